@@ -1,0 +1,1 @@
+"""The log broker: a server that speaks the Kafka wire protocol."""

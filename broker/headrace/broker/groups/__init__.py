@@ -1,0 +1,1 @@
+"""The consumer group coordinator as a decide/apply machine."""

@@ -1,0 +1,1 @@
+"""One file per API key: check, call the core, build the response."""

@@ -1,0 +1,1 @@
+"""Pure decisions about leadership, in-sync replicas and the controller."""

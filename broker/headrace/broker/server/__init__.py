@@ -1,0 +1,1 @@
+"""The shell: sockets, timers, tasks, and the wiring of the parts."""

@@ -1,0 +1,1 @@
+"""ZooKeeper: znode paths and the only client."""

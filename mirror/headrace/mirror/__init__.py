@@ -1,0 +1,1 @@
+"""Embedded consumers that copy record batches from live clusters, offsets preserved."""

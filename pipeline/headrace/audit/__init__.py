@@ -1,0 +1,1 @@
+"""The ledger that proves what arrived, what was lost and how long it took."""

@@ -1,0 +1,62 @@
+"""The `headrace` command: one lazy table of sub-commands.
+
+A sub-command's module is imported only when it is called, so that a host with one extra installed (a broker host
+without Spark, a front end without the broker) can use its own commands and gets a clear sentence for the others.
+"""
+
+from __future__ import annotations
+
+import importlib
+from importlib.metadata import version
+
+import click
+
+COMMANDS: dict[str, tuple[str, str, str]] = {
+    "broker": ("headrace.broker.command:broker", "broker", "Run one broker from a server.properties file."),
+    "dev": ("headrace.broker.dev:dev", "broker", "Run a ZooKeeper and some brokers in the foreground."),
+    "topics": ("headrace.cli.topics:topics", "producer", "List, describe, create and delete topics."),
+    "produce": ("headrace.cli.produce:produce", "producer", "Publish lines from standard input or a file."),
+    "consume": ("headrace.cli.consume:consume", "producer", "Print messages of a topic."),
+    "groups": ("headrace.cli.groups:groups", "producer", "List and describe consumer groups and their lag."),
+    "registry": ("headrace.registry.command:registry", "load", "Run the schema registry."),
+    "replay": ("headrace.producer.replay:replay", "producer", "Publish a web server's access log as page views."),
+    "load": ("headrace.load.command:load", "load", "Load topics into warehouse tables."),
+    "query": ("headrace.load.query:query", "load", "Ask the warehouse tables a question in SQL."),
+    "audit": ("headrace.audit.command:audit", "load", "Count, reconcile and report loss, duplicates and latency."),
+    "mirror": ("headrace.mirror.command:mirror", "mirror", "Show and resume mirror partitions."),
+    "bench": ("headrace.cli.bench:bench", "dev", "Measure a broker with the C client as load generator."),
+}
+
+
+class LazyGroup(click.Group):
+    """Resolves a sub-command by importing its module on demand."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        target, extra, _ = COMMANDS[cmd_name]
+        module_name, attribute = target.split(":")
+        try:
+            module = importlib.import_module(module_name)
+        except ModuleNotFoundError as error:
+            raise click.ClickException(
+                f"`headrace {cmd_name}` needs the Python module {error.name!r}: install headrace[{extra}]."
+            ) from error
+        command: click.Command = getattr(module, attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, _, summary) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(version("headrace"), prog_name="headrace")
+def main() -> None:
+    """Carry log events from several live datacenters into one warehouse and prove that none was lost.
+
+    Example: headrace dev --brokers 2
+    """

@@ -1,0 +1,1 @@
+"""Events, their envelope and their Avro schemas."""

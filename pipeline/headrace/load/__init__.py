@@ -1,0 +1,1 @@
+"""Loads from the log into Iceberg tables, rows and offsets in one commit."""

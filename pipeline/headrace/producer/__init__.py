@@ -1,0 +1,1 @@
+"""The instrumented producer and the replay of access logs."""
