@@ -1,0 +1,30 @@
+# The commands of this repository; `make` alone lists them.
+SHELL := /bin/bash
+PYTHON := .venv/bin/python
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench clean
+
+help: ## list the commands
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## install what is missing: Debian packages and .venv
+	@scripts/setup
+
+demo: setup ## roll out three datacenters here, replay real traffic, print the verdict
+	@$(PYTHON) -m headrace.cli.demo
+
+test: ## run all tests
+	@scripts/setup test
+	@$(PYTHON) -m pytest tests
+
+check: ## lint, types, import contracts, playbooks
+	@scripts/setup test
+	@scripts/check
+
+bench: ## measure a broker, the mirror and the load; writes docs/benchmarks.md
+	@scripts/setup bench
+	@$(PYTHON) -m headrace.cli.main bench
+
+clean: ## remove what the commands made, but for .venv
+	@rm -rf var .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist
+	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
