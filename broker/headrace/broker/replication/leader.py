@@ -1,0 +1,108 @@
+"""One partition as this broker leads it: appends, required acknowledgements, the high watermark.
+
+Invariants: only the leader appends, in its own leader epoch; the high watermark is the smallest log end offset of the
+in-sync replicas and never goes back while one leader leads. With this broker as the only in-sync replica it is the log
+end offset, at once. Knows nothing of sockets, ZooKeeper or other partitions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from headrace.broker.errors import NotEnoughReplicasError, NotLeaderOrFollowerError
+from headrace.broker.replication.model import PartitionState
+
+if TYPE_CHECKING:
+    from headrace.broker.log.partition_log import AppendResult, PartitionLog
+
+
+class Partition:
+    """A replica that lives on this broker; `log` is always there, `is_leader` changes with the controller's word."""
+
+    __slots__ = (
+        "broker_id",
+        "controller_epoch",
+        "follower_ends",
+        "is_leader",
+        "isr",
+        "leader",
+        "leader_epoch",
+        "log",
+        "partition",
+        "replicas",
+        "state_version",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(self, broker_id: int, topic: str, partition: int, topic_id: UUID, log: PartitionLog) -> None:
+        self.broker_id = broker_id
+        self.topic = topic
+        self.partition = partition
+        self.topic_id = topic_id
+        self.log = log
+        self.is_leader = False
+        self.leader = -1
+        self.leader_epoch = -1
+        self.controller_epoch = -1
+        self.state_version = -1
+        self.isr: tuple[int, ...] = ()
+        self.replicas: tuple[int, ...] = ()
+        self.follower_ends: dict[int, int] = {}
+
+    def follow(self, state: PartitionState, replicas: tuple[int, ...]) -> None:
+        """Take the controller's word: lead when it names this broker, else stop leading."""
+        self._take(state, replicas)
+        self.is_leader = state.leader == self.broker_id
+        self.follower_ends = {}
+        if self.is_leader:
+            self.log.assign_epoch(state.leader_epoch)
+            self._advance()
+
+    def append(self, records: memoryview, *, required_acks: int, now_ms: int) -> AppendResult:
+        """Append batches as the leader.
+
+        Raises NotLeaderOrFollowerError when this broker does not lead, NotEnoughReplicasError when `required_acks` is
+        -1 and fewer replicas than `min.insync.replicas` are in sync, and whatever the log refuses.
+        """
+        if not self.is_leader:
+            raise NotLeaderOrFollowerError(f"this broker does not lead {self.topic}-{self.partition}")
+        if required_acks == -1 and len(self.isr) < self.log.config.min_insync_replicas:
+            raise NotEnoughReplicasError(
+                f"{self.topic}-{self.partition} has {len(self.isr)} in-sync replicas, "
+                f"min.insync.replicas asks for {self.log.config.min_insync_replicas}"
+            )
+        result = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        self._advance()
+        return result
+
+    def appended(self) -> None:
+        """Something was appended to the log by another road (a mirror's copier): move the high watermark."""
+        self._advance()
+
+    def follower_fetched(self, replica: int, log_end_offset: int) -> None:
+        """A follower asked for `log_end_offset`, so it has everything before."""
+        self.follower_ends[replica] = log_end_offset
+        self._advance()
+
+    @property
+    def high_watermark(self) -> int:
+        """The first offset that consumers may not see yet."""
+        return self.log.high_watermark
+
+    def _take(self, state: PartitionState, replicas: tuple[int, ...]) -> None:
+        self.leader = state.leader
+        self.leader_epoch = state.leader_epoch
+        self.controller_epoch = state.controller_epoch
+        self.isr = state.isr
+        self.state_version = state.zk_version
+        self.replicas = replicas
+
+    def _advance(self) -> None:
+        offset = self.log.log_end_offset
+        for replica in self.isr:
+            if replica != self.broker_id:
+                offset = min(offset, self.follower_ends.get(replica, -1))
+        if offset > self.log.high_watermark:
+            self.log.advance_high_watermark(offset)

@@ -1,0 +1,74 @@
+"""The facts of a cluster as plain values: brokers, replica assignments, partition states.
+
+Everything here is frozen and comparable, so that a controller decision is a function from values to values. Names and
+meaning are those of Apache Kafka's ZooKeeper mode; how the values are stored is `zk.paths`' matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+NO_LEADER = -1
+"""The leader of a partition none of whose in-sync replicas is alive."""
+LEADER_DURING_DELETE = -2
+"""The leader that UpdateMetadata names for a partition that is being deleted."""
+INITIAL_LEADER_EPOCH = 0
+ZERO_UUID = UUID(int=0)
+
+TopicPartition = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """One address of a broker under its listener name."""
+
+    listener: str
+    security_protocol: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Broker:
+    """A registered broker; `epoch` is the creation zxid of its registration (KIP-380)."""
+
+    broker_id: int
+    epoch: int
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None = None
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """The address of that listener, or None when the broker has no such listener."""
+        return next((e for e in self.endpoints if e.listener == listener), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaAssignment:
+    """The brokers that hold a partition, preferred leader first; the other two lists are filled while it moves."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicAssignment:
+    """A topic as `/brokers/topics/<t>` holds it."""
+
+    topic: str
+    topic_id: UUID
+    partitions: Mapping[int, ReplicaAssignment] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionState:
+    """Leader and in-sync replicas as `/brokers/topics/<t>/partitions/<p>/state` holds them; `zk_version` is the
+    znode's version, which a later write must name."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    controller_epoch: int
+    zk_version: int = 0

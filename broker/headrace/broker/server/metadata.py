@@ -1,0 +1,153 @@
+"""What this broker knows of the cluster, as the controller's UpdateMetadata requests told it.
+
+Invariants: only UpdateMetadata changes the cache; `version` grows with each change, so that encoded Metadata bodies can
+be cached by it; a topic is here only with at least one partition. Must not know ZooKeeper: what a broker tells its clients
+is what the controller said last, also while ZooKeeper is away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+from uuid import UUID
+
+from headrace.broker.replication.model import LEADER_DURING_DELETE, ZERO_UUID, Broker, Endpoint
+
+SECURITY_PROTOCOLS = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionMetadata:
+    """One partition as clients see it; `leader` is -1 while no in-sync replica is alive."""
+
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline_replicas: tuple[int, ...]
+
+
+class MetadataCache:
+    """Brokers, topics and the controller; `on_change` callbacks run after each update."""
+
+    def __init__(self, broker_id: int, cluster_id: str = "") -> None:
+        self.broker_id = broker_id
+        self.cluster_id = cluster_id
+        self.controller_id = -1
+        self.controller_epoch = -1
+        self.version = 0
+        self._brokers: dict[int, Broker] = {}
+        self._topics: dict[str, dict[int, PartitionMetadata]] = {}
+        self._topic_ids: dict[str, UUID] = {}
+        self._topic_names: dict[UUID, str] = {}
+        self._callbacks: list[Callable[[], None]] = []
+
+    @property
+    def brokers(self) -> Mapping[int, Broker]:
+        """The brokers that are alive."""
+        return MappingProxyType(self._brokers)
+
+    def topic_names(self) -> list[str]:
+        """All topics, sorted."""
+        return sorted(self._topics)
+
+    def topics(self, name: str) -> Mapping[int, PartitionMetadata] | None:
+        """The partitions of a topic by number, or None when there is no such topic."""
+        return self._topics.get(name)
+
+    def partition(self, topic: str, partition: int) -> PartitionMetadata | None:
+        """One partition, or None when it is unknown."""
+        return self._topics.get(topic, {}).get(partition)
+
+    def topic_id(self, name: str) -> UUID:
+        """The topic's id; the zero UUID when the topic is unknown or has none."""
+        return self._topic_ids.get(name, ZERO_UUID)
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """The topic of that id, or None."""
+        return self._topic_names.get(topic_id)
+
+    def endpoint(self, broker_id: int, listener: str) -> Endpoint | None:
+        """Where clients of that listener reach that broker, or None when it is not alive or has no such listener."""
+        broker = self._brokers.get(broker_id)
+        return None if broker is None else broker.endpoint(listener)
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """Call `callback()` after each update."""
+        self._callbacks.append(callback)
+
+    def update(self, request: Mapping[str, Any]) -> None:
+        """Apply an UpdateMetadata request (decoded, any version); fencing is done by the caller."""
+        self.controller_id = request["controller_id"]
+        self.controller_epoch = request["controller_epoch"]
+        self._brokers = {b["id"]: _broker_of(b) for b in request["live_brokers"]}
+        for topic, topic_id, state in partition_states(request):
+            self._update_partition(topic, topic_id, state)
+        self._changed()
+
+    def set_cluster_id(self, cluster_id: str) -> None:
+        """Say which cluster this is; known once ZooKeeper answered."""
+        self.cluster_id = cluster_id
+        self._changed()
+
+    def _update_partition(self, topic: str, topic_id: UUID, state: Mapping[str, Any]) -> None:
+        if state["leader"] == LEADER_DURING_DELETE:
+            self._remove_partition(topic, state["partition_index"])
+            return
+        old_id = self._topic_ids.get(topic, ZERO_UUID)
+        if topic_id not in (ZERO_UUID, old_id):
+            self._topic_names.pop(old_id, None)
+            self._topic_ids[topic] = topic_id
+            self._topic_names[topic_id] = topic
+        self._topics.setdefault(topic, {})[state["partition_index"]] = PartitionMetadata(
+            leader=state["leader"],
+            leader_epoch=state["leader_epoch"],
+            replicas=tuple(state["replicas"]),
+            isr=tuple(state["isr"]),
+            offline_replicas=tuple(state.get("offline_replicas") or ()),
+        )
+
+    def _remove_partition(self, topic: str, partition: int) -> None:
+        partitions = self._topics.get(topic)
+        if partitions is None:
+            return
+        partitions.pop(partition, None)
+        if not partitions:
+            del self._topics[topic]
+            topic_id = self._topic_ids.pop(topic, ZERO_UUID)
+            self._topic_names.pop(topic_id, None)
+
+    def _changed(self) -> None:
+        self.version += 1
+        for callback in self._callbacks:
+            callback()
+
+
+def partition_states(request: Mapping[str, Any]) -> Iterable[tuple[str, UUID, Mapping[str, Any]]]:
+    """(topic, topic id, partition state) of an UpdateMetadata or LeaderAndIsr request, grouped or not."""
+    for topic in request.get("topic_states") or ():
+        for state in topic["partition_states"]:
+            yield topic["topic_name"], topic.get("topic_id") or ZERO_UUID, state
+    for state in request.get("ungrouped_partition_states") or ():
+        yield state["topic_name"], ZERO_UUID, state
+
+
+def _broker_of(live: Mapping[str, Any]) -> Broker:
+    endpoints = tuple(
+        Endpoint(
+            listener=e.get("listener") or SECURITY_PROTOCOLS[e["security_protocol"]],
+            security_protocol=SECURITY_PROTOCOLS[e["security_protocol"]],
+            host=e["host"],
+            port=e["port"],
+        )
+        for e in live.get("endpoints") or ()
+    )
+    if not endpoints and live.get("v0_host"):
+        endpoints = (
+            Endpoint(
+                listener="PLAINTEXT", security_protocol="PLAINTEXT", host=live["v0_host"], port=live["v0_port"]
+            ),
+        )
+    return Broker(broker_id=live["id"], epoch=-1, endpoints=endpoints, rack=live.get("rack"))
