@@ -1,0 +1,191 @@
+"""The broker's properties, by theme: Apache Kafka 3.9's names, units, defaults and bounds.
+
+Attributes are property names with underscores for dots; `config.BrokerConfig` holds one of each section. Only keys
+that change what this broker does are here; the other keys of Kafka are in `KEYS_WITHOUT_EFFECT`, so that a
+`server.properties` written for Apache Kafka starts without noise, and a misspelt key is still noticed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headrace.broker.config_keys import LONG_MAX, boolean, double, integer, long, string, strings
+
+COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
+CLEANUP_POLICIES = ("compact", "delete")
+TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """Who the broker is and how it is reached."""
+
+    broker_id: int = integer(-1, "The broker's id; -1 lets ZooKeeper choose one.", low=-1)
+    broker_id_generation_enable: bool = boolean(True, "Whether ZooKeeper may choose the broker's id.")
+    reserved_broker_max_id: int = integer(1000, "Chosen broker ids begin above this number.", low=0)
+    broker_rack: str | None = string(None, "The rack (or zone) of the broker, used to spread replicas.")
+    listeners: tuple[str, ...] = strings(("PLAINTEXT://:9092",), "Where the broker listens: NAME://HOST:PORT.")
+    advertised_listeners: tuple[str, ...] = strings((), "What clients are told; the listeners when empty.")
+    listener_security_protocol_map: tuple[str, ...] = strings(
+        ("PLAINTEXT:PLAINTEXT",), "Listener name to security protocol; only PLAINTEXT is served."
+    )
+    inter_broker_listener_name: str | None = string(None, "The listener that brokers use between them.")
+    socket_send_buffer_bytes: int = integer(102400, "SO_SNDBUF of a connection; -1: the system's.", low=-1)
+    socket_receive_buffer_bytes: int = integer(102400, "SO_RCVBUF of a connection; -1: the system's.", low=-1)
+    socket_request_max_bytes: int = integer(104857600, "The largest request, in bytes.", low=1)
+    socket_listen_backlog_size: int = integer(50, "Connections that wait to be accepted.", low=1)
+    connections_max_idle_ms: int = long(600_000, "Idle connections are closed after this time.")
+    max_connections: int = integer(2**31 - 1, "Connections of the broker at one time.", low=0)
+    max_connections_per_ip: int = integer(2**31 - 1, "Connections from one address at one time.", low=0)
+    queued_max_requests: int = integer(500, "Requests of a connection that may wait for their turn.", low=1)
+    request_timeout_ms: int = integer(30_000, "How long the broker waits for an answer of another.", low=1)
+    headrace_metrics_listener: str | None = string(None, "HOST:PORT of the Prometheus metrics; none: off.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ZooKeeper:
+    """The ensemble that holds the cluster's state."""
+
+    zookeeper_connect: str | None = string(None, "HOST:PORT,HOST:PORT/chroot of the ensemble.")
+    zookeeper_session_timeout_ms: int = integer(18_000, "A broker silent for longer is gone.", low=1)
+    zookeeper_connection_timeout_ms: int | None = integer(None, "How long a start waits for ZooKeeper.", low=1)
+    zookeeper_max_in_flight_requests: int = integer(10, "Requests to ZooKeeper that may be on their way.", low=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logs:
+    """Where the logs are and how they are kept; a topic's own configuration comes before these."""
+
+    log_dir: str = string("/tmp/kafka-logs", "The data directory when log.dirs is not given.")
+    log_dirs: tuple[str, ...] = strings((), "The data directories.")
+    num_recovery_threads_per_data_dir: int = integer(1, "Threads that recover logs at start.", low=1)
+    log_segment_bytes: int = integer(1073741824, "The largest segment file.", low=14)
+    log_roll_ms: int | None = long(None, "A segment is rolled after this time.", low=1)
+    log_roll_hours: int = integer(168, "As log.roll.ms, in hours.", low=1)
+    log_roll_jitter_ms: int | None = long(None, "The most that a roll is moved forward.", low=0)
+    log_roll_jitter_hours: int = integer(0, "As log.roll.jitter.ms, in hours.", low=0)
+    log_retention_ms: int | None = long(None, "Segments older than this are deleted; -1: never.", low=-1)
+    log_retention_minutes: int | None = integer(None, "As log.retention.ms, in minutes.", low=-1)
+    log_retention_hours: int = integer(168, "As log.retention.ms, in hours.", low=-1)
+    log_retention_bytes: int = long(-1, "The size a partition may have; -1: any.")
+    log_retention_check_interval_ms: int = long(300_000, "How often retention looks.", low=1)
+    log_cleanup_policy: tuple[str, ...] = strings(("delete",), "What retires old data.", choices=CLEANUP_POLICIES)
+    log_cleaner_enable: bool = boolean(True, "Whether compacted topics are cleaned.")
+    log_cleaner_delete_retention_ms: int = long(86_400_000, "How long tombstones are kept.", low=0)
+    log_cleaner_min_compaction_lag_ms: int = long(0, "Younger records are not compacted.", low=0)
+    log_cleaner_max_compaction_lag_ms: int = long(LONG_MAX, "Older records must be compacted.", low=1)
+    log_cleaner_min_cleanable_ratio: float = double(0.5, "Share of dirty bytes worth a cleaning.", low=0, high=1)
+    log_index_size_max_bytes: int = integer(10485760, "The largest offset index.", low=4)
+    log_index_interval_bytes: int = integer(4096, "Bytes of log between two index entries.", low=0)
+    log_flush_interval_messages: int = long(LONG_MAX, "Messages between two flushes of a log.", low=1)
+    log_flush_scheduler_interval_ms: int = long(LONG_MAX, "How often it is looked who has to be flushed.")
+    log_flush_interval_ms: int | None = long(None, "How long a message may stay unflushed.")
+    log_flush_offset_checkpoint_interval_ms: int = integer(
+        60_000, "How often recovery points are written.", low=0
+    )
+    log_flush_start_offset_checkpoint_interval_ms: int = integer(
+        60_000, "How often log start offsets are written.", low=0
+    )
+    log_segment_delete_delay_ms: int = long(60_000, "Deleted files stay this long.", low=0)
+    log_preallocate: bool = boolean(False, "Whether segment files are allocated in full at once.")
+    log_message_timestamp_type: str = string(
+        "CreateTime", "Whose clock stamps a record.", choices=TIMESTAMP_TYPES
+    )
+    log_message_timestamp_before_max_ms: int = long(LONG_MAX, "How old a record's timestamp may be.", low=0)
+    log_message_timestamp_after_max_ms: int = long(LONG_MAX, "How far ahead a timestamp may be.", low=0)
+    message_max_bytes: int = integer(1048588, "The largest record batch.", low=0)
+    compression_type: str = string("producer", "How batches are compressed.", choices=COMPRESSION_TYPES)
+    min_insync_replicas: int = integer(1, "In-sync replicas that acks=all asks for.", low=1)
+    unclean_leader_election_enable: bool = boolean(False, "Whether an out-of-sync replica may lead.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topics:
+    """How topics come and go."""
+
+    num_partitions: int = integer(1, "Partitions of a topic when its creator does not say.", low=1)
+    default_replication_factor: int = integer(1, "Replicas of a topic when its creator does not say.", low=1)
+    auto_create_topics_enable: bool = boolean(True, "Whether asking for a topic may create it.")
+    delete_topic_enable: bool = boolean(True, "Whether topics may be deleted.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replication:
+    """How brokers copy from and stand in for each other."""
+
+    replica_lag_time_max_ms: int = long(30_000, "A follower behind for longer leaves the ISR.")
+    replica_socket_timeout_ms: int = integer(30_000, "Time-out of a follower's connection.")
+    replica_socket_receive_buffer_bytes: int = integer(65536, "SO_RCVBUF of a follower's connection.")
+    replica_fetch_max_bytes: int = integer(1048576, "Bytes a follower asks for, per partition.", low=0)
+    replica_fetch_wait_max_ms: int = integer(500, "How long a follower's fetch may wait.")
+    replica_fetch_backoff_ms: int = integer(1000, "How long a follower waits after an error.", low=0)
+    replica_fetch_min_bytes: int = integer(1, "Bytes a follower's fetch waits for.")
+    replica_fetch_response_max_bytes: int = integer(10485760, "Bytes of a follower's fetch.", low=0)
+    num_replica_fetchers: int = integer(1, "Connections to each leader.")
+    replica_high_watermark_checkpoint_interval_ms: int = long(5000, "How often high watermarks are written.")
+    auto_leader_rebalance_enable: bool = boolean(True, "Whether preferred leaders are restored.")
+    leader_imbalance_per_broker_percentage: int = integer(10, "Imbalance that is tolerated.")
+    leader_imbalance_check_interval_seconds: int = long(300, "How often imbalance is looked for.", low=1)
+    controller_socket_timeout_ms: int = integer(30_000, "Time-out of the controller's connections.")
+    controlled_shutdown_enable: bool = boolean(True, "Whether a stopping broker hands over its leaders.")
+    controlled_shutdown_max_retries: int = integer(3, "How often a controlled shutdown is tried again.")
+    controlled_shutdown_retry_backoff_ms: int = long(5000, "How long it waits in between.")
+    fetch_max_bytes: int = integer(57671680, "The most bytes of one fetch, whatever the client asks.", low=1024)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Groups:
+    """Consumer groups and their offsets."""
+
+    group_min_session_timeout_ms: int = integer(6000, "The shortest session time-out.")
+    group_max_session_timeout_ms: int = integer(1_800_000, "The longest session time-out.")
+    group_initial_rebalance_delay_ms: int = integer(3000, "How long a new group waits for members.", low=0)
+    group_max_size: int = integer(2**31 - 1, "The most members of a group.", low=1)
+    offset_metadata_max_bytes: int = integer(4096, "The longest metadata of a committed offset.")
+    offsets_load_buffer_size: int = integer(5242880, "Bytes read at once when offsets are loaded.", low=1)
+    offsets_topic_replication_factor: int = integer(3, "Replicas of __consumer_offsets.", low=1)
+    offsets_topic_num_partitions: int = integer(50, "Partitions of __consumer_offsets.", low=1)
+    offsets_topic_segment_bytes: int = integer(104857600, "Segment size of __consumer_offsets.", low=1)
+    offsets_topic_compression_codec: int = integer(0, "Codec of the batches in __consumer_offsets.", low=0, high=4)
+    offsets_retention_minutes: int = integer(10080, "How long offsets of an empty group are kept.", low=1)
+    offsets_retention_check_interval_ms: int = long(600_000, "How often old offsets are looked for.", low=1)
+    offsets_commit_timeout_ms: int = integer(5000, "How long a commit may wait for replicas.", low=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transactions:
+    """Transactions and idempotent producers."""
+
+    transactional_id_expiration_ms: int = integer(604_800_000, "Unused transactional ids expire.", low=1)
+    transaction_max_timeout_ms: int = integer(900_000, "The longest transaction.", low=1)
+    transaction_state_log_replication_factor: int = integer(3, "Replicas of __transaction_state.", low=1)
+    transaction_state_log_min_isr: int = integer(2, "min.insync.replicas of __transaction_state.", low=1)
+    transaction_state_log_num_partitions: int = integer(50, "Partitions of __transaction_state.", low=1)
+    transaction_state_log_segment_bytes: int = integer(104857600, "Its segment size.", low=1)
+    producer_id_expiration_ms: int = integer(86_400_000, "Producer state without use expires.", low=1)
+
+
+KEYS_WITHOUT_EFFECT = frozenset(
+    """
+    num.network.threads num.io.threads background.threads queued.max.request.bytes max.connections.per.ip.overrides
+    max.connection.creation.rate security.inter.broker.protocol control.plane.listener.name
+    inter.broker.protocol.version log.message.format.version log.message.downconversion.enable
+    log.message.timestamp.difference.max.ms zookeeper.set.acl zookeeper.metadata.migration.enable
+    log.cleaner.threads log.cleaner.io.max.bytes.per.second log.cleaner.dedupe.buffer.size
+    log.cleaner.io.buffer.size log.cleaner.io.buffer.load.factor log.cleaner.backoff.ms log.dir.failure.timeout.ms
+    offsets.commit.required.acks transaction.remove.expired.transaction.cleanup.interval.ms
+    transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.state.log.load.buffer.size
+    transaction.partition.verification.enable producer.id.expiration.check.interval.ms
+    fetch.purgatory.purge.interval.requests producer.purgatory.purge.interval.requests
+    delete.records.purgatory.purge.interval.requests max.incremental.fetch.session.cache.slots
+    replica.selector.class authorizer.class.name principal.builder.class
+    quota.window.num quota.window.size.seconds replication.quota.window.num replication.quota.window.size.seconds
+    controller.quota.window.num controller.quota.window.size.seconds
+    metric.reporters metrics.num.samples metrics.sample.window.ms metrics.recording.level
+    auto.include.jmx.reporter kafka.metrics.polling.interval.secs kafka.metrics.reporters
+    compression.gzip.level compression.lz4.level compression.zstd.level connection.failed.authentication.delay.ms
+    unclean.leader.election.interval.ms socket.connection.setup.timeout.ms socket.connection.setup.timeout.max.ms
+    max.request.partition.size.limit telemetry.max.bytes early.start.listeners
+    group.coordinator.rebalance.protocols group.coordinator.threads group.coordinator.new.enable
+    """.split()
+)
