@@ -1,0 +1,274 @@
+"""The records of `__consumer_offsets`, byte for byte as Apache Kafka 3.9 writes them, and as it reads older ones.
+
+Keys: OffsetCommitKey (versions 0 and 1), GroupMetadataKey (version 2). Values: OffsetCommitValue (reads 0-4, writes 3,
+or 1 when an expiry is stored), GroupMetadataValue (reads 0-4, writes 3; version 4 is the first flexible one, KIP-915).
+A value of None is a tombstone. Record versions above these (KIP-848 groups) are kept as unknown and skipped.
+Knows nothing of batches or logs.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Record(NamedTuple):
+    """One record to append: `value` None deletes the key."""
+
+    key: bytes
+    value: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetKey:
+    """Key of a committed offset."""
+
+    group_id: str
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKey:
+    """Key of a group's metadata."""
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetValue:
+    """A committed offset; -1 stands for no leader epoch and no expiry."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+    commit_timestamp_ms: int = -1
+    expire_timestamp_ms: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberValue:
+    """A member of a generation with its subscription (under the chosen protocol) and its assignment."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    subscription: bytes
+    assignment: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupValue:
+    """A generation of a group; without members the group is Empty."""
+
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    state_timestamp_ms: int
+    members: tuple[MemberValue, ...]
+
+
+class RecordFormatError(ValueError):
+    """A stored record that no version of Kafka up to 3.9 writes."""
+
+
+def _string(text: str) -> bytes:
+    data = text.encode()
+    if len(data) > 32_767:
+        raise RecordFormatError(f"a string of {len(data)} bytes does not fit a record")
+    return struct.pack(">h", len(data)) + data
+
+
+def _nullable_string(text: str | None) -> bytes:
+    return b"\xff\xff" if text is None else _string(text)
+
+
+def _bytes(data: bytes) -> bytes:
+    return struct.pack(">i", len(data)) + data
+
+
+class _Reader:
+    """Reads fields one after the other; `flexible` switches to compact lengths and skips tagged fields."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = bytes(data)
+        self.position = 0
+        self.flexible = False
+
+    def take(self, size: int) -> bytes:
+        if size < 0 or self.position + size > len(self.data):
+            raise RecordFormatError("a stored record ends in the middle of a field")
+        self.position += size
+        return self.data[self.position - size : self.position]
+
+    def number(self, layout: str) -> int:
+        value: int = struct.unpack(layout, self.take(struct.calcsize(layout)))[0]
+        return value
+
+    def varint(self) -> int:
+        value, shift = 0, 0
+        while shift < 35:
+            byte = self.take(1)[0]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+        raise RecordFormatError("a stored record holds a length of more than five bytes")
+
+    def nullable_string(self) -> str | None:
+        size = self.varint() - 1 if self.flexible else self.number(">h")
+        return None if size < 0 else self.take(size).decode()
+
+    def string(self) -> str:
+        text = self.nullable_string()
+        if text is None:
+            raise RecordFormatError("a stored record holds null where a string must be")
+        return text
+
+    def bytes_field(self) -> bytes:
+        return self.take(self.varint() - 1 if self.flexible else self.number(">i"))
+
+    def count(self) -> int:
+        return self.varint() - 1 if self.flexible else self.number(">i")
+
+    def skip_tagged_fields(self) -> None:
+        if self.flexible:
+            for _ in range(self.varint()):
+                self.varint()
+                self.take(self.varint())
+
+
+def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    """OffsetCommitKey version 1."""
+    return b"\x00\x01" + _string(group_id) + _string(topic) + struct.pack(">i", partition)
+
+
+def encode_group_key(group_id: str) -> bytes:
+    """GroupMetadataKey version 2."""
+    return b"\x00\x02" + _string(group_id)
+
+
+def encode_offset_value(value: OffsetValue) -> bytes:
+    """OffsetCommitValue version 3, or version 1 (which has no leader epoch) when an expiry is stored."""
+    metadata = _string(value.metadata)
+    if value.expire_timestamp_ms != -1:
+        times = struct.pack(">qq", value.commit_timestamp_ms, value.expire_timestamp_ms)
+        return struct.pack(">hq", 1, value.offset) + metadata + times
+    return (
+        struct.pack(">hqi", 3, value.offset, value.leader_epoch)
+        + metadata
+        + struct.pack(">q", value.commit_timestamp_ms)
+    )
+
+
+def encode_group_value(value: GroupValue) -> bytes:
+    """GroupMetadataValue version 3."""
+    parts = [
+        b"\x00\x03",
+        _string(value.protocol_type),
+        struct.pack(">i", value.generation),
+        _nullable_string(value.protocol),
+        _nullable_string(value.leader),
+        struct.pack(">qi", value.state_timestamp_ms, len(value.members)),
+    ]
+    for member in value.members:
+        parts += [
+            _string(member.member_id),
+            _nullable_string(member.instance_id),
+            _string(member.client_id),
+            _string(member.client_host),
+            struct.pack(">ii", member.rebalance_timeout_ms, member.session_timeout_ms),
+            _bytes(member.subscription),
+            _bytes(member.assignment),
+        ]
+    return b"".join(parts)
+
+
+def decode_key(data: bytes) -> OffsetKey | GroupKey | None:
+    """What a key stands for; None for versions after 3.9's classic groups."""
+    reader = _Reader(data)
+    version = reader.number(">h")
+    if version in (0, 1):
+        return OffsetKey(reader.string(), reader.string(), reader.number(">i"))
+    if version == 2:
+        return GroupKey(reader.string())
+    return None
+
+
+def decode_offset_value(data: bytes) -> OffsetValue:
+    """Any OffsetCommitValue, versions 0 to 4."""
+    reader = _Reader(data)
+    version = reader.number(">h")
+    if not 0 <= version <= 4:
+        raise RecordFormatError(f"a committed offset has the unknown version {version}")
+    reader.flexible = version >= 4
+    offset = reader.number(">q")
+    leader_epoch = reader.number(">i") if version >= 3 else -1
+    metadata = reader.string()
+    commit_timestamp_ms = reader.number(">q")
+    expire_timestamp_ms = reader.number(">q") if version == 1 else -1
+    return OffsetValue(
+        offset=offset,
+        leader_epoch=leader_epoch,
+        metadata=metadata,
+        commit_timestamp_ms=commit_timestamp_ms,
+        expire_timestamp_ms=expire_timestamp_ms,
+    )
+
+
+def _decode_member(reader: _Reader, version: int) -> MemberValue:
+    member_id = reader.string()
+    instance_id = reader.nullable_string() if version >= 3 else None
+    client_id, client_host = reader.string(), reader.string()
+    rebalance_timeout_ms = reader.number(">i") if version >= 1 else -1
+    session_timeout_ms = reader.number(">i")
+    subscription, assignment = reader.bytes_field(), reader.bytes_field()
+    reader.skip_tagged_fields()
+    return MemberValue(
+        member_id=member_id,
+        instance_id=instance_id,
+        client_id=client_id,
+        client_host=client_host,
+        rebalance_timeout_ms=rebalance_timeout_ms if version >= 1 else session_timeout_ms,
+        session_timeout_ms=session_timeout_ms,
+        subscription=subscription,
+        assignment=assignment,
+    )
+
+
+def decode_group_value(data: bytes) -> GroupValue:
+    """Any GroupMetadataValue, versions 0 to 4."""
+    reader = _Reader(data)
+    version = reader.number(">h")
+    if not 0 <= version <= 4:
+        raise RecordFormatError(f"a group's metadata has the unknown version {version}")
+    reader.flexible = version >= 4
+    protocol_type = reader.string()
+    generation = reader.number(">i")
+    protocol, leader = reader.nullable_string(), reader.nullable_string()
+    state_timestamp_ms = reader.number(">q") if version >= 2 else -1
+    members = tuple(_decode_member(reader, version) for _ in range(reader.count()))
+    return GroupValue(
+        protocol_type=protocol_type,
+        generation=generation,
+        protocol=protocol,
+        leader=leader,
+        state_timestamp_ms=state_timestamp_ms,
+        members=members,
+    )
+
+
+def partition_for(group_id: str, partition_count: int) -> int:
+    """The partition of `__consumer_offsets` that keeps a group: Java's `abs(hashCode) % count`."""
+    hashed = 0
+    units = group_id.encode("utf-16-be", "surrogatepass")
+    for index in range(0, len(units), 2):
+        hashed = (31 * hashed + (units[index] << 8 | units[index + 1])) & 0xFFFFFFFF
+    signed = hashed - (1 << 32) if hashed & 0x80000000 else hashed
+    # Kafka's Utils.abs maps Integer.MIN_VALUE, which has no positive twin, to 0.
+    return (0 if signed == -(1 << 31) else abs(signed)) % partition_count
