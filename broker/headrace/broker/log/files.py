@@ -1,0 +1,172 @@
+"""The only door of the log to the disk: what a log needs of a file system, and the real one.
+
+Owns: open files and their names. Writes are positional, so a write that failed half way leaves the file as it was up to
+the position it began at; the caller decides what to cut. Everything that is not synced may be gone after a power cut.
+Must not know: batches, offsets, segments. `tests/sim/faulty_files.py` is the same door to a disk that tears and forgets.
+"""
+
+import os
+import shutil
+from contextlib import suppress
+from typing import Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+
+class File(Protocol):
+    """One open file. It stays open, deleted or renamed or not, while somebody refers to it."""
+
+    def write_at(self, data: Buffer, position: int) -> None:
+        """Write all of `data` (bytes) at `position`; raises OSError, after which any part of it may have been written."""
+
+    def read_at(self, size: int, position: int) -> bytes:
+        """Up to `size` bytes from `position`; fewer only where the file ends."""
+
+    def size(self) -> int:
+        """Length of the file in bytes."""
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to `size` bytes, or grow it with zeros (sparse)."""
+
+    def sync(self) -> None:
+        """Return once contents and length are on the disk (fsync)."""
+
+    def close(self) -> None:
+        """Give the descriptor back; only for a file that nobody else can still refer to."""
+
+    def fileno(self) -> int:
+        """The descriptor for os.sendfile, valid while this object is referenced."""
+
+
+class Files(Protocol):
+    """A file system. Paths are absolute strings; errors are OSError."""
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open for reading and writing; FileNotFoundError when it is missing and `create` is false."""
+
+    def read(self, path: str) -> bytes:
+        """The whole content; FileNotFoundError when it is missing."""
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory of that name exists."""
+
+    def size(self, path: str) -> int:
+        """Length in bytes; FileNotFoundError when it is missing."""
+
+    def modified_ms(self, path: str) -> int:
+        """Time of the last change of the content, milliseconds since the epoch."""
+
+    def list(self, directory: str) -> list[str]:
+        """Names (without the directory) of its files and directories, sorted."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename atomically, replacing a file named `target`; lasting once the directory is synced."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file; a missing one is no error."""
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory and its parents; an existing one is no error."""
+
+    def remove_directory(self, path: str) -> None:
+        """Remove a directory with everything in it; a missing one is no error."""
+
+    def replace_file(self, path: str, data: bytes) -> None:
+        """Make `path` hold exactly `data`, lasting on return: the old or the new content is there after any crash."""
+
+    def sync_directory(self, path: str) -> None:
+        """Return once the names in the directory are on the disk."""
+
+
+class OsFile:
+    """A File on a descriptor of the operating system."""
+
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def write_at(self, data: Buffer, position: int) -> None:
+        written = os.pwrite(self._descriptor, data, position)
+        while written < len(data):
+            # A short write is followed by one that fails, which tells why (a full disk, a quota).
+            written += os.pwrite(self._descriptor, memoryview(data)[written:], position + written)
+
+    def read_at(self, size: int, position: int) -> bytes:
+        return os.pread(self._descriptor, size, position)
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._descriptor, size)
+
+    def sync(self) -> None:
+        os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def __del__(self) -> None:
+        # A slice that is being sent may hold the last reference to a segment deleted long ago.
+        with suppress(OSError):
+            self.close()
+
+
+class OsFiles:
+    """The operating system's files."""
+
+    def open(self, path: str, *, create: bool = False) -> OsFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
+        return OsFile(os.open(path, flags, 0o644))
+
+    def read(self, path: str) -> bytes:
+        with open(path, "rb") as file:
+            return file.read()
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def list(self, directory: str) -> list[str]:
+        return sorted(os.listdir(directory))
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def remove(self, path: str) -> None:
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+
+    def make_directory(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def remove_directory(self, path: str) -> None:
+        with suppress(FileNotFoundError):
+            shutil.rmtree(path)
+
+    def replace_file(self, path: str, data: bytes) -> None:
+        temporary = path + ".tmp"
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        self.sync_directory(os.path.dirname(path))
+
+    def sync_directory(self, path: str) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
