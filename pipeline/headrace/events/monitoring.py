@@ -1,0 +1,337 @@
+"""A producer's account of what it published: per topic and event-time window, as a pure core.
+
+`WindowLedger` is told of every event sent, acknowledged or failed, and yields `Account`s, the content of monitoring
+events. What stays true:
+- every sequence handed out is in exactly one account, acknowledged or undelivered, once its outcome is known;
+- accounts of one window add up: a window whose events come in late or in great number has several;
+- `complete_until` promises that every event with an earlier time is in the accounts so far.
+It knows no Kafka, clock or lock: its caller brings `now_ms` and calls from one thread at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, NamedTuple
+
+from headrace.events.envelope import Header
+from headrace.events.fingerprint import MASK, from_signed, mix, producer_key, to_signed
+
+Outcome = Literal["failed", "unknown"]
+Kind = Literal["window", "heartbeat", "closing"]
+
+RANGES_MAX: Final = 1000
+"""Bound of the runs and of the ranges in one account; what goes beyond is put into a further account of the window."""
+
+_GRANULARITY_MS_MAX: Final = 64
+
+
+class Acknowledgement(NamedTuple):
+    """Sequences first to last (inclusive) were acknowledged no later than this time (milliseconds)."""
+
+    first_sequence: int
+    last_sequence: int
+    acknowledged_at: int
+
+
+class Undelivered(NamedTuple):
+    """Sequences first to last (inclusive) failed, or may or may not be in the log, for this reason."""
+
+    first_sequence: int
+    last_sequence: int
+    outcome: Outcome
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """What a monitoring event says, without its envelope; fields as in `monitoring_event.avsc`, times in milliseconds."""
+
+    kind: Kind
+    window_start: int
+    window_size_ms: int
+    first_sequence: int
+    last_sequence: int
+    count: int
+    fingerprint: int
+    undelivered: tuple[Undelivered, ...]
+    acknowledgements: tuple[Acknowledgement, ...]
+    complete_until: int
+    next_sequence: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MonitoringEvent:
+    """One record of the topic `headrace.monitoring`."""
+
+    header: Header
+    topic: str
+    datacenter: str
+    account: Account
+
+    def as_record(self) -> dict[str, Any]:
+        """Return the record as fastavro writes it."""
+        account = self.account
+        return {
+            "header": self.header._asdict(),
+            "kind": account.kind,
+            "topic": self.topic,
+            "datacenter": self.datacenter,
+            "window_start": account.window_start,
+            "window_size_ms": account.window_size_ms,
+            "first_sequence": account.first_sequence,
+            "last_sequence": account.last_sequence,
+            "count": account.count,
+            "fingerprint": to_signed(account.fingerprint),
+            "undelivered": [entry._asdict() for entry in account.undelivered],
+            "acknowledgements": [entry._asdict() for entry in account.acknowledgements],
+            "complete_until": account.complete_until,
+            "next_sequence": account.next_sequence,
+        }
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> MonitoringEvent:
+        """Build the event from what fastavro read; timestamps may be datetimes or milliseconds."""
+        header = {**record["header"], "time": _milliseconds(record["header"]["time"])}
+        account = Account(
+            kind=record["kind"],
+            window_start=_milliseconds(record["window_start"]),
+            window_size_ms=record["window_size_ms"],
+            first_sequence=record["first_sequence"],
+            last_sequence=record["last_sequence"],
+            count=record["count"],
+            fingerprint=from_signed(record["fingerprint"]),
+            undelivered=tuple(Undelivered(**entry) for entry in record["undelivered"]),
+            acknowledgements=tuple(
+                Acknowledgement(
+                    entry["first_sequence"], entry["last_sequence"], _milliseconds(entry["acknowledged_at"])
+                )
+                for entry in record["acknowledgements"]
+            ),
+            complete_until=_milliseconds(record["complete_until"]),
+            next_sequence=record["next_sequence"],
+        )
+        return cls(
+            header=Header(**header), topic=record["topic"], datacenter=record["datacenter"], account=account
+        )
+
+
+def _milliseconds(value: Any) -> int:
+    if isinstance(value, int):
+        return value
+    return round(value.timestamp() * 1000)
+
+
+@dataclass(slots=True)
+class _Window:
+    start: int
+    pending: int = 0
+    count: int = 0
+    fingerprint: int = 0
+    acknowledgements: list[Acknowledgement] = field(default_factory=list)
+    undelivered: list[Undelivered] = field(default_factory=list)
+
+    def is_empty(self) -> bool:
+        return not self.count and not self.undelivered
+
+
+class WindowLedger:
+    """Accounts for one producer and topic. Times are milliseconds since the epoch; windows are aligned to it."""
+
+    def __init__(self, producer: str, *, window_size_ms: int, now_ms: int) -> None:
+        if window_size_ms <= 0:
+            raise ValueError(f"window_size_ms is {window_size_ms}; it must be positive")
+        self._key = producer_key(producer)
+        self._window_size_ms = window_size_ms
+        self._windows: dict[int, _Window] = {}
+        self._next_sequence = 0
+        self._reported_ms = now_ms
+
+    def on_sent(self, sequence: int, time_ms: int) -> None:
+        """Note that the next sequence was handed to the client for delivery."""
+        assert sequence == self._next_sequence, "sequences are handed out without gaps"
+        self._next_sequence += 1
+        self._window(time_ms).pending += 1
+
+    def on_acknowledged(self, sequence: int, time_ms: int, now_ms: int) -> None:
+        """Note that the brokers acknowledged an event sent before, whose time was `time_ms`."""
+        window = self._window(time_ms)
+        window.pending -= 1
+        window.count += 1
+        window.fingerprint += mix(self._key, sequence)
+        runs = window.acknowledgements
+        if runs and runs[-1].last_sequence + 1 == sequence and runs[-1].acknowledged_at == now_ms:
+            runs[-1] = Acknowledgement(runs[-1].first_sequence, sequence, now_ms)
+        else:
+            runs.append(Acknowledgement(sequence, sequence, now_ms))
+
+    def on_failed(self, sequence: int, time_ms: int, *, outcome: Outcome, reason: str) -> None:
+        """Note that an event sent before was not delivered, or that nobody knows whether it was."""
+        window = self._window(time_ms)
+        window.pending -= 1
+        ranges = window.undelivered
+        last = ranges[-1] if ranges else None
+        if last and last.last_sequence + 1 == sequence and (last.outcome, last.reason) == (outcome, reason):
+            ranges[-1] = last._replace(last_sequence=sequence)
+        else:
+            ranges.append(Undelivered(sequence, sequence, outcome, reason))
+
+    @property
+    def pending(self) -> int:
+        """How many events were sent and have no outcome yet."""
+        return sum(window.pending for window in self._windows.values())
+
+    def finished(self, now_ms: int) -> list[Account]:
+        """Return the accounts that are due: windows that are over and settled, and over-long ones in part.
+
+        A heartbeat follows when nothing else was due for the length of a window.
+        """
+        due = []
+        for window in sorted(self._windows.values(), key=lambda window: window.start):
+            over = window.start + self._window_size_ms <= now_ms
+            if over and not window.pending:
+                del self._windows[window.start]
+                due.append(window)
+            elif len(window.acknowledgements) > RANGES_MAX or len(window.undelivered) > RANGES_MAX:
+                due.append(self._detach(window))
+        accounts = [account for window in due for account in self._accounts(window, now_ms)]
+        if accounts or now_ms - self._reported_ms >= self._window_size_ms:
+            self._reported_ms = now_ms
+            return accounts or [self._bare("heartbeat", now_ms)]
+        return []
+
+    def opened(self, now_ms: int) -> Account:
+        """Return the heartbeat that announces a producer before its first event."""
+        return self._bare("heartbeat", now_ms)
+
+    def closed(self, now_ms: int) -> list[Account]:
+        """Return the last accounts: all windows, then the closing one. Nothing may be pending any more."""
+        assert self.pending == 0, "every event has an outcome before the ledger closes"
+        windows, self._windows = self._windows, {}
+        accounts = [
+            account
+            for start in sorted(windows)
+            if not windows[start].is_empty()
+            for account in self._accounts(windows[start], now_ms)
+        ]
+        return [*accounts, self._bare("closing", now_ms)]
+
+    def _window(self, time_ms: int) -> _Window:
+        start = time_ms - time_ms % self._window_size_ms
+        window = self._windows.get(start)
+        if window is None:
+            window = self._windows[start] = _Window(start)
+        return window
+
+    def _detach(self, window: _Window) -> _Window:
+        """Take what is settled out of a window that goes on."""
+        settled = _Window(
+            window.start, 0, window.count, window.fingerprint, window.acknowledgements, window.undelivered
+        )
+        window.count, window.fingerprint, window.acknowledgements, window.undelivered = 0, 0, [], []
+        return settled
+
+    def _complete_until(self, now_ms: int) -> int:
+        return min([now_ms, *self._windows])
+
+    def _bare(self, kind: Kind, now_ms: int) -> Account:
+        return Account(
+            kind=kind,
+            window_start=now_ms - now_ms % self._window_size_ms,
+            window_size_ms=self._window_size_ms,
+            first_sequence=0,
+            last_sequence=-1,
+            count=0,
+            fingerprint=0,
+            undelivered=(),
+            acknowledgements=(),
+            complete_until=self._complete_until(now_ms),
+            next_sequence=self._next_sequence,
+        )
+
+    def _accounts(self, window: _Window, now_ms: int) -> list[Account]:
+        """Cut a settled window into accounts within the bounds; the first bears the undelivered ranges' first part."""
+        runs = coalesce(window.acknowledgements)
+        ranges = join_ranges(window.undelivered)
+        if len(runs) <= RANGES_MAX and len(ranges) <= RANGES_MAX:
+            return [self._account(window.start, runs, ranges, window.fingerprint & MASK, now_ms)]
+        pieces = range(0, max(len(runs), len(ranges)), RANGES_MAX)
+        parts = [(runs[at : at + RANGES_MAX], ranges[at : at + RANGES_MAX]) for at in pieces]
+        return [
+            self._account(window.start, part_runs, part_ranges, self._fingerprint(part_runs), now_ms)
+            for part_runs, part_ranges in parts
+        ]
+
+    def _fingerprint(self, runs: list[Acknowledgement]) -> int:
+        total = sum(
+            mix(self._key, at) for run in runs for at in range(run.first_sequence, run.last_sequence + 1)
+        )
+        return total & MASK
+
+    def _account(
+        self,
+        start: int,
+        runs: list[Acknowledgement],
+        ranges: list[Undelivered],
+        fingerprint: int,
+        now_ms: int,
+    ) -> Account:
+        bounds = [(entry[0], entry[1]) for entry in (*runs, *ranges)]
+        return Account(
+            kind="window",
+            window_start=start,
+            window_size_ms=self._window_size_ms,
+            first_sequence=min(first for first, _ in bounds),
+            last_sequence=max(last for _, last in bounds),
+            count=sum(run.last_sequence - run.first_sequence + 1 for run in runs),
+            fingerprint=fingerprint,
+            undelivered=tuple(ranges),
+            acknowledgements=tuple(runs),
+            complete_until=self._complete_until(now_ms),
+            next_sequence=self._next_sequence,
+        )
+
+
+def coalesce(runs: list[Acknowledgement]) -> list[Acknowledgement]:
+    """Sort runs by sequence and join neighbours, allowing acknowledgement times to differ only as far as needed.
+
+    The later time is kept, so that no latency looks shorter than it was. Runs whose sequences do not touch stay apart;
+    the result is longer than RANGES_MAX only when times up to 64 ms apart were already joined.
+    """
+    joined = _join(sorted(runs), 0)
+    granularity_ms = 1
+    while len(joined) > RANGES_MAX and granularity_ms <= _GRANULARITY_MS_MAX:
+        joined = _join(joined, granularity_ms)
+        granularity_ms *= 2
+    return joined
+
+
+def _join(runs: list[Acknowledgement], granularity_ms: int) -> list[Acknowledgement]:
+    joined: list[Acknowledgement] = []
+    earliest = 0
+    for run in runs:
+        last = joined[-1] if joined else None
+        times = (
+            (min(earliest, run.acknowledged_at), max(last.acknowledged_at, run.acknowledged_at))
+            if last
+            else (0, 0)
+        )
+        if last and last.last_sequence + 1 == run.first_sequence and times[1] - times[0] <= granularity_ms:
+            earliest = times[0]
+            joined[-1] = Acknowledgement(last.first_sequence, run.last_sequence, times[1])
+        else:
+            earliest = run.acknowledged_at
+            joined.append(run)
+    return joined
+
+
+def join_ranges(ranges: list[Undelivered]) -> list[Undelivered]:
+    """Sort ranges by sequence and join those that touch and share outcome and reason."""
+    joined: list[Undelivered] = []
+    for entry in sorted(ranges):
+        last = joined[-1] if joined else None
+        same = last and (last.outcome, last.reason) == (entry.outcome, entry.reason)
+        if last and same and last.last_sequence + 1 == entry.first_sequence:
+            joined[-1] = last._replace(last_sequence=entry.last_sequence)
+        else:
+            joined.append(entry)
+    return joined
