@@ -1,5 +1,445 @@
 """The only file that knows kazoo: requests become awaitables, watches and session events become calls on the loop.
 
-Invariants: no callback runs outside the broker's loop; every request that ZooKeeper's absence interrupted is sent again
-once the session is back, until `close`; what a caller must know about such a repetition is in each method.
+Invariants: no callback runs outside the broker's loop; a request that ZooKeeper's absence interrupted is sent again once
+the session is back, until `close`; a subscription reads its znode again after each change, each reconnection and each new
+session, so that no change is missed for good. A repeated write may meet its own first attempt: the methods that can tell say so.
 """
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    BadVersionError,
+    ConnectionLoss,
+    KazooException,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    OperationTimeoutError,
+    SessionExpiredError,
+)
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import KazooState
+from kazoo.retry import KazooRetry
+
+ANY_VERSION = -1
+RETRY_DELAY_SECONDS = 0.05
+RECONNECT_DELAY_SECONDS_MAX = 1.0
+_INTERRUPTED = (ConnectionLoss, OperationTimeoutError, SessionExpiredError, KazooTimeoutError)
+
+
+class ZooKeeperError(Exception):
+    """ZooKeeper refused a request."""
+
+
+class NoZnodeError(ZooKeeperError):
+    """There is no such znode (or no such parent)."""
+
+
+class ZnodeExistsError(ZooKeeperError):
+    """The znode is there already."""
+
+
+class ZnodeVersionError(ZooKeeperError):
+    """The znode is not of the version that the request named: somebody else was faster."""
+
+
+class ZooKeeperClosedError(ZooKeeperError):
+    """The session was ended by this broker, or was lost before the request could be repeated in it."""
+
+
+class Znode(NamedTuple):
+    """A znode's content and the parts of its stat that matter here."""
+
+    data: bytes
+    version: int
+    creation_zxid: int
+    ephemeral_owner: int
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Create a znode; with `sequence` the server appends ten digits to the path."""
+
+    path: str
+    data: bytes = b""
+    ephemeral: bool = False
+    sequence: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Set:
+    """Replace a znode's content when it is of this version."""
+
+    path: str
+    data: bytes
+    version: int = ANY_VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Fail the transaction unless the znode is of this version."""
+
+    path: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete a znode when it is of this version."""
+
+    path: str
+    version: int = ANY_VERSION
+
+
+Operation = Create | Set | Check | Delete
+
+
+class SessionListener:
+    """What a session's owner may hear; the methods run on the loop."""
+
+    def session_started(self) -> None:
+        """A new session begins: the ephemeral znodes of the last one are gone or will be."""
+
+    def session_suspended(self) -> None:
+        """The connection is gone; the session may live on."""
+
+    def session_resumed(self) -> None:
+        """The connection is back within the same session."""
+
+
+class ZooKeeperClient:
+    """One session after another with one ensemble; `hosts` may end in a chroot, which is created when missing."""
+
+    def __init__(self, hosts: str, *, session_timeout_ms: int, connection_timeout_ms: int) -> None:
+        self._hosts = hosts
+        self._connection_timeout_ms = connection_timeout_ms
+        self._kazoo = KazooClient(
+            hosts=hosts,
+            timeout=session_timeout_ms / 1000,
+            connection_retry=KazooRetry(
+                max_tries=-1, delay=0.1, backoff=2, max_delay=RECONNECT_DELAY_SECONDS_MAX
+            ),
+            logger=logging.getLogger("headrace.zookeeper"),
+        )
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._connected = asyncio.Event()
+        self._closed = False
+        self._listeners: list[SessionListener] = []
+        self._subscriptions: set[Subscription] = set()
+        self.session_id = 0
+
+    async def connect(self) -> None:
+        """Open the first session; raises ZooKeeperError with a sentence when no server answers in time."""
+        self._loop = asyncio.get_running_loop()
+        logging.getLogger("headrace.zookeeper").setLevel(logging.ERROR)
+        self._kazoo.add_listener(self._state_changed)
+        await self._loop.run_in_executor(None, self._kazoo.start_async)
+        try:
+            await asyncio.wait_for(self._connected.wait(), self._connection_timeout_ms / 1000)
+        except TimeoutError:
+            await self.close()
+            raise ZooKeeperError(
+                f"no ZooKeeper server of {self._hosts} answered within {self._connection_timeout_ms} ms: "
+                "start it, or correct zookeeper.connect"
+            ) from None
+        await self._request(lambda: self._kazoo.ensure_path_async("/"))
+
+    async def close(self) -> None:
+        """End the session; its ephemeral znodes go at once."""
+        self._closed = True
+        self._connected.set()
+        for subscription in list(self._subscriptions):
+            subscription.cancel()
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self._kazoo.stop)
+        await loop.run_in_executor(None, self._kazoo.close)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether a server answers right now, as far as is known."""
+        return self._connected.is_set() and not self._closed
+
+    def add_listener(self, listener: SessionListener) -> None:
+        """Tell `listener` about sessions that begin, are interrupted and go on, from the next one on."""
+        self._listeners.append(listener)
+
+    async def get(self, path: str) -> Znode | None:
+        """The znode, or None."""
+        try:
+            return _znode(await self._request(lambda: self._kazoo.get_async(path)))
+        except NoZnodeError:
+            return None
+
+    async def get_many(self, paths: Sequence[str]) -> list[Znode | None]:
+        """The znodes in order, read in one go."""
+        return list(await asyncio.gather(*(self.get(path) for path in paths)))
+
+    async def children(self, path: str) -> list[str]:
+        """The names of the children, sorted; empty when there is no such znode."""
+        try:
+            return sorted(await self._request(lambda: self._kazoo.get_children_async(path)))
+        except NoZnodeError:
+            return []
+
+    async def create(
+        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False
+    ) -> str:
+        """Create a znode, with its parents unless it is ephemeral; answers its path.
+
+        Raises ZnodeExistsError, also when an interrupted first attempt had succeeded.
+        """
+        return str(
+            await self._request(
+                lambda: self._kazoo.create_async(
+                    path, data, ephemeral=ephemeral, sequence=sequence, makepath=not ephemeral
+                )
+            )
+        )
+
+    async def ensure(self, path: str, data: bytes = b"") -> None:
+        """Create a persistent znode unless it is there."""
+        try:
+            await self.create(path, data)
+        except ZnodeExistsError:
+            return
+
+    async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
+        """Replace the content; answers the new version.
+
+        Raises NoZnodeError, and ZnodeVersionError unless what is there is exactly this write's own first attempt.
+        """
+        try:
+            stat = await self._request(lambda: self._kazoo.set_async(path, data, version))
+        except ZnodeVersionError:
+            found = await self.get(path)
+            if found is None or found.version != version + 1 or found.data != data:
+                raise
+            return found.version
+        return int(stat.version)
+
+    async def delete(self, path: str, version: int = ANY_VERSION) -> None:
+        """Delete the znode; nothing when there is none. Raises ZnodeVersionError."""
+        try:
+            await self._request(lambda: self._kazoo.delete_async(path, version))
+        except NoZnodeError:
+            return
+
+    async def delete_tree(self, path: str) -> None:
+        """Delete the znode and all below it; what others create meanwhile is deleted too."""
+        while True:
+            for child in await self.children(path):
+                await self.delete_tree(f"{path}/{child}")
+            try:
+                await self.delete(path)
+            except ZooKeeperError as error:
+                if isinstance(error.__cause__, NotEmptyError):
+                    continue
+                raise
+            return
+
+    async def transaction(self, operations: Sequence[Operation]) -> list[Any]:
+        """All of the operations or none; answers a path for each Create, a stat for each Set.
+
+        Raises the error of the first operation that failed; after an interruption that may be this very transaction's
+        own first attempt, which only the caller can tell.
+        """
+        results = await self._request(lambda: self._transaction(operations).commit_async())
+        failure = next(
+            (
+                r
+                for r in results
+                if isinstance(r, KazooException) and type(r).__name__ not in _NOT_THE_CAUSE
+            ),
+            None,
+        )
+        if failure is not None:
+            raise _translated(failure) from failure
+        return list(results)
+
+    def watch_children(self, path: str, callback: Callable[[list[str]], None]) -> Subscription:
+        """Call `callback(names)` now and after each change of the children (sorted; empty without the znode)."""
+        return self._subscribe(
+            Subscription(self, path, lambda watch: self._kazoo.get_children_async(path, watch), _names, callback)
+        )
+
+    def watch_data(self, path: str, callback: Callable[[Znode | None], None]) -> Subscription:
+        """Call `callback(znode)` now and after each change of the content (None without the znode)."""
+        return self._subscribe(
+            Subscription(self, path, lambda watch: self._kazoo.get_async(path, watch), _znode_or_none, callback)
+        )
+
+    def _subscribe(self, subscription: Subscription) -> Subscription:
+        self._subscriptions.add(subscription)
+        subscription.read()
+        return subscription
+
+    def _transaction(self, operations: Sequence[Operation]) -> Any:
+        transaction = self._kazoo.transaction()
+        for operation in operations:
+            match operation:
+                case Create(path, data, ephemeral, sequence):
+                    transaction.create(path, data, ephemeral=ephemeral, sequence=sequence)
+                case Set(path, data, version):
+                    transaction.set_data(path, data, version)
+                case Check(path, version):
+                    transaction.check(path, version)
+                case Delete(path, version):
+                    transaction.delete(path, version)
+        return transaction
+
+    async def _request(self, send: Callable[[], Any]) -> Any:
+        while True:
+            await self._connected.wait()
+            if self._closed:
+                raise ZooKeeperClosedError("the ZooKeeper session was closed")
+            try:
+                return await self._sent(send)
+            except _INTERRUPTED:
+                await asyncio.sleep(RETRY_DELAY_SECONDS)
+            except KazooException as error:
+                if self._closed:
+                    raise ZooKeeperClosedError("the ZooKeeper session was closed") from error
+                raise _translated(error) from error
+
+    def _sent(self, send: Callable[[], Any]) -> asyncio.Future[Any]:
+        assert self._loop is not None, "connect first"
+        future: asyncio.Future[Any] = self._loop.create_future()
+        send().rawlink(lambda result: self._on_loop(_settle, future, result))
+        return future
+
+    def _on_loop(self, callback: Callable[..., None], *arguments: Any) -> None:
+        """From kazoo's threads to the loop; a loop that is closed already needs no word."""
+        assert self._loop is not None, "connect first"
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(callback, *arguments)
+
+    def _state_changed(self, state: str) -> None:
+        session_id = self._kazoo.client_id[0] if self._kazoo.client_id else 0
+        self._on_loop(self._take_state, state, session_id)
+
+    def _take_state(self, state: str, session_id: int) -> None:
+        if self._closed:
+            return
+        if state != KazooState.CONNECTED:
+            self._connected.clear()
+            self._tell(SessionListener.session_suspended)
+            return
+        is_new = session_id != self.session_id
+        self.session_id = session_id
+        self._connected.set()
+        self._tell(SessionListener.session_started if is_new else SessionListener.session_resumed)
+        for subscription in list(self._subscriptions):
+            subscription.read()
+
+    def _tell(self, method: Callable[[SessionListener], None]) -> None:
+        for listener in self._listeners:
+            getattr(listener, method.__name__)()
+
+
+class Subscription:
+    """A znode that is read again whenever it may have changed; ends with `cancel`."""
+
+    def __init__(
+        self,
+        client: ZooKeeperClient,
+        path: str,
+        send: Callable[[Callable[[Any], None]], Any],
+        convert: Callable[[Any], Any],
+        callback: Callable[[Any], None],
+    ) -> None:
+        self._client = client
+        self._path = path
+        self._send = send
+        self._convert = convert
+        self._callback = callback
+        self._reading = False
+        self._again = False
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        """No further calls."""
+        self._cancelled = True
+        self._client._subscriptions.discard(self)
+
+    def read(self) -> None:
+        """Read now and tell; while a read is under way, once more after it."""
+        if self._cancelled:
+            return
+        if self._reading:
+            self._again = True
+            return
+        self._reading = True
+        self._again = False
+        self._ask(lambda: self._send(self._fired), self._answered)
+
+    def _ask(self, send: Callable[[], Any], answered: Callable[[Any], None]) -> None:
+        send().rawlink(lambda result: self._client._on_loop(answered, result))
+
+    def _fired(self, event: Any) -> None:
+        """kazoo's thread: the watch is used up, or the connection went and a later reconnection reads again."""
+        if event.type != "NONE":
+            self._client._on_loop(self.read)
+
+    def _answered(self, result: Any) -> None:
+        error = result.exception
+        if isinstance(error, NoNodeError):
+            kazoo = self._client._kazoo
+            self._ask(lambda: kazoo.exists_async(self._path, self._fired), self._watched_absence)
+            return
+        self._reading = False
+        if error is None and not self._cancelled:
+            self._callback(self._convert(result.get_nowait()))
+        if self._again:
+            self.read()
+
+    def _watched_absence(self, result: Any) -> None:
+        self._reading = False
+        appeared = result.exception is None and result.get_nowait() is not None
+        if result.exception is None and not appeared and not self._cancelled:
+            self._callback(self._convert(None))
+        if self._again or appeared:
+            self.read()
+
+
+_NOT_THE_CAUSE = frozenset({"RolledBackError", "RuntimeInconsistency"})
+_TRANSLATED: tuple[tuple[type[Exception], type[ZooKeeperError]], ...] = (
+    (NoNodeError, NoZnodeError),
+    (NodeExistsError, ZnodeExistsError),
+    (BadVersionError, ZnodeVersionError),
+)
+
+
+def _translated(error: Exception) -> ZooKeeperError:
+    for kazoo_type, ours in _TRANSLATED:
+        if isinstance(error, kazoo_type):
+            return ours(str(error) or type(error).__name__)
+    return ZooKeeperError(f"{type(error).__name__}: {error}")
+
+
+def _settle(future: asyncio.Future[Any], result: Any) -> None:
+    if future.done():
+        return
+    if result.exception is not None:
+        future.set_exception(result.exception)
+    else:
+        future.set_result(result.get_nowait())
+
+
+def _names(answer: Any) -> list[str]:
+    return sorted(answer or ())
+
+
+def _znode_or_none(answer: Any) -> Znode | None:
+    return None if answer is None else _znode(answer)
+
+
+def _znode(answer: Any) -> Znode:
+    data, stat = answer
+    return Znode(data or b"", stat.version, stat.czxid, stat.ephemeralOwner)

@@ -1,0 +1,303 @@
+"""Every znode that headrace reads or writes: its path, and its JSON as Apache Kafka 3.9 writes it.
+
+Field order and types are Kafka's (kafka.zk.ZkData), so that both kinds of broker share one ZooKeeper. Decoders take what any
+version since 0.10 wrote and raise `MalformedZnodeError` otherwise. Knows nothing of sessions or versions of znodes.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from headrace.broker.replication.model import (
+    ZERO_UUID,
+    Broker,
+    Endpoint,
+    PartitionState,
+    ReplicaAssignment,
+    TopicAssignment,
+)
+
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+BROKER_IDS = "/brokers/ids"
+BROKER_SEQUENCE_ID = "/brokers/seqid"
+TOPICS = "/brokers/topics"
+CLUSTER_ID = "/cluster/id"
+CONFIG = "/config"
+CONFIG_CHANGES = "/config/changes"
+CONFIG_CHANGE_PREFIX = "/config/changes/config_change_"
+DELETE_TOPICS = "/admin/delete_topics"
+ISR_CHANGES = "/isr_change_notification"
+ISR_CHANGE_PREFIX = "/isr_change_notification/isr_change_"
+LOG_DIRECTORY_EVENTS = "/log_dir_event_notification"
+PRODUCER_ID_BLOCK = "/latest_producer_id_block"
+FEATURE = "/feature"
+DEFAULT_ENTITY = "<default>"
+
+PERSISTENT_PATHS = (
+    "/consumers",
+    BROKER_IDS,
+    TOPICS,
+    CONFIG_CHANGES,
+    DELETE_TOPICS,
+    BROKER_SEQUENCE_ID,
+    ISR_CHANGES,
+    PRODUCER_ID_BLOCK,
+    LOG_DIRECTORY_EVENTS,
+    "/config/topics",
+    "/config/clients",
+    "/config/users",
+    "/config/brokers",
+    "/config/ips",
+)
+"""What every broker makes sure of when it starts."""
+
+
+class MalformedZnodeError(ValueError):
+    """A znode holds something that no Kafka wrote."""
+
+
+def broker(broker_id: int) -> str:
+    """The ephemeral registration of a broker."""
+    return f"{BROKER_IDS}/{broker_id}"
+
+
+def topic(name: str) -> str:
+    """A topic's id and assignment."""
+    return f"{TOPICS}/{name}"
+
+
+def topic_partitions(name: str) -> str:
+    """The parent of a topic's partition znodes."""
+    return f"{TOPICS}/{name}/partitions"
+
+
+def topic_partition(name: str, partition: int) -> str:
+    """The parent of a partition's state."""
+    return f"{TOPICS}/{name}/partitions/{partition}"
+
+
+def partition_state(name: str, partition: int) -> str:
+    """Leader and in-sync replicas of a partition."""
+    return f"{TOPICS}/{name}/partitions/{partition}/state"
+
+
+def entity_config(kind: str, name: str) -> str:
+    """Dynamic configuration of an entity; `kind` is topics, brokers, clients, users or ips."""
+    return f"{CONFIG}/{kind}/{name}"
+
+
+def delete_topic(name: str) -> str:
+    """The wish that a topic be deleted."""
+    return f"{DELETE_TOPICS}/{name}"
+
+
+def _dump(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _load(path: str, data: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(data)
+    except ValueError as error:
+        raise MalformedZnodeError(f"{path} holds no JSON: {data[:200]!r}") from error
+    if not isinstance(value, dict):
+        raise MalformedZnodeError(f"{path} holds no JSON object: {data[:200]!r}")
+    return value
+
+
+def encode_uuid(value: UUID) -> str:
+    """Kafka's text form of a UUID: URL-safe base64 without padding."""
+    return base64.urlsafe_b64encode(value.bytes).rstrip(b"=").decode()
+
+
+def decode_uuid(text: str) -> UUID:
+    """The UUID of Kafka's text form; raises MalformedZnodeError."""
+    try:
+        return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+    except ValueError as error:
+        raise MalformedZnodeError(f"{text!r} is no UUID in URL-safe base64") from error
+
+
+def encode_broker(registration: Broker, *, jmx_port: int, now_ms: int) -> bytes:
+    """Version 5 of a broker's registration; `host` and `port` are those of the first PLAINTEXT endpoint."""
+    plaintext = next((e for e in registration.endpoints if e.security_protocol == "PLAINTEXT"), None)
+    fields: dict[str, Any] = {
+        "listener_security_protocol_map": {e.listener: e.security_protocol for e in registration.endpoints},
+        "endpoints": [f"{e.listener}://{_bracketed(e.host)}:{e.port}" for e in registration.endpoints],
+        "features": {},
+        "rack": registration.rack,
+        "jmx_port": jmx_port,
+        "host": plaintext.host if plaintext else None,
+        "port": plaintext.port if plaintext else -1,
+        "version": 5,
+        "timestamp": str(now_ms),
+    }
+    if registration.rack is None:
+        del fields["rack"]
+    return _dump(fields)
+
+
+def decode_broker(broker_id: int, data: bytes, epoch: int) -> Broker:
+    """A registration of version 2 to 5; `epoch` is the znode's creation zxid."""
+    fields = _load(broker(broker_id), data)
+    protocols = fields.get("listener_security_protocol_map") or {}
+    endpoints = tuple(_endpoint(text, protocols) for text in fields.get("endpoints") or ())
+    return Broker(broker_id=broker_id, epoch=epoch, endpoints=endpoints, rack=fields.get("rack"))
+
+
+_ENDPOINT = re.compile(r"(?P<listener>[^:]+)://\[?(?P<host>[^\]]*?)\]?:(?P<port>\d+)")
+
+
+def _endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
+    match = _ENDPOINT.fullmatch(text)
+    if match is None:
+        raise MalformedZnodeError(f"{text!r} is no endpoint of the form LISTENER://host:port")
+    listener = match["listener"]
+    return Endpoint(
+        listener=listener,
+        security_protocol=protocols.get(listener, listener),
+        host=match["host"],
+        port=int(match["port"]),
+    )
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def encode_controller(broker_id: int, now_ms: int) -> bytes:
+    """Who is controller, and since when."""
+    return _dump({"version": 2, "brokerid": broker_id, "timestamp": str(now_ms), "kraftControllerEpoch": -1})
+
+
+def decode_controller(data: bytes) -> int:
+    """The controller's broker id."""
+    return int(_load(CONTROLLER, data)["brokerid"])
+
+
+def encode_topic(assignment: TopicAssignment) -> bytes:
+    """Version 3 of a topic's assignment."""
+    partitions = sorted(assignment.partitions.items(), key=lambda item: str(item[0]))
+    fields: dict[str, Any] = {
+        "removing_replicas": {str(p): list(a.removing) for p, a in partitions if a.removing},
+        "partitions": {str(p): list(a.replicas) for p, a in partitions},
+        "topic_id": encode_uuid(assignment.topic_id),
+        "adding_replicas": {str(p): list(a.adding) for p, a in partitions if a.adding},
+        "version": 3,
+    }
+    if assignment.topic_id == ZERO_UUID:
+        del fields["topic_id"]
+    return _dump(fields)
+
+
+def decode_topic(name: str, data: bytes) -> TopicAssignment:
+    """A topic's assignment of version 1 to 3; the topic id is zero when there is none."""
+    fields = _load(topic(name), data)
+    adding = fields.get("adding_replicas") or {}
+    removing = fields.get("removing_replicas") or {}
+    topic_id = fields.get("topic_id")
+    return TopicAssignment(
+        topic=name,
+        topic_id=decode_uuid(topic_id) if topic_id else ZERO_UUID,
+        partitions={
+            int(p): ReplicaAssignment(
+                replicas=tuple(replicas),
+                adding=tuple(adding.get(p, ())),
+                removing=tuple(removing.get(p, ())),
+            )
+            for p, replicas in (fields.get("partitions") or {}).items()
+        },
+    )
+
+
+def encode_partition_state(state: PartitionState) -> bytes:
+    """Version 1 of a partition's state."""
+    return _dump(
+        {
+            "controller_epoch": state.controller_epoch,
+            "leader": state.leader,
+            "version": 1,
+            "leader_epoch": state.leader_epoch,
+            "isr": list(state.isr),
+        }
+    )
+
+
+def decode_partition_state(path: str, data: bytes, zk_version: int) -> PartitionState:
+    """A partition's state with its znode's version."""
+    fields = _load(path, data)
+    try:
+        return PartitionState(
+            leader=fields["leader"],
+            leader_epoch=fields["leader_epoch"],
+            isr=tuple(fields["isr"]),
+            controller_epoch=fields["controller_epoch"],
+            zk_version=zk_version,
+        )
+    except KeyError as error:
+        raise MalformedZnodeError(f"{path} lacks {error}: {data[:200]!r}") from error
+
+
+def encode_config(config: Mapping[str, str]) -> bytes:
+    """An entity's dynamic configuration."""
+    return _dump({"version": 1, "config": dict(config)})
+
+
+def decode_config(path: str, data: bytes) -> dict[str, str]:
+    """An entity's dynamic configuration; empty for an empty znode."""
+    if not data:
+        return {}
+    return {str(k): str(v) for k, v in (_load(path, data).get("config") or {}).items()}
+
+
+def encode_config_change(entity_path: str) -> bytes:
+    """A notification that `entity_path` (such as `topics/pageviews`) has a new configuration."""
+    return _dump({"version": 2, "entity_path": entity_path})
+
+
+def decode_config_change(data: bytes) -> str | None:
+    """The entity path of a notification of version 1 or 2; None for what is neither."""
+    fields = _load(CONFIG_CHANGES, data)
+    if fields.get("version") == 2:
+        return fields.get("entity_path")
+    if fields.get("version") == 1 and {"entity_type", "entity_name"} <= fields.keys():
+        return f"{fields['entity_type']}/{fields['entity_name']}"
+    return None
+
+
+def encode_cluster_id(cluster_id: str) -> bytes:
+    """The cluster's id, made once by the first broker."""
+    return _dump({"version": "1", "id": cluster_id})
+
+
+def decode_cluster_id(data: bytes) -> str:
+    """The cluster's id."""
+    return str(_load(CLUSTER_ID, data)["id"])
+
+
+def encode_producer_id_block(broker_id: int, first: int, last: int) -> bytes:
+    """The newest block of producer ids and who took it; both ends are inside."""
+    return _dump({"version": 1, "broker": broker_id, "block_start": str(first), "block_end": str(last)})
+
+
+def decode_producer_id_block(data: bytes) -> tuple[int, int]:
+    """(first, last) of the newest block."""
+    fields = _load(PRODUCER_ID_BLOCK, data)
+    return int(fields["block_start"]), int(fields["block_end"])
+
+
+def encode_feature() -> bytes:
+    """Feature versioning is on and no feature is finalized, as Kafka 3.9 writes it in ZooKeeper mode."""
+    return _dump({"features": {}, "version": 2, "status": 1})
+
+
+def decode_isr_change(data: bytes) -> Sequence[tuple[str, int]]:
+    """The partitions whose in-sync replicas a leader changed."""
+    fields = _load(ISR_CHANGES, data)
+    return [(p["topic"], p["partition"]) for p in fields.get("partitions") or ()]
