@@ -1,0 +1,316 @@
+"""Record batches of message format 2 as they lie in a segment and travel in Produce and Fetch.
+
+Owns the 61-byte header, the checksum over everything behind it, and the records inside. A broker's hot path
+reads headers only (`read_header`, `check_crc`, `set_base_offset_and_epoch`); records are decoded for loads,
+audits, internal topics and clients. The base offset and the leader epoch lie outside the checksum, so the
+leader writes them in place. Layout: https://kafka.apache.org/39/documentation/#recordbatch
+
+Bad bytes raise CorruptMessageError; message formats 0 and 1 raise UnsupportedForMessageFormatError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from struct import error as StructError
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from headrace.broker.errors import CorruptMessageError, UnsupportedForMessageFormatError
+from headrace.broker.wire.compression import compress, decompress
+from headrace.broker.wire.varint import OverlongError, encode_varint, read_varint, read_varlong
+
+Bytes = bytes | bytearray | memoryview
+
+HEADER_SIZE = 61
+LENGTH_END = 12  # base offset and length: what `BatchHeader.length` does not count
+CRC_START = 21  # the checksum covers everything from the attributes on
+MAGIC = 2
+RECORDS_SIZE_MAX = 128 * 1024 * 1024
+
+_HEADER = Struct(">qiibIhiqqqhii")
+_BASE_OFFSET = Struct(">q")
+_LEADER_EPOCH = Struct(">i")
+_LENGTH_AT = 8
+_LEADER_EPOCH_AT = 12
+_MAGIC_AT = 16
+_LENGTH = Struct(">i")
+_CRC = Struct(">I")
+_CRC_AT = 17
+
+_TIMESTAMP_TYPE_BIT = 0x08
+_TRANSACTIONAL_BIT = 0x10
+_CONTROL_BIT = 0x20
+_RECORD_SIZE_MIN = 7  # length, attributes, two deltas, key length, value length, header count
+
+
+class BatchHeader(NamedTuple):
+    base_offset: int
+    length: int
+    leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def last_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole batch, the header's first two fields included."""
+        return self.length + LENGTH_END
+
+    @property
+    def codec(self) -> int:
+        return self.attributes & 0x07
+
+    @property
+    def timestamp_type(self) -> int:
+        """0 for CreateTime, 1 for LogAppendTime (then every record's time is `max_timestamp`)."""
+        return (self.attributes & _TIMESTAMP_TYPE_BIT) >> 3
+
+    @property
+    def is_transactional(self) -> bool:
+        return self.attributes & _TRANSACTIONAL_BIT != 0
+
+    @property
+    def is_control(self) -> bool:
+        return self.attributes & _CONTROL_BIT != 0
+
+
+class Record(NamedTuple):
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+
+
+def magic_of(buffer: Bytes, position: int = 0) -> int:
+    """The message format of the batch or message set at `position`: the byte lies at the same place in
+    all.
+    """
+    try:
+        return memoryview(buffer)[position + _MAGIC_AT]
+    except IndexError:
+        raise CorruptMessageError("the record data ends before the magic byte") from None
+
+
+def read_header(buffer: Bytes, position: int = 0) -> BatchHeader:
+    """The header as it stands: `magic`, `length` and `crc` are for the caller to check."""
+    try:
+        return BatchHeader._make(_HEADER.unpack_from(buffer, position))
+    except StructError:
+        raise CorruptMessageError(
+            f"{len(buffer) - position} bytes cannot hold the {HEADER_SIZE} bytes of a batch header"
+        ) from None
+
+
+def iter_batches(buffer: Bytes) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of each whole batch; a last batch that is cut off ends the iteration silently."""
+    position, end = 0, len(buffer)
+    while end - position >= HEADER_SIZE:
+        header = BatchHeader._make(_HEADER.unpack_from(buffer, position))
+        if header.magic != MAGIC:
+            raise _wrong_magic(header.magic, position)
+        size = header.length + LENGTH_END
+        if size < HEADER_SIZE:
+            raise CorruptMessageError(
+                f"the batch at byte {position} claims {size} bytes, fewer than its header"
+            )
+        if size > end - position:
+            return
+        yield position, header
+        position += size
+
+
+def _wrong_magic(magic: int, position: int) -> Exception:
+    if magic in (0, 1):
+        return UnsupportedForMessageFormatError(
+            f"the messages at byte {position} have format {magic}, older than the format 2 that is read here"
+        )
+    return CorruptMessageError(f"the batch at byte {position} has magic {magic}; Kafka defines 0, 1 and 2")
+
+
+def check_crc(buffer: Bytes, position: int, header: BatchHeader) -> bool:
+    """True when the bytes behind the CRC field have the CRC32C that the header states."""
+    covered = memoryview(buffer)[position + CRC_START : position + LENGTH_END + header.length]
+    return crc32c(covered) == header.crc  # type: ignore[no-any-return]
+
+
+def set_base_offset_and_epoch(
+    buffer: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int
+) -> None:
+    """Writes the two fields that only the leader knows, in place; the checksum does not cover them."""
+    _BASE_OFFSET.pack_into(buffer, position, base_offset)
+    _LEADER_EPOCH.pack_into(buffer, position + _LEADER_EPOCH_AT, leader_epoch)
+
+
+def encode_batch(
+    records: Sequence[Record],
+    *,
+    base_offset: int = 0,
+    leader_epoch: int = 0,
+    codec: int = 0,
+    timestamp_type: int = 0,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+    control: bool = False,
+) -> bytearray:
+    """One batch of at least one record; offsets are counted from `base_offset`, whatever the records say."""
+    if not records:
+        raise ValueError("a batch needs at least one record")
+    base_timestamp = records[0].timestamp_ms
+    body = bytearray()
+    for index, record in enumerate(records):
+        _append_record(body, index, record, base_timestamp)
+    packed = compress(codec, body) if codec else body
+    attributes = (
+        codec
+        | timestamp_type << 3
+        | (_TRANSACTIONAL_BIT if transactional else 0)
+        | (_CONTROL_BIT if control else 0)
+    )
+    batch = bytearray(HEADER_SIZE)
+    batch += packed
+    _HEADER.pack_into(
+        batch,
+        0,
+        base_offset,
+        len(batch) - LENGTH_END,
+        leader_epoch,
+        MAGIC,
+        0,
+        attributes,
+        len(records) - 1,
+        base_timestamp,
+        max(record.timestamp_ms for record in records),
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(records),
+    )
+    set_crc(batch, 0)
+    return batch
+
+
+def set_crc(buffer: bytearray | memoryview, position: int) -> None:
+    """Writes the checksum of the batch at `position`, after its attributes, times or records were changed."""
+    (length,) = _LENGTH.unpack_from(buffer, position + _LENGTH_AT)
+    covered = memoryview(buffer)[position + CRC_START : position + LENGTH_END + length]
+    _CRC.pack_into(buffer, position + _CRC_AT, crc32c(covered))
+
+
+def _append_record(body: bytearray, index: int, record: Record, base_timestamp: int) -> None:
+    parts = [b"\x00", encode_varint(record.timestamp_ms - base_timestamp), encode_varint(index)]
+    _append_bytes(parts, record.key)
+    _append_bytes(parts, record.value)
+    parts.append(encode_varint(len(record.headers)))
+    for name, value in record.headers:
+        _append_bytes(parts, name.encode())
+        _append_bytes(parts, value)
+    encoded = b"".join(parts)
+    body += encode_varint(len(encoded))
+    body += encoded
+
+
+def _append_bytes(parts: list[bytes], value: bytes | None) -> None:
+    if value is None:
+        parts.append(b"\x01")
+    else:
+        parts += (encode_varint(len(value)), value)
+
+
+def records_of(
+    buffer: Bytes, position: int, header: BatchHeader, size_max: int = RECORDS_SIZE_MAX
+) -> memoryview:
+    """The batch's record section, unpacked; `size_max` bounds what a compressed one may become."""
+    if header.magic != MAGIC:
+        raise _wrong_magic(header.magic, position)
+    end = position + header.size
+    if header.size < HEADER_SIZE or end > len(buffer):
+        raise CorruptMessageError(
+            f"the batch at byte {position} claims {header.size} bytes, which it does not have"
+        )
+    return decompress(header.codec, memoryview(buffer)[position + HEADER_SIZE : end], size_max)
+
+
+def decode_records(
+    buffer: Bytes, position: int, header: BatchHeader, size_max: int = RECORDS_SIZE_MAX
+) -> list[Record]:
+    """Every record of the batch, control records included; the checksum is for the caller to check.
+
+    Raises CorruptMessageError unless exactly `record_count` records fill the batch, MessageTooLargeError
+    when a compressed batch unpacks to more than `size_max` bytes.
+    """
+    data = bytes(records_of(buffer, position, header, size_max))
+    if not 0 <= header.record_count * _RECORD_SIZE_MIN <= len(data):
+        raise CorruptMessageError(
+            f"{header.record_count} records do not fit the {len(data)} bytes of the batch"
+        )
+    records = []
+    offset = 0
+    try:
+        for _ in range(header.record_count):
+            record, offset = _read_record(data, offset, header)
+            records.append(record)
+    except (IndexError, OverlongError) as error:
+        raise CorruptMessageError(f"record {len(records)} of the batch cannot be read: {error}") from None
+    if offset != len(data):
+        raise CorruptMessageError(f"{len(data) - offset} bytes are left after the last record of the batch")
+    return records
+
+
+def _read_record(data: bytes, offset: int, header: BatchHeader) -> tuple[Record, int]:
+    length, offset = read_varint(data, offset)
+    end = offset + length
+    if length < 0 or end > len(data):
+        raise CorruptMessageError(f"a record of {length} bytes does not fit its batch")
+    timestamp_delta, offset = read_varlong(data, offset + 1)
+    offset_delta, offset = read_varint(data, offset)
+    key, offset = _read_bytes(data, offset, end)
+    value, offset = _read_bytes(data, offset, end)
+    headers, offset = _read_headers(data, offset, end)
+    if offset != end:
+        raise CorruptMessageError(f"a record of {length} bytes was read to {offset - end} bytes from its end")
+    timestamp = header.max_timestamp if header.timestamp_type else header.base_timestamp + timestamp_delta
+    return Record(header.base_offset + offset_delta, timestamp, key, value, headers), end
+
+
+def _read_bytes(data: bytes, offset: int, end: int) -> tuple[bytes | None, int]:
+    size, offset = read_varint(data, offset)
+    if size < 0:
+        return None, offset
+    stop = offset + size
+    if stop > end:
+        raise CorruptMessageError(f"a key or value of {size} bytes does not fit its record")
+    return data[offset:stop], stop
+
+
+def _read_headers(data: bytes, offset: int, end: int) -> tuple[list[tuple[str, bytes | None]], int]:
+    count, offset = read_varint(data, offset)
+    if not 0 <= count <= end - offset:
+        raise CorruptMessageError(f"{count} record headers do not fit their record")
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        name, offset = _read_bytes(data, offset, end)
+        if name is None:
+            raise CorruptMessageError("a record header has no name")
+        value, offset = _read_bytes(data, offset, end)
+        headers.append((name.decode("utf-8", "replace"), value))
+    return headers, offset
