@@ -6,9 +6,9 @@ every call and is only valid until `handle` returns (a handler that answers late
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from headrace.broker.clock import Clock
 from headrace.broker.config import BrokerConfig
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from headrace.broker.handlers.deferred import Deferred
     from headrace.broker.log.store import LogStore
     from headrace.broker.replication.leader import Partition
+
+
+T = TypeVar("T")
 
 
 class Partitions(Protocol):
@@ -33,14 +36,9 @@ class Waiting(Protocol):
     """Parks requests until their partitions move or their time is over; `server.waiting` performs it."""
 
     def park(
-        self,
-        keys: Iterable[tuple[str, int]],
-        timeout_ms: int,
-        *,
-        ready: Callable[[], bool],
-        answer: Callable[[], Any],
-    ) -> Deferred[Any]:
-        """A deferred completed with `answer()` once `ready()` holds after a wake of one of `keys`, or at the time-out."""
+        self, keys: Iterable[tuple[str, int]], timeout_ms: int, attempt: Callable[[bool], T | None]
+    ) -> Deferred[T]:
+        """A deferred of what `attempt(False)` gives after a wake of one of `keys`, or `attempt(True)` at the time-out."""
         ...
 
     def wake(self, topic: str, partition: int) -> None:
@@ -81,6 +79,7 @@ class Context:
         "partitions",
         "producer_ids",
         "replicas",
+        "run",
         "waiting",
     )
 
@@ -96,6 +95,7 @@ class Context:
         cluster: Any,
         waiting: Waiting,
         metrics: Metrics,
+        run: Callable[[Coroutine[Any, Any, Any]], Deferred[Any]],
         groups: Any = None,
         producer_ids: Any = None,
         replicas: Any = None,
@@ -110,6 +110,7 @@ class Context:
         self.cluster = cluster
         self.waiting = waiting
         self.metrics = metrics
+        self.run = run
         self.groups = groups
         self.producer_ids = producer_ids
         self.replicas = replicas

@@ -15,34 +15,36 @@ U = TypeVar("U")
 
 
 class Deferred(Generic[T]):
-    """One value, completed at most once; a second `complete` is ignored, so that a wake-up may race its time-out."""
+    """One value or one failure; what comes second is ignored, so that a wake-up may race its time-out."""
 
-    __slots__ = ("_callback", "_cancelled", "_value", "done")
+    __slots__ = ("_callback", "_cancelled", "_error", "_failed", "_value", "done")
 
     def __init__(self) -> None:
         self.done = False
         self._value: T | None = None
+        self._error: BaseException | None = None
         self._callback: Callable[[T], None] | None = None
+        self._failed: Callable[[BaseException], None] | None = None
         self._cancelled: Callable[[], None] | None = None
 
     def complete(self, value: T) -> None:
         """Give the value; runs the callback at once when one is set."""
-        if self.done:
-            return
-        self.done = True
-        self._value = value
-        self._cancelled = None
-        if self._callback is not None:
-            callback, self._callback = self._callback, None
-            callback(value)
+        if not self.done:
+            self._value = value
+            self._finish()
 
-    def then(self, callback: Callable[[T], None]) -> None:
-        """Call `callback(value)` when the value is there (at once when it already is); one callback only."""
+    def fail(self, error: BaseException) -> None:
+        """There will be no value: the reader is told why."""
+        if not self.done:
+            self._error = error
+            self._finish()
+
+    def then(self, callback: Callable[[T], None], failed: Callable[[BaseException], None] | None = None) -> None:
+        """Call `callback(value)`, or `failed(error)`, when it is there (at once when it already is); one reader only."""
         assert self._callback is None, "a deferred value has one reader"
+        self._callback, self._failed = callback, failed
         if self.done:
-            callback(self._value)  # type: ignore[arg-type]
-        else:
-            self._callback = callback
+            self._tell()
 
     def on_cancel(self, callback: Callable[[], None]) -> None:
         """Call `callback()` when the reader goes away before the value came (its connection closed)."""
@@ -53,14 +55,29 @@ class Deferred(Generic[T]):
         if self.done:
             return
         self.done = True
-        self._callback = None
+        self._callback = self._failed = None
         if self._cancelled is not None:
             cancelled, self._cancelled = self._cancelled, None
             cancelled()
 
     def map(self, function: Callable[[T], U]) -> Deferred[U]:
-        """A deferred of `function(value)`; cancelling it cancels this one."""
+        """A deferred of `function(value)`; cancelling it cancels this one, a failure passes through."""
         mapped: Deferred[U] = Deferred()
-        self.then(lambda value: mapped.complete(function(value)))
         mapped.on_cancel(self.cancel)
+        self.then(lambda value: mapped.complete(function(value)), mapped.fail)
         return mapped
+
+    def _finish(self) -> None:
+        self.done = True
+        self._cancelled = None
+        if self._callback is not None:
+            self._tell()
+
+    def _tell(self) -> None:
+        callback, failed = self._callback, self._failed
+        self._callback = self._failed = None
+        if self._error is None:
+            assert callback is not None
+            callback(self._value)  # type: ignore[arg-type]
+        elif failed is not None:
+            failed(self._error)

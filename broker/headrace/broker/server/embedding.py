@@ -1,0 +1,98 @@
+"""Parts that live inside the broker's process: the mirror's copiers, started by entry point.
+
+Each entry of the group `headrace.embedded` names `start(host: EmbeddingHost) -> Awaitable[None]`. It runs in the
+broker's tasks, is started again with a growing pause when it fails, and is cancelled when the broker stops. What an
+embedded part may touch of the broker is `EmbeddingHost`, nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, Protocol
+
+from headrace.broker.clock import Clock
+from headrace.broker.structured_log import get_logger
+
+if TYPE_CHECKING:
+    from headrace.broker.replication.leader import Partition
+    from headrace.broker.server.cluster import Cluster
+    from headrace.broker.server.metadata import MetadataCache
+
+log = get_logger(__name__)
+GROUP = "headrace.embedded"
+PAUSE_S_MIN, PAUSE_S_MAX = 1.0, 30.0
+
+
+class EmbeddingHost(Protocol):
+    """The broker, as an embedded part sees it; everything runs on the broker's loop."""
+
+    @property
+    def broker_id(self) -> int: ...
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The raw `server.properties`."""
+        ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+    @property
+    def cluster(self) -> Cluster: ...
+
+    @property
+    def metadata(self) -> MetadataCache: ...
+
+    @property
+    def registry(self) -> Any:
+        """The prometheus_client registry that the broker's metrics port serves."""
+        ...
+
+    def led(self) -> Iterable[Partition]:
+        """The partitions that this broker leads now."""
+        ...
+
+    def on_change(self, callback: Callable[[Partition], None]) -> None:
+        """Call `callback(partition)` after it became led, stopped being led, or was deleted."""
+        ...
+
+    def append_mirrored(self, partition: Partition, records: memoryview) -> Any:
+        """Append whole batches with their own offsets to a led partition and wake its fetchers.
+
+        Returns the log's AppendResult; raises NotLeaderOrFollowerError and whatever the log refuses.
+        """
+        ...
+
+    def wake_fetchers(self, topic: str, partition: int) -> None:
+        """The partition moved by another way than `append_mirrored`."""
+        ...
+
+
+Start = Callable[[EmbeddingHost], Awaitable[None]]
+
+
+async def run_embedded(host: EmbeddingHost, name: str, start: Start) -> None:
+    """Run one embedded part until it ends by itself or is cancelled, again after each failure."""
+    pause_s = PAUSE_S_MIN
+    while True:
+        began_ms = host.clock.monotonic_ms()
+        try:
+            await start(host)
+            return
+        except Exception as error:
+            if host.clock.monotonic_ms() - began_ms > PAUSE_S_MAX * 1000:
+                pause_s = PAUSE_S_MIN
+            log.exception("embedded part failed", error, part=name, again_in_s=pause_s)
+        await asyncio.sleep(pause_s)
+        pause_s = min(pause_s * 2, PAUSE_S_MAX)
+
+
+def embedded_parts() -> Iterable[tuple[str, Start]]:
+    """(name, start) of every installed part; one that cannot be imported is skipped with a warning."""
+    for entry in entry_points(group=GROUP):
+        try:
+            yield entry.name, entry.load()
+        except (ImportError, AttributeError) as error:
+            log.warning("embedded part is not installed", part=entry.name, reason=error)

@@ -1,0 +1,62 @@
+"""The only place that creates tasks: every task of a broker belongs to one group and ends with it.
+
+Invariants: a task that fails for a reason nobody handled is logged and ends alone; `stop` cancels all and returns
+when they are gone; nothing outlives the group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from headrace.broker.structured_log import get_logger
+
+log = get_logger(__name__)
+
+
+class Tasks:
+    """Owns the tasks started on it."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stopping = False
+
+    def start(self, name: str, work: Coroutine[Any, Any, Any]) -> asyncio.Task[None]:
+        """Run `work` until it ends or the group stops."""
+        task = asyncio.get_running_loop().create_task(self._guarded(name, work), name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def every(self, name: str, interval_ms: int, work: Callable[[], Any]) -> None:
+        """Call `work()` (or await what it returns) each `interval_ms`, counted from the end of the call before."""
+        self.start(name, self._repeat(name, interval_ms, work))
+
+    async def stop(self) -> None:
+        """Cancel every task and wait until all are gone."""
+        self._stopping = True
+        while self._tasks:
+            tasks = list(self._tasks)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _repeat(self, name: str, interval_ms: int, work: Callable[[], Any]) -> None:
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            try:
+                result = work()
+                if asyncio.iscoroutine(result):
+                    await result
+            except Exception as error:
+                log.exception("periodic work failed", error, task=name)
+
+    async def _guarded(self, name: str, work: Coroutine[Any, Any, Any]) -> None:
+        try:
+            await work
+        except asyncio.CancelledError:
+            if not self._stopping:
+                raise
+        except Exception as error:
+            log.exception("task failed", error, task=name)
