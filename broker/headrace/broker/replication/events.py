@@ -1,0 +1,190 @@
+"""What the controller hears (nouns) and what it wants done (verbs)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from headrace.broker.replication.model import (
+    Broker,
+    PartitionState,
+    ReplicaAssignment,
+    TopicAssignment,
+    TopicPartition,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Elected:
+    """This broker is controller, and this is all that ZooKeeper holds."""
+
+    epoch: int
+    brokers: Mapping[int, Broker]
+    topics: Mapping[str, TopicAssignment]
+    states: Mapping[TopicPartition, PartitionState]
+    deletions: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokersChanged:
+    """These brokers are alive now; one with a new epoch was away in between."""
+
+    brokers: Mapping[int, Broker]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicsChanged:
+    """Topics that are new or have a changed assignment, and names that are gone."""
+
+    topics: Mapping[str, TopicAssignment]
+    removed: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletionsRequested:
+    """Somebody wants these topics deleted."""
+
+    topics: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatesWritten:
+    """The outcome of `WriteStates`: what was written, and what was found instead (None: the znode is gone)."""
+
+    written: Mapping[TopicPartition, PartitionState]
+    conflicts: Mapping[TopicPartition, PartitionState | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicasDeleted:
+    """A broker deleted these replicas."""
+
+    broker_id: int
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRemoved:
+    """The znodes of a deleted topic are gone."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsrChanged:
+    """Leaders changed the in-sync replicas of these partitions, as their state znodes say."""
+
+    states: Mapping[TopicPartition, PartitionState]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShutdownRequested:
+    """A broker is about to stop and asks that others lead what it leads."""
+
+    broker_id: int
+
+
+Event = (
+    Elected
+    | BrokersChanged
+    | TopicsChanged
+    | DeletionsRequested
+    | StatesWritten
+    | ReplicasDeleted
+    | TopicRemoved
+    | IsrChanged
+    | ShutdownRequested
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateWrite:
+    """One partition's new state; `zk_version` inside is the version to replace, `create` makes the znode instead."""
+
+    topic: str
+    partition: int
+    state: PartitionState
+    create: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionWord:
+    """What the controller says of one partition."""
+
+    topic: str
+    topic_id: UUID
+    partition: int
+    state: PartitionState
+    assignment: ReplicaAssignment
+    is_new: bool = False
+    offline: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteStates:
+    """Write these states under the controller's epoch; the outcome comes back before any other event."""
+
+    writes: tuple[StateWrite, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendLeaderAndIsr:
+    """Tell a broker who leads these partitions."""
+
+    broker_id: int
+    broker_epoch: int
+    partitions: tuple[PartitionWord, ...]
+    leaders: tuple[Broker, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendUpdateMetadata:
+    """Tell a broker who is alive and what became of these partitions."""
+
+    broker_id: int
+    broker_epoch: int
+    partitions: tuple[PartitionWord, ...]
+    brokers: tuple[Broker, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendStopReplica:
+    """Tell a broker to stop these replicas, and to delete them."""
+
+    broker_id: int
+    broker_epoch: int
+    partitions: tuple[tuple[str, int, int], ...]
+    delete: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetBroker:
+    """A broker is gone: what was not sent to it yet is void."""
+
+    broker_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveTopic:
+    """All replicas are gone: remove the topic's znodes, then the wish to delete it."""
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefuseDeletion:
+    """Nothing to delete (or deleting is switched off): remove the wish."""
+
+    topic: str
+
+
+Command = (
+    WriteStates
+    | SendLeaderAndIsr
+    | SendUpdateMetadata
+    | SendStopReplica
+    | ForgetBroker
+    | RemoveTopic
+    | RefuseDeletion
+)
