@@ -1,1 +1,1 @@
-"""Events, their envelope and their Avro schemas. Pure: no sockets, no clock, no threads; only package files are read."""
+"""Events, their envelope and their Avro schemas. Pure: no sockets, clock or threads, only package files."""

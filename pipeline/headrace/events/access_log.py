@@ -1,7 +1,8 @@
 r"""Lines of a web server's access log in Apache's combined format, as page views.
 
-A line is bytes in and a `PageView` or a `Rejected` out; nothing raises and nothing is lost: `\"` becomes `"`, every other
-escape stays as the server wrote it, and a byte that is not UTF-8 is written the way Apache itself writes it, `\xhh`.
+A line is bytes in and a `PageView` or a `Rejected` out; nothing raises and nothing is lost: `\"` becomes `"`,
+every other escape stays as the server wrote it, and a byte that is not UTF-8 is written the way Apache itself
+writes it, `\xhh`.
 https://httpd.apache.org/docs/2.4/mod/mod_log_config.html#formats
 """
 
@@ -17,7 +18,7 @@ LINE_SIZE_MAX: Final = 192 * 1024
 
 _QUOTED: Final = rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"'
 _LINE: Final = re.compile(
-    rb"(\S++) (\S++) ([^\[]*+)\[([^\]]*+)\] "
+    rb"(\S++) (\S++) ([^\[]*?) \[([^\]]*+)\] "
     + _QUOTED
     + rb" (\S++) (\S++) "
     + _QUOTED
@@ -38,7 +39,7 @@ _MONTHS: Final = {
 
 
 class PageView(NamedTuple):
-    """One parsed line; the field names are those of `page_view.avsc`. `logged_at` is in milliseconds (UTC)."""
+    """One parsed line; the field names are those of `page_view.avsc`. `logged_at` is in milliseconds."""
 
     address: str
     user: str | None

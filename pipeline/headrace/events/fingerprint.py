@@ -1,8 +1,9 @@
 """A 64-bit fingerprint of one event: the ledger compares tiers by the sum of fingerprints modulo 2**64.
 
-The sum does not depend on order, and unlike XOR it shows an event that is there twice. The mix is SplitMix64's
-finaliser (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014) over the producer's key and the
-sequence, so that neighbouring sequences do not cancel out. `fingerprint_columns` is the vectorised twin.
+The sum does not depend on order, and unlike XOR it shows an event that is there twice. The mix is the
+finaliser of SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014) over the
+producer's key and the sequence, so that neighbouring sequences do not cancel out. `fingerprint_columns` is the
+vectorised twin.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A producer's account of what it published: per topic and event-time window, as a pure core.
 
-`WindowLedger` is told of every event sent, acknowledged or failed, and yields `Account`s, the content of monitoring
-events. What stays true:
+`WindowLedger` is told of every event sent, acknowledged or failed, and yields `Account`s, the content of
+monitoring events. What stays true:
 - every sequence handed out is in exactly one account, acknowledged or undelivered, once its outcome is known;
 - accounts of one window add up: a window whose events come in late or in great number has several;
 - `complete_until` promises that every event with an earlier time is in the accounts so far.
@@ -10,7 +10,7 @@ It knows no Kafka, clock or lock: its caller brings `now_ms` and calls from one 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NamedTuple
 
 from headrace.events.envelope import Header
@@ -20,7 +20,7 @@ Outcome = Literal["failed", "unknown"]
 Kind = Literal["window", "heartbeat", "closing"]
 
 RANGES_MAX: Final = 1000
-"""Bound of the runs and of the ranges in one account; what goes beyond is put into a further account of the window."""
+"""Bound of the runs and of the ranges in one account; what goes beyond makes a further one of the window."""
 
 _GRANULARITY_MS_MAX: Final = 64
 
@@ -44,7 +44,7 @@ class Undelivered(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """What a monitoring event says, without its envelope; fields as in `monitoring_event.avsc`, times in milliseconds."""
+    """What a monitoring event says, without its envelope; see `monitoring_event.avsc`; times in ms."""
 
     kind: Kind
     window_start: int
@@ -118,24 +118,21 @@ class MonitoringEvent:
 def _milliseconds(value: Any) -> int:
     if isinstance(value, int):
         return value
-    return round(value.timestamp() * 1000)
+    milliseconds: int = round(value.timestamp() * 1000)
+    return milliseconds
 
 
 @dataclass(slots=True)
 class _Window:
     start: int
     pending: int = 0
-    count: int = 0
     fingerprint: int = 0
     acknowledgements: list[Acknowledgement] = field(default_factory=list)
     undelivered: list[Undelivered] = field(default_factory=list)
 
-    def is_empty(self) -> bool:
-        return not self.count and not self.undelivered
-
 
 class WindowLedger:
-    """Accounts for one producer and topic. Times are milliseconds since the epoch; windows are aligned to it."""
+    """Accounts for one producer and topic. Times are ms since the epoch, to which windows are aligned."""
 
     def __init__(self, producer: str, *, window_size_ms: int, now_ms: int) -> None:
         if window_size_ms <= 0:
@@ -145,6 +142,7 @@ class WindowLedger:
         self._windows: dict[int, _Window] = {}
         self._next_sequence = 0
         self._reported_ms = now_ms
+        self._complete_ms = 0
 
     def on_sent(self, sequence: int, time_ms: int) -> None:
         """Note that the next sequence was handed to the client for delivery."""
@@ -156,7 +154,6 @@ class WindowLedger:
         """Note that the brokers acknowledged an event sent before, whose time was `time_ms`."""
         window = self._window(time_ms)
         window.pending -= 1
-        window.count += 1
         window.fingerprint += mix(self._key, sequence)
         runs = window.acknowledgements
         if runs and runs[-1].last_sequence + 1 == sequence and runs[-1].acknowledged_at == now_ms:
@@ -193,11 +190,14 @@ class WindowLedger:
                 due.append(window)
             elif len(window.acknowledgements) > RANGES_MAX or len(window.undelivered) > RANGES_MAX:
                 due.append(self._detach(window))
-        accounts = [account for window in due for account in self._accounts(window, now_ms)]
-        if accounts or now_ms - self._reported_ms >= self._window_size_ms:
-            self._reported_ms = now_ms
-            return accounts or [self._bare("heartbeat", now_ms)]
-        return []
+        accounts = [account for window in due for account in self._accounts(window)]
+        if accounts:
+            # Only the last of several promises more, since a crash may come between them.
+            self._promise(now_ms)
+            accounts[-1] = replace(accounts[-1], complete_until=self._complete_ms)
+        elif now_ms - self._reported_ms >= self._window_size_ms:
+            accounts = [self._bare("heartbeat", now_ms)]
+        return accounts
 
     def opened(self, now_ms: int) -> Account:
         """Return the heartbeat that announces a producer before its first event."""
@@ -206,13 +206,9 @@ class WindowLedger:
     def closed(self, now_ms: int) -> list[Account]:
         """Return the last accounts: all windows, then the closing one. Nothing may be pending any more."""
         assert self.pending == 0, "every event has an outcome before the ledger closes"
-        windows, self._windows = self._windows, {}
-        accounts = [
-            account
-            for start in sorted(windows)
-            if not windows[start].is_empty()
-            for account in self._accounts(windows[start], now_ms)
-        ]
+        windows = sorted(self._windows.values(), key=lambda window: window.start)
+        accounts = [account for window in windows for account in self._accounts(window)]
+        self._windows.clear()
         return [*accounts, self._bare("closing", now_ms)]
 
     def _window(self, time_ms: int) -> _Window:
@@ -224,16 +220,16 @@ class WindowLedger:
 
     def _detach(self, window: _Window) -> _Window:
         """Take what is settled out of a window that goes on."""
-        settled = _Window(
-            window.start, 0, window.count, window.fingerprint, window.acknowledgements, window.undelivered
-        )
-        window.count, window.fingerprint, window.acknowledgements, window.undelivered = 0, 0, [], []
+        settled = _Window(window.start, 0, window.fingerprint, window.acknowledgements, window.undelivered)
+        window.fingerprint, window.acknowledgements, window.undelivered = 0, [], []
         return settled
 
-    def _complete_until(self, now_ms: int) -> int:
-        return min([now_ms, *self._windows])
+    def _promise(self, now_ms: int) -> None:
+        self._reported_ms = now_ms
+        self._complete_ms = min([now_ms, *self._windows])
 
     def _bare(self, kind: Kind, now_ms: int) -> Account:
+        self._promise(now_ms)
         return Account(
             kind=kind,
             window_start=now_ms - now_ms % self._window_size_ms,
@@ -244,20 +240,20 @@ class WindowLedger:
             fingerprint=0,
             undelivered=(),
             acknowledgements=(),
-            complete_until=self._complete_until(now_ms),
+            complete_until=self._complete_ms,
             next_sequence=self._next_sequence,
         )
 
-    def _accounts(self, window: _Window, now_ms: int) -> list[Account]:
-        """Cut a settled window into accounts within the bounds; the first bears the undelivered ranges' first part."""
+    def _accounts(self, window: _Window) -> list[Account]:
+        """Cut what is settled of a window into accounts within the bounds; none when nothing is."""
         runs = coalesce(window.acknowledgements)
         ranges = join_ranges(window.undelivered)
-        if len(runs) <= RANGES_MAX and len(ranges) <= RANGES_MAX:
-            return [self._account(window.start, runs, ranges, window.fingerprint & MASK, now_ms)]
         pieces = range(0, max(len(runs), len(ranges)), RANGES_MAX)
+        if len(pieces) == 1:
+            return [self._account(window.start, runs, ranges, window.fingerprint & MASK)]
         parts = [(runs[at : at + RANGES_MAX], ranges[at : at + RANGES_MAX]) for at in pieces]
         return [
-            self._account(window.start, part_runs, part_ranges, self._fingerprint(part_runs), now_ms)
+            self._account(window.start, part_runs, part_ranges, self._fingerprint(part_runs))
             for part_runs, part_ranges in parts
         ]
 
@@ -273,29 +269,29 @@ class WindowLedger:
         runs: list[Acknowledgement],
         ranges: list[Undelivered],
         fingerprint: int,
-        now_ms: int,
     ) -> Account:
-        bounds = [(entry[0], entry[1]) for entry in (*runs, *ranges)]
+        firsts = [run.first_sequence for run in runs] + [entry.first_sequence for entry in ranges]
+        lasts = [run.last_sequence for run in runs] + [entry.last_sequence for entry in ranges]
         return Account(
             kind="window",
             window_start=start,
             window_size_ms=self._window_size_ms,
-            first_sequence=min(first for first, _ in bounds),
-            last_sequence=max(last for _, last in bounds),
+            first_sequence=min(firsts),
+            last_sequence=max(lasts),
             count=sum(run.last_sequence - run.first_sequence + 1 for run in runs),
             fingerprint=fingerprint,
             undelivered=tuple(ranges),
             acknowledgements=tuple(runs),
-            complete_until=self._complete_until(now_ms),
+            complete_until=self._complete_ms,
             next_sequence=self._next_sequence,
         )
 
 
 def coalesce(runs: list[Acknowledgement]) -> list[Acknowledgement]:
-    """Sort runs by sequence and join neighbours, allowing acknowledgement times to differ only as far as needed.
+    """Sort runs by sequence and join neighbours; acknowledgement times may differ only as far as is needed.
 
-    The later time is kept, so that no latency looks shorter than it was. Runs whose sequences do not touch stay apart;
-    the result is longer than RANGES_MAX only when times up to 64 ms apart were already joined.
+    The later time is kept, so that no latency looks shorter than it was. Runs whose sequences do not touch
+    stay apart; the result is longer than RANGES_MAX only when times up to 64 ms apart were already joined.
     """
     joined = _join(sorted(runs), 0)
     granularity_ms = 1
