@@ -23,13 +23,17 @@ from headrace.broker import handlers
 from headrace.broker.errors import KafkaError
 from headrace.broker.handlers.context import Context
 from headrace.broker.handlers.deferred import Deferred
-from headrace.broker.log.partition_log import LogSlice
+from headrace.broker.log.results import LogSlice
 from headrace.broker.wire import frames
 from headrace.broker.wire.fields import Api
 from headrace.broker.wire.frames import RequestHeader
 
 Parts = list[bytes | LogSlice]
 Reply = Parts | Deferred[Any] | None
+
+
+class CloseConnectionError(Exception):
+    """The request cannot be answered in words that its client understands; its connection is closed."""
 
 
 class Handler(NamedTuple):

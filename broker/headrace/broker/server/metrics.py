@@ -1,0 +1,136 @@
+"""What the broker counts, and its Prometheus page on a port of its own.
+
+Counting is plain integer addition on the loop; the page is put together by prometheus_client's own thread when it is
+asked for, from the same integers, so that metrics cost the hot path next to nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+
+from headrace.broker.config import ConfigurationError
+from headrace.broker.handlers.table import HANDLERS
+
+if TYPE_CHECKING:
+    from headrace.broker.replication.leader import Partition
+
+KEY_COUNT = 128
+SIZE_BUCKETS = 33
+METRICS_KEY = "headrace.metrics.listener"
+
+
+class BrokerMetrics:
+    """Counters of one broker; `connections` and `parked` are asked when the page is made."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.connections_accepted = 0
+        self.requests = [0] * KEY_COUNT
+        self.request_bytes = [0] * KEY_COUNT
+        self.request_sizes = [0] * SIZE_BUCKETS
+        self.produced_batches: dict[str, int] = {}
+        self.produced_bytes: dict[str, int] = {}
+        self.fetched_bytes: dict[str, int] = {}
+        self.connections: Callable[[], int] = lambda: 0
+        self.parked: Callable[[], int] = lambda: 0
+        self.led: Callable[[], Iterable[Partition]] = lambda: ()
+        self.registry.register(self)
+
+    def request(self, key: int, size: int) -> None:
+        self.requests[key] += 1
+        self.request_bytes[key] += size
+        self.request_sizes[size.bit_length()] += 1
+
+    def produced(self, topic: str, size: int) -> None:
+        self.produced_batches[topic] = self.produced_batches.get(topic, 0) + 1
+        self.produced_bytes[topic] = self.produced_bytes.get(topic, 0) + size
+
+    def fetched(self, topic: str, size: int) -> None:
+        self.fetched_bytes[topic] = self.fetched_bytes.get(topic, 0) + size
+
+    def collect(self) -> Iterator[Metric]:
+        """The page's families; called by prometheus_client on its own thread."""
+        yield CounterMetricFamily("headrace_received_bytes", "Bytes read from clients.", self.bytes_in)
+        yield CounterMetricFamily("headrace_sent_bytes", "Bytes sent to clients.", self.bytes_out)
+        yield CounterMetricFamily(
+            "headrace_connections_accepted", "Connections accepted.", self.connections_accepted
+        )
+        yield GaugeMetricFamily("headrace_connections", "Open client connections.", self.connections())
+        yield GaugeMetricFamily("headrace_parked_requests", "Requests that wait.", self.parked())
+        yield self._by_api("headrace_requests", "Requests by API.", self.requests)
+        yield self._by_api("headrace_request_bytes", "Request bytes by API.", self.request_bytes)
+        yield self._size_histogram()
+        yield _by_topic("headrace_produced_batches", "Batches appended.", self.produced_batches)
+        yield _by_topic("headrace_produced_bytes", "Bytes appended.", self.produced_bytes)
+        yield _by_topic("headrace_fetched_bytes", "Bytes fetched.", self.fetched_bytes)
+        yield from self._partitions()
+        yield GaugeMetricFamily("headrace_open_files", "Open file descriptors.", len(os.listdir("/proc/self/fd")))
+
+    def _by_api(self, name: str, text: str, values: list[int]) -> Metric:
+        family = CounterMetricFamily(name, text, labels=["api"])
+        for key, handler in HANDLERS.items():
+            if values[key]:
+                family.add_metric([handler.name], values[key])
+        return family
+
+    def _size_histogram(self) -> Metric:
+        total, buckets = 0, []
+        for bits, count in enumerate(self.request_sizes):
+            total += count
+            buckets.append((str(float((1 << bits) - 1)), total))
+        family = HistogramMetricFamily("headrace_request_size_bytes", "Sizes of requests.")
+        family.add_metric([], [*buckets, ("+Inf", total)], sum_value=sum(self.request_bytes))
+        return family
+
+    def _partitions(self) -> Iterator[Metric]:
+        families = {
+            "log_end_offset": GaugeMetricFamily(
+                "headrace_log_end_offset", "Log end offset of led partitions.", labels=["topic", "partition"]
+            ),
+            "log_start_offset": GaugeMetricFamily(
+                "headrace_log_start_offset", "Log start offset of led partitions.", labels=["topic", "partition"]
+            ),
+            "high_watermark": GaugeMetricFamily(
+                "headrace_high_watermark", "High watermark of led partitions.", labels=["topic", "partition"]
+            ),
+            "size": GaugeMetricFamily(
+                "headrace_log_size_bytes", "Bytes of led partitions' logs.", labels=["topic", "partition"]
+            ),
+        }
+        for partition in self.led():
+            labels = [partition.topic, str(partition.partition)]
+            for attribute, family in families.items():
+                family.add_metric(labels, getattr(partition.log, attribute))
+        yield from families.values()
+
+
+def _by_topic(name: str, text: str, values: dict[str, int]) -> Metric:
+    family = CounterMetricFamily(name, text, labels=["topic"])
+    for topic, value in list(values.items()):
+        family.add_metric([topic], value)
+    return family
+
+
+def serve_metrics(metrics: BrokerMetrics, listener: str) -> Callable[[], None]:
+    """Serve the page at HOST:PORT; returns what stops it. Raises ConfigurationError."""
+    host, colon, port = listener.rpartition(":")
+    if not colon or not port.isdecimal():
+        raise ConfigurationError(METRICS_KEY, listener, "HOST:PORT, for example 127.0.0.1:9404")
+    try:
+        server, thread = start_http_server(int(port), host or "0.0.0.0", registry=metrics.registry)
+    except OSError as error:
+        raise ConfigurationError(METRICS_KEY, listener, f"an address that is free here ({error.strerror})") from None
+
+    def stop() -> None:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+    return stop
