@@ -148,7 +148,7 @@ def _wrong_magic(magic: int, position: int) -> Exception:
 def check_crc(buffer: Bytes, position: int, header: BatchHeader) -> bool:
     """True when the bytes behind the CRC field have the CRC32C that the header states."""
     covered = memoryview(buffer)[position + CRC_START : position + LENGTH_END + header.length]
-    return crc32c(covered) == header.crc  # type: ignore[no-any-return]
+    return crc32c(covered) == header.crc
 
 
 def set_base_offset_and_epoch(

@@ -1,0 +1,21 @@
+"""AddOffsetsToTxn (key 25): adds a group's positions to a transaction."""
+
+from headrace.broker.wire.fields import INT16, INT32, INT64, STRING, Field
+from headrace.broker.wire.schema import Api
+
+API = Api(
+    key=25,
+    name="AddOffsetsToTxn",
+    versions=(0, 4),
+    flexible=3,
+    request=(
+        Field("transactional_id", STRING),
+        Field("producer_id", INT64),
+        Field("producer_epoch", INT16),
+        Field("group_id", STRING),
+    ),
+    response=(
+        Field("throttle_time_ms", INT32),
+        Field("error_code", INT16),
+    ),
+)
