@@ -42,6 +42,7 @@ _CRC_AT = 17
 _TIMESTAMP_TYPE_BIT = 0x08
 _TRANSACTIONAL_BIT = 0x10
 _CONTROL_BIT = 0x20
+_new_tuple = tuple.__new__  # a third faster than BatchHeader._make, which counts the fields again
 _RECORD_SIZE_MIN = 7  # length, attributes, two deltas, key length, value length, header count
 
 
@@ -112,7 +113,7 @@ def magic_of(buffer: Bytes, position: int = 0) -> int:
 def read_header(buffer: Bytes, position: int = 0) -> BatchHeader:
     """The header as it stands: `magic`, `length` and `crc` are for the caller to check."""
     try:
-        return BatchHeader._make(_HEADER.unpack_from(buffer, position))
+        return _new_tuple(BatchHeader, _HEADER.unpack_from(buffer, position))
     except StructError:
         raise CorruptMessageError(
             f"{len(buffer) - position} bytes cannot hold the {HEADER_SIZE} bytes of a batch header"
@@ -123,7 +124,7 @@ def iter_batches(buffer: Bytes) -> Iterator[tuple[int, BatchHeader]]:
     """(position, header) of each whole batch; a last batch that is cut off ends the iteration silently."""
     position, end = 0, len(buffer)
     while end - position >= HEADER_SIZE:
-        header = BatchHeader._make(_HEADER.unpack_from(buffer, position))
+        header = _new_tuple(BatchHeader, _HEADER.unpack_from(buffer, position))
         if header.magic != MAGIC:
             raise _wrong_magic(header.magic, position)
         size = header.length + LENGTH_END

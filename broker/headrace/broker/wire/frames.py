@@ -1,0 +1,189 @@
+"""Frames on a connection, and the headers in front of every request and response.
+
+A frame is a four-byte size and that many bytes. `FrameDecoder` owns a connection's receive buffer: the
+shell reads into `writable()` and hands the count to `received()`. The buffer grows with the bytes that
+arrive, never ahead of them by more than a factor of two, so an announced size costs nothing by itself.
+Knows nothing of sockets.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from struct import error as StructError
+from typing import NamedTuple
+
+from headrace.broker.wire.api import APIS
+from headrace.broker.wire.fields import EncodeError, MalformedError
+from headrace.broker.wire.varint import OverlongError, encode_uvarint, read_uvarint
+
+SIZE_MAX = 100 * 1024 * 1024  # Kafka's default of socket.request.max.bytes
+
+_API_VERSIONS = 18
+_CONTROLLED_SHUTDOWN = 7
+_PREFIX = 4
+_BUFFER_SIZE = 64 * 1024
+_BUFFER_SIZE_KEPT = 2 * 1024 * 1024
+_SPACE_MIN = 16 * 1024
+
+_SIZE = Struct(">i")
+_REQUEST_HEADER = Struct(">hhi")
+_CLIENT_ID_SIZE = Struct(">h")
+_CORRELATION_ID = Struct(">i")
+
+
+class FrameError(ValueError):
+    """A size that no frame may have: close the connection. `frames` are the whole ones before it."""
+
+    def __init__(self, message: str, frames: list[memoryview]) -> None:
+        super().__init__(message)
+        self.frames = frames
+
+
+class FrameDecoder:
+    """Cuts a stream of bytes into frames of at most `size_max` bytes."""
+
+    __slots__ = ("_buffer", "_end", "_start", "_view", "_wanted", "size_max")
+
+    def __init__(self, size_max: int = SIZE_MAX) -> None:
+        self.size_max = size_max
+        self._allocate(_BUFFER_SIZE)
+        self._start = 0  # of the first frame that is not whole yet
+        self._end = 0  # of the bytes received
+        self._wanted = 0  # bytes that this frame has in all, its prefix included; 0 when not known yet
+
+    def _allocate(self, size: int) -> None:
+        self._buffer = bytearray(size)
+        self._view = memoryview(self._buffer)
+
+    def writable(self) -> memoryview:
+        """Where to receive next, never empty. Frames handed out before are no longer valid after this
+        call.
+        """
+        capacity = len(self._buffer)
+        pending = self._end - self._start
+        if not pending:
+            if capacity > _BUFFER_SIZE_KEPT:
+                self._allocate(_BUFFER_SIZE)
+            self._start = self._end = 0
+        elif capacity - self._end < _SPACE_MIN or self._start + self._wanted > capacity:
+            self._make_room(pending, capacity)
+        return self._view[self._end :]
+
+    def _make_room(self, pending: int, capacity: int) -> None:
+        """Moves the pending bytes to the front; a frame that is half there but does not fit gets more space."""
+        old = self._view
+        if self._wanted > capacity and pending * 2 > capacity:
+            self._allocate(min(capacity * 2, self._wanted))
+        elif self._start == 0:
+            return
+        self._view[:pending] = old[self._start : self._end]
+        self._start, self._end = 0, pending
+
+    def received(self, count: int) -> list[memoryview]:
+        """The frames that `count` more bytes complete, without their sizes, as writable views.
+
+        Raises FrameError on a size that is negative or above `size_max`.
+        """
+        view, start = self._view, self._start
+        end = self._end = self._end + count
+        frames: list[memoryview] = []
+        wanted = 0
+        while end - start >= _PREFIX:
+            (size,) = _SIZE.unpack_from(view, start)
+            if not 0 <= size <= self.size_max:
+                raise FrameError(f"a frame of {size} bytes is not between 0 and {self.size_max}", frames)
+            stop = start + _PREFIX + size
+            if stop > end:
+                wanted = _PREFIX + size
+                break
+            frames.append(view[start + _PREFIX : stop])
+            start = stop
+        self._start, self._wanted = start, wanted
+        return frames
+
+
+class RequestHeader(NamedTuple):
+    key: int
+    version: int
+    correlation_id: int
+    client_id: str | None
+    body_offset: int
+
+
+def read_request_header(frame: bytes | bytearray | memoryview) -> RequestHeader:
+    """The header of a request of any version of a key in `APIS`; whether the version is served is not
+    checked.
+
+    Raises MalformedError for an unknown key (its header cannot be read) and for a header that is cut short.
+    """
+    try:
+        key, version, correlation_id = _REQUEST_HEADER.unpack_from(frame, 0)
+        api = APIS.get(key)
+        if api is None:
+            raise MalformedError(f"API key {key} is not known")
+        if key == _CONTROLLED_SHUTDOWN and version == 0:
+            return RequestHeader(key, version, correlation_id, None, 8)
+        (size,) = _CLIENT_ID_SIZE.unpack_from(frame, 8)
+        offset = 10 + max(size, 0)
+        if offset > len(frame):
+            raise MalformedError(f"a client id of {size} bytes runs past the end of the frame")
+        client_id = str(memoryview(frame)[10:offset], "utf-8", "replace") if size >= 0 else None
+        if api.flexible is not None and version >= api.flexible:
+            offset = _skip_tagged(frame, offset)
+    except (IndexError, StructError, OverlongError) as error:
+        raise MalformedError(f"the request header is cut short or broken: {error}") from None
+    return RequestHeader(key, version, correlation_id, client_id, offset)
+
+
+def _skip_tagged(frame: bytes | bytearray | memoryview, offset: int) -> int:
+    if frame[offset] == 0:
+        return offset + 1
+    count, offset = read_uvarint(frame, offset)
+    for _ in range(count):
+        _, offset = read_uvarint(frame, offset)
+        size, offset = read_uvarint(frame, offset)
+        offset += size
+    if offset > len(frame):
+        raise MalformedError("a tagged field of the header runs past the end of the frame")
+    return offset
+
+
+def encode_request_header(key: int, version: int, correlation_id: int, client_id: str | None) -> bytes:
+    """Header version 0, 1 or 2, as the key and version want it."""
+    fixed = _REQUEST_HEADER.pack(key, version, correlation_id)
+    if key == _CONTROLLED_SHUTDOWN and version == 0:
+        return fixed
+    tagged = encode_uvarint(0) if APIS[key].is_flexible(version) else b""
+    if client_id is None:
+        return fixed + _CLIENT_ID_SIZE.pack(-1) + tagged
+    encoded = client_id.encode()
+    try:
+        return fixed + _CLIENT_ID_SIZE.pack(len(encoded)) + encoded + tagged
+    except StructError:
+        raise EncodeError(f"a client id of {len(encoded)} bytes is too long") from None
+
+
+def response_header_size(key: int, version: int) -> int:
+    """4, or 5 with an empty tagged section. ApiVersions never has one: its client knows no version yet."""
+    return 5 if key != _API_VERSIONS and APIS[key].is_flexible(version) else 4
+
+
+def encode_response_header(key: int, version: int, correlation_id: int) -> bytes:
+    encoded = _CORRELATION_ID.pack(correlation_id)
+    return encoded + b"\x00" if response_header_size(key, version) == 5 else encoded
+
+
+def read_response_header(key: int, version: int, frame: bytes | bytearray | memoryview) -> tuple[int, int]:
+    """(correlation id, offset of the body); raises MalformedError when the header is cut short."""
+    try:
+        (correlation_id,) = _CORRELATION_ID.unpack_from(frame, 0)
+        if response_header_size(key, version) == 4:
+            return correlation_id, 4
+        return correlation_id, _skip_tagged(frame, 4)
+    except (IndexError, StructError, OverlongError) as error:
+        raise MalformedError(f"the response header is cut short or broken: {error}") from None
+
+
+def frame(*parts: bytes | bytearray | memoryview) -> bytes:
+    """The parts as one frame, behind their size."""
+    return b"".join((_SIZE.pack(sum(map(len, parts))), *parts))
