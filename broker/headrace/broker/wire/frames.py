@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from headrace.broker.wire.api import APIS
 from headrace.broker.wire.fields import EncodeError, MalformedError
-from headrace.broker.wire.varint import OverlongError, encode_uvarint, read_uvarint
+from headrace.broker.wire.varint import OverlongError, read_uvarint
 
 SIZE_MAX = 100 * 1024 * 1024  # Kafka's default of socket.request.max.bytes
 
@@ -26,9 +26,14 @@ _BUFFER_SIZE_KEPT = 2 * 1024 * 1024
 _SPACE_MIN = 16 * 1024
 
 _SIZE = Struct(">i")
-_REQUEST_HEADER = Struct(">hhi")
-_CLIENT_ID_SIZE = Struct(">h")
+_REQUEST_HEADER = Struct(">hhih")  # key, version, correlation id, client id's size
+_REQUEST_HEADER_FIXED = 8
+_CLIENT_ID_AT = 10
 _CORRELATION_ID = Struct(">i")
+
+_NEVER = 0x8000  # above every int16
+_FLEXIBLE_FROM = {key: _NEVER if api.flexible is None else api.flexible for key, api in APIS.items()}
+_new_tuple = tuple.__new__
 
 
 class FrameError(ValueError):
@@ -70,7 +75,7 @@ class FrameDecoder:
         return self._view[self._end :]
 
     def _make_room(self, pending: int, capacity: int) -> None:
-        """Moves the pending bytes to the front; a frame that is half there but does not fit gets more space."""
+        """Moves the pending bytes to the front; a frame half there that does not fit gets more space."""
         old = self._view
         if self._wanted > capacity and pending * 2 > capacity:
             self._allocate(min(capacity * 2, self._wanted))
@@ -111,28 +116,25 @@ class RequestHeader(NamedTuple):
 
 
 def read_request_header(frame: bytes | bytearray | memoryview) -> RequestHeader:
-    """The header of a request of any version of a key in `APIS`; whether the version is served is not
-    checked.
+    """The header of a request of any version of a key in `APIS`; whether it is served is not checked.
 
     Raises MalformedError for an unknown key (its header cannot be read) and for a header that is cut short.
     """
     try:
-        key, version, correlation_id = _REQUEST_HEADER.unpack_from(frame, 0)
-        api = APIS.get(key)
-        if api is None:
-            raise MalformedError(f"API key {key} is not known")
+        key, version, correlation_id, size = _REQUEST_HEADER.unpack_from(frame, 0)
         if key == _CONTROLLED_SHUTDOWN and version == 0:
-            return RequestHeader(key, version, correlation_id, None, 8)
-        (size,) = _CLIENT_ID_SIZE.unpack_from(frame, 8)
-        offset = 10 + max(size, 0)
+            return RequestHeader(key, version, correlation_id, None, _REQUEST_HEADER_FIXED)
+        offset = _CLIENT_ID_AT + size if size > 0 else _CLIENT_ID_AT
         if offset > len(frame):
             raise MalformedError(f"a client id of {size} bytes runs past the end of the frame")
-        client_id = str(memoryview(frame)[10:offset], "utf-8", "replace") if size >= 0 else None
-        if api.flexible is not None and version >= api.flexible:
+        client_id = str(frame[_CLIENT_ID_AT:offset], "utf-8", "replace") if size >= 0 else None
+        if version >= _FLEXIBLE_FROM[key]:
             offset = _skip_tagged(frame, offset)
+    except KeyError:
+        raise MalformedError(f"API key {key} is not known") from None
     except (IndexError, StructError, OverlongError) as error:
         raise MalformedError(f"the request header is cut short or broken: {error}") from None
-    return RequestHeader(key, version, correlation_id, client_id, offset)
+    return _new_tuple(RequestHeader, (key, version, correlation_id, client_id, offset))
 
 
 def _skip_tagged(frame: bytes | bytearray | memoryview, offset: int) -> int:
@@ -150,17 +152,14 @@ def _skip_tagged(frame: bytes | bytearray | memoryview, offset: int) -> int:
 
 def encode_request_header(key: int, version: int, correlation_id: int, client_id: str | None) -> bytes:
     """Header version 0, 1 or 2, as the key and version want it."""
-    fixed = _REQUEST_HEADER.pack(key, version, correlation_id)
-    if key == _CONTROLLED_SHUTDOWN and version == 0:
-        return fixed
-    tagged = encode_uvarint(0) if APIS[key].is_flexible(version) else b""
-    if client_id is None:
-        return fixed + _CLIENT_ID_SIZE.pack(-1) + tagged
-    encoded = client_id.encode()
+    encoded = (client_id or "").encode()
     try:
-        return fixed + _CLIENT_ID_SIZE.pack(len(encoded)) + encoded + tagged
-    except StructError:
-        raise EncodeError(f"a client id of {len(encoded)} bytes is too long") from None
+        header = _REQUEST_HEADER.pack(key, version, correlation_id, -1 if client_id is None else len(encoded))
+    except StructError as error:
+        raise EncodeError(f"the request header cannot be written: {error}") from None
+    if key == _CONTROLLED_SHUTDOWN and version == 0:
+        return header[:_REQUEST_HEADER_FIXED]
+    return header + encoded + (b"\x00" if APIS[key].is_flexible(version) else b"")
 
 
 def response_header_size(key: int, version: int) -> int:
