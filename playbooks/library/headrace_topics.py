@@ -1,0 +1,130 @@
+#!/usr/bin/python
+"""Creates the topics of one cluster that do not exist yet, all in one request, and changes none that does.
+
+It runs with the release's own Python, which has confluent-kafka. Invariant: a topic whose partition count differs from the
+inventory's is reported and left as it is, since keys would move between partitions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+module: headrace_topics
+short_description: Create the topics of one cluster
+options:
+  bootstrap_servers: {description: Brokers to start from., type: str, required: true}
+  topics:
+    description: The topics that shall exist.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name: {description: The topic's name., type: str, required: true}
+      partitions: {description: How many partitions it has., type: int, required: true}
+      replication_factor: {description: How many replicas each partition has., type: int, default: 1}
+      config: {description: "Topic configuration, such as cleanup.policy.", type: dict, default: {}}
+  timeout_s: {description: How long the cluster may take., type: int, default: 60}
+author: The headrace contributors
+"""
+
+EXAMPLES = r"""
+- name: Create the topics
+  headrace_topics:
+    bootstrap_servers: 127.0.1.1:9092
+    topics:
+      - {name: pageviews, partitions: 4}
+"""
+
+RETURN = r"""
+created:
+  description: The topics that were, or would be, created.
+  type: list
+  returned: always
+"""
+
+
+class TopicsError(Exception):
+    """The cluster does not match the inventory or refuses; the message is a sentence."""
+
+
+def partition_counts(client: Any, timeout_s: int) -> dict[str, int]:
+    return {name: len(topic.partitions) for name, topic in client.list_topics(timeout=timeout_s).topics.items()}
+
+
+def missing_topics(wanted: list[dict[str, Any]], found: dict[str, int]) -> list[dict[str, Any]]:
+    """The wanted topics that are not there; raises TopicsError for one that is there with another partition count."""
+    for topic in wanted:
+        count = found.get(topic["name"], topic["partitions"])
+        if count != topic["partitions"]:
+            raise TopicsError(
+                f"Topic {topic['name']} has {count} partitions, the inventory says {topic['partitions']}: "
+                "the roll-out does not change the partitions of a topic that exists."
+            )
+    return [topic for topic in wanted if topic["name"] not in found]
+
+
+def create(client: Any, topics: list[dict[str, Any]], timeout_s: int) -> None:
+    from confluent_kafka.admin import NewTopic
+
+    requests = [
+        NewTopic(
+            topic["name"],
+            num_partitions=topic["partitions"],
+            replication_factor=topic["replication_factor"],
+            config={key: str(value) for key, value in topic["config"].items()},
+        )
+        for topic in topics
+    ]
+    for name, future in client.create_topics(requests, operation_timeout=timeout_s).items():
+        try:
+            future.result()
+        except Exception as error:
+            raise TopicsError(f"Topic {name} was not created: {error}") from error
+
+
+def run(module: AnsibleModule) -> list[str]:
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    arguments = module.params
+    timeout_s = 5 if module.check_mode else arguments["timeout_s"]
+    client = AdminClient({"bootstrap.servers": arguments["bootstrap_servers"]}, logger=None)
+    try:
+        found = partition_counts(client, timeout_s)
+    except KafkaException as error:
+        if module.check_mode:
+            return [topic["name"] for topic in arguments["topics"]]
+        raise TopicsError(f"No broker of {arguments['bootstrap_servers']} answers: {error}") from error
+    topics = missing_topics(arguments["topics"], found)
+    if topics and not module.check_mode:
+        create(client, topics, timeout_s)
+    return [topic["name"] for topic in topics]
+
+
+def main() -> None:
+    topic_options = {
+        "name": {"type": "str", "required": True},
+        "partitions": {"type": "int", "required": True},
+        "replication_factor": {"type": "int", "default": 1},
+        "config": {"type": "dict", "default": {}},
+    }
+    module = AnsibleModule(
+        argument_spec={
+            "bootstrap_servers": {"type": "str", "required": True},
+            "topics": {"type": "list", "elements": "dict", "required": True, "options": topic_options},
+            "timeout_s": {"type": "int", "default": 60},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        created = run(module)
+    except TopicsError as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(changed=bool(created), created=created)
+
+
+if __name__ == "__main__":
+    main()

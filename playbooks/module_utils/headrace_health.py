@@ -1,0 +1,87 @@
+"""Asks a service whether it serves: one short exchange in the service's own protocol.
+
+Each probe returns None when the service answers as it should and otherwise half a sentence that says what happened
+instead. Only the standard library: a host needs nothing of headrace for it.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+
+PROBE_TIMEOUT_S = 2.0
+POLL_INTERVAL_S = 0.1
+# Size, ApiVersions (18) version 0, correlation id 1, no client id.
+API_VERSIONS_REQUEST = struct.pack(">ihhih", 10, 18, 0, 1, -1)
+
+
+def probe_tcp(address: str, port: int, path: str) -> str | None:
+    with socket.create_connection((address, port), PROBE_TIMEOUT_S):
+        return None
+
+
+def probe_kafka(address: str, port: int, path: str) -> str | None:
+    with socket.create_connection((address, port), PROBE_TIMEOUT_S) as connection:
+        connection.sendall(API_VERSIONS_REQUEST)
+        answer = receive(connection, 10)
+    if len(answer) < 10:
+        return "it closes the connection when asked for ApiVersions"
+    _, correlation_id, error = struct.unpack(">iih", answer)
+    return None if (correlation_id, error) == (1, 0) else f"it answers ApiVersions with error {error}"
+
+
+def probe_zookeeper(address: str, port: int, path: str) -> str | None:
+    with socket.create_connection((address, port), PROBE_TIMEOUT_S) as connection:
+        connection.sendall(b"srvr")
+        answer = receive(connection, 4096)
+    return None if b"Mode:" in answer else f"it answers srvr with {answer.decode(errors='replace').strip()!r}"
+
+
+def probe_http(address: str, port: int, path: str) -> str | None:
+    url = f"http://{address}:{port}{path}"
+    try:
+        with urllib.request.urlopen(url, timeout=PROBE_TIMEOUT_S):
+            return None
+    except urllib.error.HTTPError as error:
+        return f"GET {path} answers {error.code}"
+
+
+PROBES: dict[str, Callable[[str, int, str], str | None]] = {
+    "tcp": probe_tcp,
+    "kafka": probe_kafka,
+    "zookeeper": probe_zookeeper,
+    "http": probe_http,
+}
+
+
+def receive(connection: socket.socket, size: int) -> bytes:
+    """Up to `size` bytes; fewer when the peer closes first."""
+    received = b""
+    while len(received) < size:
+        part = connection.recv(size - len(received))
+        if not part:
+            break
+        received += part
+    return received
+
+
+def complaint(kind: str, address: str, port: int, path: str) -> str | None:
+    """None when the service at that address is well, otherwise half a sentence about it."""
+    try:
+        return PROBES[kind](address, port, path)
+    except (OSError, urllib.error.URLError) as error:
+        return f"{getattr(error, 'reason', None) or error}"
+
+
+def wait_until(well: Callable[[], str | None], timeout_s: float) -> str | None:
+    """Poll until `well` has no complaint; the last complaint when time runs out."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        last = well()
+        if last is None or time.monotonic() >= deadline:
+            return last
+        time.sleep(POLL_INTERVAL_S)
