@@ -1,8 +1,8 @@
 """What a shard of the group coordinator is told (events), and what it says (replies, timers, decisions).
 
-Events are nouns. A `Request` comes from a client and names the type of its one answer; the others come from timers
-and from the runtime. All are frozen: a script of events replays a shard.
-Knows nothing of sockets, logs or clocks.
+Events are nouns. A `Request` comes from a client and names the type of its one answer; the others come from
+timers and from the runtime. All are frozen: a script of events replays a shard. Knows nothing of sockets,
+logs or clocks.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from headrace.broker.errors import ErrorCode
-from headrace.broker.groups.records import Record
+from headrace.broker.groups.records import OffsetValue, Record
 
 Answer = TypeVar("Answer", covariant=True)
 
@@ -136,8 +136,8 @@ class LeavingMember:
 class JoinGroup(Request[JoinAnswer]):
     """A member wants into the next generation.
 
-    `fresh_id` is the unique part of a member id, should the group have to make one (the core has no random numbers).
-    `requires_member_id`: JoinGroup v4 (KIP-394); `skips_assignment`: JoinGroup v9 (KIP-814).
+    `fresh_id` is the unique part of a member id, should the group have to make one (the core has no random
+    numbers). `requires_member_id`: JoinGroup v4 (KIP-394); `skips_assignment`: JoinGroup v9 (KIP-814).
     """
 
     group_id: str
@@ -187,24 +187,13 @@ class LeaveGroup(Request[LeaveAnswer]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommittedOffset:
-    """What is stored for one partition. `expire_timestamp_ms` only where OffsetCommit v2-v4 set a retention."""
-
-    offset: int
-    leader_epoch: int = -1
-    metadata: str = ""
-    commit_timestamp_ms: int = -1
-    expire_timestamp_ms: int = -1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CommitOffsets(Request[Mapping[TopicPartition, ErrorCode]]):
     """A member, or a consumer without a group (generation -1), stores offsets."""
 
     group_id: str
     generation: int
     member_id: str
-    offsets: Mapping[TopicPartition, CommittedOffset]
+    offsets: Mapping[TopicPartition, OffsetValue]
     instance_id: str | None = None
 
 
@@ -276,14 +265,17 @@ class SyncExpired:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetRetentionDue:
-    """Time to look for expired offsets and empty groups."""
+    """Time to look for expired offsets of a group, and whether it is of use at all."""
+
+    group_id: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicDeleted:
-    """A topic is gone; its committed offsets go too."""
+class TopicsDeleted:
+    """Topics are gone; what a group committed for them goes too."""
 
-    topic: str
+    group_id: str
+    topics: frozenset[str]
 
 
 Event = (
@@ -302,23 +294,28 @@ Event = (
     | JoinExpired
     | SyncExpired
     | OffsetRetentionDue
-    | TopicDeleted
+    | TopicsDeleted
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """An answer to the request that came with the token `to`; leaves once everything appended so far is committed."""
+    """An answer to the request that came with the token `to`; leaves once everything appended so far is
+    committed.
+    """
 
     to: int
     answer: Any
+
+
+TimerKey = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timer:
     """Set the timer `key` to bring `event` at `deadline_ms`, or cancel it (`event` None). One timer a key."""
 
-    key: tuple[str, str, str]
+    key: TimerKey
     deadline_ms: int = 0
     event: Event | None = None
 
@@ -330,3 +327,12 @@ class Decision:
     records: list[Record] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
     timers: list[Timer] = field(default_factory=list)
+
+    def reply(self, to: int, answer: Any) -> None:
+        self.replies.append(Reply(to=to, answer=answer))
+
+    def set_timer(self, key: TimerKey, deadline_ms: int, event: Event) -> None:
+        self.timers.append(Timer(key=key, deadline_ms=deadline_ms, event=event))
+
+    def cancel_timer(self, key: TimerKey) -> None:
+        self.timers.append(Timer(key=key))

@@ -1,9 +1,10 @@
-"""The records of `__consumer_offsets`, byte for byte as Apache Kafka 3.9 writes them, and as it reads older ones.
+"""The records of `__consumer_offsets`, byte for byte as Apache Kafka 3.9 writes them, and as it reads older
+ones.
 
-Keys: OffsetCommitKey (versions 0 and 1), GroupMetadataKey (version 2). Values: OffsetCommitValue (reads 0-4, writes 3,
-or 1 when an expiry is stored), GroupMetadataValue (reads 0-4, writes 3; version 4 is the first flexible one, KIP-915).
-A value of None is a tombstone. Record versions above these (KIP-848 groups) are kept as unknown and skipped.
-Knows nothing of batches or logs.
+Keys: OffsetCommitKey (versions 0 and 1), GroupMetadataKey (version 2). Values: OffsetCommitValue (reads 0-4,
+writes 3, or 1 when an expiry is stored), GroupMetadataValue (reads 0-4, writes 3; version 4 is the first
+flexible one, KIP-915). A value of None is a tombstone. Record versions above these (KIP-848 groups) are kept
+as unknown and skipped. Knows nothing of batches or logs.
 """
 
 from __future__ import annotations

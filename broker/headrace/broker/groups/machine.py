@@ -1,0 +1,243 @@
+"""One shard of the group coordinator: the groups of one `__consumer_offsets` partition, as decide and apply.
+
+`decide(event)` answers an event: records to append, replies, timers. It changes only what no record keeps
+(who waits, who is expected, the generation being formed). `apply(record)` is the one way in which stored
+offsets, generations and assignments change, live and on replay alike. Whoever runs a shard must append a
+decision's records, then apply them, then decide the next event, and must hold replies until everything
+appended before them is committed; when the append fails it calls `append_failed` instead. Knows nothing of
+logs, sockets or clocks (time comes as `now_ms`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.broker.config_sections import Groups
+from headrace.broker.errors import ErrorCode
+from headrace.broker.groups import membership, offsets, rebalance
+from headrace.broker.groups.events import (
+    UNKNOWN_MEMBER_ID,
+    CommitOffsets,
+    Decision,
+    DeleteGroup,
+    DeleteOffsets,
+    DescribeGroup,
+    Event,
+    FetchOffsets,
+    GroupOverview,
+    Heartbeat,
+    JoinAnswer,
+    JoinExpired,
+    JoinGroup,
+    LeaveGroup,
+    OffsetRetentionDue,
+    PendingMemberExpired,
+    SessionExpired,
+    ShardLoaded,
+    SyncExpired,
+    SyncGroup,
+    TopicPartition,
+    TopicsDeleted,
+)
+from headrace.broker.groups.group import Group
+from headrace.broker.groups.joining import join
+from headrace.broker.groups.rebalance import Turn
+from headrace.broker.groups.records import (
+    GroupKey,
+    OffsetKey,
+    Record,
+    decode_group_value,
+    decode_key,
+    decode_offset_value,
+)
+from headrace.broker.groups.refusals import group_not_stored, offsets_not_stored, refusal
+
+# Each group costs about 1 KB; Kafka sets no bound. Beyond it, groups that exist go on and new ones are
+# refused.
+GROUPS_COUNT_MAX = 20_000
+
+
+class Shard:
+    """The groups of one partition."""
+
+    def __init__(self, config: Groups) -> None:
+        self.config = config
+        self.groups: dict[str, Group] = {}
+
+    def decide(self, event: Event, now_ms: int, token: int = 0) -> Decision:
+        """Decide one event; a request is answered, now or later, by a reply to `token`."""
+        turn = Turn(now_ms=now_ms, token=token, config=self.config)
+        if isinstance(event, ShardLoaded):
+            self._loaded(turn)
+            return turn.decision
+        group = self.groups.get(event.group_id)
+        match event:
+            case JoinGroup():
+                self._join(group, event, turn)
+            case SyncGroup():
+                membership.sync(group, event, turn)
+            case Heartbeat():
+                turn.answer(membership.heartbeat(group, event, turn))
+            case LeaveGroup():
+                membership.leave(group, event, turn)
+            case CommitOffsets():
+                self._commit(group, event, turn)
+            case FetchOffsets():
+                turn.answer(offsets.fetch(group, event))
+            case DescribeGroup():
+                turn.answer(membership.describe(group))
+            case DeleteGroup():
+                offsets.delete_group(group, event, turn)
+            case DeleteOffsets():
+                offsets.delete_offsets(group, event, turn)
+            case _:
+                if group is not None:
+                    _decide_for(group, event, turn)
+        self._drop_if_useless(event.group_id, turn.decision.records)
+        return turn.decision
+
+    def append_failed(
+        self, event: Event, decision: Decision, error: ErrorCode, now_ms: int, token: int = 0
+    ) -> Decision:
+        """Decide again after the log refused `decision`'s records: what the clients hear, and what memory
+        does without.
+        """
+        turn = Turn(now_ms=now_ms, token=token, config=self.config)
+        match event:
+            case CommitOffsets():
+                stored = offsets_not_stored(error)
+                answer = {
+                    p: e if e is not ErrorCode.NONE else stored for p, e in decision.replies[0].answer.items()
+                }
+                turn.answer(answer)
+                turn.decision.timers = decision.timers
+            case SyncGroup():
+                group = self.groups[event.group_id]
+                rebalance.release_syncs(group, group_not_stored(error), turn)
+                rebalance.prepare_rebalance(group, turn)
+            case DeleteGroup() | DeleteOffsets():
+                turn.answer(refusal(event, group_not_stored(error)))
+            case JoinGroup() if self.groups[event.group_id].replacement is not None:
+                group = self.groups[event.group_id]
+                group.replacement = None
+                turn.answer(JoinAnswer(error=group_not_stored(error), generation=group.generation))
+            case OffsetRetentionDue() | TopicsDeleted():
+                pass
+            case _:
+                # A group became empty: that much is true without its record; a reload finds silent members
+                # instead.
+                for record in decision.records:
+                    self.apply(record)
+                return Decision(replies=decision.replies, timers=decision.timers)
+        return turn.decision
+
+    def apply(self, record: Record) -> None:
+        """Change memory by one record that is in the log. Raises RecordFormatError for what Kafka does not
+        write.
+        """
+        key = decode_key(record.key)
+        if isinstance(key, OffsetKey):
+            self._apply_offset(key, record.value)
+        elif isinstance(key, GroupKey):
+            self._apply_group(key.group_id, record.value)
+
+    def overviews(self) -> list[GroupOverview]:
+        """All groups for ListGroups."""
+        return [
+            GroupOverview(
+                group_id=group.group_id, protocol_type=group.protocol_type or "", state=group.state.value
+            )
+            for group in self.groups.values()
+        ]
+
+    def parked(self) -> list[int]:
+        """The tokens of all requests that wait in this shard."""
+        members = [member for group in self.groups.values() for member in group.members.values()]
+        tokens = [token for member in members for token in (member.joining, member.syncing)]
+        return [token for token in tokens if token is not None]
+
+    def _apply_offset(self, key: OffsetKey, value: bytes | None) -> None:
+        partition = TopicPartition(key.topic, key.partition)
+        if value is not None:
+            group = self.groups.setdefault(key.group_id, Group(group_id=key.group_id))
+            group.offsets[partition] = decode_offset_value(value)
+        elif key.group_id in self.groups:
+            self.groups[key.group_id].offsets.pop(partition, None)
+            self._drop_if_useless(key.group_id)
+
+    def _apply_group(self, group_id: str, value: bytes | None) -> None:
+        if value is not None:
+            group = self.groups.setdefault(group_id, Group(group_id=group_id))
+            group.restore(decode_group_value(value))
+        elif group_id in self.groups:
+            self.groups[group_id].forget_membership()
+            if not self.groups[group_id].offsets:
+                del self.groups[group_id]
+
+    def _drop_if_useless(self, group_id: str, records: Sequence[Record] = ()) -> None:
+        """A group that no record keeps ends without one."""
+        group = self.groups.get(group_id)
+        if (
+            group is not None
+            and not records
+            and group.generation == 0
+            and offsets.is_useless(group, len(group.offsets))
+        ):
+            del self.groups[group_id]
+
+    def _loaded(self, turn: Turn) -> None:
+        for group in self.groups.values():
+            if len(group.members) > self.config.group_max_size:
+                # Let the members commit and come back; those who do not fit are turned away when they join.
+                rebalance.prepare_rebalance(group, turn)
+            for member in group.members.values():
+                rebalance.expect_heartbeat(group, member, turn)
+
+    def _join(self, group: Group | None, event: JoinGroup, turn: Turn) -> None:
+        error = self._join_error(group, event)
+        if error is not ErrorCode.NONE:
+            turn.answer(JoinAnswer(error=error, member_id=event.member_id))
+            return
+        if group is None:
+            group = self.groups[event.group_id] = Group(group_id=event.group_id)
+        join(group, event, turn)
+
+    def _join_error(self, group: Group | None, event: JoinGroup) -> ErrorCode:
+        config = self.config
+        if (
+            not config.group_min_session_timeout_ms
+            <= event.session_timeout_ms
+            <= config.group_max_session_timeout_ms
+        ):
+            return ErrorCode.INVALID_SESSION_TIMEOUT
+        if group is None and event.member_id != UNKNOWN_MEMBER_ID:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if group is None and len(self.groups) >= GROUPS_COUNT_MAX:
+            return ErrorCode.GROUP_MAX_SIZE_REACHED
+        return ErrorCode.NONE
+
+    def _commit(self, group: Group | None, event: CommitOffsets, turn: Turn) -> None:
+        if group is None and len(self.groups) >= GROUPS_COUNT_MAX:
+            turn.answer(dict.fromkeys(event.offsets, ErrorCode.POLICY_VIOLATION))
+        else:
+            offsets.commit(group, event, turn)
+
+
+def _decide_for(group: Group, event: Event, turn: Turn) -> None:
+    """Events that time or the cluster brings to a group."""
+    match event:
+        case SessionExpired():
+            rebalance.session_expired(group, event.member_id, turn)
+        case PendingMemberExpired():
+            if event.member_id in group.pending_members:
+                rebalance.remove_pending_member(group, event.member_id, turn)
+        case JoinExpired():
+            rebalance.join_expired(group, turn)
+        case SyncExpired():
+            rebalance.sync_expired(group, event.generation, turn)
+        case OffsetRetentionDue():
+            offsets.expire(group, turn)
+        case TopicsDeleted():
+            offsets.forget_topics(group, event.topics, turn)
+        case _:
+            raise AssertionError(f"no rule for {event!r}")
