@@ -1,0 +1,330 @@
+"""What an Avro schema is as a table: Arrow types, defaults, and which decoder may read it.
+
+Owns the mapping of Avro to Arrow (and so to Iceberg). Every event column is optional in the table, since a later
+schema may drop it. A schema that a table cannot hold (unions of several types, recursion, empty records) raises
+`UnsupportedSchemaError` with a sentence. Must not know records, registries or files.
+
+Decoders get a *plain* schema: logical types but `decimal` are removed, so that they see longs, ints and strings,
+and the Arrow casts give the meaning back (pyruhvro panics on the logical types it does not know).
+Source: https://avro.apache.org/docs/1.12.0/specification/
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import cached_property
+from typing import Any, Final
+
+import pyarrow as pa
+
+NESTING_MAX: Final = 32
+TYPES_MAX: Final = 5_000
+"""Bounds a schema whose records use one another in ways that double at each level."""
+OWN_COLUMNS: Final = ("_datacenter", "_topic", "_partition", "_offset", "_timestamp")
+PRIMITIVES: Final = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "bytes": pa.binary(),
+}
+LOGICAL: Final = {
+    ("int", "date"): pa.date32(),
+    ("int", "time-millis"): pa.time32("ms"),
+    ("long", "time-micros"): pa.time64("us"),
+    ("long", "timestamp-millis"): pa.timestamp("ms", "UTC"),
+    ("long", "timestamp-micros"): pa.timestamp("us", "UTC"),
+    ("long", "local-timestamp-millis"): pa.timestamp("ms"),
+    ("long", "local-timestamp-micros"): pa.timestamp("us"),
+}
+TABLE_TYPES: Final = {
+    pa.time32("ms"): pa.time64("us"),
+    pa.timestamp("ms", "UTC"): pa.timestamp("us", "UTC"),
+    pa.timestamp("ms"): pa.timestamp("us"),
+}
+"""What Iceberg (format 2) stores instead: it knows microseconds only."""
+
+
+class UnsupportedSchemaError(Exception):
+    """No table column can hold this schema; the message says which field and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """One Avro type: for the decoder (`plain`), in memory (`physical`), with its meaning (`natural`)."""
+
+    plain: Any
+    physical: pa.DataType
+    natural: pa.DataType
+    size_min: int
+    """The fewest bytes a value takes; 0 in an array would let a few bytes claim endless items."""
+
+
+@dataclass(frozen=True)
+class WriterSchema:
+    """A registered schema, ready to decode with.
+
+    `defaults` maps a field's dotted path to its default, as an array of one value of the table's type.
+    """
+
+    schema_id: int
+    mapped: Mapped
+    defaults: Mapping[str, pa.Array] = field(default_factory=dict)
+
+    @cached_property
+    def natural(self) -> pa.Schema:
+        return pa.schema(list(_fields(self.mapped.natural)))
+
+    @cached_property
+    def table_fields(self) -> pa.Schema:
+        """The columns that a table needs for this schema's events."""
+        return pa.schema(list(_fields(table_type(self.mapped.natural))))
+
+    @cached_property
+    def plain_json(self) -> str:
+        return json.dumps(self.mapped.plain)
+
+    @cached_property
+    def is_fast(self) -> bool:
+        """True when pyruhvro reads it: it panics on bytes, fixed and decimal."""
+        return not _mentions_bytes(self.mapped.physical)
+
+
+def writer_schema(schema_id: int, avro: Any) -> WriterSchema:
+    """Map a parsed Avro schema (JSON) with all named types defined in it.
+
+    Raises:
+        UnsupportedSchemaError
+    """
+    if not isinstance(avro, dict) or avro.get("type") != "record":
+        raise UnsupportedSchemaError("an event's schema is an Avro record, this one is not")
+    mapper = _Mapper()
+    mapped = mapper.map(avro, "", "")
+    taken = [name for name in OWN_COLUMNS if mapped.natural.get_field_index(name) >= 0]
+    if taken:
+        raise UnsupportedSchemaError(f"field {taken[0]} is a name that the table needs for itself")
+    return WriterSchema(schema_id, mapped, mapper.defaults)
+
+
+def table_type(natural: pa.DataType) -> pa.DataType:
+    """Return the type that an Iceberg table stores for a value, nested types included, all parts optional."""
+    if pa.types.is_struct(natural):
+        return pa.struct([pa.field(part.name, table_type(part.type)) for part in _fields(natural)])
+    if pa.types.is_list(natural):
+        return pa.list_(table_type(natural.value_type))
+    if pa.types.is_map(natural):
+        return pa.map_(natural.key_type, table_type(natural.item_type))
+    return TABLE_TYPES.get(natural, natural)
+
+
+def is_wider(wanted: pa.DataType, present: pa.DataType) -> bool:
+    """True when a table column has to be promoted for the wanted type (Iceberg: int to long, float to double)."""
+    return (present, wanted) in ((pa.int32(), pa.int64()), (pa.float32(), pa.float64()))
+
+
+def is_storable(wanted: pa.DataType, present: pa.DataType) -> bool:
+    """True when a value of the wanted type fits a column of the present type as it is (Avro's promotions)."""
+    wider: dict[pa.DataType, tuple[pa.DataType, ...]] = {
+        pa.int32(): (pa.int64(), pa.float64()),
+        pa.float32(): (pa.float64(),),
+        pa.string(): (pa.binary(),),
+    }
+    return wanted == present or present in wider.get(wanted, ())
+
+
+class _Mapper:
+    """Walks one schema; named types are remembered as they are defined."""
+
+    def __init__(self) -> None:
+        self.defaults: dict[str, pa.Array] = {}
+        self._named: dict[str, Any] = {}
+        self._open: list[str] = []
+        self._count = 0
+
+    def map(self, avro: Any, namespace: str, path: str) -> Mapped:
+        if len(self._open) > NESTING_MAX:
+            raise UnsupportedSchemaError(f"{path}: records nest deeper than {NESTING_MAX}")
+        self._count += 1
+        if self._count > TYPES_MAX:
+            raise UnsupportedSchemaError(f"the schema unfolds to more than {TYPES_MAX} types")
+        if isinstance(avro, list):
+            return self._union(avro, namespace, path)
+        if isinstance(avro, str):
+            avro = {"type": avro}
+        kind = avro.get("type")
+        if isinstance(kind, dict | list):
+            return self.map(kind, namespace, path)
+        handler = {
+            "record": self._record,
+            "enum": self._enum,
+            "fixed": self._fixed,
+            "array": self._array,
+            "map": self._map,
+        }.get(kind)
+        if handler is not None:
+            return handler(avro, namespace, path)
+        if kind in PRIMITIVES:
+            return _primitive(avro, kind)
+        return self._reference(kind, namespace, path)
+
+    def _reference(self, kind: Any, namespace: str, path: str) -> Mapped:
+        for name in (f"{namespace}.{kind}", kind):
+            if name in self._open:
+                raise UnsupportedSchemaError(
+                    f"{path}: record {name} contains itself, which no column can hold"
+                )
+            if name in self._named:
+                defined, defined_in = self._named[name]
+                return self.map(defined, defined_in, path)
+        raise UnsupportedSchemaError(f"{path or 'the schema'} has type {kind!r}, which no column can hold")
+
+    def _name(self) -> str:
+        """Name a type of the plain schema: it is defined anew at each place, and names must differ."""
+        return f"T{self._count}"
+
+    def _define(self, avro: Mapping[str, Any], namespace: str) -> tuple[str, str]:
+        """Remember a named type; return its full name and the namespace for names inside it."""
+        name = str(avro["name"])
+        full = name if "." in name else ".".join(filter(None, (avro.get("namespace", namespace), name)))
+        self._named[full] = (avro, namespace)
+        return full, full.rpartition(".")[0]
+
+    def _record(self, avro: Mapping[str, Any], namespace: str, path: str) -> Mapped:
+        full, inner = self._define(avro, namespace)
+        if full in self._open:
+            raise UnsupportedSchemaError(f"{path}: record {full} contains itself, which no column can hold")
+        if not avro["fields"]:
+            raise UnsupportedSchemaError(f"record {full} has no fields, which no column can hold")
+        self._open.append(full)
+        plain_name = self._name()
+        parts: list[tuple[str, Mapped]] = []
+        for item in avro["fields"]:
+            inside = f"{path}.{item['name']}" if path else str(item["name"])
+            mapped = self.map(item["type"], inner, inside)
+            if item.get("default") is not None:
+                self.defaults[inside] = _default(item["default"], mapped, inside)
+            parts.append((str(item["name"]), mapped))
+        self._open.pop()
+        return Mapped(
+            {
+                "type": "record",
+                "name": plain_name,
+                "fields": [{"name": name, "type": part.plain} for name, part in parts],
+            },
+            pa.struct([pa.field(name, part.physical) for name, part in parts]),
+            pa.struct([pa.field(name, part.natural) for name, part in parts]),
+            sum(part.size_min for _, part in parts),
+        )
+
+    def _enum(self, avro: Mapping[str, Any], namespace: str, path: str) -> Mapped:
+        self._define(avro, namespace)
+        plain = {"type": "enum", "name": self._name(), "symbols": avro["symbols"]}
+        return Mapped(plain, pa.string(), pa.string(), 1)
+
+    def _fixed(self, avro: Mapping[str, Any], namespace: str, path: str) -> Mapped:
+        self._define(avro, namespace)
+        plain: dict[str, Any] = {"type": "fixed", "name": self._name(), "size": avro["size"]}
+        decimal = _decimal(avro)
+        if decimal is not None:
+            plain |= {"logicalType": "decimal", "precision": decimal.precision, "scale": decimal.scale}
+            return Mapped(plain, decimal, decimal, int(avro["size"]))
+        return Mapped(plain, pa.binary(int(avro["size"])), pa.binary(int(avro["size"])), int(avro["size"]))
+
+    def _array(self, avro: Mapping[str, Any], namespace: str, path: str) -> Mapped:
+        item = self.map(avro["items"], namespace, f"{path}[]")
+        if item.size_min == 0:
+            raise UnsupportedSchemaError(
+                f"{path}: an array of items without bytes could claim any number of them"
+            )
+        plain = {"type": "array", "items": item.plain}
+        return Mapped(plain, pa.list_(item.physical), pa.list_(item.natural), 1)
+
+    def _map(self, avro: Mapping[str, Any], namespace: str, path: str) -> Mapped:
+        value = self.map(avro["values"], namespace, f"{path}{{}}")
+        plain = {"type": "map", "values": value.plain}
+        return Mapped(plain, pa.map_(pa.string(), value.physical), pa.map_(pa.string(), value.natural), 1)
+
+    def _union(self, branches: list[Any], namespace: str, path: str) -> Mapped:
+        types = [branch for branch in branches if branch not in ("null", {"type": "null"})]
+        if len(types) != 1 or len(branches) > 2:
+            raise UnsupportedSchemaError(
+                f"{path}: a union of several types has no column; use null and one type"
+            )
+        mapped = self.map(types[0], namespace, path)
+        plain = [mapped.plain if branch == types[0] else "null" for branch in branches]
+        return Mapped(plain, mapped.physical, mapped.natural, 1)
+
+
+def _primitive(avro: Mapping[str, Any], kind: str) -> Mapped:
+    size_min = {"float": 4, "double": 8}.get(kind, 1)
+    decimal = _decimal(avro) if kind == "bytes" else None
+    if decimal is not None:
+        plain = {
+            "type": "bytes",
+            "logicalType": "decimal",
+            "precision": decimal.precision,
+            "scale": decimal.scale,
+        }
+        return Mapped(plain, decimal, decimal, size_min)
+    physical = PRIMITIVES[kind]
+    return Mapped(kind, physical, LOGICAL.get((kind, str(avro.get("logicalType"))), physical), size_min)
+
+
+def _decimal(avro: Mapping[str, Any]) -> pa.Decimal128Type | None:
+    """Return a decimal's type; an invalid one is ignored, as Avro's specification asks, and stays bytes."""
+    if avro.get("logicalType") != "decimal":
+        return None
+    precision, scale = avro.get("precision", 0), avro.get("scale", 0)
+    if not (0 < precision <= 38 and 0 <= scale <= precision):
+        return None
+    return pa.decimal128(precision, scale)
+
+
+def _default(value: Any, mapped: Mapped, path: str) -> pa.Array:
+    target = table_type(mapped.natural)
+    try:
+        array = pa.array([_python_value(value, mapped.physical)], type=mapped.physical)
+        return array.cast(mapped.natural).cast(target)
+    except (pa.ArrowException, ValueError, TypeError, ArithmeticError) as error:
+        raise UnsupportedSchemaError(f"{path}: the default {value!r} is no {mapped.natural}") from error
+
+
+def _python_value(value: Any, physical: pa.DataType) -> Any:
+    """Turn an Avro default in JSON into what Arrow takes (bytes are written as ISO-8859-1 text)."""
+    if value is None:
+        return None
+    if pa.types.is_decimal(physical):
+        unscaled = int.from_bytes(value.encode("iso-8859-1"), "big", signed=True)
+        return Decimal(unscaled).scaleb(-physical.scale)
+    if pa.types.is_binary(physical) or pa.types.is_fixed_size_binary(physical):
+        return value.encode("iso-8859-1")
+    if pa.types.is_struct(physical):
+        return {part.name: _python_value(value.get(part.name), part.type) for part in _fields(physical)}
+    if pa.types.is_list(physical):
+        return [_python_value(item, physical.value_type) for item in value]
+    if pa.types.is_map(physical):
+        return [(key, _python_value(item, physical.item_type)) for key, item in value.items()]
+    return value
+
+
+def _fields(struct: pa.DataType) -> Iterator[pa.Field]:
+    return (struct.field(index) for index in range(struct.num_fields))
+
+
+def _mentions_bytes(physical: pa.DataType) -> bool:
+    if pa.types.is_struct(physical):
+        return any(_mentions_bytes(part.type) for part in _fields(physical))
+    if pa.types.is_list(physical):
+        return _mentions_bytes(physical.value_type)
+    if pa.types.is_map(physical):
+        return _mentions_bytes(physical.item_type)
+    return bool(
+        pa.types.is_binary(physical)
+        or pa.types.is_fixed_size_binary(physical)
+        or pa.types.is_decimal(physical)
+    )

@@ -1,0 +1,147 @@
+"""Which offsets the next round of a load reads: a pure decision.
+
+Owns the plan. From the positions that the table's last snapshot names, the log start and end offsets of the brokers
+and the limits it makes one range a partition. Invariants: a range begins exactly at the position, so ranges never
+overlap and leave no gap; a partition whose next offset the log no longer (or not yet again) has gets a finding and no
+range, so nothing is skipped in silence. Must not know Spark, Iceberg, sockets or clocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+FindingKind = Literal["truncation", "retention", "corruption", "unsupported"]
+
+
+class TopicPartition(NamedTuple):
+    topic: str
+    partition: int
+
+
+class LogOffsets(NamedTuple):
+    """What the leader says of a partition: `end` is the last stable offset, the next one to be readable."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetRange:
+    """Offsets [first_offset, next_offset) of one partition."""
+
+    topic: str
+    partition: int
+    first_offset: int
+    next_offset: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def count(self) -> int:
+        return self.next_offset - self.first_offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Why a partition stands still; `offset` is the first offset that the table does not have."""
+
+    kind: FindingKind
+    topic: str
+    partition: int
+    offset: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds of one round, so that a long backlog is committed in pieces that fit in memory."""
+
+    records_per_range_max: int = 1_000_000
+    bytes_per_range_max: int = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    ranges: tuple[OffsetRange, ...]
+    findings: tuple[Finding, ...]
+    lag: int
+    """Offsets that were readable when the plan was made and that the table does not have."""
+
+
+def plan(
+    positions: Mapping[TopicPartition, int],
+    log_offsets: Mapping[TopicPartition, LogOffsets],
+    limits: Limits,
+    stopped: Collection[TopicPartition] = (),
+) -> Plan:
+    """Plan one range a partition that has something to read.
+
+    A partition without a position is new to the table and begins at its log start offset: what retention removed
+    before the first load was never promised to the table. `stopped` partitions (corruption was found there) are
+    left out, but count in the lag.
+    """
+    ranges: list[OffsetRange] = []
+    findings: list[Finding] = []
+    lag = 0
+    for partition in sorted(log_offsets):
+        offsets = log_offsets[partition]
+        first = positions.get(partition, offsets.start)
+        lag += max(0, offsets.end - first)
+        finding = _standstill(partition, first, offsets)
+        if finding is not None:
+            findings.append(finding)
+        elif offsets.end > first and partition not in stopped:
+            next_offset = min(offsets.end, first + limits.records_per_range_max)
+            ranges.append(
+                OffsetRange(
+                    topic=partition.topic,
+                    partition=partition.partition,
+                    first_offset=first,
+                    next_offset=next_offset,
+                )
+            )
+    return Plan(ranges=tuple(ranges), findings=tuple(findings), lag=lag)
+
+
+def assign(ranges: Sequence[OffsetRange], task_count_max: int) -> tuple[tuple[OffsetRange, ...], ...]:
+    """Spread ranges over at most `task_count_max` tasks, longest first, each to the task with the least to read."""
+    count = min(task_count_max, len(ranges))
+    tasks: list[list[OffsetRange]] = [[] for _ in range(count)]
+    loads = [0] * count
+    for item in sorted(ranges, key=lambda item: (-item.count, item.topic, item.partition)):
+        index = loads.index(min(loads))
+        tasks[index].append(item)
+        loads[index] += item.count
+    return tuple(tuple(task) for task in tasks)
+
+
+def _standstill(partition: TopicPartition, first: int, offsets: LogOffsets) -> Finding | None:
+    if first < offsets.start:
+        detail = (
+            f"offsets {first} to {offsets.start - 1} were deleted before they were loaded (the log now starts at "
+            f"{offsets.start}); the partition stands still so that the gap is seen"
+        )
+        return Finding(
+            kind="retention",
+            topic=partition.topic,
+            partition=partition.partition,
+            offset=first,
+            detail=detail,
+        )
+    if first > offsets.end:
+        detail = (
+            f"the table holds offsets up to {first - 1} but the log ends at {offsets.end}: the topic was truncated or "
+            "recreated; the partition stands still"
+        )
+        return Finding(
+            kind="truncation",
+            topic=partition.topic,
+            partition=partition.partition,
+            offset=first,
+            detail=detail,
+        )
+    return None

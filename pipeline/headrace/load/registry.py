@@ -1,0 +1,138 @@
+"""Schemas by id from the registry, each asked for once a process.
+
+Owns the HTTP calls of a load (`GET /schemas/ids/{id}` of Confluent's REST API) and their bounds. Invariants: an id
+that the registry does not know is `UnknownSchemaError` and is asked for again later, since a mirror may bring data
+before its schema; a registry that does not answer is `RegistryUnreachableError` and never a verdict on a record; a
+schema that no table can hold is remembered as such. Must not know records or tables.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterable
+from typing import Any, Final
+
+from headrace.load.avro_types import UnsupportedSchemaError, WriterSchema, writer_schema
+
+ANSWER_SIZE_MAX: Final = 16 * 1024 * 1024
+ATTEMPTS_MAX: Final = 3
+RETRY_WAIT_SECONDS: Final = 0.3
+REFERENCES_MAX: Final = 100
+UNKNOWN_AGAIN_AFTER_SECONDS: Final = 1.0
+
+
+class UnknownSchemaError(Exception):
+    """The registry has no schema with this id."""
+
+
+class RegistryUnreachableError(Exception):
+    """No registry of the list answered; nothing can be said about a schema."""
+
+
+class SchemaRegistry:
+    """Asks one of the registries of a comma-separated list of URLs, the first that answers."""
+
+    def __init__(self, urls: str, *, timeout_seconds: float = 5.0) -> None:
+        self._urls = [url.strip().rstrip("/") for url in urls.split(",") if url.strip()]
+        self._timeout_seconds = timeout_seconds
+        self._known: dict[int, WriterSchema | UnsupportedSchemaError] = {}
+        self._unknown_since: dict[int, float] = {}
+
+    def schema(self, schema_id: int) -> WriterSchema:
+        """Return the schema with this id.
+
+        Raises:
+            UnknownSchemaError, UnsupportedSchemaError, RegistryUnreachableError
+        """
+        found = self._known.get(schema_id)
+        if found is None:
+            found = self._known[schema_id] = self._load(schema_id)
+        if isinstance(found, UnsupportedSchemaError):
+            raise found
+        return found
+
+    def _load(self, schema_id: int) -> WriterSchema | UnsupportedSchemaError:
+        if time.monotonic() - self._unknown_since.get(schema_id, -1e9) < UNKNOWN_AGAIN_AFTER_SECONDS:
+            raise UnknownSchemaError(f"the registry has no schema {schema_id}")
+        answer = self._get(f"/schemas/ids/{schema_id}")
+        if answer is None:
+            self._unknown_since[schema_id] = time.monotonic()
+            raise UnknownSchemaError(f"the registry has no schema {schema_id}")
+        if answer.get("schemaType", "AVRO") != "AVRO":
+            return UnsupportedSchemaError(
+                f"schema {schema_id} is {answer['schemaType']}, the load reads Avro"
+            )
+        try:
+            return writer_schema(schema_id, self._whole(answer))
+        except UnsupportedSchemaError as error:
+            return error
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            return UnsupportedSchemaError(f"schema {schema_id} is no valid Avro schema: {error!r}")
+
+    def _whole(self, answer: dict[str, Any]) -> Any:
+        """Return the parsed schema with the schemas that it refers to put in place of their names."""
+        referred: dict[str, Any] = {}
+        self._collect(answer.get("references", ()), referred)
+        return _inline(json.loads(answer["schema"]), referred, set())
+
+    def _collect(self, references: Iterable[dict[str, Any]], referred: dict[str, Any]) -> None:
+        for reference in references:
+            if reference["name"] in referred:
+                continue
+            if len(referred) >= REFERENCES_MAX:
+                raise ValueError(f"more than {REFERENCES_MAX} references")
+            subject = urllib.parse.quote(reference["subject"], safe="")
+            answer = self._get(f"/subjects/{subject}/versions/{int(reference['version'])}")
+            if answer is None:
+                raise UnknownSchemaError(f"the registry has no version {reference['version']} of {subject}")
+            referred[reference["name"]] = json.loads(answer["schema"])
+            self._collect(answer.get("references", ()), referred)
+
+    def _get(self, path: str) -> dict[str, Any] | None:
+        """Return the JSON answer, None for 404.
+
+        Raises:
+            RegistryUnreachableError
+        """
+        failure: Exception | None = None
+        for attempt in range(ATTEMPTS_MAX):
+            if attempt:
+                time.sleep(RETRY_WAIT_SECONDS)
+            for url in self._urls:
+                try:
+                    with urllib.request.urlopen(url + path, timeout=self._timeout_seconds) as response:
+                        answer: dict[str, Any] = json.loads(response.read(ANSWER_SIZE_MAX))
+                        return answer
+                except urllib.error.HTTPError as error:
+                    if error.code == 404:
+                        return None
+                    failure = error
+                except (OSError, ValueError) as error:
+                    failure = error
+        raise RegistryUnreachableError(f"no registry of {', '.join(self._urls)} answers {path}: {failure}")
+
+
+def _inline(avro: Any, referred: dict[str, Any], done: set[str]) -> Any:
+    """Put a referred schema in place of the first mention of its name; later mentions stay names."""
+    if isinstance(avro, str):
+        if avro in referred and avro not in done:
+            done.add(avro)
+            return _inline(referred[avro], referred, done)
+        return avro
+    if isinstance(avro, list):
+        return [_inline(branch, referred, done) for branch in avro]
+    if isinstance(avro, dict):
+        inlined = dict(avro)
+        for key in ("type", "items", "values"):
+            if key in inlined:
+                inlined[key] = _inline(inlined[key], referred, done)
+        if isinstance(inlined.get("fields"), list):
+            inlined["fields"] = [
+                {**item, "type": _inline(item["type"], referred, done)} for item in inlined["fields"]
+            ]
+        return inlined
+    return avro

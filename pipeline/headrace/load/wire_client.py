@@ -1,0 +1,392 @@
+"""A small blocking Kafka client on `headrace.broker.wire`: whole batches in, committed group offsets out.
+
+Owns sockets to brokers: metadata, list offsets, fetch, offset commit. Invariants: one request in flight a connection;
+every read is bounded by the time-out and by `RESPONSE_SIZE_MAX`; a failed connection or a moved leader is retried
+`ATTEMPTS_MAX` times with fresh metadata, then raised as `ConnectionFailedError`. Must not know records, schemas or
+tables. Used by the loads and by the audit's counters. Not thread-safe; a process that forks makes its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import struct
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from headrace.broker.errors import ErrorCode, KafkaError, error_of
+from headrace.broker.wire import frames
+from headrace.broker.wire.api import APIS
+from headrace.load.ranges import LogOffsets, TopicPartition
+
+RESPONSE_SIZE_MAX: Final = 256 * 1024 * 1024
+ATTEMPTS_MAX: Final = 6
+RETRY_WAIT_SECONDS: Final = 0.2
+READ_COMMITTED: Final = 1
+EARLIEST_TIMESTAMP: Final = -2
+LATEST_TIMESTAMP: Final = -1
+
+PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, FIND_COORDINATOR, API_VERSIONS = 0, 1, 2, 3, 8, 10, 18
+PREFERRED_VERSIONS: Final = {FETCH: 11, LIST_OFFSETS: 5, METADATA: 7, OFFSET_COMMIT: 7, FIND_COORDINATOR: 2}
+"""The highest version used of each API; a broker that has less gets its own highest."""
+
+MOVED: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.BROKER_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+"""Answers that fresh metadata and a moment's patience may cure."""
+
+T = TypeVar("T")
+Address = tuple[str, int]
+
+
+class ConnectionFailedError(Exception):
+    """No broker answered, or a partition had no leader, after all attempts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """One partition's answer: whole batches (the last one may be cut), as they lie in the log."""
+
+    records: memoryview
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: tuple[tuple[int, int], ...] = ()
+    """(producer id, first offset) of aborted transactions in `records`."""
+
+
+class Connection:
+    """One socket to one broker; `ask` sends a request and returns the decoded answer."""
+
+    def __init__(self, address: Address, client_id: str, timeout_seconds: float) -> None:
+        self._client_id = client_id
+        self._correlation_ids = itertools.count()
+        self._versions: dict[int, int] = {}
+        self._socket = socket.create_connection(address, timeout=timeout_seconds)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            self._versions = self._negotiate()
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def ask(self, key: int, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Send one request and wait for its answer.
+
+        Raises:
+            OSError: the connection failed, timed out or was closed; it must not be used again.
+        """
+        return self._exchange(key, self._versions[key], request)
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _negotiate(self) -> dict[int, int]:
+        answer = self._exchange(API_VERSIONS, 0, {})
+        offered = {api["api_key"]: api["max_version"] for api in answer["api_keys"]}
+        return {key: min(version, offered.get(key, version)) for key, version in PREFERRED_VERSIONS.items()}
+
+    def _exchange(self, key: int, version: int, request: Mapping[str, Any]) -> dict[str, Any]:
+        api = APIS[key]
+        correlation_id = next(self._correlation_ids) & 0x7FFFFFFF
+        header = frames.encode_request_header(key, version, correlation_id, self._client_id)
+        self._socket.sendall(frames.frame(header, api.encode_request(version, dict(request))))
+        answer = self._read_frame()
+        answered_id, body = frames.read_response_header(key, version, answer)
+        if answered_id != correlation_id:
+            raise ConnectionError(f"the broker answered request {answered_id} instead of {correlation_id}")
+        decoded: dict[str, Any] = api.decode_response(version, answer, body)
+        return decoded
+
+    def _read_frame(self) -> memoryview:
+        (size,) = struct.unpack(">i", self._read_exactly(4))
+        if not 0 <= size <= RESPONSE_SIZE_MAX:
+            raise ConnectionError(
+                f"the broker announced an answer of {size} bytes, the limit is {RESPONSE_SIZE_MAX}"
+            )
+        return self._read_exactly(size)
+
+    def _read_exactly(self, size: int) -> memoryview:
+        view = memoryview(bytearray(size))
+        position = 0
+        while position < size:
+            received = self._socket.recv_into(view[position:])
+            if received == 0:
+                raise ConnectionError("the broker closed the connection")
+            position += received
+        return view
+
+
+class Client:
+    """Asks the right broker, and asks again with fresh metadata when the leader has moved.
+
+    Args:
+        bootstrap: `host:port[,host:port]…`
+        timeout_seconds: how long one request may take.
+
+    Raises:
+        ConnectionFailedError: from every method, when no attempt succeeded.
+        KafkaError: from every method, when the broker refused (for instance `OffsetOutOfRangeError`).
+    """
+
+    def __init__(self, bootstrap: str, *, client_id: str = "headrace", timeout_seconds: float = 10.0) -> None:
+        self._bootstrap = parse_bootstrap(bootstrap)
+        self._client_id = client_id
+        self._timeout_seconds = timeout_seconds
+        self._connections: dict[Address, Connection] = {}
+        self._brokers: dict[int, Address] = {}
+        self._leaders: dict[TopicPartition, int] = {}
+
+    def partitions(self, wanted: Callable[[str], bool]) -> list[TopicPartition]:
+        """Return all partitions of the topics whose name is wanted, in order; never creates a topic."""
+        self._refresh(None)
+        return sorted(partition for partition in self._leaders if wanted(partition.topic))
+
+    def log_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogOffsets]:
+        """Return each partition's log start offset and last stable offset."""
+        starts = self._list_offsets(partitions, EARLIEST_TIMESTAMP)
+        ends = self._list_offsets(partitions, LATEST_TIMESTAMP)
+        return {partition: LogOffsets(starts[partition], ends[partition]) for partition in partitions}
+
+    def fetch(
+        self, partition: TopicPartition, offset: int, *, size_max: int = 8 * 1024 * 1024, wait_ms: int = 0
+    ) -> Fetched:
+        """Fetch whole batches from the one that holds `offset` on; waits up to `wait_ms` when there are none yet.
+
+        A batch larger than `size_max` is returned whole, alone. `records` is empty at the end of the log.
+        """
+        request = {
+            "replica_id": -1,
+            "max_wait_ms": wait_ms,
+            "min_bytes": 1,
+            "max_bytes": size_max,
+            "isolation_level": READ_COMMITTED,
+            "session_id": 0,
+            "session_epoch": -1,
+            "topics": [
+                {
+                    "topic": partition.topic,
+                    "partitions": [
+                        {
+                            "partition": partition.partition,
+                            "current_leader_epoch": -1,
+                            "fetch_offset": offset,
+                            "log_start_offset": -1,
+                            "partition_max_bytes": size_max,
+                        }
+                    ],
+                }
+            ],
+            "forgotten_topics_data": [],
+            "rack_id": "",
+        }
+
+        def attempt() -> Fetched:
+            answer = self._leader(partition).ask(FETCH, request)
+            _check(answer.get("error_code", 0), "fetch")
+            data = answer["responses"][0]["partitions"][0]
+            _check(
+                data["error_code"], f"fetch from {partition.topic}-{partition.partition} at offset {offset}"
+            )
+            return _fetched(data)
+
+        return self._retried(attempt, partition.topic)
+
+    def commit_offsets(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
+        """Commit positions of a group without members, as an assign-only consumer does (generation -1)."""
+        topics = [
+            {
+                "name": topic,
+                "partitions": [
+                    {
+                        "partition_index": partition.partition,
+                        "committed_offset": offset,
+                        "committed_leader_epoch": -1,
+                        "committed_metadata": "",
+                    }
+                    for partition, offset in members
+                ],
+            }
+            for topic, members in _by_topic(positions.items(), lambda item: item[0])
+        ]
+        request = {
+            "group_id": group,
+            "generation_id_or_member_epoch": -1,
+            "member_id": "",
+            "group_instance_id": None,
+            "retention_time_ms": -1,
+            "topics": topics,
+        }
+
+        def attempt() -> None:
+            answer = self._coordinator(group).ask(OFFSET_COMMIT, request)
+            for topic in answer["topics"]:
+                for partition in topic["partitions"]:
+                    _check(partition["error_code"], f"offset commit of group {group}")
+
+        self._retried(attempt, None)
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def _list_offsets(
+        self, partitions: Collection[TopicPartition], timestamp: int
+    ) -> dict[TopicPartition, int]:
+        found: dict[TopicPartition, int] = {}
+
+        def attempt() -> None:
+            missing = [partition for partition in partitions if partition not in found]
+            for leader, members in _grouped(missing, lambda partition: self._leader_id(partition)):
+                topics = [
+                    {
+                        "name": topic,
+                        "partitions": [
+                            {
+                                "partition_index": p.partition,
+                                "current_leader_epoch": -1,
+                                "timestamp": timestamp,
+                            }
+                            for p in of_topic
+                        ],
+                    }
+                    for topic, of_topic in _by_topic(members, lambda partition: partition)
+                ]
+                request = {"replica_id": -1, "isolation_level": READ_COMMITTED, "topics": topics}
+                answer = self._connection(self._brokers[leader]).ask(LIST_OFFSETS, request)
+                for topic in answer["topics"]:
+                    for data in topic["partitions"]:
+                        _check(data["error_code"], f"offsets of {topic['name']}-{data['partition_index']}")
+                        found[TopicPartition(topic["name"], data["partition_index"])] = data["offset"]
+
+        self._retried(attempt, None)
+        return found
+
+    def _coordinator(self, group: str) -> Connection:
+        answer = self._any().ask(FIND_COORDINATOR, {"key": group, "key_type": 0})
+        _check(answer["error_code"], f"the coordinator of group {group}")
+        return self._connection((answer["host"], answer["port"]))
+
+    def _leader(self, partition: TopicPartition) -> Connection:
+        return self._connection(self._brokers[self._leader_id(partition)])
+
+    def _leader_id(self, partition: TopicPartition) -> int:
+        leader = self._leaders.get(partition, -1)
+        if leader not in self._brokers:
+            self._refresh([partition.topic])
+            leader = self._leaders.get(partition, -1)
+        if leader not in self._brokers:
+            raise error_of(
+                ErrorCode.LEADER_NOT_AVAILABLE, f"{partition.topic}-{partition.partition} has no leader"
+            )
+        return leader
+
+    def _refresh(self, topics: Iterable[str] | None) -> None:
+        names = None if topics is None else [{"name": topic} for topic in topics]
+        answer = self._any().ask(METADATA, {"topics": names, "allow_auto_topic_creation": False})
+        self._brokers = {broker["node_id"]: (broker["host"], broker["port"]) for broker in answer["brokers"]}
+        if topics is None:
+            self._leaders.clear()
+        for topic in answer["topics"]:
+            for partition in topic["partitions"]:
+                key = TopicPartition(topic["name"], partition["partition_index"])
+                self._leaders[key] = partition["leader_id"]
+
+    def _any(self) -> Connection:
+        """Return a connection to any broker that accepts one, those already open and the bootstrap ones first."""
+        failure: OSError | None = None
+        for address in dict.fromkeys([*self._connections, *self._bootstrap, *self._brokers.values()]):
+            try:
+                return self._connection(address)
+            except OSError as error:
+                failure = error
+        raise ConnectionError(f"no broker of {self._bootstrap} accepts a connection: {failure}")
+
+    def _connection(self, address: Address) -> Connection:
+        connection = self._connections.get(address)
+        if connection is None:
+            connection = Connection(address, self._client_id, self._timeout_seconds)
+            self._connections[address] = connection
+        return connection
+
+    def _retried(self, attempt: Callable[[], T], topic: str | None) -> T:
+        """Run an attempt until it succeeds; a failed connection drops all of them, a moved leader its metadata."""
+        failure: Exception | None = None
+        for number in range(ATTEMPTS_MAX):
+            if number:
+                time.sleep(RETRY_WAIT_SECONDS * number)
+            try:
+                return attempt()
+            except OSError as error:
+                failure = error
+                self.close()
+            except KafkaError as error:
+                if error.code not in MOVED:
+                    raise
+                failure = error
+            self._leaders = {
+                key: leader for key, leader in self._leaders.items() if topic not in (None, key.topic)
+            }
+        raise ConnectionFailedError(f"{failure} (after {ATTEMPTS_MAX} attempts)") from failure
+
+
+def parse_bootstrap(bootstrap: str) -> tuple[Address, ...]:
+    """Parse `host:port[,host:port]…`; raises ValueError with a sentence."""
+    addresses: list[Address] = []
+    for part in bootstrap.split(","):
+        host, separator, port = part.strip().rpartition(":")
+        if not separator or not host or not port.isdigit():
+            raise ValueError(f"{part.strip()!r} is no HOST:PORT; name brokers as HOST:PORT[,HOST:PORT]…")
+        addresses.append((host.strip("[]"), int(port)))
+    return tuple(addresses)
+
+
+def _check(code: int, what: str) -> None:
+    if code != ErrorCode.NONE:
+        raise error_of(code, f"{what}: {_name(code)}")
+
+
+def _name(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"
+
+
+def _fetched(data: Mapping[str, Any]) -> Fetched:
+    aborted = data.get("aborted_transactions") or ()
+    records = data.get("records")
+    return Fetched(
+        records=memoryview(records if records is not None else b""),
+        high_watermark=data["high_watermark"],
+        last_stable_offset=data["last_stable_offset"],
+        log_start_offset=data["log_start_offset"],
+        aborted=tuple((entry["producer_id"], entry["first_offset"]) for entry in aborted),
+    )
+
+
+def _grouped(items: Iterable[T], key: Callable[[T], Any]) -> list[tuple[Any, list[T]]]:
+    groups: dict[Any, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return list(groups.items())
+
+
+def _by_topic(items: Iterable[T], partition_of: Callable[[T], TopicPartition]) -> list[tuple[str, list[T]]]:
+    return _grouped(items, lambda item: partition_of(item).topic)
