@@ -24,7 +24,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "query": ("headrace.load.query:query", "load", "Ask the warehouse tables a question in SQL."),
     "audit": ("headrace.audit.command:audit", "load", "Count, reconcile and report loss, duplicates and latency."),
     "mirror": ("headrace.mirror.command:mirror", "mirror", "Show and resume mirror partitions."),
-    "bench": ("headrace.cli.bench:bench", "dev", "Measure a broker with the C client as load generator."),
+    "bench": ("headrace.bench.command:bench", "dev", "Measure a broker with the C client as load generator."),
 }
 
 

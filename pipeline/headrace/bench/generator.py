@@ -1,0 +1,54 @@
+"""The C load generator: compiled once into a cache folder, run as a process of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+import click
+
+RUN_SECONDS_MAX = 360
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What one run of the generator saw: messages, seconds, payload bytes."""
+
+    messages: int
+    seconds: float
+    bytes: int
+
+
+def build(cache: Path) -> Path:
+    """Compile the generator unless this very source is compiled already; return the program's path."""
+    source = files("headrace.bench").joinpath("load_generator.c").read_bytes()
+    program = cache / f"load_generator-{hashlib.sha256(source).hexdigest()[:12]}"
+    if program.exists():
+        return program
+    compiler = shutil.which("cc")
+    if compiler is None:
+        raise click.ClickException("The benchmark needs a C compiler: install the packages gcc and librdkafka-dev.")
+    cache.mkdir(parents=True, exist_ok=True)
+    done = subprocess.run(
+        [compiler, "-O2", "-x", "c", "-", "-o", str(program), "-lrdkafka"], input=source, capture_output=True, check=False
+    )
+    if done.returncode:
+        raise click.ClickException(
+            f"The load generator does not compile (is librdkafka-dev installed?): {done.stderr.decode()[:300]}"
+        )
+    return program
+
+
+def run(program: Path, *arguments: str | int) -> Outcome:
+    """Run the generator and return what it printed; a failed message or a time-out is an error."""
+    command = [str(program), *(str(argument) for argument in arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_SECONDS_MAX, check=False)
+    if done.returncode:
+        raise click.ClickException(f"`{' '.join(command[1:])}` failed: {done.stderr.strip()[:300] or done.stdout}")
+    seen = json.loads(done.stdout)
+    return Outcome(messages=seen["messages"], seconds=seen["seconds"], bytes=int(seen["bytes"]))

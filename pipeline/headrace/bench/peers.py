@@ -1,0 +1,53 @@
+"""The brokers that are measured: started as real processes on a free port, with the same settings for each."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import psutil
+
+START_SECONDS_MAX = 60
+STOP_SECONDS_MAX = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """A running broker: where it listens and the process whose CPU and memory count."""
+
+    name: str
+    bootstrap: str
+    process: psutil.Process
+
+
+@contextlib.contextmanager
+def headrace(data: Path, settings: dict[str, str] | None = None) -> Iterator[Peer]:
+    """One headrace broker under `headrace dev`; `settings` are added to its server.properties."""
+    command = [sys.executable, "-m", "headrace.cli.main", "dev", "--listen", "127.0.0.1:0", "--data", str(data)]
+    for key, value in (settings or {}).items():
+        command += ["--set", f"{key}={value}"]
+    data.mkdir(parents=True, exist_ok=True)
+    with (data / "dev.log").open("wb") as log:
+        dev = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+    try:
+        assert dev.stdout is not None
+        ready = dev.stdout.readline().split()
+        if not ready or ready[0] != "ready":
+            raise click.ClickException(f"headrace dev did not start; see {data / 'dev.log'}.")
+        yield Peer(name="headrace", bootstrap=ready[1], process=_broker_of(dev.pid))
+    finally:
+        dev.send_signal(signal.SIGTERM)
+        dev.wait(STOP_SECONDS_MAX)
+
+
+def _broker_of(pid: int) -> psutil.Process:
+    for child in psutil.Process(pid).children(recursive=True):
+        if "broker" in child.cmdline() and not child.name().startswith("java"):
+            return child
+    raise click.ClickException("headrace dev runs no broker process.")
