@@ -1,0 +1,261 @@
+"""Confluent's REST API on Starlette: paths and parameters in, the machine's answers out as JSON.
+
+Every answer, also to an unknown path, is JSON of the registry's media type; an error bears Confluent's `error_code`.
+https://docs.confluent.io/platform/current/schema-registry/develop/api.html
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from functools import wraps
+from typing import Any, Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from headrace.registry import errors
+from headrace.registry.errors import RegistryError
+from headrace.registry.machine import Submitted
+from headrace.registry.schemas import Reference
+from headrace.registry.service import Registry
+
+_log = logging.getLogger("headrace.registry")
+
+MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
+BODY_SIZE_MAX: Final = 900_000
+"""A schema must fit into one message of 1 MiB, the brokers' default."""
+
+Endpoint = Callable[[Registry, Request], Awaitable[Any]]
+
+
+def build_app(registry: Registry) -> Starlette:
+    """Return the ASGI application over a registry that its caller starts and stops."""
+    routes = [
+        Route(path, _answering(registry, endpoint), methods=[method]) for method, path, endpoint in ROUTES
+    ]
+    return Starlette(
+        routes=routes, exception_handlers={HTTPException: _http_error, Exception: _unexpected_error}
+    )
+
+
+def _json(content: Any, status: int = 200) -> Response:
+    body = json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+    return Response(body, status_code=status, media_type=MEDIA_TYPE)
+
+
+def _error(error: RegistryError) -> Response:
+    return _json({"error_code": error.code, "message": error.message}, error.status)
+
+
+async def _http_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return _json(
+        {"error_code": error.status_code, "message": f"HTTP {error.status_code} {error.detail}"},
+        error.status_code,
+    )
+
+
+async def _unexpected_error(request: Request, error: Exception) -> Response:
+    _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return _json({"error_code": 50001, "message": f"Internal error: {type(error).__name__}"}, 500)
+
+
+def _answering(registry: Registry, endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
+    @wraps(endpoint)
+    async def answer(request: Request) -> Response:
+        try:
+            return _json(await endpoint(registry, request))
+        except RegistryError as error:
+            return _error(error)
+
+    return answer
+
+
+async def _root(_: Registry, __: Request) -> Any:
+    return {}
+
+
+async def _types(_: Registry, __: Request) -> Any:
+    return ["AVRO"]
+
+
+async def _schema_by_id(registry: Registry, request: Request) -> Any:
+    return registry.read().schema(_id(request))
+
+
+async def _schema_text_by_id(registry: Registry, request: Request) -> Any:
+    return json.loads(registry.read().schema(_id(request))["schema"])
+
+
+async def _subjects_of_id(registry: Registry, request: Request) -> Any:
+    usages = registry.read().usages(_id(request), deleted=_flag(request, "deleted"))
+    return sorted({usage["subject"] for usage in usages})
+
+
+async def _versions_of_id(registry: Registry, request: Request) -> Any:
+    return registry.read().usages(_id(request), deleted=_flag(request, "deleted"))
+
+
+async def _subjects(registry: Registry, request: Request) -> Any:
+    prefix = request.query_params.get("subjectPrefix", "")
+    return registry.read().subjects(deleted=_flag(request, "deleted"), prefix=prefix)
+
+
+async def _versions(registry: Registry, request: Request) -> Any:
+    return registry.read().versions(_subject(request), deleted=_flag(request, "deleted"))
+
+
+async def _version(registry: Registry, request: Request) -> Any:
+    return registry.read().version(
+        _subject(request), _version_text(request), deleted=_flag(request, "deleted")
+    )
+
+
+async def _version_schema(registry: Registry, request: Request) -> Any:
+    return json.loads((await _version(registry, request))["schema"])
+
+
+async def _referenced_by(registry: Registry, request: Request) -> Any:
+    return registry.read().referenced_by(_subject(request), _version_text(request))
+
+
+async def _register(registry: Registry, request: Request) -> Any:
+    submitted = _submitted(await _body(request))
+    return await registry.write(lambda machine: machine.decide_register(_subject(request), submitted))
+
+
+async def _lookup(registry: Registry, request: Request) -> Any:
+    submitted = _submitted(await _body(request))
+    return registry.read().lookup(_subject(request), submitted, deleted=_flag(request, "deleted"))
+
+
+async def _delete_subject(registry: Registry, request: Request) -> Any:
+    permanent = _flag(request, "permanent")
+    return await registry.write(
+        lambda machine: machine.decide_delete_subject(_subject(request), permanent=permanent)
+    )
+
+
+async def _delete_version(registry: Registry, request: Request) -> Any:
+    subject, version, permanent = _subject(request), _version_text(request), _flag(request, "permanent")
+    return await registry.write(
+        lambda machine: machine.decide_delete_version(subject, version, permanent=permanent)
+    )
+
+
+async def _get_level(registry: Registry, request: Request) -> Any:
+    subject = request.path_params.get("subject")
+    level = registry.read().level(subject, default_to_global=_flag(request, "defaultToGlobal"))
+    return {"compatibilityLevel": level}
+
+
+async def _set_level(registry: Registry, request: Request) -> Any:
+    level = (await _body(request)).get("compatibility")
+    return await registry.write(
+        lambda machine: machine.decide_set_level(request.path_params.get("subject"), level)
+    )
+
+
+async def _delete_level(registry: Registry, request: Request) -> Any:
+    return await registry.write(
+        lambda machine: machine.decide_delete_level(request.path_params.get("subject"))
+    )
+
+
+async def _get_mode(registry: Registry, request: Request) -> Any:
+    subject = request.path_params.get("subject")
+    return {"mode": registry.read().mode(subject, default_to_global=_flag(request, "defaultToGlobal"))}
+
+
+async def _compatibility(registry: Registry, request: Request) -> Any:
+    submitted = _submitted(await _body(request))
+    version = request.path_params.get("version")
+    reasons = registry.read().compatibility(_subject(request), version, submitted)
+    verbose = {"messages": reasons} if _flag(request, "verbose") else {}
+    return {"is_compatible": not reasons, **verbose}
+
+
+ROUTES: Final[tuple[tuple[str, str, Endpoint], ...]] = (
+    ("GET", "/", _root),
+    ("GET", "/schemas/types", _types),
+    ("GET", "/schemas/ids/{id}", _schema_by_id),
+    ("GET", "/schemas/ids/{id}/schema", _schema_text_by_id),
+    ("GET", "/schemas/ids/{id}/subjects", _subjects_of_id),
+    ("GET", "/schemas/ids/{id}/versions", _versions_of_id),
+    ("GET", "/subjects", _subjects),
+    ("POST", "/subjects/{subject}", _lookup),
+    ("DELETE", "/subjects/{subject}", _delete_subject),
+    ("GET", "/subjects/{subject}/versions", _versions),
+    ("POST", "/subjects/{subject}/versions", _register),
+    ("GET", "/subjects/{subject}/versions/{version}", _version),
+    ("DELETE", "/subjects/{subject}/versions/{version}", _delete_version),
+    ("GET", "/subjects/{subject}/versions/{version}/schema", _version_schema),
+    ("GET", "/subjects/{subject}/versions/{version}/referencedby", _referenced_by),
+    ("POST", "/compatibility/subjects/{subject}/versions", _compatibility),
+    ("POST", "/compatibility/subjects/{subject}/versions/{version}", _compatibility),
+    ("GET", "/config", _get_level),
+    ("PUT", "/config", _set_level),
+    ("DELETE", "/config", _delete_level),
+    ("GET", "/config/{subject}", _get_level),
+    ("PUT", "/config/{subject}", _set_level),
+    ("DELETE", "/config/{subject}", _delete_level),
+    ("GET", "/mode", _get_mode),
+    ("GET", "/mode/{subject}", _get_mode),
+)
+
+
+def _subject(request: Request) -> str:
+    return str(request.path_params["subject"])
+
+
+def _version_text(request: Request) -> str:
+    return str(request.path_params["version"])
+
+
+def _id(request: Request) -> int:
+    text = request.path_params["id"]
+    if not text.isascii() or not text.isdigit() or len(text) > 10:
+        raise RegistryError(404, 404, "HTTP 404 Not Found")
+    return int(text)
+
+
+def _flag(request: Request, name: str) -> bool:
+    return request.query_params.get(name, "false").lower() == "true"
+
+
+async def _body(request: Request) -> dict[str, Any]:
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > BODY_SIZE_MAX:
+            raise RegistryError(413, 413, f"The request is longer than {BODY_SIZE_MAX} bytes")
+        chunks.append(chunk)
+    try:
+        body = json.loads(b"".join(chunks))
+    except (ValueError, RecursionError) as error:
+        raise RegistryError(400, 400, f"The request is not JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise RegistryError(400, 400, "The request is not a JSON object")
+    return body
+
+
+def _submitted(body: dict[str, Any]) -> Submitted:
+    if body.get("schemaType", "AVRO") not in ("AVRO", None):
+        raise errors.invalid_schema(f"schema type {body['schemaType']!r} is not supported, only AVRO is")
+    text = body.get("schema")
+    if not isinstance(text, str) or not text.strip():
+        raise errors.invalid_schema("the request has no schema text")
+    try:
+        references = tuple(
+            Reference(name=str(each["name"]), subject=str(each["subject"]), version=int(each["version"]))
+            for each in body.get("references") or ()
+        )
+    except (TypeError, KeyError, ValueError) as error:
+        raise errors.invalid_schema("a reference needs name, subject and version") from error
+    return Submitted(text=text, references=references)
