@@ -56,6 +56,11 @@ class FrameDecoder:
         self._end = 0  # of the bytes received
         self._wanted = 0  # bytes that this frame has in all, its prefix included; 0 when not known yet
 
+    @property
+    def pending(self) -> int:
+        """Bytes received of a frame that is not whole yet."""
+        return self._end - self._start
+
     def _allocate(self, size: int) -> None:
         self._buffer = bytearray(size)
         self._view = memoryview(self._buffer)
