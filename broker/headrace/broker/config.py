@@ -40,7 +40,14 @@ SECTIONS: dict[str, Any] = {
     "groups": sections.Groups,
     "transactions": sections.Transactions,
 }
-PREFIXES_WITHOUT_EFFECT = ("ssl.", "sasl.", "listener.name.", "remote.log.", "password.encoder.", "delegation.token.")
+PREFIXES_WITHOUT_EFFECT = (
+    "ssl.",
+    "sasl.",
+    "listener.name.",
+    "remote.log.",
+    "password.encoder.",
+    "delegation.token.",
+)
 PREFIXES_OF_EMBEDDED_PARTS = ("mirror.", "headrace.")
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 
@@ -144,7 +151,8 @@ class BrokerConfig:
         config = cls(
             **values,
             listeners=listeners,
-            advertised_listeners=_listeners("advertised.listeners", network.advertised_listeners) or listeners,
+            advertised_listeners=_listeners("advertised.listeners", network.advertised_listeners)
+            or listeners,
             properties=dict(properties),
         )
         return config, [name for name in properties if not is_known(name)]
@@ -170,8 +178,15 @@ class BrokerConfig:
 
 
 BROKER_KEYS: dict[str, tuple[str, Key]] = {
-    name: (section_name, key) for section_name, section in SECTIONS.items() for name, key in keys_of(section).items()
+    name: (section_name, key)
+    for section_name, section in SECTIONS.items()
+    for name, key in keys_of(section).items()
 }
+
+
+def default_of_broker(name: str) -> Any:
+    """The default of a broker property by its Kafka name."""
+    return default_of(SECTIONS[BROKER_KEYS[name][0]], name)
 
 
 def is_known(name: str) -> bool:
@@ -210,7 +225,10 @@ class LogConfig:
     """What one partition's log runs with; attributes are topic configuration names with underscores for dots."""
 
     cleanup_policy: tuple[str, ...] = strings(
-        ("delete",), "What retires old data.", choices=sections.CLEANUP_POLICIES, synonyms=("log.cleanup.policy",)
+        ("delete",),
+        "What retires old data.",
+        choices=sections.CLEANUP_POLICIES,
+        synonyms=("log.cleanup.policy",),
     )
     compression_type: str = string(
         "producer",
@@ -360,5 +378,9 @@ TOPIC_CONFIGS: dict[str, TopicConfig] = {
     name: TopicConfig(name, key, default_of(LogConfig, name)) for name, key in keys_of(LogConfig).items()
 }
 REPLICATION_CONFIGS = frozenset(
-    ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas", "message.format.version")
+    (
+        "leader.replication.throttled.replicas",
+        "follower.replication.throttled.replicas",
+        "message.format.version",
+    )
 )

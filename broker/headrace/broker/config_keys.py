@@ -114,7 +114,12 @@ def integer(
 
 
 def long(
-    default: int | None, doc: str, *, low: int = -(2**63), high: int = LONG_MAX, synonyms: tuple[str, ...] = ()
+    default: int | None,
+    doc: str,
+    *,
+    low: int = -(2**63),
+    high: int = LONG_MAX,
+    synonyms: tuple[str, ...] = (),
 ) -> Any:
     """A 64-bit number."""
     key = Key(type="LONG", doc=doc, low=low, high=high, nullable=default is None, synonyms=synonyms)

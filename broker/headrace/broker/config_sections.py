@@ -24,7 +24,9 @@ class Network:
     broker_id_generation_enable: bool = boolean(True, "Whether ZooKeeper may choose the broker's id.")
     reserved_broker_max_id: int = integer(1000, "Chosen broker ids begin above this number.", low=0)
     broker_rack: str | None = string(None, "The rack (or zone) of the broker, used to spread replicas.")
-    listeners: tuple[str, ...] = strings(("PLAINTEXT://:9092",), "Where the broker listens: NAME://HOST:PORT.")
+    listeners: tuple[str, ...] = strings(
+        ("PLAINTEXT://:9092",), "Where the broker listens: NAME://HOST:PORT."
+    )
     advertised_listeners: tuple[str, ...] = strings((), "What clients are told; the listeners when empty.")
     listener_security_protocol_map: tuple[str, ...] = strings(
         ("PLAINTEXT:PLAINTEXT",), "Listener name to security protocol; only PLAINTEXT is served."
@@ -48,8 +50,12 @@ class ZooKeeper:
 
     zookeeper_connect: str | None = string(None, "HOST:PORT,HOST:PORT/chroot of the ensemble.")
     zookeeper_session_timeout_ms: int = integer(18_000, "A broker silent for longer is gone.", low=1)
-    zookeeper_connection_timeout_ms: int | None = integer(None, "How long a start waits for ZooKeeper.", low=1)
-    zookeeper_max_in_flight_requests: int = integer(10, "Requests to ZooKeeper that may be on their way.", low=1)
+    zookeeper_connection_timeout_ms: int | None = integer(
+        None, "How long a start waits for ZooKeeper.", low=1
+    )
+    zookeeper_max_in_flight_requests: int = integer(
+        10, "Requests to ZooKeeper that may be on their way.", low=1
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,12 +75,16 @@ class Logs:
     log_retention_hours: int = integer(168, "As log.retention.ms, in hours.", low=-1)
     log_retention_bytes: int = long(-1, "The size a partition may have; -1: any.")
     log_retention_check_interval_ms: int = long(300_000, "How often retention looks.", low=1)
-    log_cleanup_policy: tuple[str, ...] = strings(("delete",), "What retires old data.", choices=CLEANUP_POLICIES)
+    log_cleanup_policy: tuple[str, ...] = strings(
+        ("delete",), "What retires old data.", choices=CLEANUP_POLICIES
+    )
     log_cleaner_enable: bool = boolean(True, "Whether compacted topics are cleaned.")
     log_cleaner_delete_retention_ms: int = long(86_400_000, "How long tombstones are kept.", low=0)
     log_cleaner_min_compaction_lag_ms: int = long(0, "Younger records are not compacted.", low=0)
     log_cleaner_max_compaction_lag_ms: int = long(LONG_MAX, "Older records must be compacted.", low=1)
-    log_cleaner_min_cleanable_ratio: float = double(0.5, "Share of dirty bytes worth a cleaning.", low=0, high=1)
+    log_cleaner_min_cleanable_ratio: float = double(
+        0.5, "Share of dirty bytes worth a cleaning.", low=0, high=1
+    )
     log_index_size_max_bytes: int = integer(10485760, "The largest offset index.", low=4)
     log_index_interval_bytes: int = integer(4096, "Bytes of log between two index entries.", low=0)
     log_flush_interval_messages: int = long(LONG_MAX, "Messages between two flushes of a log.", low=1)
@@ -130,7 +140,9 @@ class Replication:
     controlled_shutdown_enable: bool = boolean(True, "Whether a stopping broker hands over its leaders.")
     controlled_shutdown_max_retries: int = integer(3, "How often a controlled shutdown is tried again.")
     controlled_shutdown_retry_backoff_ms: int = long(5000, "How long it waits in between.")
-    fetch_max_bytes: int = integer(57671680, "The most bytes of one fetch, whatever the client asks.", low=1024)
+    fetch_max_bytes: int = integer(
+        57671680, "The most bytes of one fetch, whatever the client asks.", low=1024
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +158,9 @@ class Groups:
     offsets_topic_replication_factor: int = integer(3, "Replicas of __consumer_offsets.", low=1)
     offsets_topic_num_partitions: int = integer(50, "Partitions of __consumer_offsets.", low=1)
     offsets_topic_segment_bytes: int = integer(104857600, "Segment size of __consumer_offsets.", low=1)
-    offsets_topic_compression_codec: int = integer(0, "Codec of the batches in __consumer_offsets.", low=0, high=4)
+    offsets_topic_compression_codec: int = integer(
+        0, "Codec of the batches in __consumer_offsets.", low=0, high=4
+    )
     offsets_retention_minutes: int = integer(10080, "How long offsets of an empty group are kept.", low=1)
     offsets_retention_check_interval_ms: int = long(600_000, "How often old offsets are looked for.", low=1)
     offsets_commit_timeout_ms: int = integer(5000, "How long a commit may wait for replicas.", low=1)

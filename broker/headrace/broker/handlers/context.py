@@ -62,6 +62,16 @@ class Client:
     listener: str
 
 
+class MetadataBodies:
+    """Encoded Metadata answers of one version of the metadata cache."""
+
+    __slots__ = ("bodies", "version")
+
+    def __init__(self) -> None:
+        self.version = -1
+        self.bodies: dict[tuple[int, str, bytes], bytes] = {}
+
+
 class Context:
     """All parts that handlers use; built once by `server.main`."""
 
@@ -75,6 +85,7 @@ class Context:
         "groups",
         "logs",
         "metadata",
+        "metadata_bodies",
         "metrics",
         "partitions",
         "producer_ids",
@@ -116,6 +127,7 @@ class Context:
         self.replicas = replicas
         self.controller = controller
         self.client = Client("", "")
+        self.metadata_bodies = MetadataBodies()
 
     def topic_overrides(self, topic: str) -> Mapping[str, str]:
         """A topic's own configuration."""

@@ -39,7 +39,9 @@ class Deferred(Generic[T]):
             self._error = error
             self._finish()
 
-    def then(self, callback: Callable[[T], None], failed: Callable[[BaseException], None] | None = None) -> None:
+    def then(
+        self, callback: Callable[[T], None], failed: Callable[[BaseException], None] | None = None
+    ) -> None:
         """Call `callback(value)`, or `failed(error)`, when it is there (at once when it already is); one reader only."""
         assert self._callback is None, "a deferred value has one reader"
         self._callback, self._failed = callback, failed

@@ -23,17 +23,10 @@ from headrace.broker import handlers
 from headrace.broker.errors import KafkaError
 from headrace.broker.handlers.context import Context
 from headrace.broker.handlers.deferred import Deferred
-from headrace.broker.log.results import LogSlice
+from headrace.broker.handlers.replies import Parts, Reply
 from headrace.broker.wire import frames
-from headrace.broker.wire.fields import Api
 from headrace.broker.wire.frames import RequestHeader
-
-Parts = list[bytes | LogSlice]
-Reply = Parts | Deferred[Any] | None
-
-
-class CloseConnectionError(Exception):
-    """The request cannot be answered in words that its client understands; its connection is closed."""
+from headrace.broker.wire.schema import Api
 
 
 class Handler(NamedTuple):

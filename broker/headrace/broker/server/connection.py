@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 
 from headrace.broker.handlers.context import Client, Context
 from headrace.broker.handlers.deferred import Deferred
-from headrace.broker.handlers.table import HANDLERS, CloseConnectionError, Parts
+from headrace.broker.handlers.replies import CloseConnectionError, Parts
+from headrace.broker.handlers.table import HANDLERS
 from headrace.broker.log.results import LogSlice
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.fields import MalformedError
@@ -131,6 +132,8 @@ class Connection:
         try:
             frames = self._decoder.received(size)
         except FrameError as error:
+            self._frames.extend(error.frames)
+            self._serve_frames()
             self.close(str(error))
             return
         if frames:
@@ -151,8 +154,8 @@ class Connection:
             self._pause_reading()
 
     def _closed_by_client(self) -> None:
-        missing = self._decoder.missing
-        self.close(f"the client went away in the middle of a request, {missing} bytes short" if missing else None)
+        pending = self._decoder.pending
+        self.close(f"the client went away {pending} bytes into a request" if pending else None)
 
     def _serve_frames(self) -> None:
         """Serve what was read, in order, until a reply has to wait or enough replies are ready; then send."""

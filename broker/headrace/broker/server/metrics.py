@@ -71,7 +71,9 @@ class BrokerMetrics:
         yield _by_topic("headrace_produced_bytes", "Bytes appended.", self.produced_bytes)
         yield _by_topic("headrace_fetched_bytes", "Bytes fetched.", self.fetched_bytes)
         yield from self._partitions()
-        yield GaugeMetricFamily("headrace_open_files", "Open file descriptors.", len(os.listdir("/proc/self/fd")))
+        yield GaugeMetricFamily(
+            "headrace_open_files", "Open file descriptors.", len(os.listdir("/proc/self/fd"))
+        )
 
     def _by_api(self, name: str, text: str, values: list[int]) -> Metric:
         family = CounterMetricFamily(name, text, labels=["api"])
@@ -95,7 +97,9 @@ class BrokerMetrics:
                 "headrace_log_end_offset", "Log end offset of led partitions.", labels=["topic", "partition"]
             ),
             "log_start_offset": GaugeMetricFamily(
-                "headrace_log_start_offset", "Log start offset of led partitions.", labels=["topic", "partition"]
+                "headrace_log_start_offset",
+                "Log start offset of led partitions.",
+                labels=["topic", "partition"],
             ),
             "high_watermark": GaugeMetricFamily(
                 "headrace_high_watermark", "High watermark of led partitions.", labels=["topic", "partition"]
@@ -126,7 +130,9 @@ def serve_metrics(metrics: BrokerMetrics, listener: str) -> Callable[[], None]:
     try:
         server, thread = start_http_server(int(port), host or "0.0.0.0", registry=metrics.registry)
     except OSError as error:
-        raise ConfigurationError(METRICS_KEY, listener, f"an address that is free here ({error.strerror})") from None
+        raise ConfigurationError(
+            METRICS_KEY, listener, f"an address that is free here ({error.strerror})"
+        ) from None
 
     def stop() -> None:
         server.shutdown()

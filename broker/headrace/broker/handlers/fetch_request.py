@@ -1,0 +1,156 @@
+"""Reading a Fetch request: the versions that consumers use by hand, all others through the codec."""
+
+from __future__ import annotations
+
+from struct import Struct
+from struct import error as StructError
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from headrace.broker.wire.api.k01_fetch import API
+from headrace.broker.wire.varint import read_uvarint
+
+NO_SESSION_EPOCH = -1
+INITIAL_SESSION_EPOCH = 0
+TOPIC_ID_VERSION, FLEXIBLE_VERSION, REPLICA_STATE_VERSION = 13, 12, 15
+
+
+class FetchPartition(NamedTuple):
+    """One partition that is asked for; `leader_epoch` is -1 when the client does not know it."""
+
+    index: int
+    leader_epoch: int
+    offset: int
+    size_max: int
+
+
+class FetchTopic(NamedTuple):
+    """A topic by name (below version 13) or by id; `key` is what the answer repeats: the name's bytes or the id's."""
+
+    name: str | None
+    topic_id: UUID | None
+    key: bytes
+    partitions: list[FetchPartition]
+
+
+class FetchRequest(NamedTuple):
+    """What matters of a request; `replica_id` is -1 for a consumer."""
+
+    replica_id: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int
+    session_id: int
+    session_epoch: int
+    topics: list[FetchTopic]
+
+
+_INT16 = Struct(">h")
+_INT32 = Struct(">i")
+_HEAD = Struct(">iiibii")
+_HEAD_WITH_REPLICA = Struct(">iiiibii")
+_CLASSIC_PARTITION = Struct(">iiqqi")
+_FLEXIBLE_PARTITION = Struct(">iiqiqi")
+
+
+def read_fetch(version: int, frame: memoryview, offset: int) -> FetchRequest:
+    """Raises MalformedError."""
+    try:
+        if version >= FLEXIBLE_VERSION:
+            request = _read_flexible(version, frame, offset)
+        elif version >= 9:
+            request = _read_classic(frame, offset)
+        else:
+            request = None
+    except (StructError, IndexError, ValueError):
+        request = None
+    return request or _from_message(API.decode_request(version, frame, offset))
+
+
+def _read_classic(frame: memoryview, offset: int) -> FetchRequest | None:
+    """Versions 9 to 11; the forgotten topics and the rack at the end have no use here."""
+    head = _HEAD_WITH_REPLICA.unpack_from(frame, offset)
+    offset += _HEAD_WITH_REPLICA.size
+    (topic_count,) = _INT32.unpack_from(frame, offset)
+    offset += 4
+    topics = []
+    for _ in range(topic_count):
+        (name_size,) = _INT16.unpack_from(frame, offset)
+        if name_size < 0:
+            return None
+        end = offset + 2 + name_size
+        key = bytes(frame[offset + 2 : end])
+        (partition_count,) = _INT32.unpack_from(frame, end)
+        offset = end + 4
+        partitions = []
+        for _ in range(partition_count):
+            index, epoch, fetch_offset, _, size_max = _CLASSIC_PARTITION.unpack_from(frame, offset)
+            offset += 28
+            partitions.append(FetchPartition(index, epoch, fetch_offset, size_max))
+        topics.append(FetchTopic(str(key, "utf-8"), None, key, partitions))
+    return FetchRequest(*head, topics) if offset < len(frame) else None
+
+
+def _read_flexible(version: int, frame: memoryview, offset: int) -> FetchRequest | None:
+    """Versions 12 and later, of a consumer: None (the codec reads it) as soon as a tagged field is met."""
+    if version >= REPLICA_STATE_VERSION:
+        head: tuple[int, ...] = (-1, *_HEAD.unpack_from(frame, offset))
+        offset += _HEAD.size
+    else:
+        head = _HEAD_WITH_REPLICA.unpack_from(frame, offset)
+        offset += _HEAD_WITH_REPLICA.size
+    topic_count, offset = read_uvarint(frame, offset)
+    topics = []
+    for _ in range(topic_count - 1):
+        key_size = 16
+        if version < TOPIC_ID_VERSION:
+            key_size, offset = read_uvarint(frame, offset)
+            key_size -= 1
+            if key_size < 0:
+                return None
+        key = bytes(frame[offset : offset + key_size])
+        partition_count, offset = read_uvarint(frame, offset + key_size)
+        partitions = []
+        for _ in range(partition_count - 1):
+            index, epoch, fetch_offset, _, _, size_max = _FLEXIBLE_PARTITION.unpack_from(frame, offset)
+            offset += 33
+            if frame[offset - 1]:
+                return None
+            partitions.append(FetchPartition(index, epoch, fetch_offset, size_max))
+        if frame[offset]:
+            return None
+        offset += 1
+        topics.append(_topic_of(version, key, partitions))
+    # Whole only when no tagged field ends the request: a follower's replica state would be one.
+    return FetchRequest(*head, topics) if frame[len(frame) - 1] == 0 and head[0] == -1 else None  # type: ignore[call-arg]
+
+
+def _topic_of(version: int, key: bytes, partitions: list[FetchPartition]) -> FetchTopic:
+    if version >= TOPIC_ID_VERSION:
+        return FetchTopic(None, UUID(bytes=key), key, partitions)
+    return FetchTopic(str(key, "utf-8"), None, key, partitions)
+
+
+def _from_message(message: dict[str, Any]) -> FetchRequest:
+    return FetchRequest(
+        replica_id=max(message["replica_id"], message["replica_state"]["replica_id"]),
+        max_wait_ms=message["max_wait_ms"],
+        min_bytes=message["min_bytes"],
+        max_bytes=message["max_bytes"],
+        isolation_level=message["isolation_level"],
+        session_id=message["session_id"],
+        session_epoch=message["session_epoch"],
+        topics=[_topic_of_message(topic) for topic in message["topics"]],
+    )
+
+
+def _topic_of_message(topic: dict[str, Any]) -> FetchTopic:
+    partitions = [
+        FetchPartition(p["partition"], p["current_leader_epoch"], p["fetch_offset"], p["partition_max_bytes"])
+        for p in topic["partitions"]
+    ]
+    topic_id: UUID = topic["topic_id"]
+    if topic_id.int == 0:
+        return FetchTopic(topic["topic"], None, topic["topic"].encode(), partitions)
+    return FetchTopic(None, topic_id, topic_id.bytes, partitions)

@@ -1,0 +1,275 @@
+"""Produce (key 0), versions 0-11.
+
+Deviations: record sets of magic 0 and 1 (which versions 0-2 carry) are refused with UNSUPPORTED_FOR_MESSAGE_FORMAT
+instead of being converted; the tagged current leader of version 10 (KIP-951) is not filled.
+
+The shape that almost every request has, one batch for one partition, is read and answered with `struct`; any other
+shape, and every error, goes through the codec. acks=0 has no answer: an error closes the connection, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from struct import error as StructError
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from headrace.broker.errors import (
+    ErrorCode,
+    InvalidRecordError,
+    InvalidRequiredAcksError,
+    KafkaError,
+    NotLeaderOrFollowerError,
+    RequestTimedOutError,
+)
+from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.handlers.replies import CloseConnectionError, Parts, Reply
+from headrace.broker.structured_log import get_logger
+from headrace.broker.wire import frames
+from headrace.broker.wire.api import k00_produce
+from headrace.broker.wire.frames import RequestHeader
+from headrace.broker.wire.varint import read_uvarint
+
+if TYPE_CHECKING:
+    from headrace.broker.log.results import AppendResult
+    from headrace.broker.replication.leader import Partition
+
+API = k00_produce.API
+VERSIONS = (0, 11)
+RAW = True
+
+log = get_logger(__name__)
+
+_CLASSIC_HEAD = Struct(">hhiih")
+_CLASSIC_PARTITION = Struct(">iii")
+_FLEXIBLE_HEAD = Struct(">Bhibb")
+_FLEXIBLE_PARTITION = Struct(">bi")
+_CLASSIC_REPLY_HEAD = Struct(">iiih")
+_CLASSIC_REPLY_TAIL = {
+    3: Struct(">iihqqi"),
+    4: Struct(">iihqqi"),
+    5: Struct(">iihqqqi"),
+    6: Struct(">iihqqqi"),
+    7: Struct(">iihqqqi"),
+    8: Struct(">iihqqqihi"),
+}
+_FLEXIBLE_REPLY_HEAD = Struct(">iibbb")
+_FLEXIBLE_REPLY_TAIL = Struct(">bihqqqbbbbib")
+
+
+class _Single(NamedTuple):
+    """A request with one batch for one partition."""
+
+    acks: int
+    timeout_ms: int
+    name: bytes
+    index: int
+    records: memoryview
+
+
+class _Outcome(NamedTuple):
+    """What became of one partition's records."""
+
+    topic: str
+    index: int
+    partition: Partition | None
+    result: AppendResult | None
+    error: KafkaError | None = None
+
+
+def handle(context: Context, header: RequestHeader, frame: memoryview) -> Reply:
+    try:
+        single = _read_single(header.version, frame, header.body_offset)
+    except (StructError, IndexError, ValueError):
+        single = None
+    if single is None:
+        return _handle_any(context, header, frame)
+    topic = str(single.name, "utf-8", "replace")
+    outcome = _append(context, topic, single.index, single.records, single.acks)
+    result = outcome.result
+    if result is None or single.acks == 0 or (single.acks == -1 and not _is_committed(outcome)):
+        return _answer(context, header, [outcome], single.acks, single.timeout_ms)
+    if header.version >= 9:
+        return [_flexible_reply(header.correlation_id, single, result)]
+    return [_classic_reply(header.version, header.correlation_id, single, result)]
+
+
+def _read_single(version: int, frame: memoryview, offset: int) -> _Single | None:
+    """The request when it has the common shape, else None; whatever is odd is left to the codec."""
+    if version >= 9:
+        return _read_single_flexible(frame, offset)
+    if version < 3:
+        return None
+    id_size, acks, timeout_ms, topic_count, name_size = _CLASSIC_HEAD.unpack_from(frame, offset)
+    if id_size != -1 or topic_count != 1 or name_size < 0:
+        return None
+    offset += 14
+    name = bytes(frame[offset : offset + name_size])
+    partition_count, index, size = _CLASSIC_PARTITION.unpack_from(frame, offset + name_size)
+    offset += name_size + 12
+    if partition_count != 1 or size < 0 or offset + size != len(frame):
+        return None
+    return _Single(acks, timeout_ms, name, index, frame[offset:])
+
+
+def _read_single_flexible(frame: memoryview, offset: int) -> _Single | None:
+    id_size, acks, timeout_ms, topic_count, name_size = _FLEXIBLE_HEAD.unpack_from(frame, offset)
+    if id_size != 0 or topic_count != 2 or name_size < 1:
+        return None
+    offset += 9
+    end = offset + name_size - 1
+    name = bytes(frame[offset:end])
+    partition_count, index = _FLEXIBLE_PARTITION.unpack_from(frame, end)
+    size, offset = read_uvarint(frame, end + 5)
+    end = offset + size - 1
+    # What follows are the empty tagged fields of the partition, the topic and the request.
+    if partition_count != 2 or size < 1 or end + 3 != len(frame) or frame[end:] != b"\0\0\0":
+        return None
+    return _Single(acks, timeout_ms, name, index, frame[offset:end])
+
+
+def _classic_reply(version: int, correlation_id: int, single: _Single, result: AppendResult) -> bytes:
+    tail = _CLASSIC_REPLY_TAIL[version]
+    values: tuple[int, ...] = (1, single.index, 0, result.base_offset, result.log_append_time_ms)
+    if version >= 5:
+        values += (result.log_start_offset,)
+    if version == 8:
+        values += (0, -1)
+    size = 10 + len(single.name) + tail.size
+    return (
+        _CLASSIC_REPLY_HEAD.pack(size, correlation_id, 1, len(single.name))
+        + single.name
+        + tail.pack(*values, 0)
+    )
+
+
+def _flexible_reply(correlation_id: int, single: _Single, result: AppendResult) -> bytes:
+    name = single.name
+    return (
+        _FLEXIBLE_REPLY_HEAD.pack(
+            7 + len(name) + _FLEXIBLE_REPLY_TAIL.size, correlation_id, 0, 2, len(name) + 1
+        )
+        + name
+        + _FLEXIBLE_REPLY_TAIL.pack(
+            2,
+            single.index,
+            0,
+            result.base_offset,
+            result.log_append_time_ms,
+            result.log_start_offset,
+            1,
+            0,
+            0,
+            0,
+            0,
+            0,
+        )
+    )
+
+
+def _append(context: Context, topic: str, index: int, records: memoryview | None, acks: int) -> _Outcome:
+    """Append one partition's records; an error becomes part of the outcome."""
+    try:
+        if acks not in (-1, 0, 1):
+            raise InvalidRequiredAcksError(f"acks={acks}: give -1 (all), 0 or 1")
+        if not records:
+            raise InvalidRecordError("the request has no record batch for this partition")
+        partition = context.partitions.leader_of(topic, index)
+        result = partition.append(records, required_acks=acks, now_ms=context.clock.now_ms())
+    except KafkaError as error:
+        return _Outcome(topic, index, None, None, error)
+    context.metrics.produced(topic, len(records))
+    context.waiting.wake(topic, index)
+    return _Outcome(topic, index, partition, result)
+
+
+def _is_committed(outcome: _Outcome) -> bool:
+    assert outcome.partition is not None
+    assert outcome.result is not None
+    return outcome.partition.log.high_watermark > outcome.result.last_offset
+
+
+def _handle_any(context: Context, header: RequestHeader, frame: memoryview) -> Reply:
+    request = API.decode_request(header.version, frame, header.body_offset)
+    acks = request["acks"]
+    outcomes = [
+        _append(context, topic["name"], partition["index"], partition["records"], acks)
+        for topic in request["topic_data"]
+        for partition in topic["partition_data"]
+    ]
+    return _answer(context, header, outcomes, acks, request["timeout_ms"])
+
+
+def _answer(
+    context: Context, header: RequestHeader, outcomes: list[_Outcome], acks: int, timeout_ms: int
+) -> Reply:
+    """Answer now, or with acks=all once every append is committed, at most `timeout_ms` later."""
+    if acks == 0:
+        _close_on_error(outcomes)
+        return None
+    if acks == -1 and any(o.error is None and not _is_committed(o) for o in outcomes):
+        return _wait_for_commit(context, header, outcomes, timeout_ms)
+    return _encode(header, outcomes)
+
+
+def _close_on_error(outcomes: list[_Outcome]) -> None:
+    for outcome in outcomes:
+        if outcome.error is not None:
+            raise CloseConnectionError(f"produce without acknowledgement failed: {outcome.error}")
+
+
+def _wait_for_commit(
+    context: Context, header: RequestHeader, outcomes: list[_Outcome], timeout_ms: int
+) -> Deferred[Parts]:
+    waiting = [(o.topic, o.index) for o in outcomes if o.error is None]
+
+    def attempt(final: bool) -> Parts | None:
+        settled = [s for o in outcomes if (s := _settle(o, final)) is not None]
+        return _encode(header, settled) if len(settled) == len(outcomes) else None
+
+    return context.waiting.park(waiting, timeout_ms, attempt)
+
+
+def _settle(outcome: _Outcome, final: bool) -> _Outcome | None:
+    """The outcome once it is certain: committed, or not by this leader, or not in time; None before."""
+    if outcome.error is not None or _is_committed(outcome):
+        return outcome
+    assert outcome.partition is not None
+    if not outcome.partition.is_leader:
+        return outcome._replace(error=NotLeaderOrFollowerError("leadership moved before all replicas had it"))
+    return (
+        outcome._replace(error=RequestTimedOutError("not all in-sync replicas had it in time"))
+        if final
+        else None
+    )
+
+
+def _encode(header: RequestHeader, outcomes: list[_Outcome]) -> Parts:
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for outcome in outcomes:
+        topics.setdefault(outcome.topic, []).append(_partition_response(outcome))
+    message = {"responses": [{"name": name, "partition_responses": items} for name, items in topics.items()]}
+    return [
+        frames.frame(
+            frames.encode_response_header(header.key, header.version, header.correlation_id),
+            API.encode_response(header.version, message),
+        )
+    ]
+
+
+def _partition_response(outcome: _Outcome) -> dict[str, Any]:
+    if outcome.error is not None:
+        return {
+            "index": outcome.index,
+            "error_code": outcome.error.code,
+            "base_offset": -1,
+            "error_message": str(outcome.error) or None,
+        }
+    assert outcome.result is not None
+    return {
+        "index": outcome.index,
+        "error_code": ErrorCode.NONE,
+        "base_offset": outcome.result.base_offset,
+        "log_append_time_ms": outcome.result.log_append_time_ms,
+        "log_start_offset": outcome.result.log_start_offset,
+    }

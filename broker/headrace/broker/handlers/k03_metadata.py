@@ -1,0 +1,143 @@
+"""Metadata (key 3), versions 0-12.
+
+Asking for an unknown topic by name creates it when the broker and the request allow that; until it is there the answer
+is LEADER_NOT_AVAILABLE, upon which clients ask again.
+
+Answers are kept as encoded bodies by what was asked, and dropped when the metadata cache changes: a thousand clients
+that refresh a large topic cost one encoding.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from uuid import UUID
+
+from headrace.broker.errors import ErrorCode
+from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.replies import Parts
+from headrace.broker.wire import frames
+from headrace.broker.wire.api import k03_metadata
+from headrace.broker.wire.frames import RequestHeader
+
+API = k03_metadata.API
+VERSIONS = (0, 12)
+RAW = True
+
+INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
+TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
+CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
+CACHED_BODIES_MAX = 256
+LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}\Z")
+ZERO_UUID = UUID(int=0)
+
+
+def handle(context: Context, header: RequestHeader, frame: memoryview) -> Parts:
+    cache = context.metadata_bodies
+    if cache.version != context.metadata.version or len(cache.bodies) >= CACHED_BODIES_MAX:
+        cache.version = context.metadata.version
+        cache.bodies.clear()
+    key = (header.version, context.client.listener, bytes(frame[header.body_offset :]))
+    body = cache.bodies.get(key)
+    if body is None:
+        request = API.decode_request(header.version, frame, header.body_offset)
+        message, is_lasting = _answer(context, header.version, request)
+        body = API.encode_response(header.version, message)
+        if is_lasting:
+            cache.bodies[key] = body
+    return [
+        frames.frame(frames.encode_response_header(header.key, header.version, header.correlation_id), body)
+    ]
+
+
+def _answer(context: Context, version: int, request: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    """(the response, whether it stays true until the metadata cache changes)."""
+    missing: list[str] = []
+    topics = [_topic(context, *wanted, missing) for wanted in _wanted(context, version, request)]
+    may_create = context.config.topics.auto_create_topics_enable and request["allow_auto_topic_creation"]
+    if missing and may_create:
+        context.cluster.auto_create(missing)
+        for topic in topics:
+            if topic["name"] in missing:
+                topic["error_code"] = ErrorCode.LEADER_NOT_AVAILABLE
+    if request["include_topic_authorized_operations"]:
+        for topic in topics:
+            topic["topic_authorized_operations"] = TOPIC_OPERATIONS
+    message = {
+        "brokers": _brokers(context),
+        "cluster_id": context.metadata.cluster_id,
+        "controller_id": context.metadata.controller_id,
+        "topics": topics,
+    }
+    if request["include_cluster_authorized_operations"]:
+        message["cluster_authorized_operations"] = CLUSTER_OPERATIONS
+    return message, not (missing and may_create)
+
+
+def _wanted(context: Context, version: int, request: dict[str, Any]) -> list[tuple[str | None, UUID]]:
+    """(name, id) of each topic that is asked for; no list, or in version 0 an empty one, means all."""
+    topics = request["topics"]
+    if topics is None or (version == 0 and not topics):
+        return [(name, ZERO_UUID) for name in context.metadata.topic_names()]
+    return [(topic["name"], topic["topic_id"]) for topic in topics]
+
+
+def _topic(context: Context, name: str | None, topic_id: UUID, missing: list[str]) -> dict[str, Any]:
+    metadata = context.metadata
+    if name is None:
+        name = metadata.topic_name(topic_id)
+        if name is None:
+            return _refusal(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id)
+    if not is_legal_name(name):
+        return _refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, name, ZERO_UUID)
+    partitions = metadata.topics(name)
+    if partitions is None:
+        missing.append(name)
+        return _refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, ZERO_UUID)
+    return {
+        "error_code": 0,
+        "name": name,
+        "topic_id": metadata.topic_id(name),
+        "is_internal": name in INTERNAL_TOPICS,
+        "partitions": [_partition(context, index, partitions[index]) for index in sorted(partitions)],
+    }
+
+
+def is_legal_name(name: str) -> bool:
+    """Kafka's rule for topic names (org.apache.kafka.common.internals.Topic)."""
+    return bool(LEGAL_NAME.match(name)) and name not in (".", "..")
+
+
+def _refusal(code: ErrorCode, name: str | None, topic_id: UUID) -> dict[str, Any]:
+    return {
+        "error_code": code,
+        "name": name,
+        "topic_id": topic_id,
+        "is_internal": name in INTERNAL_TOPICS,
+        "partitions": [],
+    }
+
+
+def _partition(context: Context, index: int, partition: Any) -> dict[str, Any]:
+    is_led = context.metadata.endpoint(partition.leader, context.client.listener) is not None
+    return {
+        "error_code": 0 if is_led else ErrorCode.LEADER_NOT_AVAILABLE,
+        "partition_index": index,
+        "leader_id": partition.leader if is_led else -1,
+        "leader_epoch": partition.leader_epoch,
+        "replica_nodes": list(partition.replicas),
+        "isr_nodes": list(partition.isr),
+        "offline_replicas": list(partition.offline_replicas),
+    }
+
+
+def _brokers(context: Context) -> list[dict[str, Any]]:
+    """The live brokers that have the listener this client came by."""
+    brokers = []
+    for broker_id, broker in sorted(context.metadata.brokers.items()):
+        endpoint = broker.endpoint(context.client.listener)
+        if endpoint is not None:
+            brokers.append(
+                {"node_id": broker_id, "host": endpoint.host, "port": endpoint.port, "rack": broker.rack}
+            )
+    return brokers

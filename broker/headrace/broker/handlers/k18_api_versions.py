@@ -1,0 +1,51 @@
+"""ApiVersions (key 18), versions 0-4.
+
+The only key that is answered in a version we do not know: as version 0, with UNSUPPORTED_VERSION (KIP-511).
+
+Deviations: that answer lists all keys, where Apache Kafka lists only this one.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from headrace.broker.errors import ErrorCode
+from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.replies import Parts
+from headrace.broker.wire import frames
+from headrace.broker.wire.api import k18_api_versions
+from headrace.broker.wire.frames import RequestHeader
+
+API = k18_api_versions.API
+VERSIONS = (0, 4)
+RAW = True
+
+SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
+
+
+def handle(context: Context, header: RequestHeader, frame: memoryview) -> Parts:
+    version, error = header.version, ErrorCode.NONE
+    if not VERSIONS[0] <= version <= VERSIONS[1]:
+        version, error = 0, ErrorCode.UNSUPPORTED_VERSION
+    elif not _names_software(API.decode_request(version, frame, header.body_offset), version):
+        error = ErrorCode.INVALID_REQUEST
+    keys = [] if error == ErrorCode.INVALID_REQUEST else _api_keys()
+    body = API.encode_response(version, {"error_code": error, "api_keys": keys})
+    return [frames.frame(frames.encode_response_header(header.key, version, header.correlation_id), body)]
+
+
+def _names_software(request: dict[str, Any], version: int) -> bool:
+    """From version 3 on a client says what it is, in characters that are fit for a metric's name."""
+    names = (request["client_software_name"], request["client_software_version"])
+    return version < 3 or all(SOFTWARE_NAME.match(name) for name in names)
+
+
+def _api_keys() -> list[dict[str, int]]:
+    # Not at the top: the table imports every handler, this one included.
+    from headrace.broker.handlers import table
+
+    return [
+        {"api_key": handler.key, "min_version": handler.version_min, "max_version": handler.version_max}
+        for handler in table.HANDLERS.values()
+    ]

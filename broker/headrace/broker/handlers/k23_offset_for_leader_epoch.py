@@ -1,0 +1,40 @@
+"""OffsetForLeaderEpoch (key 23), versions 0-4: where a leader epoch ends, for truncation detection (KIP-320)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.broker.errors import KafkaError
+from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.led import led_partition
+from headrace.broker.wire.api import k23_offset_for_leader_epoch
+from headrace.broker.wire.frames import RequestHeader
+
+API = k23_offset_for_leader_epoch.API
+VERSIONS = (0, 4)
+
+
+def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> dict[str, Any]:
+    topics = [
+        {
+            "topic": topic["topic"],
+            "partitions": [_find(context, topic["topic"], wanted) for wanted in topic["partitions"]],
+        }
+        for topic in request["topics"]
+    ]
+    return {"topics": topics}
+
+
+def _find(context: Context, topic: str, wanted: dict[str, Any]) -> dict[str, Any]:
+    index = wanted["partition"]
+    try:
+        partition = led_partition(context, topic, index, wanted["current_leader_epoch"])
+    except KafkaError as error:
+        return {"partition": index, "error_code": error.code}
+    end = partition.log.epoch_end_offset(wanted["leader_epoch"])
+    return {
+        "partition": index,
+        "error_code": 0,
+        "leader_epoch": end.leader_epoch,
+        "end_offset": end.end_offset,
+    }

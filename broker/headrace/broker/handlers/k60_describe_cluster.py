@@ -1,0 +1,44 @@
+"""DescribeCluster (key 60), versions 0-1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.broker.errors import ErrorCode
+from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.k03_metadata import CLUSTER_OPERATIONS
+from headrace.broker.wire.api import k60_describe_cluster
+from headrace.broker.wire.frames import RequestHeader
+
+API = k60_describe_cluster.API
+VERSIONS = (0, 1)
+
+BROKERS = 1
+
+
+def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> dict[str, Any]:
+    if request["endpoint_type"] != BROKERS:
+        return {
+            "error_code": ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            "error_message": "This is a broker: ask with the endpoint type of brokers.",
+        }
+    message = {
+        "error_code": 0,
+        "cluster_id": context.metadata.cluster_id,
+        "controller_id": context.metadata.controller_id,
+        "brokers": _brokers(context),
+    }
+    if request["include_cluster_authorized_operations"]:
+        message["cluster_authorized_operations"] = CLUSTER_OPERATIONS
+    return message
+
+
+def _brokers(context: Context) -> list[dict[str, Any]]:
+    found = []
+    for broker_id, broker in sorted(context.metadata.brokers.items()):
+        endpoint = broker.endpoint(context.client.listener)
+        if endpoint is not None:
+            found.append(
+                {"broker_id": broker_id, "host": endpoint.host, "port": endpoint.port, "rack": broker.rack}
+            )
+    return found
