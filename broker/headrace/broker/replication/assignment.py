@@ -52,7 +52,10 @@ def assign_replicas(
 
 
 def _plain(order: list[int], first: int, shift: int, replication_factor: int) -> tuple[int, ...]:
-    return (order[first], *(order[_position(first, shift, j, len(order))] for j in range(replication_factor - 1)))
+    return (
+        order[first],
+        *(order[_position(first, shift, j, len(order))] for j in range(replication_factor - 1)),
+    )
 
 
 def _position(first: int, shift: int, replica: int, count: int) -> int:

@@ -18,6 +18,7 @@ from headrace.broker.replication.election import (
     without_leader,
 )
 from headrace.broker.replication.events import (
+    BrokerBehind,
     BrokersChanged,
     Command,
     DeletionsRequested,
@@ -78,6 +79,7 @@ class Controller:
             TopicRemoved: self._topic_removed,
             IsrChanged: self._isr_changed,
             ShutdownRequested: self._shutdown_requested,
+            BrokerBehind: self._broker_behind,
         }
 
     def handle(self, event: Event) -> list[Command]:
@@ -109,7 +111,9 @@ class Controller:
     def _brokers_changed(self, event: BrokersChanged) -> list[Command]:
         old, self.brokers = self.brokers, dict(event.brokers)
         gone = old.keys() - self.brokers.keys()
-        restarted = frozenset(b for b in old.keys() & self.brokers.keys() if old[b].epoch != self.brokers[b].epoch)
+        restarted = frozenset(
+            b for b in old.keys() & self.brokers.keys() if old[b].epoch != self.brokers[b].epoch
+        )
         started = (self.brokers.keys() - old.keys()) | restarted
         self.leaving -= gone | restarted
         if not gone and not started:
@@ -178,24 +182,33 @@ class Controller:
                 writes.append(self._successor(topic, partition, state, *choice))
         return self._write(writes)
 
+    def _broker_behind(self, event: BrokerBehind) -> list[Command]:
+        to = [event.broker_id] if event.broker_id in self.brokers else []
+        commands = self._metadata_to(to, self._all_known()) + self._leaders_to(to, self._settled(()))
+        for topic in sorted(self.deleting):
+            commands += self._stop_replicas(topic, to)
+        return commands
+
     def _states_written(self, event: StatesWritten) -> list[Command]:
         written = {tp: s for tp, s in event.written.items() if tp[0] in self.topics}
         self.states.update(written)
         new = self._created & written.keys()
         self._created.clear()
-        for key, found in event.conflicts.items():
-            if found is None:
-                self.states.pop(key, None)
-            else:
-                self.states[key] = found
-        words = self._words(written, new)
-        commands = self._leaders_to(self.brokers, words) + self._metadata_to(self.brokers, words)
-        again = self._due_writes(restarted=frozenset(), topics={t for t, _ in event.conflicts})
-        held = self._words({k: s for k, s in event.conflicts.items() if s is not None})
-        commands += self._leaders_to(self.brokers, held)
-        return commands + self._write(again)
+        for key in event.conflicts:
+            self.states.pop(key, None)
+        found = {k: s for k, s in event.conflicts.items() if s is not None and k[0] in self.topics}
+        self.states.update(found)
+        words = self._words(written, new) + self._words(found)
+        commands = self._leaders_to(self.brokers, words)
+        if words:
+            commands += self._metadata_to(self.brokers, words)
+        return commands + self._write(
+            self._due_writes(restarted=frozenset(), topics=sorted({topic for topic, _ in found}))
+        )
 
-    def _due_writes(self, *, restarted: frozenset[int], topics: Iterable[str] | None = None) -> list[StateWrite]:
+    def _due_writes(
+        self, *, restarted: frozenset[int], topics: Iterable[str] | None = None
+    ) -> list[StateWrite]:
         """The states that the present brokers make necessary."""
         writes = []
         for topic, partition, assignment in self._partitions(topics):
@@ -254,7 +267,9 @@ class Controller:
     def _settled(self, writes: Iterable[StateWrite]) -> tuple[PartitionWord, ...]:
         """What can be said at once: the states that are not about to be replaced."""
         changing = {(w.topic, w.partition) for w in writes}
-        return self._words({k: s for k, s in self.states.items() if k not in changing and k[0] not in self.deleting})
+        return self._words(
+            {k: s for k, s in self.states.items() if k not in changing and k[0] not in self.deleting}
+        )
 
     def _all_known(self) -> tuple[PartitionWord, ...]:
         return self._words(self.states)
@@ -302,7 +317,9 @@ class Controller:
                 broker_id=broker_id,
                 broker_epoch=self.brokers[broker_id].epoch,
                 partitions=tuple(own),
-                leaders=tuple(self.brokers[b] for b in sorted({w.state.leader for w in own}) if b in self.brokers),
+                leaders=tuple(
+                    self.brokers[b] for b in sorted({w.state.leader for w in own}) if b in self.brokers
+                ),
             )
             for broker_id, own in held.items()
             if own
@@ -324,7 +341,9 @@ class Controller:
         """StopReplica with delete to each of these brokers for what is left of the topic there."""
         commands: list[Command] = []
         for broker_id in sorted(broker_ids):
-            own = tuple((topic, p, EPOCH_DURING_DELETE) for p, r in sorted(self.deleting[topic]) if r == broker_id)
+            own = tuple(
+                (topic, p, EPOCH_DURING_DELETE) for p, r in sorted(self.deleting[topic]) if r == broker_id
+            )
             if own:
                 epoch = self.brokers[broker_id].epoch
                 commands.append(
@@ -347,7 +366,9 @@ class Controller:
         for partition in assignment.partitions if assignment is not None else ():
             self.states.pop((topic, partition), None)
 
-    def _partitions(self, topics: Iterable[str] | None = None) -> Iterable[tuple[str, int, ReplicaAssignment]]:
+    def _partitions(
+        self, topics: Iterable[str] | None = None
+    ) -> Iterable[tuple[str, int, ReplicaAssignment]]:
         for topic in self.topics if topics is None else topics:
             if topic in self.topics:
                 for partition, assignment in self.topics[topic].partitions.items():

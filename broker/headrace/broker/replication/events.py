@@ -85,8 +85,16 @@ class ShutdownRequested:
     broker_id: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerBehind:
+    """A broker did not keep up and what was queued for it is lost: it must be told everything again."""
+
+    broker_id: int
+
+
 Event = (
     Elected
+    | BrokerBehind
     | BrokersChanged
     | TopicsChanged
     | DeletionsRequested

@@ -1,91 +1,366 @@
 """This broker as a member of its cluster: ZooKeeper session, registration, election, topics, dynamic configuration.
 
 How a broker starts:
-    cluster = Cluster(config, clock, metadata)
-    await cluster.connect()               # session, parent znodes, cluster id, broker id, all topic configs
-    logs = LogStore.open(..., broker_id=cluster.broker_id, cluster_id=cluster.cluster_id, overrides=cluster.topic_config)
-    partitions = Partitions(cluster.broker_id, logs, metadata)
-    await cluster.join(partitions)        # register, watch, run for controller
-    ... serve ...
-    await cluster.leave()                 # controlled shutdown, then the session ends
+    cluster = Cluster(config, clock, metadata, tasks)
+    await cluster.connect(stored_broker_id)   # session, parent znodes, cluster id, broker id, topic configurations
+    logs = LogStore.open(…, broker_id=cluster.broker_id, cluster_id=cluster.cluster_id, overrides=cluster.topic_config)
+    partitions = Partitions(cluster.broker_id, logs, metadata, clock)
+    await cluster.join(partitions, endpoints) # register, watch, run for controller
+    … serve …
+    await cluster.leave()                     # controlled shutdown, then the session ends
+
+Invariants: requests of the controller are performed in the order in which they came; while ZooKeeper is away the broker
+goes on with what the controller said last; a new session registers the broker again before anything else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from uuid import UUID
+import asyncio
+import base64
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
+from uuid import uuid4
 
 from headrace.broker.clock import Clock
-from headrace.broker.config import BrokerConfig
-from headrace.broker.errors import ErrorCode
-from headrace.broker.server.metadata import MetadataCache
+from headrace.broker.config import BrokerConfig, LogConfig
+from headrace.broker.errors import ErrorCode, KafkaError, NotControllerError
+from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.replication import requests
+from headrace.broker.replication.controller import Controller
+from headrace.broker.replication.model import Broker, Endpoint
+from headrace.broker.replication.topic_requests import NewTopic, TopicResult
+from headrace.broker.server.controller import ControllerMovedError, ControllerOffice
+from headrace.broker.server.dynamic_config import TopicConfigs
+from headrace.broker.server.mailbox import Mailbox
+from headrace.broker.server.metadata import MetadataCache, partition_states
+from headrace.broker.server.peers import Connection, PeerError, Peers
 from headrace.broker.server.replicas import Partitions
+from headrace.broker.server.topics import Topics
+from headrace.broker.structured_log import get_logger
+from headrace.broker.tasks import Tasks
+from headrace.broker.wire.api import (
+    k04_leader_and_isr,
+    k05_stop_replica,
+    k06_update_metadata,
+    k07_controlled_shutdown,
+)
+from headrace.broker.zk import paths
+from headrace.broker.zk.client import (
+    SessionListener,
+    ZnodeExistsError,
+    ZnodeVersionError,
+    ZooKeeperClient,
+    ZooKeeperClosedError,
+    ZooKeeperError,
+)
+
+log = get_logger(__name__)
+T = TypeVar("T")
+PRODUCER_ID_BLOCK_SIZE = 1000
+PAUSE_BEFORE_REGISTERING_AGAIN_SECONDS = 0.5
+LEAVE_SECONDS_MAX = 10.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewTopic:
-    """A topic to create; -1 takes the broker's default; `assignments` (partition → brokers) excludes the counts."""
-
-    name: str
-    partition_count: int = -1
-    replication_factor: int = -1
-    assignments: dict[int, list[int]] = field(default_factory=dict)
-    configs: dict[str, str | None] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicResult:
-    """What became of one topic; `error` is NONE when it was done."""
-
-    name: str | None
-    error: ErrorCode = ErrorCode.NONE
-    message: str | None = None
-    topic_id: UUID = UUID(int=0)
-    partition_count: int = -1
-    replication_factor: int = -1
-
-
-class Cluster:
+class Cluster(SessionListener):
     """The broker's membership; all methods run on the broker's loop."""
 
-    broker_id: int
-    cluster_id: str
-    broker_epoch: int
+    def __init__(self, config: BrokerConfig, clock: Clock, metadata: MetadataCache, tasks: Tasks) -> None:
+        self._config = config
+        self._clock = clock
+        self._metadata = metadata
+        self._tasks = tasks
+        zookeeper = config.zookeeper
+        self._zookeeper = ZooKeeperClient(
+            zookeeper.zookeeper_connect or "",
+            session_timeout_ms=zookeeper.zookeeper_session_timeout_ms,
+            connection_timeout_ms=zookeeper.zookeeper_connection_timeout_ms
+            or zookeeper.zookeeper_session_timeout_ms,
+        )
+        self._mailbox = Mailbox(self._work_failed)
+        self._configs = TopicConfigs(self._zookeeper, self._mailbox)
+        self._topics = Topics(config, self._zookeeper, metadata)
+        self._control = asyncio.Lock()
+        self._creating: set[str] = set()
+        self._partitions: Partitions | None = None
+        self._endpoints: tuple[Endpoint, ...] = ()
+        self._office: ControllerOffice | None = None
+        self._leaving = False
+        self.broker_id = config.broker_id
+        self.cluster_id = ""
+        self.broker_epoch = -1
 
-    def __init__(self, config: BrokerConfig, clock: Clock, metadata: MetadataCache) -> None:
-        raise NotImplementedError
+    async def connect(self, stored_broker_id: int | None = None) -> None:
+        """Open the ZooKeeper session; afterwards `broker_id`, `cluster_id` and `topic_config` are known.
 
-    async def connect(self) -> None:
-        """Open the ZooKeeper session; afterwards `broker_id`, `cluster_id` and `topic_config` are known."""
-        raise NotImplementedError
+        `stored_broker_id` is the id in this broker's `meta.properties`: it stands when `broker.id` is -1. Raises
+        ZooKeeperError with a sentence.
+        """
+        await self._zookeeper.connect()
+        for path in paths.PERSISTENT_PATHS:
+            await self._zookeeper.ensure(path)
+        self.cluster_id = await self._find_cluster_id()
+        self._metadata.set_cluster_id(self.cluster_id)
+        if self.broker_id < 0:
+            self.broker_id = (
+                stored_broker_id if stored_broker_id is not None else await self._next_broker_id()
+            )
+        await self._configs.load()
 
-    async def join(self, partitions: Partitions) -> None:
-        """Register this broker and run for controller; returns once registered."""
-        raise NotImplementedError
+    async def join(self, partitions: Partitions, endpoints: Sequence[Endpoint]) -> None:
+        """Register this broker under its advertised endpoints and run for controller; returns once registered.
+
+        Raises ZooKeeperError when another broker uses this broker's id.
+        """
+        self._partitions = partitions
+        self._endpoints = tuple(endpoints)
+        self._tasks.start("cluster", self._mailbox.run())
+        await self._register_in_time()
+        self._zookeeper.add_listener(self)
+        self._configs.on_change(self._config_changed)
+        self._configs.watch()
+        self._office = ControllerOffice(
+            self._zookeeper,
+            self._clock,
+            self._tasks,
+            broker_id=self.broker_id,
+            listener=self._config.inter_broker_listener,
+            make=self._make_controller,
+            peers=self._make_peers,
+        )
+        self._office.start()
 
     async def leave(self) -> None:
-        """Move leadership away where it can move, deregister, end the session."""
-        raise NotImplementedError
+        """Have others lead what they can, then end the session; bounded by `LEAVE_SECONDS_MAX`."""
+        self._leaving = True
+        try:
+            async with asyncio.timeout(LEAVE_SECONDS_MAX):
+                if self._config.replication.controlled_shutdown_enable and self._partitions is not None:
+                    await self._shut_down_controlled()
+        except (OSError, EOFError, TimeoutError, PeerError, ControllerMovedError, ZooKeeperError) as error:
+            log.warning("stopping without the controller's consent", reason=repr(error))
+        await self._zookeeper.close()
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this broker is the controller, as far as it knows."""
+        return self._office is not None and self._office.is_active
+
+    def topic_config(self, topic: str) -> dict[str, str]:
+        """The topic's overrides as `/config/topics/<t>` holds them, from memory."""
+        return self._configs.of(topic)
 
     async def create_topics(
         self, topics: Sequence[NewTopic], *, timeout_ms: int, validate_only: bool = False
     ) -> list[TopicResult]:
-        """Create topics; answers when the local metadata cache shows them or the time is over."""
-        raise NotImplementedError
+        """Create topics; answers when the local metadata cache shows them led, or the time is over."""
+        return await self._topics.create(topics, timeout_ms=timeout_ms, validate_only=validate_only)
 
     async def delete_topics(self, names: Sequence[str], *, timeout_ms: int) -> list[TopicResult]:
         """Delete topics; answers when the local metadata cache lost them or the time is over."""
-        raise NotImplementedError
+        return await self._topics.delete(names, timeout_ms=timeout_ms)
 
     def auto_create(self, topics: Sequence[str]) -> None:
-        """Begin creating topics with the broker's defaults (internal ones with theirs), unless that is under way."""
-        raise NotImplementedError
-
-    def topic_config(self, topic: str) -> dict[str, str]:
-        """The topic's overrides as `/config/topics/<t>` holds them, from memory."""
-        raise NotImplementedError
+        """Begin creating topics with the broker's defaults (internal ones with theirs), unless under way."""
+        wanted = [topic for topic in topics if topic not in self._creating]
+        if wanted:
+            self._creating.update(wanted)
+            self._tasks.start("auto-create", self._auto_create(wanted))
 
     async def allocate_producer_id_block(self) -> tuple[int, int]:
         """(first id, count) of a block that no other broker has or will get."""
-        raise NotImplementedError
+        while True:
+            znode = await self._zookeeper.get(paths.PRODUCER_ID_BLOCK)
+            if znode is None:
+                await self._zookeeper.ensure(paths.PRODUCER_ID_BLOCK)
+                continue
+            first = paths.decode_producer_id_block(znode.data)[1] + 1 if znode.data else 0
+            last = first + PRODUCER_ID_BLOCK_SIZE - 1
+            data = paths.encode_producer_id_block(self.broker_id, first, last)
+            try:
+                await self._zookeeper.set(paths.PRODUCER_ID_BLOCK, data, znode.version)
+            except ZnodeVersionError:
+                continue
+            return first, PRODUCER_ID_BLOCK_SIZE
+
+    def later(self, name: str, work: Awaitable[T]) -> Deferred[T]:
+        """The outcome of `work`, which runs in a task of the broker."""
+        deferred: Deferred[T] = Deferred()
+
+        async def run() -> None:
+            try:
+                result = await work
+            except Exception as error:
+                deferred.fail(error)
+            else:
+                deferred.complete(result)
+
+        self._tasks.start(name, run())
+        return deferred
+
+    async def control(self, key: int, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Perform a LeaderAndIsr, StopReplica or UpdateMetadata request in its turn; answers the response."""
+        assert self._partitions is not None, "join before serving"
+        async with self._control:
+            if key == k04_leader_and_isr.API.key:
+                await self._configs.learn({topic for topic, _, _ in partition_states(request)})
+                return self._partitions.leader_and_isr(request)
+            if key == k05_stop_replica.API.key:
+                return self._partitions.stop_replica(request)
+            assert key == k06_update_metadata.API.key, f"key {key} is not the controller's"
+            return self._update_metadata(request)
+
+    async def shut_down(self, broker_id: int, broker_epoch: int) -> list[tuple[str, int]]:
+        """ControlledShutdown: what the broker still leads. Raises NotControllerError."""
+        if self._office is None or not self._office.is_active:
+            raise NotControllerError("this broker is not the controller")
+        try:
+            return await self._office.shut_down(broker_id)
+        except ControllerMovedError as error:
+            raise NotControllerError(str(error)) from error
+
+    def session_started(self) -> None:
+        """The last session is over: register again, and run for controller again."""
+        log.warning("new ZooKeeper session, this broker registers again", broker=self.broker_id)
+        self._mailbox.post(self._register_again)
+
+    def session_suspended(self) -> None:
+        """ZooKeeper does not answer; what the controller said last goes on to hold."""
+        log.warning("ZooKeeper does not answer, clients are served from memory", broker=self.broker_id)
+
+    def session_resumed(self) -> None:
+        """ZooKeeper is back and the session lives."""
+        log.info("ZooKeeper answers again", broker=self.broker_id)
+
+    def _update_metadata(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        assert self._partitions is not None, "join before serving"
+        error = self._partitions.fenced(request)
+        if error is ErrorCode.NONE:
+            self._partitions.controller_epoch = request["controller_epoch"]
+            self._metadata.update(request)
+            for topic, _, _ in partition_states(request):
+                if self._metadata.topics(topic) is None:
+                    self._configs.forget(topic)
+        return {"error_code": error}
+
+    async def _auto_create(self, names: Sequence[str]) -> None:
+        try:
+            topics = [self._topics.internal(name) for name in names]
+            timeout_ms = self._config.network.request_timeout_ms
+            for result in await self._topics.create(topics, timeout_ms=timeout_ms, validate_only=False):
+                if result.error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                    log.warning("topic not created on demand", topic=result.name, reason=result.message)
+        finally:
+            self._creating.difference_update(names)
+
+    def _config_changed(self, topic: str, overrides: Mapping[str, str]) -> None:
+        assert self._partitions is not None, "join before serving"
+        try:
+            self._partitions.logs.update_config(topic, overrides)
+        except KafkaError as error:
+            log.error("topic configuration is not usable, the last one stays", topic=topic, reason=error)
+
+    async def _find_cluster_id(self) -> str:
+        znode = await self._zookeeper.get(paths.CLUSTER_ID)
+        if znode is None:
+            new_id = base64.urlsafe_b64encode(uuid4().bytes).rstrip(b"=").decode()
+            await self._zookeeper.ensure(paths.CLUSTER_ID, paths.encode_cluster_id(new_id))
+            znode = await self._zookeeper.get(paths.CLUSTER_ID)
+        assert znode is not None, "it was just ensured"
+        return paths.decode_cluster_id(znode.data)
+
+    async def _next_broker_id(self) -> int:
+        """The version of `/brokers/seqid` after a write is a number that no other broker gets."""
+        version = await self._zookeeper.set(paths.BROKER_SEQUENCE_ID, b"")
+        return version + self._config.network.reserved_broker_max_id
+
+    async def _register_in_time(self) -> None:
+        deadline_ms = self._clock.monotonic_ms() + self._config.zookeeper.zookeeper_session_timeout_ms
+        while not await self._register():
+            if self._clock.monotonic_ms() > deadline_ms:
+                raise ZooKeeperError(
+                    f"broker id {self.broker_id} is in use by another broker of this cluster: "
+                    "give this one a broker.id of its own"
+                )
+            await asyncio.sleep(PAUSE_BEFORE_REGISTERING_AGAIN_SECONDS)
+
+    async def _register(self) -> bool:
+        """Register; False while a session of another broker holds the id."""
+        path = paths.broker(self.broker_id)
+        registration = Broker(
+            broker_id=self.broker_id,
+            epoch=-1,
+            endpoints=self._endpoints,
+            rack=self._config.network.broker_rack,
+        )
+        data = paths.encode_broker(registration, jmx_port=-1, now_ms=self._clock.now_ms())
+        try:
+            await self._zookeeper.create(path, data, ephemeral=True)
+        except ZnodeExistsError:
+            pass
+        znode = await self._zookeeper.get(path)
+        if znode is None:
+            return False
+        if znode.ephemeral_owner != self._zookeeper.session_id:
+            if paths.decode_broker(self.broker_id, znode.data, -1).endpoints == self._endpoints:
+                await self._zookeeper.delete(path, znode.version)
+            return False
+        self.broker_epoch = znode.creation_zxid
+        assert self._partitions is not None, "join sets them"
+        self._partitions.broker_epoch = self.broker_epoch
+        log.info("registered", broker=self.broker_id, epoch=self.broker_epoch)
+        return True
+
+    async def _register_again(self) -> None:
+        while not await self._register():
+            log.error("another broker uses this broker's id", broker=self.broker_id)
+            await asyncio.sleep(PAUSE_BEFORE_REGISTERING_AGAIN_SECONDS)
+        if self._office is not None:
+            self._office.session_started()
+
+    def _make_controller(self) -> Controller:
+        defaults = LogConfig.from_broker(self._config)
+
+        def unclean(topic: str) -> bool:
+            text = self._configs.of(topic).get("unclean.leader.election.enable")
+            return defaults.unclean_leader_election_enable if text is None else text == "true"
+
+        return Controller(delete_topics=self._config.topics.delete_topic_enable, unclean=unclean)
+
+    def _make_peers(self, on_overflow: Callable[[int], None]) -> Peers:
+        return Peers(
+            self.broker_id,
+            self.control,
+            self._tasks,
+            timeout_ms=self._config.replication.controller_socket_timeout_ms,
+            on_overflow=on_overflow,
+        )
+
+    async def _shut_down_controlled(self) -> None:
+        """Ask the controller, again while it still has partitions to move, as often as configured."""
+        for _ in range(1 + self._config.replication.controlled_shutdown_max_retries):
+            if not await self._ask_to_shut_down():
+                return
+            await asyncio.sleep(self._config.replication.controlled_shutdown_retry_backoff_ms / 1000)
+
+    async def _ask_to_shut_down(self) -> bool:
+        """Whether the controller wants to be asked again."""
+        if self.is_controller:
+            return bool(await self.shut_down(self.broker_id, self.broker_epoch))
+        endpoint = self._metadata.endpoint(self._metadata.controller_id, self._config.inter_broker_listener)
+        if endpoint is None:
+            return False
+        connection = Connection(
+            endpoint, f"headrace-{self.broker_id}", self._config.replication.controller_socket_timeout_ms
+        )
+        message = {"broker_id": self.broker_id, "broker_epoch": self.broker_epoch}
+        try:
+            response = await connection.ask(
+                k07_controlled_shutdown.API.key, requests.CONTROLLED_SHUTDOWN_VERSION, message
+            )
+        finally:
+            connection.close()
+        return bool(response["error_code"] or response["remaining_partitions"])
+
+    async def _work_failed(self, error: Exception) -> None:
+        if not isinstance(error, ZooKeeperClosedError):
+            log.exception("cluster work failed", error)

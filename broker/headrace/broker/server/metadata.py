@@ -32,8 +32,7 @@ class PartitionMetadata:
 class MetadataCache:
     """Brokers, topics and the controller; `on_change` callbacks run after each update."""
 
-    def __init__(self, broker_id: int, cluster_id: str = "") -> None:
-        self.broker_id = broker_id
+    def __init__(self, cluster_id: str = "") -> None:
         self.cluster_id = cluster_id
         self.controller_id = -1
         self.controller_epoch = -1
@@ -147,7 +146,10 @@ def _broker_of(live: Mapping[str, Any]) -> Broker:
     if not endpoints and live.get("v0_host"):
         endpoints = (
             Endpoint(
-                listener="PLAINTEXT", security_protocol="PLAINTEXT", host=live["v0_host"], port=live["v0_port"]
+                listener="PLAINTEXT",
+                security_protocol="PLAINTEXT",
+                host=live["v0_host"],
+                port=live["v0_port"],
             ),
         )
     return Broker(broker_id=live["id"], epoch=-1, endpoints=endpoints, rack=live.get("rack"))

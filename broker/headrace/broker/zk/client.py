@@ -252,11 +252,7 @@ class ZooKeeperClient:
         """
         results = await self._request(lambda: self._transaction(operations).commit_async())
         failure = next(
-            (
-                r
-                for r in results
-                if isinstance(r, KazooException) and type(r).__name__ not in _NOT_THE_CAUSE
-            ),
+            (r for r in results if isinstance(r, KazooException) and type(r).__name__ not in _NOT_THE_CAUSE),
             None,
         )
         if failure is not None:
@@ -266,13 +262,17 @@ class ZooKeeperClient:
     def watch_children(self, path: str, callback: Callable[[list[str]], None]) -> Subscription:
         """Call `callback(names)` now and after each change of the children (sorted; empty without the znode)."""
         return self._subscribe(
-            Subscription(self, path, lambda watch: self._kazoo.get_children_async(path, watch), _names, callback)
+            Subscription(
+                self, path, lambda watch: self._kazoo.get_children_async(path, watch), _names, callback
+            )
         )
 
     def watch_data(self, path: str, callback: Callable[[Znode | None], None]) -> Subscription:
         """Call `callback(znode)` now and after each change of the content (None without the znode)."""
         return self._subscribe(
-            Subscription(self, path, lambda watch: self._kazoo.get_async(path, watch), _znode_or_none, callback)
+            Subscription(
+                self, path, lambda watch: self._kazoo.get_async(path, watch), _znode_or_none, callback
+            )
         )
 
     def _subscribe(self, subscription: Subscription) -> Subscription:

@@ -1,0 +1,103 @@
+"""CreateTopics: versions 0 to 7 (KIP-4, KIP-195, KIP-464, KIP-525, KIP-516). Only the controller creates.
+
+Deviations: a replication factor above 1 is refused with INVALID_REPLICATION_FACTOR; a manual assignment to a broker that is
+not alive is refused, where Kafka creates the topic and lets it wait for a leader.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from headrace.broker.config import TOPIC_CONFIGS, LogConfig
+from headrace.broker.errors import ErrorCode
+from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.replication.topic_requests import NewTopic, TopicResult
+from headrace.broker.wire.api import k19_create_topics
+from headrace.broker.wire.frames import RequestHeader
+
+API = k19_create_topics.API
+VERSIONS = (0, 7)
+SOURCE_TOPIC, SOURCE_STATIC_BROKER, SOURCE_DEFAULT = 1, 4, 5
+
+
+def handle(
+    context: Context, header: RequestHeader, request: dict[str, Any]
+) -> dict[str, Any] | Deferred[dict[str, Any]]:
+    if not context.cluster.is_controller:
+        return _refused(request)
+    response: Deferred[dict[str, Any]] = context.cluster.later("create-topics", _create(context, request))
+    return response
+
+
+def _refused(request: dict[str, Any]) -> dict[str, Any]:
+    message = "This is not the correct controller for this cluster."
+    return {
+        "topics": [
+            {"name": t["name"], "error_code": ErrorCode.NOT_CONTROLLER, "error_message": message}
+            for t in request["topics"]
+        ]
+    }
+
+
+async def _create(context: Context, request: dict[str, Any]) -> dict[str, Any]:
+    counts = Counter(topic["name"] for topic in request["topics"])
+    topics = [_new_topic(t) for t in request["topics"] if counts[t["name"]] == 1]
+    results = await context.cluster.create_topics(
+        topics, timeout_ms=request["timeout_ms"], validate_only=bool(request.get("validate_only"))
+    )
+    message = "Create topics request from client contains multiple entries for the same topic."
+    doubled = [
+        TopicResult(name=name, error=ErrorCode.INVALID_REQUEST, message=message)
+        for name, n in counts.items()
+        if n > 1
+    ]
+    configs = {topic.name: topic.configs for topic in topics}
+    return {"topics": [_answer(context, r, configs.get(r.name or "", {})) for r in [*results, *doubled]]}
+
+
+def _new_topic(topic: dict[str, Any]) -> NewTopic:
+    return NewTopic(
+        name=topic["name"],
+        partition_count=topic["num_partitions"],
+        replication_factor=topic["replication_factor"],
+        assignments={a["partition_index"]: list(a["broker_ids"]) for a in topic["assignments"]},
+        configs={c["name"]: c["value"] for c in topic["configs"]},
+    )
+
+
+def _answer(context: Context, result: TopicResult, overrides: dict[str, str]) -> dict[str, Any]:
+    answer: dict[str, Any] = {
+        "name": result.name,
+        "topic_id": result.topic_id,
+        "error_code": result.error,
+        "error_message": result.message,
+        "num_partitions": result.partition_count,
+        "replication_factor": result.replication_factor,
+        "configs": None,
+    }
+    if result.error is ErrorCode.NONE:
+        answer["configs"] = _configs(context, overrides)
+    return answer
+
+
+def _configs(context: Context, overrides: dict[str, str]) -> list[dict[str, Any]]:
+    config = LogConfig.from_broker(context.config).with_overrides(overrides)
+    return [
+        {
+            "name": name,
+            "value": entry.text(config),
+            "read_only": False,
+            "config_source": _source(context, entry.key.synonyms, name in overrides),
+            "is_sensitive": False,
+        }
+        for name, entry in TOPIC_CONFIGS.items()
+    ]
+
+
+def _source(context: Context, synonyms: tuple[str, ...], is_override: bool) -> int:
+    if is_override:
+        return SOURCE_TOPIC
+    is_set = any(synonym in context.config.properties for synonym in synonyms)
+    return SOURCE_STATIC_BROKER if is_set else SOURCE_DEFAULT

@@ -1,0 +1,421 @@
+"""Runs for controller, and performs what `replication.controller` decides while this broker is it.
+
+Invariants: events are handled one at a time, each with all its commands, before the next; every write to ZooKeeper is
+conditional on the controller's epoch, so that a controller that lost its office without knowing changes nothing; the
+outcome of a write is the next event. Decides nothing itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from headrace.broker.clock import Clock
+from headrace.broker.replication import events, requests
+from headrace.broker.replication.controller import Controller
+from headrace.broker.replication.model import PartitionState, TopicAssignment, TopicPartition
+from headrace.broker.server.peers import Peers
+from headrace.broker.structured_log import get_logger
+from headrace.broker.tasks import Tasks
+from headrace.broker.wire.api import k04_leader_and_isr, k05_stop_replica, k06_update_metadata
+from headrace.broker.zk import paths
+from headrace.broker.zk.client import (
+    Check,
+    Create,
+    Delete,
+    NoZnodeError,
+    Operation,
+    Set,
+    Subscription,
+    ZnodeExistsError,
+    ZnodeVersionError,
+    ZooKeeperClient,
+    ZooKeeperClosedError,
+    ZooKeeperError,
+)
+
+log = get_logger(__name__)
+READS_IN_FLIGHT_MAX = 200
+PAUSE_AFTER_FAILURE_SECONDS = 1.0
+
+
+class ControllerMovedError(Exception):
+    """Another broker was elected meanwhile."""
+
+
+class ControllerOffice:
+    """The candidate, and the controller while elected; `make` gives a fresh state machine for each term."""
+
+    def __init__(
+        self,
+        zookeeper: ZooKeeperClient,
+        clock: Clock,
+        tasks: Tasks,
+        *,
+        broker_id: int,
+        listener: str,
+        make: Callable[[], Controller],
+        peers: Callable[[Callable[[int], None]], Peers],
+    ) -> None:
+        self._zookeeper = zookeeper
+        self._clock = clock
+        self._tasks = tasks
+        self._broker_id = broker_id
+        self._listener = listener
+        self._make = make
+        self._peers = peers(self._peer_overflowed)
+        self._mailbox: deque[Callable[[], Any]] = deque()
+        self._filled = asyncio.Event()
+        self._subscriptions: list[Subscription] = []
+        self._topic_subscriptions: dict[str, Subscription] = {}
+        self._core: Controller | None = None
+        self._epoch_version = -1
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this broker is controller, as far as it knows."""
+        return self._core is not None
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the term; -1 when not controller."""
+        return -1 if self._core is None else self._core.epoch
+
+    def start(self) -> None:
+        """Run for controller until the broker's tasks end."""
+        self._tasks.start("controller", self._run())
+        self._zookeeper.watch_data(paths.CONTROLLER, lambda znode: self._post(self._office_changed))
+
+    def session_started(self) -> None:
+        """A new ZooKeeper session: an office held in the last one is gone."""
+        self._post(self._resign)
+        self._post(self._office_changed)
+
+    async def shut_down(self, broker_id: int) -> list[TopicPartition]:
+        """Lead away from a broker that is about to stop; answers what it still leads. Raises ControllerMovedError."""
+        future: asyncio.Future[list[TopicPartition]] = asyncio.get_running_loop().create_future()
+        self._post(lambda: self._shut_down(broker_id, future))
+        return await future
+
+    async def _run(self) -> None:
+        while True:
+            while not self._mailbox:
+                self._filled.clear()
+                await self._filled.wait()
+            work = self._mailbox.popleft()
+            try:
+                await work()
+            except ControllerMovedError:
+                log.warning("another broker is controller", broker=self._broker_id)
+                await self._resign()
+                self._post(self._office_changed)
+            except ZooKeeperClosedError:
+                return
+            except Exception as error:
+                log.exception("controller failed, it gives up its office and runs again", error)
+                await self._give_up()
+
+    def _post(self, work: Callable[[], Any]) -> None:
+        self._mailbox.append(work)
+        self._filled.set()
+
+    def _tell(self, event: events.Event) -> None:
+        self._post(lambda: self._handle(event))
+
+    def _peer_overflowed(self, broker_id: int) -> None:
+        self._tell(events.BrokerBehind(broker_id=broker_id))
+
+    async def _office_changed(self) -> None:
+        """Somebody took or left `/controller`: take it when it is free."""
+        znode = await self._zookeeper.get(paths.CONTROLLER)
+        if znode is not None:
+            if znode.ephemeral_owner == self._zookeeper.session_id:
+                return
+            await self._resign()
+            if paths.decode_controller(znode.data) != self._broker_id:
+                return
+            await self._vacate(znode.version)
+        await self._resign()
+        epoch = await self._elect()
+        if epoch is not None:
+            log.info("elected controller", broker=self._broker_id, epoch=epoch)
+            await self._take_office(epoch)
+
+    async def _vacate(self, version: int) -> None:
+        """An earlier life of this very broker holds the office in a session that is not over yet: end it now."""
+        try:
+            await self._zookeeper.delete(paths.CONTROLLER, version)
+        except ZnodeVersionError:
+            return
+
+    async def _elect(self) -> int | None:
+        """Take `/controller` and the next epoch in one step; None when another broker was faster."""
+        await self._zookeeper.ensure(paths.CONTROLLER_EPOCH, b"0")
+        znode = await self._zookeeper.get(paths.CONTROLLER_EPOCH)
+        assert znode is not None, "it was just ensured"
+        epoch = int(znode.data) + 1
+        office = paths.encode_controller(self._broker_id, self._clock.now_ms())
+        try:
+            await self._zookeeper.transaction(
+                [
+                    Create(paths.CONTROLLER, office, ephemeral=True),
+                    Set(paths.CONTROLLER_EPOCH, str(epoch).encode(), znode.version),
+                ]
+            )
+        except (ZnodeExistsError, ZnodeVersionError):
+            holder = await self._zookeeper.get(paths.CONTROLLER)
+            if holder is None or holder.ephemeral_owner != self._zookeeper.session_id:
+                return None
+        self._epoch_version = znode.version + 1
+        return epoch
+
+    async def _take_office(self, epoch: int) -> None:
+        await self._zookeeper.ensure(paths.FEATURE, paths.encode_feature())
+        topics = await self._read_topics(await self._zookeeper.children(paths.TOPICS))
+        brokers = await self._read_brokers(await self._zookeeper.children(paths.BROKER_IDS))
+        keys = [(t.topic, p) for t in topics.values() for p in t.partitions]
+        elected = events.Elected(
+            epoch=epoch,
+            brokers=brokers,
+            topics=topics,
+            states={key: s for key, s in (await self._read_states(keys)).items() if s is not None},
+            deletions=frozenset(await self._zookeeper.children(paths.DELETE_TOPICS)),
+        )
+        self._core = self._make()
+        await self._handle(elected)
+        self._watch(topics)
+
+    def _watch(self, topics: Iterable[str]) -> None:
+        zookeeper = self._zookeeper
+        for topic in topics:
+            self._watch_topic(topic)
+        self._subscriptions = [
+            zookeeper.watch_children(paths.BROKER_IDS, lambda ids: self._post(self._brokers_listed)),
+            zookeeper.watch_children(paths.TOPICS, self._topics_listed),
+            zookeeper.watch_children(paths.DELETE_TOPICS, self._deletions_listed),
+            zookeeper.watch_children(paths.ISR_CHANGES, self._isr_changes_listed),
+        ]
+
+    async def _resign(self) -> None:
+        if self._core is None:
+            return
+        log.info("no longer controller", broker=self._broker_id, epoch=self._core.epoch)
+        self._core = None
+        self._peers.forget_all()
+        for subscription in (*self._subscriptions, *self._topic_subscriptions.values()):
+            subscription.cancel()
+        self._subscriptions = []
+        self._topic_subscriptions = {}
+
+    async def _give_up(self) -> None:
+        """Leave the office after a failure, so that somebody (this broker too) can begin anew."""
+        await self._resign()
+        await asyncio.sleep(PAUSE_AFTER_FAILURE_SECONDS)
+        try:
+            znode = await self._zookeeper.get(paths.CONTROLLER)
+            if znode is not None and znode.ephemeral_owner == self._zookeeper.session_id:
+                await self._zookeeper.delete(paths.CONTROLLER, znode.version)
+        except ZooKeeperError as error:
+            log.warning("cannot leave the controller's office", reason=error)
+        self._post(self._office_changed)
+
+    async def _shut_down(self, broker_id: int, future: asyncio.Future[list[TopicPartition]]) -> None:
+        core = self._core
+        if core is None:
+            future.set_exception(ControllerMovedError("this broker is not the controller"))
+            return
+        await self._handle(events.ShutdownRequested(broker_id=broker_id))
+        if not future.done():
+            future.set_result(core.remaining(broker_id))
+
+    async def _brokers_listed(self) -> None:
+        if self._core is not None:
+            names = await self._zookeeper.children(paths.BROKER_IDS)
+            await self._handle(events.BrokersChanged(brokers=await self._read_brokers(names)))
+
+    def _topics_listed(self, names: list[str]) -> None:
+        for topic in self._topic_subscriptions.keys() - set(names):
+            self._topic_subscriptions.pop(topic).cancel()
+            self._tell(events.TopicsChanged(topics={}, removed=frozenset({topic})))
+        for topic in names:
+            if topic not in self._topic_subscriptions:
+                self._watch_topic(topic)
+
+    def _watch_topic(self, topic: str) -> None:
+        def changed(znode: Any) -> None:
+            if znode is not None:
+                assignment = paths.decode_topic(topic, znode.data)
+                self._tell(events.TopicsChanged(topics={topic: assignment}))
+
+        self._topic_subscriptions[topic] = self._zookeeper.watch_data(paths.topic(topic), changed)
+
+    def _deletions_listed(self, names: list[str]) -> None:
+        if names:
+            self._tell(events.DeletionsRequested(topics=frozenset(names)))
+
+    def _isr_changes_listed(self, names: list[str]) -> None:
+        if names:
+            self._post(lambda: self._read_isr_changes(names))
+
+    async def _read_isr_changes(self, names: Sequence[str]) -> None:
+        changes = [f"{paths.ISR_CHANGES}/{name}" for name in names]
+        znodes = await self._zookeeper.get_many(changes)
+        keys = {key for z in znodes if z is not None for key in paths.decode_isr_change(z.data)}
+        states = await self._read_states(sorted(keys))
+        await self._handle(events.IsrChanged(states={k: s for k, s in states.items() if s is not None}))
+        for change in changes:
+            await self._zookeeper.delete(change)
+
+    async def _handle(self, event: events.Event) -> None:
+        """One event, its commands, and the events that these bring about at once."""
+        pending: deque[events.Event] = deque([event])
+        while pending and self._core is not None:
+            for command in self._core.handle(pending.popleft()):
+                outcome = await self._perform(command, self._core)
+                if outcome is not None:
+                    pending.append(outcome)
+
+    async def _perform(self, command: events.Command, core: Controller) -> events.Event | None:
+        match command:
+            case events.WriteStates():
+                return await self._write_states(command.writes)
+            case events.RemoveTopic():
+                return await self._remove_topic(command.topic)
+            case events.RefuseDeletion():
+                await self._zookeeper.delete(paths.delete_topic(command.topic))
+            case events.ForgetBroker():
+                self._peers.forget(command.broker_id)
+            case _:
+                self._send(command, core)
+        return None
+
+    def _send(
+        self,
+        command: events.SendLeaderAndIsr | events.SendUpdateMetadata | events.SendStopReplica,
+        core: Controller,
+    ) -> None:
+        broker = core.brokers[command.broker_id]
+        endpoint = broker.endpoint(self._listener)
+        if endpoint is None:
+            log.error("broker has no inter-broker listener", broker=broker.broker_id, listener=self._listener)
+            return
+        office = {"controller_id": self._broker_id, "controller_epoch": core.epoch}
+        answered = None
+        match command:
+            case events.SendLeaderAndIsr():
+                key, version = k04_leader_and_isr.API.key, requests.LEADER_AND_ISR_VERSION
+                message = requests.leader_and_isr(command, listener=self._listener, **office)
+            case events.SendUpdateMetadata():
+                key, version = k06_update_metadata.API.key, requests.UPDATE_METADATA_VERSION
+                message = requests.update_metadata(command, **office)
+            case events.SendStopReplica():
+                key, version = k05_stop_replica.API.key, requests.STOP_REPLICA_VERSION
+                message = requests.stop_replica(command, **office)
+                answered = self._on_stopped(command.broker_id, core)
+        self._peers.send(command.broker_id, endpoint, key, version, message, answered)
+
+    def _on_stopped(self, broker_id: int, core: Controller) -> Callable[[dict[str, Any]], None]:
+        def answered(response: dict[str, Any]) -> None:
+            if self._core is core:
+                partitions = requests.stopped_partitions(response)
+                self._tell(events.ReplicasDeleted(broker_id=broker_id, partitions=partitions))
+
+        return answered
+
+    async def _write_states(self, writes: Sequence[events.StateWrite]) -> events.StatesWritten:
+        for topic in sorted({w.topic for w in writes if w.create}):
+            await self._create_if_missing(paths.topic_partitions(topic))
+        written: dict[TopicPartition, PartitionState] = {}
+        conflicts: dict[TopicPartition, PartitionState | None] = {}
+        for first in range(0, len(writes), READS_IN_FLIGHT_MAX):
+            batch = writes[first : first + READS_IN_FLIGHT_MAX]
+            for write, state in zip(batch, await asyncio.gather(*map(self._write_state, batch)), strict=True):
+                key = (write.topic, write.partition)
+                if state is not None and _same(state, write.state):
+                    written[key] = state
+                else:
+                    conflicts[key] = state
+        return events.StatesWritten(written=written, conflicts=conflicts)
+
+    async def _write_state(self, write: events.StateWrite) -> PartitionState | None:
+        """The state that the znode holds afterwards: the wanted one, or what somebody else wrote."""
+        path = paths.partition_state(write.topic, write.partition)
+        data = paths.encode_partition_state(write.state)
+        try:
+            if write.create:
+                await self._create_if_missing(paths.topic_partition(write.topic, write.partition))
+                await self._as_controller(Create(path, data))
+            else:
+                await self._as_controller(Set(path, data, write.state.zk_version))
+        except (NoZnodeError, ZnodeExistsError, ZnodeVersionError):
+            await self._check_office()
+        return (await self._read_states([(write.topic, write.partition)]))[write.topic, write.partition]
+
+    async def _create_if_missing(self, path: str) -> None:
+        """Nothing when it is there, nor when its topic is gone: the state's own write will tell."""
+        try:
+            await self._as_controller(Create(path))
+        except (NoZnodeError, ZnodeExistsError):
+            return
+
+    async def _as_controller(self, operation: Operation) -> None:
+        await self._zookeeper.transaction([Check(paths.CONTROLLER_EPOCH, self._epoch_version), operation])
+
+    async def _check_office(self) -> None:
+        """Raises ControllerMovedError when the epoch is no longer this term's."""
+        znode = await self._zookeeper.get(paths.CONTROLLER_EPOCH)
+        if znode is None or znode.version != self._epoch_version:
+            raise ControllerMovedError("the controller's epoch has grown")
+
+    async def _remove_topic(self, topic: str) -> events.TopicRemoved:
+        await self._check_office()
+        subscription = self._topic_subscriptions.pop(topic, None)
+        if subscription is not None:
+            subscription.cancel()
+        await self._zookeeper.delete_tree(paths.topic(topic))
+        await self._zookeeper.delete(paths.entity_config("topics", topic))
+        await self._as_controller(Delete(paths.delete_topic(topic)))
+        log.info("topic deleted", topic=topic)
+        return events.TopicRemoved(topic=topic)
+
+    async def _read_brokers(self, names: Sequence[str]) -> dict[int, Any]:
+        znodes = await self._zookeeper.get_many([paths.broker(int(name)) for name in names])
+        return {
+            int(name): paths.decode_broker(int(name), znode.data, znode.creation_zxid)
+            for name, znode in zip(names, znodes, strict=True)
+            if znode is not None
+        }
+
+    async def _read_topics(self, names: Sequence[str]) -> dict[str, TopicAssignment]:
+        topics: dict[str, TopicAssignment] = {}
+        for first in range(0, len(names), READS_IN_FLIGHT_MAX):
+            batch = names[first : first + READS_IN_FLIGHT_MAX]
+            znodes = await self._zookeeper.get_many([paths.topic(name) for name in batch])
+            for name, znode in zip(batch, znodes, strict=True):
+                if znode is not None:
+                    topics[name] = paths.decode_topic(name, znode.data)
+        return topics
+
+    async def _read_states(
+        self, keys: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, PartitionState | None]:
+        states: dict[TopicPartition, PartitionState | None] = {}
+        for first in range(0, len(keys), READS_IN_FLIGHT_MAX):
+            batch = keys[first : first + READS_IN_FLIGHT_MAX]
+            znodes = await self._zookeeper.get_many([paths.partition_state(*key) for key in batch])
+            for key, z in zip(batch, znodes, strict=True):
+                path = paths.partition_state(*key)
+                states[key] = None if z is None else paths.decode_partition_state(path, z.data, z.version)
+        return states
+
+
+def _same(found: PartitionState, wanted: PartitionState) -> bool:
+    """Whether the znode holds what was to be written; its version says nothing about that."""
+    return (found.leader, found.leader_epoch, found.isr, found.controller_epoch) == (
+        wanted.leader,
+        wanted.leader_epoch,
+        wanted.isr,
+        wanted.controller_epoch,
+    )

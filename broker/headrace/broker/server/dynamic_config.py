@@ -1,0 +1,82 @@
+"""Topic configuration as `/config/topics` holds it: all of it in memory, kept true by `/config/changes`.
+
+Invariants: `of(topic)` never waits; a change is read from the topic's znode, never from its notification, so that
+reading one twice or late does no harm. Must not know what a configuration means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from headrace.broker.server.mailbox import Mailbox
+from headrace.broker.structured_log import get_logger
+from headrace.broker.zk import paths
+from headrace.broker.zk.client import ZooKeeperClient
+
+log = get_logger(__name__)
+TOPICS = "topics"
+
+
+class TopicConfigs:
+    """The overrides of all topics; `on_change(topic, overrides)` runs after a notified change."""
+
+    def __init__(self, zookeeper: ZooKeeperClient, mailbox: Mailbox) -> None:
+        self._zookeeper = zookeeper
+        self._mailbox = mailbox
+        self._overrides: dict[str, dict[str, str]] = {}
+        self._seen: set[str] = set()
+        self._callbacks: list[Callable[[str, Mapping[str, str]], None]] = []
+
+    def of(self, topic: str) -> dict[str, str]:
+        """The topic's overrides; empty when it has none or is unknown."""
+        return self._overrides.get(topic, {})
+
+    def on_change(self, callback: Callable[[str, Mapping[str, str]], None]) -> None:
+        """Call `callback(topic, overrides)` after each change that was notified."""
+        self._callbacks.append(callback)
+
+    async def load(self) -> None:
+        """Read the overrides of every topic."""
+        names = await self._zookeeper.children(f"{paths.CONFIG}/{TOPICS}")
+        await self._read(names)
+
+    async def learn(self, topics: Iterable[str]) -> None:
+        """Read the overrides of the topics that are new to this broker."""
+        await self._read([t for t in topics if t not in self._overrides])
+
+    def forget(self, topic: str) -> None:
+        """The topic is gone."""
+        self._overrides.pop(topic, None)
+
+    def watch(self) -> None:
+        """Follow `/config/changes` from now on; what was notified before the start was loaded."""
+        self._zookeeper.watch_children(
+            paths.CONFIG_CHANGES, lambda names: self._mailbox.post(lambda: self._notified(names))
+        )
+
+    async def notify(self, topic: str) -> None:
+        """Tell all brokers that a topic's configuration changed."""
+        entity = f"{TOPICS}/{topic}"
+        await self._zookeeper.create(
+            paths.CONFIG_CHANGE_PREFIX, paths.encode_config_change(entity), sequence=True
+        )
+
+    async def _notified(self, names: list[str]) -> None:
+        new = [name for name in names if name not in self._seen]
+        self._seen = set(names)
+        znodes = await self._zookeeper.get_many([f"{paths.CONFIG_CHANGES}/{name}" for name in new])
+        for znode in znodes:
+            entity = None if znode is None else paths.decode_config_change(znode.data)
+            kind, _, topic = (entity or "").partition("/")
+            if kind == TOPICS and topic:
+                await self._read([topic])
+                log.info("topic configuration changed", topic=topic, overrides=self.of(topic))
+                for callback in self._callbacks:
+                    callback(topic, self.of(topic))
+
+    async def _read(self, topics: Iterable[str]) -> None:
+        names = list(topics)
+        znodes = await self._zookeeper.get_many([paths.entity_config(TOPICS, name) for name in names])
+        for name, znode in zip(names, znodes, strict=True):
+            path = paths.entity_config(TOPICS, name)
+            self._overrides[name] = {} if znode is None else paths.decode_config(path, znode.data)

@@ -1,0 +1,255 @@
+"""Creating and deleting topics: checks, the znodes that state the wish, and the wait until it came true.
+
+Invariants: nothing is written for a topic that fails a check; the configuration is written before the topic, so that no
+broker opens its log without it; an answer without error means that this broker's metadata cache shows it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from uuid import uuid4
+
+from headrace.broker.config import BrokerConfig, LogConfig
+from headrace.broker.errors import (
+    ErrorCode,
+    InvalidConfigError,
+    InvalidPartitionsError,
+    InvalidReplicaAssignmentError,
+    InvalidReplicationFactorError,
+    InvalidRequestError,
+    InvalidTopicError,
+    KafkaError,
+    RequestTimedOutError,
+    TopicDeletionDisabledError,
+    TopicExistsError,
+    UnknownTopicOrPartitionError,
+)
+from headrace.broker.replication.assignment import assign_replicas
+from headrace.broker.replication.model import NO_LEADER, ZERO_UUID, ReplicaAssignment, TopicAssignment
+from headrace.broker.replication.topic_requests import NewTopic, TopicResult, check_name
+from headrace.broker.server.metadata import MetadataCache
+from headrace.broker.structured_log import get_logger
+from headrace.broker.zk import paths
+from headrace.broker.zk.client import ZnodeExistsError, ZooKeeperClient
+
+log = get_logger(__name__)
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
+PARTITION_COUNT_MAX = 10_000
+
+
+class Topics:
+    """The topics of the cluster as this broker may change them."""
+
+    def __init__(self, config: BrokerConfig, zookeeper: ZooKeeperClient, metadata: MetadataCache) -> None:
+        self._config = config
+        self._zookeeper = zookeeper
+        self._metadata = metadata
+        self._defaults = LogConfig.from_broker(config)
+        self._waiting: set[asyncio.Event] = set()
+        metadata.on_change(self._metadata_changed)
+
+    async def create(
+        self, topics: Sequence[NewTopic], *, timeout_ms: int, validate_only: bool
+    ) -> list[TopicResult]:
+        """Create (or only check) topics, each on its own; in the order given."""
+        results = [await self._create(topic, validate_only=validate_only) for topic in topics]
+        if validate_only:
+            return results
+        made = [r.name for r in results if r.name is not None and r.error is ErrorCode.NONE]
+        late = await self._until(made, self._is_led, timeout_ms)
+        return [_timed_out(r) if r.name in late and r.error is ErrorCode.NONE else r for r in results]
+
+    async def delete(self, names: Sequence[str], *, timeout_ms: int) -> list[TopicResult]:
+        """Delete topics, each on its own; in the order given."""
+        results = [await self._delete(name) for name in names]
+        done = [r.name for r in results if r.name is not None and r.error is ErrorCode.NONE]
+        late = await self._until(done, lambda topic: self._metadata.topics(topic) is None, timeout_ms)
+        return [_timed_out(r) if r.name in late and r.error is ErrorCode.NONE else r for r in results]
+
+    def internal(self, name: str) -> NewTopic:
+        """A topic with the broker's defaults, or an internal one with its own."""
+        config = self._config
+        if name == OFFSETS_TOPIC:
+            return NewTopic(
+                name=name,
+                partition_count=config.groups.offsets_topic_num_partitions,
+                replication_factor=config.groups.offsets_topic_replication_factor,
+                configs={
+                    "compression.type": "producer",
+                    "cleanup.policy": "compact",
+                    "segment.bytes": str(config.groups.offsets_topic_segment_bytes),
+                },
+            )
+        if name == TRANSACTIONS_TOPIC:
+            return NewTopic(
+                name=name,
+                partition_count=config.transactions.transaction_state_log_num_partitions,
+                replication_factor=config.transactions.transaction_state_log_replication_factor,
+                configs={
+                    "compression.type": "uncompressed",
+                    "cleanup.policy": "compact",
+                    "min.insync.replicas": str(config.transactions.transaction_state_log_min_isr),
+                    "segment.bytes": str(config.transactions.transaction_state_log_segment_bytes),
+                    "unclean.leader.election.enable": "false",
+                },
+            )
+        return NewTopic(name=name)
+
+    async def _create(self, topic: NewTopic, *, validate_only: bool) -> TopicResult:
+        try:
+            check_name(topic.name)
+            self._check_is_new(topic.name)
+            configs = self._checked_configs(topic)
+            assignment = TopicAssignment(
+                topic=topic.name,
+                topic_id=ZERO_UUID if validate_only else uuid4(),
+                partitions={p: ReplicaAssignment(replicas=r) for p, r in self._assignment(topic).items()},
+            )
+            if not validate_only:
+                await self._write(assignment, configs)
+        except KafkaError as error:
+            return TopicResult(name=topic.name, error=error.code, message=str(error))
+        return TopicResult(
+            name=topic.name,
+            topic_id=assignment.topic_id,
+            partition_count=len(assignment.partitions),
+            replication_factor=len(assignment.partitions[0].replicas),
+        )
+
+    async def _write(self, assignment: TopicAssignment, configs: dict[str, str]) -> None:
+        topic = assignment.topic
+        config_path = paths.entity_config("topics", topic)
+        data = paths.encode_config(configs)
+        try:
+            await self._zookeeper.create(config_path, data)
+        except ZnodeExistsError:
+            if await self._zookeeper.get(paths.topic(topic)) is not None:
+                raise TopicExistsError(f"Topic '{topic}' already exists.") from None
+            await self._zookeeper.set(config_path, data)
+        wanted = paths.encode_topic(assignment)
+        try:
+            await self._zookeeper.create(paths.topic(topic), wanted)
+        except ZnodeExistsError:
+            found = await self._zookeeper.get(paths.topic(topic))
+            if found is None or found.data != wanted:
+                raise TopicExistsError(f"Topic '{topic}' already exists.") from None
+        log.info("topic created", topic=topic, partitions=len(assignment.partitions))
+
+    def _check_is_new(self, name: str) -> None:
+        if self._metadata.topics(name) is not None:
+            raise TopicExistsError(f"Topic '{name}' already exists.")
+        if "." in name or "_" in name:
+            unified = name.replace(".", "_")
+            colliding = [t for t in self._metadata.topic_names() if t.replace(".", "_") == unified]
+            if colliding:
+                raise InvalidTopicError(
+                    f"Topic '{name}' collides with existing topics: {', '.join(colliding)}"
+                )
+
+    def _checked_configs(self, topic: NewTopic) -> dict[str, str]:
+        nulls = sorted(name for name, value in topic.configs.items() if value is None)
+        if nulls:
+            raise InvalidConfigError(f"Null value not supported for topic configs: {','.join(nulls)}")
+        configs = {name: value for name, value in topic.configs.items() if value is not None}
+        self._defaults.with_overrides(configs)
+        return configs
+
+    def _assignment(self, topic: NewTopic) -> dict[int, tuple[int, ...]]:
+        if topic.assignments:
+            return self._manual_assignment(topic)
+        count = topic.partition_count
+        factor = topic.replication_factor
+        if count == -1:
+            count = self._config.topics.num_partitions
+        if factor == -1:
+            factor = self._config.topics.default_replication_factor
+        if count > PARTITION_COUNT_MAX:
+            raise InvalidPartitionsError(f"Number of partitions must be at most {PARTITION_COUNT_MAX}.")
+        brokers = {b.broker_id: b.rack for b in self._metadata.brokers.values()}
+        size = max(1, len(brokers))
+        partitions = assign_replicas(
+            brokers, count, factor, start=random.randrange(size), shift=random.randrange(size)
+        )
+        _check_factor(factor)
+        return partitions
+
+    def _manual_assignment(self, topic: NewTopic) -> dict[int, tuple[int, ...]]:
+        if topic.partition_count != -1 or topic.replication_factor != -1:
+            raise InvalidRequestError(
+                "Both numPartitions or replicationFactor and replicasAssignments were set. "
+                "Both cannot be used at the same time."
+            )
+        partitions = {p: tuple(brokers) for p, brokers in sorted(topic.assignments.items())}
+        if list(partitions) != list(range(len(partitions))):
+            raise InvalidReplicaAssignmentError("partitions should be a consecutive 0-based integer sequence")
+        if len({len(brokers) for brokers in partitions.values()}) != 1:
+            raise InvalidReplicaAssignmentError("All partitions should have the same number of replicas")
+        if any(len(set(brokers)) != len(brokers) or not brokers for brokers in partitions.values()):
+            raise InvalidReplicaAssignmentError("Duplicate or missing replicas in an assignment")
+        unknown = sorted(
+            {b for brokers in partitions.values() for b in brokers} - self._metadata.brokers.keys()
+        )
+        if unknown:
+            raise InvalidReplicaAssignmentError(f"Unknown broker(s) in replica assignment: {unknown}.")
+        _check_factor(len(partitions[0]))
+        return partitions
+
+    async def _delete(self, name: str) -> TopicResult:
+        try:
+            if not self._config.topics.delete_topic_enable:
+                raise TopicDeletionDisabledError("Topic deletion is disabled: set delete.topic.enable=true.")
+            if self._metadata.topics(name) is None:
+                raise UnknownTopicOrPartitionError("This server does not host this topic-partition.")
+            await self._zookeeper.ensure(paths.delete_topic(name))
+        except KafkaError as error:
+            return TopicResult(name=name, error=error.code, message=str(error))
+        return TopicResult(name=name)
+
+    def _is_led(self, topic: str) -> bool:
+        partitions = self._metadata.topics(topic)
+        return bool(partitions) and all(p.leader != NO_LEADER for p in (partitions or {}).values())
+
+    async def _until(self, names: Sequence[str], holds: Callable[[str], bool], timeout_ms: int) -> set[str]:
+        """Wait for `holds(topic)` of each; answers those for which the time ran out."""
+        pending = {name for name in names if not holds(name)}
+        if not pending or timeout_ms <= 0:
+            return pending
+        changed = asyncio.Event()
+        self._waiting.add(changed)
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                while pending:
+                    await changed.wait()
+                    changed.clear()
+                    pending = {name for name in pending if not holds(name)}
+        except TimeoutError:
+            return pending
+        finally:
+            self._waiting.discard(changed)
+        return pending
+
+    def _metadata_changed(self) -> None:
+        for event in self._waiting:
+            event.set()
+
+
+def _check_factor(factor: int) -> None:
+    if factor > 1:
+        raise InvalidReplicationFactorError(
+            f"Replication factor: {factor} is not served yet; use a replication factor of 1."
+        )
+
+
+def _timed_out(result: TopicResult) -> TopicResult:
+    error = RequestTimedOutError("The request timed out.")
+    return TopicResult(
+        name=result.name,
+        error=error.code,
+        message=str(error),
+        topic_id=result.topic_id,
+        partition_count=result.partition_count,
+        replication_factor=result.replication_factor,
+    )
