@@ -45,7 +45,7 @@ class Logger:
     def error(self, event: str, **facts: object) -> None:
         self._log(logging.ERROR, event, facts)
 
-    def exception(self, event: str, error: BaseException, **facts: object) -> None:
+    def failure(self, event: str, error: BaseException, **facts: object) -> None:
         """Log an unexpected failure with its stack as one quoted value."""
         facts["error"] = repr(error)
         facts["stack"] = "".join(traceback.format_exception(error))

@@ -50,7 +50,7 @@ class Tasks:
                 if asyncio.iscoroutine(result):
                     await result
             except Exception as error:
-                log.exception("periodic work failed", error, task=name)
+                log.failure("periodic work failed", error, task=name)
 
     async def _guarded(self, name: str, work: Coroutine[Any, Any, Any]) -> None:
         try:
@@ -59,4 +59,4 @@ class Tasks:
             if not self._stopping:
                 raise
         except Exception as error:
-            log.exception("task failed", error, task=name)
+            log.failure("task failed", error, task=name)

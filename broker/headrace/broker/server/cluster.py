@@ -363,4 +363,4 @@ class Cluster(SessionListener):
 
     async def _work_failed(self, error: Exception) -> None:
         if not isinstance(error, ZooKeeperClosedError):
-            log.exception("cluster work failed", error)
+            log.failure("cluster work failed", error)

@@ -183,7 +183,7 @@ class Connection:
             self.close(str(error))
             return False
         except Exception as error:
-            log.exception("request failed", error, peer=self.peer)
+            log.failure("request failed", error, peer=self.peer)
             self.close()
             return False
         if reply is None:
@@ -215,7 +215,7 @@ class Connection:
 
     def _failed(self, error: BaseException) -> None:
         self._pending = None
-        log.exception("request failed", error, peer=self.peer)
+        log.failure("request failed", error, peer=self.peer)
         self.close()
 
     def _resume_soon(self) -> None:

@@ -114,7 +114,7 @@ class ControllerOffice:
             except ZooKeeperClosedError:
                 return
             except Exception as error:
-                log.exception("controller failed, it gives up its office and runs again", error)
+                log.failure("controller failed, it gives up its office and runs again", error)
                 await self._give_up()
 
     def _post(self, work: Callable[[], Any]) -> None:

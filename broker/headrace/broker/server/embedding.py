@@ -84,7 +84,7 @@ async def run_embedded(host: EmbeddingHost, name: str, start: Start) -> None:
         except Exception as error:
             if host.clock.monotonic_ms() - began_ms > PAUSE_S_MAX * 1000:
                 pause_s = PAUSE_S_MIN
-            log.exception("embedded part failed", error, part=name, again_in_s=pause_s)
+            log.failure("embedded part failed", error, part=name, again_in_s=pause_s)
         await asyncio.sleep(pause_s)
         pause_s = min(pause_s * 2, PAUSE_S_MAX)
 
