@@ -120,7 +120,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     try:
-        created = run(module)
+        created = run(module) if module.params["topics"] else []
     except TopicsError as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=bool(created), created=created)
