@@ -1,9 +1,8 @@
 """FindCoordinator (key 10), versions 0-6.
 
-A group's coordinator leads its partition of `__consumer_offsets`; the topic is created by the first who asks.
-
-Deviations: transactional ids are refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which clients report at once,
-since this broker keeps no transactions.
+Deviations: there is no transaction coordinator; a transactional id is sent to this broker itself, whose
+InitProducerId refuses it with a fatal error, so that clients fail at once instead of looking for a
+coordinator until their time-out. Share groups (key type 2) get Kafka 3.9's own COORDINATOR_NOT_AVAILABLE.
 """
 
 from __future__ import annotations
@@ -17,51 +16,53 @@ from headrace.broker.wire.frames import RequestHeader
 
 API = k10_find_coordinator.API
 VERSIONS = (0, 6)
-
 OFFSETS_TOPIC = "__consumer_offsets"
-GROUP, TRANSACTION = 0, 1
-BATCH_VERSION = 4
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+MESSAGES = {
+    ErrorCode.NONE: "NONE", ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+    ErrorCode.INVALID_REQUEST: "This most likely occurs because of a request being malformed by the client
+    library.", }
 
 
 def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> dict[str, Any]:
-    key_type = request["key_type"]
-    if header.version >= BATCH_VERSION:
-        return {"coordinators": [_find(context, key, key_type) for key in request["coordinator_keys"]]}
-    found = _find(context, request["key"], key_type)
-    found.pop("key")
-    return found
+    key_type = request.get("key_type", GROUP)
+    if header.version >= 4:
+        keys: list[str] = request["coordinator_keys"]
+        return {"coordinators": [_coordinator(context, header.version, key_type, key) for key in keys]}
+    found = _coordinator(context, header.version, key_type, request["key"])
+    del found["key"]
+    return {**found, "error_message": MESSAGES[found["error_code"]]}
 
 
-def _find(context: Context, key: str, key_type: int) -> dict[str, Any]:
-    if key_type == TRANSACTION:
-        return _refusal(
-            key, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "This broker does not keep transactions."
-        )
-    if key_type != GROUP:
-        return _refusal(key, ErrorCode.INVALID_REQUEST, f"Key type {key_type} is not known.")
-    if context.metadata.topics(OFFSETS_TOPIC) is None:
-        context.cluster.auto_create([OFFSETS_TOPIC])
-        return _refusal(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
-    partition = context.metadata.partition(OFFSETS_TOPIC, context.groups.partition_for(key))
-    endpoint = partition and context.metadata.endpoint(partition.leader, context.client.listener)
+def _coordinator(context: Context, version: int, key_type: int, key: str) -> dict[str, Any]:
+    error, broker_id = _locate(context, version, key_type, key)
+    endpoint = None
+    if error is ErrorCode.NONE:
+        endpoint = context.metadata.endpoint(broker_id, context.client.listener)
+        error = ErrorCode.NONE if endpoint is not None else ErrorCode.COORDINATOR_NOT_AVAILABLE
     if endpoint is None:
-        return _refusal(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, None)
+        return {"key": key, "error_code": error, "node_id": -1, "host": "", "port": -1}
     return {
         "key": key,
-        "error_code": 0,
-        "error_message": None,
-        "node_id": partition.leader,
+        "error_code": ErrorCode.NONE,
+        "node_id": broker_id,
         "host": endpoint.host,
         "port": endpoint.port,
     }
 
 
-def _refusal(key: str, code: ErrorCode, message: str | None) -> dict[str, Any]:
-    return {
-        "key": key,
-        "error_code": code,
-        "error_message": message,
-        "node_id": -1,
-        "host": "",
-        "port": -1,
-    }
+def _locate(context: Context, version: int, key_type: int, key: str) -> tuple[ErrorCode, int]:
+    """The broker that coordinates `key`; begins to create `__consumer_offsets` when it is missing."""
+    if key_type == TRANSACTION:
+        return ErrorCode.NONE, context.broker_id
+    if key_type != GROUP:
+        valid = key_type == SHARE and version >= 6
+        return (ErrorCode.COORDINATOR_NOT_AVAILABLE if valid else ErrorCode.INVALID_REQUEST), -1
+    partitions = context.metadata.topics(OFFSETS_TOPIC)
+    if partitions is None:
+        context.cluster.auto_create([OFFSETS_TOPIC])
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE, -1
+    partition = partitions.get(context.groups.partition_for(key))
+    if partition is None or partition.leader < 0:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE, -1
+    return ErrorCode.NONE, partition.leader

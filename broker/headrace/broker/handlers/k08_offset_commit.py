@@ -1,0 +1,80 @@
+"""OffsetCommit (key 8), versions 1-9.
+
+Deviations: version 0, which stores offsets in ZooKeeper, is not served. A commit that would make a new group
+beyond the coordinator's bound (`groups.machine.GROUPS_COUNT_MAX`) is refused with POLICY_VIOLATION; Kafka has
+no bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.broker.errors import ErrorCode
+from headrace.broker.groups.events import CommitOffsets, TopicPartition
+from headrace.broker.groups.records import OffsetValue
+from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.wire.api import k08_offset_commit
+from headrace.broker.wire.frames import RequestHeader
+
+API = k08_offset_commit.API
+VERSIONS = (1, 9)
+NO_TIMESTAMP = -1
+
+
+def handle(
+    context: Context, header: RequestHeader, request: dict[str, Any]
+) -> dict[str, Any] | Deferred[dict[str, Any]]:
+    offsets = _known_offsets(context, request)
+    if not offsets:
+        return _response(request, {})
+    commit = CommitOffsets(
+        group_id=request["group_id"],
+        generation=request["generation_id_or_member_epoch"],
+        member_id=request["member_id"],
+        instance_id=request.get("group_instance_id"),
+        offsets=offsets,
+    )
+    committed: Deferred[Mapping[TopicPartition, ErrorCode]] = context.groups.ask(commit)
+    return committed.map(lambda errors: _response(request, errors))
+
+
+def _known_offsets(context: Context, request: dict[str, Any]) -> dict[TopicPartition, OffsetValue]:
+    """What is to be stored, without the partitions that the cluster does not have."""
+    now_ms = context.clock.now_ms()
+    retention_ms = request.get("retention_time_ms", -1)
+    expire_timestamp_ms = now_ms + retention_ms if retention_ms != -1 else -1
+    offsets: dict[TopicPartition, OffsetValue] = {}
+    for topic in request["topics"]:
+        for partition in topic["partitions"]:
+            index = partition["partition_index"]
+            if context.metadata.partition(topic["name"], index) is None:
+                continue
+            commit_timestamp_ms = partition.get("commit_timestamp", NO_TIMESTAMP)
+            offsets[TopicPartition(topic["name"], index)] = OffsetValue(
+                offset=partition["committed_offset"],
+                leader_epoch=partition.get("committed_leader_epoch", -1),
+                metadata=partition["committed_metadata"] or "",
+                commit_timestamp_ms=now_ms if commit_timestamp_ms == NO_TIMESTAMP else commit_timestamp_ms,
+                expire_timestamp_ms=expire_timestamp_ms,
+            )
+    return offsets
+
+
+def _response(request: dict[str, Any], errors: Mapping[TopicPartition, ErrorCode]) -> dict[str, Any]:
+    def partition_of(topic: str, index: int) -> dict[str, Any]:
+        error = errors.get(TopicPartition(topic, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return {"partition_index": index, "error_code": error}
+
+    return {
+        "topics": [
+            {
+                "name": topic["name"],
+                "partitions": [
+                    partition_of(topic["name"], p["partition_index"]) for p in topic["partitions"]
+                ],
+            }
+            for topic in request["topics"]
+        ]
+    }

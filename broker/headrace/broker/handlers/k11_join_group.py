@@ -1,0 +1,62 @@
+"""JoinGroup (key 11), versions 0-9.
+
+Deviations: a join whose protocols together exceed 1 MiB, or whose client or instance id does not fit a stored
+string, is refused with INVALID_REQUEST (Kafka lets the group fail later, when it is stored). A second join of
+a member whose first is still parked releases the first with REBALANCE_IN_PROGRESS; Kafka never answers it.
+New groups beyond the coordinator's bound get GROUP_MAX_SIZE_REACHED.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+from headrace.broker.groups.events import JoinAnswer, JoinGroup
+from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.wire.api import k11_join_group
+from headrace.broker.wire.frames import RequestHeader
+
+API = k11_join_group.API
+VERSIONS = (0, 9)
+
+
+def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
+    instance_id = request.get("group_instance_id")
+    rebalance_timeout_ms = (
+        request["rebalance_timeout_ms"] if header.version >= 1 else request["session_timeout_ms"]
+    )
+    join = JoinGroup(
+        group_id=request["group_id"],
+        member_id=request["member_id"],
+        instance_id=instance_id,
+        fresh_id=str(uuid4()),
+        client_id=header.client_id or "",
+        client_host=f"/{context.client.host}",
+        session_timeout_ms=request["session_timeout_ms"],
+        rebalance_timeout_ms=rebalance_timeout_ms,
+        protocol_type=request["protocol_type"],
+        protocols=tuple((p["name"], bytes(p["metadata"])) for p in request["protocols"]),
+        requires_member_id=header.version >= 4 and instance_id is None,
+        skips_assignment=header.version >= 9,
+        reason=request.get("reason") or "not provided",
+    )
+    answer: Deferred[JoinAnswer] = context.groups.ask(join)
+    return answer.map(lambda joined: _response(header.version, joined))
+
+
+def _response(version: int, joined: JoinAnswer) -> dict[str, Any]:
+    protocol_name = joined.protocol_name
+    return {
+        "error_code": joined.error,
+        "generation_id": joined.generation,
+        "protocol_type": joined.protocol_type,
+        "protocol_name": protocol_name if version >= 7 or protocol_name is not None else "",
+        "leader": joined.leader,
+        "skip_assignment": joined.skip_assignment,
+        "member_id": joined.member_id,
+        "members": [
+            {"member_id": member_id, "group_instance_id": instance_id, "metadata": metadata}
+            for member_id, instance_id, metadata in joined.members
+        ],
+    }

@@ -1,0 +1,52 @@
+"""LeaveGroup (key 13), versions 0-5. No deviations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.broker.errors import ErrorCode
+from headrace.broker.groups.events import LeaveAnswer, LeaveGroup, LeavingMember
+from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.wire.api import k13_leave_group
+from headrace.broker.wire.frames import RequestHeader
+
+API = k13_leave_group.API
+VERSIONS = (0, 5)
+
+
+def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
+    if header.version >= 3:
+        members = tuple(
+            LeavingMember(
+                member_id=member["member_id"],
+                instance_id=member["group_instance_id"],
+                reason=member.get("reason") or "not provided",
+            )
+            for member in request["members"]
+        )
+    else:
+        members = (LeavingMember(member_id=request["member_id"]),)
+    answer: Deferred[LeaveAnswer] = context.groups.ask(
+        LeaveGroup(group_id=request["group_id"], members=members)
+    )
+    return answer.map(lambda left: _response(header.version, left))
+
+
+def _response(version: int, left: LeaveAnswer) -> dict[str, Any]:
+    error = left.error
+    if version < 3 and error is ErrorCode.NONE:
+        error = left.members[0][1]
+    return {
+        "error_code": error,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.instance_id,
+                "error_code": member_error,
+            }
+            for member, member_error in left.members
+        ]
+        if version >= 3
+        else [],
+    }

@@ -1,0 +1,54 @@
+"""DescribeGroups (key 15), versions 0-5. Without an authorizer, everybody may read, describe and delete a
+group.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.broker.errors import ErrorCode
+from headrace.broker.groups.events import DescribeAnswer, DescribeGroup
+from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.handlers.gather import gather
+from headrace.broker.wire.api import k15_describe_groups
+from headrace.broker.wire.frames import RequestHeader
+
+API = k15_describe_groups.API
+VERSIONS = (0, 5)
+READ, DELETE, DESCRIBE = 3, 6, 8
+ALL_OPERATIONS = 1 << READ | 1 << DELETE | 1 << DESCRIBE
+NOT_ASKED = -(2**31)
+
+
+def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
+    group_ids: list[str] = request["groups"]
+    operations = ALL_OPERATIONS if request.get("include_authorized_operations") else NOT_ASKED
+    answers: Deferred[list[DescribeAnswer]] = gather(
+        [context.groups.ask(DescribeGroup(group_id=group_id)) for group_id in group_ids]
+    )
+    return answers.map(
+        lambda found: {"groups": [_group(g, a, operations) for g, a in zip(group_ids, found, strict=True)]}
+    )
+
+
+def _group(group_id: str, answer: DescribeAnswer, operations: int) -> dict[str, Any]:
+    return {
+        "error_code": answer.error,
+        "group_id": group_id,
+        "group_state": answer.state,
+        "protocol_type": answer.protocol_type,
+        "protocol_data": answer.protocol_name,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.instance_id,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "member_metadata": member.metadata,
+                "member_assignment": member.assignment,
+            }
+            for member in answer.members
+        ],
+        "authorized_operations": operations if answer.error is ErrorCode.NONE else NOT_ASKED,
+    }

@@ -1,0 +1,32 @@
+"""ListGroups (key 16), versions 0-5. All groups are of the classic type. No deviations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.broker.handlers.context import Context
+from headrace.broker.wire.api import k16_list_groups
+from headrace.broker.wire.frames import RequestHeader
+
+API = k16_list_groups.API
+VERSIONS = (0, 5)
+CLASSIC = "classic"
+
+
+def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> dict[str, Any]:
+    states = {state.lower() for state in request.get("states_filter") or ()}
+    types = {group_type.lower() for group_type in request.get("types_filter") or ()}
+    error, overviews = context.groups.overviews()
+    return {
+        "error_code": error,
+        "groups": [
+            {
+                "group_id": overview.group_id,
+                "protocol_type": overview.protocol_type,
+                "group_state": overview.state,
+                "group_type": CLASSIC,
+            }
+            for overview in overviews
+            if (not states or overview.state.lower() in states) and (not types or CLASSIC in types)
+        ],
+    }
