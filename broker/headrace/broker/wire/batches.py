@@ -259,12 +259,13 @@ def decode_records(
     Raises CorruptMessageError unless exactly `record_count` records fill the batch, MessageTooLargeError
     when a compressed batch unpacks to more than `size_max` bytes.
     """
-    data = bytes(records_of(buffer, position, header, size_max))
-    if not 0 <= header.record_count * _RECORD_SIZE_MIN <= len(data):
-        raise CorruptMessageError(
-            f"{header.record_count} records do not fit the {len(data)} bytes of the batch"
-        )
-    records = []
+    return decode_record_section(bytes(records_of(buffer, position, header, size_max)), header)
+
+
+def decode_record_section(data: bytes, header: BatchHeader) -> list[Record]:
+    """The records of a section that `records_of` has unpacked; raises CorruptMessageError."""
+    check_record_count(header, len(data))
+    records: list[Record] = []
     offset = 0
     try:
         for _ in range(header.record_count):
@@ -275,6 +276,12 @@ def decode_records(
     if offset != len(data):
         raise CorruptMessageError(f"{len(data) - offset} bytes are left after the last record of the batch")
     return records
+
+
+def check_record_count(header: BatchHeader, size: int) -> None:
+    """Raises CorruptMessageError for a count that `size` bytes of records cannot hold."""
+    if not 0 <= header.record_count * _RECORD_SIZE_MIN <= size:
+        raise CorruptMessageError(f"{header.record_count} records do not fit the {size} bytes of the batch")
 
 
 def _read_record(data: bytes, offset: int, header: BatchHeader) -> tuple[Record, int]:

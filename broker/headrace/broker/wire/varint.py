@@ -31,6 +31,10 @@ def read_varint(buffer: Bytes, offset: int) -> tuple[int, int]:
     raw = buffer[offset]
     if raw < 0x80:
         return (raw >> 1) ^ -(raw & 1), offset + 1
+    second = buffer[offset + 1]
+    if second < 0x80:
+        raw = raw & 0x7F | second << 7
+        return (raw >> 1) ^ -(raw & 1), offset + 2
     raw, offset = _read_long(buffer, offset, 5, _UINT32_MAX)
     return (raw >> 1) ^ -(raw & 1), offset
 
@@ -40,6 +44,10 @@ def read_varlong(buffer: Bytes, offset: int) -> tuple[int, int]:
     raw = buffer[offset]
     if raw < 0x80:
         return (raw >> 1) ^ -(raw & 1), offset + 1
+    second = buffer[offset + 1]
+    if second < 0x80:
+        raw = raw & 0x7F | second << 7
+        return (raw >> 1) ^ -(raw & 1), offset + 2
     raw, offset = _read_long(buffer, offset, 10, _UINT64_MAX)
     return (raw >> 1) ^ -(raw & 1), offset
 
