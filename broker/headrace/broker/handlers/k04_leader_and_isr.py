@@ -1,4 +1,6 @@
-"""LeaderAndIsr: versions 0 to 7. The controller says which partitions this broker leads or follows (KIP-380, KIP-516)."""
+"""LeaderAndIsr: versions 0 to 7. The controller says which partitions this broker leads or follows
+(KIP-380, KIP-516).
+"""
 
 from __future__ import annotations
 

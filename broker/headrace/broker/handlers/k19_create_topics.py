@@ -1,7 +1,7 @@
 """CreateTopics: versions 0 to 7 (KIP-4, KIP-195, KIP-464, KIP-525, KIP-516). Only the controller creates.
 
-Deviations: a replication factor above 1 is refused with INVALID_REPLICATION_FACTOR; a manual assignment to a broker that is
-not alive is refused, where Kafka creates the topic and lets it wait for a leader.
+Deviations: a replication factor above 1 is refused with INVALID_REPLICATION_FACTOR; a manual assignment to
+a broker that is not alive is refused, where Kafka creates the topic and lets it wait for a leader.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _new_topic(topic: dict[str, Any]) -> NewTopic:
     )
 
 
-def _answer(context: Context, result: TopicResult, overrides: dict[str, str]) -> dict[str, Any]:
+def _answer(context: Context, result: TopicResult, overrides: dict[str, str | None]) -> dict[str, Any]:
     answer: dict[str, Any] = {
         "name": result.name,
         "topic_id": result.topic_id,
@@ -78,7 +78,7 @@ def _answer(context: Context, result: TopicResult, overrides: dict[str, str]) ->
         "configs": None,
     }
     if result.error is ErrorCode.NONE:
-        answer["configs"] = _configs(context, overrides)
+        answer["configs"] = _configs(context, {k: v for k, v in overrides.items() if v is not None})
     return answer
 
 

@@ -1,8 +1,8 @@
 """Which brokers hold the partitions of a new topic: Apache Kafka's way of spreading (kafka.admin.AdminUtils).
 
-The first replicas go round robin from a random broker, the others follow with a shift that grows by one each round; with
-racks, brokers alternate between racks and a partition's replicas lie in different ones as far as possible. The random
-numbers come in: `start` and `shift` are drawn below the number of brokers.
+The first replicas go round robin from a random broker, the others follow with a shift that grows by one
+each round; with racks, brokers alternate between racks and a partition's replicas lie in different ones as
+far as possible. The random numbers come in: `start` and `shift` are drawn below the number of brokers.
 """
 
 from __future__ import annotations

@@ -50,7 +50,9 @@ class DeletionsRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatesWritten:
-    """The outcome of `WriteStates`: what was written, and what was found instead (None: the znode is gone)."""
+    """The outcome of `WriteStates`: what was written, and what was found instead (None: the znode is
+    gone).
+    """
 
     written: Mapping[TopicPartition, PartitionState]
     conflicts: Mapping[TopicPartition, PartitionState | None] = field(default_factory=dict)
@@ -108,7 +110,9 @@ Event = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateWrite:
-    """One partition's new state; `zk_version` inside is the version to replace, `create` makes the znode instead."""
+    """One partition's new state; `zk_version` inside is the version to replace, `create` makes the znode
+    instead.
+    """
 
     topic: str
     partition: int

@@ -1,8 +1,8 @@
 """One partition as this broker leads it: appends, required acknowledgements, the high watermark.
 
-Invariants: only the leader appends, in its own leader epoch; the high watermark is the smallest log end offset of the
-in-sync replicas and never goes back while one leader leads. With this broker as the only in-sync replica it is the log
-end offset, at once. Knows nothing of sockets, ZooKeeper or other partitions.
+Invariants: only the leader appends, in its own leader epoch; the high watermark is the smallest log end
+offset of the in-sync replicas and never goes back while one leader leads. With this broker as the only
+in-sync replica it is the log end offset, at once. Knows nothing of sockets, ZooKeeper or other partitions.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from headrace.broker.errors import NotEnoughReplicasError, NotLeaderOrFollowerEr
 from headrace.broker.replication.model import PartitionState
 
 if TYPE_CHECKING:
-    from headrace.broker.log.partition_log import AppendResult, PartitionLog
+    from headrace.broker.log.partition_log import PartitionLog
+    from headrace.broker.log.results import AppendResult
 
 
 class Partition:
-    """A replica that lives on this broker; `log` is always there, `is_leader` changes with the controller's word."""
+    """A replica that lives on this broker; `log` is always there, `is_leader` changes with the
+    controller's word.
+    """
 
     __slots__ = (
         "broker_id",
@@ -57,14 +60,14 @@ class Partition:
         self.is_leader = state.leader == self.broker_id
         self.follower_ends = {}
         if self.is_leader:
-            self.log.assign_epoch(state.leader_epoch)
             self._advance()
 
     def append(self, records: memoryview, *, required_acks: int, now_ms: int) -> AppendResult:
         """Append batches as the leader.
 
-        Raises NotLeaderOrFollowerError when this broker does not lead, NotEnoughReplicasError when `required_acks` is
-        -1 and fewer replicas than `min.insync.replicas` are in sync, and whatever the log refuses.
+        Raises NotLeaderOrFollowerError when this broker does not lead, NotEnoughReplicasError when
+        `required_acks` is -1 and fewer replicas than `min.insync.replicas` are in sync, and whatever the
+        log refuses.
         """
         if not self.is_leader:
             raise NotLeaderOrFollowerError(f"this broker does not lead {self.topic}-{self.partition}")

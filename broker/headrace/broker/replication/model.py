@@ -1,7 +1,8 @@
 """The facts of a cluster as plain values: brokers, replica assignments, partition states.
 
-Everything here is frozen and comparable, so that a controller decision is a function from values to values. Names and
-meaning are those of Apache Kafka's ZooKeeper mode; how the values are stored is `zk.paths`' matter.
+Everything here is frozen and comparable, so that a controller decision is a function from values to
+values. Names and meaning are those of Apache Kafka's ZooKeeper mode; how the values are stored is
+`zk.paths`' matter.
 """
 
 from __future__ import annotations
@@ -46,7 +47,9 @@ class Broker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaAssignment:
-    """The brokers that hold a partition, preferred leader first; the other two lists are filled while it moves."""
+    """The brokers that hold a partition, preferred leader first; the other two lists are filled while it
+    moves.
+    """
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
@@ -64,8 +67,8 @@ class TopicAssignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
-    """Leader and in-sync replicas as `/brokers/topics/<t>/partitions/<p>/state` holds them; `zk_version` is the
-    znode's version, which a later write must name."""
+    """Leader and in-sync replicas as `/brokers/topics/<t>/partitions/<p>/state` holds them; `zk_version`
+    is the znode's version, which a later write must name."""
 
     leader: int
     leader_epoch: int

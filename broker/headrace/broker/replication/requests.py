@@ -1,7 +1,7 @@
 """The controller's commands as request messages, in the newest versions that Apache Kafka 3.9 brokers take.
 
-A controller of a ZooKeeper cluster sends LeaderAndIsr 7, StopReplica 4 and UpdateMetadata 8; the KRaft fields keep
-their defaults.
+A controller of a ZooKeeper cluster sends LeaderAndIsr 7, StopReplica 4 and UpdateMetadata 8; the KRaft
+fields keep their defaults.
 """
 
 from __future__ import annotations

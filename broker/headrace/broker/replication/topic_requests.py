@@ -15,7 +15,9 @@ _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTopic:
-    """A topic to create; -1 takes the broker's default; `assignments` (partition → brokers) excludes the counts."""
+    """A topic to create; -1 takes the broker's default; `assignments` (partition → brokers) excludes the
+    counts.
+    """
 
     name: str
     partition_count: int = -1
@@ -44,7 +46,8 @@ def check_name(name: str) -> None:
         raise InvalidTopicError("Topic name is invalid: '.' or '..' is not allowed")
     if len(name) > NAME_LENGTH_MAX:
         raise InvalidTopicError(
-            f"Topic name is invalid: the length of '{name}' is longer than the max allowed length {NAME_LENGTH_MAX}"
+            f"Topic name is invalid: the length of '{name}' is longer than "
+            f"the max allowed length {NAME_LENGTH_MAX}"
         )
     if not _NAME.fullmatch(name):
         raise InvalidTopicError(

@@ -1,22 +1,25 @@
-"""This broker as a member of its cluster: ZooKeeper session, registration, election, topics, dynamic configuration.
+"""This broker as a member of its cluster: ZooKeeper session, registration, election, topics, dynamic
+configuration.
 
 How a broker starts:
     cluster = Cluster(config, clock, metadata, tasks)
-    await cluster.connect(stored_broker_id)   # session, parent znodes, cluster id, broker id, topic configurations
-    logs = LogStore.open(…, broker_id=cluster.broker_id, cluster_id=cluster.cluster_id, overrides=cluster.topic_config)
-    partitions = Partitions(cluster.broker_id, logs, metadata, clock)
+    await cluster.connect(stored_broker_id)   # session, parent znodes, cluster id, broker id, topic
+    configurations logs = LogStore.open(…, broker_id=cluster.broker_id, cluster_id=cluster.cluster_id,
+    overrides=cluster.topic_config) partitions = Partitions(cluster.broker_id, logs, metadata, clock)
     await cluster.join(partitions, endpoints) # register, watch, run for controller
     … serve …
     await cluster.leave()                     # controlled shutdown, then the session ends
 
-Invariants: requests of the controller are performed in the order in which they came; while ZooKeeper is away the broker
-goes on with what the controller said last; a new session registers the broker again before anything else.
+Invariants: requests of the controller are performed in the order in which they came; while ZooKeeper is
+away the broker goes on with what the controller said last; a new session registers the broker again before
+anything else.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -92,8 +95,8 @@ class Cluster(SessionListener):
     async def connect(self, stored_broker_id: int | None = None) -> None:
         """Open the ZooKeeper session; afterwards `broker_id`, `cluster_id` and `topic_config` are known.
 
-        `stored_broker_id` is the id in this broker's `meta.properties`: it stands when `broker.id` is -1. Raises
-        ZooKeeperError with a sentence.
+        `stored_broker_id` is the id in this broker's `meta.properties`: it stands when `broker.id` is -1.
+        Raises ZooKeeperError with a sentence.
         """
         await self._zookeeper.connect()
         for path in paths.PERSISTENT_PATHS:
@@ -107,7 +110,8 @@ class Cluster(SessionListener):
         await self._configs.load()
 
     async def join(self, partitions: Partitions, endpoints: Sequence[Endpoint]) -> None:
-        """Register this broker under its advertised endpoints and run for controller; returns once registered.
+        """Register this broker under its advertised endpoints and run for controller; returns once
+        registered.
 
         Raises ZooKeeperError when another broker uses this broker's id.
         """
@@ -293,10 +297,8 @@ class Cluster(SessionListener):
             rack=self._config.network.broker_rack,
         )
         data = paths.encode_broker(registration, jmx_port=-1, now_ms=self._clock.now_ms())
-        try:
+        with contextlib.suppress(ZnodeExistsError):
             await self._zookeeper.create(path, data, ephemeral=True)
-        except ZnodeExistsError:
-            pass
         znode = await self._zookeeper.get(path)
         if znode is None:
             return False

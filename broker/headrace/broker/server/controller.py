@@ -1,8 +1,8 @@
 """Runs for controller, and performs what `replication.controller` decides while this broker is it.
 
-Invariants: events are handled one at a time, each with all its commands, before the next; every write to ZooKeeper is
-conditional on the controller's epoch, so that a controller that lost its office without knowing changes nothing; the
-outcome of a write is the next event. Decides nothing itself.
+Invariants: events are handled one at a time, each with all its commands, before the next; every write to
+ZooKeeper is conditional on the controller's epoch, so that a controller that lost its office without
+knowing changes nothing; the outcome of a write is the next event. Decides nothing itself.
 """
 
 from __future__ import annotations
@@ -94,7 +94,9 @@ class ControllerOffice:
         self._post(self._office_changed)
 
     async def shut_down(self, broker_id: int) -> list[TopicPartition]:
-        """Lead away from a broker that is about to stop; answers what it still leads. Raises ControllerMovedError."""
+        """Lead away from a broker that is about to stop; answers what it still leads. Raises
+        ControllerMovedError.
+        """
         future: asyncio.Future[list[TopicPartition]] = asyncio.get_running_loop().create_future()
         self._post(lambda: self._shut_down(broker_id, future))
         return await future
@@ -144,7 +146,9 @@ class ControllerOffice:
             await self._take_office(epoch)
 
     async def _vacate(self, version: int) -> None:
-        """An earlier life of this very broker holds the office in a session that is not over yet: end it now."""
+        """An earlier life of this very broker holds the office in a session that is not over yet: end it
+        now.
+        """
         try:
             await self._zookeeper.delete(paths.CONTROLLER, version)
         except ZnodeVersionError:

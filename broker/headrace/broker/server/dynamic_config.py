@@ -1,7 +1,7 @@
 """Topic configuration as `/config/topics` holds it: all of it in memory, kept true by `/config/changes`.
 
-Invariants: `of(topic)` never waits; a change is read from the topic's znode, never from its notification, so that
-reading one twice or late does no harm. Must not know what a configuration means.
+Invariants: `of(topic)` never waits; a change is read from the topic's znode, never from its notification,
+so that reading one twice or late does no harm. Must not know what a configuration means.
 """
 
 from __future__ import annotations

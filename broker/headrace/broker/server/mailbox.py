@@ -12,7 +12,9 @@ Work = Callable[[], Awaitable[Any]]
 
 
 class Mailbox:
-    """A queue of asynchronous work; posting never waits. What fails goes to `failed`, and the next is done."""
+    """A queue of asynchronous work; posting never waits. What fails goes to `failed`, and the next is
+    done.
+    """
 
     def __init__(self, failed: Callable[[Exception], Awaitable[None]]) -> None:
         self._failed = failed

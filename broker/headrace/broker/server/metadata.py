@@ -1,8 +1,8 @@
 """What this broker knows of the cluster, as the controller's UpdateMetadata requests told it.
 
-Invariants: only UpdateMetadata changes the cache; `version` grows with each change, so that encoded Metadata bodies can
-be cached by it; a topic is here only with at least one partition. Must not know ZooKeeper: what a broker tells its clients
-is what the controller said last, also while ZooKeeper is away.
+Invariants: only UpdateMetadata changes the cache; `version` grows with each change, so that encoded
+Metadata bodies can be cached by it; a topic is here only with at least one partition. Must not know
+ZooKeeper: what a broker tells its clients is what the controller said last, also while ZooKeeper is away.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ class MetadataCache:
         return self._topic_names.get(topic_id)
 
     def endpoint(self, broker_id: int, listener: str) -> Endpoint | None:
-        """Where clients of that listener reach that broker, or None when it is not alive or has no such listener."""
+        """Where clients of that listener reach that broker, or None when it is not alive or has no such
+        listener.
+        """
         broker = self._brokers.get(broker_id)
         return None if broker is None else broker.endpoint(listener)
 

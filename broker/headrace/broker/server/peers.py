@@ -1,8 +1,9 @@
 """Requests to other brokers: one connection a broker, in order, one at a time, repeated until they arrive.
 
-Invariants: a request is sent again after any failure until it is answered or its peer is forgotten, so a broker sees the
-controller's words in their order; a peer's queue is bounded by `QUEUE_SIZE_MAX`, and one that does not keep up is
-reported through `on_overflow` once its queue was emptied. A request to the broker itself is a call.
+Invariants: a request is sent again after any failure until it is answered or its peer is forgotten, so a
+broker sees the controller's words in their order; a peer's queue is bounded by `QUEUE_SIZE_MAX`, and one
+that does not keep up is reported through `on_overflow` once its queue was emptied. A request to the broker
+itself is a call.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ class Connection:
         self._writer: asyncio.StreamWriter | None = None
 
     async def ask(self, key: int, version: int, message: Message) -> Message:
-        """Send a request and wait for its response; raises OSError, PeerError or TimeoutError, then closed."""
+        """Send a request and wait for its response; raises OSError, PeerError or TimeoutError, then
+        closed.
+        """
         try:
             async with asyncio.timeout(self._timeout_ms / 1000):
                 return await self._ask(key, version, message)

@@ -1,8 +1,8 @@
 """The partitions that live on this broker: performs the controller's LeaderAndIsr and StopReplica requests.
 
-Invariants: a request of an older controller epoch, of an older broker epoch or with an older leader epoch changes
-nothing; a partition's leader epoch never goes back; everyone who watches (`on_change`) is told after the change.
-Must not know ZooKeeper: the only source is the controller's requests.
+Invariants: a request of an older controller epoch, of an older broker epoch or with an older leader epoch
+changes nothing; a partition's leader epoch never goes back; everyone who watches (`on_change`) is told
+after the change. Must not know ZooKeeper: the only source is the controller's requests.
 """
 
 from __future__ import annotations

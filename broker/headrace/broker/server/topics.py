@@ -1,7 +1,8 @@
 """Creating and deleting topics: checks, the znodes that state the wish, and the wait until it came true.
 
-Invariants: nothing is written for a topic that fails a check; the configuration is written before the topic, so that no
-broker opens its log without it; an answer without error means that this broker's metadata cache shows it.
+Invariants: nothing is written for a topic that fails a check; the configuration is written before the
+topic, so that no broker opens its log without it; an answer without error means that this broker's
+metadata cache shows it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""The only file that knows kazoo: requests become awaitables, watches and session events become calls on the loop.
+"""The only file that knows kazoo: requests become awaitables, watches and session events become calls on
+the loop.
 
-Invariants: no callback runs outside the broker's loop; a request that ZooKeeper's absence interrupted is sent again once
-the session is back, until `close`; a subscription reads its znode again after each change, each reconnection and each new
-session, so that no change is missed for good. A repeated write may meet its own first attempt: the methods that can tell say so.
+Invariants: no callback runs outside the broker's loop; a request that ZooKeeper's absence interrupted is
+sent again once the session is back, until `close`; a subscription reads its znode again after each change,
+each reconnection and each new session, so that no change is missed for good. A repeated write may meet its
+own first attempt: the methods that can tell say so.
 """
 
 from __future__ import annotations
@@ -115,7 +117,9 @@ class SessionListener:
 
 
 class ZooKeeperClient:
-    """One session after another with one ensemble; `hosts` may end in a chroot, which is created when missing."""
+    """One session after another with one ensemble; `hosts` may end in a chroot, which is created when
+    missing.
+    """
 
     def __init__(self, hosts: str, *, session_timeout_ms: int, connection_timeout_ms: int) -> None:
         self._hosts = hosts
@@ -213,7 +217,8 @@ class ZooKeeperClient:
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> int:
         """Replace the content; answers the new version.
 
-        Raises NoZnodeError, and ZnodeVersionError unless what is there is exactly this write's own first attempt.
+        Raises NoZnodeError, and ZnodeVersionError unless what is there is exactly this write's own first
+        attempt.
         """
         try:
             stat = await self._request(lambda: self._kazoo.set_async(path, data, version))
@@ -247,8 +252,8 @@ class ZooKeeperClient:
     async def transaction(self, operations: Sequence[Operation]) -> list[Any]:
         """All of the operations or none; answers a path for each Create, a stat for each Set.
 
-        Raises the error of the first operation that failed; after an interruption that may be this very transaction's
-        own first attempt, which only the caller can tell.
+        Raises the error of the first operation that failed; after an interruption that may be this very
+        transaction's own first attempt, which only the caller can tell.
         """
         results = await self._request(lambda: self._transaction(operations).commit_async())
         failure = next(
@@ -260,7 +265,9 @@ class ZooKeeperClient:
         return list(results)
 
     def watch_children(self, path: str, callback: Callable[[list[str]], None]) -> Subscription:
-        """Call `callback(names)` now and after each change of the children (sorted; empty without the znode)."""
+        """Call `callback(names)` now and after each change of the children (sorted; empty without the
+        znode).
+        """
         return self._subscribe(
             Subscription(
                 self, path, lambda watch: self._kazoo.get_children_async(path, watch), _names, callback
@@ -383,7 +390,9 @@ class Subscription:
         send().rawlink(lambda result: self._client._on_loop(answered, result))
 
     def _fired(self, event: Any) -> None:
-        """kazoo's thread: the watch is used up, or the connection went and a later reconnection reads again."""
+        """kazoo's thread: the watch is used up, or the connection went and a later reconnection reads
+        again.
+        """
         if event.type != "NONE":
             self._client._on_loop(self.read)
 

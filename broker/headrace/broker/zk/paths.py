@@ -1,7 +1,8 @@
 """Every znode that headrace reads or writes: its path, and its JSON as Apache Kafka 3.9 writes it.
 
-Field order and types are Kafka's (kafka.zk.ZkData), so that both kinds of broker share one ZooKeeper. Decoders take what any
-version since 0.10 wrote and raise `MalformedZnodeError` otherwise. Knows nothing of sessions or versions of znodes.
+Field order and types are Kafka's (kafka.zk.ZkData), so that both kinds of broker share one ZooKeeper.
+Decoders take what any version since 0.10 wrote and raise `MalformedZnodeError` otherwise. Knows nothing of
+sessions or versions of znodes.
 """
 
 from __future__ import annotations
