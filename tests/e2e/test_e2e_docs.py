@@ -25,7 +25,10 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 RUNNABLE = {"sh", "python"}
 PLAIN = {"text", "properties", "json", "yaml", "sql", "ini", "hcl"}
-FENCE = re.compile(r"(?:^<!-- (?P<kind>background|run by): (?P<detail>.*?) -->\n)?^```(?P<language>\w*)\n(?P<body>.*?)^```$", re.M | re.S)
+FENCE = re.compile(
+    r"(?:^<!-- (?P<kind>background|run by): (?P<detail>.*?) -->\n)?^```(?P<language>\w*)\n(?P<body>.*?)^```$",
+    re.M | re.S,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +46,14 @@ def examples_of(page: Path) -> list[Example]:
     found = []
     for match in FENCE.finditer(page.read_text()):
         language = match["language"]
-        assert language in RUNNABLE | PLAIN, f"{page.name}: a fence marked {language!r} is neither an example nor output"
+        assert language in RUNNABLE | PLAIN, (
+            f"{page.name}: a fence marked {language!r} is neither an example nor output"
+        )
         if language in RUNNABLE:
             found.append(
-                Example(language=language, body=match["body"], kind=match["kind"], detail=match["detail"] or "")
+                Example(
+                    language=language, body=match["body"], kind=match["kind"], detail=match["detail"] or ""
+                )
             )
     return found
 
@@ -61,7 +68,11 @@ def start_background(example: Example, folder: Path, environment: dict[str, str]
     output = folder / "background.out"
     with output.open("wb") as sink:
         process = subprocess.Popen(
-            ["bash", "-c", "exec " + example.body.strip()], cwd=folder, env=environment, stdout=sink, stderr=sink
+            ["bash", "-c", "exec " + example.body.strip()],
+            cwd=folder,
+            env=environment,
+            stdout=sink,
+            stderr=sink,
         )
     deadline = time.monotonic() + 60
     while example.detail not in output.read_text():
@@ -75,7 +86,13 @@ def run_block(example: Example, folder: Path, environment: dict[str, str]) -> No
     """Run a block to its end and require success."""
     command = ["bash", "-euo", "pipefail", "-c"] if example.language == "sh" else ["python", "-c"]
     done = subprocess.run(
-        [*command, example.body], cwd=folder, env=environment, capture_output=True, text=True, timeout=240, check=False
+        [*command, example.body],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
     )
     assert done.returncode == 0, f"{example.body}\n{done.stdout}\n{done.stderr}"
 

@@ -19,7 +19,9 @@ CELLS = {cell.name: cell for cell in cells.BROKER_CELLS}
 @click.command(epilog="Example: headrace bench --rounds 3 --cell 'produce, batch of 50'")
 @click.option("--rounds", default=3, show_default=True, type=click.IntRange(1, 50), help="Runs of each cell.")
 @click.option("--cell", "names", multiple=True, type=click.Choice(list(CELLS)), help="Only these cells.")
-@click.option("--docs", default="docs", show_default=True, type=click.Path(path_type=Path), help="Where the page goes.")
+@click.option(
+    "--docs", default="docs", show_default=True, type=click.Path(path_type=Path), help="Where the page goes."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the raw runs and write no page.")
 def bench(rounds: int, names: tuple[str, ...], docs: Path, as_json: bool) -> None:
     """Measure a broker with the C client as load generator."""
@@ -57,7 +59,9 @@ def _round(
                 run = cells.measure(cell, peer, number, program)
                 runs.append(run)
                 rate, cost = run.messages / run.seconds, run.cpu_seconds / run.messages * 1e6
-                console.print(f"round {number + 1}  {cell.name}: {rate:,.0f} messages/s, {cost:.2f} µs CPU a message")
+                console.print(
+                    f"round {number + 1}  {cell.name}: {rate:,.0f} messages/s, {cost:.2f} µs CPU a message"
+                )
     finally:
         shutil.rmtree(data, ignore_errors=True)
     return runs

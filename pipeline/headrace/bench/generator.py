@@ -32,10 +32,15 @@ def build(cache: Path) -> Path:
         return program
     compiler = shutil.which("cc")
     if compiler is None:
-        raise click.ClickException("The benchmark needs a C compiler: install the packages gcc and librdkafka-dev.")
+        raise click.ClickException(
+            "The benchmark needs a C compiler: install the packages gcc and librdkafka-dev."
+        )
     cache.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
-        [compiler, "-O2", "-x", "c", "-", "-o", str(program), "-lrdkafka"], input=source, capture_output=True, check=False
+        [compiler, "-O2", "-x", "c", "-", "-o", str(program), "-lrdkafka"],
+        input=source,
+        capture_output=True,
+        check=False,
     )
     if done.returncode:
         raise click.ClickException(
@@ -49,6 +54,8 @@ def run(program: Path, *arguments: str | int) -> Outcome:
     command = [str(program), *(str(argument) for argument in arguments)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_SECONDS_MAX, check=False)
     if done.returncode:
-        raise click.ClickException(f"`{' '.join(command[1:])}` failed: {done.stderr.strip()[:300] or done.stdout}")
+        raise click.ClickException(
+            f"`{' '.join(command[1:])}` failed: {done.stderr.strip()[:300] or done.stdout}"
+        )
     seen = json.loads(done.stdout)
     return Outcome(messages=seen["messages"], seconds=seen["seconds"], bytes=int(seen["bytes"]))

@@ -29,7 +29,16 @@ class Peer:
 @contextlib.contextmanager
 def headrace(data: Path, settings: dict[str, str] | None = None) -> Iterator[Peer]:
     """One headrace broker under `headrace dev`; `settings` are added to its server.properties."""
-    command = [sys.executable, "-m", "headrace.cli.main", "dev", "--listen", "127.0.0.1:0", "--data", str(data)]
+    command = [
+        sys.executable,
+        "-m",
+        "headrace.cli.main",
+        "dev",
+        "--listen",
+        "127.0.0.1:0",
+        "--data",
+        str(data),
+    ]
     for key, value in (settings or {}).items():
         command += ["--set", f"{key}={value}"]
     data.mkdir(parents=True, exist_ok=True)

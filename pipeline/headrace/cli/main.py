@@ -19,10 +19,18 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "consume": ("headrace.cli.consume:consume", "producer", "Print messages of a topic."),
     "groups": ("headrace.cli.groups:groups", "producer", "List and describe consumer groups and their lag."),
     "registry": ("headrace.registry.command:registry", "load", "Run the schema registry."),
-    "replay": ("headrace.producer.replay:replay", "producer", "Publish a web server's access log as page views."),
+    "replay": (
+        "headrace.producer.replay:replay",
+        "producer",
+        "Publish a web server's access log as page views.",
+    ),
     "load": ("headrace.load.command:load", "load", "Load topics into warehouse tables."),
     "query": ("headrace.load.query:query", "load", "Ask the warehouse tables a question in SQL."),
-    "audit": ("headrace.audit.command:audit", "load", "Count, reconcile and report loss, duplicates and latency."),
+    "audit": (
+        "headrace.audit.command:audit",
+        "load",
+        "Count, reconcile and report loss, duplicates and latency.",
+    ),
     "mirror": ("headrace.mirror.command:mirror", "mirror", "Show and resume mirror partitions."),
     "bench": ("headrace.bench.command:bench", "dev", "Measure a broker with the C client as load generator."),
 }
