@@ -19,9 +19,13 @@ VERSIONS = (0, 6)
 OFFSETS_TOPIC = "__consumer_offsets"
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 MESSAGES = {
-    ErrorCode.NONE: "NONE", ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
-    ErrorCode.INVALID_REQUEST: "This most likely occurs because of a request being malformed by the client
-    library.", }
+    ErrorCode.NONE: "NONE",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+    ErrorCode.INVALID_REQUEST: (
+        "This most likely occurs because of a request being malformed by the client library or the message was "
+        "sent to an incompatible broker. See the broker logs for more details."
+    ),
+}
 
 
 def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> dict[str, Any]:
