@@ -31,9 +31,6 @@ class File(Protocol):
     def sync(self) -> None:
         """Return once contents and length are on the disk (fsync)."""
 
-    def close(self) -> None:
-        """Give the descriptor back; only for a file that nobody else can still refer to."""
-
     def fileno(self) -> int:
         """The descriptor for os.sendfile, valid while this object is referenced."""
 
@@ -104,18 +101,12 @@ class OsFile:
     def sync(self) -> None:
         os.fsync(self._descriptor)
 
-    def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
-
     def fileno(self) -> int:
         return self._descriptor
 
     def __del__(self) -> None:
-        # A slice that is being sent may hold the last reference to a segment deleted long ago.
-        with suppress(OSError):
-            self.close()
+        # Closed with its last reference: a slice still being sent may hold a segment deleted long ago.
+        os.close(self._descriptor)
 
 
 class OsFiles:

@@ -19,20 +19,16 @@ class AppendResult(NamedTuple):
     batch_count: int
 
 
-@dataclass(frozen=True, slots=True)
-class LogSlice:
+class LogSlice(NamedTuple):
     """Bytes of one segment file: `size` bytes from `position`, the first of which begins a batch.
 
-    The last batch may be cut, as in Kafka. `next_offset` is the offset after the slice's last batch when the slice ends
-    at a known batch boundary, else -1. The file stays open while the slice is referenced, even when retention has
-    deleted it.
+    The last batch may be cut, as in Kafka. The file stays open while the slice is referenced, even when retention
+    has deleted it.
     """
 
     file: File | None
     position: int
     size: int
-    first_batch_offset: int
-    next_offset: int = -1
 
     def read(self) -> bytes:
         """The bytes themselves; for a sendfile take `file.fileno()`, `position` and `size`."""

@@ -1,0 +1,74 @@
+"""The leader epochs of one partition: from which offset on which leader wrote (KIP-101).
+
+Owns `leader-epoch-checkpoint`. Invariant: epochs and start offsets grow together; the file holds what memory holds.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from headrace.broker.log.checkpoints import LEADER_EPOCH_FILE, encode_epochs
+from headrace.broker.log.files import Files
+from headrace.broker.log.results import EpochEndOffset
+
+UNDEFINED_EPOCH = -1
+
+
+class LeaderEpochs:
+    """See the module's text. Changes are on the disk when the call returns; raises OSError, nothing being changed."""
+
+    def __init__(self, files: Files, directory: str, entries: list[tuple[int, int]]) -> None:
+        self._files = files
+        self._directory = directory
+        self._entries = entries
+
+    @property
+    def entries(self) -> list[tuple[int, int]]:
+        """(epoch, start offset), oldest first."""
+        return list(self._entries)
+
+    @property
+    def latest(self) -> int:
+        """The newest epoch; -1 when none is known."""
+        return self._entries[-1][0] if self._entries else UNDEFINED_EPOCH
+
+    def assign(self, epoch: int, start_offset: int) -> None:
+        """Batches from `start_offset` on have this epoch; entries that contradict it go."""
+        if epoch < 0 or epoch == self.latest:
+            return
+        kept = [entry for entry in self._entries if entry[0] < epoch and entry[1] < start_offset]
+        self._replace([*kept, (epoch, start_offset)])
+
+    def truncate_from_end(self, offset: int) -> None:
+        """The log ends at `offset` now."""
+        self._replace([entry for entry in self._entries if entry[1] < offset])
+
+    def truncate_from_start(self, offset: int) -> None:
+        """The log begins at `offset` now; the epoch that holds there begins there."""
+        before = [entry for entry in self._entries if entry[1] <= offset]
+        after = [entry for entry in self._entries if entry[1] > offset]
+        self._replace([(before[-1][0], offset), *after] if before else after)
+
+    def clear(self) -> None:
+        """Forget all epochs."""
+        self._replace([])
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch of the batch at `offset`; -1 when none is known."""
+        found = bisect_right(self._entries, offset, key=lambda entry: entry[1])
+        return self._entries[found - 1][0] if found else UNDEFINED_EPOCH
+
+    def end_offset(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
+        """The largest epoch at most `epoch` and the offset where the next one begins (KIP-279)."""
+        if epoch == UNDEFINED_EPOCH or not self._entries or epoch > self.latest:
+            return EpochEndOffset(UNDEFINED_EPOCH, -1)
+        if epoch == self.latest:
+            return EpochEndOffset(epoch, log_end_offset)
+        found = bisect_right(self._entries, epoch, key=lambda entry: entry[0])
+        next_start = self._entries[found][1]
+        return EpochEndOffset(self._entries[found - 1][0] if found else epoch, next_start)
+
+    def _replace(self, entries: list[tuple[int, int]]) -> None:
+        if entries != self._entries:
+            self._files.replace_file(f"{self._directory}/{LEADER_EPOCH_FILE}", encode_epochs(entries))
+            self._entries = entries

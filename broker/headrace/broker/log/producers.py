@@ -1,0 +1,232 @@
+"""The idempotent and transactional producers of one partition: sequence windows, open transactions.
+
+Owns the state behind duplicate detection (KIP-98) and the `.snapshot` file format of Apache Kafka, version 1. For each
+producer the last five batches are known, so that a retry of any of them is answered with its first offset.
+Must not know: where snapshots lie, how batches are read back.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from headrace.broker.errors import InvalidProducerEpochError, OutOfOrderSequenceError
+from headrace.broker.wire.batches import BatchHeader
+
+BATCHES_MAX = 5
+PRODUCER_ID_EXPIRATION_MS = 86_400_000
+_SEQUENCE_COUNT = 2**31
+_SNAPSHOT_HEADER = struct.Struct(">hIi")
+_SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
+_SNAPSHOT_VERSION = 1
+_CRC_END = 6
+
+
+class CachedBatch(NamedTuple):
+    """A batch that a producer wrote; sequences wrap at 2**31."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp_ms: int
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+    @property
+    def first_sequence(self) -> int:
+        return (self.last_sequence - self.offset_delta) % _SEQUENCE_COUNT
+
+
+class Producer:
+    """One producer's state in one partition; transaction and coordinator fields are -1 when there is none."""
+
+    __slots__ = ("batches", "coordinator_epoch", "epoch", "last_timestamp_ms", "transaction_first_offset")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.batches: list[CachedBatch] = []
+        self.last_timestamp_ms = -1
+        self.coordinator_epoch = -1
+        self.transaction_first_offset = -1
+
+    def take_epoch(self, epoch: int) -> None:
+        """A new epoch begins a new sequence."""
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.batches.clear()
+
+
+class SnapshotError(ValueError):
+    """The bytes are no producer snapshot."""
+
+
+class ProducerStates:
+    """All producers of a partition. `check` decides, `append` and `end_transaction` apply."""
+
+    def __init__(self) -> None:
+        self._producers: dict[int, Producer] = {}
+        self._open: dict[int, int] = {}
+        # (first offset, marker's offset) of ended transactions whose marker is not yet below the high watermark.
+        self._ended: list[tuple[int, int]] = []
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    def get(self, producer_id: int) -> Producer | None:
+        """The state of one producer, for DescribeProducers and tests."""
+        return self._producers.get(producer_id)
+
+    def check(self, header: BatchHeader) -> CachedBatch | None:
+        """The batch that this one repeats, or None when it is the next one.
+
+        Raises InvalidProducerEpochError and OutOfOrderSequenceError. A producer not known (any more) may begin
+        with any sequence number.
+        """
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            return None
+        self.check_epoch(header)
+        if header.producer_epoch == producer.epoch:
+            repeated = _find(producer.batches, header)
+            if repeated is not None:
+                return repeated
+        _check_sequence(producer, header)
+        return None
+
+    def check_epoch(self, header: BatchHeader) -> None:
+        """Raise InvalidProducerEpochError for a batch of a fenced producer."""
+        producer = self._producers.get(header.producer_id)
+        if producer is not None and header.producer_epoch < producer.epoch:
+            raise InvalidProducerEpochError(
+                f"Producer {header.producer_id} wrote with epoch {header.producer_epoch}; its epoch is {producer.epoch}."
+            )
+
+    def append(self, header: BatchHeader, base_offset: int) -> None:
+        """Take in a data batch that lies at `base_offset` now."""
+        producer = self._producer(header)
+        delta = header.last_offset_delta
+        last_sequence = (header.base_sequence + delta) % _SEQUENCE_COUNT if header.base_sequence >= 0 else -1
+        if len(producer.batches) == BATCHES_MAX:
+            del producer.batches[0]
+        producer.batches.append(CachedBatch(last_sequence, base_offset + delta, delta, header.max_timestamp))
+        producer.last_timestamp_ms = header.max_timestamp
+        if header.is_transactional and producer.transaction_first_offset < 0:
+            producer.transaction_first_offset = self._open[header.producer_id] = base_offset
+
+    def end_transaction(self, header: BatchHeader, base_offset: int, coordinator_epoch: int) -> None:
+        """Take in a commit or abort marker."""
+        producer = self._producer(header)
+        producer.coordinator_epoch = coordinator_epoch
+        producer.last_timestamp_ms = header.max_timestamp
+        if producer.transaction_first_offset >= 0:
+            self._ended.append((producer.transaction_first_offset, base_offset))
+            producer.transaction_first_offset = -1
+            del self._open[header.producer_id]
+
+    def _producer(self, header: BatchHeader) -> Producer:
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            producer = self._producers[header.producer_id] = Producer(header.producer_epoch)
+        producer.take_epoch(header.producer_epoch)
+        return producer
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Below it every transaction is decided and its marker visible (KIP-98)."""
+        if not self._open and not self._ended:
+            return high_watermark
+        self._ended = [ended for ended in self._ended if ended[1] >= high_watermark]
+        first_offsets = [*self._open.values(), *(ended[0] for ended in self._ended)]
+        return min(high_watermark, *first_offsets) if first_offsets else high_watermark
+
+    def expire(self, now_ms: int, expiration_ms: int = PRODUCER_ID_EXPIRATION_MS) -> int:
+        """Forget producers silent for `expiration_ms` without an open transaction; returns how many."""
+        expired = [
+            producer_id
+            for producer_id, producer in self._producers.items()
+            if producer.transaction_first_offset < 0 and now_ms - producer.last_timestamp_ms >= expiration_ms
+        ]
+        for producer_id in expired:
+            del self._producers[producer_id]
+        return len(expired)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._producers.clear()
+        self._open.clear()
+        self._ended.clear()
+
+    def encode(self) -> bytes:
+        """The content of a `.snapshot` file."""
+        body = bytearray()
+        for producer_id, producer in self._producers.items():
+            last = producer.batches[-1] if producer.batches else CachedBatch(-1, -1, 0, -1)
+            body += _SNAPSHOT_ENTRY.pack(
+                producer_id,
+                producer.epoch,
+                last.last_sequence,
+                last.last_offset,
+                last.offset_delta,
+                producer.last_timestamp_ms,
+                producer.coordinator_epoch,
+                producer.transaction_first_offset,
+            )
+        count = len(self._producers).to_bytes(4, "big")
+        return _SNAPSHOT_VERSION.to_bytes(2, "big") + crc32c(count + body).to_bytes(4, "big") + count + body
+
+    @classmethod
+    def decode(cls, data: bytes) -> ProducerStates:
+        """The states in a `.snapshot` file; raises SnapshotError for anything but a whole sound one."""
+        if len(data) < _SNAPSHOT_HEADER.size:
+            raise SnapshotError(f"{len(data)} bytes are too few for a producer snapshot")
+        version, crc, count = _SNAPSHOT_HEADER.unpack_from(data)
+        if version != _SNAPSHOT_VERSION:
+            raise SnapshotError(f"producer snapshots of version {version} are not known")
+        if crc != crc32c(data[_CRC_END:]):
+            raise SnapshotError("the checksum of the producer snapshot is wrong")
+        if len(data) != _SNAPSHOT_HEADER.size + count * _SNAPSHOT_ENTRY.size:
+            raise SnapshotError(f"{count} producers do not fit a snapshot of {len(data)} bytes")
+        states = cls()
+        for entry in _SNAPSHOT_ENTRY.iter_unpack(data[_SNAPSHOT_HEADER.size :]):
+            states._restore(*entry)
+        return states
+
+    def _restore(
+        self,
+        producer_id: int,
+        epoch: int,
+        last_sequence: int,
+        last_offset: int,
+        offset_delta: int,
+        timestamp_ms: int,
+        coordinator_epoch: int,
+        transaction_first_offset: int,
+    ) -> None:
+        producer = self._producers[producer_id] = Producer(epoch)
+        if last_offset >= 0:
+            producer.batches.append(CachedBatch(last_sequence, last_offset, offset_delta, timestamp_ms))
+        producer.last_timestamp_ms = timestamp_ms
+        producer.coordinator_epoch = coordinator_epoch
+        producer.transaction_first_offset = transaction_first_offset
+        if transaction_first_offset >= 0:
+            self._open[producer_id] = transaction_first_offset
+
+
+def _find(batches: list[CachedBatch], header: BatchHeader) -> CachedBatch | None:
+    last_sequence = (header.base_sequence + header.last_offset_delta) % _SEQUENCE_COUNT
+    for batch in batches:
+        if batch.last_sequence == last_sequence and batch.offset_delta == header.last_offset_delta:
+            return batch
+    return None
+
+
+def _check_sequence(producer: Producer, header: BatchHeader) -> None:
+    has_history = header.producer_epoch == producer.epoch and producer.batches
+    expected = (producer.batches[-1].last_sequence + 1) % _SEQUENCE_COUNT if has_history else 0
+    if header.base_sequence != expected:
+        raise OutOfOrderSequenceError(
+            f"Producer {header.producer_id} sent sequence number {header.base_sequence} where {expected} comes next."
+        )

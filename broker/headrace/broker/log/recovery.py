@@ -1,0 +1,366 @@
+"""Opening a log: which files belong to it, what a crash left of them, and what must go.
+
+After a clean stop the files are believed. After any other, every batch of the segments that were not wholly synced is
+checked: length, checksum, offsets that increase. In data that was never synced the log ends at the first bad batch, and
+what lies behind it is cut. Bad bytes in synced data are rot: reported and kept, for cutting there would destroy what is
+still good behind them; only an unreadable end of the log, with nothing behind it, is cut there too. Indexes are made
+anew on the way. Producers come from the newest sound snapshot and the batches behind it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from struct import Struct
+from uuid import UUID
+
+from crc32c import crc32c
+
+from headrace.broker.config import LogConfig
+from headrace.broker.errors import CorruptMessageError
+from headrace.broker.log import names
+from headrace.broker.log.checkpoints import (
+    LEADER_EPOCH_FILE,
+    PARTITION_METADATA_FILE,
+    CheckpointError,
+    decode_epochs,
+    decode_partition_metadata,
+    encode_partition_metadata,
+)
+from headrace.broker.log.epochs import LeaderEpochs
+from headrace.broker.log.files import Files
+from headrace.broker.log.index import INT32_MAX
+from headrace.broker.log.producers import ProducerStates
+from headrace.broker.log.results import Finding, RecoveryReport
+from headrace.broker.log.segment import Segment
+from headrace.broker.log.segments import names_to_forget, new_segment
+from headrace.broker.log.snapshots import ProducerSnapshots
+from headrace.broker.wire.batches import CRC_START, HEADER_SIZE, MAGIC, BatchHeader, read_header
+
+_CHUNK_SIZE = 1024 * 1024
+_BASE_OFFSET = Struct(">q")
+_MAGIC_AT = 16
+
+
+@dataclass(slots=True)
+class LoadedLog:
+    """What opening found: ready to be read from and appended to."""
+
+    segments: list[Segment]
+    epochs: LeaderEpochs
+    producers: ProducerStates
+    topic_id: UUID | None
+    log_start_offset: int
+    recovery_point: int
+
+
+def load(
+    files: Files,
+    directory: str,
+    config: LogConfig,
+    *,
+    now_ms: int,
+    recovery_point: int,
+    clean_shutdown: bool,
+    log_start_offset: int,
+    topic_id: UUID | None,
+) -> tuple[LoadedLog, RecoveryReport]:
+    """Open or make the log in `directory`. Raises OSError."""
+    report = RecoveryReport(directory)
+    topic_id = _make_directory(files, directory, topic_id, report)
+    for name in names_to_forget(files, directory):
+        files.remove(f"{directory}/{name}")
+    segments = _find_segments(files, directory, config, now_ms, log_start_offset)
+    loading = _Loading(files, directory, config, recovery_point, report)
+    segments = loading.recover(segments, clean_shutdown)
+    log_start_offset = max(log_start_offset, segments[0].base_offset)
+    if log_start_offset > segments[-1].next_offset:
+        segments = _restart(files, directory, config, now_ms, log_start_offset, segments)
+    end_offset = segments[-1].next_offset
+    segments[-1].become_active()
+    epochs = _load_epochs(files, directory, segments, loading.epochs, report)
+    epochs.truncate_from_end(end_offset)
+    snapshots = ProducerSnapshots(files, directory)
+    producers, findings = snapshots.restore(segments, end_offset)
+    report.findings += findings
+    report.log_start_offset, report.log_end_offset = log_start_offset, end_offset
+    report.segments = len(segments)
+    loaded = LoadedLog(
+        segments, epochs, producers, topic_id, log_start_offset, min(recovery_point, end_offset)
+    )
+    return loaded, report
+
+
+def _make_directory(
+    files: Files, directory: str, topic_id: UUID | None, report: RecoveryReport
+) -> UUID | None:
+    if not files.exists(directory):
+        files.make_directory(directory)
+        files.sync_directory(directory.rpartition("/")[0])
+    path = f"{directory}/{PARTITION_METADATA_FILE}"
+    if files.exists(path):
+        try:
+            return decode_partition_metadata(files.read(path))
+        except CheckpointError as error:
+            report.findings.append(Finding("discarded", path, 0, files.size(path), str(error)))
+    if topic_id is not None:
+        files.replace_file(path, encode_partition_metadata(topic_id))
+    return topic_id
+
+
+def _find_segments(
+    files: Files, directory: str, config: LogConfig, now_ms: int, log_start_offset: int
+) -> list[Segment]:
+    by_suffix: dict[str, set[int]] = {}
+    for name in files.list(directory):
+        offset = names.offset_of(name)
+        if offset is not None:
+            by_suffix.setdefault(name[20:], set()).add(offset)
+    bases = by_suffix.get(names.LOG_SUFFIX, set())
+    for suffix in (names.INDEX_SUFFIX, names.TIME_INDEX_SUFFIX, names.TRANSACTION_INDEX_SUFFIX):
+        for orphan in by_suffix.get(suffix, set()) - bases:
+            files.remove(f"{directory}/{names.segment_file(orphan, suffix)}")
+    segments = []
+    for base_offset in sorted(bases) or [log_start_offset]:
+        segment = new_segment(files, directory, base_offset, config, now_ms)
+        segment.size = segment.log.size()
+        segments.append(segment)
+    return segments
+
+
+def _restart(
+    files: Files, directory: str, config: LogConfig, now_ms: int, offset: int, segments: list[Segment]
+) -> list[Segment]:
+    """All that is left lies below the log start offset: begin there."""
+    for segment in segments:
+        for path in segment.mark_deleted():
+            files.remove(path)
+    return [new_segment(files, directory, offset, config, now_ms)]
+
+
+class _Loading:
+    """One pass over the segments, oldest first."""
+
+    def __init__(
+        self, files: Files, directory: str, config: LogConfig, recovery_point: int, report: RecoveryReport
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._config = config
+        self._recovery_point = recovery_point
+        self._report = report
+        # (epoch, start offset) as the checked batches tell it.
+        self.epochs: list[tuple[int, int]] = []
+
+    def recover(self, segments: list[Segment], clean_shutdown: bool) -> list[Segment]:
+        """Make every segment's size, end and indexes right; returns those that remain."""
+        for number, segment in enumerate(segments):
+            following = segments[number + 1] if number + 1 < len(segments) else None
+            if self._is_trusted(segment, following, clean_shutdown):
+                self._trust(segment, following)
+                continue
+            reaches_end = self._check(segment, following is None)
+            if following is not None and not (reaches_end and self._continues(segment, following)):
+                self._drop(segments[number + 1 :])
+                return segments[: number + 1]
+        return segments
+
+    def _is_trusted(self, segment: Segment, following: Segment | None, clean_shutdown: bool) -> bool:
+        if following is not None:
+            return clean_shutdown or following.base_offset <= self._recovery_point
+        return clean_shutdown and self._ends_well(segment)
+
+    def _ends_well(self, segment: Segment) -> bool:
+        """Whether the last segment's file ends with a whole batch, as far as headers tell."""
+        if not segment.index.looks_valid(segment.size) or not self._has_indexes(segment):
+            return False
+        position, next_offset = 0, segment.base_offset
+        try:
+            last_entry = segment.index.last()
+            for position, header in segment.walk(0 if last_entry is None else last_entry[1]):
+                position, next_offset = position + header.size, header.next_offset
+        except CorruptMessageError:
+            return False
+        segment.next_offset = next_offset
+        return position == segment.size and segment.time_index.looks_valid(next_offset)
+
+    def _has_indexes(self, segment: Segment) -> bool:
+        return all(
+            self._files.exists(segment.path(suffix))
+            for suffix in (names.INDEX_SUFFIX, names.TIME_INDEX_SUFFIX)
+        )
+
+    def _trust(self, segment: Segment, following: Segment | None) -> None:
+        if following is None:
+            return
+        segment.next_offset = following.base_offset
+        is_long = segment.size > 2 * self._config.index_interval_bytes
+        if not self._has_indexes(segment) or (is_long and segment.index.last() is None):
+            segment.rebuild_indexes()
+            self._report_rebuilt(segment, "it was missing or empty")
+
+    def _report_rebuilt(self, segment: Segment, reason: str) -> None:
+        path = segment.path(names.INDEX_SUFFIX)
+        self._report.findings.append(Finding("rebuilt", path, 0, 0, reason))
+
+    def _continues(self, segment: Segment, following: Segment) -> bool:
+        """Whether `following` begins where `segment` ends: a hole between them is a lost tail of unsynced data."""
+        if segment.next_offset > following.base_offset:
+            return False
+        is_sound = (
+            segment.next_offset == following.base_offset
+            or following.base_offset <= self._recovery_point
+            or following.base_offset - segment.base_offset > INT32_MAX
+        )
+        return is_sound or "compact" in self._config.cleanup_policy
+
+    def _drop(self, segments: list[Segment]) -> None:
+        for segment in reversed(segments):
+            path = segment.path(names.LOG_SUFFIX)
+            reason = "it lies beyond the end of the sound data"
+            self._report.findings.append(Finding("dropped", path, 0, segment.size, reason))
+            for deleted in segment.mark_deleted():
+                self._files.remove(deleted)
+
+    def _check(self, segment: Segment, is_last: bool) -> bool:
+        """Walk one segment batch by batch; returns whether its file is sound to the end, rot apart."""
+        self._report.segments_walked += 1
+        segment.begin_rebuild()
+        position = 0
+        while position < segment.size:
+            header, problem = check_batch(segment, position)
+            if header is not None and problem is None:
+                self._take(segment, position, header)
+                position += header.size
+                continue
+            following = self._after_rot(segment, position, header, is_last)
+            if following is None:
+                self._cut(segment, position, problem or "")
+                segment.end_rebuild()
+                return False
+            self._report_rot(segment, position, following - position, problem or "")
+            position = following
+        segment.end_rebuild()
+        return True
+
+    def _take(self, segment: Segment, position: int, header: BatchHeader) -> None:
+        segment.note(position, header.size, header.last_offset, header.max_timestamp)
+        if header.leader_epoch >= 0 and (not self.epochs or header.leader_epoch > self.epochs[-1][0]):
+            self.epochs.append((header.leader_epoch, header.base_offset))
+
+    def _after_rot(
+        self, segment: Segment, position: int, header: BatchHeader | None, is_last: bool
+    ) -> int | None:
+        """Where to go on after bad bytes in synced data; None where the log has to end at `position`."""
+        if segment.next_offset >= self._recovery_point:
+            return None
+        if header is not None:
+            end = position + header.size
+            if end == segment.size:
+                segment.next_offset = self._recovery_point if is_last else segment.next_offset
+                return end
+            if check_batch(segment, end, header.base_offset)[1] is None:
+                return end
+        following = next_sound_batch(segment, position + 1)
+        return following if following is not None or is_last else segment.size
+
+    def _cut(self, segment: Segment, position: int, problem: str) -> None:
+        size = segment.size - position
+        path = segment.path(names.LOG_SUFFIX)
+        self._report.findings.append(Finding("cut", path, position, size, problem))
+        segment.log.truncate(position)
+        segment.size = position
+
+    def _report_rot(self, segment: Segment, position: int, size: int, problem: str) -> None:
+        path = segment.path(names.LOG_SUFFIX)
+        self._report.findings.append(Finding("rot", path, position, size, problem))
+
+
+def check_batch(
+    segment: Segment, position: int, offset_min: int | None = None
+) -> tuple[BatchHeader | None, str | None]:
+    """The header of the batch at `position`, when it has a usable one, and what is wrong with the batch, if anything.
+
+    `offset_min` is the smallest base offset it may have, the segment's end so far unless given.
+    """
+    if offset_min is None:
+        offset_min = segment.next_offset
+    left = segment.size - position
+    if left < HEADER_SIZE:
+        return None, f"{left} bytes are too few for a batch"
+    header = read_header(segment.log.read_at(HEADER_SIZE, position))
+    if header.magic != MAGIC or header.size < HEADER_SIZE:
+        return None, "no batch of format 2 begins here"
+    if header.size > left:
+        return None, f"a batch of {header.size} bytes is cut after {left}"
+    if header.base_offset < offset_min or header.last_offset_delta < 0:
+        return None, f"the base offset {header.base_offset} does not follow {offset_min - 1}"
+    if header.last_offset - segment.base_offset > INT32_MAX:
+        return None, f"the offset {header.last_offset} is too far from the segment's base offset"
+    if _crc(segment, position, header) != header.crc:
+        return header, f"the checksum of the batch at offset {header.base_offset} is wrong"
+    return header, None
+
+
+def _crc(segment: Segment, position: int, header: BatchHeader) -> int:
+    crc = 0
+    start, end = position + CRC_START, position + header.size
+    while start < end:
+        chunk = segment.log.read_at(min(_CHUNK_SIZE, end - start), start)
+        crc = crc32c(chunk, crc)
+        start += len(chunk)
+    return crc
+
+
+def next_sound_batch(segment: Segment, position: int) -> int | None:
+    """Position of the first batch from `position` on that is sound; found by the upper half of its offset."""
+    upper_half = _BASE_OFFSET.pack(segment.next_offset)[:4]
+    pattern = re.compile(re.escape(upper_half) + rb"(?=.{12}\x02)", re.DOTALL)
+    for start, chunk in _overlapping_chunks(segment, position):
+        for match in pattern.finditer(chunk):
+            if check_batch(segment, start + match.start())[1] is None:
+                return start + match.start()
+    return None
+
+
+def _overlapping_chunks(segment: Segment, position: int) -> Iterator[tuple[int, bytes]]:
+    while position < segment.size:
+        chunk = segment.log.read_at(min(_CHUNK_SIZE, segment.size - position), position)
+        yield position, chunk
+        position += max(1, len(chunk) - _MAGIC_AT)
+
+
+def _load_epochs(
+    files: Files,
+    directory: str,
+    segments: list[Segment],
+    checked: list[tuple[int, int]],
+    report: RecoveryReport,
+) -> LeaderEpochs:
+    path = f"{directory}/{LEADER_EPOCH_FILE}"
+    entries: list[tuple[int, int]] = []
+    if files.exists(path):
+        try:
+            entries = decode_epochs(files.read(path))
+        except CheckpointError as error:
+            report.findings.append(Finding("discarded", path, 0, files.size(path), str(error)))
+            checked = _epochs_in(segments)
+    epochs = LeaderEpochs(files, directory, entries)
+    for epoch, start_offset in checked:
+        if epoch > epochs.latest:
+            epochs.assign(epoch, start_offset)
+    return epochs
+
+
+def _epochs_in(segments: list[Segment]) -> list[tuple[int, int]]:
+    """The epochs that the batches themselves tell, for a log whose checkpoint is unreadable."""
+    found: list[tuple[int, int]] = []
+    for segment in segments:
+        try:
+            for _, header in segment.walk():
+                if header.leader_epoch >= 0 and (not found or header.leader_epoch > found[-1][0]):
+                    found.append((header.leader_epoch, header.base_offset))
+        except CorruptMessageError:
+            continue
+    return found

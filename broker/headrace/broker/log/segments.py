@@ -1,0 +1,193 @@
+"""The segments of one log, oldest first: rolling on, looking up, taking away.
+
+Invariants: at least one segment, the last one active; each begins where the one before ends, or (after a gap wider than
+32 bits, or a cleaning) above. A new segment's name is not on the disk before a flush has synced the directory.
+Must not know: producers, epochs, who asks.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import suppress
+
+from headrace.broker.config import LogConfig
+from headrace.broker.log import names
+from headrace.broker.log.files import File, Files
+from headrace.broker.log.results import DeletedSegment, LogSlice
+from headrace.broker.log.retention import SegmentFacts
+from headrace.broker.log.segment import Segment
+
+EMPTY_SLICE = LogSlice(None, 0, 0)
+
+
+def new_segment(files: Files, directory: str, base_offset: int, config: LogConfig, now_ms: int) -> Segment:
+    """A segment object for files that exist or are about to."""
+    return Segment(
+        files,
+        directory,
+        base_offset,
+        index_size_max=config.segment_index_bytes,
+        index_interval_bytes=config.index_interval_bytes,
+        now_ms=now_ms,
+    )
+
+
+class Segments:
+    """See the module's text. All methods may raise OSError."""
+
+    __slots__ = ("_directory", "_doomed", "_files", "_has_unsynced_names", "_segments", "active")
+
+    def __init__(self, files: Files, directory: str, segments: list[Segment]) -> None:
+        self._files = files
+        self._directory = directory
+        self._segments = segments
+        # Deleted files and when their delay is over; bounded by the segments that retention takes in that time.
+        self._doomed: list[tuple[int, str]] = []
+        self._has_unsynced_names = True
+        self.active = segments[-1]
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all `.log` files."""
+        return sum(segment.size for segment in self._segments)
+
+    def roll(self, base_offset: int, config: LogConfig, now_ms: int) -> Segment:
+        """Make a new active segment that begins at `base_offset`."""
+        if self.active.size == 0 and self.active.base_offset == base_offset:
+            return self.active
+        segment = new_segment(self._files, self._directory, base_offset, config, now_ms)
+        try:
+            segment.log.truncate(0)
+            segment.begin_rebuild()
+            segment.become_active()
+            self.active.become_inactive()
+        except OSError:
+            with suppress(OSError):
+                self._remove_files([segment])
+            raise
+        self._has_unsynced_names = True
+        self._segments.append(segment)
+        self.active = segment
+        return segment
+
+    def read(self, offset: int, size_max: int, upper_offset: int, at_least_one: bool) -> LogSlice:
+        """See PartitionLog.read; `offset` lies inside the log and below `upper_offset`."""
+        for number in range(self._number(offset), len(self._segments)):
+            segment = self._segments[number]
+            position = segment.position_of(offset)
+            if position is not None:
+                return _slice(segment, position, size_max, upper_offset, at_least_one)
+        return EMPTY_SLICE
+
+    def _number(self, offset: int) -> int:
+        """Number of the segment that holds `offset`, or would."""
+        if offset >= self.active.base_offset:
+            return len(self._segments) - 1
+        return max(0, bisect_right(self._segments, offset, key=_base_offset) - 1)
+
+    def facts(self) -> list[SegmentFacts]:
+        """What retention wants to know; an empty active segment is left out."""
+        return [
+            SegmentFacts(
+                segment.base_offset, segment.next_offset, segment.size, segment.retention_timestamp_ms()
+            )
+            for segment in self._segments
+            if segment.size or segment is not self.active
+        ]
+
+    def take_first(self, reasons: list[str], due_ms: int) -> list[DeletedSegment]:
+        """Rename the files of the first segments, one for each reason; `remove_due` removes them from `due_ms` on."""
+        deleted = []
+        for reason in reasons:
+            segment = self._segments[0]
+            self._doomed += [(due_ms, path) for path in segment.mark_deleted()]
+            del self._segments[0]
+            self._has_unsynced_names = True
+            deleted.append(DeletedSegment(segment.base_offset, segment.next_offset, segment.size, reason))
+        return deleted
+
+    def remove_due(self, now_ms: int) -> None:
+        """Remove the deleted files whose delay is over."""
+        while self._doomed and self._doomed[0][0] <= now_ms:
+            self._files.remove(self._doomed[0][1])
+            del self._doomed[0]
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop everything at and above `offset`, which lies above the first segment's base offset."""
+        kept = [segment for segment in self._segments if segment.base_offset < offset] or self._segments[:1]
+        dropped = self._segments[len(kept) :]
+        # Newest first: a crash in between must leave no hole in the log.
+        self._remove_files(dropped[::-1])
+        kept[-1].truncate_to(offset)
+        kept[-1].next_offset = offset
+        self._segments = kept
+        self.active = kept[-1]
+        self.active.become_active()
+
+    def restart_at(self, base_offset: int, config: LogConfig, now_ms: int) -> None:
+        """Drop everything and begin anew with an empty segment at `base_offset`."""
+        self._remove_files(self._segments[::-1])
+        segment = new_segment(self._files, self._directory, base_offset, config, now_ms)
+        segment.log.truncate(0)
+        segment.begin_rebuild()
+        segment.become_active()
+        self._segments = [segment]
+        self.active = segment
+        self._files.sync_directory(self._directory)
+
+    def _remove_files(self, segments: list[Segment]) -> None:
+        for segment in segments:
+            for path in segment.mark_deleted():
+                self._files.remove(path)
+        self._has_unsynced_names = True
+
+    def unsynced(self, recovery_point: int) -> tuple[list[File], bool]:
+        """Files with data above `recovery_point`, and whether the directory has to be synced too.
+
+        The answer about the directory is given once: whoever asks has to sync it, or ask for it again with
+        `names_changed`.
+        """
+        files: list[File] = []
+        for segment in self._segments:
+            if segment.next_offset > recovery_point or segment is self.active:
+                files += segment.files_to_sync()
+        has_unsynced_names, self._has_unsynced_names = self._has_unsynced_names, False
+        return files, has_unsynced_names
+
+    def names_changed(self) -> None:
+        """The directory has to be synced with the next flush."""
+        self._has_unsynced_names = True
+
+    def close(self) -> None:
+        """Complete and trim the active segment's indexes."""
+        self.active.become_inactive()
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset
+
+
+def _slice(segment: Segment, position: int, size_max: int, upper_offset: int, at_least_one: bool) -> LogSlice:
+    end = segment.size if upper_offset >= segment.next_offset else segment.position_of(upper_offset)
+    available = (segment.size if end is None else end) - position
+    if available <= 0:
+        return EMPTY_SLICE
+    if available > size_max:
+        first_size = segment.batch_size_at(position)
+        if size_max < first_size:
+            size_max = first_size if at_least_one else 0
+        available = min(available, size_max)
+    return LogSlice(segment.log, position, available)
+
+
+def names_to_forget(files: Files, directory: str) -> list[str]:
+    """Leftovers of work that a crash interrupted: half-written, half-deleted and half-cleaned files."""
+    suffixes = (names.TEMPORARY_SUFFIX, names.DELETED_SUFFIX, names.CLEANED_SUFFIX)
+    return [name for name in files.list(directory) if name.endswith(suffixes)]

@@ -1,0 +1,103 @@
+"""The producers' snapshots of one log: `<offset>.snapshot` holds the state before that offset.
+
+They are written on roll and close without waiting for the disk; a torn one fails its checksum and an older one, plus the
+batches behind it, gives the same state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from headrace.broker.errors import CorruptMessageError
+from headrace.broker.log import names
+from headrace.broker.log.files import File, Files
+from headrace.broker.log.producers import ProducerStates, SnapshotError
+from headrace.broker.log.results import Finding
+from headrace.broker.log.segment import Place, Segment
+from headrace.broker.log.timestamps import coordinator_epoch
+
+_CONTROL_BIT = 0x20
+
+
+class ProducerSnapshots:
+    """The snapshot files in one log's directory. All methods may raise OSError."""
+
+    __slots__ = ("_directory", "_files", "_unsynced")
+
+    def __init__(self, files: Files, directory: str) -> None:
+        self._files = files
+        self._directory = directory
+        self._unsynced: list[File] = []
+
+    def _path(self, offset: int) -> str:
+        return f"{self._directory}/{names.segment_file(offset, names.SNAPSHOT_SUFFIX)}"
+
+    def offsets(self) -> list[int]:
+        """Offsets of the snapshots there are, newest first."""
+        snapshots = [
+            name for name in self._files.list(self._directory) if name.endswith(names.SNAPSHOT_SUFFIX)
+        ]
+        return sorted(
+            (offset for name in snapshots if (offset := names.offset_of(name)) is not None), reverse=True
+        )
+
+    def write(self, offset: int, states: ProducerStates) -> None:
+        """Write one; it is on the disk after the next flush."""
+        snapshot = self._files.open(self._path(offset), create=True)
+        snapshot.truncate(0)
+        snapshot.write_at(states.encode(), 0)
+        self._unsynced.append(snapshot)
+
+    def take_unsynced(self) -> list[File]:
+        """Files written since the last call, to be synced by the caller."""
+        unsynced, self._unsynced = self._unsynced, []
+        return unsynced
+
+    def remove(self, is_unwanted: Callable[[int], bool]) -> None:
+        """Remove those whose offset `is_unwanted`."""
+        for offset in self.offsets():
+            if is_unwanted(offset):
+                self._files.remove(self._path(offset))
+
+    def restore(self, segments: Iterable[Segment], end_offset: int) -> tuple[ProducerStates, list[Finding]]:
+        """The state at the log's end: the newest sound snapshot and the batches behind it."""
+        states, offset, findings = self._newest(end_offset)
+        for segment in segments:
+            if segment.next_offset > offset:
+                # Behind unreadable bytes, which recovery has reported, nobody can tell what producers wrote.
+                with suppress(CorruptMessageError):
+                    replay(states, segment, offset)
+        return states, findings
+
+    def _newest(self, end_offset: int) -> tuple[ProducerStates, int, list[Finding]]:
+        findings: list[Finding] = []
+        for offset in self.offsets():
+            path = self._path(offset)
+            if offset <= end_offset:
+                data = self._files.read(path)
+                try:
+                    return ProducerStates.decode(data), offset, findings
+                except SnapshotError as error:
+                    findings.append(Finding("discarded", path, 0, len(data), str(error)))
+            self._files.remove(path)
+        return ProducerStates(), 0, findings
+
+
+def replay(states: ProducerStates, segment: Segment, offset: int) -> None:
+    """Take in the segment's batches from `offset` on."""
+    place = segment.find(offset)
+    if place is None:
+        return
+    for found in segment.walk(place.position):
+        if found.header.producer_id >= 0:
+            _take_in(states, segment, found)
+
+
+def _take_in(states: ProducerStates, segment: Segment, place: Place) -> None:
+    header = place.header
+    if header.attributes & _CONTROL_BIT:
+        batch = segment.log.read_at(header.size, place.position)
+        states.end_transaction(header, header.base_offset, coordinator_epoch(batch, 0, header))
+    else:
+        states.append(header, header.base_offset)

@@ -1,0 +1,58 @@
+"""Finding records by time: the only place of the log that looks into batches, one batch a question."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from struct import Struct
+
+from headrace.broker.errors import CorruptMessageError
+from headrace.broker.log.files import Buffer
+from headrace.broker.log.segment import Place, Segment
+from headrace.broker.wire.batches import BatchHeader, decode_records
+
+_END_TRANSACTION_MARKER = Struct(">hi")
+
+Found = tuple[int, int]
+
+
+def first_at_or_after(segments: Iterable[Segment], timestamp_ms: int, from_offset: int) -> Found | None:
+    """(offset, timestamp) of the first record at or above `from_offset` that is not older than `timestamp_ms`."""
+    for segment in segments:
+        if segment.next_offset <= from_offset or segment.largest_timestamp[0] < timestamp_ms:
+            continue
+        for place in segment.from_timestamp(timestamp_ms, from_offset):
+            found = _first_in(segment, place, timestamp_ms, from_offset)
+            if found is not None:
+                return found
+    return None
+
+
+def largest(segments: Iterable[Segment]) -> Found | None:
+    """(offset, timestamp) of the first record with the largest timestamp of all."""
+    holding = [segment for segment in segments if segment.size]
+    if not holding:
+        return None
+    segment = max(holding, key=lambda candidate: candidate.largest_timestamp[0])
+    timestamp_ms, last_offset = segment.largest_timestamp
+    place = segment.find(last_offset)
+    return None if place is None else _first_in(segment, place, timestamp_ms, segment.base_offset)
+
+
+def _first_in(segment: Segment, place: Place, timestamp_ms: int, from_offset: int) -> Found | None:
+    header = place.header
+    if header.timestamp_type == 1:
+        offset = max(header.base_offset, from_offset)
+        return (offset, header.max_timestamp) if header.max_timestamp >= timestamp_ms else None
+    batch = segment.log.read_at(header.size, place.position)
+    for record in decode_records(batch, 0, header):
+        if record.timestamp_ms >= timestamp_ms and record.offset >= from_offset:
+            return record.offset, record.timestamp_ms
+    return None
+
+
+def coordinator_epoch(records: Buffer, position: int, header: BatchHeader) -> int:
+    """The transaction coordinator's epoch in a commit or abort marker; -1 in other control batches."""
+    marker = decode_records(records, position, header)
+    if len(marker) != 1 or marker[0].value is None or len(marker[0].value) < _END_TRANSACTION_MARKER.size:
+        raise CorruptMessageError("A control batch holds no transaction marker.")
+    return int(_END_TRANSACTION_MARKER.unpack_from(marker[0].value)[1])

@@ -1,0 +1,144 @@
+"""What a leader demands of a batch before it is appended, in Apache Kafka's order and with its error codes.
+
+Pure checks on the header and checksum; no record inside is looked at (a batch is opaque), so a single record's wrong
+timestamp or offset goes unseen. Must not know: files, the log's state.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from headrace.broker.config import LogConfig
+from headrace.broker.errors import (
+    CorruptMessageError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    MessageTooLargeError,
+    RecordListTooLargeError,
+    UnsupportedForMessageFormatError,
+)
+from headrace.broker.log.files import Buffer
+from headrace.broker.log.segment import Place
+from headrace.broker.wire.batches import (
+    HEADER_SIZE,
+    MAGIC,
+    BatchHeader,
+    check_crc,
+    magic_of,
+    read_header,
+    set_crc,
+)
+
+_CONTROL_BIT = 0x20
+_TIMESTAMP_TYPE_BIT = 0x08
+_ATTRIBUTES = Struct(">h")
+_ATTRIBUTES_AT = 21
+_TIMESTAMP = Struct(">q")
+_MAX_TIMESTAMP_AT = 35
+
+
+def header_at(records: Buffer, position: int) -> BatchHeader:
+    """The header of the whole batch at `position`; checks format and declared length."""
+    left = len(records) - position
+    if left <= 16:
+        raise CorruptMessageError(f"{left} bytes at the end of the record data are too few for a batch.")
+    magic = magic_of(records, position)
+    if magic != MAGIC:
+        raise _wrong_magic(magic)
+    header = read_header(records, position)
+    if not HEADER_SIZE <= header.size <= left:
+        raise CorruptMessageError(f"A batch declares {header.size} bytes where {left} bytes are left.")
+    return header
+
+
+def _wrong_magic(magic: int) -> Exception:
+    if magic in (0, 1):
+        return UnsupportedForMessageFormatError(
+            f"Messages of format {magic} are not accepted: publish with a client that writes format 2."
+        )
+    return CorruptMessageError(f"Magic byte {magic} is no message format of Kafka.")
+
+
+def check_integrity(records: Buffer, position: int, header: BatchHeader) -> None:
+    """Raise CorruptMessageError unless the checksum is right."""
+    if not check_crc(records, position, header):
+        raise CorruptMessageError(f"The checksum of a batch of {header.size} bytes is wrong: send it again.")
+
+
+def check_sizes(size: int, batch_size: int, config: LogConfig) -> None:
+    """Raise when a batch exceeds max.message.bytes, or the whole append segment.bytes."""
+    if batch_size > config.max_message_bytes:
+        raise MessageTooLargeError(
+            f"A batch of {batch_size} bytes is larger than max.message.bytes={config.max_message_bytes}."
+        )
+    if size > config.segment_bytes:
+        raise RecordListTooLargeError(
+            f"An append of {size} bytes is larger than segment.bytes={config.segment_bytes}."
+        )
+
+
+def check_client_batch(header: BatchHeader) -> None:
+    """Raise InvalidRecordError unless the header is one that a client may send."""
+    if header.base_offset != 0:
+        raise InvalidRecordError(
+            f"The base offset of a published batch is {header.base_offset} instead of 0."
+        )
+    if header.last_offset_delta < 0 or header.record_count <= 0:
+        raise InvalidRecordError(
+            f"A batch states {header.record_count} records and a last offset delta of {header.last_offset_delta}."
+        )
+    if header.record_count != header.last_offset_delta + 1:
+        raise InvalidRecordError(
+            f"A batch states {header.record_count} records, but its offsets span {header.last_offset_delta + 1}."
+        )
+    if header.attributes & _CONTROL_BIT:
+        raise InvalidRecordError("Clients are not allowed to write control records.")
+    if header.producer_id >= 0 and header.base_sequence < 0:
+        raise InvalidRecordError(
+            f"A batch of producer {header.producer_id} has the invalid sequence number {header.base_sequence}."
+        )
+
+
+def check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+    """Raise InvalidTimestampError outside message.timestamp.before.max.ms and .after.max.ms (KIP-937)."""
+    if header.attributes & _TIMESTAMP_TYPE_BIT:
+        raise InvalidTimestampError("A producer must not set the timestamp type LogAppendTime.")
+    if header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
+        raise InvalidTimestampError(
+            f"Timestamp {header.max_timestamp} is more than message.timestamp.after.max.ms="
+            f"{config.message_timestamp_after_max_ms} ahead of the broker's time {now_ms}."
+        )
+    if 0 <= header.base_timestamp < now_ms - config.message_timestamp_before_max_ms:
+        raise InvalidTimestampError(
+            f"Timestamp {header.base_timestamp} is more than message.timestamp.before.max.ms="
+            f"{config.message_timestamp_before_max_ms} behind the broker's time {now_ms}."
+        )
+
+
+def whole_batches(records: Buffer, *, must_end: bool) -> list[Place]:
+    """Every batch with its position; a last one that is cut is left out, or refused with `must_end`."""
+    placed: list[Place] = []
+    position = 0
+    while position < len(records):
+        if not must_end and _is_cut(records, position):
+            break
+        header = header_at(records, position)
+        placed.append(Place(position, header))
+        position += header.size
+    return placed
+
+
+def _is_cut(records: Buffer, position: int) -> bool:
+    left = len(records) - position
+    if left < HEADER_SIZE:
+        return True
+    return read_header(records, position).size > left
+
+
+def stamp_append_time(records: memoryview, position: int, header: BatchHeader, now_ms: int) -> BatchHeader:
+    """Make `now_ms` the time of all records (LogAppendTime), checksum included; returns the changed header."""
+    attributes = header.attributes | _TIMESTAMP_TYPE_BIT
+    _ATTRIBUTES.pack_into(records, position + _ATTRIBUTES_AT, attributes)
+    _TIMESTAMP.pack_into(records, position + _MAX_TIMESTAMP_AT, now_ms)
+    set_crc(records, position)
+    return header._replace(attributes=attributes, max_timestamp=now_ms)
