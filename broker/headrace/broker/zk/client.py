@@ -220,10 +220,16 @@ class ZooKeeperClient:
         Raises NoZnodeError, and ZnodeVersionError unless what is there is exactly this write's own first
         attempt.
         """
+        attempts: list[None] = []
+
+        def send() -> Any:
+            attempts.append(None)
+            return self._kazoo.set_async(path, data, version)
+
         try:
-            stat = await self._request(lambda: self._kazoo.set_async(path, data, version))
+            stat = await self._request(send)
         except ZnodeVersionError:
-            found = await self.get(path)
+            found = await self.get(path) if len(attempts) > 1 else None
             if found is None or found.version != version + 1 or found.data != data:
                 raise
             return found.version
@@ -239,8 +245,8 @@ class ZooKeeperClient:
     async def delete_tree(self, path: str) -> None:
         """Delete the znode and all below it; what others create meanwhile is deleted too."""
         while True:
-            for child in await self.children(path):
-                await self.delete_tree(f"{path}/{child}")
+            children = await self.children(path)
+            await asyncio.gather(*(self.delete_tree(f"{path}/{child}") for child in children))
             try:
                 await self.delete(path)
             except ZooKeeperError as error:
