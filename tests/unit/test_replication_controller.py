@@ -1,0 +1,224 @@
+"""The controller as scripts: an event in, the expected commands out."""
+
+from uuid import UUID
+
+from headrace.broker.replication import events as ev
+from headrace.broker.replication.controller import Controller
+from headrace.broker.replication.model import (
+    LEADER_DURING_DELETE,
+    Broker,
+    Endpoint,
+    PartitionState,
+    ReplicaAssignment,
+    TopicAssignment,
+)
+
+
+def broker(broker_id, epoch=10):
+    endpoint = Endpoint(listener="PLAINTEXT", security_protocol="PLAINTEXT", host="h", port=9000 + broker_id)
+    return Broker(broker_id=broker_id, epoch=epoch, endpoints=(endpoint,))
+
+
+def brokers(*ids):
+    return {b: broker(b) for b in ids}
+
+
+def topic(name, *replicas, topic_id=1):
+    partitions = {p: ReplicaAssignment(replicas=r) for p, r in enumerate(replicas)}
+    return TopicAssignment(topic=name, topic_id=UUID(int=topic_id), partitions=partitions)
+
+
+def state(leader, epoch, *isr, version=0):
+    return PartitionState(
+        leader=leader, leader_epoch=epoch, isr=isr, controller_epoch=1, zk_version=version
+    )
+
+
+def elected(*, live=(1, 2), topics=(), states=None, deletions=(), controller=None):
+    controller = controller or Controller()
+    commands = controller.handle(
+        ev.Elected(
+            epoch=7,
+            brokers=brokers(*live),
+            topics={t.topic: t for t in topics},
+            states=states or {},
+            deletions=frozenset(deletions),
+        )
+    )
+    return controller, commands
+
+
+def of(kind, commands):
+    return [c for c in commands if isinstance(c, kind)]
+
+
+def writes(commands):
+    return {(w.topic, w.partition): w for c in of(ev.WriteStates, commands) for w in c.writes}
+
+
+def write_all(controller, commands, version=1):
+    """Perform the writes and hand the outcome back; answers what follows."""
+    following = []
+    for command in of(ev.WriteStates, commands):
+        written = {(w.topic, w.partition): w.state for w in command.writes}
+        following += controller.handle(ev.StatesWritten(written=written))
+    return following
+
+
+def test_a_new_controller_first_tells_every_broker_who_is_alive():
+    _, commands = elected(live=(1, 2))
+    assert [(c.broker_id, [b.broker_id for b in c.brokers], c.partitions) for c in commands] == [
+        (1, [1, 2], ()),
+        (2, [1, 2], ()),
+    ]
+
+
+def test_a_new_topic_gets_leaders_in_epoch_0_and_brokers_hear_of_it_after_the_write():
+    controller, _ = elected(live=(1, 2))
+    commands = controller.handle(ev.TopicsChanged(topics={"t": topic("t", (1,), (2,))}))
+    assert {k: (w.state.leader, w.state.leader_epoch, w.state.isr, w.create) for k, w in writes(commands).items()} == {
+        ("t", 0): (1, 0, (1,), True),
+        ("t", 1): (2, 0, (2,), True),
+    }
+    assert len(commands) == 1, "nothing is sent before the write"
+    following = write_all(controller, commands)
+    told = {c.broker_id: [(w.partition, w.is_new) for w in c.partitions] for c in of(ev.SendLeaderAndIsr, following)}
+    assert told == {1: [(0, True)], 2: [(1, True)]}
+    assert [len(c.partitions) for c in of(ev.SendUpdateMetadata, following)] == [2, 2]
+
+
+def test_a_partition_whose_only_replica_is_down_waits_and_is_led_when_it_comes():
+    controller, _ = elected(live=(1,))
+    assert controller.handle(ev.TopicsChanged(topics={"t": topic("t", (2,))})) == []
+    commands = controller.handle(ev.BrokersChanged(brokers=brokers(1, 2)))
+    assert writes(commands)["t", 0].state.leader == 2
+
+
+def test_a_lost_broker_leaves_its_partition_without_leader_isr_kept_epoch_grown():
+    controller, _ = elected(topics=[topic("t", (1,), (2,))], states={("t", 0): state(1, 4, 1), ("t", 1): state(2, 3, 2)})
+    commands = controller.handle(ev.BrokersChanged(brokers=brokers(1)))
+    assert of(ev.ForgetBroker, commands) == [ev.ForgetBroker(broker_id=2)]
+    assert {k: (w.state.leader, w.state.leader_epoch, w.state.isr) for k, w in writes(commands).items()} == {
+        ("t", 1): (-1, 4, (2,))
+    }
+    following = write_all(controller, commands)
+    (update,) = of(ev.SendUpdateMetadata, following)
+    assert [(w.state.leader, w.offline) for w in update.partitions] == [(-1, (2,))]
+
+
+def test_a_returning_broker_leads_again_in_a_new_epoch():
+    controller, _ = elected(live=(1,), topics=[topic("t", (2,))], states={("t", 0): state(-1, 5, 2)})
+    commands = controller.handle(ev.BrokersChanged(brokers=brokers(1, 2)))
+    write = writes(commands)["t", 0]
+    assert (write.state.leader, write.state.leader_epoch, write.state.isr) == (2, 6, (2,))
+    following = write_all(controller, commands)
+    assert [c.broker_id for c in of(ev.SendLeaderAndIsr, following)] == [2]
+
+
+def test_a_starting_broker_hears_of_everything_the_others_only_of_it():
+    states = {("t", 0): state(1, 5, 1)}
+    controller, _ = elected(live=(1,), topics=[topic("t", (1,))], states=states)
+    commands = controller.handle(ev.BrokersChanged(brokers=brokers(1, 2)))
+    assert [(c.broker_id, len(c.partitions)) for c in of(ev.SendUpdateMetadata, commands)] == [(1, 0), (2, 1)]
+
+
+def test_a_broker_that_was_away_between_two_looks_gets_a_new_leader_epoch():
+    controller, _ = elected(live=(1,), topics=[topic("t", (1,))], states={("t", 0): state(1, 5, 1)})
+    commands = controller.handle(ev.BrokersChanged(brokers={1: broker(1, epoch=99)}))
+    assert of(ev.ForgetBroker, commands) == [ev.ForgetBroker(broker_id=1)]
+    assert writes(commands)["t", 0].state.leader_epoch == 6
+    assert {c.broker_epoch for c in of(ev.SendUpdateMetadata, commands)} == {99}
+
+
+def test_a_replicated_partition_moves_to_a_live_in_sync_replica():
+    controller, _ = elected(topics=[topic("t", (1, 2))], states={("t", 0): state(1, 5, 1, 2)})
+    commands = controller.handle(ev.BrokersChanged(brokers=brokers(2)))
+    write = writes(commands)["t", 0]
+    assert (write.state.leader, write.state.isr, write.state.leader_epoch) == (2, (2,), 6)
+
+
+def test_a_lost_follower_leaves_the_isr_and_the_leader_stays():
+    controller, _ = elected(topics=[topic("t", (1, 2))], states={("t", 0): state(1, 5, 1, 2)})
+    commands = controller.handle(ev.BrokersChanged(brokers=brokers(1)))
+    write = writes(commands)["t", 0]
+    assert (write.state.leader, write.state.isr, write.state.leader_epoch) == (1, (1,), 6)
+
+
+def test_a_failed_write_takes_what_the_znode_holds_and_decides_again():
+    controller, _ = elected(topics=[topic("t", (1, 2))], states={("t", 0): state(1, 5, 1, 2, version=3)})
+    commands = controller.handle(ev.BrokersChanged(brokers=brokers(2)))
+    found = state(1, 6, 2, version=4)
+    following = controller.handle(ev.StatesWritten(written={}, conflicts={("t", 0): found}))
+    write = writes(following)["t", 0]
+    assert (write.state.leader, write.state.leader_epoch, write.state.zk_version) == (2, 7, 4)
+
+
+def test_a_topic_that_vanished_during_the_write_is_not_written_again():
+    controller, _ = elected()
+    controller.handle(ev.TopicsChanged(topics={"t": topic("t", (1,))}))
+    assert controller.handle(ev.StatesWritten(written={}, conflicts={("t", 0): None})) == []
+
+
+def test_added_partitions_are_led_and_the_old_ones_left_alone():
+    controller, _ = elected(topics=[topic("t", (1,))], states={("t", 0): state(1, 5, 1)})
+    commands = controller.handle(ev.TopicsChanged(topics={"t": topic("t", (1,), (2,))}))
+    assert list(writes(commands)) == [("t", 1)]
+
+
+def test_deletion_hides_the_topic_deletes_replicas_then_removes_the_znodes():
+    controller, _ = elected(topics=[topic("t", (1,), (2,))], states={("t", 0): state(1, 5, 1), ("t", 1): state(2, 0, 2)})
+    commands = controller.handle(ev.DeletionsRequested(topics=frozenset({"t"})))
+    assert {w.state.leader for c in of(ev.SendUpdateMetadata, commands) for w in c.partitions} == {LEADER_DURING_DELETE}
+    stops = {c.broker_id: (c.partitions, c.delete) for c in of(ev.SendStopReplica, commands)}
+    assert stops == {1: ((("t", 0, -2),), True), 2: ((("t", 1, -2),), True)}
+    assert controller.handle(ev.ReplicasDeleted(broker_id=1, partitions=frozenset({("t", 0)}))) == []
+    done = controller.handle(ev.ReplicasDeleted(broker_id=2, partitions=frozenset({("t", 1)})))
+    assert done == [ev.RemoveTopic(topic="t")]
+    assert controller.handle(ev.ReplicasDeleted(broker_id=2, partitions=frozenset({("t", 1)}))) == []
+    controller.handle(ev.TopicRemoved(topic="t"))
+    assert controller.states == {}
+
+
+def test_deletion_waits_for_the_broker_that_is_down():
+    controller, _ = elected(live=(1,), topics=[topic("t", (1,), (2,))])
+    controller.handle(ev.DeletionsRequested(topics=frozenset({"t"})))
+    assert controller.handle(ev.ReplicasDeleted(broker_id=1, partitions=frozenset({("t", 0)}))) == []
+    commands = controller.handle(ev.BrokersChanged(brokers=brokers(1, 2)))
+    assert [(c.broker_id, c.partitions) for c in of(ev.SendStopReplica, commands)] == [(2, (("t", 1, -2),))]
+    assert writes(commands) == {}, "a topic that is being deleted gets no leader"
+
+
+def test_deletion_of_an_unknown_topic_or_with_deletion_off_is_refused():
+    controller, _ = elected(topics=[topic("t", (1,))], controller=Controller(delete_topics=False))
+    wish = frozenset({"t", "never"})
+    assert controller.handle(ev.DeletionsRequested(topics=wish)) == [
+        ev.RefuseDeletion(topic="never"),
+        ev.RefuseDeletion(topic="t"),
+    ]
+
+
+def test_a_controlled_shutdown_moves_replicated_partitions_and_leaves_single_ones():
+    states = {("t", 0): state(1, 5, 1, 2), ("s", 0): state(1, 5, 1)}
+    controller, _ = elected(topics=[topic("t", (1, 2)), topic("s", (1,), topic_id=2)], states=states)
+    commands = controller.handle(ev.ShutdownRequested(broker_id=1))
+    assert {k: w.state.leader for k, w in writes(commands).items()} == {("t", 0): 2}
+    assert controller.remaining(1) == [("t", 0)]
+    write_all(controller, commands)
+    assert controller.remaining(1) == []
+
+
+def test_a_recreated_topic_starts_anew():
+    controller, _ = elected(topics=[topic("t", (1,))], states={("t", 0): state(1, 5, 1)})
+    commands = controller.handle(ev.TopicsChanged(topics={"t": topic("t", (2,), topic_id=9)}))
+    assert writes(commands)["t", 0].state.leader_epoch == 0
+    hidden = [w for c in of(ev.SendUpdateMetadata, commands) for w in c.partitions]
+    assert {(w.topic_id, w.state.leader) for w in hidden} == {(UUID(int=1), LEADER_DURING_DELETE)}
+
+
+def test_a_broker_that_fell_behind_is_told_everything_again():
+    controller, _ = elected(topics=[topic("t", (1,), (2,))], states={("t", 0): state(1, 5, 1), ("t", 1): state(2, 0, 2)})
+    commands = controller.handle(ev.BrokerBehind(broker_id=2))
+    assert [(type(c), c.broker_id, len(c.partitions)) for c in commands] == [
+        (ev.SendUpdateMetadata, 2, 2),
+        (ev.SendLeaderAndIsr, 2, 1),
+    ]

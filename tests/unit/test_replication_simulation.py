@@ -1,0 +1,251 @@
+"""A cluster under a seeded script: brokers come and go, topics are made and deleted, controllers fail.
+
+Each seed runs the controller's state machine against a model of ZooKeeper (states, versions, the controller's epoch) and of
+brokers (which fence by epochs), and checks after every step what must always be true.
+"""
+
+import random
+from uuid import UUID
+
+import pytest
+
+from headrace.broker.replication import events as ev
+from headrace.broker.replication.controller import Controller
+from headrace.broker.replication.model import Broker, PartitionState, ReplicaAssignment, TopicAssignment
+from headrace.broker.replication.assignment import assign_replicas
+
+BROKER_IDS = range(1, 5)
+STEPS = 60
+
+
+class Node:
+    """A broker process: what it leads, and the fences that real ones have."""
+
+    def __init__(self, broker_id, epoch):
+        self.broker_id = broker_id
+        self.epoch = epoch
+        self.controller_epoch = 0
+        self.leader_epochs = {}
+        self.leads = {}
+
+    def leader_and_isr(self, command, controller_epoch):
+        if command.broker_epoch < self.epoch or controller_epoch < self.controller_epoch:
+            return
+        self.controller_epoch = controller_epoch
+        for word in command.partitions:
+            key = (word.topic, word.topic_id, word.partition)
+            if word.state.leader_epoch > self.leader_epochs.get(key, -1):
+                self.leader_epochs[key] = word.state.leader_epoch
+                self.leads[key] = word.state.leader == self.broker_id
+
+
+class World:
+    """ZooKeeper and the brokers; `queues` holds what is on its way to each broker."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+        self.zxid = 0
+        self.epoch = 0
+        self.live = {}
+        self.topics = {}
+        self.states = {}
+        self.deletions = set()
+        self.queues = {}
+        self.leaders_by_epoch = {}
+        self.highest_epoch = {}
+        self.controller = None
+
+    def step(self):
+        choices = [self.start, self.start, self.kill, self.create, self.delete, self.deliver, self.deliver, self.fail_over]
+        self.random.choice(choices)()
+        self.check()
+
+    def start(self):
+        down = [b for b in BROKER_IDS if b not in self.live]
+        if down:
+            self.zxid += 1
+            broker_id = self.random.choice(down)
+            self.live[broker_id] = Node(broker_id, self.zxid)
+            self.look()
+
+    def kill(self):
+        if self.live:
+            broker_id = self.random.choice(sorted(self.live))
+            del self.live[broker_id]
+            self.queues.pop(broker_id, None)
+            if self.random.random() < 0.3:
+                self.zxid += 1
+                self.live[broker_id] = Node(broker_id, self.zxid)
+            self.look()
+
+    def create(self):
+        if not self.live or len(self.topics) > 5:
+            return
+        name = f"t{self.random.randrange(8)}"
+        if name in self.topics:
+            return
+        self.zxid += 1
+        factor = self.random.randint(1, min(2, len(self.live)))
+        spread = assign_replicas(dict.fromkeys(self.live), self.random.randint(1, 4), factor, start=self.zxid, shift=1)
+        partitions = {p: ReplicaAssignment(replicas=r) for p, r in spread.items()}
+        self.topics[name] = TopicAssignment(topic=name, topic_id=UUID(int=self.zxid), partitions=partitions)
+        self.tell(ev.TopicsChanged(topics={name: self.topics[name]}))
+
+    def delete(self):
+        if self.topics:
+            self.deletions.add(self.random.choice(sorted(self.topics)))
+            self.tell(ev.DeletionsRequested(topics=frozenset(self.deletions)))
+
+    def deliver(self):
+        """Some of what is on its way arrives."""
+        for broker_id in sorted(self.queues):
+            queue = self.queues[broker_id]
+            for _ in range(self.random.randint(0, len(queue))):
+                self.arrive(broker_id, *queue.pop(0))
+
+    def arrive(self, broker_id, command, controller):
+        node = self.live.get(broker_id)
+        if node is None:
+            return
+        match command:
+            case ev.SendLeaderAndIsr():
+                node.leader_and_isr(command, controller.epoch)
+            case ev.SendStopReplica() if command.broker_epoch >= node.epoch and controller is self.controller:
+                gone = {(t, p) for t, p, _ in command.partitions}
+                node.leads = {k: v for k, v in node.leads.items() if (k[0], k[2]) not in gone}
+                self.tell(ev.ReplicasDeleted(broker_id=broker_id, partitions=frozenset(gone)))
+
+    def fail_over(self):
+        """The controller dies, or lives on without knowing that another was elected."""
+        zombie, self.controller = self.controller, None
+        self.queues = {}
+        self.elect()
+        if zombie is not None and self.random.random() < 0.5:
+            self.perform_as(zombie, ev.BrokersChanged(brokers=self.registered()))
+
+    def elect(self):
+        self.epoch += 1
+        self.controller = Controller()
+        self.perform_as(
+            self.controller,
+            ev.Elected(
+                epoch=self.epoch,
+                brokers=self.registered(),
+                topics=dict(self.topics),
+                states=dict(self.states),
+                deletions=frozenset(self.deletions),
+            ),
+        )
+
+    def registered(self):
+        return {b: Broker(broker_id=b, epoch=n.epoch, endpoints=()) for b, n in self.live.items()}
+
+    def look(self):
+        self.tell(ev.BrokersChanged(brokers=self.registered()))
+
+    def tell(self, event):
+        if self.controller is None:
+            self.elect()
+        self.perform_as(self.controller, event)
+
+    def perform_as(self, controller, event):
+        pending = [event]
+        while pending:
+            for command in controller.handle(pending.pop(0)):
+                match command:
+                    case ev.WriteStates():
+                        if controller.epoch != self.epoch:
+                            return
+                        pending.append(self.write(command))
+                    case ev.RemoveTopic() if controller.epoch == self.epoch:
+                        pending.append(self.remove(command.topic))
+                    case ev.RefuseDeletion():
+                        self.deletions.discard(command.topic)
+                    case ev.ForgetBroker() if controller is self.controller:
+                        self.queues.pop(command.broker_id, None)
+                    case ev.SendLeaderAndIsr() | ev.SendUpdateMetadata() | ev.SendStopReplica():
+                        self.queues.setdefault(command.broker_id, []).append((command, controller))
+
+    def write(self, command):
+        written, conflicts = {}, {}
+        for w in command.writes:
+            key = (w.topic, w.partition)
+            found = self.states.get(key)
+            if w.topic not in self.topics:
+                conflicts[key] = None
+            elif (found is None) != w.create or (found is not None and found.zk_version != w.state.zk_version):
+                conflicts[key] = found
+            else:
+                version = 0 if found is None else found.zk_version + 1
+                self.states[key] = PartitionState(
+                    leader=w.state.leader,
+                    leader_epoch=w.state.leader_epoch,
+                    isr=w.state.isr,
+                    controller_epoch=w.state.controller_epoch,
+                    zk_version=version,
+                )
+                written[key] = self.states[key]
+                self.check_write(key, found)
+        return ev.StatesWritten(written=written, conflicts=conflicts)
+
+    def remove(self, topic):
+        del self.topics[topic]
+        self.deletions.discard(topic)
+        self.states = {k: s for k, s in self.states.items() if k[0] != topic}
+        return ev.TopicRemoved(topic=topic)
+
+    def check_write(self, key, before):
+        after = self.states[key]
+        if before is not None:
+            assert after.leader_epoch > before.leader_epoch, f"{key}: epoch {before} -> {after}"
+            assert after.controller_epoch >= before.controller_epoch
+        assert after.isr, f"{key} has an empty ISR"
+        assert after.leader == -1 or after.leader in after.isr
+        assert set(after.isr) <= set(self.topics[key[0]].partitions[key[1]].replicas)
+
+    def check(self):
+        """At most one leader in each leader epoch, ever."""
+        for node in self.live.values():
+            for key, leads in node.leads.items():
+                if leads:
+                    epoch = (key, node.leader_epochs[key])
+                    assert self.leaders_by_epoch.setdefault(epoch, node.broker_id) == node.broker_id
+
+    def settle(self):
+        """Everything arrives; nothing more happens."""
+        if self.controller is None:
+            self.elect()
+        for _ in range(100):
+            if not any(self.queues.values()):
+                break
+            for broker_id in sorted(self.queues):
+                queue = self.queues.get(broker_id, [])
+                while queue:
+                    self.arrive(broker_id, *queue.pop(0))
+        self.check()
+        assert not any(self.queues.values()), "the cluster does not come to rest"
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_leaders_and_epochs_stay_right_whatever_happens(seed):
+    world = World(seed)
+    for _ in range(STEPS):
+        world.step()
+    world.settle()
+    for (name, number), state in world.states.items():
+        topic = world.topics[name]
+        if name in world.deletions:
+            continue
+        assert (state.leader in world.live) == bool(set(state.isr) & world.live.keys()), f"{name}-{number}: {state}"
+        if state.leader in world.live:
+            node = world.live[state.leader]
+            key = (name, topic.topic_id, number)
+            assert node.leads.get(key), f"{name}-{number}: broker {state.leader} does not know that it leads"
+            assert node.leader_epochs[key] == state.leader_epoch
+    for name in world.deletions:
+        replicas = {r for a in world.topics[name].partitions.values() for r in a.replicas}
+        assert replicas - world.live.keys(), f"{name} is not deleted though all its brokers are alive"
+    for name, topic in world.topics.items():
+        for number, assignment in topic.partitions.items():
+            if set(assignment.replicas) & world.live.keys() and name not in world.deletions:
+                assert (name, number) in world.states, f"{name}-{number} never got a state"
