@@ -253,7 +253,7 @@ class Client:
 
         def attempt() -> None:
             missing = [partition for partition in partitions if partition not in found]
-            for leader, members in _grouped(missing, lambda partition: self._leader_id(partition)):
+            for leader, members in _grouped(missing, self._leader_id):
                 topics = [
                     {
                         "name": topic,
@@ -284,7 +284,8 @@ class Client:
         return self._connection((answer["host"], answer["port"]))
 
     def _leader(self, partition: TopicPartition) -> Connection:
-        return self._connection(self._brokers[self._leader_id(partition)])
+        leader = self._leader_id(partition)
+        return self._connection(self._brokers[leader])
 
     def _leader_id(self, partition: TopicPartition) -> int:
         leader = self._leaders.get(partition, -1)

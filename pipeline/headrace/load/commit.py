@@ -1,0 +1,197 @@
+"""One Iceberg snapshot holds a round's files and its offsets; nothing else decides what is loaded.
+
+Owns the commits of a load. Invariants:
+- the files and the new positions of a table appear in one snapshot, whose parent is the snapshot that the round was
+  planned on: if somebody else committed in between, the commit is refused (`RefusedError`) and the round is planned anew;
+- dead letters follow their table: the table's snapshot names the dead-letter files of its commit, and the dead-letter
+  table's snapshot names (`headrace.applied`) the last snapshot of each table whose files it has. `settle` closes the gap
+  between the two, and no round is planned before it has. So an offset is a row or a dead letter, once, whatever dies;
+- snapshots expire only after their arrivals are in the history.
+Must not know brokers, schemas or Spark.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io.pyarrow import parquet_file_to_data_file
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.typedef import Record
+
+from headrace.load import history
+from headrace.load.ranges import TopicPartition
+from headrace.load.leftovers import Run
+from headrace.load.tables import (
+    DEAD_LETTER,
+    DEAD_LETTER_TABLE,
+    LOAD_HISTORY,
+    LOAD_HISTORY_TABLE,
+    arrow_schema,
+    ensure_table,
+)
+from headrace.load.task import RangeResult, TaskResult
+from headrace.load.write import FileWriter, WrittenFile, target_of
+
+APPLIED: Final = "headrace.applied"
+SNAPSHOTS_KEPT: Final = 10
+EXPIRE_EVERY: Final = 20
+SETTLE_ATTEMPTS_MAX: Final = 20
+
+
+class RefusedError(Exception):
+    """Somebody else committed to the table since the round was planned; plan it anew."""
+
+
+def commit(table: Table, results: Sequence[TaskResult]) -> Snapshot | None:
+    """Commit a round on the snapshot that `table` was loaded with; None when no range went forward.
+
+    Raises:
+        RefusedError: the table has changed since; nothing of the round is visible.
+    """
+    ranges = _forward(table, results)
+    if not ranges:
+        return None
+    positions = history.positions(table) | {place: item.next_offset for place, item in ranges.items()}
+    properties = {
+        history.POSITIONS: history.nested(positions),
+        history.OFFSETS: history.nested(
+            {place: [item.first_offset, item.next_offset] for place, item in ranges.items()}
+        ),
+        history.DEAD_LETTER_FILES: json.dumps([r.dead_letters.path for r in results if r.dead_letters is not None]),
+    }
+    return append(table, [data_file(result.rows) for result in results if result.rows is not None], properties)
+
+
+def settle(catalog: Catalog, name: str) -> Table:
+    """Put the dead letters of the table's current snapshot where they belong, if they are not there yet.
+
+    The dead-letter table is read first: when it does not name the table's current snapshot although that one is newer,
+    its files are still to be added; any other commit to it since makes this one refused and looked at again.
+
+    Returns:
+        the table as it was seen to be settled: the one to plan and to commit on.
+    """
+    for _ in range(SETTLE_ATTEMPTS_MAX):
+        dead_letters = ensure_table(catalog, DEAD_LETTER, DEAD_LETTER_TABLE)
+        table = ensure_table(catalog, name)
+        snapshot = table.current_snapshot()
+        paths = _dead_letter_paths(snapshot)
+        applied = history.summary_json(dead_letters.current_snapshot(), APPLIED)
+        if snapshot is None or not paths or applied.get(name) == snapshot.snapshot_id:
+            return table
+        files = [parquet_file_to_data_file(dead_letters.io, dead_letters.metadata, path) for path in paths]
+        try:
+            append(dead_letters, files, {APPLIED: json.dumps({**applied, name: snapshot.snapshot_id})})
+        except RefusedError:
+            continue
+        return table
+    raise RefusedError(f"warehouse.{DEAD_LETTER} changed {SETTLE_ATTEMPTS_MAX} times while it was written")
+
+
+def append(table: Table, files: Iterable[DataFile], properties: Mapping[str, str]) -> Snapshot:
+    """Add files in one snapshot, whose parent is the table's current one as it was loaded.
+
+    Raises:
+        RefusedError
+    """
+    if table.properties.get("commit.retry.num-retries") != "0":
+        raise RefusedError("the table's property commit.retry.num-retries is not 0, so a commit could double rows")
+    try:
+        with table.transaction() as transaction:
+            update = transaction.update_snapshot(snapshot_properties=dict(properties))
+            with update.merge_append() as snapshot:
+                for file in files:
+                    snapshot.append_data_file(file)
+    except CommitFailedException as error:
+        raise RefusedError(str(error)) from error
+    committed = table.current_snapshot()
+    assert committed is not None
+    return committed
+
+
+def expire(catalog: Catalog, name: str, run: Run) -> int:
+    """Archive the arrivals of old snapshots and expire them; the last ones stay, the current one always.
+
+    Returns:
+        how many snapshots expired. Another driver that does the same at the same time is let go first.
+    """
+    known = ensure_table(catalog, LOAD_HISTORY, LOAD_HISTORY_TABLE)
+    table = ensure_table(catalog, name)
+    ordered = sorted(table.snapshots(), key=lambda item: item.sequence_number or 0)
+    doomed = ordered[:-SNAPSHOTS_KEPT]
+    if not doomed:
+        return 0
+    try:
+        _archive(known, name, doomed, run)
+        table.maintenance.expire_snapshots().by_ids([item.snapshot_id for item in doomed]).commit()
+        _expire_all_but_last(catalog, LOAD_HISTORY)
+        _expire_all_but_last(catalog, DEAD_LETTER)
+    except (CommitFailedException, RefusedError):
+        return 0
+    return len(doomed)
+
+
+def data_file(written: WrittenFile) -> DataFile:
+    return DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=written.path,
+        file_format=FileFormat.PARQUET,
+        partition=Record(),
+        file_size_in_bytes=written.size_bytes,
+        sort_order_id=None,
+        spec_id=0,
+        equality_ids=None,
+        key_metadata=None,
+        **written.statistics,
+    )
+
+
+def dead_letter_paths(table: Table) -> list[str]:
+    """Return the dead-letter files that the table's current snapshot names, settled or not."""
+    return _dead_letter_paths(table.current_snapshot())
+
+
+def _forward(table: Table, results: Sequence[TaskResult]) -> dict[TopicPartition, RangeResult]:
+    """Return the ranges that went forward, and check that each goes on where the table stands."""
+    held = history.positions(table)
+    ranges: dict[TopicPartition, RangeResult] = {}
+    for item in (item for result in results for item in result.ranges):
+        place = TopicPartition(item.topic, item.partition)
+        assert place not in ranges, f"two ranges of {place} in one round"
+        assert held.get(place, item.first_offset) == item.first_offset, f"{place} does not go on at {held.get(place)}"
+        if item.next_offset > item.first_offset:
+            ranges[place] = item
+    return ranges
+
+
+def _dead_letter_paths(snapshot: Snapshot | None) -> list[str]:
+    paths: Any = history.summary_json(snapshot, history.DEAD_LETTER_FILES)
+    return list(paths)
+
+
+def _archive(known: Table, name: str, doomed: Sequence[Snapshot], run: Run) -> None:
+    done = history.archived_up_to(known, name)
+    missing = [item for item in doomed if (item.sequence_number or 0) > done]
+    if not missing:
+        return
+    archived = history.summary_json(known.current_snapshot(), history.ARCHIVED)
+    archived[name] = max(item.sequence_number or 0 for item in missing)
+    writer = FileWriter(target_of(known, run.folder_of(known)))
+    writer.write(history.rows_of(name, missing).cast(arrow_schema(known)))
+    written = writer.close()
+    files = [data_file(written)] if written is not None else []
+    append(known, files, {history.ARCHIVED: json.dumps(archived)})
+
+
+def _expire_all_but_last(catalog: Catalog, name: str) -> None:
+    table = ensure_table(catalog, name)
+    current = table.current_snapshot()
+    doomed = [item.snapshot_id for item in table.snapshots() if current and item.snapshot_id != current.snapshot_id]
+    if len(doomed) >= SNAPSHOTS_KEPT:
+        table.maintenance.expire_snapshots().by_ids(doomed).commit()

@@ -1,0 +1,290 @@
+"""The loop of a load: settle, plan, run tasks, commit, tell the group, tidy up.
+
+Owns the order of a round's steps and the long-lived Spark session. Invariants: no row passes through this process, only
+descriptions of ranges and files; a round plans on the very snapshot that its commit must replace; whatever dies between
+two steps, the next round goes on from what the table says. Must not know Avro or Parquet.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import Any, Final
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+
+from headrace.broker.errors import KafkaError
+from headrace.broker.structured_log import get_logger
+from headrace.load import commit, history, leftovers, ranges, tables, task
+from headrace.load.avro_types import UnsupportedSchemaError
+from headrace.load.ranges import Finding, Limits, OffsetRange, Plan, TopicPartition
+from headrace.load.registry import RegistryUnreachableError, SchemaRegistry, UnknownSchemaError
+from headrace.load.task import Assignment, RangeResult, TaskResult
+from headrace.load.wire_client import Client, ConnectionFailedError
+from headrace.load.write import target_of
+
+GROUP: Final = "headrace-load"
+SCHEMA_WAIT_SECONDS: Final = 60.0
+UNKNOWN_SCHEMAS_MAX: Final = 10_000
+
+log = get_logger(__name__)
+
+RunTasks = Callable[[Sequence[Assignment]], list[TaskResult]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadConfig:
+    bootstrap: str
+    registry: str
+    task_count_max: int
+    wanted: Callable[[str], bool]
+    """Whether a topic of this name is to be loaded."""
+    limits: Limits = field(default_factory=Limits)
+    schema_wait_seconds: float = SCHEMA_WAIT_SECONDS
+    """How long a record waits for its schema to appear in the registry before it becomes a dead letter."""
+
+
+@dataclass(slots=True, kw_only=True)
+class RoundReport:
+    """What a round did, over all tables."""
+
+    rows: int = 0
+    dead_letters: int = 0
+    size_bytes: int = 0
+    lag: int = 0
+    """Offsets that were readable and are still not in the table."""
+    commits: int = 0
+    refused: int = 0
+    commit_seconds: float = 0.0
+    moved: bool = False
+    """True when something changed, so that another round at once may find more to do."""
+    findings: list[Finding] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    waiting_for_schemas: list[int] = field(default_factory=list)
+    worker_pids: set[int] = field(default_factory=set)
+
+
+class Loader:
+    """Runs rounds; keeps no offsets of its own, only the partitions that stand still and schemas waited for."""
+
+    def __init__(self, catalog: Catalog, config: LoadConfig, run_tasks: RunTasks) -> None:
+        self._catalog = catalog
+        self._config = config
+        self._run_tasks = run_tasks
+        self._client = Client(config.bootstrap, client_id="headrace-load")
+        self._registry = SchemaRegistry(config.registry)
+        self._run = leftovers.Run()
+        self._stopped: dict[TopicPartition, Finding] = {}
+        self._waited_since: dict[int, float] = {}
+        self._commits_since_expiry: dict[str, int] = {}
+        self._cleaned: set[str] = set()
+
+    def round(self) -> RoundReport:
+        """Load what is there now, within the limits, one commit a table."""
+        report = RoundReport()
+        try:
+            for name, partitions in self._partitions_by_table().items():
+                self._round_of(name, partitions, report)
+        except (ConnectionFailedError, KafkaError) as error:
+            report.failures.append(str(error))
+        report.findings.extend(self._stopped.values())
+        return report
+
+    def close(self) -> None:
+        self._client.close()
+        self._run.close()
+
+    def _partitions_by_table(self) -> dict[str, list[TopicPartition]]:
+        grouped: dict[str, list[TopicPartition]] = {}
+        for partition in self._client.partitions(self._config.wanted):
+            grouped.setdefault(tables.table_of_topic(partition.topic), []).append(partition)
+        return grouped
+
+    def _round_of(self, name: str, partitions: list[TopicPartition], report: RoundReport) -> None:
+        try:
+            table = commit.settle(self._catalog, name)
+            self._clean_once(name, table)
+            plan = self._plan(table, partitions)
+            report.lag += plan.lag
+            report.findings.extend(plan.findings)
+            if plan.ranges:
+                self._load(name, table, plan, report)
+        except (commit.RefusedError, CommitFailedException) as error:
+            log.info("commit refused, planning anew", table=name, reason=error)
+            report.refused += 1
+            report.moved = True
+
+    def _plan(self, table: Table, partitions: list[TopicPartition]) -> Plan:
+        held = history.positions(table)
+        offsets = self._client.log_offsets(partitions)
+        return ranges.plan(held, offsets, self._config.limits, self._stopped)
+
+    def _load(self, name: str, table: Table, plan: Plan, report: RoundReport) -> None:
+        """Run the tasks of a plan and make their work visible."""
+        results = self._run_tasks(self._assignments(table, plan.ranges))
+        started = time.monotonic()
+        snapshot = self._commit(table, results)
+        if snapshot is not None:
+            settled = self._settle(name)
+            report.commit_seconds += time.monotonic() - started
+            report.commits += 1
+            report.moved = True
+            self._tell_group(settled)
+        self._count(results, report)
+        self._look_into(name, results, report)
+        if snapshot is not None:
+            self._tidy(name)
+
+    def _assignments(self, table: Table, planned: Sequence[OffsetRange]) -> list[Assignment]:
+        dead_letters = tables.ensure_table(self._catalog, tables.DEAD_LETTER, tables.DEAD_LETTER_TABLE)
+        rows = target_of(table, self._run.folder_of(table))
+        letters = target_of(dead_letters, self._run.folder_of(dead_letters))
+        shape = tables.shape_of(table)
+        return [
+            Assignment(
+                ranges=members,
+                bootstrap=self._config.bootstrap,
+                registry=self._config.registry,
+                rows=rows,
+                dead_letters=letters,
+                shape=shape,
+                limits=self._config.limits,
+                given_up=self._given_up(),
+            )
+            for members in ranges.assign(planned, self._config.task_count_max)
+        ]
+
+    def _commit(self, table: Table, results: Sequence[TaskResult]) -> Snapshot | None:
+        return commit.commit(table, results)
+
+    def _settle(self, name: str) -> Table:
+        return commit.settle(self._catalog, name)
+
+    def _tell_group(self, table: Table) -> None:
+        """Commit the positions as a consumer group, for lag tools alone: nothing here ever reads them."""
+        try:
+            self._client.commit_offsets(GROUP, history.positions(table))
+        except (ConnectionFailedError, KafkaError) as error:
+            log.warning("group offsets not committed", group=GROUP, reason=error)
+
+    def _count(self, results: Sequence[TaskResult], report: RoundReport) -> None:
+        for result in results:
+            report.worker_pids.add(result.worker_pid)
+            for item in result.ranges:
+                report.rows += item.row_count
+                report.dead_letters += item.dead_letter_count
+                report.size_bytes += item.size_bytes
+                report.lag -= item.next_offset - item.first_offset
+
+    def _look_into(self, name: str, results: Sequence[TaskResult], report: RoundReport) -> None:
+        """Act on why ranges ended early: stop the partition, grow the table, wait for a schema, try again."""
+        waiting: set[int] = set()
+        for item in (item for result in results for item in result.ranges):
+            if item.finding is not None:
+                self._stop(item, item.finding)
+            if item.failure is not None:
+                report.failures.append(item.failure)
+            if item.unknown_schema is not None:
+                waiting.add(item.unknown_schema)
+        self._wait_for(waiting, report)
+        for schema_id in sorted({i.new_schema for r in results for i in r.ranges if i.new_schema is not None}):
+            self._grow(name, schema_id, report)
+
+    def _stop(self, item: RangeResult, finding: Finding) -> None:
+        self._stopped[TopicPartition(item.topic, item.partition)] = finding
+        log.error("partition stands still", topic=item.topic, partition=item.partition, detail=finding.detail)
+
+    def _wait_for(self, waiting: set[int], report: RoundReport) -> None:
+        now = time.monotonic()
+        for schema_id in waiting:
+            if schema_id not in self._waited_since and len(self._waited_since) < UNKNOWN_SCHEMAS_MAX:
+                log.warning("waiting for a schema", schema_id=schema_id)
+            self._waited_since.setdefault(schema_id, now)
+        report.waiting_for_schemas.extend(sorted(waiting - self._given_up()))
+        report.moved = report.moved or bool(waiting & self._given_up())
+
+    def _given_up(self) -> frozenset[int]:
+        limit = time.monotonic() - self._config.schema_wait_seconds
+        return frozenset(schema_id for schema_id, since in self._waited_since.items() if since <= limit)
+
+    def _grow(self, name: str, schema_id: int, report: RoundReport) -> None:
+        try:
+            table = tables.ensure_table(self._catalog, name)
+            tables.evolve(table, self._registry.schema(schema_id))
+        except (RegistryUnreachableError, UnknownSchemaError, UnsupportedSchemaError) as error:
+            report.failures.append(str(error))
+            return
+        log.info("table grew", table=name, schema_id=schema_id)
+        report.moved = True
+
+    def _clean_once(self, name: str, table: Table) -> None:
+        """Remove what dead runs left behind, at this run's first look at a table."""
+        if name in self._cleaned:
+            return
+        self._cleaned.add(name)
+        dead_letters = tables.ensure_table(self._catalog, tables.DEAD_LETTER, tables.DEAD_LETTER_TABLE)
+        known = tables.ensure_table(self._catalog, tables.LOAD_HISTORY, tables.LOAD_HISTORY_TABLE)
+        removed = leftovers.remove_dead_data(table, [])
+        removed += leftovers.remove_dead_data(dead_letters, self._pending_dead_letters())
+        removed += leftovers.remove_dead_data(known, [])
+        removed += leftovers.remove_old_metadata(table)
+        if removed:
+            log.info("removed files of dead attempts", table=name, count=len(removed))
+
+    def _pending_dead_letters(self) -> list[str]:
+        """Return dead-letter files that any table names: a load of another table may not have settled yet."""
+        pending: list[str] = []
+        for identifier in self._catalog.list_tables(tables.NAMESPACE):
+            pending += commit.dead_letter_paths(self._catalog.load_table(identifier))
+        return pending
+
+    def _tidy(self, name: str) -> None:
+        count = self._commits_since_expiry.get(name, 0) + 1
+        if count >= commit.EXPIRE_EVERY:
+            count = 0
+            commit.expire(self._catalog, name, self._run)
+            for table in (name, tables.DEAD_LETTER, tables.LOAD_HISTORY):
+                leftovers.remove_old_metadata(tables.load_table(self._catalog, table))
+        self._commits_since_expiry[name] = count
+
+
+def spark_session(task_count_max: int) -> Any:
+    """Start the session that lives as long as the load: `local[N,4]`, since plain `local[N]` never retries a task."""
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    log4j = files("headrace.load").joinpath("log4j2.properties")
+    java_options = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={log4j}"
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "512m",
+        "spark.driver.extraJavaOptions": java_options,
+        "spark.python.worker.reuse": "true",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.warehouse.dir": os.path.join(os.environ.get("TMPDIR", "/tmp"), "headrace-spark"),
+    }
+    builder = SparkSession.builder.master(f"local[{task_count_max},4]").appName("headrace-load")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def spark_tasks(session: Any) -> RunTasks:
+    """Run each assignment as one task of an RDD job; only `TaskResult`s come back."""
+
+    def run_tasks(assignments: Sequence[Assignment]) -> list[TaskResult]:
+        rdd = session.sparkContext.parallelize(assignments, max(1, len(assignments)))
+        results: list[TaskResult] = rdd.map(task.run).collect()
+        return results
+
+    return run_tasks

@@ -1,0 +1,210 @@
+"""The warehouse's catalog and its tables: where they are, what columns they have, how they grow.
+
+Owns names, properties and schema evolution. Invariants: every table has `commit.retry.num-retries=0`, because pyiceberg
+would rebase and repeat a refused commit, which doubles rows; columns are only added or promoted, never dropped. Must not
+know offsets, brokers or Spark.
+
+Tables of the namespace `warehouse`:
+- one an event topic, `<datacenter>.<name>` → `warehouse.<name>`: `_datacenter`, `_topic` (without the datacenter),
+  `_partition`, `_offset`, `_timestamp` (the record's own), and the event's columns as its schemas name them;
+- `dead_letter`: records that have no row; `_offset` to `_last_offset` is one record, or a batch that does not parse;
+- `load_history`: which offsets arrived when, of snapshots that have expired (see `history`).
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.table import Table
+
+from headrace.load.avro_types import OWN_COLUMNS, WriterSchema
+from headrace.load.decode import TableShape
+
+NAMESPACE: Final = "warehouse"
+DEAD_LETTER: Final = "dead_letter"
+LOAD_HISTORY: Final = "load_history"
+DEFAULTS_PROPERTY: Final = "headrace.defaults"
+SQLITE_WAIT_SECONDS: Final = 30
+
+TABLE_PROPERTIES: Final = {
+    "commit.retry.num-retries": "0",
+    "commit.manifest-merge.enabled": "true",
+    "commit.manifest.min-count-to-merge": "20",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+    "write.parquet.compression-codec": "zstd",
+}
+OWN_FIELDS: Final = [
+    pa.field("_datacenter", pa.string(), nullable=False),
+    pa.field("_topic", pa.string(), nullable=False),
+    pa.field("_partition", pa.int32(), nullable=False),
+    pa.field("_offset", pa.int64(), nullable=False),
+    pa.field("_timestamp", pa.timestamp("us", "UTC"), nullable=False),
+]
+EVENT_TABLE: Final = pa.schema(OWN_FIELDS)
+DEAD_LETTER_TABLE: Final = pa.schema(
+    [
+        *OWN_FIELDS,
+        pa.field("_last_offset", pa.int64(), nullable=False),
+        pa.field("_reason", pa.string(), nullable=False),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+    ]
+)
+LOAD_HISTORY_TABLE: Final = pa.schema(
+    [
+        pa.field("table", pa.string(), nullable=False),
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("first_offset", pa.int64(), nullable=False),
+        pa.field("next_offset", pa.int64(), nullable=False),
+        pa.field("committed_at_ms", pa.int64(), nullable=False),
+    ]
+)
+
+
+class WarehouseError(Exception):
+    """The warehouse cannot be used as asked; the message says what to do."""
+
+
+def open_catalog(warehouse: str, properties: Mapping[str, str] | None = None) -> Catalog:
+    """Open the catalog: the one that the properties name, or SQLite and files below the folder `warehouse`.
+
+    Args:
+        warehouse: a local folder (made when missing), or with `properties` the catalog's warehouse location.
+        properties: pyiceberg's catalog properties, for instance `{"type": "glue"}`; empty for the embedded one.
+    """
+    if properties:
+        return load_catalog("headrace", **{"warehouse": warehouse, **properties})
+    folder = Path(warehouse).absolute()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise WarehouseError(f"the warehouse folder {warehouse} cannot be made: {error.strerror}") from error
+    return load_catalog(
+        "headrace",
+        type="sql",
+        uri=f"sqlite:///{folder}/catalog.db?timeout={SQLITE_WAIT_SECONDS}",
+        warehouse=folder.as_uri(),
+    )
+
+
+def split_topic(topic: str) -> tuple[str, str]:
+    """Return (datacenter, topic in that datacenter); a topic without a dot has no datacenter."""
+    datacenter, dot, name = topic.partition(".")
+    return (datacenter, name) if dot else ("", topic)
+
+
+def table_of_topic(topic: str) -> str:
+    """Return the table's name for a topic: letters, digits and underscores.
+
+    Raises:
+        WarehouseError: the name belongs to a table of headrace itself.
+    """
+    name = re.sub(r"\W", "_", split_topic(topic)[1]).lower()
+    if name in (DEAD_LETTER, LOAD_HISTORY):
+        raise WarehouseError(f"topic {topic} cannot be loaded: {NAMESPACE}.{name} is a table of headrace itself")
+    return name
+
+
+def ensure_table(catalog: Catalog, name: str, columns: pa.Schema = EVENT_TABLE) -> Table:
+    """Return the table, made when missing, with the properties that loads rely on."""
+    identifier = f"{NAMESPACE}.{name}"
+    try:
+        table = catalog.load_table(identifier)
+    except NoSuchTableError:
+        table = _create(catalog, identifier, columns)
+    differing = {
+        key: value for key, value in TABLE_PROPERTIES.items() if table.properties.get(key) != value
+    }
+    if differing:
+        table.transaction().set_properties(differing).commit_transaction()
+    return table
+
+
+def load_table(catalog: Catalog, name: str) -> Table:
+    """Return a table as it is now.
+
+    Raises:
+        WarehouseError: there is none.
+    """
+    try:
+        return catalog.load_table(f"{NAMESPACE}.{name}")
+    except NoSuchTableError as error:
+        raise WarehouseError(f"there is no table {NAMESPACE}.{name}; load a topic first") from error
+
+
+def shape_of(table: Table) -> TableShape:
+    """Return the event's columns and defaults, without the table's own columns."""
+    columns = [item for item in arrow_schema(table) if item.name not in OWN_COLUMNS]
+    return TableShape(columns=pa.schema(columns), defaults=_defaults(table))
+
+
+def arrow_schema(table: Table) -> pa.Schema:
+    """Return the table's columns as Arrow fields with Iceberg's field ids, strings and lists with 32-bit offsets."""
+    return pa.schema([_small(item) for item in schema_to_pyarrow(table.schema())])
+
+
+def evolve(table: Table, schema: WriterSchema) -> None:
+    """Add the schema's new fields as optional columns, promote widened ones, remember the new fields' defaults.
+
+    Raises:
+        CommitFailedException: somebody else changed the table meanwhile; load it again.
+    """
+    known = _defaults(table)
+    added = {path: default for path, default in schema.defaults.items() if path not in known}
+    with table.transaction() as transaction:
+        with transaction.update_schema() as update:
+            update.union_by_name(schema.table_fields)
+        if added:
+            transaction.set_properties({DEFAULTS_PROPERTY: _packed({**known, **added})})
+
+
+def _create(catalog: Catalog, identifier: str, columns: pa.Schema) -> Table:
+    try:
+        catalog.create_namespace(NAMESPACE)
+    except NamespaceAlreadyExistsError:
+        pass
+    try:
+        return catalog.create_table(identifier, schema=columns, properties=TABLE_PROPERTIES)
+    except TableAlreadyExistsError:
+        return catalog.load_table(identifier)
+
+
+def _defaults(table: Table) -> dict[str, pa.Array]:
+    packed = table.properties.get(DEFAULTS_PROPERTY)
+    if packed is None:
+        return {}
+    with pa.ipc.open_stream(base64.b64decode(packed)) as reader:
+        rows = reader.read_all()
+    return {name: rows.column(name).combine_chunks() for name in rows.column_names}
+
+
+def _packed(defaults: Mapping[str, pa.Array]) -> str:
+    rows = pa.table(dict(defaults))
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return base64.b64encode(sink.getvalue()).decode()
+
+
+def _small(item: pa.Field) -> pa.Field:
+    return item.with_type(_small_type(item.type))
+
+
+def _small_type(kind: pa.DataType) -> Any:
+    if pa.types.is_struct(kind):
+        return pa.struct([_small(kind.field(index)) for index in range(kind.num_fields)])
+    if pa.types.is_large_list(kind) or pa.types.is_list(kind):
+        return pa.list_(_small(kind.value_field))
+    if pa.types.is_map(kind):
+        return pa.map_(_small(kind.key_field), _small(kind.item_field))
+    return {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}.get(kind, kind)

@@ -1,0 +1,279 @@
+"""One Spark task: ranges in, one Parquet file of rows and one of dead letters out, and what they cover.
+
+Owns the composition `source` → `decode` → `write` in a worker process. Invariants: every offset of [first, next) of a
+result is a row in its file, a dead letter in its other file, or carries no record (control batches, gaps); a range that
+cannot go on ends early and says why; a task that dies leaves files that nobody refers to. Must not know snapshots.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from headrace.load.avro_types import UnsupportedSchemaError
+from headrace.load.columns import RecordColumns
+from headrace.load.decode import FRAME_SIZE, NO_SCHEMA, TableShape, decode, missing_columns, no_frame_reason, schema_ids
+from headrace.load.ranges import Finding, Limits, OffsetRange
+from headrace.load.registry import RegistryUnreachableError, SchemaRegistry, UnknownSchemaError
+from headrace.load.source import Chunk, StandstillError, UnreadableBatch, chunks
+from headrace.load.tables import DEAD_LETTER_TABLE, split_topic
+from headrace.load.wire_client import Client, ConnectionFailedError
+from headrace.load.write import FileWriter, Target, WrittenFile
+
+YEAR_1_MS: Final = -62_135_596_800_000
+YEAR_9999_MS: Final = 253_402_300_799_999
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """What one task does; everything in it travels to the worker."""
+
+    ranges: tuple[OffsetRange, ...]
+    bootstrap: str
+    registry: str
+    rows: Target
+    dead_letters: Target
+    shape: TableShape
+    limits: Limits
+    given_up: frozenset[int] = frozenset()
+    """Schema ids that were waited for long enough: their records become dead letters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RangeResult:
+    """What became of a range: [first_offset, next_offset) is done, `next_offset` may be below the planned one."""
+
+    topic: str
+    partition: int
+    first_offset: int
+    next_offset: int
+    row_count: int
+    dead_letter_count: int
+    size_bytes: int
+    finding: Finding | None = None
+    new_schema: int | None = None
+    """The table has to grow for this schema before the next record fits."""
+    unknown_schema: int | None = None
+    """The registry does not know the schema of the next record, yet."""
+    failure: str | None = None
+    """A broker or registry did not answer; the next round tries again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskResult:
+    ranges: tuple[RangeResult, ...]
+    rows: WrittenFile | None
+    dead_letters: WrittenFile | None
+    worker_pid: int
+
+
+@dataclass(slots=True)
+class _Progress:
+    """The state of one range while it is read."""
+
+    next_offset: int
+    row_count: int = 0
+    dead_letter_count: int = 0
+    size_bytes: int = 0
+    stop: dict[str, Any] = field(default_factory=dict)
+
+
+def run(assignment: Assignment) -> TaskResult:
+    """Read, decode and write an assignment's ranges in this process."""
+    rows = FileWriter(assignment.rows)
+    dead = FileWriter(assignment.dead_letters)
+    try:
+        results = tuple(_Reader(assignment, wanted, rows, dead).read() for wanted in assignment.ranges)
+        return TaskResult(ranges=results, rows=rows.close(), dead_letters=dead.close(), worker_pid=os.getpid())
+    except BaseException:
+        rows.abandon()
+        dead.abandon()
+        raise
+
+
+@cache
+def _client(bootstrap: str, pid: int) -> Client:
+    """One client a worker process: Spark reuses workers, and a fork must not share its parent's sockets."""
+    return Client(bootstrap, client_id="headrace-load")
+
+
+@cache
+def _registry(urls: str, pid: int) -> SchemaRegistry:
+    return SchemaRegistry(urls)
+
+
+class _Reader:
+    """Reads one range into the task's writers."""
+
+    def __init__(self, assignment: Assignment, wanted: OffsetRange, rows: FileWriter, dead: FileWriter) -> None:
+        self._assignment = assignment
+        self._wanted = wanted
+        self._rows = rows
+        self._dead = dead
+        self._datacenter, self._topic = split_topic(wanted.topic)
+        self._registry = _registry(assignment.registry, os.getpid())
+        self._progress = _Progress(next_offset=wanted.first_offset)
+
+    def read(self) -> RangeResult:
+        progress = self._progress
+        try:
+            for chunk in chunks(_client(self._assignment.bootstrap, os.getpid()), self._wanted):
+                self._take(chunk)
+                if progress.stop or progress.size_bytes >= self._assignment.limits.bytes_per_range_max:
+                    break
+        except StandstillError as error:
+            progress.stop["finding"] = error.finding
+        except (ConnectionFailedError, RegistryUnreachableError) as error:
+            progress.stop["failure"] = str(error)
+        return RangeResult(
+            topic=self._wanted.topic,
+            partition=self._wanted.partition,
+            first_offset=self._wanted.first_offset,
+            next_offset=progress.next_offset,
+            row_count=progress.row_count,
+            dead_letter_count=progress.dead_letter_count,
+            size_bytes=progress.size_bytes,
+            **progress.stop,
+        )
+
+    def _take(self, chunk: Chunk) -> None:
+        """Write a chunk up to the first record that has to wait; nothing of it is written when the registry is away."""
+        ids = [self._places(schema_ids(records)) for records in chunk.records]
+        limit = self._limit(chunk, ids)
+        decoded = [self._decoded(records, kinds, limit) for records, kinds in zip(chunk.records, ids, strict=True)]
+        for rows, dead in decoded:
+            self._rows.write(rows)
+            self._progress.row_count += len(rows)
+            self._bury(dead)
+        self._bury([self._letter_of_batch(batch) for batch in chunk.unreadable if batch.first_offset < limit])
+        self._progress.next_offset = limit
+        self._progress.size_bytes += chunk.size_bytes
+
+    def _places(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Ask for every schema before anything is written."""
+        for schema_id in _distinct(ids):
+            if schema_id != NO_SCHEMA:
+                self._standing(schema_id)
+        return ids
+
+    def _standing(self, schema_id: int) -> tuple[str, str]:
+        """Return (`fits` | `unfit` | `new_schema` | `unknown_schema`, reason) for a schema."""
+        try:
+            schema = self._registry.schema(schema_id)
+            grows = missing_columns(schema, self._assignment.shape.columns)
+            return ("new_schema", "") if grows else ("fits", "")
+        except UnsupportedSchemaError as error:
+            return "unfit", f"schema {schema_id}: {error}"
+        except UnknownSchemaError as error:
+            return ("unfit" if schema_id in self._assignment.given_up else "unknown_schema"), str(error)
+
+    def _limit(self, chunk: Chunk, ids: Sequence[npt.NDArray[np.int64]]) -> int:
+        """Return the first offset that has to wait for a schema, or the chunk's end."""
+        limit = chunk.next_offset
+        for records, kinds in zip(chunk.records, ids, strict=True):
+            for schema_id in _distinct(kinds):
+                standing = "fits" if schema_id == NO_SCHEMA else self._standing(schema_id)[0]
+                first = int(records.offset[np.argmax(kinds == schema_id)])
+                if standing in ("new_schema", "unknown_schema") and first < limit:
+                    limit = first
+                    self._progress.stop = {standing: schema_id}
+        return limit
+
+    def _decoded(
+        self, records: RecordColumns, ids: npt.NDArray[np.int64], limit: int
+    ) -> tuple[pa.Table, list[dict[str, Any]]]:
+        """Return the rows of the records below `limit`, and the dead letters among them."""
+        count = int(np.searchsorted(records.offset, limit))
+        tables: list[pa.Table] = []
+        dead: list[dict[str, Any]] = []
+        for schema_id in _distinct(ids[:count]):
+            chosen = np.flatnonzero(ids[:count] == schema_id)
+            standing, reason = ("unfit", "") if schema_id == NO_SCHEMA else self._standing(schema_id)
+            if standing != "fits":
+                dead += [self._letter(records, index, reason) for index in chosen.tolist()]
+                continue
+            values = _values(records, chosen)
+            decoded = decode(values, self._registry.schema(schema_id), self._assignment.shape)
+            dead += [self._letter(records, int(chosen[index]), why) for index, why in decoded.bad.items()]
+            tables.append(self._with_own_columns(decoded.rows, records, chosen[decoded.kept]))
+        return pa.concat_tables(tables) if tables else self._assignment.rows.columns.empty_table(), dead
+
+    def _with_own_columns(
+        self, rows: pa.Table, records: RecordColumns, chosen: npt.NDArray[np.int64]
+    ) -> pa.Table:
+        """Put the table's own columns before the event's, in the table's order."""
+        count = len(chosen)
+        own: Mapping[str, pa.Array] = {
+            "_datacenter": pa.repeat(self._datacenter, count),
+            "_topic": pa.repeat(self._topic, count),
+            "_partition": pa.repeat(pa.scalar(self._wanted.partition, pa.int32()), count),
+            "_offset": pa.array(records.offset[chosen]),
+            "_timestamp": pa.array(_microseconds(records.timestamp_ms[chosen]), type=pa.timestamp("us", "UTC")),
+        }
+        schema = self._assignment.rows.columns
+        arrays = [own[item.name] if item.name in own else rows.column(item.name) for item in schema]
+        return pa.Table.from_arrays(arrays, schema=schema)
+
+    def _letter(self, records: RecordColumns, index: int, reason: str) -> dict[str, Any]:
+        value = _bytes(records.data, records.value_start[index], records.value_size[index])
+        offset = int(records.offset[index])
+        return self._letter_at(offset, offset, int(records.timestamp_ms[index])) | {
+            "_reason": reason or no_frame_reason(value),
+            "key": _bytes(records.data, records.key_start[index], records.key_size[index]),
+            "value": value,
+        }
+
+    def _letter_of_batch(self, batch: UnreadableBatch) -> dict[str, Any]:
+        return self._letter_at(batch.first_offset, batch.last_offset, batch.timestamp_ms) | {
+            "_reason": batch.reason,
+            "key": None,
+            "value": batch.content,
+        }
+
+    def _letter_at(self, first: int, last: int, timestamp_ms: int) -> dict[str, Any]:
+        return {
+            "_datacenter": self._datacenter,
+            "_topic": self._topic,
+            "_partition": self._wanted.partition,
+            "_offset": first,
+            "_timestamp": int(_microseconds(np.array([timestamp_ms]))[0]),
+            "_last_offset": last,
+        }
+
+    def _bury(self, dead: list[dict[str, Any]]) -> None:
+        if not dead:
+            return
+        columns = {name: [letter[name] for letter in dead] for name in DEAD_LETTER_TABLE.names}
+        self._dead.write(pa.table(columns, schema=self._assignment.dead_letters.columns))
+        self._progress.dead_letter_count += len(dead)
+
+
+def _values(records: RecordColumns, chosen: npt.NDArray[np.int64]) -> list[bytes]:
+    """Return the values without their frame."""
+    data = records.data
+    start = records.value_start[chosen]
+    end = start + records.value_size[chosen]
+    return [data[first:last] for first, last in zip((start + FRAME_SIZE).tolist(), end.tolist(), strict=True)]
+
+
+def _bytes(data: bytes, start: Any, size: Any) -> bytes | None:
+    return None if size < 0 else data[int(start) : int(start) + int(size)]
+
+
+def _distinct(ids: npt.NDArray[np.int64]) -> list[int]:
+    """Return the different values; a chunk almost always has one."""
+    if len(ids) and (ids == ids[0]).all():
+        return [int(ids[0])]
+    return [int(value) for value in np.unique(ids)]
+
+
+def _microseconds(milliseconds: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return record times in microseconds; a client may send any number, so it is cut to the years 1 to 9999."""
+    return np.clip(milliseconds, YEAR_1_MS, YEAR_9999_MS) * 1000

@@ -1,0 +1,137 @@
+"""Arrow rows become one Parquet file, described as Iceberg wants it.
+
+Owns a task's output files. Invariants: a file's name is never used twice, so a task that runs again cannot touch what
+an earlier attempt wrote; a file is described only after it is closed; nothing is ever deleted here. Must not know where
+rows come from, nor whether the file is committed.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import load_file_io
+from pyiceberg.io.pyarrow import (
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+)
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+
+from headrace.load.tables import arrow_schema
+
+ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
+COMPRESSION: Final = "zstd"
+COMPRESSION_LEVEL: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a task must know of a table to write for it; travels to the workers."""
+
+    folder: str
+    """Where this run's files go."""
+    columns: pa.Schema
+    schema_json: str
+    properties: Mapping[str, str]
+    io_properties: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenFile:
+    """A closed Parquet file: `statistics` are the keyword arguments of pyiceberg's `DataFile`."""
+
+    path: str
+    size_bytes: int
+    row_count: int
+    statistics: Mapping[str, Any]
+
+
+def target_of(table: Table, folder: str) -> Target:
+    return Target(
+        folder=folder,
+        columns=arrow_schema(table),
+        schema_json=table.schema().model_dump_json(),
+        properties=dict(table.properties),
+        io_properties=dict(table.io.properties),
+    )
+
+
+class FileWriter:
+    """Writes at most one file: opened with the first row, described by `close`."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._path = f"{target.folder}/{uuid.uuid4()}.parquet"
+        self._stream: Any = None
+        self._writer: pq.ParquetWriter | None = None
+        self._waiting: list[pa.Table] = []
+        self._waiting_bytes = 0
+
+    def write(self, rows: pa.Table) -> None:
+        """Take rows; they are written when a row group is full, so memory stays below two of them."""
+        if not len(rows):
+            return
+        self._waiting.append(rows)
+        self._waiting_bytes += rows.nbytes
+        if self._waiting_bytes >= ROW_GROUP_BYTES:
+            self._flush()
+
+    def close(self) -> WrittenFile | None:
+        """Finish the file and describe it; None when no row was written."""
+        self._flush()
+        if self._writer is None:
+            return None
+        self._writer.close()
+        size = self._stream.tell()
+        self._stream.close()
+        return _described(self._target, self._path, size, self._writer.writer.metadata)
+
+    def abandon(self) -> None:
+        """Let go of an unfinished file; the next start removes it."""
+        if self._writer is not None:
+            self._writer.close()
+            self._stream.close()
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        if self._writer is None:
+            io = load_file_io(dict(self._target.io_properties), self._target.folder)
+            self._stream = io.new_output(self._path).create()
+            self._writer = pq.ParquetWriter(
+                self._stream,
+                self._target.columns,
+                compression=COMPRESSION,
+                compression_level=COMPRESSION_LEVEL,
+                store_schema=False,
+            )
+        self._writer.write_table(pa.concat_tables(self._waiting), row_group_size=1 << 30)
+        self._waiting.clear()
+        self._waiting_bytes = 0
+
+
+@lru_cache(maxsize=10)
+def _schema(schema_json: str) -> Schema:
+    return Schema.model_validate_json(schema_json)
+
+
+def _described(target: Target, path: str, size: int, metadata: pq.FileMetaData) -> WrittenFile:
+    schema = _schema(target.schema_json)
+    statistics = data_file_statistics_from_parquet_metadata(
+        parquet_metadata=metadata,
+        stats_columns=compute_statistics_plan(schema, dict(target.properties)),
+        parquet_column_mapping=parquet_path_to_id_mapping(schema),
+    )
+    return WrittenFile(
+        path=path,
+        size_bytes=size,
+        row_count=metadata.num_rows,
+        statistics=statistics.to_serialized_dict(),
+    )
