@@ -67,7 +67,7 @@ def _place(partition: Partition, timestamp: int, upper_offset: int) -> _Place:
     if timestamp == LATEST:
         return _Place(offset=upper_offset, leader_epoch=partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return _Place(offset=log.log_start_offset, leader_epoch=log.epoch_of(log.log_start_offset))
+        return _Place(offset=log.log_start_offset, leader_epoch=log.epoch_at(log.log_start_offset))
     if timestamp == LATEST_TIERED:
         return _Place()
     found = (

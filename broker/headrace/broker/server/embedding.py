@@ -13,12 +13,18 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.broker.clock import Clock
+from headrace.broker.errors import NotLeaderOrFollowerError
 from headrace.broker.structured_log import get_logger
 
 if TYPE_CHECKING:
+    from headrace.broker.config import BrokerConfig
+    from headrace.broker.log.results import AppendResult
     from headrace.broker.replication.leader import Partition
     from headrace.broker.server.cluster import Cluster
     from headrace.broker.server.metadata import MetadataCache
+    from headrace.broker.server.metrics import BrokerMetrics
+    from headrace.broker.server.replicas import Partitions
+    from headrace.broker.server.waiting import Waiting
 
 log = get_logger(__name__)
 GROUP = "headrace.embedded"
@@ -58,7 +64,7 @@ class EmbeddingHost(Protocol):
         """Call `callback(partition)` after it became led, stopped being led, or was deleted."""
         ...
 
-    def append_mirrored(self, partition: Partition, records: memoryview) -> Any:
+    def append_mirrored(self, partition: Partition, records: memoryview) -> AppendResult:
         """Append whole batches with their own offsets to a led partition and wake its fetchers.
 
         Returns the log's AppendResult; raises NotLeaderOrFollowerError and whatever the log refuses.
@@ -68,6 +74,51 @@ class EmbeddingHost(Protocol):
     def wake_fetchers(self, topic: str, partition: int) -> None:
         """The partition moved by another way than `append_mirrored`."""
         ...
+
+
+class BrokerHost:
+    """The broker behind `EmbeddingHost`."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        cluster: Cluster,
+        metadata: MetadataCache,
+        partitions: Partitions,
+        waiting: Waiting,
+        metrics: BrokerMetrics,
+    ) -> None:
+        self.properties = config.properties
+        self.clock = clock
+        self.cluster = cluster
+        self.metadata = metadata
+        self.registry = metrics.registry
+        self._partitions = partitions
+        self._waiting = waiting
+
+    @property
+    def broker_id(self) -> int:
+        return self.cluster.broker_id
+
+    def led(self) -> Iterable[Partition]:
+        return self._partitions.led()
+
+    def on_change(self, callback: Callable[[Partition], None]) -> None:
+        self._partitions.on_change(callback)
+
+    def append_mirrored(self, partition: Partition, records: memoryview) -> AppendResult:
+        if not partition.is_leader:
+            raise NotLeaderOrFollowerError(f"this broker does not lead {partition.topic}-{partition.partition}")
+        result = partition.log.append_mirrored(
+            records, leader_epoch=partition.leader_epoch, now_ms=self.clock.now_ms()
+        )
+        partition.appended()
+        self._waiting.wake(partition.topic, partition.partition)
+        return result
+
+    def wake_fetchers(self, topic: str, partition: int) -> None:
+        self._waiting.wake(topic, partition)
 
 
 Start = Callable[[EmbeddingHost], Awaitable[None]]

@@ -1,0 +1,257 @@
+"""`headrace dev`: a ZooKeeper and some brokers in the foreground, for development and tests.
+
+Every part is a process of its own, just as in production; they die with this one, however it ends.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import IO
+
+import click
+
+from headrace.broker import zookeeper_server
+from headrace.broker.config import BrokerConfig, ConfigurationError
+from headrace.broker.wire import frames
+from headrace.broker.wire.api import k03_metadata
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 30.0
+POLL_S = 0.05
+FIRST_BROKER_ID = 1
+PR_SET_PDEATHSIG = 1
+METADATA_VERSION = 12
+DEVELOPMENT_DEFAULTS = {
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+Child = subprocess.Popen[bytes]
+
+
+class DevError(click.ClickException):
+    """Something did not start or did not stay; the message says what and where its log is."""
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--brokers", "broker_count", type=click.IntRange(1, 100), default=1, show_default=True)
+@click.option("--listen", default="127.0.0.1:9092", show_default=True, help="HOST:PORT of the first broker; 0: any port.")
+@click.option("--data", type=click.Path(file_okay=False, path_type=Path), help="Data directory; a temporary one by default.")
+@click.option("--zookeeper", help="HOST:PORT of a running ZooKeeper; one is started by default.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A server.properties key for all brokers.")
+def dev(
+    broker_count: int, listen: str, data: Path | None, zookeeper: str | None, settings: tuple[str, ...]
+) -> None:
+    """Run a ZooKeeper and some brokers until Ctrl-C.
+
+    Prints one line `ready HOST:PORT,HOST:PORT zookeeper HOST:PORT` once all of them serve.
+
+    Example: headrace dev --brokers 2 --set num.partitions=4
+    """
+    host, port = _address(listen, "--listen")
+    properties = _settings(settings)
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        with ExitStack() as stack:
+            directory = data or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-dev-")))
+            directory.mkdir(parents=True, exist_ok=True)
+            zookeeper = zookeeper or stack.enter_context(_zookeeper(directory.absolute()))
+            addresses = [(host, port + i if port else 0) for i in range(broker_count)]
+            brokers = stack.enter_context(_brokers(directory.absolute(), addresses, zookeeper, properties))
+            click.echo(f"ready {','.join(brokers.wait_until_ready())} zookeeper {zookeeper}")
+            brokers.wait_for_end()
+    except KeyboardInterrupt:
+        return
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _address(text: str, option: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise click.BadParameter(f"{text!r} is not HOST:PORT.", param_hint=option)
+    return host or "127.0.0.1", int(port)
+
+
+def _settings(settings: Sequence[str]) -> dict[str, str]:
+    """The `--set` options as properties, checked before anything is started."""
+    properties = dict(DEVELOPMENT_DEFAULTS)
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals or not key:
+            raise click.BadParameter(f"{setting!r} is not KEY=VALUE.", param_hint="--set")
+        properties[key.strip()] = value.strip()
+    try:
+        BrokerConfig.from_properties(properties)
+    except ConfigurationError as error:
+        raise click.BadParameter(str(error), param_hint="--set") from None
+    return properties
+
+
+@contextmanager
+def _zookeeper(directory: Path) -> Iterator[str]:
+    """A ZooKeeper server on a free port of 127.0.0.1, as HOST:PORT."""
+    home = directory / "zookeeper"
+    home.mkdir(exist_ok=True)
+    host, port = "127.0.0.1", _free_port("127.0.0.1")
+    config, log_path = home / "zoo.cfg", home / "zookeeper.log"
+    config.write_text(zookeeper_server.config_text(home / "data", host, port))
+    try:
+        command = zookeeper_server.command(zookeeper_server.find_jars(), config, sync=False)
+    except zookeeper_server.ZooKeeperServerError as error:
+        raise DevError(str(error)) from None
+    with log_path.open("ab") as log:
+        child = _start(command, stdout=log, stderr=log)
+    try:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not zookeeper_server.is_serving(host, port):
+            if child.poll() is not None or time.monotonic() > deadline:
+                raise DevError(f"ZooKeeper did not start, see {log_path}.")
+            time.sleep(POLL_S)
+        yield f"{host}:{port}"
+    finally:
+        _stop([child])
+
+
+def _free_port(host: str) -> int:
+    with socket.socket() as sock:
+        sock.bind((host, 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+class _Brokers:
+    """The broker processes, in the order of their addresses."""
+
+    def __init__(self, children: list[Child], logs: list[Path]) -> None:
+        self.children = children
+        self._logs = logs
+
+    def wait_until_ready(self) -> list[str]:
+        """The addresses of the brokers once each of them serves and knows all others."""
+        addresses = [self._address_of(child, log) for child, log in zip(self.children, self._logs, strict=True)]
+        deadline = time.monotonic() + START_TIMEOUT_S
+        for address in addresses:
+            while _brokers_known_to(address) < len(addresses):
+                self._check_alive()
+                if time.monotonic() > deadline:
+                    raise DevError(f"the broker at {address} did not learn of all others in time.")
+                time.sleep(POLL_S)
+        return addresses
+
+    def wait_for_end(self) -> None:
+        """Returns never but by an interrupt; raises DevError when a broker ends by itself."""
+        while True:
+            self._check_alive()
+            time.sleep(1)
+
+    def _address_of(self, child: Child, log: Path) -> str:
+        assert child.stdout is not None
+        word, _, address = child.stdout.readline().decode().strip().partition(" ")
+        if word != "ready":
+            raise DevError(f"a broker did not start: {_last_line(log)}")
+        return address
+
+    def _check_alive(self) -> None:
+        for child, log in zip(self.children, self._logs, strict=True):
+            if child.poll() is not None:
+                raise DevError(f"a broker ended with exit code {child.returncode}: {_last_line(log)}")
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(errors="replace").splitlines()
+    return f"{lines[-1]} ({log})" if lines else f"see {log}"
+
+
+@contextmanager
+def _brokers(
+    directory: Path, addresses: Sequence[tuple[str, int]], zookeeper: str, properties: dict[str, str]
+) -> Iterator[_Brokers]:
+    children: list[Child] = []
+    logs: list[Path] = []
+    try:
+        for number, (host, port) in enumerate(addresses, start=FIRST_BROKER_ID):
+            home = directory / f"broker-{number}"
+            home.mkdir(exist_ok=True)
+            config = home / "server.properties"
+            config.write_text(_server_properties(number, host, port, home, zookeeper, properties))
+            logs.append(home / "broker.log")
+            command = [sys.executable, "-m", "headrace.broker.command", "--config", str(config)]
+            with logs[-1].open("ab") as log:
+                children.append(_start(command, stdout=subprocess.PIPE, stderr=log))
+        yield _Brokers(children, logs)
+    finally:
+        _stop(children)
+
+
+def _server_properties(
+    number: int, host: str, port: int, home: Path, zookeeper: str, properties: dict[str, str]
+) -> str:
+    values = {
+        "broker.id": str(number),
+        "listeners": f"PLAINTEXT://{host}:{port}",
+        "log.dirs": str(home / "logs"),
+        "zookeeper.connect": zookeeper,
+        **properties,
+    }
+    return "".join(f"{key}={value}\n" for key, value in values.items())
+
+
+def _brokers_known_to(address: str) -> int:
+    """How many brokers the one at that address names in its metadata; 0 without a controller or an answer."""
+    host, port = _address(address, "address")
+    request = k03_metadata.API.encode_request(METADATA_VERSION, {"topics": []})
+    header = frames.encode_request_header(k03_metadata.API.key, METADATA_VERSION, 0, "headrace-dev")
+    try:
+        with socket.create_connection((host, port), timeout=5) as sock:
+            sock.sendall(frames.frame(header, request))
+            stream = sock.makefile("rb")
+            reply = stream.read(int.from_bytes(stream.read(4), "big"))
+    except OSError:
+        return 0
+    _, offset = frames.read_response_header(k03_metadata.API.key, METADATA_VERSION, reply)
+    metadata = k03_metadata.API.decode_response(METADATA_VERSION, reply, offset)
+    return len(metadata["brokers"]) if metadata["controller_id"] >= 0 else 0
+
+
+def _start(command: Sequence[str], *, stdout: int | IO[bytes], stderr: IO[bytes]) -> Child:
+    """A child in a session of its own, so that Ctrl-C reaches only us, that ends when we do."""
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=stdout,
+        stderr=stderr,
+        start_new_session=True,
+        preexec_fn=_die_with_parent,
+    )
+
+
+def _die_with_parent() -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def _stop(children: Sequence[Child]) -> None:
+    """Ask all to stop, wait, and end by force who does not."""
+    for child in children:
+        child.terminate()
+    deadline = time.monotonic() + STOP_TIMEOUT_S
+    for child in children:
+        try:
+            child.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()

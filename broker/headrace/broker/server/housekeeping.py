@@ -1,0 +1,56 @@
+"""What a broker does by the clock: idle connections, flushing, retention, checkpoints.
+
+One tick a second looks what is due, so that an idle broker wakes once a second. Syncing runs in a thread, one log at a
+time; everything else is quick and runs on the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from headrace.broker.clock import Clock
+from headrace.broker.config_sections import Logs
+from headrace.broker.errors import StorageError
+from headrace.broker.log.partition_log import PartitionLog
+from headrace.broker.log.store import LogStore
+from headrace.broker.structured_log import get_logger
+
+log = get_logger(__name__)
+
+
+class Housekeeping:
+    """Calls what is due; `run` once every `INTERVAL_MS`."""
+
+    INTERVAL_MS = 1000
+
+    def __init__(self, config: Logs, logs: LogStore, clock: Clock, sweep: Callable[[], None]) -> None:
+        self._config = config
+        self._logs = logs
+        self._clock = clock
+        self._sweep = sweep
+        self._maintained_ms = self._checkpointed_ms = clock.monotonic_ms()
+
+    async def run(self) -> None:
+        """One tick."""
+        self._sweep()
+        await self._flush()
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._maintained_ms >= self._config.log_retention_check_interval_ms:
+            self._maintained_ms = now_ms
+            for finding in self._logs.maintain(self._clock.now_ms()):
+                log.info(finding.kind, path=finding.path, size=finding.size, reason=finding.reason)
+        if now_ms - self._checkpointed_ms >= self._config.log_flush_offset_checkpoint_interval_ms:
+            self._checkpointed_ms = now_ms
+            self._logs.checkpoint()
+
+    async def _flush(self) -> None:
+        for partition_log, job in self._logs.flush_tasks(self._clock.now_ms()):
+            partition_log.flushed(await self._synced(partition_log, job))
+
+    async def _synced(self, partition_log: PartitionLog, job: Callable[[], int]) -> int | None:
+        try:
+            return await asyncio.to_thread(job)
+        except StorageError as error:
+            log.error("flush failed", directory=partition_log.directory, reason=error)
+            return None

@@ -1,0 +1,239 @@
+"""Wiring: builds one broker from its configuration, runs it until it is told to stop, takes it down in order.
+
+Start: bind → ZooKeeper → open (and recover) the logs → register → serve. Stop: no new connections → embedded parts →
+controlled shutdown and end of the session → answer what waits → close connections → flush and close the logs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import uvloop
+
+from headrace.broker.clock import SystemClock
+from headrace.broker.config import BrokerConfig, Listener, LogConfig, parse_properties
+from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.log.files import OsFiles
+from headrace.broker.log.results import RecoveryReport
+from headrace.broker.log.store import LogStore
+from headrace.broker.replication.leader import Partition
+from headrace.broker.replication.model import Endpoint
+from headrace.broker.server.cluster import Cluster
+from headrace.broker.server.embedding import BrokerHost, embedded_parts, run_embedded
+from headrace.broker.server.housekeeping import Housekeeping
+from headrace.broker.server.listener import Acceptor, bind
+from headrace.broker.server.metadata import MetadataCache
+from headrace.broker.server.metrics import BrokerMetrics, serve_metrics
+from headrace.broker.server.producer_ids import ProducerIds
+from headrace.broker.server.replicas import Partitions
+from headrace.broker.server.runtime import GroupCoordinator
+from headrace.broker.server.waiting import Waiting
+from headrace.broker.structured_log import get_logger
+from headrace.broker.tasks import Tasks
+
+log = get_logger(__name__)
+META_PROPERTIES = "meta.properties"
+READY_POLL_S = 0.02
+
+
+def run(config: BrokerConfig, announce: Callable[[str], None]) -> None:
+    """Run a broker until SIGTERM or SIGINT; `announce("HOST:PORT")` is called once it serves.
+
+    Raises ConfigurationError, ZooKeeperError or StorageError when it cannot start.
+    """
+    uvloop.run(_serve(config, announce))
+
+
+async def _serve(config: BrokerConfig, announce: Callable[[str], None]) -> None:
+    loop, starter = asyncio.get_running_loop(), asyncio.current_task()
+    stopping = asyncio.Event()
+    broker = Broker(config)
+
+    def stop() -> None:
+        stopping.set()
+        if not broker.is_serving and starter is not None:
+            starter.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    try:
+        await broker.start()
+        address = broker.config.advertised_listeners[0]
+        log.info("serving", broker=broker.cluster.broker_id, listener=f"{address.host}:{address.port}")
+        announce(f"{address.host}:{address.port}")
+        await stopping.wait()
+    except asyncio.CancelledError:
+        if not stopping.is_set():
+            raise
+    finally:
+        log.info("stopping", broker=broker.cluster.broker_id)
+        await broker.stop()
+
+
+class Broker:
+    """One broker's parts; `start` and `stop` are each called once."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.tasks = Tasks()
+        self.embedded = Tasks()
+        self.clock = SystemClock()
+        self.metrics = BrokerMetrics()
+        self.logs: LogStore | None = None
+        self.groups: GroupCoordinator | None = None
+        self.acceptor: Acceptor | None = None
+        self.stop_metrics: Callable[[], None] | None = None
+        self.is_serving = False
+        self.sockets = [(listener, bind(listener, config.network)) for listener in config.listeners]
+        self.config = with_ports(config, [sock for _, sock in self.sockets])
+        self.metadata = MetadataCache(config.broker_id)
+        self.cluster = Cluster(self.config, self.clock, self.metadata, self.tasks)
+        self.waiting = Waiting(asyncio.get_running_loop())
+        self.metrics.parked = lambda: self.waiting.parked_count
+
+    async def start(self) -> None:
+        """Returns once clients are served and the cluster knows this broker."""
+        await self.cluster.connect(stored_broker_id(self.config.log_dirs))
+        self.metadata.broker_id = self.cluster.broker_id
+        self.logs = await self._open_logs()
+        partitions = Partitions(self.cluster.broker_id, self.logs, self.metadata, self.clock)
+        partitions.on_change(self._partition_changed)
+        self.metrics.led = partitions.led
+        context = self._make_context(self.logs, partitions)
+        self.acceptor = Acceptor(self.sockets, context, self.metrics, asyncio.get_running_loop())
+        self.acceptor.start()
+        await self.cluster.join(partitions, endpoints(self.config))
+        housekeeping = Housekeeping(self.config.logs, self.logs, self.clock, self.acceptor.sweep)
+        self.tasks.every("housekeeping", housekeeping.INTERVAL_MS, housekeeping.run)
+        if self.config.network.headrace_metrics_listener:
+            self.stop_metrics = serve_metrics(self.metrics, self.config.network.headrace_metrics_listener)
+        await self._known_to_cluster()
+        host = BrokerHost(self.config, self.clock, self.cluster, self.metadata, partitions, self.waiting, self.metrics)
+        for name, start in embedded_parts():
+            self.embedded.start(name, run_embedded(host, name, start))
+        self.is_serving = True
+
+    async def stop(self) -> None:
+        """Take down what `start` built, as far as it came."""
+        if self.acceptor is not None:
+            self.acceptor.stop()
+        await self.embedded.stop()
+        await self.cluster.leave()
+        self.waiting.release()
+        if self.groups is not None:
+            self.groups.close()
+        if self.acceptor is not None:
+            self.acceptor.close_all()
+        await self.tasks.stop()
+        if self.logs is not None:
+            self.logs.close()
+        if self.stop_metrics is not None:
+            self.stop_metrics()
+
+    async def _open_logs(self) -> LogStore:
+        def work() -> tuple[LogStore, list[RecoveryReport]]:
+            return LogStore.open(
+                OsFiles(),
+                [os.path.abspath(directory) for directory in self.config.log_dirs],
+                LogConfig.from_broker(self.config),
+                broker_id=self.cluster.broker_id,
+                cluster_id=self.cluster.cluster_id,
+                overrides=self.cluster.topic_config,
+                now_ms=self.clock.now_ms(),
+            )
+
+        logs, reports = await asyncio.to_thread(work)
+        for report in reports:
+            _log_recovery(report)
+        return logs
+
+    def _make_context(self, logs: LogStore, partitions: Partitions) -> Context:
+        self.groups = GroupCoordinator(
+            self.config.groups,
+            clock=self.clock,
+            partitions=partitions,
+            metadata=self.metadata,
+            waiting=self.waiting,
+            scheduler=asyncio.get_running_loop(),
+        )
+        return Context(
+            broker_id=self.cluster.broker_id,
+            config=self.config,
+            clock=self.clock,
+            logs=logs,
+            partitions=partitions,
+            metadata=self.metadata,
+            cluster=self.cluster,
+            waiting=self.waiting,
+            metrics=self.metrics,
+            run=self._run,
+            groups=self.groups,
+            producer_ids=ProducerIds(self.cluster.allocate_producer_id_block, self._run),
+            replicas=partitions,
+        )
+
+    def _run(self, work: Coroutine[Any, Any, Any]) -> Deferred[Any]:
+        """The outcome of `work` in a task of the broker."""
+        return self.cluster.later("request", work)
+
+    def _partition_changed(self, partition: Partition) -> None:
+        self.waiting.wake(partition.topic, partition.partition)
+
+    async def _known_to_cluster(self) -> None:
+        """Wait until the controller told this broker of itself: from then on its metadata answers are of use."""
+        while self.cluster.broker_id not in self.metadata.brokers:
+            await asyncio.sleep(READY_POLL_S)
+
+
+def with_ports(config: BrokerConfig, sockets: list[socket.socket]) -> BrokerConfig:
+    """The configuration with what the system chose in place of port 0 and of empty advertised hosts."""
+    bound = {
+        listener.name: Listener(listener.name, listener.host, sock.getsockname()[1])
+        for listener, sock in zip(config.listeners, sockets, strict=True)
+    }
+    advertised = tuple(
+        Listener(
+            listener.name,
+            listener.host or socket.getfqdn(),
+            listener.port or bound[listener.name].port,
+        )
+        for listener in config.advertised_listeners
+    )
+    return replace(config, listeners=tuple(bound.values()), advertised_listeners=advertised)
+
+
+def endpoints(config: BrokerConfig) -> list[Endpoint]:
+    """What this broker registers under."""
+    return [
+        Endpoint(
+            listener=listener.name, security_protocol="PLAINTEXT", host=listener.host, port=listener.port
+        )
+        for listener in config.advertised_listeners
+    ]
+
+
+def stored_broker_id(directories: tuple[str, ...]) -> int | None:
+    """The broker id that an earlier start wrote to a data directory."""
+    for directory in directories:
+        with suppress(FileNotFoundError, ValueError, KeyError), open(os.path.join(directory, META_PROPERTIES)) as file:
+            return int(parse_properties(file.read())["broker.id"])
+    return None
+
+
+def _log_recovery(report: RecoveryReport) -> None:
+    for finding in report.findings:
+        log.warning(
+            "recovery",
+            kind=finding.kind,
+            path=finding.path,
+            position=finding.position,
+            size=finding.size,
+            reason=finding.reason,
+        )
