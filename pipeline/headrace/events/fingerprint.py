@@ -2,8 +2,8 @@
 
 The sum does not depend on order, and unlike XOR it shows an event that is there twice. The mix is the
 finaliser of SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014) over the
-producer's key and the sequence, so that neighbouring sequences do not cancel out. `fingerprint_columns` is its
-vectorised twin.
+producer's key and the sequence, so that neighbouring sequences do not cancel out. `fingerprint_columns` is
+its vectorised twin.
 """
 
 from __future__ import annotations

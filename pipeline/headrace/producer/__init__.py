@@ -1,1 +1,3 @@
 """The instrumented producer and the replay of access logs."""
+
+from headrace.producer.client import Producer as Producer

@@ -1,7 +1,7 @@
 """Confluent's REST API on Starlette: paths and parameters in, the machine's answers out as JSON.
 
-Every answer, also to an unknown path, is JSON of the registry's media type; an error bears Confluent's `error_code`.
-https://docs.confluent.io/platform/current/schema-registry/develop/api.html
+Every answer, also to an unknown path, is JSON of the registry's media type; an error bears Confluent's
+`error_code`. https://docs.confluent.io/platform/current/schema-registry/develop/api.html
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from headrace.registry.service import Registry
 _log = logging.getLogger("headrace.registry")
 
 
-class ListenAddress(click.ParamType):
+class ListenAddress(click.ParamType[tuple[str, int]]):
     """HOST:PORT; port 0 takes a free one."""
 
     name = "HOST:PORT"
@@ -59,8 +59,8 @@ def registry(
 ) -> None:
     """Serve Confluent's schema registry API over a compacted topic.
 
-    Prints `ready HOST:PORT` on standard output once the topic has been replayed; until then, and while no broker is
-    up, requests are answered with status 503.
+    Prints `ready HOST:PORT` on standard output once the topic has been replayed; until then, and while no
+    broker is up, requests are answered with status 503.
     """
     if replication_factor == 0:
         raise click.UsageError(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 class RegistryError(Exception):
-    """An answer other than success. `code` is Confluent's error code, its first three digits the HTTP status."""
+    """An answer other than success. `code` is Confluent's error code."""
 
     def __init__(self, status: int, code: int, message: str) -> None:
         super().__init__(message)

@@ -1,7 +1,7 @@
 """The registry's state machine: what requests decide and what records change. Pure.
 
-`decide_*` returns the records to append and the answer, and changes nothing; `apply` alone changes memory, from the
-records as they are read back from the topic. Reads raise or return at once. What stays true:
+`decide_*` returns the records to append and the answer, and changes nothing; `apply` alone changes memory,
+from the records as they are read back from the topic. Reads raise or return at once. What stays true:
 - a version, once given, always means the same schema, and versions of a subject only grow;
 - one id never stands for two schemas: a second one is refused, naming both;
 - subjects that came from another datacenter's topic are read-only and bear its name as prefix.
@@ -51,7 +51,7 @@ class Machine:
     # Changes
 
     def apply(self, record: Record, prefix: str = "") -> str | None:
-        """Apply a record read from the topic; a prefix marks another datacenter's. Returns what to report, if any."""
+        """Apply a record read from the topic; a prefix marks another datacenter's. Returns a finding."""
         if prefix:
             self._read_only_prefixes.add(prefix)
             if record.subject is None:
@@ -165,7 +165,7 @@ class Machine:
         return Decision(records=(record,), answer={"compatibility": level})
 
     def decide_delete_level(self, subject: str | None) -> Decision:
-        """Return a subject to the global level, or the global level to its default; answers the level left."""
+        """Return a subject to the global level, or the global level to its default."""
         if subject is not None and subject not in self._levels:
             raise errors.subject_not_found(subject)
         answer = {"compatibilityLevel": self._levels.get(subject, DEFAULT_LEVEL)}
@@ -174,7 +174,7 @@ class Machine:
     # Reads
 
     def subjects(self, *, deleted: bool = False, prefix: str = "") -> list[str]:
-        """Return the names of subjects that have versions, with `deleted` also of those that have soft-deleted ones."""
+        """Return the names of subjects that have versions; with `deleted`, soft-deleted ones count."""
         names = self._subjects if deleted else [name for name in self._subjects if self._live(name)]
         return sorted(name for name in names if name.startswith(prefix))
 
@@ -304,7 +304,7 @@ class Machine:
     def _refuse_read_only(self, subject: str) -> None:
         if self._is_read_only(subject):
             raise errors.not_permitted(
-                f"Subject '{subject}' is read-only here: it is replayed from another datacenter; register it there"
+                f"Subject '{subject}' is read-only here: it comes from another datacenter; register it there"
             )
 
     def _checked(self, submitted: Submitted) -> tuple[str, int | None]:

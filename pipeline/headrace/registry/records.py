@@ -1,7 +1,7 @@
 """Records of the `_schemas` topic in Confluent's own JSON: keys and values, both ways. Pure.
 
-A value of None is a tombstone. Key types that this registry does not use (MODE, CONTEXT, CLEAR_SUBJECT) and NOOP decode to
-None, so that a topic written by Confluent's registry can be read.
+A value of None is a tombstone. Key types that this registry does not use (MODE, CONTEXT, CLEAR_SUBJECT) and
+NOOP decode to None, so that a topic written by Confluent's registry can be read.
 """
 
 from __future__ import annotations
@@ -98,9 +98,13 @@ def _decode(key: dict[str, Any], value: dict[str, Any] | None) -> Record | None:
                 deleted=bool(value.get("deleted", False)),
             )
         case "CONFIG":
-            return CompatibilityLevel(subject=key["subject"], level=value and value.get("compatibilityLevel"))
+            return CompatibilityLevel(
+                subject=key["subject"], level=None if value is None else value["compatibilityLevel"]
+            )
         case "DELETE_SUBJECT":
-            return SubjectDeletion(subject=str(key["subject"]), version=value and int(value["version"]))
+            return SubjectDeletion(
+                subject=str(key["subject"]), version=None if value is None else int(value["version"])
+            )
         case _:
             return None
 

@@ -1,8 +1,8 @@
 """Avro schemas as the registry sees them: normal form, id, validity and compatibility. Pure.
 
-The normal form is JSON with sorted keys that keeps defaults, logical types, aliases and references, which Avro's
-own canonical form drops. The id is 31 bits of its SHA-256, so that registries that never talk to each other give a
-schema the same id. The resolution rules are those of the `avro` package.
+The normal form is JSON with sorted keys that keeps defaults, logical types, aliases and references, which
+Avro's own canonical form drops. The id is 31 bits of its SHA-256, so that registries that never talk to
+each other give a schema the same id. The resolution rules are those of the `avro` package.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Reference:
 def normal_form(text: str, referenced: dict[str, str]) -> str:
     """Return the text that decides whether two schemas are one; raises InvalidSchemaError.
 
-    `referenced` holds the normal form of each referenced schema by the name it is referred to: what a reference
-    means counts, not the subject and version it has in one registry.
+    `referenced` holds the normal form of each referenced schema by the name it is referred to: what a
+    reference means counts, not the subject and version it has in one registry.
     """
     schema = _reduced(_load(text))
     whole = {"schema": schema, "references": referenced} if referenced else schema
@@ -93,7 +93,8 @@ def incompatibilities(new: avro.schema.Schema, old: avro.schema.Schema, level: s
 
 
 def _unreadable(*, reader: avro.schema.Schema, writer: avro.schema.Schema, direction: str) -> list[str]:
-    result = ReaderWriterCompatibilityChecker().get_compatibility(reader, writer)
+    checker = ReaderWriterCompatibilityChecker()  # type: ignore[no-untyped-call]
+    result = checker.get_compatibility(reader, writer)
     if result.compatibility is SchemaCompatibilityType.compatible:
         return []
     kinds = sorted({kind.value for kind in result.incompatibilities})

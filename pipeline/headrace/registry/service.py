@@ -1,7 +1,8 @@
 """The registry as one object on the event loop: the machine, its topic, and the wait between them.
 
-Writes go decide → append → wait until read back (and so applied) → answer, one at a time. Whatever else appends to
-the topic (another registry process, a restored backup) is applied in the topic's order all the same.
+Writes go decide → append → wait until read back (and so applied) → answer, one at a time. Whatever else
+appends to the topic (another registry process, a restored backup) is applied in the topic's order all the
+same.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-from confluent_kafka.admin import NewTopic
+from confluent_kafka.cimpl import NewTopic
 
 from headrace.registry import errors
 from headrace.registry.machine import Decision, Machine

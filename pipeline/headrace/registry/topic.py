@@ -1,7 +1,8 @@
 """The `_schemas` topic: appends that wait until they are read back, and readers that replay whole topics.
 
-One thread reads each topic and hands what it read to the event loop, where alone the machine is touched. A reader
-that cannot reach its brokers says so, waits and goes on for ever; the registry meanwhile answers from memory.
+One thread reads each topic and hands what it read to the event loop, where alone the machine is touched. A
+reader that cannot reach its brokers says so, waits and goes on for ever; the registry meanwhile answers
+from memory.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from headrace.registry import errors
 
@@ -184,11 +186,11 @@ class TopicAppender:
         except (KafkaException, BufferError) as error:
             raise errors.store_failed(str(error)) from error
         self._producer.flush(APPEND_TIMEOUT_MS / 1000 + 2)
-        for error, _ in outcomes:
-            if error is not None and error.code() in (KafkaError._MSG_TIMED_OUT, KafkaError._TRANSPORT):
-                raise errors.store_timed_out(error.str())
-            if error is not None:
-                raise errors.store_failed(error.str())
+        for failure, _ in outcomes:
+            if failure is not None and failure.code() in (KafkaError._MSG_TIMED_OUT, KafkaError._TRANSPORT):
+                raise errors.store_timed_out(failure.str())
+            if failure is not None:
+                raise errors.store_failed(failure.str())
         if len(outcomes) < len(records):
             raise errors.store_timed_out(f"no acknowledgement within {APPEND_TIMEOUT_MS} ms")
         return max(offset for _, offset in outcomes)

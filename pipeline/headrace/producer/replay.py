@@ -1,0 +1,302 @@
+"""`headrace replay`: publishes a web server's access log as page views, as a front end would.
+
+An event's time and its record's timestamp are the moment of publishing; the line's own time is `logged_at`. The log is
+replayed until enough lines that parse were published. Each line that does not parse is published once, during the first
+pass, to the topic's dead-letter topic; that pass always reads the whole log, so that no such line is missed.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from confluent_kafka import KafkaException
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from headrace.events.access_log import PageView, parse
+from headrace.events.avro_schemas import REJECTED_SUFFIX, schema_text
+from headrace.producer.client import Producer
+from headrace.producer.log_lines import KEPT_SIZE_MAX, LogLine, read_lines
+from headrace.producer.registration import RegistrationError
+
+_PROGRESS_EVERY: Final = 500
+_PACE_SECONDS_MAX: Final = 0.05
+
+
+class NothingToReplayError(Exception):
+    """A log without one line that parses."""
+
+
+@dataclass(slots=True)
+class Replayed:
+    """What a replay handed to the producer; `rejected` counts lines by reason."""
+
+    published: int = 0
+    passes: int = 0
+    rejected: dict[str, int] = field(default_factory=dict)
+
+
+def require_page_view(log: Path) -> None:
+    """Return when the log has a line that parses; raises NothingToReplayError with a sentence otherwise."""
+    with log.open("rb") as file:
+        count = 0
+        for line in read_lines(file):
+            if isinstance(parse(line.head), PageView):
+                return
+            count += 1
+    content = f"none of its {count} lines is in combined log format" if count else "it is empty"
+    raise NothingToReplayError(f"{log} has nothing to replay: {content}.")
+
+
+def page_views(
+    log: Path, replayed: Replayed, on_rejected: Callable[[LogLine, str], None], count: int
+) -> Iterator[PageView]:
+    """Yield `count` page views from as many passes over the log as it takes, at least one whole pass."""
+    while replayed.published < count or not replayed.passes:
+        found = False
+        with log.open("rb") as file:
+            for line in read_lines(file):
+                parsed = parse(line.head)
+                if isinstance(parsed, PageView):
+                    found = True
+                    if replayed.published < count:
+                        replayed.published += 1
+                        yield parsed
+                elif not replayed.passes:
+                    replayed.rejected[parsed.reason] = replayed.rejected.get(parsed.reason, 0) + 1
+                    on_rejected(line, parsed.reason)
+                if replayed.passes and replayed.published >= count:
+                    return
+        replayed.passes += 1
+        if not found:
+            return
+
+
+def rejected_record(line: LogLine, reason: str) -> dict[str, Any]:
+    """Return the dead-letter topic's record for a line, without its header."""
+    return {"reason": reason, "line": line.head[:KEPT_SIZE_MAX], "size": line.size, "sha256": line.sha256}
+
+
+class Pace:
+    """Sleeps so that no more than `rate` events per second pass; 0 is no limit."""
+
+    def __init__(self, rate: float) -> None:
+        self._rate = rate
+        self._begin = time.monotonic()
+        self._count = 0
+
+    def wait(self, stopped: Callable[[], bool]) -> None:
+        self._count += 1
+        if not self._rate:
+            return
+        due = self._begin + self._count / self._rate
+        while (left := due - time.monotonic()) > 0 and not stopped():
+            time.sleep(min(left, _PACE_SECONDS_MAX))
+
+
+@click.command(
+    epilog="Example: headrace replay --log access.log --events 10000 --bootstrap 127.0.0.1:9092 "
+    "--registry http://127.0.0.1:8081 --datacenter dc-east"
+)
+@click.option(
+    "--log",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    required=True,
+    help="Access log in combined format.",
+)
+@click.option("--check", is_flag=True, help="Only test that the log has a line that parses; publish nothing.")
+@click.option(
+    "--events", type=click.IntRange(min=1), default=10_000, show_default=True, help="Page views to publish."
+)
+@click.option(
+    "--rate", type=click.FloatRange(min=0), default=0.0, help="Page views a second at most; 0 is no limit."
+)
+@click.option("--bootstrap", metavar="HOST:PORT,...", help="Brokers to publish to.")
+@click.option("--registry", metavar="URL", help="Schema registry.")
+@click.option(
+    "--topic", default="pageviews", show_default=True, help="Topic; rejected lines go to TOPIC.rejected."
+)
+@click.option("--datacenter", default="local", show_default=True, help="Name of this datacenter.")
+@click.option("--server", default="web-1", show_default=True, help="Server named in each event.")
+@click.option("--service", default="web", show_default=True, help="Service named in each event.")
+@click.option(
+    "--window",
+    "window_seconds",
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+    help="Seconds of a monitoring window.",
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Setting of librdkafka, such as linger.ms=20.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def replay(
+    log: Path,
+    check: bool,
+    events: int,
+    rate: float,
+    bootstrap: str | None,
+    registry: str | None,
+    topic: str,
+    datacenter: str,
+    server: str,
+    service: str,
+    window_seconds: int,
+    settings: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Publish a web server's access log as page views, replaying it as often as needed.
+
+    Exit 0 when every event was acknowledged, 1 when not or when the log has no line that parses. SIGTERM ends the
+    replay early and cleanly, with exit 1.
+    """
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s"
+    )
+    try:
+        require_page_view(log)
+    except (NothingToReplayError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    if check:
+        return
+    if not bootstrap or not registry:
+        raise click.UsageError(
+            "--bootstrap and --registry are needed to publish (only --check goes without)."
+        )
+    try:
+        producer = Producer(
+            bootstrap=bootstrap,
+            registry_url=registry,
+            schemas={topic: schema_text("page_view"), topic + REJECTED_SUFFIX: schema_text("rejected_line")},
+            server=server,
+            service=service,
+            datacenter=datacenter,
+            window_size_ms=window_seconds * 1000,
+            # A front end would rather wait for a broker that restarts than give an event up.
+            client_config={"delivery.timeout.ms": 600_000, "linger.ms": 20, **_settings(settings)},
+        )
+    except (RegistrationError, KafkaException) as error:
+        raise click.ClickException(_sentence(error)) from error
+    begin = time.monotonic()
+    replayed, interrupted = _publish(producer, log, topic, events, rate)
+    _report(producer, replayed, topic, events, time.monotonic() - begin, interrupted, as_json)
+
+
+def _publish(producer: Producer, log: Path, topic: str, events: int, rate: float) -> tuple[Replayed, bool]:
+    """Publish until enough or told to stop, then close the producer; return what was published and whether stopped."""
+    stops: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda received, _: stops.append(received))
+    replayed = Replayed()
+    pace = Pace(rate)
+
+    def on_rejected(line: LogLine, reason: str) -> None:
+        producer.send(topic + REJECTED_SUFFIX, rejected_record(line, reason))
+
+    with _progress() as progress:
+        task = progress.add_task(f"replay to {topic}", total=events)
+        for view in page_views(log, replayed, on_rejected, events):
+            pace.wait(lambda: bool(stops))
+            if stops:
+                replayed.published -= 1
+                break
+            producer.send(topic, view.as_record())
+            if replayed.published % _PROGRESS_EVERY == 0:
+                progress.update(task, completed=replayed.published)
+        progress.update(task, completed=replayed.published)
+    producer.close(seconds_max=30.0 if stops else 630.0)
+    return replayed, bool(stops)
+
+
+def _report(
+    producer: Producer,
+    replayed: Replayed,
+    topic: str,
+    events: int,
+    seconds: float,
+    interrupted: bool,
+    as_json: bool,
+) -> None:
+    counts = producer.counts()[topic]
+    rejects = producer.counts()[topic + REJECTED_SUFFIX]
+    result = {
+        "topic": topic,
+        "producer": producer.producer_id,
+        "published": replayed.published,
+        "acknowledged": counts.acknowledged,
+        "failed": counts.failed,
+        "unknown": counts.unknown,
+        "reasons": counts.reasons,
+        "rejected": sum(replayed.rejected.values()),
+        "rejected_reasons": replayed.rejected,
+        "rejected_acknowledged": rejects.acknowledged,
+        "passes": replayed.passes,
+        "seconds": round(seconds, 3),
+    }
+    if as_json:
+        click.echo(json.dumps(result))
+    else:
+        _print_result(result)
+    problems = _problems(producer, result, events, interrupted)
+    if problems:
+        raise click.ClickException("; ".join(problems) + ".")
+
+
+def _print_result(result: dict[str, Any]) -> None:
+    click.echo(
+        f"{result['acknowledged']} events acknowledged in {result['topic']}, {result['rejected']} lines rejected, "
+        f"{result['seconds']:.1f} s, producer {result['producer']}"
+    )
+    for reason, count in result["rejected_reasons"].items():
+        click.echo(f"  rejected {count}: {reason}")
+
+
+def _problems(producer: Producer, result: dict[str, Any], events: int, interrupted: bool) -> list[str]:
+    reasons = ", ".join(f"{count}: {reason}" for reason, count in result["reasons"].items())
+    candidates = [
+        (interrupted, f"stopped after {result['published']} of {events} events"),
+        (bool(reasons), f"{result['failed'] + result['unknown']} events were not acknowledged ({reasons})"),
+        (
+            result["rejected_acknowledged"] < result["rejected"],
+            "not every rejected line was acknowledged in the dead-letter topic",
+        ),
+        (
+            producer.monitoring_failures > 0,
+            f"{producer.monitoring_failures} monitoring events were not delivered",
+        ),
+    ]
+    return [sentence for holds, sentence in candidates if holds]
+
+
+def _progress() -> Progress:
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=console, disable=not console.is_terminal)
+
+
+def _settings(settings: tuple[str, ...]) -> dict[str, str]:
+    pairs = [setting.partition("=") for setting in settings]
+    for setting, (key, separator, _) in zip(settings, pairs, strict=True):
+        if not separator or not key:
+            raise click.UsageError(f"--set {setting}: write KEY=VALUE.")
+    return {key: value for key, _, value in pairs}
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, KafkaException):
+        return f"the client refused its configuration: {error.args[0].str()}."
+    return f"{error}."

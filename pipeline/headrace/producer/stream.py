@@ -1,0 +1,154 @@
+"""One topic of a producer: encodes events, hands out sequences, and keeps the ledger of their outcomes.
+
+Two threads meet here in one deque. Senders append that an event was handed out, the delivery callback what became of
+it; only the accounting thread takes from it and touches the ledger, so that no callback ever waits for a lock.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka import KafkaError
+from fastavro import schemaless_writer
+from fastavro.schema import parse_schema
+
+from headrace.events.envelope import FRAME_SIZE, frame_prefix
+from headrace.events.monitoring import Account, Outcome, WindowLedger
+
+FAILED_CODES: Final = frozenset(
+    (
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.RECORD_LIST_TOO_LARGE,
+        KafkaError.INVALID_RECORD,
+        KafkaError.INVALID_TIMESTAMP,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError._PURGE_QUEUE,
+        KafkaError._QUEUE_FULL,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError._FATAL,
+    )
+)
+"""Errors after which an event is surely not in the log; after any other one it may be."""
+
+_HEADER_FIELDS: Final = ["time", "server", "service", "producer", "sequence"]
+
+
+class EventError(ValueError):
+    """An event or schema that cannot be published, with the reason; no sequence was used for it."""
+
+
+class Delivery(NamedTuple):
+    """What became of a sequence: handed out (now_ms is -1), acknowledged (error is None) or not delivered."""
+
+    sequence: int
+    time_ms: int
+    now_ms: int
+    error: KafkaError | None
+
+
+@dataclass(slots=True)
+class Counts:
+    """Outcomes of one topic's events so far, and how many failed for which reason."""
+
+    acknowledged: int
+    failed: int
+    unknown: int
+    reasons: dict[str, int]
+
+
+class Encoder:
+    """Frames and encodes events of one schema: byte 0, schema id, Avro binary."""
+
+    def __init__(self, schema: str, schema_id: int) -> None:
+        parsed = json.loads(schema)
+        _check_header(parsed)
+        self._schema = parse_schema(parsed)
+        self._buffer = io.BytesIO(frame_prefix(schema_id))
+
+    def encode(self, record: Mapping[str, Any]) -> bytes:
+        """Return the message value; raises EventError when the record does not fit the schema."""
+        buffer = self._buffer
+        buffer.seek(FRAME_SIZE)
+        buffer.truncate()
+        try:
+            schemaless_writer(buffer, self._schema, record)
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+            raise EventError(f"the event does not fit its schema: {type(error).__name__}: {error}") from error
+        return buffer.getvalue()
+
+
+class Stream:
+    """Sequences, encoder, deliveries and ledger of one topic."""
+
+    def __init__(
+        self, topic: str, encoder: Encoder, ledger: WindowLedger, clock_ms: Callable[[], int]
+    ) -> None:
+        self.topic = topic
+        self.lock = threading.Lock()
+        self.next_sequence = 0
+        self.encoder = encoder
+        self.counts = Counts(0, 0, 0, {})
+        self.deliveries: deque[Delivery] = deque()
+        self._ledger = ledger
+        self._clock_ms = clock_ms
+
+    def on_delivery(self, sequence: int, time_ms: int) -> Callable[[KafkaError | None, Any], None]:
+        """Return the callback for one event; it runs on whichever thread polls the client."""
+        return partial(self._delivered, sequence, time_ms)
+
+    def _delivered(self, sequence: int, time_ms: int, error: KafkaError | None, _: Any) -> None:
+        self.deliveries.append(Delivery(sequence, time_ms, self._clock_ms(), error))
+
+    def settle(self) -> None:
+        """Take all deliveries into the ledger. For the accounting thread only."""
+        deliveries, ledger, counts = self.deliveries, self._ledger, self.counts
+        for _ in range(len(deliveries)):
+            sequence, time_ms, now_ms, error = deliveries.popleft()
+            if now_ms < 0:
+                ledger.on_sent(sequence, time_ms)
+            elif error is None:
+                ledger.on_acknowledged(sequence, time_ms, now_ms)
+                counts.acknowledged += 1
+            else:
+                self._settle_failure(sequence, time_ms, error)
+
+    def _settle_failure(self, sequence: int, time_ms: int, error: KafkaError) -> None:
+        outcome: Outcome = "failed" if error.code() in FAILED_CODES else "unknown"
+        reason = error.str()
+        self._ledger.on_failed(sequence, time_ms, outcome=outcome, reason=reason)
+        if outcome == "failed":
+            self.counts.failed += 1
+        else:
+            self.counts.unknown += 1
+        self.counts.reasons[reason] = self.counts.reasons.get(reason, 0) + 1
+
+    def opened(self, now_ms: int) -> Account:
+        return self._ledger.opened(now_ms)
+
+    def finished(self, now_ms: int) -> list[Account]:
+        """Return the accounts that are due. For the accounting thread only."""
+        return self._ledger.finished(now_ms)
+
+    def closed(self, now_ms: int) -> list[Account]:
+        """Return the last accounts, when every event has an outcome."""
+        return self._ledger.closed(now_ms)
+
+
+def _check_header(schema: Any) -> None:
+    fields = schema.get("fields") if isinstance(schema, dict) else None
+    first = fields[0] if fields else {}
+    header = first.get("type") if first.get("name") == "header" else None
+    names = [field.get("name") for field in header.get("fields", [])] if isinstance(header, dict) else []
+    if names != _HEADER_FIELDS:
+        raise EventError(
+            "an audited event's schema must be a record whose first field `header` is a record of "
+            f"{', '.join(_HEADER_FIELDS)}; see page_view.avsc"
+        )
