@@ -29,9 +29,7 @@ def topic(name, *replicas, topic_id=1):
 
 
 def state(leader, epoch, *isr, version=0):
-    return PartitionState(
-        leader=leader, leader_epoch=epoch, isr=isr, controller_epoch=1, zk_version=version
-    )
+    return PartitionState(leader=leader, leader_epoch=epoch, isr=isr, controller_epoch=1, zk_version=version)
 
 
 def elected(*, live=(1, 2), topics=(), states=None, deletions=(), controller=None):
@@ -76,13 +74,18 @@ def test_a_new_controller_first_tells_every_broker_who_is_alive():
 def test_a_new_topic_gets_leaders_in_epoch_0_and_brokers_hear_of_it_after_the_write():
     controller, _ = elected(live=(1, 2))
     commands = controller.handle(ev.TopicsChanged(topics={"t": topic("t", (1,), (2,))}))
-    assert {k: (w.state.leader, w.state.leader_epoch, w.state.isr, w.create) for k, w in writes(commands).items()} == {
+    assert {
+        k: (w.state.leader, w.state.leader_epoch, w.state.isr, w.create) for k, w in writes(commands).items()
+    } == {
         ("t", 0): (1, 0, (1,), True),
         ("t", 1): (2, 0, (2,), True),
     }
     assert len(commands) == 1, "nothing is sent before the write"
     following = write_all(controller, commands)
-    told = {c.broker_id: [(w.partition, w.is_new) for w in c.partitions] for c in of(ev.SendLeaderAndIsr, following)}
+    told = {
+        c.broker_id: [(w.partition, w.is_new) for w in c.partitions]
+        for c in of(ev.SendLeaderAndIsr, following)
+    }
     assert told == {1: [(0, True)], 2: [(1, True)]}
     assert [len(c.partitions) for c in of(ev.SendUpdateMetadata, following)] == [2, 2]
 
@@ -95,7 +98,9 @@ def test_a_partition_whose_only_replica_is_down_waits_and_is_led_when_it_comes()
 
 
 def test_a_lost_broker_leaves_its_partition_without_leader_isr_kept_epoch_grown():
-    controller, _ = elected(topics=[topic("t", (1,), (2,))], states={("t", 0): state(1, 4, 1), ("t", 1): state(2, 3, 2)})
+    controller, _ = elected(
+        topics=[topic("t", (1,), (2,))], states={("t", 0): state(1, 4, 1), ("t", 1): state(2, 3, 2)}
+    )
     commands = controller.handle(ev.BrokersChanged(brokers=brokers(1)))
     assert of(ev.ForgetBroker, commands) == [ev.ForgetBroker(broker_id=2)]
     assert {k: (w.state.leader, w.state.leader_epoch, w.state.isr) for k, w in writes(commands).items()} == {
@@ -166,9 +171,13 @@ def test_added_partitions_are_led_and_the_old_ones_left_alone():
 
 
 def test_deletion_hides_the_topic_deletes_replicas_then_removes_the_znodes():
-    controller, _ = elected(topics=[topic("t", (1,), (2,))], states={("t", 0): state(1, 5, 1), ("t", 1): state(2, 0, 2)})
+    controller, _ = elected(
+        topics=[topic("t", (1,), (2,))], states={("t", 0): state(1, 5, 1), ("t", 1): state(2, 0, 2)}
+    )
     commands = controller.handle(ev.DeletionsRequested(topics=frozenset({"t"})))
-    assert {w.state.leader for c in of(ev.SendUpdateMetadata, commands) for w in c.partitions} == {LEADER_DURING_DELETE}
+    assert {w.state.leader for c in of(ev.SendUpdateMetadata, commands) for w in c.partitions} == {
+        LEADER_DURING_DELETE
+    }
     stops = {c.broker_id: (c.partitions, c.delete) for c in of(ev.SendStopReplica, commands)}
     assert stops == {1: ((("t", 0, -2),), True), 2: ((("t", 1, -2),), True)}
     assert controller.handle(ev.ReplicasDeleted(broker_id=1, partitions=frozenset({("t", 0)}))) == []
@@ -216,7 +225,9 @@ def test_a_recreated_topic_starts_anew():
 
 
 def test_a_broker_that_fell_behind_is_told_everything_again():
-    controller, _ = elected(topics=[topic("t", (1,), (2,))], states={("t", 0): state(1, 5, 1), ("t", 1): state(2, 0, 2)})
+    controller, _ = elected(
+        topics=[topic("t", (1,), (2,))], states={("t", 0): state(1, 5, 1), ("t", 1): state(2, 0, 2)}
+    )
     commands = controller.handle(ev.BrokerBehind(broker_id=2))
     assert [(type(c), c.broker_id, len(c.partitions)) for c in commands] == [
         (ev.SendUpdateMetadata, 2, 2),

@@ -5,14 +5,15 @@ brokers (which fence by epochs), and checks after every step what must always be
 """
 
 import random
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
 from headrace.broker.replication import events as ev
+from headrace.broker.replication.assignment import assign_replicas
 from headrace.broker.replication.controller import Controller
 from headrace.broker.replication.model import Broker, PartitionState, ReplicaAssignment, TopicAssignment
-from headrace.broker.replication.assignment import assign_replicas
 
 BROKER_IDS = range(1, 5)
 STEPS = 60
@@ -56,8 +57,9 @@ class World:
         self.controller = None
 
     def step(self):
-        choices = [self.start, self.start, self.kill, self.create, self.delete, self.deliver, self.deliver, self.fail_over]
-        self.random.choice(choices)()
+        often = [self.start, self.deliver, self.create]
+        seldom = [self.kill, self.delete, self.fail_over, self.shrink]
+        self.random.choice(often * 2 + seldom)()
         self.check()
 
     def start(self):
@@ -86,7 +88,9 @@ class World:
             return
         self.zxid += 1
         factor = self.random.randint(1, min(2, len(self.live)))
-        spread = assign_replicas(dict.fromkeys(self.live), self.random.randint(1, 4), factor, start=self.zxid, shift=1)
+        spread = assign_replicas(
+            dict.fromkeys(self.live), self.random.randint(1, 4), factor, start=self.zxid, shift=1
+        )
         partitions = {p: ReplicaAssignment(replicas=r) for p, r in spread.items()}
         self.topics[name] = TopicAssignment(topic=name, topic_id=UUID(int=self.zxid), partitions=partitions)
         self.tell(ev.TopicsChanged(topics={name: self.topics[name]}))
@@ -95,6 +99,13 @@ class World:
         if self.topics:
             self.deletions.add(self.random.choice(sorted(self.topics)))
             self.tell(ev.DeletionsRequested(topics=frozenset(self.deletions)))
+
+    def shrink(self):
+        """A leader takes a follower out of the ISR by itself; the controller does not hear of it."""
+        several = [k for k, s in sorted(self.states.items()) if len(s.isr) > 1 and s.leader in self.live]
+        if several:
+            state = self.states[key := self.random.choice(several)]
+            self.states[key] = replace(state, isr=(state.leader,), zk_version=state.zk_version + 1)
 
     def deliver(self):
         """Some of what is on its way arrives."""
@@ -173,7 +184,9 @@ class World:
             found = self.states.get(key)
             if w.topic not in self.topics:
                 conflicts[key] = None
-            elif (found is None) != w.create or (found is not None and found.zk_version != w.state.zk_version):
+            elif (found is None) != w.create or (
+                found is not None and found.zk_version != w.state.zk_version
+            ):
                 conflicts[key] = found
             else:
                 version = 0 if found is None else found.zk_version + 1
@@ -236,7 +249,9 @@ def test_leaders_and_epochs_stay_right_whatever_happens(seed):
         topic = world.topics[name]
         if name in world.deletions:
             continue
-        assert (state.leader in world.live) == bool(set(state.isr) & world.live.keys()), f"{name}-{number}: {state}"
+        assert (state.leader in world.live) == bool(set(state.isr) & world.live.keys()), (
+            f"{name}-{number}: {state}"
+        )
         if state.leader in world.live:
             node = world.live[state.leader]
             key = (name, topic.topic_id, number)
