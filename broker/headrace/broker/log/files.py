@@ -7,10 +7,27 @@ Must not know: batches, offsets, segments. `tests/sim/faulty_files.py` is the sa
 
 import os
 import shutil
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Protocol
 
+from headrace.broker.errors import StorageError
+
 Buffer = bytes | bytearray | memoryview
+
+
+@contextmanager
+def storage_errors(path: str) -> Iterator[None]:
+    """Turn the file system's errors into StorageError, naming `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise storage_error(path, error) from error
+
+
+def storage_error(path: str, error: OSError) -> StorageError:
+    """The StorageError for an error of the file system at `path`."""
+    return StorageError(f"{path}: {error.strerror or error}. Free or repair the disk.")
 
 
 class File(Protocol):

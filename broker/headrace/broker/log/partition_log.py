@@ -7,8 +7,7 @@ flush jobs. Must not know: sockets, replication, ZooKeeper, the wall clock.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from uuid import UUID
 from zlib import crc32
 
@@ -16,11 +15,11 @@ from headrace.broker.config import LogConfig
 from headrace.broker.errors import (
     InvalidRecordError,
     OffsetOutOfRangeError,
-    StorageError,
 )
 from headrace.broker.log import names, timestamps
-from headrace.broker.log.files import Files
-from headrace.broker.log.producers import ProducerStates
+from headrace.broker.log.files import Files, storage_error, storage_errors
+from headrace.broker.log.flushing import Flusher
+from headrace.broker.log.producers import CachedBatch, ProducerStates
 from headrace.broker.log.recovery import LoadedLog, load
 from headrace.broker.log.results import (
     AppendResult,
@@ -41,6 +40,8 @@ from headrace.broker.log.validation import (
     check_sizes,
     check_timestamps,
     header_at,
+    placed_batches,
+    runs,
     stamp_append_time,
     whole_batches,
 )
@@ -50,14 +51,6 @@ from headrace.broker.wire.batches import (
 )
 
 _CONTROL_BIT = 0x20
-
-
-@contextmanager
-def _storage_errors(directory: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise StorageError(f"{directory}: {error.strerror or error}. Free or repair the disk.") from error
 
 
 class PartitionLog:
@@ -70,9 +63,8 @@ class PartitionLog:
     __slots__ = (
         "_epochs",
         "_files",
-        "_flush_end",
+        "_flusher",
         "_is_stamping",
-        "_last_flush_ms",
         "_producers",
         "_segment_ms",
         "_segments",
@@ -85,7 +77,6 @@ class PartitionLog:
         "log_end_offset",
         "log_start_offset",
         "partition",
-        "recovery_point",
         "topic",
         "topic_id",
     )
@@ -102,13 +93,12 @@ class PartitionLog:
         self._segments = Segments(files, directory, loaded.segments)
         self._epochs = loaded.epochs
         self._producers = loaded.producers
-        self._flush_end: int | None = None
-        self._last_flush_ms = 0
         self._snapshots = ProducerSnapshots(files, directory)
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = self._segments.active.next_offset
         self.high_watermark = self.log_start_offset
-        self.recovery_point = min(loaded.recovery_point, self.log_end_offset)
+        recovery_point = min(loaded.recovery_point, self.log_end_offset)
+        self._flusher = Flusher(files, directory, self._segments, self._snapshots, recovery_point)
         self.latest_epoch = self._epochs.latest
         self.update_config(config)
 
@@ -130,7 +120,7 @@ class PartitionLog:
         `recovery_point`: every batch below it was synced. `topic_id` is written to `partition.metadata` of a log
         that has none. Raises StorageError.
         """
-        with _storage_errors(directory):
+        with storage_errors(directory):
             loaded, report = load(
                 files,
                 directory,
@@ -173,6 +163,11 @@ class PartitionLog:
         return self._producers
 
     @property
+    def has_moved_start(self) -> bool:
+        """Whether DeleteRecords moved the start into the first segment, which its name does not tell."""
+        return self.log_start_offset > next(iter(self._segments)).base_offset
+
+    @property
     def segment_count(self) -> int:
         """How many segments it has; at least one."""
         return len(self._segments)
@@ -194,23 +189,9 @@ class PartitionLog:
         size = len(records)
         if header.length + 12 != size:
             return self._append_several(records, leader_epoch, now_ms, from_client)
-        config = self.config
-        if size > config.max_message_bytes or size > config.segment_bytes:
-            check_sizes(size, size, config)
-        check_integrity(records, 0, header)
-        if from_client:
-            check_client_batch(header)
-            check_timestamps(header, config, now_ms)
-        producer_id = header.producer_id
-        if producer_id >= 0:
-            if from_client:
-                repeated = self._producers.check(header)
-                if repeated is not None:
-                    return AppendResult(
-                        repeated.first_offset, repeated.last_offset, -1, self.log_start_offset, 0
-                    )
-            else:
-                self._producers.check_epoch(header)
+        repeated = self._check_one(records, header, now_ms, from_client)
+        if repeated is not None:
+            return AppendResult(repeated.first_offset, repeated.last_offset, -1, self.log_start_offset, 0)
         append_time_ms = -1
         if self._is_stamping:
             append_time_ms = now_ms
@@ -218,7 +199,7 @@ class PartitionLog:
         base_offset = self.log_end_offset
         last_offset = base_offset + header.last_offset_delta
         set_base_offset_and_epoch(records, 0, base_offset, leader_epoch)
-        segment = self._segments.active
+        config, segment = self.config, self._segments.active
         try:
             if leader_epoch != self.latest_epoch:
                 self._assign_epoch(leader_epoch, base_offset)
@@ -228,16 +209,30 @@ class PartitionLog:
                 segment = self._roll(base_offset, now_ms)
             position = segment.write(records)
         except OSError as error:
-            raise StorageError(
-                f"{self.directory}: {error.strerror or error}. Free or repair the disk."
-            ) from error
+            raise storage_error(self.directory, error) from error
         segment.note(position, size, last_offset, header.max_timestamp)
         self.log_end_offset = last_offset + 1
-        if producer_id >= 0:
+        if header.producer_id >= 0:
             self._note_producer(records, 0, header, base_offset)
-        if last_offset - self.recovery_point >= config.flush_messages - 1:
-            self._flush_now()
+        if last_offset - self._flusher.recovery_point >= config.flush_messages - 1:
+            self._flusher.flush(self.log_end_offset)
         return AppendResult(base_offset, last_offset, append_time_ms, self.log_start_offset, 1)
+
+    def _check_one(
+        self, records: memoryview, header: BatchHeader, now_ms: int, from_client: bool
+    ) -> CachedBatch | None:
+        """Refuse the only batch of an append, or tell which earlier one it repeats."""
+        config = self.config
+        size = len(records)
+        if size > config.max_message_bytes or size > config.segment_bytes:
+            check_sizes(size, size, config)
+        check_integrity(records, 0, header)
+        if not from_client:
+            self._producers.check_epoch(header)
+            return None
+        check_client_batch(header)
+        check_timestamps(header, config, now_ms)
+        return self._producers.check(header) if header.producer_id >= 0 else None
 
     def _append_several(
         self, records: memoryview, leader_epoch: int, now_ms: int, from_client: bool
@@ -252,15 +247,14 @@ class PartitionLog:
         for position, header in places:
             check_sizes(len(records), header.size, self.config)
             check_integrity(records, position, header)
-            if header.producer_id >= 0:
-                self._producers.check_epoch(header)
+            self._producers.check_epoch(header)
             placed.append(Place(position, header._replace(base_offset=next_offset)))
             next_offset += header.last_offset_delta + 1
         for index, (position, header) in enumerate(placed):
             if self._is_stamping:
                 placed[index] = Place(position, stamp_append_time(records, position, header, now_ms))
             set_base_offset_and_epoch(records, position, header.base_offset, leader_epoch)
-        with _storage_errors(self.directory):
+        with storage_errors(self.directory):
             self._assign_epoch(leader_epoch, base_offset)
             self._append_run(records, placed, now_ms)
         append_time_ms = now_ms if self._is_stamping else -1
@@ -271,8 +265,8 @@ class PartitionLog:
 
         Raises CorruptMessageError, InvalidRecordError (offsets below the log's end), StorageError.
         """
-        placed = self._check_placed(records)
-        with _storage_errors(self.directory):
+        placed = placed_batches(records, self.log_end_offset)
+        with storage_errors(self.directory):
             for _, header in placed:
                 self._assign_epoch(header.leader_epoch, header.base_offset)
             return self._append_placed(records, placed, now_ms)
@@ -282,46 +276,19 @@ class PartitionLog:
 
         A last batch that is cut is left. Raises as `append_as_follower`.
         """
-        placed = self._check_placed(records)
+        placed = placed_batches(records, self.log_end_offset)
         for position, header in placed:
             set_base_offset_and_epoch(records, position, header.base_offset, leader_epoch)
-        with _storage_errors(self.directory):
+        with storage_errors(self.directory):
             if placed:
                 self._assign_epoch(leader_epoch, placed[0].header.base_offset)
             return self._append_placed(records, placed, now_ms)
 
-    def _check_placed(self, records: memoryview) -> list[Place]:
-        placed = whole_batches(records, must_end=False)
-        next_offset = self.log_end_offset
-        for position, header in placed:
-            check_integrity(records, position, header)
-            if header.base_offset < next_offset or header.last_offset_delta < 0:
-                raise InvalidRecordError(
-                    f"A batch has the offsets {header.base_offset} to {header.last_offset}, "
-                    f"but {self.topic}-{self.partition} goes on at {next_offset}."
-                )
-            next_offset = header.next_offset
-        return placed
-
     def _append_placed(self, records: memoryview, placed: list[Place], now_ms: int) -> AppendResult:
         first_offset = placed[0].header.base_offset if placed else self.log_end_offset
-        for run in self._runs(placed):
+        for run in runs(placed, self.config.segment_bytes):
             self._append_run(records, run, now_ms)
         return AppendResult(first_offset, self.log_end_offset - 1, -1, self.log_start_offset, len(placed))
-
-    def _runs(self, placed: list[Place]) -> Iterator[list[Place]]:
-        """Batches in as few groups as segment.bytes and 32-bit relative offsets allow."""
-        run: list[Place] = []
-        for place in placed:
-            if run and (
-                place.position + place.header.size - run[0].position > self.config.segment_bytes
-                or place.header.last_offset - run[0].header.base_offset >= 2**31
-            ):
-                yield run
-                run = []
-            run.append(place)
-        if run:
-            yield run
 
     def _append_run(self, records: memoryview, run: list[Place], now_ms: int) -> None:
         """One write for batches that fit one segment."""
@@ -344,14 +311,14 @@ class PartitionLog:
             if header.producer_id >= 0:
                 self._note_producer(records, position, header, header.base_offset)
         self.log_end_offset = last.last_offset + 1
-        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
-            self._flush_now()
+        if self.log_end_offset - self._flusher.recovery_point >= self.config.flush_messages:
+            self._flusher.flush(self.log_end_offset)
 
     def _base_of_next_segment(self, first: BatchHeader, last: BatchHeader) -> int:
         """The log's end, so that recovery can tell a legal gap from a lost tail, unless the gap is too wide for it."""
         if last.last_offset - self.log_end_offset < 2**31:
             return self.log_end_offset
-        self._flush_now()
+        self._flusher.flush(self.log_end_offset)
         return first.base_offset
 
     def _note_producer(
@@ -365,7 +332,7 @@ class PartitionLog:
 
     def assign_epoch(self, epoch: int) -> None:
         """Begin a leader epoch at the log's end: this broker has become leader."""
-        with _storage_errors(self.directory):
+        with storage_errors(self.directory):
             self._assign_epoch(epoch, self.log_end_offset)
 
     def _assign_epoch(self, epoch: int, start_offset: int) -> None:
@@ -390,17 +357,17 @@ class PartitionLog:
         try:
             return self._segments.read(offset, size_max, upper_offset, at_least_one)
         except OSError as error:
-            raise StorageError(f"{self.directory}: {error.strerror or error}. Repair the disk.") from error
+            raise storage_error(self.directory, error) from error
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
         """The first record whose timestamp is at least `timestamp_ms`, or None."""
-        with _storage_errors(self.directory):
+        with storage_errors(self.directory):
             found = timestamps.first_at_or_after(self._segments, timestamp_ms, self.log_start_offset)
         return None if found is None else self._with_epoch(*found)
 
     def latest_timestamp_offset(self) -> TimestampOffset | None:
         """The record with the largest timestamp (KIP-734), or None for an empty log."""
-        with _storage_errors(self.directory):
+        with storage_errors(self.directory):
             found = timestamps.largest(self._segments)
         return None if found is None else self._with_epoch(*found)
 
@@ -432,7 +399,7 @@ class PartitionLog:
         """Begin a new segment when the active one is over its time."""
         if not self._segments.active.is_over(now_ms, self._segment_ms):
             return False
-        with _storage_errors(self.directory):
+        with storage_errors(self.directory):
             self._roll(self.log_end_offset, now_ms)
         return True
 
@@ -442,7 +409,7 @@ class PartitionLog:
         Compacted topics without `delete` keep all but the latter. Files go after file.delete.delay.ms.
         """
         deletes = "delete" in self.config.cleanup_policy
-        with _storage_errors(self.directory):
+        with storage_errors(self.directory):
             self._segments.remove_due(now_ms)
             reasons = retired(
                 self._segments.facts(),
@@ -471,7 +438,7 @@ class PartitionLog:
             raise OffsetOutOfRangeError(
                 f"Records of {self.topic}-{self.partition} can be deleted up to {self.high_watermark}, not {offset}."
             )
-        with _storage_errors(self.directory):
+        with storage_errors(self.directory):
             self._move_start(offset)
 
     def _move_start(self, offset: int) -> None:
@@ -487,7 +454,7 @@ class PartitionLog:
         if offset <= self.log_start_offset:
             self.start_at(offset)
             return
-        with _storage_errors(self.directory):
+        with storage_errors(self.directory):
             self._segments.truncate_to(offset)
             self._epochs.truncate_from_end(offset)
             self._end_at(offset)
@@ -497,22 +464,19 @@ class PartitionLog:
 
     def start_at(self, offset: int) -> None:
         """Drop everything and begin anew at `offset` (the empty target of a mirror, a follower that fell behind)."""
-        with _storage_errors(self.directory):
+        with storage_errors(self.directory):
             self._segments.restart_at(offset, self.config, self._segments.active.created_ms)
             self._epochs.clear()
             self._producers.clear()
             self._snapshots.remove(lambda _: True)
-        self.log_start_offset = offset
         self._end_at(offset)
-        self.high_watermark = self.log_end_offset = self.recovery_point = offset
+        self.log_start_offset = self.high_watermark = offset
 
     def _end_at(self, offset: int) -> None:
         self.log_end_offset = offset
         self.high_watermark = min(self.high_watermark, offset)
-        self.recovery_point = min(self.recovery_point, offset)
         self.latest_epoch = self._epochs.latest
-        if self._flush_end is not None:
-            self._flush_end = min(self._flush_end, offset)
+        self._flusher.log_ends_at(offset)
 
     def expire_producers(self, now_ms: int) -> int:
         """Forget producers that have been silent for a day; returns how many."""
@@ -520,57 +484,35 @@ class PartitionLog:
 
     # -- flush and close
 
+    def take_findings(self) -> list[Finding]:
+        """What was found since the last call; for a log line or a metric."""
+        taken, self.findings = self.findings, []
+        return taken
+
+    @property
+    def recovery_point(self) -> int:
+        """Every batch below it is on the disk."""
+        return self._flusher.recovery_point
+
     def flush_due(self, now_ms: int) -> bool:
         """Whether data should be flushed now: a segment was rolled, or flush.ms is over."""
-        if self.recovery_point < self._segments.active.base_offset:
-            return True
-        if self.recovery_point >= self.log_end_offset:
-            self._last_flush_ms = now_ms
-            return False
-        return now_ms - self._last_flush_ms >= self.config.flush_ms
+        return self._flusher.is_due(self.log_end_offset, now_ms, self.config.flush_ms)
 
     def flush_task(self) -> Callable[[], int] | None:
         """A job for a thread: it syncs all appended so far and returns the new recovery point. None: nothing to do.
 
         Hand its answer to `flushed` on the loop. One job is out at a time. The job raises StorageError.
         """
-        if self._flush_end is not None or self.recovery_point >= self.log_end_offset:
-            return None
-        job = self._flush_job()
-        self._flush_end = self.log_end_offset
-        return job
-
-    def _flush_job(self) -> Callable[[], int]:
-        with _storage_errors(self.directory):
-            to_sync, must_sync_directory = self._segments.unsynced(self.recovery_point)
-        to_sync += self._snapshots.take_unsynced()
-        files, directory, end = self._files, self.directory, self.log_end_offset
-
-        def flush() -> int:
-            with _storage_errors(directory):
-                for file in to_sync:
-                    file.sync()
-                if must_sync_directory:
-                    files.sync_directory(directory)
-            return end
-
-        return flush
+        return self._flusher.task(self.log_end_offset)
 
     def flushed(self, recovery_point: int | None) -> None:
         """The end of a flush job: its answer, or None when it failed."""
-        end, self._flush_end = self._flush_end, None
-        if recovery_point is None:
-            self._segments.names_changed()
-        elif end is not None:
-            self.recovery_point = max(self.recovery_point, min(recovery_point, end))
-
-    def _flush_now(self) -> None:
-        self.recovery_point = max(self.recovery_point, self._flush_job()())
+        self._flusher.done(recovery_point)
 
     def close(self) -> None:
         """Write the producers' snapshot, complete the indexes, sync everything; nothing may be called afterwards."""
-        with _storage_errors(self.directory):
+        with storage_errors(self.directory):
             self._snapshots.write(self.log_end_offset, self._producers)
             self._segments.close()
             self._segments.names_changed()
-        self._flush_now()
+        self._flusher.flush(self.log_end_offset)

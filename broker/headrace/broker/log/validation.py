@@ -6,6 +6,7 @@ timestamp or offset goes unseen. Must not know: files, the log's state.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from struct import Struct
 
 from headrace.broker.config import LogConfig
@@ -18,6 +19,7 @@ from headrace.broker.errors import (
     UnsupportedForMessageFormatError,
 )
 from headrace.broker.log.files import Buffer
+from headrace.broker.log.index import INT32_MAX
 from headrace.broker.log.segment import Place
 from headrace.broker.wire.batches import (
     HEADER_SIZE,
@@ -133,6 +135,35 @@ def _is_cut(records: Buffer, position: int) -> bool:
     if left < HEADER_SIZE:
         return True
     return read_header(records, position).size > left
+
+
+def placed_batches(records: Buffer, next_offset: int) -> list[Place]:
+    """Whole batches that carry their offsets already, checked for integrity and for going on from `next_offset`."""
+    placed = whole_batches(records, must_end=False)
+    for position, header in placed:
+        check_integrity(records, position, header)
+        if header.base_offset < next_offset or header.last_offset_delta < 0:
+            raise InvalidRecordError(
+                f"A batch has the offsets {header.base_offset} to {header.last_offset}, "
+                f"but the log goes on at {next_offset}."
+            )
+        next_offset = header.next_offset
+    return placed
+
+
+def runs(placed: list[Place], segment_bytes: int) -> Iterator[list[Place]]:
+    """Batches in as few groups as segment.bytes and 32-bit relative offsets allow, at least one a group."""
+    run: list[Place] = []
+    for place in placed:
+        if run and (
+            place.position + place.header.size - run[0].position > segment_bytes
+            or place.header.last_offset - run[0].header.base_offset > INT32_MAX
+        ):
+            yield run
+            run = []
+        run.append(place)
+    if run:
+        yield run
 
 
 def stamp_append_time(records: memoryview, position: int, header: BatchHeader, now_ms: int) -> BatchHeader:

@@ -1,0 +1,97 @@
+"""Bringing a log to the disk: what is synced already, what one flush has to sync.
+
+Invariant: the recovery point never passes data that is not on the disk, not even when the log was truncated and written
+anew while a flush was under way. The jobs run in threads and touch nothing but the files they were given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+from headrace.broker.log.files import Files, storage_errors
+from headrace.broker.log.segments import Segments
+from headrace.broker.log.snapshots import ProducerSnapshots
+
+
+class Flusher:
+    """See the module's text. `recovery_point`: every batch below it is on the disk."""
+
+    __slots__ = (
+        "_directory",
+        "_end_under_way",
+        "_files",
+        "_last_flush_ms",
+        "_segments",
+        "_snapshots",
+        "recovery_point",
+    )
+
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        segments: Segments,
+        snapshots: ProducerSnapshots,
+        recovery_point: int,
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._segments = segments
+        self._snapshots = snapshots
+        self._end_under_way: int | None = None
+        self._last_flush_ms = 0
+        self.recovery_point = recovery_point
+
+    def is_due(self, end_offset: int, now_ms: int, flush_ms: int) -> bool:
+        """Whether to flush now: a segment was rolled, or something has waited for `flush_ms`."""
+        if self.recovery_point < self._segments.active.base_offset:
+            return True
+        if self.recovery_point >= end_offset:
+            self._last_flush_ms = now_ms
+            return False
+        return now_ms - self._last_flush_ms >= flush_ms
+
+    def task(self, end_offset: int) -> Callable[[], int] | None:
+        """A job for a thread, or None: nothing to do, or one is out already."""
+        if self._end_under_way is not None or self.recovery_point >= end_offset:
+            return None
+        job = self._job(end_offset)
+        self._end_under_way = end_offset
+        return job
+
+    def _job(self, end_offset: int) -> Callable[[], int]:
+        files, directory = self._files, self._directory
+        with storage_errors(directory):
+            to_sync, must_sync_directory = self._segments.unsynced(self.recovery_point)
+        to_sync += self._snapshots.take_unsynced()
+
+        def flush() -> int:
+            with storage_errors(directory):
+                for file in to_sync:
+                    file.sync()
+                if must_sync_directory:
+                    # The folder of a partition that was deleted meanwhile has another name.
+                    with suppress(FileNotFoundError):
+                        files.sync_directory(directory)
+            return end_offset
+
+        return flush
+
+    def done(self, recovery_point: int | None) -> None:
+        """The end of a job: its answer, or None when it failed."""
+        end, self._end_under_way = self._end_under_way, None
+        if recovery_point is None:
+            self._segments.names_changed()
+        elif end is not None:
+            self.recovery_point = max(self.recovery_point, min(recovery_point, end))
+
+    def flush(self, end_offset: int) -> None:
+        """Flush at once and wait for it."""
+        self.recovery_point = max(self.recovery_point, self._job(end_offset)())
+
+    def log_ends_at(self, offset: int) -> None:
+        """The log was truncated: what a job under way syncs above is not what will lie there."""
+        self.recovery_point = min(self.recovery_point, offset)
+        if self._end_under_way is not None:
+            self._end_under_way = min(self._end_under_way, offset)
