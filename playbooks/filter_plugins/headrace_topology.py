@@ -32,7 +32,10 @@ OFFLINE_SERVICES = {"audit": ("auditor",)}
 EXECUTABLES = {"zookeeper": "java", "load": "java", "haproxy": "haproxy"}
 # The role entry points whose argument specs bind a host of a group.
 ENTRY_POINTS = {
-    **{group: ((group, "main"),) for group in ("supervisor", "release", "zookeeper", "haproxy", "registry", "load")},
+    **{
+        group: ((group, "main"),)
+        for group in ("supervisor", "release", "zookeeper", "haproxy", "registry", "load")
+    },
     "broker": (("broker", "main"), ("topics", "main")),
     "audit": (("audit", "counter"), ("audit", "auditor")),
 }
@@ -52,7 +55,9 @@ def in_datacenter(hosts: Iterable[str], hostvars: HostVars, datacenter: str) -> 
 
 def addresses(hosts: Iterable[str], hostvars: HostVars, datacenter: str, port: int) -> list[str]:
     """`address:port` of each of the hosts that is in that datacenter."""
-    return [f"{hostvars[host]['headrace_address']}:{port}" for host in in_datacenter(hosts, hostvars, datacenter)]
+    return [
+        f"{hostvars[host]['headrace_address']}:{port}" for host in in_datacenter(hosts, hostvars, datacenter)
+    ]
 
 
 def datacenters(hosts: Iterable[str], hostvars: HostVars) -> list[str]:
@@ -60,10 +65,16 @@ def datacenters(hosts: Iterable[str], hostvars: HostVars) -> list[str]:
     return list(dict.fromkeys(str(hostvars[host]["headrace_datacenter"]) for host in hosts))
 
 
-def listeners(hosts: Iterable[str], hostvars: HostVars, groups: Groups, ports: Mapping[str, int]) -> list[dict[str, Any]]:
+def listeners(
+    hosts: Iterable[str], hostvars: HostVars, groups: Groups, ports: Mapping[str, int]
+) -> list[dict[str, Any]]:
     """Where the services of these hosts listen: service, address and port."""
     return [
-        {"service": service_name(hostvars[host], group), "address": hostvars[host]["headrace_address"], "port": ports[name]}
+        {
+            "service": service_name(hostvars[host], group),
+            "address": hostvars[host]["headrace_address"],
+            "port": ports[name],
+        }
         for host in hosts
         for group in LISTENERS
         if host in groups.get(group, [])
@@ -95,7 +106,9 @@ def machine_hosts(machine: str, hostvars: HostVars, groups: Groups) -> list[str]
 def executables(hosts: Iterable[str], groups: Groups) -> list[str]:
     """The programs, beside the release's own, that the services of these hosts need."""
     names = list(hosts)
-    return sorted({program for group, program in EXECUTABLES.items() if set(names) & set(groups.get(group, []))})
+    return sorted(
+        {program for group, program in EXECUTABLES.items() if set(names) & set(groups.get(group, []))}
+    )
 
 
 def argument_spec(groups: Groups, host: str, roles_directory: str) -> dict[str, Any]:
@@ -105,11 +118,15 @@ def argument_spec(groups: Groups, host: str, roles_directory: str) -> dict[str, 
         if host in groups.get(group, []):
             for role, entry_point in entry_points:
                 path = Path(roles_directory, role, "meta", "argument_specs.yml")
-                options |= yaml.safe_load(path.read_text(encoding="utf-8"))["argument_specs"][entry_point]["options"]
+                options |= yaml.safe_load(path.read_text(encoding="utf-8"))["argument_specs"][entry_point][
+                    "options"
+                ]
     return options
 
 
-def mirror_properties(hosts: Iterable[str], hostvars: HostVars, topics: Iterable[str], port: int) -> dict[str, str]:
+def mirror_properties(
+    hosts: Iterable[str], hostvars: HostVars, topics: Iterable[str], port: int
+) -> dict[str, str]:
     """What an offline broker's server.properties says of its sources; `hosts` are the brokers of all live datacenters."""
     brokers = list(hosts)
     sources = datacenters(brokers, hostvars)
@@ -158,13 +175,18 @@ def _missing_groups(groups: Groups, hostvars: HostVars) -> list[str]:
     }
     missing = [name for name in NEEDED_GROUPS if not groups.get(name)]
     return [
-        sentences.get(name, f"The inventory's group {name} is missing or empty: every pipeline needs at least one such host.")
+        sentences.get(
+            name,
+            f"The inventory's group {name} is missing or empty: every pipeline needs at least one such host.",
+        )
         for name in missing
     ]
 
 
 def _unknown_service_managers(groups: Groups, hostvars: HostVars) -> list[str]:
-    managers = {host: str(hostvars[host].get("headrace_service_manager", "")) for host in _service_hosts(groups)}
+    managers = {
+        host: str(hostvars[host].get("headrace_service_manager", "")) for host in _service_hosts(groups)
+    }
     unknown = Counter(manager for manager in managers.values() if manager not in SERVICE_MANAGERS)
     return [
         f"headrace_service_manager is {manager!r} on {count} hosts: it must be supervisor or systemd."
@@ -195,9 +217,13 @@ def _tiers(groups: Groups, hostvars: HostVars) -> list[str]:
     ]
     offline_names = datacenters(offline, hostvars)
     if len(offline_names) > 1:
-        problems.append(f"The inventory has {len(offline_names)} offline datacenters ({', '.join(offline_names)}): it must have one.")
+        problems.append(
+            f"The inventory has {len(offline_names)} offline datacenters ({', '.join(offline_names)}): it must have one."
+        )
     both = sorted(set(datacenters(live, hostvars)) & set(offline_names))
-    problems += [f"Datacenter {name} is both live and offline: give one of the two another name." for name in both]
+    problems += [
+        f"Datacenter {name} is both live and offline: give one of the two another name." for name in both
+    ]
     return problems
 
 
@@ -215,7 +241,9 @@ def _datacenters_whole(groups: Groups, hostvars: HostVars) -> list[str]:
                 "than one host fewer, so use an odd count."
             )
     problems += [
-        f"Host {host} of the group load is not in the offline datacenter." for host in groups["load"] if host not in groups["offline"]
+        f"Host {host} of the group load is not in the offline datacenter."
+        for host in groups["load"]
+        if host not in groups["offline"]
     ]
     return problems
 

@@ -87,13 +87,17 @@ def owner_ids(owner: str | None) -> tuple[int, int] | None:
     try:
         return pwd.getpwnam(owner).pw_uid, grp.getgrnam(owner).gr_gid
     except KeyError as error:
-        raise FilesError(f"There is no user and group {owner!r} on this host: roll out the release first.") from error
+        raise FilesError(
+            f"There is no user and group {owner!r} on this host: roll out the release first."
+        ) from error
 
 
 def check_content(command: str | None, temporary_path: str, path: str) -> None:
     if command is None:
         return
-    result = subprocess.run(shlex.split(command % temporary_path), capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        shlex.split(command % temporary_path), capture_output=True, text=True, check=False
+    )
     if result.returncode != 0:
         output = (result.stdout + result.stderr).strip()
         raise FilesError(f"{path} was not replaced: `{command % path}` refuses the new content: {output}")
@@ -125,7 +129,9 @@ def write_file(wanted: dict[str, Any], check_mode: bool) -> dict[str, str] | Non
     return {"before": before or "", "after": content, "before_header": path, "after_header": path}
 
 
-def make_directory(path: str, mode: int, ids: tuple[int, int] | None, check_mode: bool) -> dict[str, str] | None:
+def make_directory(
+    path: str, mode: int, ids: tuple[int, int] | None, check_mode: bool
+) -> dict[str, str] | None:
     if os.path.isdir(path):
         return None
     if not check_mode:

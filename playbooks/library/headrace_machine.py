@@ -58,14 +58,15 @@ SEARCH_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", 
 
 def missing_executables(names: list[str]) -> list[str]:
     return [
-        f"The program {name} is not installed on {socket.gethostname()}: install it (Debian: {debian_package(name)})."
+        f"The program {name} is not installed on {socket.gethostname()}: {install_hint(name)}."
         for name in names
         if shutil.which(name, path=SEARCH_PATH) is None
     ]
 
 
-def debian_package(name: str) -> str:
-    return {"java": "openjdk-17-jre-headless"}.get(name, name)
+def install_hint(name: str) -> str:
+    package = {"java": "openjdk-17-jre-headless"}.get(name, name)
+    return f"install it (apt-get install {package})"
 
 
 def listener_problem(service: str, address: str, port: int) -> str | None:

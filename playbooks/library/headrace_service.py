@@ -117,7 +117,9 @@ class Supervisor:
 
     def start(self) -> None:
         if self.rpc is None:
-            raise ManagerError(f"supervisor does not run: there is no {self.socket}. Roll out with playbooks/site.yml.")
+            raise ManagerError(
+                f"supervisor does not run: there is no {self.socket}. Roll out with playbooks/site.yml."
+            )
         if self.process_state() is None or self.definition_changed():
             self.load_definition()
         elif self.process_state() not in self.RUNNING:
@@ -132,7 +134,9 @@ class Supervisor:
         try:
             self.rpc.addProcessGroup(self.name)
         except xmlrpc.client.Fault as fault:
-            raise ManagerError(f"supervisor has no definition of {self.name}: {fault.faultString}.") from fault
+            raise ManagerError(
+                f"supervisor has no definition of {self.name}: {fault.faultString}."
+            ) from fault
 
     def restart(self) -> None:
         if self.definition_changed():
@@ -158,9 +162,13 @@ class Systemd:
         self.unit = f"{name}.service"
 
     def systemctl(self, *arguments: str) -> None:
-        result = subprocess.run(["systemctl", *arguments, self.unit], capture_output=True, text=True, check=False)
+        result = subprocess.run(
+            ["systemctl", *arguments, self.unit], capture_output=True, text=True, check=False
+        )
         if result.returncode != 0:
-            raise ManagerError(f"`systemctl {' '.join(arguments)} {self.unit}` failed: {result.stderr.strip()}")
+            raise ManagerError(
+                f"`systemctl {' '.join(arguments)} {self.unit}` failed: {result.stderr.strip()}"
+            )
 
     def properties(self) -> dict[str, str]:
         names = "LoadState,ActiveState,UnitFileState,NeedDaemonReload,Result"
@@ -258,7 +266,9 @@ def main() -> None:
     )
     arguments = module.params
     name, wanted = arguments["name"], arguments["state"]
-    manager: Manager = Supervisor(name, arguments["socket"]) if arguments["manager"] == "supervisor" else Systemd(name)
+    manager: Manager = (
+        Supervisor(name, arguments["socket"]) if arguments["manager"] == "supervisor" else Systemd(name)
+    )
     try:
         changed, found = act(manager, wanted, module.check_mode)
         must_serve = not module.check_mode and (wanted == "started" or (wanted == "restarted" and changed))

@@ -63,7 +63,8 @@ def start(arguments: dict[str, str], timeout_s: int) -> str | None:
     if result.returncode != 0:
         return f"`{' '.join(command)}` failed: {(result.stderr or result.stdout).strip()}"
     return wait_until(
-        lambda: None if os.path.exists(arguments["socket"]) else f"there is no socket {arguments['socket']}", timeout_s
+        lambda: None if os.path.exists(arguments["socket"]) else f"there is no socket {arguments['socket']}",
+        timeout_s,
     )
 
 
@@ -99,7 +100,9 @@ def main() -> None:
         timeout_s = arguments["timeout_s"]
         wrong = start(arguments, timeout_s) if pid == 0 else stop(pid, arguments, timeout_s)
     if wrong is not None:
-        module.fail_json(msg=f"supervisord is not {arguments['state']} after {arguments['timeout_s']} s: {wrong}.")
+        module.fail_json(
+            msg=f"supervisord is not {arguments['state']} after {arguments['timeout_s']} s: {wrong}."
+        )
     module.exit_json(changed=changed, pid=pid)
 
 

@@ -51,7 +51,9 @@ class TopicsError(Exception):
 
 
 def partition_counts(client: Any, timeout_s: int) -> dict[str, int]:
-    return {name: len(topic.partitions) for name, topic in client.list_topics(timeout=timeout_s).topics.items()}
+    return {
+        name: len(topic.partitions) for name, topic in client.list_topics(timeout=timeout_s).topics.items()
+    }
 
 
 def missing_topics(wanted: list[dict[str, Any]], found: dict[str, int]) -> list[dict[str, Any]]:

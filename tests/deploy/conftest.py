@@ -1,0 +1,70 @@
+"""A copy of inventory/local on loopback addresses of its own, so that no kept pipeline is in the way."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+PROGRAMS = Path(sys.executable).parent
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """An inventory and the folder that it is rolled out in."""
+
+    inventory: Path
+    root: Path
+
+    def play(self, playbook: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [str(PROGRAMS / "ansible-playbook"), "-i", str(self.inventory), f"playbooks/{playbook}"]
+        command += ["-e", f"headrace_root={self.root}", *arguments]
+        environment = {**os.environ, "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
+        return subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, check=False)
+
+    def edit(self, before: str, after: str) -> None:
+        """Replace a text that the inventory's hosts.yml has."""
+        hosts = self.inventory / "hosts.yml"
+        text = hosts.read_text(encoding="utf-8")
+        assert before in text, before
+        hosts.write_text(text.replace(before, after), encoding="utf-8")
+
+
+def copy_of_local(directory: Path, network: int) -> Deployment:
+    inventory = directory / "inventory"
+    shutil.copytree(CHECKOUT / "inventory" / "local", inventory)
+    deployment = Deployment(inventory=inventory, root=directory / "var")
+    deployment.edit("127.0.", f"127.{network}.")
+    return deployment
+
+
+@pytest.fixture
+def deployment(tmp_path: Path) -> Deployment:
+    """An inventory to break; nothing of it is rolled out."""
+    return copy_of_local(tmp_path, network=76)
+
+
+@pytest.fixture
+def checked_in(tmp_path: Path) -> Callable[[str], Deployment]:
+    """The checkout's own inventory of that name, to look at."""
+    return lambda name: Deployment(inventory=CHECKOUT / "inventory" / name, root=tmp_path / "var")
+
+
+@pytest.fixture(scope="module")
+def rolled_out(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """A pipeline of real processes, rolled out once a module and taken down at its end."""
+    deployment = copy_of_local(tmp_path_factory.mktemp("deploy"), network=77)
+    try:
+        result = deployment.play("site.yml")
+        assert result.returncode == 0, result.stdout[-8000:] + result.stderr[-2000:]
+        yield deployment
+    finally:
+        result = deployment.play("down.yml")
+        assert result.returncode == 0, result.stdout[-8000:]
