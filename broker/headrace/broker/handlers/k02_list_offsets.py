@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 API = k02_list_offsets.API
 VERSIONS = (1, 9)
 
+LEADER_EPOCH_VERSION = 4
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 CONSUMER = -1
 READ_COMMITTED = 1
@@ -38,6 +39,10 @@ def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> 
         }
         for topic in request["topics"]
     ]
+    if header.version < LEADER_EPOCH_VERSION:
+        for topic in topics:
+            for partition in topic["partitions"]:
+                partition.pop("leader_epoch", None)
     return {"topics": topics}
 
 

@@ -34,17 +34,19 @@ Entry = dict[str, Any]
 
 
 def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> dict[str, Any]:
-    return {"results": [_describe(context, resource, request) for resource in request["resources"]]}
+    return {"results": [_describe(context, header, resource, request) for resource in request["resources"]]}
 
 
-def _describe(context: Context, resource: Mapping[str, Any], request: Mapping[str, Any]) -> Entry:
+def _describe(
+    context: Context, header: RequestHeader, resource: Mapping[str, Any], request: Mapping[str, Any]
+) -> Entry:
     result: Entry = {"resource_type": resource["resource_type"], "resource_name": resource["resource_name"]}
     try:
         entries = _entries(context, resource["resource_type"], resource["resource_name"])
     except KafkaError as error:
         return {**result, "error_code": error.code, "error_message": str(error), "configs": []}
     wanted = resource["configuration_keys"]
-    configs = [_trim(entry, request) for entry in entries if wanted is None or entry["name"] in wanted]
+    configs = [_trim(entry, header, request) for entry in entries if wanted is None or entry["name"] in wanted]
     return {**result, "error_code": 0, "error_message": None, "configs": configs}
 
 
@@ -114,7 +116,10 @@ def _synonym(name: str, value: str | None, source: int) -> Entry:
     return {"name": name, "value": value, "source": source}
 
 
-def _trim(entry: Entry, request: Mapping[str, Any]) -> Entry:
+def _trim(entry: Entry, header: RequestHeader, request: Mapping[str, Any]) -> Entry:
+    """Leave out what this version has not and what was not asked for."""
+    if header.version > 0:
+        del entry["is_default"]
     if not request["include_synonyms"]:
         entry["synonyms"] = []
     if not request["include_documentation"]:
