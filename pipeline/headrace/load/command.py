@@ -1,0 +1,218 @@
+"""`headrace load`: load topics into warehouse tables, once or for good."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+import click
+from rich.console import Console
+
+from headrace.broker.structured_log import configure, get_logger
+from headrace.load.driver import Loader, LoadConfig, RoundReport, spark_session, spark_tasks
+from headrace.load.metrics import LoadMetrics
+from headrace.load.options import warehouse_options
+from headrace.load.ranges import Finding, Limits
+from headrace.load.tables import WarehouseError, open_catalog
+from headrace.load.wire_client import parse_bootstrap
+
+TOPICS: Final = r"^[^.]+\.pageviews$"
+WAIT_SECONDS: Final = 0.5
+"""Between rounds of `--once` while a schema or a broker is waited for."""
+FAILED_ROUNDS_MAX: Final = 10
+REFUSED_ROUNDS_MAX: Final = 100
+
+log = get_logger(__name__)
+
+
+@dataclass(slots=True)
+class Totals:
+    rows: int = 0
+    dead_letters: int = 0
+    size_bytes: int = 0
+    commits: int = 0
+    lag: int = 0
+    seconds: float = 0.0
+    findings: list[Finding] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+    def add(self, report: RoundReport) -> None:
+        self.rows += report.rows
+        self.dead_letters += report.dead_letters
+        self.size_bytes += report.size_bytes
+        self.commits += report.commits
+        self.lag = report.lag
+        self.findings = report.findings
+        self.failures = report.failures
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.findings and not self.failures and self.lag <= 0
+
+
+@click.command()
+@click.option("--bootstrap", required=True, metavar="HOST:PORT,…", help="Brokers of the cluster to load from.")
+@click.option("--registry", required=True, metavar="URL,…", help="Schema registries; the first that answers is asked.")
+@warehouse_options
+@click.option("--topics", default=TOPICS, show_default=True, metavar="REGEX", help="Topics to load, by whole name.")
+@click.option("--once", is_flag=True, help="Load what is there now and end; without it go on until stopped.")
+@click.option("--interval", default=1.0, show_default=True, type=click.FloatRange(min=0.05), help="Seconds per round.")
+@click.option("--tasks", default=2, show_default=True, type=click.IntRange(1, 256), help="Spark tasks at a time.")
+@click.option(
+    "--schema-wait",
+    default=60.0,
+    show_default=True,
+    type=click.FloatRange(min=0),
+    help="Seconds that a record waits for its schema to appear before it becomes a dead letter.",
+)
+@click.option("--metrics-listener", metavar="HOST:PORT", help="Serve Prometheus metrics there.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON: a line a commit, or totals.")
+def load(
+    bootstrap: str,
+    registry: str,
+    warehouse: str,
+    catalog_properties: dict[str, str],
+    topics: str,
+    once: bool,
+    interval: float,
+    tasks: int,
+    schema_wait: float,
+    metrics_listener: str | None,
+    as_json: bool,
+) -> None:
+    """Load topics into warehouse tables: rows and offsets in one commit, so nothing is missed or seen twice.
+
+    Example: headrace load --once --bootstrap 127.0.3.1:9092 --registry http://127.0.3.12:8081 --warehouse var/warehouse
+    """
+    configure()
+    config = LoadConfig(
+        bootstrap=_checked_bootstrap(bootstrap),
+        registry=registry,
+        task_count_max=tasks,
+        wanted=_pattern(topics),
+        limits=Limits(),
+        schema_wait_seconds=schema_wait,
+    )
+    metrics = _metrics(metrics_listener)
+    stop = _stop_on_signals()
+    try:
+        catalog = open_catalog(warehouse, catalog_properties)
+        session = spark_session(tasks)
+        loader = Loader(catalog, config, spark_tasks(session))
+        if once:
+            totals = _once(loader, metrics, stop)
+        else:
+            totals = _for_good(loader, metrics, stop, interval, as_json)
+        loader.close()
+    except WarehouseError as error:
+        raise click.ClickException(str(error)) from error
+    session.stop()
+    _end(totals, once, as_json, stopped=stop.is_set())
+
+
+def _once(loader: Loader, metrics: LoadMetrics, stop: threading.Event) -> Totals:
+    """Run rounds until nothing moves; wait for schemas as long as configured, for brokers a few rounds."""
+    totals, started = Totals(), time.monotonic()
+    failed = refused = 0
+    while not stop.is_set():
+        report = loader.round()
+        metrics.observe(report)
+        totals.add(report)
+        failed = failed + 1 if report.failures else 0
+        refused = refused + 1 if report.refused else 0
+        if failed >= FAILED_ROUNDS_MAX or refused >= REFUSED_ROUNDS_MAX:
+            break
+        if report.waiting_for_schemas or report.failures:
+            stop.wait(WAIT_SECONDS)
+        elif not report.moved or (report.lag <= 0 and not report.refused):
+            break
+    totals.seconds = round(time.monotonic() - started, 3)
+    return totals
+
+
+def _for_good(
+    loader: Loader, metrics: LoadMetrics, stop: threading.Event, interval: float, as_json: bool
+) -> Totals:
+    """Begin a round every `interval` seconds, at once while there is a backlog, until a signal comes."""
+    totals, started = Totals(), time.monotonic()
+    log.info("loading")
+    while not stop.is_set():
+        begun = time.monotonic()
+        report = loader.round()
+        metrics.observe(report)
+        totals.add(report)
+        for failure in report.failures:
+            log.warning("round incomplete", reason=failure)
+        if report.commits:
+            _tell_commit(report, as_json)
+        if not (report.moved and report.lag > 0):
+            stop.wait(max(0.0, interval - (time.monotonic() - begun)))
+    totals.seconds = round(time.monotonic() - started, 3)
+    return totals
+
+
+def _tell_commit(report: RoundReport, as_json: bool) -> None:
+    facts: dict[str, Any] = {
+        "rows": report.rows,
+        "dead_letters": report.dead_letters,
+        "lag": report.lag,
+        "commit_seconds": round(report.commit_seconds, 3),
+    }
+    if as_json:
+        click.echo(json.dumps(facts))
+    else:
+        log.info("committed", **facts)
+
+
+def _end(totals: Totals, once: bool, as_json: bool, *, stopped: bool) -> None:
+    if once and as_json:
+        click.echo(json.dumps(asdict(totals), indent=2))
+    elif once:
+        Console().print(
+            f"{totals.rows} rows and {totals.dead_letters} dead letters in {totals.commits} commits, "
+            f"{totals.size_bytes / 1e6:.1f} MB in {totals.seconds:.1f} s"
+        )
+    if once and not stopped and not totals.is_complete:
+        reasons = [finding.detail for finding in totals.findings] + totals.failures
+        raise click.ClickException("; ".join(reasons[:5]) or f"{totals.lag} records are still to be loaded")
+
+
+def _checked_bootstrap(bootstrap: str) -> str:
+    try:
+        parse_bootstrap(bootstrap)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--bootstrap") from error
+    return bootstrap
+
+
+def _pattern(topics: str) -> Callable[[str], bool]:
+    try:
+        pattern = re.compile(topics)
+    except re.error as error:
+        raise click.BadParameter(f"{topics!r} is no regular expression: {error}", param_hint="--topics") from error
+    return lambda topic: not topic.startswith("__") and pattern.fullmatch(topic) is not None
+
+
+def _metrics(listener: str | None) -> LoadMetrics:
+    metrics = LoadMetrics()
+    if listener is not None:
+        try:
+            ((host, port),) = parse_bootstrap(listener)
+            metrics.serve(host, port)
+        except (ValueError, OSError) as error:
+            raise click.BadParameter(str(error), param_hint="--metrics-listener") from error
+    return metrics
+
+
+def _stop_on_signals() -> threading.Event:
+    """Let the round in progress finish, then end."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: stop.set())
+    return stop
