@@ -1,0 +1,171 @@
+"""`headrace consume`: prints a topic's messages, as text, JSON, or decoded with the registry's schemas."""
+
+from __future__ import annotations
+
+import base64
+import json
+import signal
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import click
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from headrace.cli.topics import asked, bootstrap_option, json_option, reason_of
+
+POLL_SECONDS: Final = 0.2
+
+Decode = Callable[[bytes | None], Any]
+
+
+@click.command(
+    epilog="Example: headrace consume pageviews --max 10 --timeout 5 --bootstrap 127.0.0.1:9092 "
+    "--registry http://127.0.0.1:8081"
+)
+@click.argument("topic")
+@bootstrap_option
+@click.option("--group", help="Go on from this group's committed offsets and commit what was printed.")
+@click.option("--max", "count_max", type=click.IntRange(min=1), help="Stop after this many messages.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0), help="Stop when no message came for so many seconds."
+)
+@click.option("--registry", metavar="URL", help="Decode Avro values with this schema registry.")
+@json_option
+def consume(
+    topic: str,
+    bootstrap: str,
+    group: str | None,
+    count_max: int | None,
+    timeout: float | None,
+    registry: str | None,
+    as_json: bool,
+) -> None:
+    """Print messages from the beginning, or from where a group stopped.
+
+    Goes on until --max, --timeout, SIGTERM or Ctrl-C. Exit 1 when --max messages did not come before --timeout.
+    """
+    decode = _avro_decoder(registry, topic) if registry else _text
+    consumer = Consumer(_config(bootstrap, group))
+    stops: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda received, _: stops.append(received))
+    try:
+        _subscribe(consumer, topic, group)
+        printed = 0
+        for message in _messages(consumer, topic, timeout, lambda: bool(stops)):
+            click.echo(_line(message, decode, as_json=as_json))
+            printed += 1
+            if group:
+                consumer.store_offsets(message)
+            if printed == count_max:
+                break
+        sys.stdout.flush()
+    except KafkaException as error:
+        raise click.ClickException(f"consume {topic}: {reason_of(error)}.") from error
+    finally:
+        consumer.close()
+    if count_max and printed < count_max:
+        raise click.ClickException(f"only {printed} of {count_max} messages came.")
+
+
+def _config(bootstrap: str, group: str | None) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": bootstrap,
+        "group.id": group or f"headrace-consume-{uuid.uuid4()}",
+        "enable.auto.commit": group is not None,
+        # Only what was printed is committed.
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "earliest",
+        "isolation.level": "read_committed",
+        "log_level": 0,
+    }
+
+
+def _subscribe(consumer: Consumer, topic: str, group: str | None) -> None:
+    metadata = asked(f"consume {topic}", lambda: consumer.list_topics(topic, timeout=10)).topics[topic]
+    if metadata.error is not None:
+        raise click.ClickException(f"consume {topic}: {metadata.error.str()}.")
+    if group:
+        consumer.subscribe([topic])
+    else:
+        consumer.assign(
+            [TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in metadata.partitions]
+        )
+
+
+def _messages(
+    consumer: Consumer, topic: str, timeout: float | None, stopped: Callable[[], bool]
+) -> Iterator[Message]:
+    """Yield messages until told to stop or none came for `timeout` seconds."""
+    last = time.monotonic()
+    while not stopped():
+        message = consumer.poll(POLL_SECONDS)
+        error = message.error() if message is not None else None
+        if error is not None:
+            _raise_unless_passing(error)
+        elif message is not None:
+            yield message
+            last = time.monotonic()
+            continue
+        if timeout is not None and time.monotonic() - last >= timeout:
+            return
+
+
+def _raise_unless_passing(error: KafkaError) -> None:
+    passing = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
+    if error.fatal() or not (error.retriable() or error.code() in passing):
+        raise KafkaException(error)
+
+
+def _line(message: Message, decode: Decode, *, as_json: bool) -> str:
+    value = decode(message.value())
+    if not as_json:
+        return value if isinstance(value, str) else json.dumps(value, default=_plain, ensure_ascii=False)
+    _, timestamp = message.timestamp()
+    record = {
+        "topic": message.topic(),
+        "partition": message.partition(),
+        "offset": message.offset(),
+        "timestamp": timestamp,
+        "key": _text(message.key()) if message.key() is not None else None,
+        "value": value if message.value() is not None else None,
+    }
+    return json.dumps(record, default=_plain, ensure_ascii=False)
+
+
+def _text(value: bytes | None) -> str:
+    return (value or b"").decode("utf-8", "backslashreplace")
+
+
+def _plain(value: Any) -> Any:
+    """Write what JSON lacks: times as ISO 8601, bytes as base64."""
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+
+
+def _avro_decoder(registry: str, topic: str) -> Decode:
+    from confluent_kafka.error import ConsumeError
+    from confluent_kafka.schema_registry import SchemaRegistryClient
+    from confluent_kafka.schema_registry.avro import AvroDeserializer
+    from confluent_kafka.schema_registry.error import SchemaRegistryError
+    from confluent_kafka.serialization import MessageField, SerializationContext, SerializationError
+
+    try:
+        deserializer = AvroDeserializer(SchemaRegistryClient({"url": registry, "max.retries": 1}))
+    except ValueError as error:
+        raise click.UsageError(f"--registry: {error}.") from error
+    context = SerializationContext(topic, MessageField.VALUE)
+
+    def decode(value: bytes | None) -> Any:
+        try:
+            return deserializer(value, context)
+        except (SchemaRegistryError, SerializationError, ConsumeError, ValueError, EOFError) as error:
+            raise click.ClickException(
+                f"a value in {topic} could not be decoded with registry {registry}: {error}"
+            ) from error
+
+    return decode
