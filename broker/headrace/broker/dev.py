@@ -255,3 +255,7 @@ def _stop(children: Sequence[Child]) -> None:
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()
+
+
+if __name__ == "__main__":
+    dev()

@@ -27,6 +27,8 @@ class Tasks:
         task = asyncio.get_running_loop().create_task(self._guarded(name, work), name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        # A task cancelled before its first step leaves `work` unstarted.
+        task.add_done_callback(lambda _: work.close())
         return task
 
     def every(self, name: str, interval_ms: int, work: Callable[[], Any]) -> None:

@@ -1,0 +1,133 @@
+"""Real headrace processes for tests: `headrace dev`, and single brokers beside it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import psutil
+
+START_TIMEOUT_S = 60
+STOP_TIMEOUT_S = 40
+
+
+class ForegroundProcess:
+    """A headrace process that announces itself with one `ready …` line on standard output."""
+
+    def __init__(self, arguments: list[str], log: Path) -> None:
+        self.log = log
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as stderr:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", *arguments], stdout=subprocess.PIPE, stderr=stderr, text=True
+            )
+        assert self.process.stdout is not None
+        self.ready = self.process.stdout.readline().split()
+        if self.ready[:1] != ["ready"]:
+            self.process.wait(START_TIMEOUT_S)
+            raise AssertionError(f"{arguments} did not start: {log.read_text()[-3000:]}")
+
+    @property
+    def bootstrap(self) -> str:
+        """HOST:PORT,HOST:PORT of the brokers."""
+        return self.ready[1]
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        pairs = (address.rpartition(":") for address in self.bootstrap.split(","))
+        return [(host, int(port)) for host, _, port in pairs]
+
+    def stop(self) -> int:
+        """SIGTERM; the exit code."""
+        self.process.terminate()
+        return self.wait()
+
+    def wait(self) -> int:
+        return self.process.wait(STOP_TIMEOUT_S)
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def end(self) -> None:
+        """Whatever state it is in, it is gone afterwards."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.wait()
+            except subprocess.TimeoutExpired:
+                self.kill()
+
+
+class DevCluster(ForegroundProcess):
+    """`headrace dev` on free ports. `data` holds zookeeper/ and broker-N/ with its server.properties and broker.log."""
+
+    def __init__(
+        self,
+        data: Path,
+        *,
+        brokers: int = 1,
+        set: Mapping[str, str] | None = None,
+        listen: str = "127.0.0.1:0",
+        zookeeper: str | None = None,
+    ) -> None:
+        self.data = data
+        arguments = ["headrace.broker.dev", "--brokers", str(brokers), "--listen", listen, "--data", str(data)]
+        if zookeeper is not None:
+            arguments += ["--zookeeper", zookeeper]
+        for key, value in (set or {}).items():
+            arguments += ["--set", f"{key}={value}"]
+        super().__init__(arguments, data / "dev.log")
+
+    @property
+    def zookeeper(self) -> str:
+        """HOST:PORT of the ZooKeeper."""
+        return self.ready[3]
+
+    def broker_process(self, number: int = 1) -> psutil.Process:
+        """The process of broker `number`, counted from 1."""
+        config = str(self.data / f"broker-{number}" / "server.properties")
+        return next(p for p in psutil.Process(self.process.pid).children() if config in p.cmdline())
+
+    def broker_log(self, number: int = 1) -> str:
+        return (self.data / f"broker-{number}" / "broker.log").read_text()
+
+    def kill_broker(self, number: int = 1) -> int:
+        """SIGKILL one broker; `headrace dev` ends the others and itself with the exit code that is returned."""
+        self.broker_process(number).kill()
+        return self.wait()
+
+
+class BrokerProcess(ForegroundProcess):
+    """`headrace broker` with a `server.properties` of its own, for tests that stop and start single brokers."""
+
+    def __init__(
+        self, home: Path, *, broker_id: int, zookeeper: str, set: Mapping[str, str] | None = None
+    ) -> None:
+        home.mkdir(parents=True, exist_ok=True)
+        self.home = home
+        properties = {
+            "broker.id": str(broker_id),
+            "listeners": "PLAINTEXT://127.0.0.1:0",
+            "log.dirs": str(home / "logs"),
+            "zookeeper.connect": zookeeper,
+            "offsets.topic.replication.factor": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            **(set or {}),
+        }
+        config = home / "server.properties"
+        config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        super().__init__(["headrace.broker.command", "--config", str(config)], home / "broker.log")
+
+
+def eventually(condition: object, *, timeout_s: float = 20.0, what: str = "the condition") -> None:
+    """Wait until `condition()` is true; fails the test when it does not become so."""
+    assert callable(condition)
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not come true in {timeout_s} s"
+        time.sleep(0.05)
