@@ -151,7 +151,7 @@ def test_a_lost_follower_leaves_the_isr_and_the_leader_stays():
 
 def test_a_failed_write_takes_what_the_znode_holds_and_decides_again():
     controller, _ = elected(topics=[topic("t", (1, 2))], states={("t", 0): state(1, 5, 1, 2, version=3)})
-    commands = controller.handle(ev.BrokersChanged(brokers=brokers(2)))
+    controller.handle(ev.BrokersChanged(brokers=brokers(2)))
     found = state(1, 6, 2, version=4)
     following = controller.handle(ev.StatesWritten(written={}, conflicts={("t", 0): found}))
     write = writes(following)["t", 0]
@@ -181,9 +181,11 @@ def test_deletion_hides_the_topic_deletes_replicas_then_removes_the_znodes():
     stops = {c.broker_id: (c.partitions, c.delete) for c in of(ev.SendStopReplica, commands)}
     assert stops == {1: ((("t", 0, -2),), True), 2: ((("t", 1, -2),), True)}
     assert controller.handle(ev.ReplicasDeleted(broker_id=1, partitions=frozenset({("t", 0)}))) == []
-    done = controller.handle(ev.ReplicasDeleted(broker_id=2, partitions=frozenset({("t", 1)})))
-    assert done == [ev.RemoveTopic(topic="t")]
     assert controller.handle(ev.ReplicasDeleted(broker_id=2, partitions=frozenset({("t", 1)}))) == []
+    assert controller.handle(ev.TopicsHidden(broker_id=1, topics=frozenset({"t"}))) == []
+    done = controller.handle(ev.TopicsHidden(broker_id=2, topics=frozenset({"t"})))
+    assert done == [ev.RemoveTopic(topic="t")]
+    assert controller.handle(ev.TopicsHidden(broker_id=2, topics=frozenset({"t"}))) == []
     controller.handle(ev.TopicRemoved(topic="t"))
     assert controller.states == {}
 

@@ -13,7 +13,13 @@ import pytest
 from headrace.broker.replication import events as ev
 from headrace.broker.replication.assignment import assign_replicas
 from headrace.broker.replication.controller import Controller
-from headrace.broker.replication.model import Broker, PartitionState, ReplicaAssignment, TopicAssignment
+from headrace.broker.replication.model import (
+    LEADER_DURING_DELETE,
+    Broker,
+    PartitionState,
+    ReplicaAssignment,
+    TopicAssignment,
+)
 
 BROKER_IDS = range(1, 5)
 STEPS = 60
@@ -28,6 +34,7 @@ class Node:
         self.controller_epoch = 0
         self.leader_epochs = {}
         self.leads = {}
+        self.metadata = {}
 
     def leader_and_isr(self, command, controller_epoch):
         if command.broker_epoch < self.epoch or controller_epoch < self.controller_epoch:
@@ -38,6 +45,17 @@ class Node:
             if word.state.leader_epoch > self.leader_epochs.get(key, -1):
                 self.leader_epochs[key] = word.state.leader_epoch
                 self.leads[key] = word.state.leader == self.broker_id
+
+    def update_metadata(self, command, controller_epoch):
+        if command.broker_epoch < self.epoch or controller_epoch < self.controller_epoch:
+            return
+        self.controller_epoch = controller_epoch
+        self.live_brokers = {b.broker_id for b in command.brokers}
+        for word in command.partitions:
+            if word.state.leader == LEADER_DURING_DELETE:
+                self.metadata.pop((word.topic, word.partition), None)
+            else:
+                self.metadata[word.topic, word.partition] = (word.state.leader, word.state.leader_epoch)
 
 
 class World:
@@ -121,6 +139,13 @@ class World:
         match command:
             case ev.SendLeaderAndIsr():
                 node.leader_and_isr(command, controller.epoch)
+            case ev.SendUpdateMetadata():
+                node.update_metadata(command, controller.epoch)
+                hidden = frozenset(
+                    w.topic for w in command.partitions if w.state.leader == LEADER_DURING_DELETE
+                )
+                if hidden and controller is self.controller and command.broker_epoch >= node.epoch:
+                    self.tell(ev.TopicsHidden(broker_id=broker_id, topics=hidden))
             case ev.SendStopReplica() if command.broker_epoch >= node.epoch and controller is self.controller:
                 gone = {(t, p) for t, p, _ in command.partitions}
                 node.leads = {k: v for k, v in node.leads.items() if (k[0], k[2]) not in gone}
@@ -182,6 +207,7 @@ class World:
         for w in command.writes:
             key = (w.topic, w.partition)
             found = self.states.get(key)
+            assert w.topic not in self.deletions, f"{w.topic} gets a leader while it is being deleted"
             if w.topic not in self.topics:
                 conflicts[key] = None
             elif (found is None) != w.create or (
@@ -252,11 +278,17 @@ def test_leaders_and_epochs_stay_right_whatever_happens(seed):
         assert (state.leader in world.live) == bool(set(state.isr) & world.live.keys()), (
             f"{name}-{number}: {state}"
         )
+        if not set(state.isr) & world.live.keys():
+            assert state.leader == -1, f"{name}-{number} keeps a dead leader: {state}"
         if state.leader in world.live:
             node = world.live[state.leader]
             key = (name, topic.topic_id, number)
             assert node.leads.get(key), f"{name}-{number}: broker {state.leader} does not know that it leads"
             assert node.leader_epochs[key] == state.leader_epoch
+    known = {k: (s.leader, s.leader_epoch) for k, s in world.states.items() if k[0] not in world.deletions}
+    for node in world.live.values():
+        assert node.metadata == known, f"broker {node.broker_id} tells its clients something else"
+        assert node.live_brokers == world.live.keys()
     for name in world.deletions:
         replicas = {r for a in world.topics[name].partitions.values() for r in a.replicas}
         assert replicas - world.live.keys(), f"{name} is not deleted though all its brokers are alive"

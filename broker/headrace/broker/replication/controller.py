@@ -38,6 +38,7 @@ from headrace.broker.replication.events import (
     StateWrite,
     TopicRemoved,
     TopicsChanged,
+    TopicsHidden,
     WriteStates,
 )
 from headrace.broker.replication.model import (
@@ -68,6 +69,7 @@ class Controller:
         self.topics: dict[str, TopicAssignment] = {}
         self.states: dict[TopicPartition, PartitionState] = {}
         self.deleting: dict[str, set[tuple[int, int]]] = {}
+        self._showing: dict[str, set[int]] = {}
         self._created: set[TopicPartition] = set()
         self._handlers: dict[type, Callable[..., list[Command]]] = {
             Elected: self._elected,
@@ -76,6 +78,7 @@ class Controller:
             DeletionsRequested: self._deletions_requested,
             StatesWritten: self._states_written,
             ReplicasDeleted: self._replicas_deleted,
+            TopicsHidden: self._topics_hidden,
             TopicRemoved: self._topic_removed,
             IsrChanged: self._isr_changed,
             ShutdownRequested: self._shutdown_requested,
@@ -103,9 +106,12 @@ class Controller:
         self.topics = dict(event.topics)
         self.states = dict(event.states)
         commands = self._metadata_to(self.brokers, ())
-        writes = self._due_writes(restarted=frozenset())
-        commands += self._leaders_to(self.brokers, self._settled(writes))
         commands += self._deletions_requested(DeletionsRequested(topics=event.deletions))
+        writes = self._due_writes(restarted=frozenset())
+        settled = self._settled(writes)
+        commands += self._leaders_to(self.brokers, settled)
+        if settled:
+            commands += self._metadata_to(self.brokers, settled)
         return commands + self._write(writes)
 
     def _brokers_changed(self, event: BrokersChanged) -> list[Command]:
@@ -125,7 +131,14 @@ class Controller:
         commands += self._leaders_to(started, self._settled(writes))
         for topic in sorted(self.deleting):
             commands += self._stop_replicas(topic, started)
-        return commands + self._write(writes)
+        return commands + self._stop_waiting_for(gone | restarted) + self._write(writes)
+
+    def _stop_waiting_for(self, gone: Iterable[int]) -> list[Command]:
+        """Brokers that went show nothing any more."""
+        touched = {topic for topic, showing in self._showing.items() if showing & set(gone)}
+        for topic in touched:
+            self._showing[topic] -= set(gone)
+        return self._finish_deletions(touched)
 
     def _topics_changed(self, event: TopicsChanged) -> list[Command]:
         commands: list[Command] = []
@@ -146,23 +159,31 @@ class Controller:
                 continue
             partitions = self.topics[topic].partitions
             self.deleting[topic] = {(p, r) for p, a in partitions.items() for r in a.replicas}
+            self._showing[topic] = set(self.brokers)
             commands += self._metadata_to(self.brokers, self._words_of(topic, partitions))
             commands += self._stop_replicas(topic, self.brokers.keys())
-            if not self.deleting[topic]:
-                commands.append(RemoveTopic(topic=topic))
         return commands
 
     def _replicas_deleted(self, event: ReplicasDeleted) -> list[Command]:
-        finished = []
-        for topic, pending in self.deleting.items():
-            before = len(pending)
-            pending -= {(p, event.broker_id) for t, p in event.partitions if t == topic}
-            if before and not pending:
-                finished.append(topic)
-        return [RemoveTopic(topic=topic) for topic in finished]
+        touched = {topic for topic, _ in event.partitions} & self.deleting.keys()
+        for topic in touched:
+            self.deleting[topic] -= {(p, event.broker_id) for t, p in event.partitions if t == topic}
+        return self._finish_deletions(touched)
+
+    def _topics_hidden(self, event: TopicsHidden) -> list[Command]:
+        touched = {t for t in event.topics & self.deleting.keys() if event.broker_id in self._showing[t]}
+        for topic in touched:
+            self._showing[topic].discard(event.broker_id)
+        return self._finish_deletions(touched)
+
+    def _finish_deletions(self, topics: Iterable[str]) -> list[Command]:
+        """A topic goes for good once every replica is gone and no live broker shows it any more."""
+        done = [t for t in sorted(topics) if not self.deleting[t] and not self._showing[t]]
+        return [RemoveTopic(topic=topic) for topic in done]
 
     def _topic_removed(self, event: TopicRemoved) -> list[Command]:
         self.deleting.pop(event.topic, None)
+        self._showing.pop(event.topic, None)
         self._drop(event.topic)
         return []
 

@@ -67,6 +67,14 @@ class ReplicasDeleted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TopicsHidden:
+    """A broker no longer tells its clients of these topics, which are being deleted."""
+
+    broker_id: int
+    topics: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRemoved:
     """The znodes of a deleted topic are gone."""
 
@@ -102,6 +110,7 @@ Event = (
     | DeletionsRequested
     | StatesWritten
     | ReplicasDeleted
+    | TopicsHidden
     | TopicRemoved
     | IsrChanged
     | ShutdownRequested

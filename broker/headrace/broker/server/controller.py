@@ -15,7 +15,12 @@ from typing import Any
 from headrace.broker.clock import Clock
 from headrace.broker.replication import events, requests
 from headrace.broker.replication.controller import Controller
-from headrace.broker.replication.model import PartitionState, TopicAssignment, TopicPartition
+from headrace.broker.replication.model import (
+    LEADER_DURING_DELETE,
+    PartitionState,
+    TopicAssignment,
+    TopicPartition,
+)
 from headrace.broker.server.peers import Peers
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks
@@ -314,6 +319,7 @@ class ControllerOffice:
             case events.SendUpdateMetadata():
                 key, version = k06_update_metadata.API.key, requests.UPDATE_METADATA_VERSION
                 message = requests.update_metadata(command, **office)
+                answered = self._on_told(command, core)
             case events.SendStopReplica():
                 key, version = k05_stop_replica.API.key, requests.STOP_REPLICA_VERSION
                 message = requests.stop_replica(command, **office)
@@ -325,6 +331,19 @@ class ControllerOffice:
             if self._core is core:
                 partitions = requests.stopped_partitions(response)
                 self._tell(events.ReplicasDeleted(broker_id=broker_id, partitions=partitions))
+
+        return answered
+
+    def _on_told(
+        self, command: events.SendUpdateMetadata, core: Controller
+    ) -> Callable[[dict[str, Any]], None] | None:
+        hidden = frozenset(w.topic for w in command.partitions if w.state.leader == LEADER_DURING_DELETE)
+        if not hidden:
+            return None
+
+        def answered(response: dict[str, Any]) -> None:
+            if self._core is core and not response["error_code"]:
+                self._tell(events.TopicsHidden(broker_id=command.broker_id, topics=hidden))
 
         return answered
 

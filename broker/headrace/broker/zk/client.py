@@ -70,7 +70,7 @@ class Create:
     """Create a znode; with `sequence` the server appends ten digits to the path."""
 
     path: str
-    data: bytes = b""
+    data: bytes | None = None
     ephemeral: bool = False
     sequence: bool = False
 
@@ -193,7 +193,7 @@ class ZooKeeperClient:
             return []
 
     async def create(
-        self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False
+        self, path: str, data: bytes | None = None, *, ephemeral: bool = False, sequence: bool = False
     ) -> str:
         """Create a znode, with its parents unless it is ephemeral; answers its path.
 
@@ -207,7 +207,7 @@ class ZooKeeperClient:
             )
         )
 
-    async def ensure(self, path: str, data: bytes = b"") -> None:
+    async def ensure(self, path: str, data: bytes | None = None) -> None:
         """Create a persistent znode unless it is there."""
         try:
             await self.create(path, data)
@@ -298,7 +298,7 @@ class ZooKeeperClient:
         for operation in operations:
             match operation:
                 case Create(path, data, ephemeral, sequence):
-                    transaction.create(path, data, ephemeral=ephemeral, sequence=sequence)
+                    transaction.create(path, data or b"", ephemeral=ephemeral, sequence=sequence)
                 case Set(path, data, version):
                     transaction.set_data(path, data, version)
                 case Check(path, version):

@@ -129,13 +129,13 @@ def encode_broker(registration: Broker, *, jmx_port: int, now_ms: int) -> bytes:
     """Version 5 of a broker's registration; `host` and `port` are those of the first PLAINTEXT endpoint."""
     plaintext = next((e for e in registration.endpoints if e.security_protocol == "PLAINTEXT"), None)
     fields: dict[str, Any] = {
+        "features": {},
         "listener_security_protocol_map": {e.listener: e.security_protocol for e in registration.endpoints},
         "endpoints": [f"{e.listener}://{_bracketed(e.host)}:{e.port}" for e in registration.endpoints],
-        "features": {},
         "rack": registration.rack,
         "jmx_port": jmx_port,
-        "host": plaintext.host if plaintext else None,
         "port": plaintext.port if plaintext else -1,
+        "host": plaintext.host if plaintext else None,
         "version": 5,
         "timestamp": str(now_ms),
     }
@@ -184,12 +184,12 @@ def decode_controller(data: bytes) -> int:
 
 def encode_topic(assignment: TopicAssignment) -> bytes:
     """Version 3 of a topic's assignment."""
-    partitions = sorted(assignment.partitions.items(), key=lambda item: str(item[0]))
+    partitions = sorted(assignment.partitions.items())
     fields: dict[str, Any] = {
-        "removing_replicas": {str(p): list(a.removing) for p, a in partitions if a.removing},
         "partitions": {str(p): list(a.replicas) for p, a in partitions},
         "topic_id": encode_uuid(assignment.topic_id),
         "adding_replicas": {str(p): list(a.adding) for p, a in partitions if a.adding},
+        "removing_replicas": {str(p): list(a.removing) for p, a in partitions if a.removing},
         "version": 3,
     }
     if assignment.topic_id == ZERO_UUID:
