@@ -19,9 +19,7 @@ from crc32c import crc32c
 
 from headrace.broker.errors import CorruptMessageError, UnsupportedForMessageFormatError
 from headrace.broker.wire.compression import compress, decompress
-from headrace.broker.wire.varint import OverlongError, encode_varint, read_varint, read_varlong
-
-Bytes = bytes | bytearray | memoryview
+from headrace.broker.wire.varint import Bytes, OverlongError, encode_varint, read_varint, read_varlong
 
 HEADER_SIZE = 61
 LENGTH_END = 12  # base offset and length: what `BatchHeader.length` does not count

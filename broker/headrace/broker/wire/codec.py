@@ -32,7 +32,7 @@ from headrace.broker.wire.fields import (
     Struct,
     new_message,
 )
-from headrace.broker.wire.varint import encode_uvarint, read_uvarint
+from headrace.broker.wire.varint import Bytes, encode_uvarint, read_uvarint
 
 Reader = Callable[[memoryview, int], tuple[Any, int]]
 Writer = Callable[[bytearray, Any], None]
@@ -412,12 +412,12 @@ def _encoded(value: str) -> bytes:
     return encoded
 
 
-def _write_bytes(out: bytearray, value: bytes | bytearray | memoryview) -> None:
+def _write_bytes(out: bytearray, value: Bytes) -> None:
     out += _INT32.pack(len(value))
     out += value
 
 
-def _write_compact_bytes(out: bytearray, value: bytes | bytearray | memoryview) -> None:
+def _write_compact_bytes(out: bytearray, value: Bytes) -> None:
     out += encode_uvarint(len(value) + 1)
     out += value
 

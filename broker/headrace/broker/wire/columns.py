@@ -13,12 +13,11 @@ from typing import NamedTuple
 from headrace.broker.wire.batches import (
     RECORDS_SIZE_MAX,
     BatchHeader,
-    Bytes,
     check_record_count,
     decode_record_section,
     records_of,
 )
-from headrace.broker.wire.varint import OverlongError, encode_varint, read_varint, read_varlong
+from headrace.broker.wire.varint import Bytes, OverlongError, encode_varint, read_varint, read_varlong
 
 _MARKS_MAX = 32 * 1024
 _marks: list[bytes] = []

@@ -22,8 +22,7 @@ from headrace.broker.errors import (
     MessageTooLargeError,
     UnsupportedCompressionTypeError,
 )
-
-Bytes = bytes | bytearray | memoryview
+from headrace.broker.wire.varint import Bytes
 
 _SIZE = Struct(">i")
 _SNAPPY_MAGIC = b"\x82SNAPPY\x00"

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from headrace.broker.wire.api import APIS
 from headrace.broker.wire.fields import EncodeError, MalformedError
-from headrace.broker.wire.varint import OverlongError, read_uvarint
+from headrace.broker.wire.varint import Bytes, OverlongError, read_uvarint
 
 SIZE_MAX = 100 * 1024 * 1024  # Kafka's default of socket.request.max.bytes
 
@@ -120,7 +120,7 @@ class RequestHeader(NamedTuple):
     body_offset: int
 
 
-def read_request_header(frame: bytes | bytearray | memoryview) -> RequestHeader:
+def read_request_header(frame: Bytes) -> RequestHeader:
     """The header of a request of any version of a key in `APIS`; whether it is served is not checked.
 
     Raises MalformedError for an unknown key (its header cannot be read) and for a header that is cut short.
@@ -142,7 +142,7 @@ def read_request_header(frame: bytes | bytearray | memoryview) -> RequestHeader:
     return _new_tuple(RequestHeader, (key, version, correlation_id, client_id, offset))
 
 
-def _skip_tagged(frame: bytes | bytearray | memoryview, offset: int) -> int:
+def _skip_tagged(frame: Bytes, offset: int) -> int:
     if frame[offset] == 0:
         return offset + 1
     count, offset = read_uvarint(frame, offset)
@@ -177,7 +177,7 @@ def encode_response_header(key: int, version: int, correlation_id: int) -> bytes
     return encoded + b"\x00" if response_header_size(key, version) == 5 else encoded
 
 
-def read_response_header(key: int, version: int, frame: bytes | bytearray | memoryview) -> tuple[int, int]:
+def read_response_header(key: int, version: int, frame: Bytes) -> tuple[int, int]:
     """(correlation id, offset of the body); raises MalformedError when the header is cut short."""
     try:
         (correlation_id,) = _CORRELATION_ID.unpack_from(frame, 0)
@@ -188,6 +188,6 @@ def read_response_header(key: int, version: int, frame: bytes | bytearray | memo
         raise MalformedError(f"the response header is cut short or broken: {error}") from None
 
 
-def frame(*parts: bytes | bytearray | memoryview) -> bytes:
+def frame(*parts: Bytes) -> bytes:
     """The parts as one frame, behind their size."""
     return b"".join((_SIZE.pack(sum(map(len, parts))), *parts))

@@ -14,9 +14,7 @@ from typing import TypeVar
 from headrace.broker.errors import UnsupportedVersionError
 from headrace.broker.wire.codec import Reader, Writer, compile_reader, compile_writer
 from headrace.broker.wire.fields import Field, MalformedError, Message, Struct
-from headrace.broker.wire.varint import OverlongError
-
-Bytes = bytes | bytearray | memoryview
+from headrace.broker.wire.varint import Bytes, OverlongError
 
 _C = TypeVar("_C")
 
