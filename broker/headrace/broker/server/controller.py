@@ -8,6 +8,7 @@ knowing changes nothing; the outcome of a write is the next event. Decides nothi
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -399,7 +400,8 @@ class ControllerOffice:
             subscription.cancel()
         await self._zookeeper.delete_tree(paths.topic(topic))
         await self._zookeeper.delete(paths.entity_config("topics", topic))
-        await self._as_controller(Delete(paths.delete_topic(topic)))
+        with contextlib.suppress(NoZnodeError):
+            await self._as_controller(Delete(paths.delete_topic(topic)))
         log.info("topic deleted", topic=topic)
         return events.TopicRemoved(topic=topic)
 
