@@ -15,7 +15,7 @@ import click
 from rich.console import Console
 
 from headrace.broker.structured_log import configure, get_logger
-from headrace.load.driver import Loader, LoadConfig, RoundReport, spark_session, spark_tasks
+from headrace.load.driver import LoadConfig, Loader, RoundReport, spark_session, spark_tasks
 from headrace.load.metrics import LoadMetrics
 from headrace.load.options import warehouse_options
 from headrace.load.ranges import Finding, Limits
@@ -57,13 +57,23 @@ class Totals:
 
 
 @click.command()
-@click.option("--bootstrap", required=True, metavar="HOST:PORT,…", help="Brokers of the cluster to load from.")
-@click.option("--registry", required=True, metavar="URL,…", help="Schema registries; the first that answers is asked.")
+@click.option(
+    "--bootstrap", required=True, metavar="HOST:PORT,…", help="Brokers of the cluster to load from."
+)
+@click.option(
+    "--registry", required=True, metavar="URL,…", help="Schema registries; the first that answers is asked."
+)
 @warehouse_options
-@click.option("--topics", default=TOPICS, show_default=True, metavar="REGEX", help="Topics to load, by whole name.")
+@click.option(
+    "--topics", default=TOPICS, show_default=True, metavar="REGEX", help="Topics to load, by whole name."
+)
 @click.option("--once", is_flag=True, help="Load what is there now and end; without it go on until stopped.")
-@click.option("--interval", default=1.0, show_default=True, type=click.FloatRange(min=0.05), help="Seconds per round.")
-@click.option("--tasks", default=2, show_default=True, type=click.IntRange(1, 256), help="Spark tasks at a time.")
+@click.option(
+    "--interval", default=1.0, show_default=True, type=click.FloatRange(min=0.05), help="Seconds per round."
+)
+@click.option(
+    "--tasks", default=2, show_default=True, type=click.IntRange(1, 256), help="Spark tasks at a time."
+)
 @click.option(
     "--schema-wait",
     default=60.0,
@@ -72,7 +82,9 @@ class Totals:
     help="Seconds that a record waits for its schema to appear before it becomes a dead letter.",
 )
 @click.option("--metrics-listener", metavar="HOST:PORT", help="Serve Prometheus metrics there.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON: a line a commit, or totals.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print what was done as JSON: a line a commit, or totals."
+)
 def load(
     bootstrap: str,
     registry: str,
@@ -105,10 +117,7 @@ def load(
         catalog = open_catalog(warehouse, catalog_properties)
         session = spark_session(tasks)
         loader = Loader(catalog, config, spark_tasks(session))
-        if once:
-            totals = _once(loader, metrics, stop)
-        else:
-            totals = _for_good(loader, metrics, stop, interval, as_json)
+        totals = _once(loader, metrics, stop) if once else _for_good(loader, metrics, stop, interval, as_json)
         loader.close()
     except WarehouseError as error:
         raise click.ClickException(str(error)) from error
@@ -195,7 +204,9 @@ def _pattern(topics: str) -> Callable[[str], bool]:
     try:
         pattern = re.compile(topics)
     except re.error as error:
-        raise click.BadParameter(f"{topics!r} is no regular expression: {error}", param_hint="--topics") from error
+        raise click.BadParameter(
+            f"{topics!r} is no regular expression: {error}", param_hint="--topics"
+        ) from error
     return lambda topic: not topic.startswith("__") and pattern.fullmatch(topic) is not None
 
 

@@ -25,8 +25,8 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Record
 
 from headrace.load import history
-from headrace.load.ranges import TopicPartition
 from headrace.load.leftovers import Run
+from headrace.load.ranges import TopicPartition
 from headrace.load.tables import (
     DEAD_LETTER,
     DEAD_LETTER_TABLE,
@@ -63,9 +63,13 @@ def commit(table: Table, results: Sequence[TaskResult]) -> Snapshot | None:
         history.OFFSETS: history.nested(
             {place: [item.first_offset, item.next_offset] for place, item in ranges.items()}
         ),
-        history.DEAD_LETTER_FILES: json.dumps([r.dead_letters.path for r in results if r.dead_letters is not None]),
+        history.DEAD_LETTER_FILES: json.dumps(
+            [r.dead_letters.path for r in results if r.dead_letters is not None]
+        ),
     }
-    return append(table, [data_file(result.rows) for result in results if result.rows is not None], properties)
+    return append(
+        table, [data_file(result.rows) for result in results if result.rows is not None], properties
+    )
 
 
 def settle(catalog: Catalog, name: str) -> Table:
@@ -101,7 +105,9 @@ def append(table: Table, files: Iterable[DataFile], properties: Mapping[str, str
         RefusedError
     """
     if table.properties.get("commit.retry.num-retries") != "0":
-        raise RefusedError("the table's property commit.retry.num-retries is not 0, so a commit could double rows")
+        raise RefusedError(
+            "the table's property commit.retry.num-retries is not 0, so a commit could double rows"
+        )
     try:
         with table.transaction() as transaction:
             update = transaction.update_snapshot(snapshot_properties=dict(properties))
@@ -164,7 +170,9 @@ def _forward(table: Table, results: Sequence[TaskResult]) -> dict[TopicPartition
     for item in (item for result in results for item in result.ranges):
         place = TopicPartition(item.topic, item.partition)
         assert place not in ranges, f"two ranges of {place} in one round"
-        assert held.get(place, item.first_offset) == item.first_offset, f"{place} does not go on at {held.get(place)}"
+        assert held.get(place, item.first_offset) == item.first_offset, (
+            f"{place} does not go on at {held.get(place)}"
+        )
         if item.next_offset > item.first_offset:
             ranges[place] = item
     return ranges
@@ -192,6 +200,8 @@ def _archive(known: Table, name: str, doomed: Sequence[Snapshot], run: Run) -> N
 def _expire_all_but_last(catalog: Catalog, name: str) -> None:
     table = ensure_table(catalog, name)
     current = table.current_snapshot()
-    doomed = [item.snapshot_id for item in table.snapshots() if current and item.snapshot_id != current.snapshot_id]
+    doomed = [
+        item.snapshot_id for item in table.snapshots() if current and item.snapshot_id != current.snapshot_id
+    ]
     if len(doomed) >= SNAPSHOTS_KEPT:
         table.maintenance.expire_snapshots().by_ids(doomed).commit()

@@ -86,7 +86,7 @@ def missing_columns(schema: WriterSchema, columns: pa.Schema) -> bool:
     Raises:
         UnsupportedSchemaError: a field has a type that its column can neither hold nor be promoted to.
     """
-    return any([_lacks(item, columns, "") for item in schema.table_fields])
+    return sum(_lacks(item, columns, "") for item in schema.table_fields) > 0
 
 
 def _lacks(wanted: pa.Field, present: pa.Schema | pa.DataType, path: str) -> bool:
@@ -100,7 +100,7 @@ def _lacks(wanted: pa.Field, present: pa.Schema | pa.DataType, path: str) -> boo
 def _lacks_type(wanted: pa.DataType, present: pa.DataType, name: str) -> bool:
     if pa.types.is_struct(wanted) and pa.types.is_struct(present):
         parts = (wanted.field(index) for index in range(wanted.num_fields))
-        return any([_lacks(part, present, f"{name}.") for part in parts])
+        return sum(_lacks(part, present, f"{name}.") for part in parts) > 0
     if pa.types.is_list(wanted) and pa.types.is_list(present):
         return _lacks_type(wanted.value_type, present.value_type, f"{name}[]")
     if pa.types.is_map(wanted) and pa.types.is_map(present):

@@ -194,7 +194,9 @@ class Loader:
             if item.unknown_schema is not None:
                 waiting.add(item.unknown_schema)
         self._wait_for(waiting, report)
-        for schema_id in sorted({i.new_schema for r in results for i in r.ranges if i.new_schema is not None}):
+        for schema_id in sorted(
+            {i.new_schema for r in results for i in r.ranges if i.new_schema is not None}
+        ):
             self._grow(name, schema_id, report)
 
     def _stop(self, item: RangeResult, finding: Finding) -> None:

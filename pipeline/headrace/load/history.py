@@ -20,7 +20,6 @@ from typing import Any, Final
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
-from pyiceberg.expressions import EqualTo
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
@@ -100,6 +99,6 @@ def _archived(catalog: Catalog, name: str) -> tuple[pa.Table, int]:
         history = catalog.load_table(f"{NAMESPACE}.{LOAD_HISTORY}")
     except NoSuchTableError:
         return LOAD_HISTORY_TABLE.empty_table(), 0
-    rows = history.scan(row_filter=EqualTo("table", name)).to_arrow()
+    rows = history.scan(row_filter=f"table == '{name}'").to_arrow()
     ordered = rows.cast(LOAD_HISTORY_TABLE).sort_by("committed_at_ms")
     return ordered, archived_up_to(history, name)

@@ -147,7 +147,12 @@ def _old_remote(root: str) -> Iterator[str]:
     selector = fs.FileSelector(path, recursive=True, allow_not_found=True)
     scheme = root.split("://", 1)[0]
     for info in filesystem.get_file_info(selector):
-        if "/run-" in info.path and info.is_file and info.mtime is not None and info.mtime.timestamp() < limit:
+        if (
+            "/run-" in info.path
+            and info.is_file
+            and info.mtime is not None
+            and info.mtime.timestamp() < limit
+        ):
             yield f"{scheme}://{info.path}"
 
 

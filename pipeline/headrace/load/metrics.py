@@ -14,13 +14,21 @@ class LoadMetrics:
         self._collected = CollectorRegistry()
         registry = self._collected
         self._records = Counter("headrace_load_records", "Records committed as rows", registry=registry)
-        self._dead = Counter("headrace_load_dead_letters", "Records committed as dead letters", registry=registry)
+        self._dead = Counter(
+            "headrace_load_dead_letters", "Records committed as dead letters", registry=registry
+        )
         self._bytes = Counter("headrace_load_bytes", "Bytes of record batches read", registry=registry)
         self._commits = Counter("headrace_load_commits", "Snapshots committed", registry=registry)
-        self._refused = Counter("headrace_load_commits_refused", "Commits refused and planned anew", registry=registry)
-        self._lag = Gauge("headrace_load_lag_records", "Offsets readable but not in the table", registry=registry)
+        self._refused = Counter(
+            "headrace_load_commits_refused", "Commits refused and planned anew", registry=registry
+        )
+        self._lag = Gauge(
+            "headrace_load_lag_records", "Offsets readable but not in the table", registry=registry
+        )
         self._stopped = Gauge("headrace_load_findings", "Partitions that stand still", registry=registry)
-        self._commit_seconds = Histogram("headrace_load_commit_seconds", "Time of a commit", registry=registry)
+        self._commit_seconds = Histogram(
+            "headrace_load_commit_seconds", "Time of a commit", registry=registry
+        )
 
     def serve(self, host: str, port: int) -> None:
         """Serve the metrics over HTTP in a background thread that ends with the process."""

@@ -8,7 +8,9 @@ from typing import Any
 import click
 
 
-def _properties(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+def _properties(
+    context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> dict[str, str]:
     split = [value.partition("=") for value in values]
     wrong = [key for key, equals, _ in split if not equals or not key]
     if wrong:

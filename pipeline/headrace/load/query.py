@@ -24,8 +24,8 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from headrace.load.leftovers import local_path
-from headrace.load.tables import NAMESPACE, WarehouseError, arrow_schema, open_catalog
 from headrace.load.options import warehouse_options
+from headrace.load.tables import NAMESPACE, WarehouseError, arrow_schema, open_catalog
 
 ROWS_SHOWN_MAX: Final = 1000
 
@@ -114,4 +114,8 @@ def _plain(value: Any) -> Any:
 def _text(value: Any) -> str:
     if value is None:
         return ""
-    return json.dumps(value, default=_plain, ensure_ascii=False) if isinstance(value, dict | list) else str(_plain(value))
+    return (
+        json.dumps(value, default=_plain, ensure_ascii=False)
+        if isinstance(value, dict | list)
+        else str(_plain(value))
+    )

@@ -15,7 +15,11 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from headrace.broker.errors import CorruptMessageError, OffsetOutOfRangeError, UnsupportedForMessageFormatError
+from headrace.broker.errors import (
+    CorruptMessageError,
+    OffsetOutOfRangeError,
+    UnsupportedForMessageFormatError,
+)
 from headrace.broker.wire.batches import BatchHeader, check_crc, decode_records, iter_batches
 from headrace.load.columns import RecordColumns, UnreadableBatchError, columns
 from headrace.load.ranges import Finding, FindingKind, OffsetRange, TopicPartition

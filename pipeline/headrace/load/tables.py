@@ -16,6 +16,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -111,7 +112,9 @@ def table_of_topic(topic: str) -> str:
     """
     name = re.sub(r"\W", "_", split_topic(topic)[1]).lower()
     if name in (DEAD_LETTER, LOAD_HISTORY):
-        raise WarehouseError(f"topic {topic} cannot be loaded: {NAMESPACE}.{name} is a table of headrace itself")
+        raise WarehouseError(
+            f"topic {topic} cannot be loaded: {NAMESPACE}.{name} is a table of headrace itself"
+        )
     return name
 
 
@@ -122,9 +125,7 @@ def ensure_table(catalog: Catalog, name: str, columns: pa.Schema = EVENT_TABLE) 
         table = catalog.load_table(identifier)
     except NoSuchTableError:
         table = _create(catalog, identifier, columns)
-    differing = {
-        key: value for key, value in TABLE_PROPERTIES.items() if table.properties.get(key) != value
-    }
+    differing = {key: value for key, value in TABLE_PROPERTIES.items() if table.properties.get(key) != value}
     if differing:
         table.transaction().set_properties(differing).commit_transaction()
     return table
@@ -169,10 +170,8 @@ def evolve(table: Table, schema: WriterSchema) -> None:
 
 
 def _create(catalog: Catalog, identifier: str, columns: pa.Schema) -> Table:
-    try:
+    with suppress(NamespaceAlreadyExistsError):
         catalog.create_namespace(NAMESPACE)
-    except NamespaceAlreadyExistsError:
-        pass
     try:
         return catalog.create_table(identifier, schema=columns, properties=TABLE_PROPERTIES)
     except TableAlreadyExistsError:

@@ -8,7 +8,7 @@ cannot go on ends early and says why; a task that dies leaves files that nobody 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
@@ -18,8 +18,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.load.avro_types import UnsupportedSchemaError
-from headrace.load.columns import RecordColumns
-from headrace.load.decode import FRAME_SIZE, NO_SCHEMA, TableShape, decode, missing_columns, no_frame_reason, schema_ids
+from headrace.load.columns import Int64s, RecordColumns
+from headrace.load.decode import (
+    FRAME_SIZE,
+    NO_SCHEMA,
+    TableShape,
+    decode,
+    missing_columns,
+    no_frame_reason,
+    schema_ids,
+)
 from headrace.load.ranges import Finding, Limits, OffsetRange
 from headrace.load.registry import RegistryUnreachableError, SchemaRegistry, UnknownSchemaError
 from headrace.load.source import Chunk, StandstillError, UnreadableBatch, chunks
@@ -91,7 +99,9 @@ def run(assignment: Assignment) -> TaskResult:
     dead = FileWriter(assignment.dead_letters)
     try:
         results = tuple(_Reader(assignment, wanted, rows, dead).read() for wanted in assignment.ranges)
-        return TaskResult(ranges=results, rows=rows.close(), dead_letters=dead.close(), worker_pid=os.getpid())
+        return TaskResult(
+            ranges=results, rows=rows.close(), dead_letters=dead.close(), worker_pid=os.getpid()
+        )
     except BaseException:
         rows.abandon()
         dead.abandon()
@@ -112,7 +122,9 @@ def _registry(urls: str, pid: int) -> SchemaRegistry:
 class _Reader:
     """Reads one range into the task's writers."""
 
-    def __init__(self, assignment: Assignment, wanted: OffsetRange, rows: FileWriter, dead: FileWriter) -> None:
+    def __init__(
+        self, assignment: Assignment, wanted: OffsetRange, rows: FileWriter, dead: FileWriter
+    ) -> None:
         self._assignment = assignment
         self._wanted = wanted
         self._rows = rows
@@ -147,7 +159,9 @@ class _Reader:
         """Write a chunk up to the first record that has to wait; nothing of it is written when the registry is away."""
         ids = [self._places(schema_ids(records)) for records in chunk.records]
         limit = self._limit(chunk, ids)
-        decoded = [self._decoded(records, kinds, limit) for records, kinds in zip(chunk.records, ids, strict=True)]
+        decoded = [
+            self._decoded(records, kinds, limit) for records, kinds in zip(chunk.records, ids, strict=True)
+        ]
         for rows, dead in decoded:
             self._rows.write(rows)
             self._progress.row_count += len(rows)
@@ -158,7 +172,7 @@ class _Reader:
 
     def _places(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Ask for every schema before anything is written."""
-        for schema_id in _distinct(ids):
+        for schema_id in distinct(ids):
             if schema_id != NO_SCHEMA:
                 self._standing(schema_id)
         return ids
@@ -178,7 +192,7 @@ class _Reader:
         """Return the first offset that has to wait for a schema, or the chunk's end."""
         limit = chunk.next_offset
         for records, kinds in zip(chunk.records, ids, strict=True):
-            for schema_id in _distinct(kinds):
+            for schema_id in distinct(kinds):
                 standing = "fits" if schema_id == NO_SCHEMA else self._standing(schema_id)[0]
                 first = int(records.offset[np.argmax(kinds == schema_id)])
                 if standing in ("new_schema", "unknown_schema") and first < limit:
@@ -193,13 +207,13 @@ class _Reader:
         count = int(np.searchsorted(records.offset, limit))
         tables: list[pa.Table] = []
         dead: list[dict[str, Any]] = []
-        for schema_id in _distinct(ids[:count]):
+        for schema_id in distinct(ids[:count]):
             chosen = np.flatnonzero(ids[:count] == schema_id)
             standing, reason = ("unfit", "") if schema_id == NO_SCHEMA else self._standing(schema_id)
             if standing != "fits":
                 dead += [self._letter(records, index, reason) for index in chosen.tolist()]
                 continue
-            values = _values(records, chosen)
+            values = _unframed(records, chosen)
             decoded = decode(values, self._registry.schema(schema_id), self._assignment.shape)
             dead += [self._letter(records, int(chosen[index]), why) for index, why in decoded.bad.items()]
             tables.append(self._with_own_columns(decoded.rows, records, chosen[decoded.kept]))
@@ -209,14 +223,7 @@ class _Reader:
         self, rows: pa.Table, records: RecordColumns, chosen: npt.NDArray[np.int64]
     ) -> pa.Table:
         """Put the table's own columns before the event's, in the table's order."""
-        count = len(chosen)
-        own: Mapping[str, pa.Array] = {
-            "_datacenter": pa.repeat(self._datacenter, count),
-            "_topic": pa.repeat(self._topic, count),
-            "_partition": pa.repeat(pa.scalar(self._wanted.partition, pa.int32()), count),
-            "_offset": pa.array(records.offset[chosen]),
-            "_timestamp": pa.array(_microseconds(records.timestamp_ms[chosen]), type=pa.timestamp("us", "UTC")),
-        }
+        own = own_columns(records, chosen, self._wanted)
         schema = self._assignment.rows.columns
         arrays = [own[item.name] if item.name in own else rows.column(item.name) for item in schema]
         return pa.Table.from_arrays(arrays, schema=schema)
@@ -255,8 +262,31 @@ class _Reader:
         self._progress.dead_letter_count += len(dead)
 
 
-def _values(records: RecordColumns, chosen: npt.NDArray[np.int64]) -> list[bytes]:
-    """Return the values without their frame."""
+def own_columns(
+    records: RecordColumns, chosen: npt.NDArray[np.int64], wanted: OffsetRange
+) -> dict[str, pa.Array]:
+    """Return the columns that say where each chosen record comes from."""
+    count = len(chosen)
+    datacenter, topic = split_topic(wanted.topic)
+    return {
+        "_datacenter": pa.repeat(datacenter, count),
+        "_topic": pa.repeat(topic, count),
+        "_partition": pa.repeat(pa.scalar(wanted.partition, pa.int32()), count),
+        "_offset": pa.array(records.offset[chosen]),
+        "_timestamp": pa.array(_microseconds(records.timestamp_ms[chosen]), type=pa.timestamp("us", "UTC")),
+    }
+
+
+def values_of(data: bytes, start: Int64s, size: Int64s) -> list[bytes | None]:
+    """Return keys or values as bytes, None where they are null."""
+    ends = (start + size).tolist()
+    return [
+        data[first:last] if last >= first else None for first, last in zip(start.tolist(), ends, strict=True)
+    ]
+
+
+def _unframed(records: RecordColumns, chosen: npt.NDArray[np.int64]) -> list[bytes]:
+    """Return the values without their frame, which the caller has seen they have."""
     data = records.data
     start = records.value_start[chosen]
     end = start + records.value_size[chosen]
@@ -267,7 +297,7 @@ def _bytes(data: bytes, start: Any, size: Any) -> bytes | None:
     return None if size < 0 else data[int(start) : int(start) + int(size)]
 
 
-def _distinct(ids: npt.NDArray[np.int64]) -> list[int]:
+def distinct(ids: npt.NDArray[np.int64]) -> list[int]:
     """Return the different values; a chunk almost always has one."""
     if len(ids) and (ids == ids[0]).all():
         return [int(ids[0])]

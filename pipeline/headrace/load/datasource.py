@@ -1,0 +1,199 @@
+"""`spark.read.format("headrace")`: topics as a DataFrame, for ad hoc work.
+
+    spark.dataSource.register(HeadraceDataSource)
+    spark.read.format("headrace").option("bootstrap", "127.0.3.1:9092").option("topics", r"[^.]+\\.pageviews") \\
+        .option("registry", "http://127.0.3.12:8081").load()
+
+Owns reading alone: no table, no committed offset. With `registry` rows have the event's columns, taken from the
+schemas that the newest record of each partition uses, and `_error` says why a record has none; without it they have
+`key` and `value` as bytes. Every other column is as in the warehouse. Each partition is read from its log start to its
+end as both were when the DataFrame was made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from headrace.load.avro_types import UnsupportedSchemaError
+from headrace.load.columns import RecordColumns
+from headrace.load.decode import (
+    FRAME_SIZE,
+    NO_SCHEMA,
+    TableShape,
+    decode,
+    missing_columns,
+    no_frame_reason,
+    schema_ids,
+)
+from headrace.load.ranges import OffsetRange
+from headrace.load.registry import SchemaRegistry, UnknownSchemaError
+from headrace.load.source import chunks
+from headrace.load.tables import OWN_FIELDS
+from headrace.load.task import distinct, own_columns, values_of
+from headrace.load.wire_client import Client
+
+RAW: Final = [pa.field("key", pa.binary()), pa.field("value", pa.binary())]
+ERROR: Final = pa.field("_error", pa.string())
+
+
+class RangePartition(InputPartition):
+    """One Kafka partition's range, read by one Spark task."""
+
+    def __init__(self, wanted: OffsetRange) -> None:
+        super().__init__(wanted)
+        self.wanted = wanted
+
+
+class HeadraceDataSource(DataSource):
+    """Options: `bootstrap`, `topics` (a regular expression for whole names), and optionally `registry`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "headrace"
+
+    def schema(self) -> StructType:
+        schema: StructType = from_arrow_schema(self._reader().columns)
+        return schema
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return self._reader()
+
+    def _reader(self) -> HeadraceReader:
+        missing = [name for name in ("bootstrap", "topics") if not self.options.get(name)]
+        if missing:
+            raise ValueError(f'the headrace source needs .option("{missing[0]}", …)')
+        return HeadraceReader(self.options["bootstrap"], self.options["topics"], self.options.get("registry"))
+
+
+class HeadraceReader(DataSourceReader):
+    """Plans when it is made, so that schema and ranges belong together; reads in Spark's workers."""
+
+    def __init__(self, bootstrap: str, topics: str, registry: str | None) -> None:
+        self._bootstrap = bootstrap
+        self._registry = registry
+        client = Client(bootstrap, client_id="headrace-read")
+        pattern = re.compile(topics)
+        partitions = client.partitions(lambda topic: pattern.fullmatch(topic) is not None)
+        self._ranges = [
+            OffsetRange(topic=place.topic, partition=place.partition, first_offset=start, next_offset=end)
+            for place, (start, end) in client.log_offsets(partitions).items()
+            if end > start
+        ]
+        self._shape = (
+            None if registry is None else _newest_shape(client, SchemaRegistry(registry), self._ranges)
+        )
+        client.close()
+
+    @property
+    def columns(self) -> pa.Schema:
+        event = RAW if self._shape is None else [*self._shape.columns, ERROR]
+        return pa.schema([*OWN_FIELDS, *event])
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return [RangePartition(wanted) for wanted in self._ranges]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        assert isinstance(partition, RangePartition)
+        client = Client(self._bootstrap, client_id="headrace-read")
+        registry = SchemaRegistry(self._registry) if self._registry is not None else None
+        for chunk in chunks(client, partition.wanted):
+            for records in chunk.records:
+                for rows in self._rows(records, partition.wanted, registry):
+                    yield from rows.to_batches()
+        client.close()
+
+    def _rows(
+        self, records: RecordColumns, wanted: OffsetRange, registry: SchemaRegistry | None
+    ) -> Iterator[pa.Table]:
+        if registry is None or self._shape is None:
+            everything = np.arange(len(records.offset))
+            raw = {
+                "key": pa.array(values_of(records.data, records.key_start, records.key_size), pa.binary()),
+                "value": pa.array(
+                    values_of(records.data, records.value_start, records.value_size), pa.binary()
+                ),
+            }
+            yield self._table(own_columns(records, everything, wanted) | raw, len(everything))
+            return
+        ids = schema_ids(records)
+        for schema_id in distinct(ids):
+            yield from self._decoded(
+                records, wanted, registry, self._shape, schema_id, np.flatnonzero(ids == schema_id)
+            )
+
+    def _decoded(
+        self,
+        records: RecordColumns,
+        wanted: OffsetRange,
+        registry: SchemaRegistry,
+        shape: TableShape,
+        schema_id: int,
+        chosen: Any,
+    ) -> Iterator[pa.Table]:
+        values = values_of(records.data, records.value_start[chosen], records.value_size[chosen])
+        if schema_id == NO_SCHEMA:
+            reasons = [no_frame_reason(value) for value in values]
+            yield self._failed(records, wanted, chosen, reasons)
+            return
+        try:
+            schema = registry.schema(schema_id)
+            if missing_columns(schema, shape.columns):
+                raise UnsupportedSchemaError(f"schema {schema_id} has fields that the newest records lack")
+        except (UnsupportedSchemaError, UnknownSchemaError) as error:
+            yield self._failed(records, wanted, chosen, [str(error)] * len(chosen))
+            return
+        decoded = decode([value[FRAME_SIZE:] for value in values if value is not None], schema, shape)
+        event = {name: decoded.rows.column(name) for name in decoded.rows.column_names}
+        yield self._table(own_columns(records, chosen[decoded.kept], wanted) | event, len(decoded.kept))
+        if decoded.bad:
+            places = chosen[list(decoded.bad)]
+            yield self._failed(records, wanted, places, list(decoded.bad.values()))
+
+    def _failed(
+        self, records: RecordColumns, wanted: OffsetRange, chosen: Any, reasons: list[str]
+    ) -> pa.Table:
+        return self._table(own_columns(records, chosen, wanted) | {"_error": pa.array(reasons)}, len(chosen))
+
+    def _table(self, columns: dict[str, Any], count: int) -> pa.Table:
+        arrays = [
+            columns[item.name] if item.name in columns else pa.nulls(count, item.type)
+            for item in self.columns
+        ]
+        return pa.Table.from_arrays(arrays, schema=self.columns)
+
+
+def _newest_shape(client: Client, registry: SchemaRegistry, ranges: Sequence[OffsetRange]) -> TableShape:
+    """Unite the columns of the schemas that the last batch of each partition uses."""
+    fields: dict[str, pa.Field] = {}
+    defaults: dict[str, pa.Array] = {}
+    for wanted in ranges:
+        for schema_id in _last_schema_ids(client, wanted):
+            try:
+                schema = registry.schema(schema_id)
+            except (UnsupportedSchemaError, UnknownSchemaError):
+                continue
+            fields |= {item.name: item for item in schema.table_fields}
+            defaults |= schema.defaults
+    return TableShape(columns=pa.schema(list(fields.values())), defaults=defaults)
+
+
+def _last_schema_ids(client: Client, wanted: OffsetRange) -> set[int]:
+    last = OffsetRange(
+        topic=wanted.topic,
+        partition=wanted.partition,
+        first_offset=wanted.next_offset - 1,
+        next_offset=wanted.next_offset,
+    )
+    found: set[int] = set()
+    for chunk in chunks(client, last):
+        for records in chunk.records:
+            found.update(distinct(schema_ids(records)))
+    return found - {NO_SCHEMA}
