@@ -27,7 +27,9 @@ class Deployment:
         command = [str(PROGRAMS / "ansible-playbook"), "-i", str(self.inventory), f"playbooks/{playbook}"]
         command += ["-e", f"headrace_root={self.root}", *arguments]
         environment = {**os.environ, "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
-        return subprocess.run(command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, check=False
+        )
 
     def edit(self, before: str, after: str) -> None:
         """Replace a text that the inventory's hosts.yml has."""

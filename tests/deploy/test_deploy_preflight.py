@@ -18,7 +18,8 @@ def load(path: str) -> Any:
     """A module of playbooks/, which is no package."""
     file = CHECKOUT / "playbooks" / path
     spec = importlib.util.spec_from_file_location(file.stem, file)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -75,7 +76,11 @@ def add_zookeeper(inventory: Inventory) -> None:
     groups, hostvars = inventory
     groups["zookeeper"].append("east-zookeeper-2")
     groups["live"].append("east-zookeeper-2")
-    hostvars["east-zookeeper-2"] = {**hostvars["east-zookeeper-1"], "headrace_address": "10.1.7.2", "zookeeper_id": 2}
+    hostvars["east-zookeeper-2"] = {
+        **hostvars["east-zookeeper-1"],
+        "headrace_address": "10.1.7.2",
+        "zookeeper_id": 2,
+    }
 
 
 def move_load(inventory: Inventory) -> None:
@@ -132,7 +137,10 @@ BROKEN = {
         change_variable("off-load-1", "headrace_datacenter", "east"),
         "Datacenter east is both live and offline: give one of the two another name.",
     ),
-    "host in no tier": (drop_from_tier, "Host east-broker-1 is in neither the group live nor the group offline."),
+    "host in no tier": (
+        drop_from_tier,
+        "Host east-broker-1 is in neither the group live nor the group offline.",
+    ),
     "missing group": (
         empty_group("registry"),
         "The inventory's group registry is missing or empty: every pipeline needs at least one such host.",
@@ -141,7 +149,10 @@ BROKEN = {
         lambda inventory: inventory[0]["registry"].remove("east-registry-1"),
         "Datacenter east has no registry host: add one to the group registry.",
     ),
-    "load in a live datacenter": (move_load, "Host east-audit-1 of the group load is not in the offline datacenter."),
+    "load in a live datacenter": (
+        move_load,
+        "Host east-audit-1 of the group load is not in the offline datacenter.",
+    ),
 }
 
 
@@ -160,7 +171,9 @@ def test_a_bad_inventory_gets_its_sentence(name: str) -> None:
 def test_the_service_groups_may_be_missing_altogether() -> None:
     groups, hostvars = good_inventory()
     del groups["haproxy"], groups["broker"]
-    assert any("group broker is missing" in problem for problem in topology.inventory_problems(groups, hostvars))
+    assert any(
+        "group broker is missing" in problem for problem in topology.inventory_problems(groups, hostvars)
+    )
 
 
 def test_a_host_stops_what_reads_before_what_is_read() -> None:
@@ -195,7 +208,10 @@ def test_preflight_ends_with_the_sentence(deployment: Any) -> None:
     deployment.edit("broker_id: 2", "broker_id: 1")
     result = deployment.play("preflight.yml")
     assert result.returncode != 0
-    assert "dc-east-broker-1 and dc-east-broker-2 in datacenter dc-east have the same broker_id 1" in result.stdout
+    assert (
+        "dc-east-broker-1 and dc-east-broker-2 in datacenter dc-east have the same broker_id 1"
+        in result.stdout
+    )
 
 
 def test_preflight_accepts_the_local_inventory(deployment: Any) -> None:

@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from headrace.cli.rollout import CHECKOUT, Datacenter, Rollout, Topology, program
-from headrace.events.access_log import LINE_SIZE_MAX, Rejected, parse
+from headrace.producer.replay import NothingToReplayError, require_page_view
 
 OUTPUT: Final = CHECKOUT / "var" / "demo"
 SAMPLE: Final = CHECKOUT / "examples" / "access.log"
@@ -66,30 +66,20 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
 
 
 def check_log(path: Path) -> None:
-    """Accept a log with at least one line that parses.
-
-    Raises:
-        click.ClickException: it has none, or cannot be read.
-    """
-    count = 0
+    """Accept a log with at least one line that parses; raises click.ClickException for any other."""
+    advice = "Set ACCESS_LOG to an access log in combined format."
     try:
-        with path.open("rb") as log:
-            # A piece of an overlong line is no line of its own, but it does not parse either.
-            while line := log.readline(LINE_SIZE_MAX + 1):
-                if not isinstance(parse(line), Rejected):
-                    return
-                count += 1
+        require_page_view(path)
+    except NothingToReplayError as error:
+        raise click.ClickException(f"{error} {advice}") from error
     except OSError as error:
-        raise click.ClickException(f"The access log {path} cannot be read: {error.strerror}.") from error
-    raise click.ClickException(
-        f"The access log {path} has no line in combined format ({count} lines tried): set ACCESS_LOG to one that has."
-    )
+        raise click.ClickException(f"{path} cannot be read: {error.strerror}. {advice}") from error
 
 
 def refuse_while_running(rollout: Rollout) -> None:
     if rollout.runs():
         raise click.ClickException(
-            f"A pipeline runs already in {rollout.root.relative_to(CHECKOUT)}: stop it with `.venv/bin/fab down` first."
+            f"A pipeline runs already in {rollout.root}: stop it with `.venv/bin/fab down` first."
         )
 
 
@@ -109,28 +99,34 @@ def roll_out(rollout: Rollout) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """One front end: its datacenter's replay process and where it writes."""
+    """One front end: its datacenter, its process, and the files of its result and of what it complains of."""
 
     datacenter: Datacenter
     process: subprocess.Popen[bytes]
+    result: Path
     log: Path
+
+    def ending(self) -> str:
+        """How the process ended, in one line."""
+        if self.process.returncode < 0:
+            return f"killed by {signal.Signals(-self.process.returncode).name}"
+        if self.process.returncode > 0:
+            return last_line(self.log)
+        result = json.loads(self.result.read_text(encoding="utf-8"))
+        return (
+            f"{result['acknowledged']:,} events acknowledged, {result['rejected']:,} lines rejected, "
+            f"{result['seconds']:.1f} s, producer {result['producer']}"
+        )
 
 
 def start_replay(datacenter: Datacenter, settings: Settings) -> Replay:
-    log = OUTPUT / f"replay-{datacenter.name}.log"
-    command = [
-        program("headrace"),
-        "replay",
-        "--log",
-        str(settings.access_log),
-        "--events",
-        str(settings.events),
-    ]
+    result, log = (OUTPUT / f"replay-{datacenter.name}.{suffix}" for suffix in ("json", "log"))
+    command = [program("headrace"), "replay", "--json", "--log", str(settings.access_log)]
+    command += ["--events", str(settings.events), "--datacenter", datacenter.name]
     command += ["--bootstrap", datacenter.bootstrap, "--registry", datacenter.registry_url]
-    command += ["--datacenter", datacenter.name]
-    with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
-    return Replay(datacenter=datacenter, process=process, log=log)
+    with result.open("wb") as stdout, log.open("wb") as stderr:
+        process = subprocess.Popen(command, stdout=stdout, stderr=stderr, start_new_session=True)
+    return Replay(datacenter=datacenter, process=process, result=result, log=log)
 
 
 def last_line(path: Path) -> str:
@@ -151,8 +147,7 @@ def replay_all(topology: Topology, settings: Settings) -> bool:
             status = replay.process.wait()
             well &= status == 0
             how = "[green]done[/]" if status == 0 else "[red]failed[/]"
-            ending = last_line(replay.log) if status >= 0 else f"killed by {signal.Signals(-status).name}"
-            console.print(f"  {how}  {replay.datacenter.name}: {ending}")
+            console.print(f"  {how}  {replay.datacenter.name}: {replay.ending()}")
     finally:
         for replay in replays:
             if replay.process.poll() is None:
