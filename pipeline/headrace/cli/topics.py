@@ -8,9 +8,7 @@ from typing import Any, Final, TypeVar
 
 import click
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._config import ConfigResource
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic  # type: ignore[attr-defined]
 from rich.console import Console
 from rich.table import Table
 
@@ -35,7 +33,7 @@ def reason_of(error: KafkaException) -> str:
     name = reason.name()
     if name in ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE"):
         return f"no broker answered ({reason.str()}); check --bootstrap and that a broker runs there"
-    return str(reason.str())
+    return str(reason.str()).rstrip(".")
 
 
 def admin_client(bootstrap: str) -> AdminClient:

@@ -112,3 +112,7 @@ async def _announce(service: Registry, address: str) -> None:
     await service.ready.wait()
     click.echo(f"ready {address}")
     sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    registry()

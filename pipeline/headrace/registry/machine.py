@@ -126,10 +126,8 @@ class Machine:
         if stored.deleted and not permanent:
             raise errors.version_soft_deleted(subject, stored.version)
         self._refuse_referenced(stored)
-        if permanent:
-            record = SchemaVersion(subject=subject, version=stored.version)
-        else:
-            record = replace(stored, deleted=True)
+        tombstone = SchemaVersion(subject=subject, version=stored.version)
+        record = tombstone if permanent else replace(stored, deleted=True)
         return Decision(records=(record,), answer=stored.version)
 
     def decide_delete_subject(self, subject: str, *, permanent: bool) -> Decision:

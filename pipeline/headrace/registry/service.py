@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-from confluent_kafka.cimpl import NewTopic
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from headrace.registry import errors
 from headrace.registry.machine import Decision, Machine

@@ -1,0 +1,283 @@
+"""What the registry decides, applies and refuses; every decision travels through the topic's own record format."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headrace.registry.errors import RegistryError
+from headrace.registry.machine import Decision, Machine, Submitted
+from headrace.registry.records import RecordError, decode, encode
+from headrace.registry.schemas import Reference, normal_form, schema_id
+
+V1 = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'
+V2 = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"},{"name":"b","type":"int","default":0}]}'
+BROKEN = '{"type":"record","name":"R","fields":[{"name":"c","type":"int"}]}'
+
+Log = list[tuple[bytes, bytes | None]]
+
+
+class Registry:
+    """A machine with its topic as a list."""
+
+    def __init__(self, identify: Callable[[str], int] = schema_id) -> None:
+        self.machine = Machine(identify)
+        self.log: Log = []
+
+    def write(self, decision: Decision) -> Any:
+        for record in decision.records:
+            self.log.append(encode(record))
+            replay([self.log[-1]], self.machine)
+        return decision.answer
+
+    def register(self, subject: str, text: str, *references: Reference) -> int:
+        submitted = Submitted(text=text, references=references)
+        answer: int = self.write(self.machine.decide_register(subject, submitted))["id"]
+        return answer
+
+
+def replay(log: Log, machine: Machine, prefix: str = "") -> list[str]:
+    decoded = [decode(key, value) for key, value in log]
+    findings = [machine.apply(record, prefix) for record in decoded if record is not None]
+    return [finding for finding in findings if finding]
+
+
+def refused(action: Callable[[], Any]) -> tuple[int, int]:
+    with pytest.raises(RegistryError) as caught:
+        action()
+    return caught.value.status, caught.value.code
+
+
+def test_versions_grow_and_a_known_schema_keeps_its_version_and_id() -> None:
+    registry = Registry()
+    first = registry.register("s", V1)
+    second = registry.register("s", V2)
+    assert registry.register("s", V1.replace(":", ": ")) == first == schema_id(normal_form(V1, {}))
+    assert first != second
+    assert registry.machine.versions("s") == [1, 2]
+    assert registry.machine.version("s", "latest") == {
+        "subject": "s",
+        "version": 2,
+        "id": second,
+        "schema": V2,
+    }
+    assert registry.machine.lookup("s", Submitted(text=V1))["version"] == 1
+    assert registry.machine.schema(first) == {"schema": V1}
+
+
+def test_a_decision_changes_nothing_before_it_is_applied() -> None:
+    machine = Machine()
+    decision = machine.decide_register("s", Submitted(text=V1))
+    assert machine.subjects() == []
+    assert len(decision.records) == 1
+
+
+def test_a_replayed_topic_gives_the_same_state() -> None:
+    registry = Registry()
+    registry.register("s", V1)
+    registry.register("s", V2)
+    registry.register("t", V1)
+    registry.write(registry.machine.decide_set_level("s", "FULL"))
+    registry.write(registry.machine.decide_delete_version("s", "1", permanent=False))
+    other = Machine()
+    assert replay(registry.log, other) == []
+    assert other.subjects() == ["s", "t"]
+    assert (other.versions("s"), other.versions("s", deleted=True)) == ([2], [1, 2])
+    assert other.level("s") == "FULL"
+
+
+def test_ids_agree_between_registries_that_never_met() -> None:
+    east, west = Registry(), Registry()
+    west.register("x", V2)
+    assert east.register("s", V1) == west.register("other", V1)
+
+
+def test_two_schemas_with_one_id_are_refused_naming_both() -> None:
+    registry = Registry(lambda normal: 7)
+    registry.register("s", V1)
+    with pytest.raises(RegistryError, match="id 7") as caught:
+        registry.register("t", V2)
+    assert normal_form(V1, {}) in caught.value.message
+    assert normal_form(V2, {}) in caught.value.message
+    assert registry.machine.subjects() == ["s"]
+
+
+def test_a_replayed_conflict_is_reported_and_the_id_answers_with_an_error() -> None:
+    east, west, offline = Registry(lambda _: 7), Registry(lambda _: 7), Machine()
+    east.register("s", V1)
+    west.register("s", V2)
+    assert replay(east.log, offline, "dc-east.") == []
+    [finding] = replay(west.log, offline, "dc-west.")
+    assert "id 7" in finding
+    assert refused(lambda: offline.schema(7)) == (422, 42205)
+
+
+def test_an_incompatible_schema_is_refused_at_the_levels_backward_and_full_only() -> None:
+    registry = Registry()
+    registry.register("s", V1)
+    assert refused(lambda: registry.register("s", BROKEN)) == (409, 409)
+    registry.write(registry.machine.decide_set_level(None, "FULL"))
+    removed = '{"type":"record","name":"R","fields":[]}'
+    assert refused(lambda: registry.register("s", removed)) == (409, 409)
+    registry.write(registry.machine.decide_set_level("s", "BACKWARD"))
+    registry.register("s", removed)
+    registry.write(registry.machine.decide_set_level("s", "NONE"))
+    registry.register("s", BROKEN)
+    assert registry.machine.versions("s") == [1, 2, 3]
+
+
+def test_levels_fall_back_to_the_global_one() -> None:
+    registry = Registry()
+    machine = registry.machine
+    assert machine.level(None) == "BACKWARD"
+    assert refused(lambda: machine.level("s")) == (404, 40408)
+    assert machine.level("s", default_to_global=True) == "BACKWARD"
+    assert refused(lambda: machine.decide_set_level("s", "SIDEWAYS")) == (422, 42203)
+    assert refused(lambda: machine.decide_set_level("s", None)) == (422, 42203)
+    registry.write(machine.decide_set_level("s", "NONE"))
+    assert registry.write(machine.decide_delete_level("s")) == {"compatibilityLevel": "NONE"}
+    assert machine.level_of("s") == "BACKWARD"
+
+
+@pytest.mark.parametrize(
+    ("action", "expected"),
+    [
+        (lambda m: m.versions("no"), (404, 40401)),
+        (lambda m: m.version("no", "1"), (404, 40401)),
+        (lambda m: m.version("s", "9"), (404, 40402)),
+        (lambda m: m.version("s", "0"), (422, 42202)),
+        (lambda m: m.version("s", "x"), (422, 42202)),
+        (lambda m: m.version("s", "2147483648"), (422, 42202)),
+        (lambda m: m.version("s", "1" * 5000), (422, 42202)),
+        (lambda m: m.schema(1), (404, 40403)),
+        (lambda m: m.usages(1), (404, 40403)),
+        (lambda m: m.lookup("s", Submitted(text=V2)), (404, 40403)),
+        (lambda m: m.lookup("no", Submitted(text=V1)), (404, 40401)),
+        (lambda m: m.decide_register("s", Submitted(text="{")), (422, 42201)),
+        (lambda m: m.decide_delete_subject("no", permanent=False), (404, 40401)),
+        (lambda m: m.decide_delete_subject("s", permanent=True), (404, 40405)),
+        (lambda m: m.decide_delete_version("s", "1", permanent=True), (404, 40407)),
+        (lambda m: m.mode("s"), (404, 40409)),
+    ],
+)
+def test_errors_bear_confluents_codes(action: Callable[[Machine], Any], expected: tuple[int, int]) -> None:
+    registry = Registry()
+    registry.register("s", V1)
+    assert refused(lambda: action(registry.machine)) == expected
+
+
+def test_a_subject_is_deleted_softly_then_for_good() -> None:
+    registry = Registry()
+    machine = registry.machine
+    schema = registry.register("s", V1)
+    registry.register("s", V2)
+    assert registry.write(machine.decide_delete_subject("s", permanent=False)) == [1, 2]
+    assert (machine.subjects(), machine.subjects(deleted=True)) == ([], ["s"])
+    assert machine.schema(schema) == {"schema": V1}, "messages that were written must stay readable"
+    assert refused(lambda: machine.decide_delete_subject("s", permanent=False)) == (404, 40404)
+    assert registry.register("s", V1) == schema
+    assert machine.versions("s") == [3], "a version number is never used twice"
+    registry.write(machine.decide_delete_subject("s", permanent=False))
+    assert registry.write(machine.decide_delete_subject("s", permanent=True)) == [1, 2, 3]
+    assert machine.subjects(deleted=True) == []
+    assert refused(lambda: machine.schema(schema)) == (404, 40403)
+    fresh = Machine()
+    replay(registry.log, fresh)
+    assert fresh.subjects(deleted=True) == []
+
+
+def test_a_version_is_deleted_softly_then_for_good() -> None:
+    registry = Registry()
+    machine = registry.machine
+    registry.register("s", V1)
+    registry.register("s", V2)
+    assert registry.write(machine.decide_delete_version("s", "latest", permanent=False)) == 2
+    assert machine.version("s", "latest")["version"] == 1
+    assert refused(lambda: machine.decide_delete_version("s", "2", permanent=False)) == (404, 40406)
+    assert machine.version("s", "2", deleted=True)["version"] == 2
+    registry.write(machine.decide_delete_version("s", "2", permanent=True))
+    assert machine.versions("s", deleted=True) == [1]
+
+
+def test_references_resolve_and_protect_what_they_refer_to() -> None:
+    registry = Registry()
+    machine = registry.machine
+    registry.register("inner", '{"type":"record","name":"n.Inner","fields":[]}')
+    outer = '{"type":"record","name":"Outer","fields":[{"name":"i","type":"n.Inner"}]}'
+    reference = Reference(name="n.Inner", subject="inner", version=1)
+    assert refused(lambda: registry.register("outer", outer)) == (422, 42201)
+    outer_id = registry.register("outer", outer, reference)
+    assert machine.referenced_by("inner", "1") == [outer_id]
+    assert machine.schema(outer_id)["references"] == [reference.as_json()]
+    assert refused(lambda: machine.decide_delete_version("inner", "1", permanent=False)) == (422, 42206)
+    assert refused(lambda: machine.decide_delete_subject("inner", permanent=False)) == (422, 42206)
+    missing = Reference(name="n.Inner", subject="inner", version=5)
+    assert refused(lambda: registry.register("outer", outer, missing)) == (422, 42201)
+
+
+def test_replayed_topics_are_served_with_their_datacenters_prefix_and_read_only() -> None:
+    east, west, offline = Registry(), Registry(), Machine()
+    inner = '{"type":"record","name":"n.Inner","fields":[]}'
+    outer = '{"type":"record","name":"Outer","fields":[{"name":"i","type":"n.Inner"}]}'
+    for live in (east, west):
+        live.register("inner", inner)
+        live.register("outer", outer, Reference(name="n.Inner", subject="inner", version=1))
+        live.write(live.machine.decide_set_level(None, "NONE"))
+    assert replay(east.log, offline, "dc-east.") == []
+    assert replay(west.log, offline, "dc-west.") == []
+    assert offline.subjects() == ["dc-east.inner", "dc-east.outer", "dc-west.inner", "dc-west.outer"]
+    assert offline.version("dc-west.outer", "1")["references"][0]["subject"] == "dc-west.inner"
+    assert offline.level(None) == "BACKWARD", "another datacenter's global level is not ours"
+    assert offline.mode("dc-east.outer") == "READONLY"
+    assert refused(lambda: offline.decide_register("dc-east.new", Submitted(text=V1))) == (422, 42205)
+    assert refused(lambda: offline.decide_delete_subject("dc-east.inner", permanent=False)) == (422, 42205)
+
+
+def test_records_are_confluents_own_json() -> None:
+    registry = Registry()
+    schema = registry.register("s", V1)
+    registry.write(registry.machine.decide_set_level("s", "FULL"))
+    registry.write(registry.machine.decide_delete_subject("s", permanent=False))
+    decoded = [(json.loads(key), value and json.loads(value)) for key, value in registry.log]
+    assert decoded == [
+        (
+            {"keytype": "SCHEMA", "subject": "s", "version": 1, "magic": 1},
+            {"subject": "s", "version": 1, "id": schema, "schema": V1, "deleted": False},
+        ),
+        ({"keytype": "CONFIG", "subject": "s", "magic": 0}, {"compatibilityLevel": "FULL"}),
+        ({"keytype": "DELETE_SUBJECT", "subject": "s", "magic": 0}, {"subject": "s", "version": 1}),
+        ({"keytype": "CONFIG", "subject": "s", "magic": 0}, None),
+    ]
+
+
+def test_a_topic_of_confluents_registry_with_its_small_ids_is_read_and_its_ids_are_reused() -> None:
+    log: Log = [
+        (b'{"keytype":"NOOP","magic":0}', None),
+        (b'{"keytype":"MODE","subject":null,"magic":0}', b'{"mode":"READWRITE"}'),
+        (
+            b'{"keytype":"SCHEMA","subject":"s","version":1,"magic":1}',
+            json.dumps({"subject": "s", "version": 1, "id": 3, "schema": V1, "deleted": False}).encode(),
+        ),
+        (
+            b'{"keytype":"SCHEMA","subject":"p","version":1,"magic":1}',
+            b'{"subject":"p","version":1,"id":4,"schemaType":"PROTOBUF","schema":"message A {}","deleted":false}',
+        ),
+        (b'{"keytype":"CONFIG","subject":null,"magic":0}', b'{"compatibilityLevel":"NONE"}'),
+    ]
+    registry = Registry()
+    assert replay(log, registry.machine) == []
+    assert registry.machine.level(None) == "NONE"
+    assert registry.register("t", V1) == 3
+    assert registry.machine.subjects() == ["s", "t"]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [(None, b"{}"), (b"[]", None), (b"{", None), (b'{"keytype":"SCHEMA"}', b"{}"), (b"\xff", b"")],
+)
+def test_a_record_of_another_format_is_refused(key: bytes | None, value: bytes | None) -> None:
+    with pytest.raises(RecordError):
+        decode(key, value)
