@@ -48,5 +48,5 @@ def _long_line(file: BinaryIO, head: bytes) -> LogLine:
         digest.update(content)
         size += len(content)
         if not rest:
-            return LogLine(head, size, digest.hexdigest())
+            return LogLine(head[:size], size, digest.hexdigest())
         piece = rest

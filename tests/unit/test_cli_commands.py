@@ -1,0 +1,59 @@
+"""The commands topics, produce and consume: help with an example, wrong use exits 2, failures are one line."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from headrace.cli.main import main
+
+COMMANDS = [
+    ["topics"],
+    ["topics", "list"],
+    ["topics", "describe"],
+    ["topics", "create"],
+    ["topics", "delete"],
+    ["produce"],
+    ["consume"],
+    ["registry"],
+    ["replay"],
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_help_shows_an_example(command: list[str]) -> None:
+    result = CliRunner().invoke(main, [*command, "--help"])
+    assert result.exit_code == 0
+    assert f"Example: headrace {command[0]}" in result.output or "| headrace produce" in result.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["topics", "list"],
+        ["topics", "create", "t", "--bootstrap", "h:1", "--partitions", "0"],
+        ["topics", "create", "t", "--bootstrap", "h:1", "--set", "retention.ms"],
+        ["produce", "t"],
+        ["produce", "t", "--bootstrap", "h:1", "--set", "acks=many"],
+        ["produce", "t", "--bootstrap", "h:1", "--key-separator", ""],
+        ["consume", "t"],
+        ["consume", "t", "--bootstrap", "h:1", "--max", "0"],
+        ["registry", "--bootstrap", "h:1", "--listen", "nowhere"],
+        ["registry", "--bootstrap", "h:1", "--listen", "127.0.0.1:99999"],
+        ["registry", "--bootstrap", "h:1", "--replay-topics", "dc-east.pageviews"],
+        ["registry", "--bootstrap", "h:1", "--replay-topics", "_schemas"],
+        ["registry", "--bootstrap", "h:1", "--replication-factor", "0"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_use_exits_2_with_an_error(arguments: list[str]) -> None:
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2, result.output
+    assert "Error: " in result.output
+
+
+def test_brokers_that_do_not_answer_are_one_line_and_exit_1() -> None:
+    result = CliRunner().invoke(main, ["topics", "list", "--bootstrap", "127.0.0.1:1"])
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: list topics: no broker answered")
+    assert result.output.count("\n") == 1
