@@ -1,0 +1,141 @@
+"""Starting, stopping and crashing: what `headrace dev` and `headrace broker` promise about themselves."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import confluent_kafka
+import psutil
+import pytest
+from processes import DevCluster, eventually
+from test_e2e_broker_clients import consume_all, produce
+
+Start = Callable[..., DevCluster]
+
+
+def run_headrace(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_dev_says_where_it_serves_and_stops_cleanly(dev_cluster: Start) -> None:
+    cluster = dev_cluster()
+    address = r"127\.0\.0\.1:\d+"
+    assert re.fullmatch(rf"ready {address} zookeeper {address}", " ".join(cluster.ready))
+    children = psutil.Process(cluster.process.pid).children()
+    assert cluster.stop() == 0
+    assert not any(child.is_running() for child in children)
+    assert (cluster.data / "broker-1" / "logs" / ".kafka_cleanshutdown").exists()
+
+
+def test_dev_runs_several_brokers_that_know_each_other(dev_cluster: Start) -> None:
+    cluster = dev_cluster(brokers=2)
+    assert len(cluster.addresses) == 2
+    for address in cluster.bootstrap.split(","):
+        listing = subprocess.run(["kcat", "-b", address, "-L"], capture_output=True, text=True, check=True, timeout=30)
+        assert "2 brokers:" in listing.stdout
+    assert cluster.stop() == 0
+
+
+def test_dev_ends_with_its_brokers_when_it_is_killed(dev_cluster: Start) -> None:
+    cluster = dev_cluster()
+    children = psutil.Process(cluster.process.pid).children()
+    assert len(children) == 2
+    cluster.kill()
+    eventually(lambda: not any(c.is_running() and c.status() != psutil.STATUS_ZOMBIE for c in children))
+
+
+def test_dev_fails_when_a_broker_dies(dev_cluster: Start) -> None:
+    cluster = dev_cluster()
+    assert cluster.kill_broker() == 1
+    assert "exit code -9" in cluster.log.read_text()
+
+
+def test_acknowledged_messages_survive_kill_9(dev_cluster: Start, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    first = dev_cluster(data=data)
+    values = [f"value {i}".encode() for i in range(5000)]
+    produce(first.bootstrap, "durable", values, **{"enable.idempotence": True})
+    first.kill_broker()
+    second = dev_cluster(data=data)
+    assert consume_all(second.bootstrap, "durable", 5000) == values
+    produce(second.bootstrap, "durable", [b"after"])
+    assert consume_all(second.bootstrap, "durable", 5001)[-1] == b"after"
+
+
+def test_a_clean_restart_keeps_topics_messages_and_committed_offsets(dev_cluster: Start, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    first = dev_cluster(data=data)
+    produce(first.bootstrap, "kept", [str(i).encode() for i in range(100)])
+    settings = {"group.id": "reader", "auto.offset.reset": "earliest", "enable.auto.commit": False}
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": first.bootstrap, **settings})
+    consumer.subscribe(["kept"])
+    assert len(consumer.consume(40, timeout=20)) == 40
+    consumer.commit(asynchronous=False)
+    consumer.close()
+    assert first.stop() == 0
+    second = dev_cluster(data=data)
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": second.bootstrap, **settings})
+    consumer.subscribe(["kept"])
+    rest = consumer.consume(60, timeout=20)
+    consumer.close()
+    assert [message.value() for message in rest] == [str(i).encode() for i in range(40, 100)]
+
+
+def test_retention_deletes_whole_segments_while_a_reader_goes_on(dev_cluster: Start) -> None:
+    cluster = dev_cluster(
+        set={
+            "log.retention.check.interval.ms": "200",
+            "log.segment.bytes": "20000",
+            "log.retention.bytes": "60000",
+            "log.segment.delete.delay.ms": "0",
+        }
+    )
+    for _ in range(20):
+        produce(cluster.bootstrap, "short", [b"x" * 1000] * 15)
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "g"})
+    partition = confluent_kafka.TopicPartition("short", 0)
+    eventually(lambda: consumer.get_watermark_offsets(partition, timeout=20)[0] > 200, what="retention")
+    low, high = consumer.get_watermark_offsets(partition, timeout=20)
+    consumer.close()
+    assert high == 300
+    assert len(consume_all(cluster.bootstrap, "short", high - low)) == high - low
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("log.segment.bytes=ten", ["log.segment.bytes", "ten", "whole number"]),
+        ("message.max.bytes=-4", ["message.max.bytes", "-4", "from 0 to"]),
+        ("nonsense", ["nonsense", "KEY=VALUE"]),
+    ],
+)
+def test_dev_refuses_a_bad_setting_before_it_starts_anything(setting: str, words: list[str]) -> None:
+    result = run_headrace("headrace.broker.dev", "--set", setting)
+    assert result.returncode == 2
+    assert all(word in result.stderr for word in words)
+
+
+def test_a_bad_value_in_server_properties_is_named_with_what_is_allowed(tmp_path: Path) -> None:
+    config = tmp_path / "server.properties"
+    config.write_text("zookeeper.connect=127.0.0.1:1\nlog.message.timestamp.type=Whenever\n")
+    result = run_headrace("headrace.broker.command", "--config", str(config))
+    assert result.returncode == 2
+    assert "log.message.timestamp.type=Whenever" in result.stderr
+    assert "one of CreateTime, LogAppendTime" in result.stderr
+
+
+def test_a_broker_without_zookeeper_says_so(tmp_path: Path) -> None:
+    config = tmp_path / "server.properties"
+    config.write_text(
+        f"broker.id=1\nlisteners=PLAINTEXT://127.0.0.1:0\nlog.dirs={tmp_path}/logs\n"
+        "zookeeper.connect=127.0.0.1:1\nzookeeper.connection.timeout.ms=500\n"
+    )
+    result = run_headrace("headrace.broker.command", "--config", str(config))
+    assert result.returncode == 1
+    assert "127.0.0.1:1" in result.stderr.splitlines()[-1]
