@@ -278,7 +278,8 @@ class Cluster(SessionListener):
         return version + self._config.network.reserved_broker_max_id
 
     async def _register_in_time(self) -> None:
-        deadline_ms = self._clock.monotonic_ms() + self._config.zookeeper.zookeeper_session_timeout_ms
+        session_timeout_ms = self._config.zookeeper.zookeeper_session_timeout_ms
+        deadline_ms = self._clock.monotonic_ms() + 2 * session_timeout_ms
         while not await self._register():
             if self._clock.monotonic_ms() > deadline_ms:
                 raise ZooKeeperError(

@@ -1,0 +1,356 @@
+"""Several brokers and one ZooKeeper: they spread partitions, and each may die, sleep or return."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from kazoo.client import KazooClient
+from processes import BrokerProcess, eventually
+from zookeeper_process import ZooKeeperProcess
+
+SESSION_TIMEOUT_MS = 3000
+
+
+class Cluster:
+    """Brokers on addresses that they keep over restarts, and a look into their ZooKeeper."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.zookeeper = ZooKeeperProcess(home / "zookeeper")
+        self.brokers: dict[int, BrokerProcess] = {}
+        self._ports: dict[int, int] = {}
+        self.znodes = KazooClient(self.zookeeper.address)
+        self.znodes.start()
+
+    def start(self, broker_id: int) -> BrokerProcess:
+        port = self._ports.setdefault(broker_id, free_port())
+        self.brokers[broker_id] = BrokerProcess(
+            self.home / f"broker-{broker_id}",
+            broker_id=broker_id,
+            zookeeper=self.zookeeper.address,
+            set={
+                "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+                "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
+                "offsets.topic.num.partitions": "3",
+            },
+        )
+        return self.brokers[broker_id]
+
+    def end(self) -> None:
+        for broker in self.brokers.values():
+            broker.process.send_signal(signal.SIGCONT)
+            broker.end()
+        self.znodes.stop()
+        self.znodes.close()
+        self.zookeeper.end()
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(b.bootstrap for b in self.brokers.values() if b.process.poll() is None)
+
+    def admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+
+    def create(self, topic: str, partitions: int) -> None:
+        admin = self.admin()
+        admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+
+    def delete(self, topic: str) -> None:
+        admin = self.admin()
+        admin.delete_topics([topic])[topic].result(30)
+
+    def leaders(self, topic: str, through: int) -> dict[int, int]:
+        """Partition → leader as one broker tells it."""
+        bootstrap = self.brokers[through].bootstrap
+        admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+        return {p: m.leader for p, m in admin.list_topics(topic, timeout=10).topics[topic].partitions.items()}
+
+    def state(self, topic: str, partition: int) -> dict[str, object]:
+        path = f"/brokers/topics/{topic}/partitions/{partition}/state"
+        return json.loads(self.znodes.retry(self.znodes.get, path)[0])
+
+    def controller(self) -> int | None:
+        if self.znodes.retry(self.znodes.exists, "/controller") is None:
+            return None
+        return int(json.loads(self.znodes.retry(self.znodes.get, "/controller")[0])["brokerid"])
+
+    def produce(self, topic: str, partition: int, value: bytes) -> None:
+        """Acknowledged, or the test fails."""
+        errors: list[object] = []
+        producer = Producer(
+            {"bootstrap.servers": self.bootstrap, "message.timeout.ms": 15_000, "log_level": 0}
+        )
+        producer.produce(topic, value, partition=partition, on_delivery=lambda e, _: errors.append(e))
+        assert producer.flush(20) == 0
+        assert errors == [None]
+
+    def read(self, topic: str, partition: int, count: int) -> list[bytes]:
+        settings = {"bootstrap.servers": self.bootstrap, "group.id": "reader", "log_level": 0}
+        consumer = Consumer({**settings, "enable.auto.commit": False})
+        consumer.assign([TopicPartition(topic, partition, 0)])
+        values = [m.value() for m in consumer.consume(count, timeout=15)]
+        consumer.close()
+        return values
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Callable[[int], Cluster]]:
+    """`cluster(n)` starts brokers 1 to n."""
+    running: list[Cluster] = []
+
+    def start(count: int) -> Cluster:
+        running.append(Cluster(tmp_path))
+        for broker_id in range(1, count + 1):
+            running[-1].start(broker_id)
+        eventually(lambda: all_know(running[-1], count), what="every broker's knowledge of all others")
+        return running[-1]
+
+    yield start
+    for one in running:
+        one.end()
+
+
+def all_know(cluster: Cluster, count: int) -> bool:
+    return all(
+        len(AdminClient({"bootstrap.servers": b.bootstrap, "log_level": 0}).list_topics(timeout=10).brokers)
+        == count
+        for b in cluster.brokers.values()
+    )
+
+
+def test_partitions_are_spread_evenly_and_every_broker_tells_the_same(
+    cluster: Callable[[int], Cluster],
+) -> None:
+    three = cluster(3)
+    three.create("spread", 9)
+    leaders = three.leaders("spread", through=1)
+    assert Counter(leaders.values()) == {1: 3, 2: 3, 3: 3}
+    eventually(
+        lambda: three.leaders("spread", 2) == three.leaders("spread", 3) == leaders, what="one metadata"
+    )
+    for partition in range(9):
+        three.produce("spread", partition, b"to %d" % partition)
+    assert [three.read("spread", p, 1) for p in range(9)] == [[b"to %d" % p] for p in range(9)]
+
+
+def test_a_killed_broker_leaves_its_partitions_leaderless_and_leads_them_again_with_all_data(
+    cluster: Callable[[int], Cluster],
+) -> None:
+    two = cluster(2)
+    two.create("t", 2)
+    leaders = two.leaders("t", through=1)
+    controller = two.controller()
+    victim = 3 - controller
+    lost = next(p for p, leader in leaders.items() if leader == victim)
+    two.produce("t", lost, b"before")
+    first_epoch = two.state("t", lost)["leader_epoch"]
+    two.brokers[victim].kill()
+    eventually(lambda: two.state("t", lost)["leader"] == -1, what="the loss in ZooKeeper")
+    assert two.state("t", lost)["isr"] == [victim]
+    eventually(lambda: two.leaders("t", controller)[lost] == -1, what="the loss in the metadata")
+    two.produce("t", 1 - lost, b"the other one goes on")
+    two.start(victim)
+    eventually(lambda: two.leaders("t", controller)[lost] == victim, what="the return")
+    assert two.state("t", lost)["leader_epoch"] == first_epoch + 2
+    two.produce("t", lost, b"after")
+    assert two.read("t", lost, 2) == [b"before", b"after"]
+
+
+def test_a_broker_killed_and_restarted_at_once_needs_no_session_time_out(
+    cluster: Callable[[int], Cluster],
+) -> None:
+    one = cluster(1)
+    one.create("t", 1)
+    one.produce("t", 0, b"before")
+    epoch = int(one.znodes.get("/controller_epoch")[0])
+    one.brokers[1].kill()
+    one.start(1)
+    one.produce("t", 0, b"after")
+    assert one.read("t", 0, 2) == [b"before", b"after"]
+    assert int(one.znodes.get("/controller_epoch")[0]) == epoch + 1
+
+
+def test_another_broker_takes_over_from_a_killed_controller(cluster: Callable[[int], Cluster]) -> None:
+    two = cluster(2)
+    old = two.controller()
+    epoch = int(two.znodes.get("/controller_epoch")[0])
+    two.brokers[old].kill()
+    eventually(lambda: two.controller() == 3 - old, what="the new controller")
+    assert int(two.znodes.get("/controller_epoch")[0]) == epoch + 1
+    two.create("after", 2)
+    assert set(two.leaders("after", through=3 - old).values()) == {3 - old}
+
+
+def test_data_flows_while_zookeeper_is_away_and_topics_are_made_when_it_is_back(
+    cluster: Callable[[int], Cluster],
+) -> None:
+    two = cluster(2)
+    two.create("t", 2)
+    two.produce("t", 0, b"with")
+    two.zookeeper.kill()
+    for partition in range(2):
+        two.produce("t", partition, b"without")
+    two.zookeeper.start()
+    eventually(lambda: two.controller() is not None, what="a controller")
+    eventually(lambda: created(two, "later"), what="a topic after ZooKeeper's return")
+    assert two.read("t", 0, 2) == [b"with", b"without"]
+    assert [b.process.poll() for b in two.brokers.values()] == [None, None]
+
+
+def test_zookeeper_away_for_longer_than_the_session_is_survived(cluster: Callable[[int], Cluster]) -> None:
+    one = cluster(1)
+    one.create("t", 1)
+    one.zookeeper.kill()
+    time.sleep(2 * SESSION_TIMEOUT_MS / 1000)
+    one.produce("t", 0, b"without")
+    one.zookeeper.start()
+    eventually(lambda: created(one, "later"), what="a topic after ZooKeeper's return")
+    assert one.read("t", 0, 1) == [b"without"]
+
+
+def created(cluster: Cluster, topic: str) -> bool:
+    """Whether the topic can be created, or was by an earlier try."""
+    try:
+        cluster.create(topic, 2)
+    except Exception as error:
+        return "exists" in str(error)
+    return True
+
+
+def test_a_broker_that_slept_through_its_session_registers_again_and_leads_again(
+    cluster: Callable[[int], Cluster],
+) -> None:
+    two = cluster(2)
+    two.create("t", 2)
+    controller = two.controller()
+    sleeper = 3 - controller
+    own = next(p for p, leader in two.leaders("t", controller).items() if leader == sleeper)
+    two.produce("t", own, b"before")
+    two.brokers[sleeper].process.send_signal(signal.SIGSTOP)
+    eventually(lambda: two.state("t", own)["leader"] == -1, what="the session's end")
+    epoch = two.state("t", own)["leader_epoch"]
+    two.brokers[sleeper].process.send_signal(signal.SIGCONT)
+    eventually(lambda: two.state("t", own)["leader"] == sleeper, what="the new session")
+    assert two.state("t", own)["leader_epoch"] == epoch + 1
+    two.produce("t", own, b"after")
+    assert two.read("t", own, 2) == [b"before", b"after"]
+
+
+def test_a_controller_that_slept_through_its_session_is_fenced(cluster: Callable[[int], Cluster]) -> None:
+    two = cluster(2)
+    old = two.controller()
+    two.brokers[old].process.send_signal(signal.SIGSTOP)
+    eventually(lambda: two.controller() == 3 - old, what="the new controller")
+    two.brokers[old].process.send_signal(signal.SIGCONT)
+    eventually(lambda: all_know(two, 2), what="both brokers' return")
+    two.create("t", 4)
+    assert two.controller() == 3 - old
+    assert {two.state("t", p)["controller_epoch"] for p in range(4)} == {
+        int(two.znodes.get("/controller_epoch")[0])
+    }
+
+
+def test_a_deleted_topic_is_gone_everywhere_and_a_new_one_of_its_name_is_empty(
+    cluster: Callable[[int], Cluster],
+) -> None:
+    two = cluster(2)
+    two.create("t", 4)
+    two.produce("t", 0, b"old")
+    old_id = json.loads(two.znodes.get("/brokers/topics/t")[0])["topic_id"]
+    two.delete("t")
+    for path in ("/brokers/topics/t", "/config/topics/t", "/admin/delete_topics/t"):
+        eventually(lambda path=path: two.znodes.exists(path) is None, what=f"the end of {path}")
+    assert [p.name for p in two.home.glob("broker-*/logs/t-?")] == []
+    two.create("t", 4)
+    assert json.loads(two.znodes.get("/brokers/topics/t")[0])["topic_id"] != old_id
+    two.produce("t", 0, b"new")
+    assert two.read("t", 0, 1) == [b"new"]
+
+
+def test_a_topic_with_a_replica_on_a_dead_broker_is_deleted_when_it_returns(
+    cluster: Callable[[int], Cluster],
+) -> None:
+    two = cluster(2)
+    two.create("t", 2)
+    victim = 3 - two.controller()
+    two.brokers[victim].kill()
+    eventually(lambda: two.znodes.exists(f"/brokers/ids/{victim}") is None, what="the loss of a broker")
+    two.delete("t")
+    assert two.znodes.exists("/admin/delete_topics/t") is not None
+    two.start(victim)
+    eventually(lambda: two.znodes.exists("/brokers/topics/t") is None, what="the end of the topic")
+    assert [p.name for p in two.home.glob("broker-*/logs/t-?")] == []
+
+
+def test_a_clean_stop_is_told_to_the_controller_and_ends_the_registration_at_once(
+    cluster: Callable[[int], Cluster],
+) -> None:
+    two = cluster(2)
+    leaver = 3 - two.controller()
+    assert two.brokers[leaver].stop() == 0
+    assert two.znodes.exists(f"/brokers/ids/{leaver}") is None
+    assert "without the controller's consent" not in two.brokers[leaver].log.read_text()
+
+
+def test_a_second_broker_of_the_same_id_does_not_start(
+    cluster: Callable[[int], Cluster], tmp_path: Path
+) -> None:
+    one = cluster(1)
+    with pytest.raises(AssertionError, match="broker id 1 is in use"):
+        BrokerProcess(
+            tmp_path / "impostor",
+            broker_id=1,
+            zookeeper=one.zookeeper.address,
+            set={"zookeeper.session.timeout.ms": "1000"},
+        )
+    assert one.controller() == 1
+
+
+def test_brokers_without_an_id_get_ids_above_the_reserved_ones_and_keep_them(
+    cluster: Callable[[int], Cluster],
+) -> None:
+    one = cluster(0)
+    one.start(-1)
+    assert one.znodes.get_children("/brokers/ids") == ["1001"]
+    assert one.brokers[-1].stop() == 0
+    one.start(-1)
+    assert one.znodes.get_children("/brokers/ids") == ["1001"]
+
+
+def test_a_replication_factor_above_one_is_refused(cluster: Callable[[int], Cluster]) -> None:
+    two = cluster(2)
+    admin = two.admin()
+    with pytest.raises(Exception, match="INVALID_REPLICATION_FACTOR"):
+        admin.create_topics([NewTopic("t", 1, 2)])["t"].result(30)
+    assert two.znodes.exists("/brokers/topics/t") is None
+
+
+def test_a_changed_topic_configuration_reaches_the_brokers(cluster: Callable[[int], Cluster]) -> None:
+    one = cluster(1)
+    one.create("t", 1)
+    config = {"version": 1, "config": {"max.message.bytes": "500"}}
+    one.znodes.set("/config/topics/t", json.dumps(config).encode())
+    notification = json.dumps({"version": 2, "entity_path": "topics/t"}).encode()
+    one.znodes.create("/config/changes/config_change_", notification, sequence=True)
+    eventually(lambda: "topic configuration changed" in one.brokers[1].log.read_text(), what="the change")
+    errors: list[object] = []
+    producer = Producer({"bootstrap.servers": one.bootstrap, "log_level": 0})
+    producer.produce("t", b"x" * 1000, on_delivery=lambda e, _: errors.append(e.name()))
+    producer.flush(20)
+    assert errors == ["MSG_SIZE_TOO_LARGE"]
