@@ -45,7 +45,7 @@ class Flusher:
 
     def is_due(self, end_offset: int, now_ms: int, flush_ms: int) -> bool:
         """Whether to flush now: a segment was rolled, or something has waited for `flush_ms`."""
-        if self.recovery_point < self._segments.active.base_offset:
+        if self._segments.has_rolled:
             return True
         if self.recovery_point >= end_offset:
             self._last_flush_ms = now_ms
@@ -54,7 +54,9 @@ class Flusher:
 
     def task(self, end_offset: int) -> Callable[[], int] | None:
         """A job for a thread, or None: nothing to do, or one is out already."""
-        if self._end_under_way is not None or self.recovery_point >= end_offset:
+        if self._end_under_way is not None or not (
+            self._segments.has_rolled or self.recovery_point < end_offset
+        ):
             return None
         job = self._job(end_offset)
         self._end_under_way = end_offset

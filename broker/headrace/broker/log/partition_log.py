@@ -19,6 +19,7 @@ from headrace.broker.errors import (
 from headrace.broker.log import names, timestamps
 from headrace.broker.log.files import Files, storage_error, storage_errors
 from headrace.broker.log.flushing import Flusher
+from headrace.broker.log.index import INT32_MAX
 from headrace.broker.log.producers import CachedBatch, ProducerStates
 from headrace.broker.log.recovery import LoadedLog, load
 from headrace.broker.log.results import (
@@ -53,6 +54,10 @@ from headrace.broker.wire.batches import (
 _CONTROL_BIT = 0x20
 
 
+def _no_checkpoint() -> None:
+    """A log outside a store has no checkpoint of its recovery point."""
+
+
 class PartitionLog:
     """See the module's text; made by `open`.
 
@@ -76,6 +81,7 @@ class PartitionLog:
         "latest_epoch",
         "log_end_offset",
         "log_start_offset",
+        "on_recovery_point_lowered",
         "partition",
         "topic",
         "topic_id",
@@ -89,6 +95,7 @@ class PartitionLog:
         self.directory = directory
         self.topic_id = loaded.topic_id
         self.findings: list[Finding] = []
+        self.on_recovery_point_lowered: Callable[[], None] = _no_checkpoint
         self._files = files
         self._segments = Segments(files, directory, loaded.segments)
         self._epochs = loaded.epochs
@@ -206,7 +213,7 @@ class PartitionLog:
             if segment.must_roll(
                 size, last_offset, header.max_timestamp, now_ms, config.segment_bytes, self._segment_ms
             ):
-                segment = self._roll(base_offset, now_ms)
+                segment = self._roll(base_offset, last_offset, now_ms)
             position = segment.write(records)
         except OSError as error:
             raise storage_error(self.directory, error) from error
@@ -304,7 +311,7 @@ class PartitionLog:
             self.config.segment_bytes,
             self._segment_ms,
         ):
-            segment = self._roll(self._base_of_next_segment(first, last), now_ms)
+            segment = self._roll(first.base_offset, last.last_offset, now_ms)
         written_at = segment.write(records[start:end]) - start
         for position, header in run:
             segment.note(written_at + position, header.size, header.last_offset, header.max_timestamp)
@@ -313,13 +320,6 @@ class PartitionLog:
         self.log_end_offset = last.last_offset + 1
         if self.log_end_offset - self._flusher.recovery_point >= self.config.flush_messages:
             self._flusher.flush(self.log_end_offset)
-
-    def _base_of_next_segment(self, first: BatchHeader, last: BatchHeader) -> int:
-        """The log's end, so that recovery can tell a legal gap from a lost tail, unless the gap is too wide for it."""
-        if last.last_offset - self.log_end_offset < 2**31:
-            return self.log_end_offset
-        self._flusher.flush(self.log_end_offset)
-        return first.base_offset
 
     def _note_producer(
         self, records: memoryview, position: int, header: BatchHeader, base_offset: int
@@ -389,7 +389,16 @@ class PartitionLog:
 
     # -- change of segments
 
-    def _roll(self, base_offset: int, now_ms: int) -> Segment:
+    def _roll(self, first_offset: int, last_offset: int, now_ms: int) -> Segment:
+        """Begin a segment for batches with these offsets.
+
+        It is named after the end of the one before, so that recovery can tell a legal gap from a lost tail. Only a
+        gap wider than 32 bits cannot be inside a segment: then the tail must not get lost.
+        """
+        base_offset = self._segments.active.next_offset
+        if last_offset - base_offset > INT32_MAX:
+            self._flusher.flush(self.log_end_offset)
+            base_offset = first_offset
         self._snapshots.write(base_offset, self._producers)
         segment = self._segments.roll(base_offset, self.config, now_ms)
         self._segment_ms = self._jittered_segment_ms()
@@ -400,7 +409,7 @@ class PartitionLog:
         if not self._segments.active.is_over(now_ms, self._segment_ms):
             return False
         with storage_errors(self.directory):
-            self._roll(self.log_end_offset, now_ms)
+            self._roll(self.log_end_offset, self.log_end_offset, now_ms)
         return True
 
     def delete_retired(self, now_ms: int) -> list[DeletedSegment]:
@@ -422,7 +431,7 @@ class PartitionLog:
             if not reasons:
                 return []
             if len(reasons) == len(self._segments):
-                self._roll(self.log_end_offset, now_ms)
+                self._roll(self.log_end_offset, self.log_end_offset, now_ms)
             deleted = self._segments.take_first(reasons, now_ms + self.config.file_delete_delay_ms)
             self._move_start(next(iter(self._segments)).base_offset)
             first_base_offset = next(iter(self._segments)).base_offset
@@ -455,6 +464,7 @@ class PartitionLog:
             self.start_at(offset)
             return
         with storage_errors(self.directory):
+            self._lower_recovery_point(offset)
             self._segments.truncate_to(offset)
             self._epochs.truncate_from_end(offset)
             self._end_at(offset)
@@ -465,6 +475,7 @@ class PartitionLog:
     def start_at(self, offset: int) -> None:
         """Drop everything and begin anew at `offset` (the empty target of a mirror, a follower that fell behind)."""
         with storage_errors(self.directory):
+            self._lower_recovery_point(offset)
             self._segments.restart_at(offset, self.config, self._segments.active.created_ms)
             self._epochs.clear()
             self._producers.clear()
@@ -476,7 +487,11 @@ class PartitionLog:
         self.log_end_offset = offset
         self.high_watermark = min(self.high_watermark, offset)
         self.latest_epoch = self._epochs.latest
+
+    def _lower_recovery_point(self, offset: int) -> None:
+        """On the disk as well, before other batches get the offsets above: recovery would believe them unchecked."""
         self._flusher.log_ends_at(offset)
+        self.on_recovery_point_lowered()
 
     def expire_producers(self, now_ms: int) -> int:
         """Forget producers that have been silent for a day; returns how many."""

@@ -195,10 +195,12 @@ class _Loading:
         if following is None:
             return
         segment.next_offset = following.base_offset
-        is_long = segment.size > 2 * self._config.index_interval_bytes
-        if not self._has_indexes(segment) or (is_long and segment.index.last() is None):
+        has_indexes = self._has_indexes(segment)
+        is_long = segment.size > 4 * (self._config.index_interval_bytes + 4096)
+        if not has_indexes or (is_long and segment.index.last() is None):
             segment.rebuild_indexes()
-            self._report_rebuilt(segment, "it was missing or empty")
+            if not has_indexes or segment.index.last() is not None:
+                self._report_rebuilt(segment, "it was missing or empty")
 
     def _report_rebuilt(self, segment: Segment, reason: str) -> None:
         path = segment.path(names.INDEX_SUFFIX)
@@ -270,6 +272,7 @@ class _Loading:
         path = segment.path(names.LOG_SUFFIX)
         self._report.findings.append(Finding("cut", path, position, size, problem))
         segment.log.truncate(position)
+        segment.log.sync()
         segment.size = position
 
     def _report_rot(self, segment: Segment, position: int, size: int, problem: str) -> None:

@@ -121,6 +121,8 @@ class Segment:
 
     def _cut_torn_write(self, file: File) -> None:
         file.truncate(self.size)
+        # Were the cut to be lost with the power, the torn bytes would lie behind data that counts as flushed.
+        file.sync()
         self._is_torn = False
 
     def note(self, position: int, size: int, last_offset: int, max_timestamp_ms: int) -> None:
@@ -299,11 +301,15 @@ class Segment:
 
     def truncate_to(self, offset: int) -> int:
         """Drop the batches that end at or above `offset`; returns the bytes dropped."""
-        place = self.find(offset) if offset < self.next_offset else None
-        return 0 if place is None else self.cut(place.position, min(offset, place.header.base_offset))
+        end_offset = self.base_offset
+        for position, header in self.walk(self._walk_start(offset - 1)):
+            if header.last_offset >= offset:
+                return self.cut(position, end_offset)
+            end_offset = header.next_offset
+        return 0
 
     def cut(self, position: int, next_offset: int) -> int:
-        """Make the file end at `position`, where a batch begins, and the log at `next_offset`; returns bytes cut."""
+        """Make the file end at `position`, where a batch ends with `next_offset` - 1; returns the bytes cut."""
         dropped = self.log.size() - position
         self.log.truncate(position)
         self.size = position

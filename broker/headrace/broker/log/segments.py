@@ -36,7 +36,7 @@ def new_segment(files: Files, directory: str, base_offset: int, config: LogConfi
 class Segments:
     """See the module's text. All methods may raise OSError."""
 
-    __slots__ = ("_directory", "_doomed", "_files", "_has_unsynced_names", "_segments", "active")
+    __slots__ = ("_directory", "_doomed", "_files", "_has_unsynced_names", "_rolled", "_segments", "active")
 
     def __init__(self, files: Files, directory: str, segments: list[Segment]) -> None:
         self._files = files
@@ -45,6 +45,8 @@ class Segments:
         # Deleted files and when their delay is over; bounded by the segments that retention takes in that time.
         self._doomed: list[tuple[int, str]] = []
         self._has_unsynced_names = True
+        # Rolled since the last flush: their indexes were completed and trimmed after their data was synced, maybe.
+        self._rolled: list[Segment] = []
         self.active = segments[-1]
 
     def __len__(self) -> int:
@@ -73,9 +75,15 @@ class Segments:
                 self._remove_files([segment])
             raise
         self._has_unsynced_names = True
+        self._rolled.append(self.active)
         self._segments.append(segment)
         self.active = segment
         return segment
+
+    @property
+    def has_rolled(self) -> bool:
+        """Whether a segment was rolled since the last flush."""
+        return bool(self._rolled)
 
     def read(self, offset: int, size_max: int, upper_offset: int, at_least_one: bool) -> LogSlice:
         """See PartitionLog.read; `offset` lies inside the log and below `upper_offset`."""
@@ -126,10 +134,12 @@ class Segments:
         # Newest first: a crash in between must leave no hole in the log.
         self._remove_files(dropped[::-1])
         kept[-1].truncate_to(offset)
-        kept[-1].next_offset = offset
         self._segments = kept
         self.active = kept[-1]
         self.active.become_active()
+        # What was dropped must not come back after a crash, behind other batches with the same offsets.
+        self.active.log.sync()
+        self._files.sync_directory(self._directory)
 
     def restart_at(self, base_offset: int, config: LogConfig, now_ms: int) -> None:
         """Drop everything and begin anew with an empty segment at `base_offset`."""
@@ -156,8 +166,9 @@ class Segments:
         """
         files: list[File] = []
         for segment in self._segments:
-            if segment.next_offset > recovery_point or segment is self.active:
+            if segment.next_offset > recovery_point or segment is self.active or segment in self._rolled:
                 files += segment.files_to_sync()
+        self._rolled.clear()
         has_unsynced_names, self._has_unsynced_names = self._has_unsynced_names, False
         return files, has_unsynced_names
 

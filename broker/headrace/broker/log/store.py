@@ -190,6 +190,7 @@ class LogStore:
     def _adopt(self, key: TopicPartition, log: PartitionLog, home: DataDirectory) -> None:
         self._homes[key] = home
         home.logs[key] = log
+        log.on_recovery_point_lowered = home.checkpoint
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         """The log of a partition, or None."""
