@@ -1,0 +1,266 @@
+"""Avro values become the table's rows; what does not decode is named, alone."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import io
+import json
+import uuid
+from typing import Any
+
+import fastavro
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.load.avro_types import UnsupportedSchemaError, WriterSchema, writer_schema
+from headrace.load.columns import RecordColumns
+from headrace.load.decode import (
+    NO_SCHEMA,
+    Decoded,
+    TableShape,
+    decode,
+    missing_columns,
+    no_frame_reason,
+    schema_ids,
+)
+
+TIME = {"type": "long", "logicalType": "timestamp-millis"}
+HEADER = {
+    "type": "record",
+    "name": "Header",
+    "fields": [{"name": "time", "type": TIME}, {"name": "producer", "type": "string"}],
+}
+ITEM = {
+    "type": "record",
+    "name": "Item",
+    "fields": [{"name": "count", "type": "int"}, {"name": "note", "type": ["null", "string"]}],
+}
+DECIMAL = {"type": "bytes", "logicalType": "decimal", "precision": 6, "scale": 2}
+NOW = datetime.datetime(2026, 1, 31, 23, 59, 50, 5000, tzinfo=datetime.UTC)
+
+
+def record(*fields: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "record", "name": "Event", "namespace": "test", "fields": list(fields)}
+
+
+def field(name: str, kind: Any, **more: Any) -> dict[str, Any]:
+    return {"name": name, "type": kind, **more}
+
+
+def encoded(schema: dict[str, Any], rows: list[dict[str, Any]]) -> list[bytes]:
+    parsed = fastavro.parse_schema(json.loads(json.dumps(schema)))
+    values = []
+    for row in rows:
+        sink = io.BytesIO()
+        fastavro.schemaless_writer(sink, parsed, row)
+        values.append(sink.getvalue())
+    return values
+
+
+def mapped(schema: dict[str, Any], schema_id: int = 7) -> WriterSchema:
+    return writer_schema(schema_id, json.loads(json.dumps(schema)))
+
+
+def shape_of(schema: WriterSchema) -> TableShape:
+    return TableShape(columns=schema.table_fields, defaults=schema.defaults)
+
+
+def decoded_alone(schema: dict[str, Any], rows: list[dict[str, Any]]) -> Decoded:
+    writer = mapped(schema)
+    return decode(encoded(schema, rows), writer, shape_of(writer))
+
+
+FAST = [
+    field("header", HEADER),
+    field("id", {"type": "string", "logicalType": "uuid"}),
+    field("tags", ["null", {"type": "map", "values": ["null", "long"]}]),
+    field("at", {"type": "int", "logicalType": "time-millis"}),
+    field("day", ["null", {"type": "int", "logicalType": "date"}]),
+    field("items", ["null", {"type": "array", "items": ITEM}]),
+    field("first", ["null", "Item"]),
+    field("kind", {"type": "enum", "name": "Kind", "symbols": ["A", "B"]}),
+    field("local", {"type": "long", "logicalType": "local-timestamp-millis"}),
+    field("ratio", "double"),
+]
+SLOW = [*FAST, field("price", ["null", DECIMAL]), field("raw", "bytes")]
+
+
+def event(number: int) -> dict[str, Any]:
+    return {
+        "header": {"time": NOW, "producer": f"producer-{number}"},
+        "id": str(uuid.UUID(int=number)),
+        "tags": None if number % 2 else {"a": number, "b": None},
+        "at": datetime.time(1, 2, 3, 4000),
+        "day": None if number % 3 else NOW.date(),
+        "items": [{"count": 1, "note": "é"}, {"count": 2, "note": None}][: number % 3]
+        if number % 4
+        else None,
+        "first": None if number % 3 else {"count": number, "note": "x"},
+        "kind": "AB"[number % 2],
+        "local": NOW.replace(tzinfo=None),
+        "ratio": number / 2,
+        "price": decimal.Decimal("1.25") if number % 2 else None,
+        "raw": b"\xff\x00",
+    }
+
+
+@pytest.mark.parametrize(("fields", "is_fast"), [(FAST, True), (SLOW, False)])
+def test_every_type_keeps_its_value_with_either_decoder(fields: list[dict[str, Any]], is_fast: bool) -> None:
+    schema = record(*fields)
+    assert mapped(schema).is_fast is is_fast
+    names = [item["name"] for item in fields]
+    rows = [{name: event(number)[name] for name in names} for number in range(13)]
+    decoded = decoded_alone(schema, rows)
+    decoded.rows.validate(full=True)
+    assert decoded.bad == {}
+    got = decoded.rows.to_pylist()
+    for row in got:
+        row["tags"] = None if row["tags"] is None else dict(row["tags"])
+    assert got == rows
+
+
+def test_one_bad_value_never_costs_its_neighbours() -> None:
+    schema = record(*FAST)
+    names = [item["name"] for item in FAST]
+    values = encoded(schema, [{name: event(number)[name] for name in names} for number in range(50)])
+    values[0] = b""
+    values[31] = values[31][:9]
+    values[32] = b"\xff" * 40
+    writer = mapped(schema)
+    decoded = decode(values, writer, shape_of(writer))
+    assert sorted(decoded.bad) == [0, 31, 32]
+    assert decoded.kept.tolist() == [number for number in range(50) if number not in (0, 31, 32)]
+    assert decoded.rows.column("ratio").to_pylist() == [number / 2 for number in decoded.kept]
+    assert all("schema 7" in reason for reason in decoded.bad.values())
+
+
+def test_text_that_is_not_utf8_is_bad_although_the_decoder_takes_it() -> None:
+    writer = mapped(record(field("name", "string")))
+    decoded = decode([b"\x02a", b"\x04\xff\xfe", b"\x02b"], writer, shape_of(writer))
+    assert decoded.rows.to_pylist() == [{"name": "a"}, {"name": "b"}]
+    assert list(decoded.bad) == [1]
+
+
+def test_a_time_that_no_column_can_hold_is_bad() -> None:
+    schema = record(field("time", TIME))
+    writer = mapped(schema)
+    values = encoded(record(field("time", "long")), [{"time": 5}, {"time": 1 << 62}])
+    decoded = decode(values, writer, shape_of(writer))
+    assert len(decoded.rows) == 1
+    assert list(decoded.bad) == [1]
+
+
+@given(st.lists(st.binary(max_size=40), max_size=12))
+def test_any_bytes_come_back_once_as_a_row_or_as_bad(values: list[bytes]) -> None:
+    writer = mapped(record(*FAST[:6]))
+    decoded = decode(values, writer, shape_of(writer))
+    assert sorted([*decoded.kept.tolist(), *decoded.bad]) == list(range(len(values)))
+    assert len(decoded.rows) == len(decoded.kept)
+
+
+def test_an_old_event_gets_the_defaults_of_the_fields_it_lacks_nested_ones_included() -> None:
+    old = record(field("header", HEADER), field("items", {"type": "array", "items": ITEM}), field("n", "int"))
+    newer = json.loads(json.dumps(old))
+    newer["fields"][0]["type"]["fields"].append(field("zone", "string", default="eu"))
+    newer["fields"][1]["type"]["items"]["fields"].append(field("weight", "int", default=7))
+    newer["fields"][2]["type"] = "long"
+    newer["fields"].append(field("since", TIME, default=1000))
+    newer["fields"].append(field("price", DECIMAL, default="\u0001\u0000"))
+    newer["fields"].append(field("maybe", ["null", "string"], default=None))
+    row = {"header": {"time": NOW, "producer": "p"}, "items": [{"count": 1, "note": None}], "n": 3}
+    decoded = decode(encoded(old, [row]), mapped(old), shape_of(mapped(newer)))
+    assert decoded.rows.to_pylist() == [
+        {
+            "header": {"time": NOW, "producer": "p", "zone": "eu"},
+            "items": [{"count": 1, "note": None, "weight": 7}],
+            "n": 3,
+            "since": datetime.datetime(1970, 1, 1, 0, 0, 1, tzinfo=datetime.UTC),
+            "price": decimal.Decimal("2.56"),
+            "maybe": None,
+        }
+    ]
+
+
+def test_a_table_grows_for_new_and_wider_fields_only() -> None:
+    narrow, wide = mapped(record(field("n", "int"))), mapped(record(field("n", "long")))
+    more = mapped(record(field("n", "int"), field("header", HEADER)))
+    assert missing_columns(wide, narrow.table_fields)
+    assert missing_columns(more, narrow.table_fields)
+    assert not missing_columns(narrow, wide.table_fields)
+    assert not missing_columns(narrow, more.table_fields)
+
+
+def test_a_field_that_changed_its_type_is_unsupported_and_named() -> None:
+    with pytest.raises(UnsupportedSchemaError, match=r"field header\.time is string"):
+        changed = {**HEADER, "fields": [field("time", "string")]}
+        missing_columns(
+            mapped(record(field("extra", "int"), field("header", changed))),
+            mapped(record(*FAST)).table_fields,
+        )
+
+
+def doubling(depth: int) -> dict[str, Any]:
+    schema: Any = {"type": "record", "name": "R0", "fields": [field("x", "int")]}
+    for level in range(1, depth):
+        name = f"R{level - 1}"
+        schema = {"type": "record", "name": f"R{level}", "fields": [field("a", schema), field("b", name)]}
+    return record(field("top", schema))
+
+
+@pytest.mark.parametrize(
+    ("schema", "sentence"),
+    [
+        ("string", "is an Avro record"),
+        (record(field("u", ["string", "long"])), "a union of several types"),
+        (record(field("u", "null")), "no column can hold"),
+        (record(field("_offset", "long")), "the table needs for itself"),
+        (record(field("next", ["null", "test.Event"])), "contains itself"),
+        (record(field("e", {"type": "record", "name": "Empty", "fields": []})), "has no fields"),
+        (record(field("x", "int", default="five")), "the default 'five'"),
+        (doubling(20), "unfolds to more than"),
+    ],
+)
+def test_a_schema_that_no_table_holds_is_refused_with_a_sentence(schema: Any, sentence: str) -> None:
+    with pytest.raises(UnsupportedSchemaError, match=sentence):
+        writer_schema(1, schema)
+
+
+def records_of(values: list[bytes | None]) -> RecordColumns:
+    data = b"".join(value or b"" for value in values) + bytes(64)
+    sizes = np.array([-1 if value is None else len(value) for value in values], dtype=np.int64)
+    starts = np.concatenate([[0], np.cumsum(np.maximum(sizes, 0))[:-1]]).astype(np.int64)
+    nothing = np.full(len(values), -1, dtype=np.int64)
+    return RecordColumns(data, np.arange(len(values)), nothing, nothing, nothing, starts, sizes)
+
+
+def test_schema_ids_are_read_from_frames_and_only_from_frames() -> None:
+    values = [
+        b"\x00\x00\x00\x00\x07abc",
+        b"\x00\x7f\xff\xff\xff",
+        b"\x01\x00\x00\x00\x07",
+        b"\x00\x00",
+        None,
+        b"",
+    ]
+    ids = schema_ids(records_of(values)).tolist()
+    assert ids == [7, 0x7FFFFFFF, NO_SCHEMA, NO_SCHEMA, NO_SCHEMA, NO_SCHEMA]
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [(None, "tombstone"), (b"\x00", "has 1 bytes"), (b"garbage", "begins with byte 103")],
+)
+def test_a_value_without_frame_says_why(value: bytes | None, sentence: str) -> None:
+    assert sentence in no_frame_reason(value)
+
+
+def test_columns_have_the_types_that_iceberg_stores() -> None:
+    types = {item.name: item.type for item in mapped(record(*SLOW)).table_fields}
+    assert types["header"].field("time").type == pa.timestamp("us", "UTC")
+    assert types["at"] == pa.time64("us")
+    assert types["price"] == pa.decimal128(6, 2)
+    assert types["id"] == pa.string()

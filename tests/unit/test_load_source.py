@@ -1,0 +1,193 @@
+"""What a load believes of fetched batches: a script of fetches, and the chunks or the standstill that follow."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from headrace.broker.errors import OffsetOutOfRangeError
+from headrace.broker.wire.batches import Record, encode_batch, set_base_offset_and_epoch
+from headrace.load.ranges import OffsetRange, TopicPartition
+from headrace.load.source import Chunk, StandstillError, chunks
+from headrace.load.wire_client import Fetched
+
+
+class ScriptedLog:
+    """Serves whole batches from the one that holds the offset on, at most `size_max` bytes but at least one."""
+
+    def __init__(
+        self, batches: list[tuple[int, int, bytes]], *, end: int, aborted: tuple[tuple[int, int], ...] = ()
+    ):
+        self.batches = batches
+        self.end = end
+        self.aborted = aborted
+        self.start = 0
+
+    def fetch(
+        self, partition: TopicPartition, offset: int, *, size_max: int = 1 << 23, wait_ms: int = 0
+    ) -> Fetched:
+        if offset < self.start:
+            raise OffsetOutOfRangeError("gone")
+        served = b""
+        for first, last, batch in self.batches:
+            if last >= offset and (not served or len(served) + len(batch) <= size_max):
+                served += batch
+        return Fetched(
+            records=memoryview(served),
+            high_watermark=self.end,
+            last_stable_offset=self.end,
+            log_start_offset=self.start,
+            aborted=self.aborted,
+        )
+
+
+def batch(first: int, values: list[str], **settings: object) -> tuple[int, int, bytes]:
+    records = [Record(0, 1000, None, value.encode(), []) for value in values]
+    return first, first + len(values) - 1, bytes(encode_batch(records, base_offset=first, **settings))  # type: ignore[arg-type]
+
+
+def wanted(first: int, following: int) -> OffsetRange:
+    return OffsetRange(topic="dc.t", partition=0, first_offset=first, next_offset=following)
+
+
+def values(found: list[Chunk]) -> dict[int, str]:
+    return {
+        int(offset): records.data[start : start + size].decode()
+        for chunk in found
+        for records in chunk.records
+        for offset, start, size in zip(records.offset, records.value_start, records.value_size, strict=True)
+    }
+
+
+def read_until_standstill(log: ScriptedLog, span: OffsetRange) -> tuple[list[Chunk], StandstillError]:
+    found: list[Chunk] = []
+    with pytest.raises(StandstillError) as caught:
+        for chunk in chunks(log, span):
+            found.append(chunk)
+    return found, caught.value
+
+
+def test_a_range_is_read_whole_and_in_order() -> None:
+    log = ScriptedLog([batch(0, ["a", "b"]), batch(2, ["c"]), batch(3, ["d", "e"], codec=4)], end=5)
+    found = list(chunks(log, wanted(0, 5)))
+    assert values(found) == {0: "a", 1: "b", 2: "c", 3: "d", 4: "e"}
+    assert found[-1].next_offset == 5
+
+
+def test_a_range_may_begin_and_end_inside_a_batch() -> None:
+    log = ScriptedLog([batch(0, ["a", "b", "c"]), batch(3, ["d", "e", "f"])], end=6)
+    found = list(chunks(log, wanted(1, 5)))
+    assert values(found) == {1: "b", 2: "c", 3: "d", 4: "e"}
+    assert found[-1].next_offset == 5
+
+
+def test_gaps_that_compaction_leaves_are_passed() -> None:
+    log = ScriptedLog([batch(0, ["a"]), batch(7, ["b"])], end=8)
+    assert values(list(chunks(log, wanted(0, 8)))) == {0: "a", 7: "b"}
+
+
+def test_a_flipped_bit_ends_the_range_behind_the_last_good_batch() -> None:
+    first, last, good = batch(2, ["c", "d"])
+    rotten = bytearray(good)
+    rotten[-3] ^= 1
+    log = ScriptedLog([batch(0, ["a", "b"]), (first, last, bytes(rotten)), batch(4, ["e"])], end=5)
+    found, standstill = read_until_standstill(log, wanted(0, 5))
+    assert values(found) == {0: "a", 1: "b"}
+    assert found[-1].next_offset == 2
+    assert (standstill.finding.kind, standstill.finding.offset) == ("corruption", 2)
+    assert "checksum" in standstill.finding.detail
+
+
+@pytest.mark.parametrize("offset", [10_000, -3])
+def test_a_base_offset_that_rotted_is_not_taken_for_a_gap(offset: int) -> None:
+    first, last, good = batch(2, ["c", "d"])
+    moved = bytearray(good)
+    set_base_offset_and_epoch(moved, 0, offset, 0)
+    log = ScriptedLog([batch(0, ["a", "b"]), (first, last, bytes(moved))], end=4)
+    found, standstill = read_until_standstill(log, wanted(0, 20_000))
+    assert values(found) == {0: "a", 1: "b"}
+    assert standstill.finding.kind == "corruption"
+
+
+@pytest.mark.parametrize("length", [-1, 10, 2**31 - 1])
+def test_a_length_that_rotted_stops_the_partition(length: int) -> None:
+    first, last, good = batch(2, ["c"])
+    broken = bytearray(good)
+    struct.pack_into(">i", broken, 8, length)
+    log = ScriptedLog([batch(0, ["a", "b"]), (first, last, bytes(broken))], end=3)
+    found, standstill = read_until_standstill(log, wanted(0, 3))
+    assert values(found) == {0: "a", 1: "b"}
+    assert (standstill.finding.kind, standstill.finding.offset) == ("corruption", 2)
+
+
+@pytest.mark.parametrize(("magic", "kind"), [(0, "unsupported"), (1, "unsupported"), (9, "corruption")])
+def test_another_message_format_stops_the_partition(magic: int, kind: str) -> None:
+    first, last, good = batch(0, ["a"])
+    other = bytearray(good)
+    other[16] = magic
+    _, standstill = read_until_standstill(ScriptedLog([(first, last, bytes(other))], end=1), wanted(0, 1))
+    assert standstill.finding.kind == kind
+
+
+def test_offsets_deleted_under_the_reader_stop_the_partition() -> None:
+    log = ScriptedLog([batch(5, ["a"])], end=6)
+    log.start = 5
+    _, standstill = read_until_standstill(log, wanted(0, 6))
+    assert (standstill.finding.kind, standstill.finding.offset) == ("retention", 0)
+
+
+def test_a_batch_with_a_good_checksum_that_does_not_parse_is_handed_on_whole() -> None:
+    first, last, liar = batch(2, ["c", "d"], codec=4)
+    good_records = bytearray(liar)
+    struct.pack_into(">i", good_records, 57, 77)
+    struct.pack_into(">i", good_records, 23, 1)
+    from crc32c import crc32c
+
+    struct.pack_into(">I", good_records, 17, crc32c(bytes(good_records[21:])))
+    log = ScriptedLog([batch(0, ["a", "b"]), (first, last, bytes(good_records)), batch(4, ["e"])], end=5)
+    found = list(chunks(log, wanted(0, 5)))
+    assert values(found) == {0: "a", 1: "b", 4: "e"}
+    ((unreadable,),) = [chunk.unreadable for chunk in found]
+    assert (unreadable.first_offset, unreadable.last_offset) == (2, 3)
+    assert unreadable.content == bytes(good_records)
+
+
+def control(first: int, producer_id: int, kind: int) -> tuple[int, int, bytes]:
+    marker = Record(0, 1000, struct.pack(">hh", 0, kind), b"\x00" * 6, [])
+    encoded = encode_batch(
+        [marker],
+        base_offset=first,
+        producer_id=producer_id,
+        producer_epoch=0,
+        transactional=True,
+        control=True,
+    )
+    return first, first, bytes(encoded)
+
+
+def test_aborted_transactions_and_markers_have_no_records() -> None:
+    def of(producer_id: int) -> dict[str, object]:
+        return {"producer_id": producer_id, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
+
+    log = ScriptedLog(
+        [
+            batch(0, ["aborted"], **of(1)),
+            batch(1, ["committed"], **of(2)),
+            control(2, 1, 0),
+            control(3, 2, 1),
+            batch(4, ["later"], **of(1)),
+            control(5, 1, 1),
+            batch(6, ["plain"]),
+        ],
+        end=7,
+        aborted=((1, 0),),
+    )
+    found = list(chunks(log, wanted(0, 7)))
+    assert values(found) == {1: "committed", 4: "later", 6: "plain"}
+    assert found[-1].next_offset == 7
+
+
+def test_a_broker_that_gives_nothing_ends_the_range_early_without_loss() -> None:
+    found = list(chunks(ScriptedLog([batch(0, ["a"])], end=9), wanted(0, 9)))
+    assert [chunk.next_offset for chunk in found] == [1]
