@@ -9,7 +9,7 @@ import pytest
 from processes import BrokerProcess, DevCluster
 
 
-@pytest.fixture()
+@pytest.fixture
 def dev_cluster(tmp_path: Path) -> Iterator[Callable[..., DevCluster]]:
     """`dev_cluster(brokers=1, set={…}, data=PATH)` starts a `headrace dev` and gives its DevCluster."""
     running: list[DevCluster] = []
@@ -32,7 +32,7 @@ def dev_cluster(tmp_path: Path) -> Iterator[Callable[..., DevCluster]]:
         cluster.end()
 
 
-@pytest.fixture()
+@pytest.fixture
 def broker_process(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
     """`broker_process(broker_id=…, zookeeper=…)` starts one `headrace broker`; same id, same data directory."""
     running: list[BrokerProcess] = []

@@ -76,7 +76,15 @@ class DevCluster(ForegroundProcess):
         zookeeper: str | None = None,
     ) -> None:
         self.data = data
-        arguments = ["headrace.broker.dev", "--brokers", str(brokers), "--listen", listen, "--data", str(data)]
+        arguments = [
+            "headrace.broker.dev",
+            "--brokers",
+            str(brokers),
+            "--listen",
+            listen,
+            "--data",
+            str(data),
+        ]
         if zookeeper is not None:
             arguments += ["--zookeeper", zookeeper]
         for key, value in (set or {}).items():

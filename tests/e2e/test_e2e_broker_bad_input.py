@@ -55,14 +55,14 @@ class RawClient:
             return True
 
 
-@pytest.fixture()
+@pytest.fixture
 def client(broker: DevCluster) -> Iterator[RawClient]:
     raw = RawClient(broker)
     yield raw
     raw.socket.close()
 
 
-@pytest.fixture()
+@pytest.fixture
 def bystander(broker: DevCluster) -> Iterator[RawClient]:
     """A connection that was there before and must still be served afterwards."""
     raw = RawClient(broker)
@@ -127,9 +127,12 @@ def test_api_versions_above_ours_is_answered_in_version_zero(client: RawClient) 
     message = APIS[API_VERSIONS].decode_response(0, reply, 4)
     assert message["error_code"] == 35
     assert {"api_key": 18, "min_version": 0, "max_version": 4} in message["api_keys"]
-    assert client.ask(API_VERSIONS, 4, {"client_software_name": "x", "client_software_version": "1"})[
-        "error_code"
-    ] == 0
+    assert (
+        client.ask(API_VERSIONS, 4, {"client_software_name": "x", "client_software_version": "1"})[
+            "error_code"
+        ]
+        == 0
+    )
 
 
 def test_random_bytes_never_stop_the_broker(broker: DevCluster, bystander: RawClient) -> None:
@@ -148,7 +151,9 @@ def test_random_bytes_never_stop_the_broker(broker: DevCluster, bystander: RawCl
     assert bystander.ask(METADATA, 1, {"topics": []})["controller_id"] == 1
 
 
-def test_flipped_bits_of_real_requests_never_stop_the_broker(broker: DevCluster, bystander: RawClient) -> None:
+def test_flipped_bits_of_real_requests_never_stop_the_broker(
+    broker: DevCluster, bystander: RawClient
+) -> None:
     generator = random.Random("flips")
     good = produce_request("flips", b"value")
     for _ in range(300):
@@ -197,7 +202,9 @@ def make_topic(client: RawClient, topic: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("damage", "codes"), [("crc", {2}), ("magic", {2, 76, 87}), ("length", {2, 87})], ids=["crc", "magic", "length"]
+    ("damage", "codes"),
+    [("crc", {2}), ("magic", {2, 76, 87}), ("length", {2, 87})],
+    ids=["crc", "magic", "length"],
 )
 def test_a_damaged_batch_is_refused_and_leaves_no_trace(
     client: RawClient, bystander: RawClient, damage: str, codes: set[int]
@@ -228,7 +235,12 @@ def test_every_fetch_version_returns_what_was_produced(client: RawClient, versio
     topic_id = metadata["topics"][0]["topic_id"]  # type: ignore[index]
     wanted = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}
     name = {"topic": topic} if version < 13 else {"topic_id": topic_id}
-    message = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 10000, "topics": [{**name, "partitions": [wanted]}]}
+    message = {
+        "max_wait_ms": 0,
+        "min_bytes": 1,
+        "max_bytes": 10000,
+        "topics": [{**name, "partitions": [wanted]}],
+    }
     answer = client.ask(FETCH, version, message)
     partition = answer["responses"][0]["partitions"][0]  # type: ignore[index]
     assert (partition["error_code"], partition["high_watermark"]) == (0, 1)

@@ -13,14 +13,19 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from processes import DevCluster
 
 
-@pytest.fixture()
+@pytest.fixture
 def topic() -> str:
     return f"topic-{uuid4()}"
 
 
 def consume_all(bootstrap: str, topic: str, count: int, **settings: object) -> list[bytes]:
     consumer = confluent_kafka.Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": str(uuid4()), "auto.offset.reset": "earliest", **settings}
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": str(uuid4()),
+            "auto.offset.reset": "earliest",
+            **settings,
+        }
     )
     consumer.subscribe([topic])
     messages: list[confluent_kafka.Message] = []
@@ -42,13 +47,17 @@ def produce(bootstrap: str, topic: str, values: list[bytes], **settings: object)
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_what_librdkafka_produces_it_consumes_in_every_codec(broker: DevCluster, topic: str, codec: str) -> None:
+def test_what_librdkafka_produces_it_consumes_in_every_codec(
+    broker: DevCluster, topic: str, codec: str
+) -> None:
     values = [f"value {i} {'x' * 100}".encode() for i in range(500)]
     produce(broker.bootstrap, topic, values, **{"compression.type": codec})
     assert sorted(consume_all(broker.bootstrap, topic, 500)) == sorted(values)
 
 
-@pytest.mark.parametrize("settings", [{"acks": 0}, {"acks": 1}, {"acks": "all"}, {"enable.idempotence": True}])
+@pytest.mark.parametrize(
+    "settings", [{"acks": 0}, {"acks": 1}, {"acks": "all"}, {"enable.idempotence": True}]
+)
 def test_every_kind_of_acknowledgement_stores_the_messages(
     broker: DevCluster, topic: str, settings: dict[str, object]
 ) -> None:
@@ -65,7 +74,9 @@ def test_kcat_produces_consumes_and_lists(broker: DevCluster, topic: str) -> Non
         [*run, "-C", "-o", "beginning", "-e", "-q"], capture_output=True, check=True, timeout=30
     )
     assert output.stdout == b"one\ntwo\nthree\n"
-    listing = subprocess.run(["kcat", "-b", broker.bootstrap, "-L"], capture_output=True, check=True, timeout=30)
+    listing = subprocess.run(
+        ["kcat", "-b", broker.bootstrap, "-L"], capture_output=True, check=True, timeout=30
+    )
     assert f'topic "{topic}" with 1 partitions'.encode() in listing.stdout
 
 
@@ -118,7 +129,9 @@ def test_the_cluster_is_described(broker: DevCluster) -> None:
     assert description.cluster_id
 
 
-def test_a_message_larger_than_allowed_is_refused_and_the_next_one_taken(broker: DevCluster, topic: str) -> None:
+def test_a_message_larger_than_allowed_is_refused_and_the_next_one_taken(
+    broker: DevCluster, topic: str
+) -> None:
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": broker.bootstrap, "message.max.bytes": 3_000_000}
     )

@@ -37,7 +37,9 @@ def test_dev_runs_several_brokers_that_know_each_other(dev_cluster: Start) -> No
     cluster = dev_cluster(brokers=2)
     assert len(cluster.addresses) == 2
     for address in cluster.bootstrap.split(","):
-        listing = subprocess.run(["kcat", "-b", address, "-L"], capture_output=True, text=True, check=True, timeout=30)
+        listing = subprocess.run(
+            ["kcat", "-b", address, "-L"], capture_output=True, text=True, check=True, timeout=30
+        )
         assert "2 brokers:" in listing.stdout
     assert cluster.stop() == 0
 
@@ -68,7 +70,9 @@ def test_acknowledged_messages_survive_kill_9(dev_cluster: Start, tmp_path: Path
     assert consume_all(second.bootstrap, "durable", 5001)[-1] == b"after"
 
 
-def test_a_clean_restart_keeps_topics_messages_and_committed_offsets(dev_cluster: Start, tmp_path: Path) -> None:
+def test_a_clean_restart_keeps_topics_messages_and_committed_offsets(
+    dev_cluster: Start, tmp_path: Path
+) -> None:
     data = tmp_path / "data"
     first = dev_cluster(data=data)
     produce(first.bootstrap, "kept", [str(i).encode() for i in range(100)])

@@ -35,7 +35,9 @@ def load_config(path: Path) -> BrokerConfig:
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A server.properties file with Apache Kafka's keys.",
 )
-@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True)
+@click.option(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
+)
 def broker(path: Path, log_level: str) -> None:
     """Run one broker in the foreground; prints `ready HOST:PORT` once it serves.
 

@@ -180,26 +180,66 @@ class Transactions:
 
 
 KEYS_WITHOUT_EFFECT = frozenset(
-    """
-    num.network.threads num.io.threads background.threads queued.max.request.bytes max.connections.per.ip.overrides
-    max.connection.creation.rate security.inter.broker.protocol control.plane.listener.name
-    inter.broker.protocol.version log.message.format.version log.message.downconversion.enable
-    log.message.timestamp.difference.max.ms zookeeper.set.acl zookeeper.metadata.migration.enable
-    log.cleaner.threads log.cleaner.io.max.bytes.per.second log.cleaner.dedupe.buffer.size
-    log.cleaner.io.buffer.size log.cleaner.io.buffer.load.factor log.cleaner.backoff.ms log.dir.failure.timeout.ms
-    offsets.commit.required.acks transaction.remove.expired.transaction.cleanup.interval.ms
-    transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.state.log.load.buffer.size
-    transaction.partition.verification.enable producer.id.expiration.check.interval.ms
-    fetch.purgatory.purge.interval.requests producer.purgatory.purge.interval.requests
-    delete.records.purgatory.purge.interval.requests max.incremental.fetch.session.cache.slots
-    replica.selector.class authorizer.class.name principal.builder.class
-    quota.window.num quota.window.size.seconds replication.quota.window.num replication.quota.window.size.seconds
-    controller.quota.window.num controller.quota.window.size.seconds
-    metric.reporters metrics.num.samples metrics.sample.window.ms metrics.recording.level
-    auto.include.jmx.reporter kafka.metrics.polling.interval.secs kafka.metrics.reporters
-    compression.gzip.level compression.lz4.level compression.zstd.level connection.failed.authentication.delay.ms
-    unclean.leader.election.interval.ms socket.connection.setup.timeout.ms socket.connection.setup.timeout.max.ms
-    max.request.partition.size.limit telemetry.max.bytes early.start.listeners
-    group.coordinator.rebalance.protocols group.coordinator.threads group.coordinator.new.enable
-    """.split()
+    (
+        "authorizer.class.name",
+        "auto.include.jmx.reporter",
+        "background.threads",
+        "compression.gzip.level",
+        "compression.lz4.level",
+        "compression.zstd.level",
+        "connection.failed.authentication.delay.ms",
+        "control.plane.listener.name",
+        "controller.quota.window.num",
+        "controller.quota.window.size.seconds",
+        "delete.records.purgatory.purge.interval.requests",
+        "early.start.listeners",
+        "fetch.purgatory.purge.interval.requests",
+        "group.coordinator.new.enable",
+        "group.coordinator.rebalance.protocols",
+        "group.coordinator.threads",
+        "inter.broker.protocol.version",
+        "kafka.metrics.polling.interval.secs",
+        "kafka.metrics.reporters",
+        "log.cleaner.backoff.ms",
+        "log.cleaner.dedupe.buffer.size",
+        "log.cleaner.io.buffer.load.factor",
+        "log.cleaner.io.buffer.size",
+        "log.cleaner.io.max.bytes.per.second",
+        "log.cleaner.threads",
+        "log.dir.failure.timeout.ms",
+        "log.message.downconversion.enable",
+        "log.message.format.version",
+        "log.message.timestamp.difference.max.ms",
+        "max.connection.creation.rate",
+        "max.connections.per.ip.overrides",
+        "max.incremental.fetch.session.cache.slots",
+        "max.request.partition.size.limit",
+        "metric.reporters",
+        "metrics.num.samples",
+        "metrics.recording.level",
+        "metrics.sample.window.ms",
+        "num.io.threads",
+        "num.network.threads",
+        "offsets.commit.required.acks",
+        "principal.builder.class",
+        "producer.id.expiration.check.interval.ms",
+        "producer.purgatory.purge.interval.requests",
+        "queued.max.request.bytes",
+        "quota.window.num",
+        "quota.window.size.seconds",
+        "replica.selector.class",
+        "replication.quota.window.num",
+        "replication.quota.window.size.seconds",
+        "security.inter.broker.protocol",
+        "socket.connection.setup.timeout.max.ms",
+        "socket.connection.setup.timeout.ms",
+        "telemetry.max.bytes",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        "transaction.partition.verification.enable",
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        "transaction.state.log.load.buffer.size",
+        "unclean.leader.election.interval.ms",
+        "zookeeper.metadata.migration.enable",
+        "zookeeper.set.acl",
+    )
 )

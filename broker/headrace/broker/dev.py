@@ -47,10 +47,21 @@ class DevError(click.ClickException):
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--brokers", "broker_count", type=click.IntRange(1, 100), default=1, show_default=True)
-@click.option("--listen", default="127.0.0.1:9092", show_default=True, help="HOST:PORT of the first broker; 0: any port.")
-@click.option("--data", type=click.Path(file_okay=False, path_type=Path), help="Data directory; a temporary one by default.")
+@click.option(
+    "--listen",
+    default="127.0.0.1:9092",
+    show_default=True,
+    help="HOST:PORT of the first broker; 0: any port.",
+)
+@click.option(
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Data directory; a temporary one by default.",
+)
 @click.option("--zookeeper", help="HOST:PORT of a running ZooKeeper; one is started by default.")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="A server.properties key for all brokers.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="A server.properties key for all brokers."
+)
 def dev(
     broker_count: int, listen: str, data: Path | None, zookeeper: str | None, settings: tuple[str, ...]
 ) -> None:
@@ -143,7 +154,9 @@ class _Brokers:
 
     def wait_until_ready(self) -> list[str]:
         """The addresses of the brokers once each of them serves and knows all others."""
-        addresses = [self._address_of(child, log) for child, log in zip(self.children, self._logs, strict=True)]
+        addresses = [
+            self._address_of(child, log) for child, log in zip(self.children, self._logs, strict=True)
+        ]
         deadline = time.monotonic() + START_TIMEOUT_S
         for address in addresses:
             while _brokers_known_to(address) < len(addresses):
@@ -236,7 +249,7 @@ def _start(command: Sequence[str], *, stdout: int | IO[bytes], stderr: IO[bytes]
         stdout=stdout,
         stderr=stderr,
         start_new_session=True,
-        preexec_fn=_die_with_parent,
+        preexec_fn=_die_with_parent,  # noqa: PLW1509 - this process has one thread
     )
 
 

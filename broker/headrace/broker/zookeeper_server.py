@@ -12,7 +12,15 @@ import socket
 from collections.abc import Sequence
 from pathlib import Path
 
-JAR_PREFIXES = ("zookeeper", "slf4j-api", "metrics-core", "snappy-java", "netty-", "commons-cli", "commons-io")
+JAR_PREFIXES = (
+    "zookeeper",
+    "slf4j-api",
+    "metrics-core",
+    "snappy-java",
+    "netty-",
+    "commons-cli",
+    "commons-io",
+)
 JVM_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx128m", "-Xshare:auto")
 MAIN_CLASS = "org.apache.zookeeper.server.ZooKeeperServerMain"
 ASK_TIMEOUT_S = 1.0
@@ -27,11 +35,15 @@ def find_jars(directory: Path | None = None) -> list[Path]:
     if directory is None:
         spec = importlib.util.find_spec("pyspark")
         if spec is None or not spec.submodule_search_locations:
-            raise ZooKeeperServerError("ZooKeeper comes with PySpark: install headrace[load] or name a running one.")
+            raise ZooKeeperServerError(
+                "ZooKeeper comes with PySpark: install headrace[load] or name a running one."
+            )
         directory = Path(next(iter(spec.submodule_search_locations))) / "jars"
     jars = sorted(jar for jar in directory.glob("*.jar") if jar.name.startswith(JAR_PREFIXES))
     if not any(jar.name.startswith("zookeeper-3") for jar in jars):
-        raise ZooKeeperServerError(f"{directory} has no zookeeper-3*.jar: name a folder with ZooKeeper's jars.")
+        raise ZooKeeperServerError(
+            f"{directory} has no zookeeper-3*.jar: name a folder with ZooKeeper's jars."
+        )
     return jars
 
 

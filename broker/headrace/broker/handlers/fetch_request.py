@@ -10,6 +10,7 @@ from uuid import UUID
 from headrace.broker.wire.api.k01_fetch import API
 from headrace.broker.wire.varint import read_uvarint
 
+CONSUMER = -1
 NO_SESSION_EPOCH = -1
 INITIAL_SESSION_EPOCH = 0
 TOPIC_ID_VERSION, FLEXIBLE_VERSION, REPLICA_STATE_VERSION = 13, 12, 15
@@ -18,7 +19,7 @@ TOPIC_ID_VERSION, FLEXIBLE_VERSION, REPLICA_STATE_VERSION = 13, 12, 15
 class FetchPartition(NamedTuple):
     """One partition that is asked for; `leader_epoch` is -1 when the client does not know it."""
 
-    index: int
+    partition_index: int
     leader_epoch: int
     offset: int
     size_max: int
@@ -89,13 +90,13 @@ def _read_classic(frame: memoryview, offset: int) -> FetchRequest | None:
             offset += 28
             partitions.append(FetchPartition(index, epoch, fetch_offset, size_max))
         topics.append(FetchTopic(str(key, "utf-8"), None, key, partitions))
-    return FetchRequest(*head, topics) if offset < len(frame) else None
+    return _request(head, topics) if offset < len(frame) else None
 
 
 def _read_flexible(version: int, frame: memoryview, offset: int) -> FetchRequest | None:
     """Versions 12 and later, of a consumer: None (the codec reads it) as soon as a tagged field is met."""
     if version >= REPLICA_STATE_VERSION:
-        head: tuple[int, ...] = (-1, *_HEAD.unpack_from(frame, offset))
+        head: tuple[int, ...] = (CONSUMER, *_HEAD.unpack_from(frame, offset))
         offset += _HEAD.size
     else:
         head = _HEAD_WITH_REPLICA.unpack_from(frame, offset)
@@ -123,7 +124,14 @@ def _read_flexible(version: int, frame: memoryview, offset: int) -> FetchRequest
         offset += 1
         topics.append(_topic_of(version, key, partitions))
     # Whole only when no tagged field ends the request: a follower's replica state would be one.
-    return FetchRequest(*head, topics) if frame[len(frame) - 1] == 0 and head[0] == -1 else None  # type: ignore[call-arg]
+    return _request(head, topics) if frame[len(frame) - 1] == 0 and head[0] == CONSUMER else None
+
+
+def _request(head: tuple[int, ...], topics: list[FetchTopic]) -> FetchRequest:
+    replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch = head
+    return FetchRequest(
+        replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics
+    )
 
 
 def _topic_of(version: int, key: bytes, partitions: list[FetchPartition]) -> FetchTopic:

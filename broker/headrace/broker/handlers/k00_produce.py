@@ -63,7 +63,7 @@ class _Single(NamedTuple):
     acks: int
     timeout_ms: int
     name: bytes
-    index: int
+    partition_index: int
     records: memoryview
 
 
@@ -71,7 +71,7 @@ class _Outcome(NamedTuple):
     """What became of one partition's records."""
 
     topic: str
-    index: int
+    partition_index: int
     partition: Partition | None
     result: AppendResult | None
     error: KafkaError | None = None
@@ -85,7 +85,7 @@ def handle(context: Context, header: RequestHeader, frame: memoryview) -> Reply:
     if single is None:
         return _handle_any(context, header, frame)
     topic = str(single.name, "utf-8", "replace")
-    outcome = _append(context, topic, single.index, single.records, single.acks)
+    outcome = _append(context, topic, single.partition_index, single.records, single.acks)
     result = outcome.result
     if result is None or single.acks == 0 or (single.acks == -1 and not _is_committed(outcome)):
         return _answer(context, header, [outcome], single.acks, single.timeout_ms)
@@ -123,14 +123,14 @@ def _read_single_flexible(frame: memoryview, offset: int) -> _Single | None:
     size, offset = read_uvarint(frame, end + 5)
     end = offset + size - 1
     # What follows are the empty tagged fields of the partition, the topic and the request.
-    if partition_count != 2 or size < 1 or end + 3 != len(frame) or frame[end:] != b"\0\0\0":
+    if partition_count != 2 or size < 1 or end + 3 != len(frame) or bytes(frame[end:]) != b"\0\0\0":
         return None
     return _Single(acks, timeout_ms, name, index, frame[offset:end])
 
 
 def _classic_reply(version: int, correlation_id: int, single: _Single, result: AppendResult) -> bytes:
     tail = _CLASSIC_REPLY_TAIL[version]
-    values: tuple[int, ...] = (1, single.index, 0, result.base_offset, result.log_append_time_ms)
+    values: tuple[int, ...] = (1, single.partition_index, 0, result.base_offset, result.log_append_time_ms)
     if version >= 5:
         values += (result.log_start_offset,)
     if version == 8:
@@ -152,7 +152,7 @@ def _flexible_reply(correlation_id: int, single: _Single, result: AppendResult) 
         + name
         + _FLEXIBLE_REPLY_TAIL.pack(
             2,
-            single.index,
+            single.partition_index,
             0,
             result.base_offset,
             result.log_append_time_ms,
@@ -221,7 +221,7 @@ def _close_on_error(outcomes: list[_Outcome]) -> None:
 def _wait_for_commit(
     context: Context, header: RequestHeader, outcomes: list[_Outcome], timeout_ms: int
 ) -> Deferred[Parts]:
-    waiting = [(o.topic, o.index) for o in outcomes if o.error is None]
+    waiting = [(o.topic, o.partition_index) for o in outcomes if o.error is None]
 
     def attempt(final: bool) -> Parts | None:
         settled = [s for o in outcomes if (s := _settle(o, final)) is not None]
@@ -260,14 +260,14 @@ def _encode(header: RequestHeader, outcomes: list[_Outcome]) -> Parts:
 def _partition_response(outcome: _Outcome) -> dict[str, Any]:
     if outcome.error is not None:
         return {
-            "index": outcome.index,
+            "index": outcome.partition_index,
             "error_code": outcome.error.code,
             "base_offset": -1,
             "error_message": str(outcome.error) or None,
         }
     assert outcome.result is not None
     return {
-        "index": outcome.index,
+        "index": outcome.partition_index,
         "error_code": ErrorCode.NONE,
         "base_offset": outcome.result.base_offset,
         "log_append_time_ms": outcome.result.log_append_time_ms,

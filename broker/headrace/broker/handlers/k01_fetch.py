@@ -57,7 +57,7 @@ _NO_TAGS = b"\0"
 class _Found(NamedTuple):
     """What one partition has to offer; offsets are -1 with an error."""
 
-    index: int
+    partition_index: int
     error_code: int
     high_watermark: int
     last_stable_offset: int
@@ -83,7 +83,9 @@ def handle(context: Context, header: RequestHeader, frame: memoryview) -> Reply:
             return _finish(context, version, correlation_id, answer)
         return None
 
-    keys = [(_name_of(context, topic), p.index) for topic in request.topics for p in topic.partitions]
+    keys = [
+        (_name_of(context, topic), p.partition_index) for topic in request.topics for p in topic.partitions
+    ]
     return context.waiting.park(keys, request.max_wait_ms, attempt)
 
 
@@ -115,7 +117,9 @@ def _read(
     at_least_one: bool,
 ) -> _Found:
     try:
-        partition = led_partition(context, _name_of(context, topic), wanted.index, wanted.leader_epoch)
+        partition = led_partition(
+            context, _name_of(context, topic), wanted.partition_index, wanted.leader_epoch
+        )
         if request.replica_id >= 0:
             partition.follower_fetched(request.replica_id, wanted.offset)
         size_max = min(wanted.size_max, left)
@@ -128,10 +132,15 @@ def _read(
                 wanted.offset, size_max=max(size_max, 0), upper_offset=upper_offset, at_least_one=at_least_one
             )
         return _Found(
-            wanted.index, 0, log.high_watermark, log.last_stable_offset, log.log_start_offset, records
+            wanted.partition_index,
+            0,
+            log.high_watermark,
+            log.last_stable_offset,
+            log.log_start_offset,
+            records,
         )
     except KafkaError as error:
-        return _Found(wanted.index, error.code, UNKNOWN, UNKNOWN, UNKNOWN, None)
+        return _Found(wanted.partition_index, error.code, UNKNOWN, UNKNOWN, UNKNOWN, None)
 
 
 def _upper_offset(partition: Partition, request: FetchRequest) -> int:

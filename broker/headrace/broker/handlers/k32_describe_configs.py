@@ -46,7 +46,9 @@ def _describe(
     except KafkaError as error:
         return {**result, "error_code": error.code, "error_message": str(error), "configs": []}
     wanted = resource["configuration_keys"]
-    configs = [_trim(entry, header, request) for entry in entries if wanted is None or entry["name"] in wanted]
+    configs = [
+        _trim(entry, header, request) for entry in entries if wanted is None or entry["name"] in wanted
+    ]
     return {**result, "error_code": 0, "error_message": None, "configs": configs}
 
 

@@ -76,7 +76,8 @@ def _load() -> dict[int, Handler]:
             module: Any = importlib.import_module(f"{handlers.__name__}.{name}")
             api: Api = module.API
             serve = module.handle if getattr(module, "RAW", False) else _ordinary(module)
-            found[api.key] = Handler(api.key, api.name, *module.VERSIONS, serve)
+            version_min, version_max = module.VERSIONS
+            found[api.key] = Handler(api.key, api.name, version_min, version_max, serve)
     return found
 
 

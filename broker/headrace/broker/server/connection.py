@@ -188,7 +188,7 @@ class Connection:
             return False
         if reply is None:
             return True
-        if type(reply) is list:
+        if isinstance(reply, list):
             self._queue(reply)
         else:
             self._wait_for(reply)

@@ -109,7 +109,9 @@ class BrokerHost:
 
     def append_mirrored(self, partition: Partition, records: memoryview) -> AppendResult:
         if not partition.is_leader:
-            raise NotLeaderOrFollowerError(f"this broker does not lead {partition.topic}-{partition.partition}")
+            raise NotLeaderOrFollowerError(
+                f"this broker does not lead {partition.topic}-{partition.partition}"
+            )
         result = partition.log.append_mirrored(
             records, leader_epoch=partition.leader_epoch, now_ms=self.clock.now_ms()
         )

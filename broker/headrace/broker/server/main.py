@@ -41,7 +41,6 @@ from headrace.broker.tasks import Tasks
 
 log = get_logger(__name__)
 META_PROPERTIES = "meta.properties"
-READY_POLL_S = 0.02
 
 
 def run(config: BrokerConfig, announce: Callable[[str], None]) -> None:
@@ -93,7 +92,7 @@ class Broker:
         self.is_serving = False
         self.sockets = [(listener, bind(listener, config.network)) for listener in config.listeners]
         self.config = with_ports(config, [sock for _, sock in self.sockets])
-        self.metadata = MetadataCache(config.broker_id)
+        self.metadata = MetadataCache()
         self.cluster = Cluster(self.config, self.clock, self.metadata, self.tasks)
         self.waiting = Waiting(asyncio.get_running_loop())
         self.metrics.parked = lambda: self.waiting.parked_count
@@ -101,7 +100,6 @@ class Broker:
     async def start(self) -> None:
         """Returns once clients are served and the cluster knows this broker."""
         await self.cluster.connect(stored_broker_id(self.config.log_dirs))
-        self.metadata.broker_id = self.cluster.broker_id
         self.logs = await self._open_logs()
         partitions = Partitions(self.cluster.broker_id, self.logs, self.metadata, self.clock)
         partitions.on_change(self._partition_changed)
@@ -115,7 +113,9 @@ class Broker:
         if self.config.network.headrace_metrics_listener:
             self.stop_metrics = serve_metrics(self.metrics, self.config.network.headrace_metrics_listener)
         await self._known_to_cluster()
-        host = BrokerHost(self.config, self.clock, self.cluster, self.metadata, partitions, self.waiting, self.metrics)
+        host = BrokerHost(
+            self.config, self.clock, self.cluster, self.metadata, partitions, self.waiting, self.metrics
+        )
         for name, start in embedded_parts():
             self.embedded.start(name, run_embedded(host, name, start))
         self.is_serving = True
@@ -188,8 +188,15 @@ class Broker:
 
     async def _known_to_cluster(self) -> None:
         """Wait until the controller told this broker of itself: from then on its metadata answers are of use."""
-        while self.cluster.broker_id not in self.metadata.brokers:
-            await asyncio.sleep(READY_POLL_S)
+        known = asyncio.Event()
+
+        def look() -> None:
+            if self.cluster.broker_id in self.metadata.brokers:
+                known.set()
+
+        self.metadata.on_change(look)
+        look()
+        await known.wait()
 
 
 def with_ports(config: BrokerConfig, sockets: list[socket.socket]) -> BrokerConfig:
@@ -222,7 +229,10 @@ def endpoints(config: BrokerConfig) -> list[Endpoint]:
 def stored_broker_id(directories: tuple[str, ...]) -> int | None:
     """The broker id that an earlier start wrote to a data directory."""
     for directory in directories:
-        with suppress(FileNotFoundError, ValueError, KeyError), open(os.path.join(directory, META_PROPERTIES)) as file:
+        with (
+            suppress(FileNotFoundError, ValueError, KeyError),
+            open(os.path.join(directory, META_PROPERTIES)) as file,
+        ):
             return int(parse_properties(file.read())["broker.id"])
     return None
 
