@@ -23,7 +23,7 @@ check: ## lint, types, import contracts, playbooks
 
 bench: ## measure a broker, the mirror and the load; writes docs/benchmarks.md
 	@scripts/setup bench
-	@$(PYTHON) -m headrace.cli.main bench
+	@$(PYTHON) -m headrace.cli bench
 
 clean: ## remove what the commands made, but for .venv
 	@rm -rf var .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist

@@ -62,6 +62,8 @@ def _round(
                 console.print(
                     f"round {number + 1}  {cell.name}: {rate:,.0f} messages/s, {cost:.2f} µs CPU a message"
                 )
-    finally:
-        shutil.rmtree(data, ignore_errors=True)
+    except click.ClickException:
+        console.print(f"The broker's files and logs are kept in {data}.")
+        raise
+    shutil.rmtree(data, ignore_errors=True)
     return runs

@@ -32,7 +32,7 @@ def headrace(data: Path, settings: dict[str, str] | None = None) -> Iterator[Pee
     command = [
         sys.executable,
         "-m",
-        "headrace.cli.main",
+        "headrace.cli",
         "dev",
         "--listen",
         "127.0.0.1:0",
@@ -49,14 +49,20 @@ def headrace(data: Path, settings: dict[str, str] | None = None) -> Iterator[Pee
         ready = dev.stdout.readline().split()
         if not ready or ready[0] != "ready":
             raise click.ClickException(f"headrace dev did not start; see {data / 'dev.log'}.")
-        yield Peer(name="headrace", bootstrap=ready[1], process=_broker_of(dev.pid))
+        yield Peer(name="headrace", bootstrap=ready[1], process=_broker_of(dev.pid, ready[1]))
     finally:
         dev.send_signal(signal.SIGTERM)
         dev.wait(STOP_SECONDS_MAX)
 
 
-def _broker_of(pid: int) -> psutil.Process:
+def _broker_of(pid: int, bootstrap: str) -> psutil.Process:
+    """The descendant of `pid` that listens on the bootstrap port."""
+    port = int(bootstrap.rpartition(":")[2])
     for child in psutil.Process(pid).children(recursive=True):
-        if "broker" in child.cmdline() and not child.name().startswith("java"):
+        if any(
+            socket.laddr.port == port
+            for socket in child.net_connections("tcp")
+            if socket.status == psutil.CONN_LISTEN
+        ):
             return child
-    raise click.ClickException("headrace dev runs no broker process.")
+    raise click.ClickException(f"No process of headrace dev listens on port {port}.")
