@@ -234,11 +234,40 @@ def test_other_message_formats_are_told_apart():
 
 @pytest.mark.parametrize("count", [-1, 2, 4, 2**31 - 1])
 def test_a_record_count_that_is_not_true_is_corrupt(count: int):
-    batch = encode_batch(sample(3))
-    struct.pack_into(">i", batch, 57, count)
-    for read in (decode_records, read_columns):
-        with pytest.raises(CorruptMessageError):
-            read(batch, 0, read_header(batch))
+    dense = [Record(0, 0, None, b"value", [])] * 3
+    for batch in (encode_batch(sample(3)), encode_batch(dense)):
+        struct.pack_into(">i", batch, 57, count)
+        for read in (decode_records, read_columns):
+            with pytest.raises(CorruptMessageError):
+                read(batch, 0, read_header(batch))
+
+
+def test_a_count_above_what_is_compared_at_once_is_not_taken_on_trust():
+    batch = encode_batch([Record(0, 0, None, b"v", [])] * (32 * 1024))
+    struct.pack_into(">i", batch, 57, 32 * 1024 + 1)
+    with pytest.raises(CorruptMessageError):
+        read_columns(batch, 0, read_header(batch))
+
+
+@pytest.mark.parametrize(
+    ("section", "reason"),
+    [
+        (b"\x0e\x00\x00\x00\x01\x00\x00\x00", "to -1 bytes from its end"),
+        (b"\x0c\x00\x00\x00\x01\x04\x00", "2 bytes does not fit its record"),
+        (b"\x10\x00\x00\x00\x01\x00\x02\x01\x01", "has no name"),
+        (b"\x0c\x00\x00\x00\x01\x00\x01", "-1 record headers"),
+        (b"\x0c\x00\x00\x00\x01\x00\x7e", "63 record headers"),
+        (b"\x01\x00\x00\x00\x01\x00\x00", "a record of -1 bytes"),
+        (b"\x80\x80\x80\x80\x80\x00\x00", "longer than 5 bytes"),
+    ],
+)
+def test_a_record_that_contradicts_itself_is_corrupt(section: bytes, reason: str):
+    batch = encode_batch([Record(0, 0, None, b"v", [])])[:HEADER_SIZE] + section
+    struct.pack_into(">i", batch, 8, len(batch) - 12)
+    with pytest.raises(CorruptMessageError, match=reason):
+        decode_records(batch, 0, read_header(batch))
+    with pytest.raises(CorruptMessageError, match=reason):
+        read_columns(batch, 0, read_header(batch))
 
 
 def test_an_empty_batch_cannot_be_written():
@@ -325,6 +354,13 @@ def test_damaged_compressed_data_is_corrupt(codec: Codec):
 def test_a_snappy_block_that_claims_gigabytes_costs_nothing():
     with pytest.raises(MessageTooLargeError):
         decompress(Codec.SNAPPY, b"\xff\xff\xff\xff\x0f" + b"x" * 20, 1_000_000)
+
+
+@pytest.mark.parametrize("size", [0, -4, 100])
+def test_a_snappy_java_block_that_does_not_fit_is_corrupt(size: int):
+    header = compress(Codec.SNAPPY, b"")
+    with pytest.raises(CorruptMessageError, match="does not fit"):
+        decompress(Codec.SNAPPY, header + struct.pack(">i", size) + b"\x00" * 20, 1000)
 
 
 def test_plain_snappy_and_linked_lz4_are_read_too():

@@ -199,6 +199,19 @@ def test_a_broken_body_is_malformed(version: int, body: bytes):
         API.decode_request(version, body)
 
 
+@pytest.mark.parametrize(
+    ("version", "body", "reason"),
+    [
+        (0, b"\x00\x05abc", "a string of 5 bytes is too long or runs past"),
+        (0, b"\x00\x01a\x7f\xff\xff\xff", "an array of 2147483647 elements does not fit the 0 bytes left"),
+        (3, b"\x02a\x00\x07\x01\x04\x00\x00\x00\x01", "an array of 3 elements|cut short"),
+    ],
+)
+def test_lengths_and_counts_are_checked_before_anything_is_read(version: int, body: bytes, reason: str):
+    with pytest.raises(MalformedError, match=reason):
+        API.decode_request(version, body)
+
+
 def test_a_string_above_int16_is_refused_both_ways():
     with pytest.raises(EncodeError, match="longer than"):
         API.encode_request(3, {"name": "a" * 32768})

@@ -64,6 +64,8 @@ def test_an_announced_size_costs_nothing_before_its_bytes_come():
     prefix = (100 * 1024 * 1024).to_bytes(4, "big")
     assert feed(decoder, prefix + b"x" * 1000, 4096) == []
     assert len(decoder.writable()) <= 128 * 1024
+    assert feed(decoder, b"x" * 60_000, 4096) == []
+    assert len(decoder.writable()) <= 128 * 1024
 
 
 def test_space_grows_with_what_came_and_is_given_back_after_a_huge_frame():
