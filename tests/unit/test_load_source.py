@@ -30,7 +30,7 @@ class ScriptedLog:
         if offset < self.start:
             raise OffsetOutOfRangeError("gone")
         served = b""
-        for first, last, batch in self.batches:
+        for _, last, batch in self.batches:
             if last >= offset and (not served or len(served) + len(batch) <= size_max):
                 served += batch
         return Fetched(
@@ -62,10 +62,11 @@ def values(found: list[Chunk]) -> dict[int, str]:
 
 def read_until_standstill(log: ScriptedLog, span: OffsetRange) -> tuple[list[Chunk], StandstillError]:
     found: list[Chunk] = []
-    with pytest.raises(StandstillError) as caught:
-        for chunk in chunks(log, span):
-            found.append(chunk)
-    return found, caught.value
+    try:
+        found.extend(chunk for chunk in chunks(log, span))
+    except StandstillError as standstill:
+        return found, standstill
+    raise AssertionError("the range was read to its end")
 
 
 def test_a_range_is_read_whole_and_in_order() -> None:
