@@ -1,8 +1,8 @@
 """FindCoordinator (key 10), versions 0-6.
 
 Deviations: there is no transaction coordinator; a transactional id is sent to this broker itself, whose
-InitProducerId refuses it with a fatal error, so that clients fail at once instead of looking for a
-coordinator until their time-out. Share groups (key type 2) get Kafka 3.9's own COORDINATOR_NOT_AVAILABLE.
+InitProducerId says UNSUPPORTED_VERSION, so that clients learn the reason instead of looking for a coordinator
+until their time-out. Share groups (key type 2) get Kafka 3.9's own COORDINATOR_NOT_AVAILABLE.
 """
 
 from __future__ import annotations

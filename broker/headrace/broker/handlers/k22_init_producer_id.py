@@ -1,8 +1,9 @@
 """InitProducerId (key 22), versions 0-5.
 
-Deviations: there are no transactions. A transactional id is refused with UNSUPPORTED_VERSION, which
-librdkafka and the Java client both take as fatal: the producer fails at once with that error and does not
-retry. The empty transactional id gets INVALID_REQUEST, as in Kafka.
+Deviations: there are no transactions. A transactional id is refused with UNSUPPORTED_VERSION: the Java client
+takes it as fatal at once, librdkafka logs it and raises it when its `init_transactions` time-out is over.
+(Errors that librdkafka takes as fatal at once speak of authorization or of time-outs, and would send people
+looking in the wrong place.) The empty transactional id gets INVALID_REQUEST, as in Kafka.
 """
 
 from __future__ import annotations
