@@ -163,7 +163,9 @@ class FaultyFiles:
 
     def list(self, directory: str) -> list[str]:
         everything = [*self._seen, *self._directories]
-        return sorted(path.rpartition("/")[2] for path in everything if path != "/" and _parent(path) == directory)
+        return sorted(
+            path.rpartition("/")[2] for path in everything if path != "/" and _parent(path) == directory
+        )
 
     def rename(self, source: str, target: str) -> None:
         self.step()

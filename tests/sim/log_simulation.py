@@ -212,7 +212,8 @@ class LogSimulation:
         if self.random.random() < 0.5:
             self.files.crash(self.random)
         self._open()
-        assert not self.reports[0].findings, self.reports
+        findings = [finding for finding in self.reports[0].findings if finding.kind != "rebuilt"]
+        assert not findings, findings
         assert self.reports[0].segments_walked == 0
         self._check_whole_log()
 
@@ -294,11 +295,15 @@ class LogSimulation:
             return
         for _ in range(4):
             offset = self.random.randint(self.log.log_start_offset, self.log.log_end_offset)
-            upper_offset = self.random.choice([*(batch.next_offset for batch in visible), self.log.log_end_offset])
+            upper_offset = self.random.choice(
+                [*(batch.next_offset for batch in visible), self.log.log_end_offset]
+            )
             size_max = self.random.choice((1, 150, 700, 100_000))
             got = self.log.read(offset, size_max=size_max, upper_offset=upper_offset).read()
             expected = [
-                batch.data for batch in visible if batch.last_offset >= offset and batch.next_offset <= upper_offset
+                batch.data
+                for batch in visible
+                if batch.last_offset >= offset and batch.next_offset <= upper_offset
             ]
             assert b"".join(expected).startswith(got)
             assert bool(got) == bool(expected)

@@ -52,6 +52,11 @@ class IndexFile:
             return bytes(self._unwritten[start : start + self._entry_size])
         return self._opened().read_at(self._entry_size, start)
 
+    def is_trimmed(self) -> bool:
+        """Whether the file ends with an entry, not with preallocated zeros, which a crash may have left."""
+        count = self.entry_count
+        return count == 0 or any(self.entry(count - 1))
+
     def append(self, entry: bytes) -> None:
         """Add one entry; the caller has checked `is_full`."""
         self._unwritten += entry

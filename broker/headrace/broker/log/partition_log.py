@@ -97,7 +97,7 @@ class PartitionLog:
         self.findings: list[Finding] = []
         self.on_recovery_point_lowered: Callable[[], None] = _no_checkpoint
         self._files = files
-        self._segments = Segments(files, directory, loaded.segments)
+        self._segments = Segments(files, directory, loaded.segments, loaded.checked)
         self._epochs = loaded.epochs
         self._producers = loaded.producers
         self._snapshots = ProducerSnapshots(files, directory)
@@ -274,9 +274,10 @@ class PartitionLog:
         """
         placed = placed_batches(records, self.log_end_offset)
         with storage_errors(self.directory):
+            result = self._append_placed(records, placed, now_ms)
             for _, header in placed:
                 self._assign_epoch(header.leader_epoch, header.base_offset)
-            return self._append_placed(records, placed, now_ms)
+        return result
 
     def append_mirrored(self, records: memoryview, *, leader_epoch: int, now_ms: int) -> AppendResult:
         """Append batches of a source's log: offsets kept, gaps are legal, the epoch stamped with the target's own.
@@ -287,8 +288,7 @@ class PartitionLog:
         for position, header in placed:
             set_base_offset_and_epoch(records, position, header.base_offset, leader_epoch)
         with storage_errors(self.directory):
-            if placed:
-                self._assign_epoch(leader_epoch, placed[0].header.base_offset)
+            self._assign_epoch(leader_epoch, self.log_end_offset)
             return self._append_placed(records, placed, now_ms)
 
     def _append_placed(self, records: memoryview, placed: list[Place], now_ms: int) -> AppendResult:
@@ -464,7 +464,8 @@ class PartitionLog:
             self.start_at(offset)
             return
         with storage_errors(self.directory):
-            self._lower_recovery_point(offset)
+            # Where the last batch before a gap ends is not known yet; its segment's begin is low enough.
+            self._lower_recovery_point(self._segments.base_offset_at(offset))
             self._segments.truncate_to(offset)
             self._epochs.truncate_from_end(offset)
             self._end_at(offset)

@@ -48,6 +48,7 @@ class LoadedLog:
     """What opening found: ready to be read from and appended to."""
 
     segments: list[Segment]
+    checked: list[Segment]
     epochs: LeaderEpochs
     producers: ProducerStates
     topic_id: UUID | None
@@ -87,7 +88,13 @@ def load(
     report.log_start_offset, report.log_end_offset = log_start_offset, end_offset
     report.segments = len(segments)
     loaded = LoadedLog(
-        segments, epochs, producers, topic_id, log_start_offset, min(recovery_point, end_offset)
+        segments=segments,
+        checked=[segment for segment in loading.checked if segment in segments[:-1]],
+        epochs=epochs,
+        producers=producers,
+        topic_id=topic_id,
+        log_start_offset=log_start_offset,
+        recovery_point=min(recovery_point, end_offset),
     )
     return loaded, report
 
@@ -150,6 +157,7 @@ class _Loading:
         self._config = config
         self._recovery_point = recovery_point
         self._report = report
+        self.checked: list[Segment] = []
         # (epoch, start offset) as the checked batches tell it.
         self.epochs: list[tuple[int, int]] = []
 
@@ -173,7 +181,7 @@ class _Loading:
 
     def _ends_well(self, segment: Segment) -> bool:
         """Whether the last segment's file ends with a whole batch, as far as headers tell."""
-        if not segment.index.looks_valid(segment.size) or not self._has_indexes(segment):
+        if not self._has_indexes(segment) or not segment.index.looks_valid(segment.size):
             return False
         position, next_offset = 0, segment.base_offset
         try:
@@ -197,10 +205,12 @@ class _Loading:
         segment.next_offset = following.base_offset
         has_indexes = self._has_indexes(segment)
         is_long = segment.size > 4 * (self._config.index_interval_bytes + 4096)
-        if not has_indexes or (is_long and segment.index.last() is None):
+        is_sound = has_indexes and segment.index.is_trimmed() and segment.time_index.is_trimmed()
+        if not is_sound or (is_long and segment.index.last() is None):
             segment.rebuild_indexes()
-            if not has_indexes or segment.index.last() is not None:
-                self._report_rebuilt(segment, "it was missing or empty")
+            self.checked.append(segment)
+            if not is_sound or segment.index.last() is not None:
+                self._report_rebuilt(segment, "it was missing, empty or not cut to its entries")
 
     def _report_rebuilt(self, segment: Segment, reason: str) -> None:
         path = segment.path(names.INDEX_SUFFIX)
@@ -228,6 +238,7 @@ class _Loading:
     def _check(self, segment: Segment, is_last: bool) -> bool:
         """Walk one segment batch by batch; returns whether its file is sound to the end, rot apart."""
         self._report.segments_walked += 1
+        self.checked.append(segment)
         segment.begin_rebuild()
         position = 0
         while position < segment.size:

@@ -38,15 +38,17 @@ class Segments:
 
     __slots__ = ("_directory", "_doomed", "_files", "_has_unsynced_names", "_rolled", "_segments", "active")
 
-    def __init__(self, files: Files, directory: str, segments: list[Segment]) -> None:
+    def __init__(
+        self, files: Files, directory: str, segments: list[Segment], unsynced: list[Segment]
+    ) -> None:
         self._files = files
         self._directory = directory
         self._segments = segments
         # Deleted files and when their delay is over; bounded by the segments that retention takes in that time.
         self._doomed: list[tuple[int, str]] = []
         self._has_unsynced_names = True
-        # Rolled since the last flush: their indexes were completed and trimmed after their data was synced, maybe.
-        self._rolled: list[Segment] = []
+        # Rolled or checked since the last flush: their indexes were changed after their data was synced, maybe.
+        self._rolled = unsynced
         self.active = segments[-1]
 
     def __len__(self) -> int:
@@ -82,7 +84,7 @@ class Segments:
 
     @property
     def has_rolled(self) -> bool:
-        """Whether a segment was rolled since the last flush."""
+        """Whether a segment was rolled, or checked by recovery, since the last flush."""
         return bool(self._rolled)
 
     def read(self, offset: int, size_max: int, upper_offset: int, at_least_one: bool) -> LogSlice:
@@ -99,6 +101,10 @@ class Segments:
         if offset >= self.active.base_offset:
             return len(self._segments) - 1
         return max(0, bisect_right(self._segments, offset, key=_base_offset) - 1)
+
+    def base_offset_at(self, offset: int) -> int:
+        """Base offset of the segment that holds `offset`, or the one before where it begins one."""
+        return self._segments[self._number(offset - 1)].base_offset
 
     def facts(self) -> list[SegmentFacts]:
         """What retention wants to know; an empty active segment is left out."""
