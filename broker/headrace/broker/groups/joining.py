@@ -163,8 +163,7 @@ def _add_member(group: Group, member_id: str, event: JoinGroup, turn: Turn) -> N
 
 
 def _replace_static_member(group: Group, old: Member, member_id: str, event: JoinGroup, turn: Turn) -> None:
-    """A static member came back without its id: it takes its place, and whoever holds the old id is fenced.
-    """
+    """A static member came back without its id: it takes its place, and whoever holds the old id is fenced."""
     release_parked(old, ErrorCode.FENCED_INSTANCE_ID, turn)
     member = replace(
         old,
@@ -213,8 +212,7 @@ def _put_in_place(group: Group, old: Member, member: Member) -> None:
 def _replace_without_rebalance(
     group: Group, old: Member, member: Member, event: JoinGroup, turn: Turn
 ) -> None:
-    """Same protocol, so the assignment stands: store the new id and let the member sync its old assignment.
-    """
+    """Same protocol, so the assignment stands: store the new id and let the member sync its old assignment."""
     changed = _with_replacement(group, old, member)
     assignments = {each.member_id: each.assignment for each in changed.members.values()}
     value = encode_group_value(changed.stored(assignments))

@@ -83,8 +83,7 @@ def _assignment(group: Group, assignment: bytes) -> SyncAnswer:
 
 
 def heartbeat(group: Group | None, event: Heartbeat, turn: Turn) -> ErrorCode:
-    """Decide a Heartbeat; a member of the current generation gets a full session whatever the group's state.
-    """
+    """Decide a Heartbeat; a member of the current generation gets a full session whatever the group's state."""
     if group is None:
         return ErrorCode.UNKNOWN_MEMBER_ID
     error = validate_member(group, event.member_id, event.instance_id)

@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 
+_INT16, _INT32, _INT64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
+
+
 class Record(NamedTuple):
     """One record to append: `value` None deletes the key."""
 
@@ -107,8 +110,12 @@ class _Reader:
         self.position += size
         return self.data[self.position - size : self.position]
 
-    def number(self, layout: str) -> int:
-        value: int = struct.unpack(layout, self.take(struct.calcsize(layout)))[0]
+    def number(self, layout: struct.Struct) -> int:
+        try:
+            value: int = layout.unpack_from(self.data, self.position)[0]
+        except struct.error as error:
+            raise RecordFormatError("a stored record ends in the middle of a field") from error
+        self.position += layout.size
         return value
 
     def varint(self) -> int:
@@ -122,7 +129,7 @@ class _Reader:
         raise RecordFormatError("a stored record holds a length of more than five bytes")
 
     def nullable_string(self) -> str | None:
-        size = self.varint() - 1 if self.flexible else self.number(">h")
+        size = self.varint() - 1 if self.flexible else self.number(_INT16)
         return None if size < 0 else self.take(size).decode()
 
     def string(self) -> str:
@@ -132,10 +139,10 @@ class _Reader:
         return text
 
     def bytes_field(self) -> bytes:
-        return self.take(self.varint() - 1 if self.flexible else self.number(">i"))
+        return self.take(self.varint() - 1 if self.flexible else self.number(_INT32))
 
     def count(self) -> int:
-        return self.varint() - 1 if self.flexible else self.number(">i")
+        return self.varint() - 1 if self.flexible else self.number(_INT32)
 
     def skip_tagged_fields(self) -> None:
         if self.flexible:
@@ -193,9 +200,9 @@ def encode_group_value(value: GroupValue) -> bytes:
 def decode_key(data: bytes) -> OffsetKey | GroupKey | None:
     """What a key stands for; None for versions after 3.9's classic groups."""
     reader = _Reader(data)
-    version = reader.number(">h")
+    version = reader.number(_INT16)
     if version in (0, 1):
-        return OffsetKey(reader.string(), reader.string(), reader.number(">i"))
+        return OffsetKey(reader.string(), reader.string(), reader.number(_INT32))
     if version == 2:
         return GroupKey(reader.string())
     return None
@@ -204,15 +211,15 @@ def decode_key(data: bytes) -> OffsetKey | GroupKey | None:
 def decode_offset_value(data: bytes) -> OffsetValue:
     """Any OffsetCommitValue, versions 0 to 4."""
     reader = _Reader(data)
-    version = reader.number(">h")
+    version = reader.number(_INT16)
     if not 0 <= version <= 4:
         raise RecordFormatError(f"a committed offset has the unknown version {version}")
     reader.flexible = version >= 4
-    offset = reader.number(">q")
-    leader_epoch = reader.number(">i") if version >= 3 else -1
+    offset = reader.number(_INT64)
+    leader_epoch = reader.number(_INT32) if version >= 3 else -1
     metadata = reader.string()
-    commit_timestamp_ms = reader.number(">q")
-    expire_timestamp_ms = reader.number(">q") if version == 1 else -1
+    commit_timestamp_ms = reader.number(_INT64)
+    expire_timestamp_ms = reader.number(_INT64) if version == 1 else -1
     return OffsetValue(
         offset=offset,
         leader_epoch=leader_epoch,
@@ -226,8 +233,8 @@ def _decode_member(reader: _Reader, version: int) -> MemberValue:
     member_id = reader.string()
     instance_id = reader.nullable_string() if version >= 3 else None
     client_id, client_host = reader.string(), reader.string()
-    rebalance_timeout_ms = reader.number(">i") if version >= 1 else -1
-    session_timeout_ms = reader.number(">i")
+    rebalance_timeout_ms = reader.number(_INT32) if version >= 1 else -1
+    session_timeout_ms = reader.number(_INT32)
     subscription, assignment = reader.bytes_field(), reader.bytes_field()
     reader.skip_tagged_fields()
     return MemberValue(
@@ -245,14 +252,14 @@ def _decode_member(reader: _Reader, version: int) -> MemberValue:
 def decode_group_value(data: bytes) -> GroupValue:
     """Any GroupMetadataValue, versions 0 to 4."""
     reader = _Reader(data)
-    version = reader.number(">h")
+    version = reader.number(_INT16)
     if not 0 <= version <= 4:
         raise RecordFormatError(f"a group's metadata has the unknown version {version}")
     reader.flexible = version >= 4
     protocol_type = reader.string()
-    generation = reader.number(">i")
+    generation = reader.number(_INT32)
     protocol, leader = reader.nullable_string(), reader.nullable_string()
-    state_timestamp_ms = reader.number(">q") if version >= 2 else -1
+    state_timestamp_ms = reader.number(_INT64) if version >= 2 else -1
     members = tuple(_decode_member(reader, version) for _ in range(reader.count()))
     return GroupValue(
         protocol_type=protocol_type,

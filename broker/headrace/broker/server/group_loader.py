@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from headrace.broker.log.partition_log import PartitionLog
 
 # About 20 ms of Python a slice, whatever `offsets.load.buffer.size` would allow a broker with threads.
-SLICE_SIZE = 256 * 1024
+SLICE_SIZE = 128 * 1024
 COMMIT_MARKER = 1
 
 log = get_logger(__name__)
