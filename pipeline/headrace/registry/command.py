@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import socket
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import click
 import uvicorn
@@ -98,14 +101,27 @@ async def _serve(
     service = Registry(
         bootstrap=bootstrap, topic=topic, replication_factor=replication_factor, replay_topics=replay_topics
     )
-    config = uvicorn.Config(build_app(service), log_level="warning", access_log=False, lifespan="off")
+    server = Server(uvicorn.Config(build_app(service), log_level="warning", access_log=False, lifespan="off"))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, server.stop)
     _log.info("listening on %s", address)
     service.start()
     async with asyncio.TaskGroup() as tasks:
         announcement = tasks.create_task(_announce(service, address))
-        await uvicorn.Server(config).serve(sockets=[listener])
+        await server.serve(sockets=[listener])
         announcement.cancel()
     await service.stop()
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server without its signal handling, which ends the process by the signal instead of with exit 0."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    def stop(self) -> None:
+        self.should_exit = True
 
 
 async def _announce(service: Registry, address: str) -> None:

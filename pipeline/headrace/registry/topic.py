@@ -23,6 +23,7 @@ _log = logging.getLogger("headrace.registry")
 
 APPEND_TIMEOUT_MS: Final = 10_000
 RETRY_SECONDS: Final = 1.0
+POLL_SECONDS: Final = 0.5
 BATCH_COUNT_MAX: Final = 500
 
 
@@ -126,11 +127,10 @@ class TopicReader:
         try:
             consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING)])
             while not self._stop.is_set():
-                events = [
-                    event
-                    for message in consumer.consume(BATCH_COUNT_MAX, 0.5)
-                    if (event := self._event(message))
-                ]
+                # consume() waits for a full batch, so the wait is poll()'s.
+                first = consumer.poll(POLL_SECONDS)
+                messages = [first, *consumer.consume(BATCH_COUNT_MAX, 0)] if first else []
+                events = [event for message in messages if (event := self._event(message))]
                 if events:
                     self._deliver(events)
         finally:

@@ -1,0 +1,227 @@
+"""The registry as a real process: Confluent's client and serializers, restarts, brokers that come and go."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource
+from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+from confluent_kafka.schema_registry.error import SchemaRegistryError
+from confluent_kafka.serialization import MessageField, SerializationContext
+from processes import DevCluster, eventually
+from registry_process import RegistryProcess, free_port
+
+V1 = '{"type":"record","name":"User","fields":[{"name":"name","type":"string"}]}'
+V2 = (
+    '{"type":"record","name":"User","fields":[{"name":"name","type":"string"},'
+    '{"name":"age","type":["null","int"],"default":null}]}'
+)
+BROKEN = '{"type":"record","name":"User","fields":[{"name":"other","type":"int"}]}'
+MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
+
+
+@pytest.fixture(scope="module")
+def registry(broker: DevCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegistryProcess]:
+    process = RegistryProcess(tmp_path_factory.mktemp("registry") / "log", broker.bootstrap)
+    yield process
+    process.end()
+
+
+def client_of(process: RegistryProcess) -> SchemaRegistryClient:
+    return SchemaRegistryClient({"url": process.url})
+
+
+def post(url: str, path: str, body: Any) -> requests.Response:
+    return requests.post(url + path, data=body if isinstance(body, bytes) else json.dumps(body), timeout=20)
+
+
+def test_confluents_serializer_and_deserializer_work(registry: RegistryProcess) -> None:
+    client = client_of(registry)
+    context = SerializationContext("users", MessageField.VALUE)
+    value = AvroSerializer(client, V1)({"name": "Ada"}, context)
+    assert AvroDeserializer(client)(value, context) == {"name": "Ada"}
+    newer = AvroSerializer(client, V2)({"name": "Bob", "age": 3}, context)
+    assert AvroDeserializer(client, V1)(newer, context) == {"name": "Bob"}
+    assert client.get_versions("users-value") == [1, 2]
+
+
+def test_confluents_client_registers_finds_checks_and_deletes(registry: RegistryProcess) -> None:
+    client = client_of(registry)
+    schema_id = client.register_schema("things", Schema(V1, "AVRO"))
+    assert client.register_schema("things", Schema(V1, "AVRO")) == schema_id
+    assert client.get_schema(schema_id).schema_str == V1
+    assert client.lookup_schema("things", Schema(V1, "AVRO")).version == 1
+    assert client.test_compatibility("things", Schema(V2, "AVRO"))
+    assert not client.test_compatibility("things", Schema(BROKEN, "AVRO"))
+    with pytest.raises(SchemaRegistryError) as refused:
+        client.register_schema("things", Schema(BROKEN, "AVRO"))
+    assert (refused.value.http_status_code, refused.value.error_code) == (409, 409)
+    assert client.get_compatibility() == "BACKWARD"
+    client.set_compatibility("things", "NONE")
+    assert client.get_compatibility("things") == "NONE"
+    client.register_schema("things", Schema(BROKEN, "AVRO"))
+    assert client.delete_version("things", 2) == 2
+    assert client.get_latest_version("things").version == 1
+    assert client.delete_subject("things") == [1]
+    assert client.delete_subject("things", permanent=True) == [1, 2]
+    assert "things" not in client.get_subjects()
+
+
+def test_every_answer_is_json_of_the_media_type_also_to_an_unknown_path(registry: RegistryProcess) -> None:
+    for method, path, status in (
+        ("GET", "/", 200),
+        ("GET", "/nowhere/at/all", 404),
+        ("PUT", "/subjects", 405),
+        ("GET", "/schemas/ids/x", 404),
+        ("GET", "/schemas/ids/99999999999999999999", 404),
+        ("GET", "/subjects/%00/versions/1", 404),
+    ):
+        answer = requests.request(method, registry.url + path, timeout=20)
+        assert (path, answer.status_code) == (path, status)
+        assert answer.headers["content-type"] == MEDIA_TYPE
+        assert status == 200 or str(answer.json()["error_code"]).startswith(str(status))
+    assert requests.get(registry.url + "/schemas/types", timeout=20).json() == ["AVRO"]
+    assert requests.get(registry.url + "/mode", timeout=20).json() == {"mode": "READWRITE"}
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        (b"{", 400, 400),
+        (b"\xff\xfe", 400, 400),
+        (b"[]", 400, 400),
+        (b"[" * 100_000, 400, 400),
+        ({}, 422, 42201),
+        ({"schema": 5}, 422, 42201),
+        ({"schema": "{"}, 422, 42201),
+        ({"schema": V1, "schemaType": "PROTOBUF"}, 422, 42201),
+        ({"schema": V1, "references": [{"name": "x"}]}, 422, 42201),
+        ({"schema": V1, "references": [{"name": "x", "subject": "none", "version": 1}]}, 422, 42201),
+        (b" " * 1_000_000, 413, 413),
+    ],
+)
+def test_bad_bodies_are_refused_with_confluents_codes(
+    registry: RegistryProcess, body: Any, status: int, code: int
+) -> None:
+    answer = post(registry.url, "/subjects/bad/versions", body)
+    assert (answer.status_code, answer.json()["error_code"]) == (status, code)
+
+
+def test_subjects_with_odd_names_are_subjects(registry: RegistryProcess) -> None:
+    for subject in ("with space", "a%b", "日本", ":.:ctx"):
+        quoted = requests.utils.quote(subject, safe="")
+        assert post(registry.url, f"/subjects/{quoted}/versions", {"schema": V1}).status_code == 200
+        assert subject in requests.get(registry.url + "/subjects", timeout=20).json()
+
+
+def test_many_clients_at_once_get_one_version_per_schema(registry: RegistryProcess) -> None:
+    schemas = [
+        json.dumps({"type": "enum", "name": "E", "symbols": [f"S{n}", "X"], "default": "X"}) for n in range(8)
+    ]
+
+    def register(schema: str) -> int:
+        identifier: int = post(registry.url, "/subjects/crowd/versions", {"schema": schema}).json()["id"]
+        return identifier
+
+    with ThreadPoolExecutor(16) as pool:
+        ids = list(pool.map(register, schemas * 5))
+    assert ids[:8] * 5 == ids
+    assert requests.get(registry.url + "/subjects/crowd/versions", timeout=20).json() == list(range(1, 9))
+
+
+def test_the_topic_is_compacted_with_one_partition_and_confluents_records(
+    broker: DevCluster, registry: RegistryProcess
+) -> None:
+    schema_id = post(registry.url, "/subjects/stored/versions", {"schema": V1}).json()["id"]
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    resource = ConfigResource(ConfigResource.Type.TOPIC, "_schemas")
+    assert admin.describe_configs([resource])[resource].result()["cleanup.policy"].value == "compact"
+    assert len(admin.list_topics("_schemas", timeout=10).topics["_schemas"].partitions) == 1
+    consumer = Consumer(
+        {"bootstrap.servers": broker.bootstrap, "group.id": "x", "auto.offset.reset": "earliest"}
+    )
+    consumer.assign([TopicPartition("_schemas", 0, 0)])
+    _, end = consumer.get_watermark_offsets(TopicPartition("_schemas", 0), timeout=10)
+    records = {message.key(): message.value() for message in consumer.consume(end, timeout=10)}
+    consumer.close()
+    value = json.loads(records[b'{"keytype":"SCHEMA","subject":"stored","version":1,"magic":1}'])
+    assert value == {"subject": "stored", "version": 1, "id": schema_id, "schema": V1, "deleted": False}
+
+
+def test_a_restart_replays_everything(broker: DevCluster, tmp_path: Path) -> None:
+    arguments = ("--topic", "restarted_schemas")
+    first = RegistryProcess(tmp_path / "first", broker.bootstrap, *arguments)
+    schema_id = client_of(first).register_schema("kept", Schema(V1, "AVRO"))
+    client_of(first).set_compatibility("kept", "FULL")
+    first.kill()
+    second = RegistryProcess(tmp_path / "second", broker.bootstrap, *arguments)
+    try:
+        client = client_of(second)
+        assert client.get_latest_version("kept").schema_id == schema_id
+        assert client.get_compatibility("kept") == "FULL"
+    finally:
+        assert second.stop() == 0
+
+
+def test_an_offline_registry_serves_mirrored_topics_read_only(broker: DevCluster, tmp_path: Path) -> None:
+    live = RegistryProcess(tmp_path / "live", broker.bootstrap, "--topic", "dc-east._schemas")
+    offline = RegistryProcess(
+        tmp_path / "offline", broker.bootstrap, "--replay-topics", "dc-east._schemas,dc-none._schemas"
+    )
+    try:
+        schema_id = client_of(live).register_schema("pageviews-value", Schema(V1, "AVRO"))
+        client = client_of(offline)
+        eventually(lambda: "dc-east.pageviews-value" in client.get_subjects(), what="the mirrored subject")
+        assert client.get_schema(schema_id).schema_str == V1
+        with pytest.raises(SchemaRegistryError) as refused:
+            client.register_schema("dc-east.pageviews-value", Schema(V2, "AVRO"))
+        assert refused.value.error_code == 42205
+    finally:
+        live.end()
+        offline.end()
+
+
+def test_it_starts_before_its_brokers_and_survives_their_restart(
+    dev_cluster: Callable[..., DevCluster], tmp_path: Path
+) -> None:
+    broker_address, address = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+    url = f"http://{address}"
+    options = ["--bootstrap", broker_address, "--listen", address]
+    command = [sys.executable, "-m", "headrace.registry.command", *options]
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(command, stderr=log, stdout=log)
+    try:
+        eventually(lambda: _status(url + "/subjects") == 503, what="an answer before the brokers are up")
+        data = tmp_path / "data"
+        cluster = dev_cluster(listen=broker_address, data=data)
+        eventually(lambda: _status(url + "/subjects") == 200, timeout_s=60, what="readiness")
+        assert post(url, "/subjects/s/versions", {"schema": V1}).status_code == 200
+        assert cluster.stop() == 0
+        assert requests.get(url + "/subjects", timeout=20).json() == ["s"], "reads go on from memory"
+        dev_cluster(listen=broker_address, data=data)
+        eventually(
+            lambda: post(url, "/subjects/s/versions", {"schema": V2}).status_code == 200,
+            timeout_s=90,
+            what="a write after the brokers' restart",
+        )
+        assert requests.get(url + "/subjects/s/versions", timeout=20).json() == [1, 2]
+    finally:
+        process.terminate()
+        assert process.wait(20) == 0
+
+
+def _status(url: str) -> int:
+    try:
+        return requests.get(url, timeout=20).status_code
+    except requests.ConnectionError:
+        return 0
