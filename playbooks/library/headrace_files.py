@@ -63,6 +63,10 @@ paths:
   description: What was changed, or would be.
   type: list
   returned: always
+created:
+  description: Those of them that were not there before.
+  type: list
+  returned: always
 """
 
 
@@ -167,11 +171,15 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    wanted = module.params["directories"] + [file["path"] for file in module.params["files"]]
+    found = {path for path in wanted if os.path.exists(path)}
     try:
         diffs = run(module)
     except (FilesError, OSError) as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=bool(diffs), diff=diffs, paths=[diff["after_header"] for diff in diffs])
+    paths = [diff["after_header"] for diff in diffs]
+    created = [path for path in paths if path not in found]
+    module.exit_json(changed=bool(diffs), diff=diffs, paths=paths, created=created)
 
 
 if __name__ == "__main__":

@@ -122,11 +122,11 @@ class Supervisor:
             )
         if self.process_state() is None or self.definition_changed():
             self.load_definition()
-        elif self.process_state() not in self.RUNNING:
+        if self.process_state() not in self.RUNNING:
             self.rpc.startProcess(self.name, False)
 
     def load_definition(self) -> None:
-        """Make supervisor know the program as its file describes it now; it starts by itself (autostart)."""
+        """Make supervisor know the program, stopped, as its file describes it now."""
         self.rpc.reloadConfig()
         if self.process_state() is not None:
             self.rpc.stopProcessGroup(self.name, True)
@@ -139,11 +139,8 @@ class Supervisor:
             ) from fault
 
     def restart(self) -> None:
-        if self.definition_changed():
-            self.load_definition()
-            return
         self.stop()
-        self.rpc.startProcess(self.name, False)
+        self.start()
 
     def stop(self) -> None:
         self.rpc.stopProcess(self.name, True)

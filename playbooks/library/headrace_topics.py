@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Creates the topics of one cluster that do not exist yet, all in one request, and changes none that does.
+"""Creates the topics of one cluster that do not exist yet, all in one request, and changes none that does; ends when all are led.
 
 It runs with the release's own Python, which has confluent-kafka. Invariant: a topic whose partition count differs from the
 inventory's is reported and left as it is, since keys would move between partitions.
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.headrace_health import wait_until
 
 DOCUMENTATION = r"""
 module: headrace_topics
@@ -101,8 +102,12 @@ def run(module: AnsibleModule) -> list[str]:
             return [topic["name"] for topic in arguments["topics"]]
         raise TopicsError(f"No broker of {arguments['bootstrap_servers']} answers: {error}") from error
     topics = missing_topics(arguments["topics"], found)
-    if topics and not module.check_mode:
-        create(client, topics, timeout_s)
+    if not module.check_mode:
+        if topics:
+            create(client, topics, timeout_s)
+        wrong = wait_until(lambda: leaderless(client, arguments["topics"], timeout_s), timeout_s)
+        if wrong is not None:
+            raise TopicsError(f"After {timeout_s} s {wrong}: look into the brokers' logs.")
     return [topic["name"] for topic in topics]
 
 
@@ -122,7 +127,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     try:
-        created = run(module) if module.params["topics"] else []
+        created = run(module)
     except TopicsError as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=bool(created), created=created)
