@@ -57,6 +57,17 @@ def partition_counts(client: Any, timeout_s: int) -> dict[str, int]:
     }
 
 
+def leaderless(client: Any, wanted: list[dict[str, Any]], timeout_s: int) -> str | None:
+    """Half a sentence about a topic with a partition that nobody leads, or None when all have a leader."""
+    found = client.list_topics(timeout=timeout_s).topics
+    for topic in wanted:
+        partitions = found[topic["name"]].partitions.values() if topic["name"] in found else ()
+        leaders = [partition.leader for partition in partitions]
+        if len(leaders) < topic["partitions"] or min(leaders) < 0:
+            return f"topic {topic['name']} has partitions without a leader ({leaders})"
+    return None
+
+
 def missing_topics(wanted: list[dict[str, Any]], found: dict[str, int]) -> list[dict[str, Any]]:
     """The wanted topics that are not there; raises TopicsError for one that is there with another partition count."""
     for topic in wanted:
