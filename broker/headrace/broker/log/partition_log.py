@@ -222,7 +222,7 @@ class PartitionLog:
         if header.producer_id >= 0:
             self._note_producer(records, 0, header, base_offset)
         if last_offset - self._flusher.recovery_point >= config.flush_messages - 1:
-            self._flusher.flush(self.log_end_offset)
+            self._flusher.flush(self._segments.active.next_offset)
         return AppendResult(base_offset, last_offset, append_time_ms, self.log_start_offset, 1)
 
     def _check_one(
@@ -319,7 +319,7 @@ class PartitionLog:
                 self._note_producer(records, position, header, header.base_offset)
         self.log_end_offset = last.last_offset + 1
         if self.log_end_offset - self._flusher.recovery_point >= self.config.flush_messages:
-            self._flusher.flush(self.log_end_offset)
+            self._flusher.flush(self._segments.active.next_offset)
 
     def _note_producer(
         self, records: memoryview, position: int, header: BatchHeader, base_offset: int
@@ -397,7 +397,7 @@ class PartitionLog:
         """
         base_offset = self._segments.active.next_offset
         if last_offset - base_offset > INT32_MAX:
-            self._flusher.flush(self.log_end_offset)
+            self._flusher.flush(self._segments.active.next_offset)
             base_offset = first_offset
         self._snapshots.write(base_offset, self._producers)
         segment = self._segments.roll(base_offset, self.config, now_ms)
@@ -512,14 +512,14 @@ class PartitionLog:
 
     def flush_due(self, now_ms: int) -> bool:
         """Whether data should be flushed now: a segment was rolled, or flush.ms is over."""
-        return self._flusher.is_due(self.log_end_offset, now_ms, self.config.flush_ms)
+        return self._flusher.is_due(self._segments.active.next_offset, now_ms, self.config.flush_ms)
 
     def flush_task(self) -> Callable[[], int] | None:
         """A job for a thread: it syncs all appended so far and returns the new recovery point. None: nothing to do.
 
         Hand its answer to `flushed` on the loop. One job is out at a time. The job raises StorageError.
         """
-        return self._flusher.task(self.log_end_offset)
+        return self._flusher.task(self._segments.active.next_offset)
 
     def flushed(self, recovery_point: int | None) -> None:
         """The end of a flush job: its answer, or None when it failed."""
@@ -528,7 +528,7 @@ class PartitionLog:
     def close(self) -> None:
         """Write the producers' snapshot, complete the indexes, sync everything; nothing may be called afterwards."""
         with storage_errors(self.directory):
-            self._snapshots.write(self.log_end_offset, self._producers)
+            self._snapshots.write(self._segments.active.next_offset, self._producers)
             self._segments.close()
             self._segments.names_changed()
-        self._flusher.flush(self.log_end_offset)
+        self._flusher.flush(self._segments.active.next_offset)

@@ -1,0 +1,545 @@
+"""A group coordinator and its consumers in one seeded world: clock, network, replicated log, faults.
+
+The coordinator is the real `Shard` in a model of the runtime; the consumers are models of an eager Kafka consumer that
+stall, die, come back, leave, and lose requests and replies. The log keeps what is below its high watermark when the
+coordinator crashes, and a random part of the rest. The world checks, at every step:
+- within one generation no partition has two owners (`check_owners`);
+- the stored offsets of a partition never go back in the log, nor below what a client saw acknowledged;
+- what the shard's memory says is what its log says (`check_replay`);
+and, at the end, without further faults, that the group becomes stable with every partition owned.
+A `Mutation` switches one safety rule off.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any
+
+from headrace.broker.config_sections import Groups
+from headrace.broker.errors import ErrorCode
+from headrace.broker.groups.events import (
+    CommitOffsets,
+    Event,
+    FetchOffsets,
+    Heartbeat,
+    JoinAnswer,
+    JoinGroup,
+    LeaveGroup,
+    LeavingMember,
+    Request,
+    SessionExpired,
+    ShardLoaded,
+    SyncAnswer,
+    SyncGroup,
+    TimerKey,
+    TopicPartition,
+)
+from headrace.broker.groups.machine import Shard
+from headrace.broker.groups.records import (
+    GroupKey,
+    OffsetKey,
+    OffsetValue,
+    Record,
+    decode_key,
+    decode_offset_value,
+)
+from headrace.broker.groups.refusals import refusal
+from headrace.broker.groups.timers import TimerQueue
+
+GROUP, TOPIC, PARTITION_COUNT = "g", "t", 6
+SESSION_MS, REBALANCE_MS = 6_000, 8_000
+CONFIG = Groups(group_initial_rebalance_delay_ms=200, group_max_size=5)
+RETRY_ERRORS = {
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+LOST_ERRORS = {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION}
+
+
+class Mutation(Enum):
+    """A safety rule of the runtime that is switched off."""
+
+    NONE = auto()
+    REPLY_BEFORE_COMMIT = auto()
+    APPLY_BEFORE_APPEND = auto()
+    NO_SESSION_TIMERS = auto()
+
+
+@dataclass
+class World:
+    """Everything, driven by one queue of timed actions."""
+
+    seed: int
+    mutation: Mutation = Mutation.NONE
+    now_ms: int = 0
+    faulty: bool = True
+    acknowledged: dict[TopicPartition, int] = field(default_factory=dict)
+    stories: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(self.seed)
+        self._queue: list[tuple[int, int, Callable[[], None]]] = []
+        self._sequence = 0
+        self.coordinator = Coordinator(self)
+        self.clients: list[Client] = []
+        for number in range(self.random.randint(2, 4)):
+            instance_id = f"i{number}" if self.random.random() < 0.3 else None
+            self.clients.append(Client(self, f"c{number}", instance_id))
+
+    def run(self, faulty_ms: int = 60_000, quiet_ms: int = 60_000) -> None:
+        """A time of faults, then a time without, after which the group must be whole."""
+        for client in self.clients:
+            self.after(self.random.randint(0, 3_000), client.start)
+        self.after(self.random.randint(1_000, 5_000), self.do_harm)
+        self._run_until(faulty_ms)
+        self.faulty = False
+        if self.random.random() < 0.5:
+            self.clients.pop().vanish()
+        self._run_until(faulty_ms + quiet_ms)
+        self.check_converged()
+
+    def after(self, delay_ms: int, action: Callable[[], None]) -> None:
+        self._sequence += 1
+        heapq.heappush(self._queue, (self.now_ms + delay_ms, self._sequence, action))
+
+    def tell(self, story: str) -> None:
+        """Note what happened: a failing seed prints the end of its story."""
+        self.stories.append(f"{self.now_ms} {story}")
+
+    def _run_until(self, end_ms: int) -> None:
+        while self._queue and self._queue[0][0] <= end_ms:
+            self.now_ms, _, action = heapq.heappop(self._queue)
+            action()
+            self.check_owners()
+        self.now_ms = end_ms
+
+    def do_harm(self) -> None:
+        if not self.faulty:
+            return
+        client = self.random.choice(self.clients)
+        harm = self.random.choice(
+            [client.stall, client.stall, client.die, client.leave, self.coordinator.crash]
+        )
+        harm()
+        self.after(self.random.randint(500, 6_000), self.do_harm)
+
+    def delivery(self) -> int | None:
+        """How long a message travels; None when it is lost."""
+        if self.faulty and self.random.random() < 0.03:
+            return None
+        return self.random.randint(1, 150 if self.faulty else 20)
+
+    # Invariants.
+
+    def check_owners(self) -> None:
+        owners: dict[tuple[int, int], str] = {}
+        for client in self.clients:
+            for partition in client.positions:
+                other = owners.setdefault((client.generation, partition), client.name)
+                assert other == client.name, (
+                    f"partition {partition} of generation {client.generation} has two owners: "
+                    f"{other} and {client.name}"
+                )
+
+    def check_fetched(self, floor: dict[TopicPartition, int], partition: TopicPartition, offset: int) -> None:
+        assert offset >= floor.get(partition, -1), (
+            f"{partition}: offset {floor[partition]} was acknowledged, then {offset} was fetched"
+        )
+
+    def check_converged(self) -> None:
+        generations = {client.generation for client in self.clients}
+        owned = sorted(partition for client in self.clients for partition in client.positions)
+        states = [client.state for client in self.clients]
+        assert owned == list(range(PARTITION_COUNT)), (
+            f"not whole at the end: {owned}, {states}, {generations}"
+        )
+        assert len(generations) == 1
+        assert self.coordinator.shard.groups[GROUP].is_stable
+
+
+class Coordinator:
+    """A model of the runtime around one shard: append, high watermark, replies, timers, crash and reload."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.log: list[Record] = []
+        self.stored: dict[int, int] = {}
+        self.high_watermark = 0
+        self.life = 0
+        self.loading = False
+        self.down = False
+        self._token = 0
+        self._begin_life()
+
+    def _begin_life(self) -> None:
+        self.life += 1
+        self.shard = Shard(CONFIG)
+        self.timers: TimerQueue[TimerKey, Event] = TimerQueue()
+        self.requests: dict[int, tuple[Request[Any], Callable[[Any], None]]] = {}
+        self.held: list[tuple[int, int, Any]] = []
+
+    def receive(self, request: Request[Any], reply: Callable[[Any], None]) -> None:
+        if self.down:
+            return
+        if self.loading:
+            reply(refusal(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+            return
+        self._token += 1
+        self.requests[self._token] = (request, reply)
+        self._decide(request, self._token)  # type: ignore[arg-type]
+
+    def _decide(self, event: Event, token: int = 0) -> None:
+        world, shard = self.world, self.shard
+        decision = shard.decide(event, world.now_ms, token)
+        assert sum(isinstance(decode_key(r.key), GroupKey) for r in decision.records) <= 1
+        if decision.records:
+            early = world.mutation is Mutation.APPLY_BEFORE_APPEND
+            if early:
+                self._apply(decision.records)
+            if world.faulty and world.random.random() < 0.05:
+                world.tell(f"append of {type(event).__name__} fails")
+                error = ErrorCode.NOT_ENOUGH_REPLICAS
+                decision = shard.append_failed(event, decision, error, world.now_ms, token)
+            else:
+                self._append(decision.records)
+                if not early:
+                    self._apply(decision.records)
+        for timer in decision.timers:
+            self._set_timer(timer.key, timer.deadline_ms, timer.event)
+        needed = 0 if world.mutation is Mutation.REPLY_BEFORE_COMMIT else len(self.log)
+        self.held += [(needed, reply.to, reply.answer) for reply in decision.replies]
+        self._release()
+
+    def _append(self, records: list[Record]) -> None:
+        for record in records:
+            self._note(record)
+            self.log.append(record)
+        life, end = self.life, len(self.log)
+        self.world.after(self.world.random.randint(0, 400), lambda: self._replicated(life, end))
+
+    def _apply(self, records: list[Record]) -> None:
+        for record in records:
+            self.shard.apply(record)
+
+    def _note(self, record: Record) -> None:
+        """Keep the last stored offset of each partition, which must never go back."""
+        key = decode_key(record.key)
+        if isinstance(key, OffsetKey) and record.value is not None:
+            offset, before = decode_offset_value(record.value).offset, self.stored.get(key.partition, -1)
+            assert offset >= before, f"partition {key.partition}: offset {before} goes back to {offset}"
+            self.stored[key.partition] = offset
+
+    def _replicated(self, life: int, end: int) -> None:
+        if life == self.life and not self.down:
+            self.high_watermark = max(self.high_watermark, end)
+            self._release()
+
+    def _release(self) -> None:
+        ready = [held for held in self.held if held[0] <= self.high_watermark]
+        self.held = [held for held in self.held if held[0] > self.high_watermark]
+        for _, token, answer in ready:
+            request = self.requests.pop(token, None)
+            if request is not None:
+                request[1](answer)
+
+    def _set_timer(self, key: TimerKey, deadline_ms: int, event: Event | None) -> None:
+        if event is None:
+            self.timers.cancel(key)
+        elif not (self.world.mutation is Mutation.NO_SESSION_TIMERS and isinstance(event, SessionExpired)):
+            self.timers.set(key, deadline_ms, event)
+            life = self.life
+            self.world.after(deadline_ms - self.world.now_ms, lambda: self._fire(life))
+
+    def _fire(self, life: int) -> None:
+        if life == self.life and not self.down:
+            for event in self.timers.due(self.world.now_ms):
+                self._decide(event)
+
+    def crash(self) -> None:
+        """Lose memory, parked requests and some of what was not yet replicated; a new leader loads what is left."""
+        if self.down or self.loading:
+            return
+        self.check_replay()
+        kept = self.world.random.randint(self.high_watermark, len(self.log))
+        self.world.tell(f"coordinator crashes, keeps {kept} of {len(self.log)} records")
+        del self.log[kept:]
+        self.stored = {}
+        for record in self.log:
+            self._note(record)
+        self.down = True
+        self._begin_life()
+        self.world.after(self.world.random.randint(100, 4_000), self._come_back)
+
+    def _come_back(self) -> None:
+        self.down, self.loading = False, True
+        self.world.after(self.world.random.randint(0, 1_000), self._loaded)
+
+    def _loaded(self) -> None:
+        self._apply(self.log)
+        self.high_watermark = len(self.log)
+        self.loading = False
+        self._decide(ShardLoaded())
+
+    def check_replay(self) -> None:
+        replayed = Shard(CONFIG)
+        for record in self.log:
+            replayed.apply(record)
+        live, stored = self.shard.groups.get(GROUP), replayed.groups.get(GROUP)
+        live_offsets, stored_offsets = live and live.offsets, stored and stored.offsets
+        assert (live_offsets or {}) == (stored_offsets or {}), "memory has offsets that the log has not"
+        if live is not None and live.is_stable:
+            assert stored is not None
+            assert (live.generation, live.leader) == (stored.generation, stored.leader)
+            assert {m.member_id: m.assignment for m in live.members.values()}.items() <= {
+                m.member_id: m.assignment for m in stored.members.values()
+            }.items()
+
+
+class Client:
+    """An eager consumer: join, sync, fetch offsets, then read, heartbeat and commit until it must join again."""
+
+    def __init__(self, world: World, name: str, instance_id: str | None) -> None:
+        self.world = world
+        self.name = name
+        self.instance_id = instance_id
+        self.life = 0
+        self.stalled_until_ms = 0
+        self._fresh = 0
+        self._forget_all()
+
+    def _forget_all(self) -> None:
+        self.member_id = ""
+        self.generation = -1
+        self.state = "out"
+        self.positions: dict[int, int] = {}
+        self.connection = 0
+        self._free_ms = 0
+
+    # What happens to it.
+
+    def start(self) -> None:
+        self.life += 1
+        self._forget_all()
+        self.world.tell(f"{self.name} starts")
+        self._join()
+        self._every(1_000, self._beat)
+        self._every(400, self._read)
+        self._every(700, self._commit)
+
+    def stall(self) -> None:
+        self.stalled_until_ms = self.world.now_ms + self.world.random.randint(1_000, 15_000)
+        self.world.tell(f"{self.name} stalls until {self.stalled_until_ms}")
+
+    def die(self) -> None:
+        self.world.tell(f"{self.name} dies")
+        self.life += 1
+        self._forget_all()
+        self.world.after(self.world.random.randint(100, 10_000), self._start_again(self.life))
+
+    def vanish(self) -> None:
+        """Die without a word, for good."""
+        self.world.tell(f"{self.name} vanishes")
+        self.life += 1
+
+    def leave(self) -> None:
+        if self.instance_id is None and self.member_id:
+            leaving = LeavingMember(member_id=self.member_id)
+            self._send(LeaveGroup(group_id=GROUP, members=(leaving,)), lambda _: None)
+        self.die()
+
+    def _start_again(self, life: int) -> Callable[[], None]:
+        return lambda: self.start() if life == self.life else None
+
+    # Its machinery: timers and requests end with its life, and wait while it is stalled.
+
+    def _later(self, delay_ms: int, action: Callable[[], None]) -> None:
+        life = self.life
+
+        def act() -> None:
+            if life != self.life:
+                return
+            if self.world.now_ms < self.stalled_until_ms:
+                self.world.after(self.stalled_until_ms - self.world.now_ms, act)
+            else:
+                action()
+
+        self.world.after(delay_ms, act)
+
+    def _every(self, interval_ms: int, action: Callable[[], None]) -> None:
+        def again() -> None:
+            action()
+            self._later(interval_ms, again)
+
+        self._later(interval_ms, again)
+
+    def _send(self, request: Request[Any], answered: Callable[[Any], None], timeout_ms: int = 2_500) -> None:
+        """One request on the current connection; a time-out gives the connection up with all that is on it."""
+        world, connection, done = self.world, self.connection, [False]
+        travel = world.delivery()
+
+        def receive(answer: Any) -> None:
+            if connection == self.connection and not done[0]:
+                done[0] = True
+                answered(answer)
+
+        def reply(answer: Any) -> None:
+            back = world.delivery()
+            if back is not None:
+                self._later(back, lambda: receive(answer))
+
+        def arrive() -> None:
+            if connection == self.connection:
+                world.coordinator.receive(request, reply)
+
+        def time_out() -> None:
+            if connection == self.connection and not done[0]:
+                self.connection += 1
+                if self.state in ("joining", "syncing", "fetching"):
+                    self._join()
+
+        if travel is not None:
+            # Requests of one connection arrive in order.
+            self._free_ms = max(self._free_ms, world.now_ms + travel)
+            world.after(self._free_ms - world.now_ms, arrive)
+        self._later(timeout_ms, time_out)
+
+    # What it does.
+
+    def _join(self) -> None:
+        self.state, self.positions = "joining", {}
+        self._fresh += 1
+        join = JoinGroup(
+            group_id=GROUP,
+            member_id=self.member_id,
+            fresh_id=f"{self.name}.{self.life}.{self._fresh}",
+            client_id=self.name,
+            client_host="/sim",
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=REBALANCE_MS,
+            protocol_type="consumer",
+            protocols=(("range", b""),),
+            instance_id=self.instance_id,
+            requires_member_id=self.instance_id is None,
+        )
+        self._send(join, self._joined, timeout_ms=REBALANCE_MS + 5_000)
+
+    def _joined(self, answer: JoinAnswer) -> None:
+        if self.state != "joining":
+            return
+        if answer.error is ErrorCode.MEMBER_ID_REQUIRED:
+            self.member_id = answer.member_id
+            self._join()
+        elif answer.error is not ErrorCode.NONE:
+            self._failed(answer.error)
+        else:
+            self.member_id, self.generation, self.state = answer.member_id, answer.generation, "syncing"
+            members = sorted(member_id for member_id, _, _ in answer.members)
+            self._sync(
+                {m: partitions_of(m, members) for m in members} if answer.leader == self.member_id else {}
+            )
+
+    def _sync(self, assignments: dict[str, bytes]) -> None:
+        sync = SyncGroup(
+            group_id=GROUP,
+            generation=self.generation,
+            member_id=self.member_id,
+            instance_id=self.instance_id,
+            assignments=assignments,
+        )
+        self._send(sync, self._synced, timeout_ms=REBALANCE_MS + 5_000)
+
+    def _synced(self, answer: SyncAnswer) -> None:
+        if self.state != "syncing":
+            return
+        if answer.error is not ErrorCode.NONE:
+            self._failed(answer.error)
+            return
+        self.state = "fetching"
+        assigned = json.loads(answer.assignment or b"[]")
+        self.positions = dict.fromkeys(assigned, -1)
+        partitions = tuple(TopicPartition(TOPIC, partition) for partition in assigned)
+        floor = dict(self.world.acknowledged)
+        self._send(
+            FetchOffsets(group_id=GROUP, partitions=partitions), lambda fetched: self._fetched(floor, fetched)
+        )
+
+    def _fetched(self, floor: dict[TopicPartition, int], answer: Any) -> None:
+        if self.state != "fetching":
+            return
+        if answer.error is not ErrorCode.NONE:
+            self._failed(answer.error)
+            return
+        for partition, fetched in answer.offsets.items():
+            self.world.check_fetched(floor, partition, fetched.offset)
+            self.positions[partition.partition] = max(fetched.offset, 0)
+        self.state = "stable"
+
+    def _read(self) -> None:
+        if self.state == "stable":
+            for partition in self.positions:
+                self.positions[partition] += self.world.random.randint(0, 10)
+
+    def _beat(self) -> None:
+        if self.state == "stable":
+            beat = Heartbeat(
+                group_id=GROUP,
+                generation=self.generation,
+                member_id=self.member_id,
+                instance_id=self.instance_id,
+            )
+            generation = self.generation
+            self._send(beat, lambda error: self._heard(generation, error))
+
+    def _commit(self) -> None:
+        if self.state != "stable" or not self.positions:
+            return
+        offsets = {
+            TopicPartition(TOPIC, p): OffsetValue(offset=position) for p, position in self.positions.items()
+        }
+        commit = CommitOffsets(
+            group_id=GROUP,
+            generation=self.generation,
+            member_id=self.member_id,
+            instance_id=self.instance_id,
+            offsets=offsets,
+        )
+        generation = self.generation
+
+        def committed(errors: dict[TopicPartition, ErrorCode]) -> None:
+            for partition, error in errors.items():
+                if error is ErrorCode.NONE:
+                    known = self.world.acknowledged.get(partition, -1)
+                    self.world.acknowledged[partition] = max(known, offsets[partition].offset)
+            self._heard(generation, next(iter(errors.values())))
+
+        self._send(commit, committed)
+
+    def _heard(self, generation: int, error: ErrorCode) -> None:
+        if self.state != "stable" or generation != self.generation or error is ErrorCode.NONE:
+            return
+        if error is ErrorCode.REBALANCE_IN_PROGRESS:
+            if self.world.random.random() < 0.5:
+                self._commit()
+            self._join()
+        elif error not in RETRY_ERRORS:
+            self._failed(error)
+
+    def _failed(self, error: ErrorCode) -> None:
+        """What a consumer does with an error while it owns nothing, or with the loss of its membership."""
+        self.world.tell(f"{self.name} hears {error.name} in {self.state}")
+        if error in LOST_ERRORS or error is ErrorCode.FENCED_INSTANCE_ID:
+            self.member_id, self.generation = "", -1
+        self.state, self.positions = "joining", {}
+        self._later(self.world.random.randint(50, 300), self._join)
+
+
+def partitions_of(member_id: str, members: list[str]) -> bytes:
+    """A round-robin share of the partitions."""
+    return json.dumps(list(range(PARTITION_COUNT))[members.index(member_id) :: len(members)]).encode()
