@@ -1,0 +1,159 @@
+"""`headrace groups`: list, describe and delete consumer groups, through the Kafka admin protocol.
+
+Lag is the log end offset (what a new message would get) minus the committed offset; a partition without a committed
+offset has no lag.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from rich.console import Console
+from rich.table import Table
+
+from headrace.cli.topics import TIMEOUT_SECONDS, admin_client, asked, bootstrap_option, json_option
+
+NO_GROUP = "DEAD"
+
+
+@click.group(epilog="Example: headrace groups describe my-group --bootstrap 127.0.0.1:9092")
+def groups() -> None:
+    """List and describe consumer groups and their lag, delete empty ones."""
+
+
+@groups.command("list", epilog="Example: headrace groups list --bootstrap 127.0.0.1:9092 --json")
+@bootstrap_option
+@json_option
+def list_groups(bootstrap: str, as_json: bool) -> None:
+    """Print all groups with their state."""
+    client = admin_client(bootstrap)
+    found = asked("list groups", client.list_consumer_groups(request_timeout=TIMEOUT_SECONDS).result)
+    if found.errors:
+        raise click.ClickException(f"list groups: {found.errors[0]}.")
+    rows = [
+        {"group": each.group_id, "state": each.state.name, "simple": each.is_simple_consumer_group}
+        for each in sorted(found.valid, key=lambda each: each.group_id)
+    ]
+    if as_json:
+        click.echo(json.dumps(rows))
+    else:
+        _print_table(("group", "state"), [(row["group"], row["state"]) for row in rows], "no groups")
+
+
+@groups.command("describe", epilog="Example: headrace groups describe my-group --bootstrap 127.0.0.1:9092")
+@click.argument("group")
+@bootstrap_option
+@json_option
+def describe(group: str, bootstrap: str, as_json: bool) -> None:
+    """Print a group's state, members and, for each partition, offset, log end and lag."""
+    client = admin_client(bootstrap)
+    described = asked(
+        f"describe group {group}",
+        client.describe_consumer_groups([group], request_timeout=TIMEOUT_SECONDS)[group].result,
+    )
+    committed = _committed(client, group)
+    if described.state.name == NO_GROUP and not committed:
+        raise click.ClickException(
+            f"There is no group {group!r}: `headrace groups list` shows those there are."
+        )
+    owners = {
+        (partition.topic, partition.partition): member
+        for member in described.members
+        for partition in member.assignment.topic_partitions
+    }
+    partitions = _lags(client, committed, owners)
+    answer = {
+        "group": group,
+        "state": described.state.name,
+        "assignor": described.partition_assignor,
+        "members": [_member(member) for member in described.members],
+        "partitions": partitions,
+        "lag": sum(row["lag"] for row in partitions if row["lag"] is not None),
+    }
+    if as_json:
+        click.echo(json.dumps(answer))
+    else:
+        _print_description(answer)
+
+
+@groups.command("delete", epilog="Example: headrace groups delete my-group --bootstrap 127.0.0.1:9092")
+@click.argument("group")
+@bootstrap_option
+def delete(group: str, bootstrap: str) -> None:
+    """Delete a group without members, with its offsets."""
+    client = admin_client(bootstrap)
+    asked(
+        f"delete group {group}",
+        client.delete_consumer_groups([group], request_timeout=TIMEOUT_SECONDS)[group].result,
+    )
+    click.echo(f"deleted {group}")
+
+
+def _committed(client: AdminClient, group: str) -> dict[tuple[str, int], int]:
+    """The group's committed offsets by partition."""
+    wanted = [ConsumerGroupTopicPartitions(group)]
+    found = asked(
+        f"read offsets of group {group}",
+        client.list_consumer_group_offsets(wanted, request_timeout=TIMEOUT_SECONDS)[group].result,
+    )
+    return {(each.topic, each.partition): each.offset for each in found.topic_partitions if each.offset >= 0}
+
+
+def _lags(
+    client: AdminClient, committed: dict[tuple[str, int], int], owners: dict[tuple[str, int], Any]
+) -> list[dict[str, Any]]:
+    """One row for each partition that the group has committed or owns."""
+    keys = sorted(committed.keys() | owners.keys())
+    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+    wanted = {TopicPartition(topic, partition): latest for topic, partition in keys}
+    asking = client.list_offsets(wanted, request_timeout=TIMEOUT_SECONDS) if wanted else {}
+    rows = []
+    for key in keys:
+        end = asked(f"read the end of {key[0]}-{key[1]}", asking[TopicPartition(*key)].result)
+        offset, owner = committed.get(key), owners.get(key)
+        rows.append(
+            {
+                "topic": key[0],
+                "partition": key[1],
+                "offset": offset,
+                "end": end.offset,
+                "lag": None if offset is None else max(end.offset - offset, 0),
+                "member": None if owner is None else owner.member_id,
+            }
+        )
+    return rows
+
+
+def _member(member: Any) -> dict[str, Any]:
+    return {
+        "member": member.member_id,
+        "instance": member.group_instance_id,
+        "client": member.client_id,
+        "host": member.host,
+        "partitions": len(member.assignment.topic_partitions),
+    }
+
+
+def _print_description(answer: dict[str, Any]) -> None:
+    state = f"{answer['group']}: {answer['state']}, {len(answer['members'])} members, lag {answer['lag']}"
+    click.echo(f"{state}, assignor {answer['assignor']}" if answer["assignor"] else state)
+    columns = ("topic", "partition", "offset", "end", "lag", "member")
+    rows = [
+        tuple("-" if row[name] is None else str(row[name]) for name in columns)
+        for row in answer["partitions"]
+    ]
+    _print_table(columns, rows, "no partitions")
+
+
+def _print_table(columns: tuple[str, ...], rows: list[tuple[Any, ...]], none: str) -> None:
+    if not rows:
+        click.echo(none)
+        return
+    table = Table(*columns, box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(*(str(cell) for cell in row))
+    Console(soft_wrap=True).print(table)
