@@ -105,14 +105,11 @@ class Controller:
         self.brokers = dict(event.brokers)
         self.topics = dict(event.topics)
         self.states = dict(event.states)
-        commands = self._metadata_to(self.brokers, ())
-        commands += self._deletions_requested(DeletionsRequested(topics=event.deletions))
+        commands = self._deletions_requested(DeletionsRequested(topics=event.deletions))
         writes = self._due_writes(restarted=frozenset())
         settled = self._settled(writes)
-        commands += self._leaders_to(self.brokers, settled)
-        if settled:
-            commands += self._metadata_to(self.brokers, settled)
-        return commands + self._write(writes)
+        commands = self._metadata_to(self.brokers, settled) + commands
+        return commands + self._leaders_to(self.brokers, settled) + self._write(writes)
 
     def _brokers_changed(self, event: BrokersChanged) -> list[Command]:
         old, self.brokers = self.brokers, dict(event.brokers)

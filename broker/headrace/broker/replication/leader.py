@@ -60,6 +60,7 @@ class Partition:
         self.is_leader = state.leader == self.broker_id
         self.follower_ends = {}
         if self.is_leader:
+            self.log.assign_epoch(state.leader_epoch)
             self._advance()
 
     def append(self, records: memoryview, *, required_acks: int, now_ms: int) -> AppendResult:

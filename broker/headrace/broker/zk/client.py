@@ -153,7 +153,16 @@ class ZooKeeperClient:
                 f"no ZooKeeper server of {self._hosts} answered within {self._connection_timeout_ms} ms: "
                 "start it, or correct zookeeper.connect"
             ) from None
-        await self._request(lambda: self._kazoo.ensure_path_async("/"))
+        await self._make_chroot()
+
+    async def _make_chroot(self) -> None:
+        """kazoo creates nothing above its chroot, so this is done without one, before any other request."""
+        chroot, self._kazoo.chroot = self._kazoo.chroot, ""
+        try:
+            if chroot:
+                await self._request(lambda: self._kazoo.ensure_path_async(chroot))
+        finally:
+            self._kazoo.chroot = chroot
 
     async def close(self) -> None:
         """End the session; its ephemeral znodes go at once."""

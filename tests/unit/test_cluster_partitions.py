@@ -1,0 +1,273 @@
+"""How a broker performs the controller's requests: leading, following, stopping, and the fences of the past."""
+
+from uuid import UUID
+
+import pytest
+
+from headrace.broker.config import LogConfig
+from headrace.broker.errors import (
+    ErrorCode,
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
+    UnknownTopicOrPartitionError,
+)
+from headrace.broker.replication.model import ZERO_UUID
+from headrace.broker.server.metadata import MetadataCache
+from headrace.broker.server.replicas import Partitions
+
+TOPIC_ID = UUID(int=7)
+
+
+class Clock:
+    def now_ms(self):
+        return 1000
+
+    def monotonic_ms(self):
+        return 1000
+
+
+class Log:
+    """What a partition needs of its log."""
+
+    def __init__(self, topic_id):
+        self.topic_id = topic_id
+        self.config = LogConfig()
+        self.log_end_offset = 0
+        self.high_watermark = 0
+        self.epochs = []
+
+    def assign_epoch(self, epoch):
+        self.epochs.append((epoch, self.log_end_offset))
+
+    def append_as_leader(self, records, *, leader_epoch, now_ms):
+        self.log_end_offset += len(records)
+        return leader_epoch
+
+    def advance_high_watermark(self, offset):
+        self.high_watermark = offset
+
+
+class Logs:
+    """A store in memory; `deleted` lists what was deleted."""
+
+    def __init__(self):
+        self.logs = {}
+        self.deleted = []
+
+    def get(self, topic, partition):
+        return self.logs.get((topic, partition))
+
+    def create(self, topic, partition, topic_id, *, now_ms):
+        self.logs[topic, partition] = Log(topic_id)
+        return self.logs[topic, partition]
+
+    def delete(self, topic, partition, *, now_ms):
+        del self.logs[topic, partition]
+        self.deleted.append((topic, partition))
+
+
+def state(partition=0, *, leader=1, epoch=0, isr=(1,), replicas=(1,)):
+    return {
+        "partition_index": partition,
+        "controller_epoch": 1,
+        "leader": leader,
+        "leader_epoch": epoch,
+        "isr": list(isr),
+        "partition_epoch": 0,
+        "replicas": list(replicas),
+        "is_new": False,
+    }
+
+
+def leader_and_isr(*states, controller_epoch=1, broker_epoch=-1, topic_id=TOPIC_ID):
+    topic = {"topic_name": "t", "topic_id": topic_id, "partition_states": list(states)}
+    return {
+        "controller_id": 1,
+        "controller_epoch": controller_epoch,
+        "broker_epoch": broker_epoch,
+        "topic_states": [topic],
+    }
+
+
+def stop_replica(*, partition=0, leader_epoch=-2, delete=True, controller_epoch=1):
+    wish = {"partition_index": partition, "leader_epoch": leader_epoch, "delete_partition": delete}
+    return {
+        "controller_id": 1,
+        "controller_epoch": controller_epoch,
+        "broker_epoch": -1,
+        "topic_states": [{"topic_name": "t", "partition_states": [wish]}],
+    }
+
+
+def codes(response):
+    return [e["error_code"] for t in response["topics"] for e in t["partition_errors"]]
+
+
+@pytest.fixture
+def logs():
+    return Logs()
+
+
+@pytest.fixture
+def metadata():
+    return MetadataCache()
+
+
+@pytest.fixture
+def partitions(logs, metadata):
+    return Partitions(1, logs, metadata, Clock())
+
+
+def test_the_named_leader_opens_its_log_begins_the_epoch_and_leads(partitions, logs):
+    changed = []
+    partitions.on_change(lambda p: changed.append((p.topic, p.partition, p.is_leader)))
+    assert codes(partitions.leader_and_isr(leader_and_isr(state(epoch=3)))) == [ErrorCode.NONE]
+    partition = partitions.leader_of("t", 0)
+    assert (partition.leader_epoch, partition.isr, partition.topic_id) == (3, (1,), TOPIC_ID)
+    assert logs.get("t", 0).epochs == [(3, 0)]
+    assert changed == [("t", 0, True)]
+    assert list(partitions.led()) == [partition]
+
+
+def test_a_partition_led_elsewhere_is_not_led_here(partitions):
+    partitions.leader_and_isr(leader_and_isr(state(leader=2, isr=(2, 1), replicas=(2, 1))))
+    with pytest.raises(NotLeaderOrFollowerError):
+        partitions.leader_of("t", 0)
+    assert partitions.get("t", 0).leader == 2
+
+
+def test_an_unknown_partition_and_one_of_another_broker_are_told_apart(partitions, metadata):
+    with pytest.raises(UnknownTopicOrPartitionError):
+        partitions.leader_of("t", 0)
+    metadata.update(
+        {
+            "controller_id": 1,
+            "controller_epoch": 1,
+            "live_brokers": [],
+            "topic_states": [
+                {
+                    "topic_name": "t",
+                    "topic_id": TOPIC_ID,
+                    "partition_states": [
+                        {**state(leader=2, isr=(2,), replicas=(2,)), "offline_replicas": []}
+                    ],
+                }
+            ],
+        }
+    )
+    with pytest.raises(NotLeaderOrFollowerError):
+        partitions.leader_of("t", 0)
+
+
+def test_an_older_controller_is_fenced(partitions):
+    partitions.leader_and_isr(leader_and_isr(state(), controller_epoch=5))
+    old = partitions.leader_and_isr(leader_and_isr(state(epoch=9), controller_epoch=4))
+    assert old == {"error_code": ErrorCode.STALE_CONTROLLER_EPOCH}
+    assert partitions.leader_of("t", 0).leader_epoch == 0
+    assert (
+        partitions.stop_replica(stop_replica(controller_epoch=4))["error_code"]
+        is ErrorCode.STALE_CONTROLLER_EPOCH
+    )
+
+
+def test_a_request_to_an_earlier_life_of_the_broker_is_fenced(partitions):
+    partitions.broker_epoch = 100
+    response = partitions.leader_and_isr(leader_and_isr(state(), broker_epoch=99))
+    assert response == {"error_code": ErrorCode.STALE_BROKER_EPOCH}
+    assert (
+        partitions.leader_and_isr(leader_and_isr(state(), broker_epoch=100))["error_code"] is ErrorCode.NONE
+    )
+
+
+@pytest.mark.parametrize("epoch", [4, 5])
+def test_a_leader_epoch_that_is_not_newer_changes_nothing(partitions, epoch):
+    partitions.leader_and_isr(leader_and_isr(state(epoch=5)))
+    again = partitions.leader_and_isr(leader_and_isr(state(leader=2, epoch=epoch, replicas=(1, 2))))
+    assert codes(again) == [ErrorCode.STALE_CONTROLLER_EPOCH]
+    assert partitions.leader_of("t", 0).leader_epoch == 5
+
+
+def test_a_broker_takes_no_partition_that_is_not_assigned_to_it(partitions, logs):
+    assert codes(partitions.leader_and_isr(leader_and_isr(state(leader=2, replicas=(2,))))) == [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    ]
+    assert logs.logs == {}
+
+
+def test_another_topic_of_the_same_name_is_refused_while_the_first_is_held(partitions):
+    partitions.leader_and_isr(leader_and_isr(state()))
+    other = partitions.leader_and_isr(leader_and_isr(state(epoch=1), topic_id=UUID(int=8)))
+    assert codes(other) == [ErrorCode.INCONSISTENT_TOPIC_ID]
+
+
+def test_the_log_of_a_deleted_topic_of_the_same_name_is_put_away(partitions, logs):
+    logs.create("t", 0, UUID(int=1), now_ms=0)
+    partitions.leader_and_isr(leader_and_isr(state()))
+    assert logs.deleted == [("t", 0)]
+    assert partitions.leader_of("t", 0).log.topic_id == TOPIC_ID
+
+
+def test_a_controller_without_topic_ids_leaves_the_log_alone(partitions, logs):
+    kept = logs.create("t", 0, UUID(int=1), now_ms=0)
+    partitions.leader_and_isr(leader_and_isr(state(), topic_id=ZERO_UUID))
+    assert partitions.leader_of("t", 0).log is kept
+
+
+def test_a_stopped_replica_is_deleted_and_watchers_hear_of_it(partitions, logs):
+    partitions.leader_and_isr(leader_and_isr(state()))
+    changed = []
+    partitions.on_change(lambda p: changed.append(p.is_leader))
+    response = partitions.stop_replica(stop_replica())
+    assert [e["error_code"] for e in response["partition_errors"]] == [ErrorCode.NONE]
+    assert (logs.deleted, changed, partitions.get("t", 0)) == ([("t", 0)], [False], None)
+
+
+def test_a_stop_without_delete_keeps_the_log(partitions, logs):
+    partitions.leader_and_isr(leader_and_isr(state(epoch=3)))
+    partitions.stop_replica(stop_replica(leader_epoch=3, delete=False))
+    assert logs.get("t", 0) is not None
+    with pytest.raises(NotLeaderOrFollowerError):
+        partitions.leader_of("t", 0)
+
+
+def test_a_stop_of_an_older_leader_epoch_is_fenced(partitions):
+    partitions.leader_and_isr(leader_and_isr(state(epoch=3)))
+    response = partitions.stop_replica(stop_replica(leader_epoch=2))
+    assert [e["error_code"] for e in response["partition_errors"]] == [ErrorCode.FENCED_LEADER_EPOCH]
+    assert partitions.leader_of("t", 0).leader_epoch == 3
+
+
+def test_with_one_replica_everything_appended_is_below_the_high_watermark_at_once(partitions):
+    partitions.leader_and_isr(leader_and_isr(state(epoch=2)))
+    partition = partitions.leader_of("t", 0)
+    assert partition.append(memoryview(bytearray(5)), required_acks=-1, now_ms=0) == 2
+    assert partition.high_watermark == 5
+
+
+def test_with_followers_the_high_watermark_waits_for_the_slowest_in_sync_replica(partitions):
+    partitions.leader_and_isr(leader_and_isr(state(isr=(1, 2, 3), replicas=(1, 2, 3))))
+    partition = partitions.leader_of("t", 0)
+    partition.append(memoryview(bytearray(5)), required_acks=1, now_ms=0)
+    assert partition.high_watermark == 0
+    partition.follower_fetched(2, 5)
+    assert partition.high_watermark == 0
+    partition.follower_fetched(3, 4)
+    assert partition.high_watermark == 4
+
+
+def test_acks_all_is_refused_below_min_insync_replicas_and_acks_1_is_not(partitions):
+    partitions.leader_and_isr(leader_and_isr(state()))
+    partition = partitions.leader_of("t", 0)
+    partition.log.config = LogConfig(min_insync_replicas=2)
+    with pytest.raises(NotEnoughReplicasError):
+        partition.append(memoryview(bytearray(1)), required_acks=-1, now_ms=0)
+    partition.append(memoryview(bytearray(1)), required_acks=1, now_ms=0)
+    assert partition.log.log_end_offset == 1
+
+
+def test_who_lost_the_lead_appends_no_more(partitions):
+    partitions.leader_and_isr(leader_and_isr(state(replicas=(1, 2))))
+    partition = partitions.leader_of("t", 0)
+    partitions.leader_and_isr(leader_and_isr(state(leader=2, epoch=1, replicas=(1, 2))))
+    with pytest.raises(NotLeaderOrFollowerError):
+        partition.append(memoryview(bytearray(1)), required_acks=1, now_ms=0)
