@@ -36,6 +36,8 @@ DEVELOPMENT_DEFAULTS = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
+    # A broker that was killed may come back soon under the same id.
+    "zookeeper.session.timeout.ms": "6000",
 }
 
 Child = subprocess.Popen[bytes]

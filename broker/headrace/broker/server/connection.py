@@ -32,6 +32,7 @@ log = get_logger(__name__)
 REPLY_SIZE_MAX = 1 << 20
 BUFFERS_PER_CALL_MAX = 512
 SENDFILE_SIZE_MAX = 1 << 20
+SIZE_PER_TURN_MAX = 4 << 20
 API_VERSIONS_KEY = 18
 
 
@@ -93,6 +94,11 @@ class Connection:
         loop.add_reader(self._fd, self._readable)
 
     @property
+    def is_waiting(self) -> bool:
+        """Whether the client waits for us: a reply of ours is to come."""
+        return self._pending is not None
+
+    @property
     def host(self) -> str:
         return self._client.host
 
@@ -105,6 +111,7 @@ class Connection:
             log.warning("connection closed", peer=self.peer, reason=reason)
         self._loop.remove_reader(self._fd)
         if self._is_writing:
+            self._is_writing = False
             self._loop.remove_writer(self._fd)
         if self._pending is not None:
             self._pending.cancel()
@@ -174,17 +181,18 @@ class Connection:
             handler = HANDLERS.get(header.key)
             if handler is None or not handler.version_min <= header.version <= handler.version_max:
                 if header.key != API_VERSIONS_KEY:
-                    self.close(f"api key {header.key} version {header.version} is not served here")
-                    return False
+                    raise CloseConnectionError(
+                        f"api key {header.key} version {header.version} is not served here"
+                    )
                 handler = HANDLERS[API_VERSIONS_KEY]
             self._metrics.request(header.key, len(frame))
             reply = handler.serve(context, header, frame)
         except (MalformedError, CloseConnectionError) as error:
-            self.close(str(error))
+            self._close_after_replies(str(error))
             return False
         except Exception as error:
             log.failure("request failed", error, peer=self.peer)
-            self.close()
+            self._close_after_replies(None)
             return False
         if reply is None:
             return True
@@ -193,6 +201,12 @@ class Connection:
         else:
             self._wait_for(reply)
         return True
+
+    def _close_after_replies(self, reason: str | None) -> None:
+        """Close, after what was answered before the bad request has been handed to the kernel as far as it goes."""
+        self._frames.clear()
+        self._send()
+        self.close(reason)
 
     def _wait_for(self, reply: Deferred[Parts]) -> None:
         if reply.done:
@@ -230,12 +244,17 @@ class Connection:
     def _send(self) -> None:
         """Send what is ready; a full socket is waited for, then the next requests follow."""
         out = self._out
+        size_left_min = self._out_size - SIZE_PER_TURN_MAX
         try:
             while out:
-                if type(out[0]) is LogSlice:
+                if type(out[0]) is not LogSlice:
+                    self._send_buffers()
+                elif self._out_size > size_left_min:
                     self._send_slice(out[0])
                 else:
-                    self._send_buffers()
+                    # A client that reads as fast as we send must not keep the others waiting.
+                    self._wait_until_writable()
+                    return
         except (BlockingIOError, InterruptedError):
             self._wait_until_writable()
         except OSError:

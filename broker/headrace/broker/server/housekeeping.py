@@ -45,8 +45,11 @@ class Housekeeping:
             self._logs.checkpoint()
 
     async def _flush(self) -> None:
-        for partition_log, job in self._logs.flush_tasks(self._clock.now_ms()):
+        tasks = self._logs.flush_tasks(self._clock.now_ms())
+        for partition_log, job in tasks:
             partition_log.flushed(await self._synced(partition_log, job))
+        if tasks:
+            self._logs.checkpoint()
 
     async def _synced(self, partition_log: PartitionLog, job: Callable[[], int]) -> int | None:
         try:

@@ -89,12 +89,12 @@ class Acceptor:
     def sweep(self) -> None:
         """Close the connections that were idle for too long; call about once a second."""
         now_ms = self._context.clock.monotonic_ms()
-        idle_since_min_ms = now_ms - self._network.connections_max_idle_ms
+        idle_ms_max = self._network.connections_max_idle_ms
         for connection in list(self._connections):
-            if connection.is_used:
+            if connection.is_used or connection.is_waiting:
                 connection.is_used = False
                 connection.idle_since_ms = now_ms
-            elif connection.idle_since_ms <= idle_since_min_ms and self._network.connections_max_idle_ms >= 0:
+            elif 0 <= idle_ms_max <= now_ms - connection.idle_since_ms:
                 log.info("idle connection closed", peer=connection.peer)
                 connection.close()
 
