@@ -1,0 +1,265 @@
+"""Loads as Spark jobs: work happens in workers, a worker may die, and the command does what it says."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from load_helpers import (
+    EVENT,
+    EVENT_ID,
+    GARBAGE,
+    account,
+    create_topic,
+    every_offset_once,
+    publish,
+    schemas_served,
+)
+from processes import DevCluster, eventually
+
+from headrace.load import history, leftovers, tables, task
+from headrace.load.driver import LoadConfig, Loader, RunTasks, spark_session, spark_tasks
+from headrace.load.task import Assignment, TaskResult
+from headrace.load.wire_client import Client
+
+HEADRACE = Path(sys.executable).with_name("headrace")
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Any]:
+    session = spark_session(2)
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[str]:
+    with schemas_served({EVENT_ID: EVENT}) as url:
+        yield url
+
+
+def load_all(broker: DevCluster, registry: str, warehouse: Path, topic: str, run_tasks: RunTasks) -> None:
+    config = LoadConfig(
+        bootstrap=broker.bootstrap, registry=registry, task_count_max=2, wanted=lambda name: name == topic
+    )
+    loader = Loader(tables.open_catalog(str(warehouse)), config, run_tasks)
+    while loader.round().moved:
+        pass
+    loader.close()
+
+
+def test_two_workers_decode_and_no_row_reaches_the_driver(
+    broker: DevCluster, registry: str, session: Any, tmp_path: Path
+) -> None:
+    create_topic(broker.bootstrap, "dc-spark.pageviews", 2)
+    publish(broker.bootstrap, "dc-spark.pageviews", 2, 20_000)
+    rounds: list[list[TaskResult]] = []
+
+    def observed(assignments: Sequence[Assignment]) -> list[TaskResult]:
+        rounds.append(spark_tasks(session)(assignments))
+        return rounds[-1]
+
+    load_all(broker, registry, tmp_path, "dc-spark.pageviews", observed)
+    decoding = [result for results in rounds for result in results if result.rows is not None]
+    assert sum(result.rows.row_count for result in decoding if result.rows) == 20_000
+    workers = {result.worker_pid for result in decoding}
+    assert len(workers) == 2
+    assert os.getpid() not in workers
+    assert sum(len(pickle.dumps(result)) for result in decoding) < 20_000
+    assert account(tmp_path) == every_offset_once(2, 20_000)
+
+
+def killed_once(marker: str) -> Any:
+    """A task that does all its work and dies before it can tell, the first time."""
+
+    def run_and_die(assignment: Assignment) -> TaskResult:
+        result = task.run(assignment)
+        if not os.path.exists(marker):
+            with open(marker, "w"):
+                os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+    return run_and_die
+
+
+def test_a_killed_worker_is_run_again_and_its_file_is_removed_at_the_next_start(
+    broker: DevCluster, registry: str, session: Any, tmp_path: Path
+) -> None:
+    topic = "dc-worker.pageviews"
+    create_topic(broker.bootstrap, topic, 2)
+    publish(broker.bootstrap, topic, 2, 400, garbage_every=40)
+    load_all(broker, registry, tmp_path, topic, spark_tasks(session))
+    publish(broker.bootstrap, topic, 2, 400, garbage_every=40)
+    dying = killed_once(str(tmp_path / "died"))
+
+    def run_tasks(assignments: Sequence[Assignment]) -> list[TaskResult]:
+        rdd = session.sparkContext.parallelize(assignments, len(assignments))
+        results: list[TaskResult] = rdd.map(dying).collect()
+        return results
+
+    load_all(broker, registry, tmp_path, topic, run_tasks)
+    assert (tmp_path / "died").exists()
+    assert account(tmp_path) == every_offset_once(2, 800)
+    before = len(data_files(tmp_path))
+    load_all(broker, registry, tmp_path, topic, spark_tasks(session))
+    assert len(data_files(tmp_path)) < before
+    assert account(tmp_path) == every_offset_once(2, 800)
+
+
+def data_files(warehouse: Path) -> list[Path]:
+    return list(warehouse.rglob("run-*/*.parquet"))
+
+
+def test_a_dataframe_reads_topics_with_and_without_the_registry(
+    broker: DevCluster, registry: str, session: Any
+) -> None:
+    from headrace.load.datasource import HeadraceDataSource
+
+    topic = "dc-frame.pageviews"
+    create_topic(broker.bootstrap, topic, 2)
+    publish(broker.bootstrap, topic, 2, 100, garbage_every=25)
+    session.dataSource.register(HeadraceDataSource)
+    reader = session.read.format("headrace").option("bootstrap", broker.bootstrap).option("topics", topic)
+    raw = reader.load()
+    assert raw.count() == 100
+    assert {bytes(row.value) for row in raw.where("_offset = 0 AND _partition = 0").collect()} == {GARBAGE}
+    events = reader.option("registry", registry).load()
+    assert events.where("_error IS NOT NULL").count() == 4
+    assert sorted(row[0] for row in events.where("_error IS NULL").select("header.sequence").collect()) == [
+        number for number in range(100) if number % 25
+    ]
+
+
+def command(broker: DevCluster, registry: str, warehouse: Path, topics: str, *more: str) -> list[str]:
+    where = ["--bootstrap", broker.bootstrap, "--registry", registry, "--warehouse", str(warehouse)]
+    return [str(HEADRACE), "load", *where, "--topics", topics, *more]
+
+
+def test_the_command_loads_once_queries_and_tells_the_group(
+    broker: DevCluster, registry: str, tmp_path: Path
+) -> None:
+    create_topic(broker.bootstrap, "dc-once.pageviews", 2)
+    publish(broker.bootstrap, "dc-once.pageviews", 2, 100, garbage_every=10)
+    done = subprocess.run(
+        command(broker, registry, tmp_path, r"dc-once\..*", "--once", "--json"),
+        stdout=subprocess.PIPE,
+        timeout=120,
+        check=False,
+    )
+    totals = json.loads(done.stdout)
+    assert (done.returncode, totals["rows"], totals["dead_letters"], totals["lag"]) == (0, 90, 10, 0)
+    sql = "SELECT _datacenter, _topic, count(*) AS n FROM warehouse.pageviews GROUP BY ALL"
+    asked = [str(HEADRACE), "query", "--warehouse", str(tmp_path), "--json", sql]
+    answer = json.loads(subprocess.run(asked, stdout=subprocess.PIPE, check=True, timeout=60).stdout)
+    assert answer == [{"_datacenter": "dc-once", "_topic": "pageviews", "n": 90}]
+    assert committed(broker, "dc-once.pageviews") == [50, 50]
+
+
+def committed(broker: DevCluster, topic: str) -> list[int]:
+    import confluent_kafka
+
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "headrace-load"})
+    wanted = [confluent_kafka.TopicPartition(topic, number) for number in range(2)]
+    offsets = [item.offset for item in consumer.committed(wanted, timeout=20)]
+    consumer.close()
+    return offsets
+
+
+def test_the_continuous_command_follows_the_log_and_ends_cleanly_on_sigterm(
+    broker: DevCluster, registry: str, tmp_path: Path
+) -> None:
+    topic = "dc-follow.pageviews"
+    create_topic(broker.bootstrap, topic, 2)
+    process = subprocess.Popen(command(broker, registry, tmp_path, r"dc-follow\..*", "--interval", "0.2"))
+    try:
+        for total in (50, 100, 150):
+            publish(broker.bootstrap, topic, 2, 50)
+            eventually(
+                lambda total=total: loaded(tmp_path) == total, timeout_s=60, what=f"{total} offsets loaded"
+            )
+        process.terminate()
+        assert process.wait(60) == 0
+    finally:
+        process.kill()
+    assert account(tmp_path) == every_offset_once(2, 150)
+    arrivals = history.arrivals(tables.open_catalog(str(tmp_path)), "pageviews")
+    assert sum(row["next_offset"] - row["first_offset"] for row in arrivals.to_pylist()) == 150
+    now_ms = time.time() * 1000
+    assert all(now_ms - 600_000 < row["committed_at_ms"] <= now_ms for row in arrivals.to_pylist())
+
+
+def loaded(warehouse: Path) -> int:
+    try:
+        table = tables.load_table(tables.open_catalog(str(warehouse)), "pageviews")
+    except tables.WarehouseError:
+        return 0
+    return sum(history.positions(table).values())
+
+
+def test_rot_in_the_log_stops_its_partition_alone_and_is_said(
+    dev_cluster: Any, registry: str, tmp_path: Path
+) -> None:
+    data, topic, warehouse = tmp_path / "cluster", "dc-rot.pageviews", tmp_path / "warehouse"
+    cluster = dev_cluster(data=data)
+    create_topic(cluster.bootstrap, topic, 2)
+    for _ in range(3):
+        publish(cluster.bootstrap, topic, 2, 100)
+    assert cluster.stop() == 0
+    (segment,) = data.rglob(f"{topic}-1/00000000000000000000.log")
+    content = bytearray(segment.read_bytes())
+    content[len(content) // 2] ^= 0x10
+    segment.write_bytes(content)
+    cluster = dev_cluster(data=data)
+    done = subprocess.run(
+        command(cluster, registry, warehouse, r"dc-rot\..*", "--once"),
+        stderr=subprocess.PIPE,
+        timeout=120,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "checksum" in done.stderr
+    found = account(warehouse)
+    assert sorted(offset for partition, offset in found if partition == 0) == list(range(150))
+    before_rot = sorted(offset for partition, offset in found if partition == 1)
+    assert before_rot == list(range(len(before_rot)))
+    assert len(before_rot) < 150
+    client = Client(cluster.bootstrap)
+    assert client.log_offsets(client.partitions(lambda name: name == topic))[(topic, 1)].end == 150
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["load", "--bootstrap", "nowhere", "--registry", "http://x"], "is no HOST:PORT"),
+        (["load", "--bootstrap", "h:1", "--registry", "http://x", "--topics", "("], "no regular expression"),
+        (["load", "--bootstrap", "h:1"], "--registry"),
+        (["query", "--catalog-property", "glue", "SELECT 1"], "no KEY=VALUE"),
+    ],
+)
+def test_wrong_use_is_told_in_a_sentence(arguments: list[str], sentence: str) -> None:
+    done = subprocess.run(
+        [str(HEADRACE), *arguments], stderr=subprocess.PIPE, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 2
+    assert sentence in done.stderr
+
+
+def test_leftovers_of_no_run_are_never_touched(tmp_path: Path) -> None:
+    catalog = tables.open_catalog(str(tmp_path))
+    table = tables.ensure_table(catalog, "pageviews")
+    foreign = leftovers.local_path(f"{table.location()}/data")
+    assert foreign is not None
+    foreign.mkdir(parents=True)
+    (foreign / "somebody-elses.parquet").write_bytes(b"x")
+    assert leftovers.remove_dead_data(table, []) == []
