@@ -1,0 +1,192 @@
+"""Rolling, retention, DeleteRecords, truncation and flushing."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from log_kit import NOW_MS, append, batch, fill, offsets, open_log
+
+from headrace.broker.config import LogConfig
+from headrace.broker.errors import OffsetOutOfRangeError, OutOfOrderSequenceError
+from headrace.broker.log.files import OsFile
+from headrace.broker.log.partition_log import PartitionLog
+from headrace.broker.log.retention import SegmentFacts, retired
+
+HOUR_MS = 3_600_000
+
+
+def bases(log: PartitionLog) -> list[int]:
+    return sorted(int(path.name[:20]) for path in Path(log.directory).glob("*.log"))
+
+
+def test_a_segment_rolls_when_the_next_batch_does_not_fit(tmp_path: Path) -> None:
+    size = len(batch())
+    log, _ = open_log(tmp_path, LogConfig(segment_bytes=3 * size))
+    fill(log, 7)
+    assert bases(log) == [0, 3, 6]
+
+
+def test_a_segment_rolls_by_the_batches_time_less_its_jitter(tmp_path: Path) -> None:
+    log, _ = open_log(tmp_path, LogConfig(segment_ms=HOUR_MS))
+    append(log, batch(timestamp_ms=NOW_MS), batch(timestamp_ms=NOW_MS + HOUR_MS))
+    assert bases(log) == [0]
+    append(log, batch(timestamp_ms=NOW_MS + HOUR_MS + 1))
+    assert bases(log) == [0, 2]
+    jittered, _ = open_log(tmp_path / "other", LogConfig(segment_ms=HOUR_MS, segment_jitter_ms=HOUR_MS))
+    append(jittered, batch(timestamp_ms=NOW_MS), batch(timestamp_ms=NOW_MS + HOUR_MS - 1))
+    assert bases(jittered) == [0, 1]
+
+
+def test_a_segment_rolls_when_its_index_is_full(tmp_path: Path) -> None:
+    log, _ = open_log(tmp_path, LogConfig(index_interval_bytes=0, segment_index_bytes=36))
+    fill(log, 8)
+    assert bases(log) == [0, 3, 6]
+
+
+def test_an_idle_segment_rolls_when_its_time_is_over(tmp_path: Path) -> None:
+    log, _ = open_log(tmp_path, LogConfig(segment_ms=HOUR_MS))
+    assert not log.roll_if_due(NOW_MS + 2 * HOUR_MS)
+    append(log, batch())
+    assert not log.roll_if_due(NOW_MS + HOUR_MS)
+    assert log.roll_if_due(NOW_MS + HOUR_MS + 1)
+    assert bases(log) == [0, 1]
+
+
+def test_the_active_segments_indexes_are_preallocated_and_trimmed_when_rolled(tmp_path: Path) -> None:
+    log, _ = open_log(tmp_path, LogConfig(segment_bytes=1000, index_interval_bytes=100, segment_index_bytes=4096))
+    fill(log, 12)
+    first, second = (Path(log.directory, f"{base:020d}.index") for base in bases(log)[:2])
+    assert (first.stat().st_size % 8, first.stat().st_size > 0, second.stat().st_size) == (0, True, 4096)
+    log.close()
+    assert second.stat().st_size < 100
+
+
+def test_retention_by_time_takes_whole_segments_and_moves_the_start(tmp_path: Path) -> None:
+    log, _ = open_log(tmp_path, LogConfig(segment_bytes=3 * len(batch()), retention_ms=4000, file_delete_delay_ms=50))
+    fill(log, 8)
+    deleted = log.delete_retired(NOW_MS + 7001)
+    assert [(segment.base_offset, segment.next_offset) for segment in deleted] == [(0, 3)]
+    assert (log.log_start_offset, offsets(log)) == (3, [3, 4, 5, 6, 7])
+    assert len(list(Path(log.directory).glob("*.deleted"))) == 3
+    log.delete_retired(NOW_MS + 7051)
+    assert list(Path(log.directory).glob("*.deleted")) == []
+
+
+def test_retention_rolls_an_active_segment_that_is_all_expired(tmp_path: Path) -> None:
+    log, _ = open_log(tmp_path, LogConfig(retention_ms=1000))
+    fill(log, 3)
+    assert len(log.delete_retired(NOW_MS + HOUR_MS)) == 1
+    assert (log.log_start_offset, log.log_end_offset, bases(log)) == (3, 3, [3])
+    append(log, batch())
+    assert offsets(log) == [3]
+
+
+def test_retention_spares_compacted_topics_and_what_is_not_replicated(tmp_path: Path) -> None:
+    config = LogConfig(cleanup_policy=("compact",), retention_ms=1, retention_bytes=0, segment_bytes=200)
+    log, _ = open_log(tmp_path, config)
+    fill(log, 5)
+    assert log.delete_retired(NOW_MS + HOUR_MS) == []
+    log.update_config(LogConfig(retention_ms=1, segment_bytes=200))
+    log.append_as_leader(batch(), leader_epoch=0, now_ms=NOW_MS)
+    assert [segment.base_offset for segment in log.delete_retired(NOW_MS + HOUR_MS)] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(("retention_bytes", "count"), [(-1, 0), (300, 0), (299, 0), (200, 1), (199, 1), (100, 2), (0, 3)])
+def test_retention_by_size_keeps_at_least_what_is_asked_for(retention_bytes: int, count: int) -> None:
+    facts = [SegmentFacts(base, base + 10, 100, NOW_MS) for base in (0, 10, 20)]
+    reasons = retired(
+        facts,
+        retention_ms=-1,
+        retention_bytes=retention_bytes,
+        log_start_offset=0,
+        high_watermark=30,
+        now_ms=NOW_MS,
+    )
+    assert len(reasons) == count
+
+
+def test_delete_records_moves_the_start_inside_a_segment(tmp_path: Path) -> None:
+    log, _ = open_log(tmp_path, LogConfig(segment_bytes=3 * len(batch())))
+    fill(log, 8)
+    log.delete_before(4)
+    assert [segment.base_offset for segment in log.delete_retired(NOW_MS)] == [0]
+    assert log.log_start_offset == 4
+    with pytest.raises(OffsetOutOfRangeError):
+        log.read(3, size_max=1, upper_offset=8)
+    with pytest.raises(OffsetOutOfRangeError):
+        log.delete_before(9)
+
+
+def test_truncation_drops_batches_epochs_and_producers_above(tmp_path: Path) -> None:
+    log, _ = open_log(tmp_path, LogConfig(segment_bytes=3 * len(batch())))
+    for number in range(8):
+        log.append_as_leader(batch(producer=(5, 0, number)), leader_epoch=number, now_ms=NOW_MS)
+    log.truncate_to(4)
+    assert (log.log_end_offset, log.latest_epoch, bases(log), offsets(log)) == (4, 3, [0, 3], [0, 1, 2, 3])
+    with pytest.raises(OutOfOrderSequenceError):
+        append(log, batch(producer=(5, 0, 8)))
+    append(log, batch(producer=(5, 0, 4)))
+    assert open_log(tmp_path)[0].log_end_offset == 5
+
+
+def test_a_log_begins_anew_where_it_is_told(tmp_path: Path) -> None:
+    log, _ = open_log(tmp_path)
+    fill(log, 3)
+    log.start_at(500)
+    assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (500, 500, 500)
+    append(log, batch())
+    again, _ = open_log(tmp_path)
+    assert (again.log_start_offset, offsets(again)) == (500, [500])
+
+
+def test_a_flush_moves_the_recovery_point_after_it_is_done(tmp_path: Path) -> None:
+    log, _ = open_log(tmp_path)
+    assert log.flush_task() is None
+    fill(log, 3)
+    job = log.flush_task()
+    assert job is not None
+    assert log.flush_task() is None
+    fill(log, 2)
+    assert log.recovery_point == 0
+    log.flushed(job())
+    assert log.recovery_point == 3
+    log.flushed(None)
+    assert log.recovery_point == 3
+
+
+def test_a_flush_under_way_does_not_vouch_for_what_replaced_truncated_batches(tmp_path: Path) -> None:
+    log, _ = open_log(tmp_path)
+    fill(log, 5)
+    job = log.flush_task()
+    assert job is not None
+    log.truncate_to(2)
+    fill(log, 5)
+    log.flushed(job())
+    assert log.recovery_point <= 2
+
+
+def test_flush_messages_syncs_before_the_append_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    sync: Callable[[OsFile], None] = OsFile.sync
+    monkeypatch.setattr(OsFile, "sync", lambda file: synced.append(1) or sync(file))
+    log, _ = open_log(tmp_path, LogConfig(flush_messages=2))
+    append(log, batch())
+    assert (log.recovery_point, synced) == (0, [])
+    append(log, batch())
+    assert log.recovery_point == 2
+    assert synced
+
+
+def test_flush_is_due_after_a_roll_and_after_flush_ms(tmp_path: Path) -> None:
+    log, _ = open_log(tmp_path, LogConfig(flush_ms=1000, segment_ms=HOUR_MS))
+    assert not log.flush_due(NOW_MS)
+    append(log, batch())
+    assert not log.flush_due(NOW_MS + 999)
+    assert log.flush_due(NOW_MS + 1000)
+    lazy, _ = open_log(tmp_path / "other", LogConfig(segment_ms=HOUR_MS))
+    append(lazy, batch())
+    assert not lazy.flush_due(NOW_MS + 100 * HOUR_MS)
+    lazy.roll_if_due(NOW_MS + 2 * HOUR_MS)
+    assert lazy.flush_due(NOW_MS)
