@@ -45,6 +45,7 @@ LISTENERS = {
     "broker": ("broker", "metrics"),
     "haproxy": ("bootstrap",),
     "registry": ("registry",),
+    "load": ("metrics",),
 }
 
 

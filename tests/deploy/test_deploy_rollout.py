@@ -8,7 +8,9 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+import xmlrpc.client
 from collections.abc import Callable
 from os import kill
 from pathlib import Path
@@ -16,6 +18,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from supervisor.xmlrpc import SupervisorTransport
 
 PROGRAMS = Path(sys.executable).parent
 SERVICES = {
@@ -44,6 +47,33 @@ def processes(deployment: Any) -> dict[str, int]:
 def supervisorctl(deployment: Any, *arguments: str) -> None:
     config = deployment.root / "supervisor" / "supervisord.conf"
     subprocess.run([PROGRAMS / "supervisorctl", "-c", config, *arguments], check=True, capture_output=True)
+
+
+class Watch:
+    """Looks at some services all the time and keeps how many of them were down together at most."""
+
+    def __init__(self, deployment: Any, names: set[str]) -> None:
+        socket_path = deployment.root / "supervisor" / "supervisor.sock"
+        transport = SupervisorTransport(None, None, f"unix://{socket_path}")
+        self._supervisor = xmlrpc.client.ServerProxy("http://127.0.0.1", transport=transport).supervisor
+        self._names = names
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+        self.down_together_max = 0
+
+    def _look(self) -> None:
+        while not self._ended.wait(0.05):
+            states = {info["name"]: info["statename"] for info in self._supervisor.getAllProcessInfo()}
+            down = sum(states[name] != "RUNNING" for name in self._names)
+            self.down_together_max = max(self.down_together_max, down)
+
+    def __enter__(self) -> Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
 
 
 def changed_hosts(output: str) -> dict[str, int]:
@@ -120,20 +150,23 @@ def test_a_killed_service_comes_back_as_another_process(rolled_out: Any) -> None
 
 def test_a_change_restarts_only_what_it_concerns_one_host_at_a_time(rolled_out: Any) -> None:
     before = processes(rolled_out)
+    brokers = {name for name in SERVICES if "-broker-" in name}
     change = json.dumps({"broker_properties": {"num.partitions": 3, "offsets.topic.replication.factor": 1}})
 
     checked = rolled_out.play("site.yml", "--check", "--diff", "-e", change)
     assert checked.returncode == 0, checked.stdout[-4000:]
     assert "+num.partitions=3" in checked.stdout
-    assert processes(rolled_out) == before
+    assert {name: processes(rolled_out).get(name) for name in brokers} == {
+        name: before[name] for name in brokers
+    }
 
-    changed = rolled_out.play("site.yml", "-e", change)
+    with Watch(rolled_out, brokers) as watch:
+        changed = rolled_out.play("site.yml", "-e", change)
     assert changed.returncode == 0, changed.stdout[-4000:]
+    assert set(changed_hosts(changed.stdout)) == brokers
     after = processes(rolled_out)
-    restarted = {name for name in SERVICES if after.get(name) != before[name]}
-    assert restarted == {name for name in SERVICES if "-broker-" in name}
-    starts = [int(pid) for name, pid in sorted(after.items()) if name in restarted]
-    assert len(set(starts)) == 6
+    assert not [name for name in brokers if after.get(name) == before[name]]
+    assert watch.down_together_max == 1
 
     assert rolled_out.play("site.yml").returncode == 0
 
