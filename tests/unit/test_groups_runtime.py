@@ -1,0 +1,410 @@
+"""The coordinator's shell over a real log: answers wait for the high watermark, shards load and unload, timers fire."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from headrace.broker.config import LogConfig
+from headrace.broker.config_sections import Groups
+from headrace.broker.errors import ErrorCode
+from headrace.broker.groups.events import (
+    CommitOffsets,
+    DescribeGroup,
+    FetchAnswer,
+    FetchOffsets,
+    Heartbeat,
+    JoinAnswer,
+    JoinGroup,
+    LeaveGroup,
+    Request,
+    SyncAnswer,
+    SyncGroup,
+    TopicPartition,
+)
+from headrace.broker.groups.records import OffsetValue, Record, encode_offset_key, encode_offset_value
+from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.log.files import OsFiles
+from headrace.broker.log.partition_log import PartitionLog
+from headrace.broker.replication.leader import Partition
+from headrace.broker.replication.model import PartitionState
+from headrace.broker.server import group_loader, runtime
+from headrace.broker.server.producer_ids import ProducerIds
+from headrace.broker.server.runtime import OFFSETS_TOPIC, GroupCoordinator
+from headrace.broker.server.waiting import Waiting
+from headrace.broker.wire import batches
+
+T0 = TopicPartition("t", 0)
+
+
+class Loop:
+    """A clock and a scheduler that a test moves."""
+
+    def __init__(self) -> None:
+        self.ms = 1_000_000
+        self._queue: list[tuple[int, int, Callable[[], None]]] = []
+        self._sequence = 0
+
+    def now_ms(self) -> int:
+        return self.ms + 700_000_000
+
+    def monotonic_ms(self) -> int:
+        return self.ms
+
+    def call_soon(self, callback: Callable[..., Any], *args: Any) -> None:
+        self.call_later(0, callback, *args)
+
+    def call_later(self, delay: float, callback: Callable[..., Any], *args: Any) -> Handle:
+        handle = Handle()
+        self._sequence += 1
+        action = lambda: None if handle.cancelled else callback(*args)  # noqa: E731
+        heapq.heappush(self._queue, (self.ms + round(delay * 1000), self._sequence, action))
+        return handle
+
+    def step(self) -> None:
+        """Run the next thing that is due now."""
+        _, _, action = heapq.heappop(self._queue)
+        action()
+
+    def run(self, ms: int = 0) -> None:
+        end = self.ms + ms
+        while self._queue and self._queue[0][0] <= end:
+            self.ms = max(self.ms, self._queue[0][0])
+            self.step()
+        self.ms = end
+
+
+class Handle:
+    cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class Replicas:
+    """The partitions of this broker, with the one callback that the coordinator registers."""
+
+    def __init__(self) -> None:
+        self.all: list[Partition] = []
+        self.changed: Callable[[Partition], None] = lambda _: None
+
+    def led(self) -> list[Partition]:
+        return [partition for partition in self.all if partition.is_leader]
+
+    def on_change(self, callback: Any) -> None:
+        self.changed = callback
+
+
+class Topics:
+    """A metadata cache of topics; one partition of the offsets topic holds every group."""
+
+    def __init__(self) -> None:
+        self.names = [OFFSETS_TOPIC, "t"]
+        self.changed: Callable[[], None] = lambda: None
+
+    def topics(self, name: str) -> Mapping[int, Any]:
+        return {0: None}
+
+    def topic_names(self) -> list[str]:
+        return self.names
+
+    def on_change(self, callback: Any) -> None:
+        self.changed = callback
+
+
+class Broker:
+    """A coordinator with one partition, led by broker 1; with `followers` its high watermark waits for broker 2."""
+
+    def __init__(self, directory: Path, *, followers: bool = False) -> None:
+        self.loop, self.replicas, self.topics = Loop(), Replicas(), Topics()
+        self.followers = followers
+        path = str(directory / f"{OFFSETS_TOPIC}-0")
+        log, _ = PartitionLog.open(OsFiles(), path, LogConfig(cleanup_policy=("compact",)), now_ms=0)
+        self.partition = Partition(1, OFFSETS_TOPIC, 0, UUID(int=1), log)
+        self.replicas.all.append(self.partition)
+        self.waiting = Waiting(self.loop)
+        self.coordinator = GroupCoordinator(
+            Groups(group_initial_rebalance_delay_ms=0),
+            clock=self.loop,
+            partitions=self.replicas,
+            metadata=self.topics,
+            waiting=self.waiting,
+            scheduler=self.loop,
+        )
+        self.topics.changed()
+
+    def lead(self, epoch: int, leader: int = 1) -> None:
+        isr = (1, 2) if self.followers else (1,)
+        self.partition.follow(
+            PartitionState(leader=leader, leader_epoch=epoch, isr=isr, controller_epoch=1), isr
+        )
+        self.replicas.changed(self.partition)
+
+    def replicate(self) -> None:
+        self.partition.follower_fetched(2, self.partition.log.log_end_offset)
+        self.waiting.wake(OFFSETS_TOPIC, 0)
+        self.loop.run()
+
+    def ask(self, request: Request[Any]) -> list[Any]:
+        """A list that holds the answer once there is one."""
+        answers: list[Any] = []
+        self.coordinator.ask(request).then(answers.append)
+        return answers
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Broker:
+    broker = Broker(tmp_path)
+    broker.lead(0)
+    broker.loop.run()
+    return broker
+
+
+@pytest.fixture
+def replicated(tmp_path: Path) -> Broker:
+    broker = Broker(tmp_path, followers=True)
+    broker.lead(0)
+    broker.loop.run()
+    return broker
+
+
+def commit(offset: int, group_id: str = "g") -> CommitOffsets:
+    return CommitOffsets(
+        group_id=group_id, member_id="", generation=-1, offsets={T0: OffsetValue(offset=offset)}
+    )
+
+
+def fetch(group_id: str = "g") -> FetchOffsets:
+    return FetchOffsets(group_id=group_id, partitions=(T0,))
+
+
+def fetched(answers: list[FetchAnswer]) -> int:
+    return answers[0].offsets[T0].offset
+
+
+def join(**overrides: Any) -> JoinGroup:
+    values: dict[str, Any] = {
+        "group_id": "g",
+        "member_id": "",
+        "fresh_id": "1",
+        "client_id": "c",
+        "client_host": "/h",
+        "session_timeout_ms": 10_000,
+        "rebalance_timeout_ms": 60_000,
+        "protocol_type": "consumer",
+        "protocols": (("range", b""),),
+    }
+    return JoinGroup(**(values | overrides))
+
+
+def test_a_commit_is_in_the_log_and_in_memory_before_its_answer(broker: Broker) -> None:
+    assert broker.ask(commit(5)) == [{T0: ErrorCode.NONE}]
+    assert broker.partition.log.log_end_offset == 1
+    assert fetched(broker.ask(fetch())) == 5
+
+
+def test_answers_wait_for_the_high_watermark_reads_included(replicated: Broker) -> None:
+    committed, read = replicated.ask(commit(5)), replicated.ask(fetch())
+    assert committed == read == []
+    replicated.replicate()
+    assert committed == [{T0: ErrorCode.NONE}]
+    assert fetched(read) == 5
+    assert fetched(replicated.ask(fetch())) == 5, "nothing is waiting any more: answered at once"
+
+
+def test_an_answer_that_is_not_replicated_in_time_tells_the_client_to_ask_again(replicated: Broker) -> None:
+    committed = replicated.ask(commit(5))
+    replicated.loop.run(4_999)
+    assert committed == []
+    replicated.loop.run(1)
+    assert committed == [{T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}]
+
+
+def test_a_log_that_refuses_answers_with_the_groups_own_error(replicated: Broker) -> None:
+    replicated.partition.log.update_config(LogConfig(min_insync_replicas=3))
+    assert replicated.ask(commit(5)) == [{T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}]
+    assert replicated.partition.log.log_end_offset == 0
+
+
+def test_groups_that_live_elsewhere_are_refused_in_the_requests_own_form(tmp_path: Path) -> None:
+    broker = Broker(tmp_path)
+    assert broker.ask(commit(1)) == [{T0: ErrorCode.NOT_COORDINATOR}]
+    assert broker.ask(fetch())[0].error is ErrorCode.NOT_COORDINATOR
+    assert broker.ask(join())[0].error is ErrorCode.NOT_COORDINATOR
+    assert broker.ask(LeaveGroup(group_id="g", members=()))[0].error is ErrorCode.NOT_COORDINATOR
+
+
+def test_a_group_id_must_be_there_where_members_meet_and_must_fit_a_record(broker: Broker) -> None:
+    assert broker.ask(join(group_id=""))[0].error is ErrorCode.INVALID_GROUP_ID
+    assert broker.ask(join(group_id="x" * 32_001))[0].error is ErrorCode.INVALID_GROUP_ID
+    assert broker.ask(commit(1, group_id="")) == [{T0: ErrorCode.NONE}]
+
+
+def test_a_new_leader_loads_in_slices_and_says_so_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_loader, "SLICE_SIZE", 200)
+    broker = Broker(tmp_path)
+    broker.lead(0)
+    broker.loop.run()
+    for offset in range(50):
+        broker.ask(commit(offset))
+    broker.lead(1)
+    broker.loop.step()
+    assert broker.ask(fetch())[0].error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    beat = Heartbeat(group_id="g", generation=1, member_id="m")
+    assert broker.ask(beat) == [ErrorCode.NONE], "no member loses its session for a coordinator that moves"
+    sync = SyncGroup(group_id="g", generation=1, member_id="m")
+    assert broker.ask(sync)[0].error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert broker.coordinator.overviews() == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, [])
+    broker.loop.run()
+    assert fetched(broker.ask(fetch())) == 49
+    error, overviews = broker.coordinator.overviews()
+    assert (error, [each.group_id for each in overviews]) == (ErrorCode.NONE, ["g"])
+
+
+def test_lost_leadership_answers_what_is_parked_and_forgets_the_groups(replicated: Broker) -> None:
+    joined, committed = replicated.ask(join()), replicated.ask(commit(1, "other"))
+    replicated.lead(1, leader=2)
+    assert joined[0].error is ErrorCode.NOT_COORDINATOR
+    assert committed == [{T0: ErrorCode.NOT_COORDINATOR}]
+    assert replicated.ask(fetch())[0].error is ErrorCode.NOT_COORDINATOR
+    replicated.loop.run(600_001)
+
+
+def test_sessions_expire_by_the_loops_clock(broker: Broker) -> None:
+    joined: list[JoinAnswer] = broker.ask(join())
+    broker.loop.run()
+    member_id = joined[0].member_id
+    synced: list[SyncAnswer] = broker.ask(SyncGroup(group_id="g", generation=1, member_id=member_id))
+    assert synced[0].error is ErrorCode.NONE
+    beat = Heartbeat(group_id="g", generation=1, member_id=member_id)
+    for _ in range(5):
+        broker.loop.run(9_000)
+        assert broker.ask(beat) == [ErrorCode.NONE]
+    broker.loop.run(10_000)
+    assert broker.ask(beat) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert broker.ask(DescribeGroup(group_id="g"))[0].state == "Empty"
+
+
+def test_a_client_that_went_away_is_not_answered(broker: Broker) -> None:
+    deferred: Deferred[JoinAnswer] = broker.coordinator.ask(join())
+    deferred.cancel()
+    broker.loop.run()
+    assert broker.ask(DescribeGroup(group_id="g"))[0].state == "CompletingRebalance"
+
+
+def test_offsets_expire_and_leave_tombstones_in_bounded_batches(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime, "TOMBSTONES_BATCH_COUNT_MAX", 2)
+    offsets = {TopicPartition("t", p): OffsetValue(offset=1, commit_timestamp_ms=0) for p in range(5)}
+    broker.ask(CommitOffsets(group_id="g", member_id="", generation=-1, offsets=offsets))
+    broker.loop.run(600_000)
+    assert fetched(broker.ask(fetch())) == -1
+    log = broker.partition.log
+    data = log.read(0, size_max=1 << 20, upper_offset=log.log_end_offset).read()
+    assert [header.record_count for _, header in batches.iter_batches(data)] == [5, 2, 2, 1]
+    broker.lead(1)
+    broker.loop.run()
+    assert broker.coordinator.overviews() == (ErrorCode.NONE, [])
+
+
+def test_offsets_of_a_deleted_topic_go_with_it(broker: Broker) -> None:
+    broker.ask(commit(5))
+    broker.topics.names = [OFFSETS_TOPIC]
+    broker.topics.changed()
+    assert fetched(broker.ask(fetch())) == -1
+
+
+def append(broker: Broker, value: OffsetValue | None, **attributes: Any) -> None:
+    record = Record(encode_offset_key("g", "t", 0), None if value is None else encode_offset_value(value))
+    batch = batches.encode_batch([batches.Record(0, 0, record.key, record.value, [])], **attributes)
+    broker.partition.append(memoryview(batch), required_acks=-1, now_ms=0)
+
+
+def test_offsets_of_a_transaction_count_from_its_commit_marker_on(tmp_path: Path) -> None:
+    broker = Broker(tmp_path)
+    broker.lead(0)
+    append(broker, OffsetValue(offset=1))
+    for offset, marker in ((2, b"\x00\x00\x00\x01"), (3, b"\x00\x00\x00\x00")):
+        sequence = offset - 2
+        append(
+            broker,
+            OffsetValue(offset=offset),
+            transactional=True,
+            producer_id=9,
+            producer_epoch=0,
+            base_sequence=sequence,
+        )
+        control = [batches.Record(0, 0, marker, b"\x00\x00\x00\x00\x00\x00", [])]
+        batch = batches.encode_batch(
+            control, transactional=True, control=True, producer_id=9, producer_epoch=0
+        )
+        broker.partition.log.append_as_leader(memoryview(batch), leader_epoch=0, now_ms=0, from_client=False)
+        broker.partition.appended()
+    broker.loop.run()
+    assert fetched(broker.ask(fetch())) == 2
+
+
+def test_a_record_that_cannot_be_read_does_not_take_the_coordinator_down(tmp_path: Path) -> None:
+    broker = Broker(tmp_path)
+    broker.lead(0)
+    batch = batches.encode_batch([batches.Record(0, 0, b"\x00\x01\x00", b"?", [])])
+    broker.partition.append(memoryview(batch), required_acks=-1, now_ms=0)
+    append(broker, OffsetValue(offset=4))
+    broker.loop.run()
+    assert fetched(broker.ask(fetch())) == 4
+
+
+def test_a_closed_coordinator_answers_everything(replicated: Broker) -> None:
+    parked = replicated.ask(join())
+    replicated.coordinator.close()
+    assert parked[0].error is ErrorCode.NOT_COORDINATOR
+    assert replicated.ask(fetch())[0].error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+# Producer ids.
+
+
+def ids_of(blocks: list[tuple[int, int] | Exception]) -> tuple[ProducerIds, list[int]]:
+    calls: list[int] = []
+
+    async def allocate() -> tuple[int, int]:
+        calls.append(1)
+        block = blocks.pop(0)
+        if isinstance(block, Exception):
+            raise block
+        return block
+
+    def run(work: Any) -> Deferred[Any]:
+        with pytest.raises(StopIteration):
+            work.send(None)
+        done: Deferred[Any] = Deferred()
+        done.complete(None)
+        return done
+
+    return ProducerIds(allocate, run), calls
+
+
+def next_id(ids: ProducerIds) -> int | None:
+    answers: list[int | None] = []
+    ids.next_id().then(answers.append)
+    return answers[0]
+
+
+def test_producer_ids_come_block_after_block() -> None:
+    ids, calls = ids_of([(0, 2), (5_000, 2)])
+    assert [next_id(ids) for _ in range(4)] == [0, 1, 5_000, 5_001]
+    assert len(calls) == 2
+
+
+def test_without_a_block_the_client_hears_so_and_the_next_request_tries_again() -> None:
+    ids, _ = ids_of([OSError("ZooKeeper is away"), (7, 1)])
+    assert next_id(ids) is None
+    assert next_id(ids) == 7
