@@ -26,7 +26,12 @@ from uuid import uuid4
 
 from headrace.broker.clock import Clock
 from headrace.broker.config import BrokerConfig, LogConfig
-from headrace.broker.errors import ErrorCode, KafkaError, NotControllerError
+from headrace.broker.errors import (
+    ErrorCode,
+    KafkaError,
+    NotControllerError,
+    UnknownTopicOrPartitionError,
+)
 from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.replication import requests
 from headrace.broker.replication.controller import Controller
@@ -162,6 +167,40 @@ class Cluster(SessionListener):
     async def delete_topics(self, names: Sequence[str], *, timeout_ms: int) -> list[TopicResult]:
         """Delete topics; answers when the local metadata cache lost them or the time is over."""
         return await self._topics.delete(names, timeout_ms=timeout_ms)
+
+    async def create_partitions(
+        self,
+        topic: str,
+        count: int,
+        assignments: Sequence[Sequence[int]] | None,
+        *,
+        timeout_ms: int,
+        validate_only: bool,
+    ) -> TopicResult:
+        """Grow a topic to `count` partitions; answers when the local metadata cache shows them led."""
+        return await self._topics.grow(
+            topic, count, assignments, timeout_ms=timeout_ms, validate_only=validate_only
+        )
+
+    async def alter_topic_config(
+        self, topic: str, change: Callable[[dict[str, str]], Mapping[str, str]], *, validate_only: bool
+    ) -> None:
+        """Replace a topic's overrides by `change(overrides)`.
+
+        Raises UnknownTopicOrPartitionError, InvalidConfigError and whatever `change` raises; nothing changed then.
+        """
+
+        def checked(overrides: dict[str, str]) -> Mapping[str, str]:
+            changed = change(overrides)
+            LogConfig.from_broker(self._config).with_overrides(changed)
+            return changed
+
+        if self._metadata.topics(topic) is None:
+            raise UnknownTopicOrPartitionError(f"The topic '{topic}' does not exist.")
+        if validate_only:
+            checked(dict(self._configs.of(topic)))
+        else:
+            await self._configs.alter(topic, checked)
 
     def auto_create(self, topics: Sequence[str]) -> None:
         """Begin creating topics with the broker's defaults (internal ones with theirs), unless under way."""

@@ -11,10 +11,16 @@ from collections.abc import Callable, Iterable, Mapping
 from headrace.broker.server.mailbox import Mailbox
 from headrace.broker.structured_log import get_logger
 from headrace.broker.zk import paths
-from headrace.broker.zk.client import ZooKeeperClient
+from headrace.broker.zk.client import (
+    NoZnodeError,
+    ZnodeExistsError,
+    ZnodeVersionError,
+    ZooKeeperClient,
+)
 
 log = get_logger(__name__)
 TOPICS = "topics"
+Change = Callable[[dict[str, str]], Mapping[str, str]]
 
 
 class TopicConfigs:
@@ -54,12 +60,26 @@ class TopicConfigs:
             paths.CONFIG_CHANGES, lambda names: self._mailbox.post(lambda: self._notified(names))
         )
 
-    async def notify(self, topic: str) -> None:
-        """Tell all brokers that a topic's configuration changed."""
-        entity = f"{TOPICS}/{topic}"
-        await self._zookeeper.create(
-            paths.CONFIG_CHANGE_PREFIX, paths.encode_config_change(entity), sequence=True
-        )
+    async def alter(self, topic: str, change: Change) -> None:
+        """Replace the topic's overrides by `change(overrides)` and tell all brokers.
+
+        Whatever `change` raises leaves them as they were; it may be called again when somebody else was faster.
+        """
+        path = paths.entity_config(TOPICS, topic)
+        while True:
+            znode = await self._zookeeper.get(path)
+            overrides = {} if znode is None else paths.decode_config(path, znode.data)
+            data = paths.encode_config(change(overrides))
+            try:
+                if znode is None:
+                    await self._zookeeper.create(path, data)
+                else:
+                    await self._zookeeper.set(path, data, znode.version)
+            except (NoZnodeError, ZnodeExistsError, ZnodeVersionError):
+                continue
+            break
+        notification = paths.encode_config_change(f"{TOPICS}/{topic}")
+        await self._zookeeper.create(paths.CONFIG_CHANGE_PREFIX, notification, sequence=True)
 
     async def _notified(self, names: list[str]) -> None:
         new = [name for name in names if name not in self._seen]

@@ -33,7 +33,7 @@ from headrace.broker.replication.topic_requests import NewTopic, TopicResult, ch
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.structured_log import get_logger
 from headrace.broker.zk import paths
-from headrace.broker.zk.client import ZnodeExistsError, ZooKeeperClient
+from headrace.broker.zk.client import NoZnodeError, ZnodeExistsError, ZnodeVersionError, ZooKeeperClient
 
 log = get_logger(__name__)
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -60,7 +60,8 @@ class Topics:
         if validate_only:
             return results
         made = [r.name for r in results if r.name is not None and r.error is ErrorCode.NONE]
-        late = await self._until(made, self._is_led, timeout_ms)
+        counts = {r.name: r.partition_count for r in results}
+        late = await self._until(made, lambda topic: self._is_led(topic, counts[topic]), timeout_ms)
         return [_timed_out(r) if r.name in late and r.error is ErrorCode.NONE else r for r in results]
 
     async def delete(self, names: Sequence[str], *, timeout_ms: int) -> list[TopicResult]:
@@ -69,6 +70,73 @@ class Topics:
         done = [r.name for r in results if r.name is not None and r.error is ErrorCode.NONE]
         late = await self._until(done, lambda topic: self._metadata.topics(topic) is None, timeout_ms)
         return [_timed_out(r) if r.name in late and r.error is ErrorCode.NONE else r for r in results]
+
+    async def grow(
+        self,
+        name: str,
+        count: int,
+        assignments: Sequence[Sequence[int]] | None,
+        *,
+        timeout_ms: int,
+        validate_only: bool,
+    ) -> TopicResult:
+        """Add partitions up to `count`; `assignments` are those of the new ones."""
+        try:
+            await self._grow(name, count, assignments, validate_only=validate_only)
+        except KafkaError as error:
+            return TopicResult(name=name, error=error.code, message=str(error))
+        result = TopicResult(name=name, partition_count=count)
+        if validate_only:
+            return result
+        late = await self._until([name], lambda topic: self._is_led(topic, count), timeout_ms)
+        return _timed_out(result) if late else result
+
+    async def _grow(
+        self, name: str, count: int, assignments: Sequence[Sequence[int]] | None, *, validate_only: bool
+    ) -> None:
+        znode = await self._zookeeper.get(paths.topic(name))
+        if znode is None or self._metadata.topics(name) is None:
+            raise UnknownTopicOrPartitionError(f"The topic '{name}' does not exist.")
+        old = paths.decode_topic(name, znode.data)
+        added = self._added_partitions(old, count, assignments)
+        if validate_only:
+            return
+        partitions = {**old.partitions, **{p: ReplicaAssignment(replicas=r) for p, r in added.items()}}
+        grown = TopicAssignment(topic=name, topic_id=old.topic_id, partitions=partitions)
+        try:
+            await self._zookeeper.set(paths.topic(name), paths.encode_topic(grown), znode.version)
+        except (NoZnodeError, ZnodeVersionError):
+            raise InvalidRequestError(f"The topic '{name}' was changed meanwhile, try again.") from None
+        log.info("partitions added", topic=name, partitions=count)
+
+    def _added_partitions(
+        self, old: TopicAssignment, count: int, assignments: Sequence[Sequence[int]] | None
+    ) -> dict[int, tuple[int, ...]]:
+        present = len(old.partitions)
+        if count == present:
+            raise InvalidPartitionsError(f"Topic already has {present} partitions.")
+        if count < present:
+            raise InvalidPartitionsError(
+                f"Topic currently has {present} partitions, which is higher than the requested {count}."
+            )
+        _check_count(count)
+        brokers = {b.broker_id: b.rack for b in self._metadata.brokers.values()}
+        first = old.partitions[0].replicas
+        if assignments is None:
+            start = next((i for i, b in enumerate(sorted(brokers)) if b >= first[0]), 0)
+            return assign_replicas(
+                brokers, count - present, len(first), start=start, shift=start, first_partition=present
+            )
+        if len(assignments) != count - present:
+            raise InvalidReplicaAssignmentError(
+                f"Increasing the number of partitions by {count - present} "
+                f"but {len(assignments)} assignments provided."
+            )
+        partitions = {present + i: tuple(replicas) for i, replicas in enumerate(assignments)}
+        if any(len(replicas) != len(first) for replicas in partitions.values()):
+            raise InvalidReplicaAssignmentError("All partitions should have the same number of replicas")
+        self._check_assignments(partitions)
+        return partitions
 
     def internal(self, name: str) -> NewTopic:
         """A topic with the broker's defaults, or an internal one with its own."""
@@ -167,8 +235,7 @@ class Topics:
             count = self._config.topics.num_partitions
         if factor == -1:
             factor = self._config.topics.default_replication_factor
-        if count > PARTITION_COUNT_MAX:
-            raise InvalidPartitionsError(f"Number of partitions must be at most {PARTITION_COUNT_MAX}.")
+        _check_count(count)
         brokers = {b.broker_id: b.rack for b in self._metadata.brokers.values()}
         size = max(1, len(brokers))
         partitions = assign_replicas(
@@ -186,17 +253,19 @@ class Topics:
         partitions = {p: tuple(brokers) for p, brokers in sorted(topic.assignments.items())}
         if list(partitions) != list(range(len(partitions))):
             raise InvalidReplicaAssignmentError("partitions should be a consecutive 0-based integer sequence")
+        self._check_assignments(partitions)
+        return partitions
+
+    def _check_assignments(self, partitions: dict[int, tuple[int, ...]]) -> None:
         if len({len(brokers) for brokers in partitions.values()}) != 1:
             raise InvalidReplicaAssignmentError("All partitions should have the same number of replicas")
         if any(len(set(brokers)) != len(brokers) or not brokers for brokers in partitions.values()):
             raise InvalidReplicaAssignmentError("Duplicate or missing replicas in an assignment")
-        unknown = sorted(
-            {b for brokers in partitions.values() for b in brokers} - self._metadata.brokers.keys()
-        )
+        named = {broker for brokers in partitions.values() for broker in brokers}
+        unknown = sorted(named - self._metadata.brokers.keys())
         if unknown:
             raise InvalidReplicaAssignmentError(f"Unknown broker(s) in replica assignment: {unknown}.")
         _check_factor(len(partitions[0]))
-        return partitions
 
     async def _delete(self, name: str) -> TopicResult:
         try:
@@ -209,9 +278,9 @@ class Topics:
             return TopicResult(name=name, error=error.code, message=str(error))
         return TopicResult(name=name)
 
-    def _is_led(self, topic: str) -> bool:
-        partitions = self._metadata.topics(topic)
-        return bool(partitions) and all(p.leader != NO_LEADER for p in (partitions or {}).values())
+    def _is_led(self, topic: str, count: int = 1) -> bool:
+        partitions = self._metadata.topics(topic) or {}
+        return len(partitions) >= count and all(p.leader != NO_LEADER for p in partitions.values())
 
     async def _until(self, names: Sequence[str], holds: Callable[[str], bool], timeout_ms: int) -> set[str]:
         """Wait for `holds(topic)` of each; answers those for which the time ran out."""
@@ -235,6 +304,11 @@ class Topics:
     def _metadata_changed(self) -> None:
         for event in self._waiting:
             event.set()
+
+
+def _check_count(count: int) -> None:
+    if count > PARTITION_COUNT_MAX:
+        raise InvalidPartitionsError(f"Number of partitions must be at most {PARTITION_COUNT_MAX}.")
 
 
 def _check_factor(factor: int) -> None:

@@ -1,0 +1,32 @@
+"""AlterConfigs: versions 0 to 2 (KIP-133). Replaces all overrides of a topic.
+
+Deviation: brokers have no dynamic configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.broker.errors import InvalidConfigError
+from headrace.broker.handlers.altered_configs import Resource, alter
+from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.wire.api import k33_alter_configs
+from headrace.broker.wire.frames import RequestHeader
+
+API = k33_alter_configs.API
+VERSIONS = (0, 2)
+
+
+def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
+    work = alter(context, request, _replaced)
+    response: Deferred[dict[str, Any]] = context.cluster.later("alter-configs", work)
+    return response
+
+
+def _replaced(resource: Resource, overrides: dict[str, str]) -> Mapping[str, str]:
+    nulls = sorted(c["name"] for c in resource["configs"] if c["value"] is None)
+    if nulls:
+        raise InvalidConfigError(f"Null value not supported for : {','.join(nulls)}")
+    return {c["name"]: c["value"] for c in resource["configs"]}

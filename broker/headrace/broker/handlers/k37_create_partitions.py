@@ -1,0 +1,51 @@
+"""CreatePartitions: versions 0 to 3 (KIP-195). Only the controller adds partitions.
+
+Deviation: a manual assignment to a broker that is not alive is refused.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from headrace.broker.errors import ErrorCode
+from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.wire.api import k37_create_partitions
+from headrace.broker.wire.frames import RequestHeader
+
+API = k37_create_partitions.API
+VERSIONS = (0, 3)
+
+
+def handle(
+    context: Context, header: RequestHeader, request: dict[str, Any]
+) -> dict[str, Any] | Deferred[dict[str, Any]]:
+    if not context.cluster.is_controller:
+        message = "This is not the correct controller for this cluster."
+        return {"results": [_answer(t["name"], ErrorCode.NOT_CONTROLLER, message) for t in request["topics"]]}
+    response: Deferred[dict[str, Any]] = context.cluster.later("create-partitions", _create(context, request))
+    return response
+
+
+async def _create(context: Context, request: dict[str, Any]) -> dict[str, Any]:
+    counts = Counter(topic["name"] for topic in request["topics"])
+    doubled = [name for name, count in counts.items() if count > 1]
+    answers = [_answer(name, ErrorCode.INVALID_REQUEST, "Duplicate topic in request.") for name in doubled]
+    for topic in request["topics"]:
+        if topic["name"] in doubled:
+            continue
+        assignments = topic["assignments"]
+        result = await context.cluster.create_partitions(
+            topic["name"],
+            topic["count"],
+            None if assignments is None else [a["broker_ids"] for a in assignments],
+            timeout_ms=request["timeout_ms"],
+            validate_only=request["validate_only"],
+        )
+        answers.append(_answer(topic["name"], result.error, result.message))
+    return {"results": answers}
+
+
+def _answer(name: str, error: ErrorCode, message: str | None) -> dict[str, Any]:
+    return {"name": name, "error_code": error, "error_message": message}
