@@ -108,8 +108,10 @@ class Registry:
                 case CaughtUp():
                     pass
         if self._waiter is not None and self._applied_offset >= self._waiter[0]:
-            self._waiter[1].set_result(None)
-            self._waiter = None
+            offset_applied, self._waiter = self._waiter[1], None
+            # One that timed out in this very turn of the loop is done already.
+            if not offset_applied.done():
+                offset_applied.set_result(None)
 
     def _apply(self, message: ReadMessage) -> None:
         try:

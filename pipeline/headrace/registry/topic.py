@@ -127,9 +127,9 @@ class TopicReader:
         try:
             consumer.assign([TopicPartition(self._topic, 0, OFFSET_BEGINNING)])
             while not self._stop.is_set():
-                # consume() waits for a full batch, so the wait is poll()'s.
+                # consume() waits for a full batch, so poll() does the waiting. A tombstone is false as a boolean.
                 first = consumer.poll(POLL_SECONDS)
-                messages = [first, *consumer.consume(BATCH_COUNT_MAX, 0)] if first else []
+                messages = [first, *consumer.consume(BATCH_COUNT_MAX, 0)] if first is not None else []
                 events = [event for message in messages if (event := self._event(message))]
                 if events:
                     self._deliver(events)
