@@ -104,7 +104,12 @@ def test_the_first_record_at_or_after_a_time_is_found(log: PartitionLog) -> None
 
 def test_a_time_out_of_order_is_found_inside_its_batch(tmp_path: Path) -> None:
     log, _ = open_log(tmp_path)
-    append(log, batch(3, timestamp_ms=NOW_MS + 100), batch(3, timestamp_ms=NOW_MS), batch(timestamp_ms=NOW_MS + 5))
+    append(
+        log,
+        batch(3, timestamp_ms=NOW_MS + 100),
+        batch(3, timestamp_ms=NOW_MS),
+        batch(timestamp_ms=NOW_MS + 5),
+    )
     assert log.offset_for_timestamp(NOW_MS + 101) == (1, NOW_MS + 101, 0)
     assert log.latest_timestamp_offset() == (2, NOW_MS + 102, 0)
     log.delete_before(4)

@@ -53,7 +53,9 @@ def test_an_idle_segment_rolls_when_its_time_is_over(tmp_path: Path) -> None:
 
 
 def test_the_active_segments_indexes_are_preallocated_and_trimmed_when_rolled(tmp_path: Path) -> None:
-    log, _ = open_log(tmp_path, LogConfig(segment_bytes=1000, index_interval_bytes=100, segment_index_bytes=4096))
+    log, _ = open_log(
+        tmp_path, LogConfig(segment_bytes=1000, index_interval_bytes=100, segment_index_bytes=4096)
+    )
     fill(log, 12)
     first, second = (Path(log.directory, f"{base:020d}.index") for base in bases(log)[:2])
     assert (first.stat().st_size % 8, first.stat().st_size > 0, second.stat().st_size) == (0, True, 4096)
@@ -62,7 +64,9 @@ def test_the_active_segments_indexes_are_preallocated_and_trimmed_when_rolled(tm
 
 
 def test_retention_by_time_takes_whole_segments_and_moves_the_start(tmp_path: Path) -> None:
-    log, _ = open_log(tmp_path, LogConfig(segment_bytes=3 * len(batch()), retention_ms=4000, file_delete_delay_ms=50))
+    log, _ = open_log(
+        tmp_path, LogConfig(segment_bytes=3 * len(batch()), retention_ms=4000, file_delete_delay_ms=50)
+    )
     fill(log, 8)
     deleted = log.delete_retired(NOW_MS + 7001)
     assert [(segment.base_offset, segment.next_offset) for segment in deleted] == [(0, 3)]
@@ -91,7 +95,9 @@ def test_retention_spares_compacted_topics_and_what_is_not_replicated(tmp_path: 
     assert [segment.base_offset for segment in log.delete_retired(NOW_MS + HOUR_MS)] == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize(("retention_bytes", "count"), [(-1, 0), (300, 0), (299, 0), (200, 1), (199, 1), (100, 2), (0, 3)])
+@pytest.mark.parametrize(
+    ("retention_bytes", "count"), [(-1, 0), (300, 0), (299, 0), (200, 1), (199, 1), (100, 2), (0, 3)]
+)
 def test_retention_by_size_keeps_at_least_what_is_asked_for(retention_bytes: int, count: int) -> None:
     facts = [SegmentFacts(base, base + 10, 100, NOW_MS) for base in (0, 10, 20)]
     reasons = retired(

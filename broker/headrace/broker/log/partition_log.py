@@ -46,12 +46,7 @@ from headrace.broker.log.validation import (
     stamp_append_time,
     whole_batches,
 )
-from headrace.broker.wire.batches import (
-    BatchHeader,
-    set_base_offset_and_epoch,
-)
-
-_CONTROL_BIT = 0x20
+from headrace.broker.wire.batches import BatchHeader, set_base_offset_and_epoch
 
 
 def _no_checkpoint() -> None:
@@ -64,28 +59,6 @@ class PartitionLog:
     `high_watermark` is where readers' view ends, `last_stable_offset` where that of read_committed ends,
     `recovery_point` the offset below which every batch has been synced. All offsets are exclusive ends.
     """
-
-    __slots__ = (
-        "_epochs",
-        "_files",
-        "_flusher",
-        "_is_stamping",
-        "_producers",
-        "_segment_ms",
-        "_segments",
-        "_snapshots",
-        "config",
-        "directory",
-        "findings",
-        "high_watermark",
-        "latest_epoch",
-        "log_end_offset",
-        "log_start_offset",
-        "on_recovery_point_lowered",
-        "partition",
-        "topic",
-        "topic_id",
-    )
 
     def __init__(self, files: Files, directory: str, config: LogConfig, loaded: LoadedLog) -> None:
         name = names.parse_partition_directory(directory.rpartition("/")[2])
@@ -220,7 +193,7 @@ class PartitionLog:
         segment.note(position, size, last_offset, header.max_timestamp)
         self.log_end_offset = last_offset + 1
         if header.producer_id >= 0:
-            self._note_producer(records, 0, header, base_offset)
+            self._producers.note(records, 0, header, base_offset)
         if last_offset - self._flusher.recovery_point >= config.flush_messages - 1:
             self._flusher.flush(self._segments.active.next_offset)
         return AppendResult(base_offset, last_offset, append_time_ms, self.log_start_offset, 1)
@@ -316,19 +289,10 @@ class PartitionLog:
         for position, header in run:
             segment.note(written_at + position, header.size, header.last_offset, header.max_timestamp)
             if header.producer_id >= 0:
-                self._note_producer(records, position, header, header.base_offset)
+                self._producers.note(records, position, header, header.base_offset)
         self.log_end_offset = last.last_offset + 1
         if self.log_end_offset - self._flusher.recovery_point >= self.config.flush_messages:
             self._flusher.flush(self._segments.active.next_offset)
-
-    def _note_producer(
-        self, records: memoryview, position: int, header: BatchHeader, base_offset: int
-    ) -> None:
-        if header.attributes & _CONTROL_BIT:
-            coordinator_epoch = timestamps.coordinator_epoch(records, position, header)
-            self._producers.end_transaction(header, base_offset, coordinator_epoch)
-        else:
-            self._producers.append(header, base_offset)
 
     def assign_epoch(self, epoch: int) -> None:
         """Begin a leader epoch at the log's end: this broker has become leader."""

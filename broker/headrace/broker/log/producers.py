@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from headrace.broker.errors import InvalidProducerEpochError, OutOfOrderSequenceError
-from headrace.broker.wire.batches import BatchHeader
+from headrace.broker.errors import CorruptMessageError, InvalidProducerEpochError, OutOfOrderSequenceError
+from headrace.broker.log.files import Buffer
+from headrace.broker.wire.batches import BatchHeader, decode_records
 
 BATCHES_MAX = 5
 PRODUCER_ID_EXPIRATION_MS = 86_400_000
@@ -22,6 +23,8 @@ _SNAPSHOT_HEADER = struct.Struct(">hIi")
 _SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
 _SNAPSHOT_VERSION = 1
 _CRC_END = 6
+_CONTROL_BIT = 0x20
+_END_TRANSACTION_MARKER = struct.Struct(">hi")
 
 
 class CachedBatch(NamedTuple):
@@ -104,6 +107,13 @@ class ProducerStates:
             raise InvalidProducerEpochError(
                 f"Producer {header.producer_id} wrote with epoch {header.producer_epoch}; its epoch is {producer.epoch}."
             )
+
+    def note(self, records: Buffer, position: int, header: BatchHeader, base_offset: int) -> None:
+        """Take in the batch at `position` of `records`, which lies at `base_offset` in the log now."""
+        if header.attributes & _CONTROL_BIT:
+            self.end_transaction(header, base_offset, _coordinator_epoch(records, position, header))
+        else:
+            self.append(header, base_offset)
 
     def append(self, header: BatchHeader, base_offset: int) -> None:
         """Take in a data batch that lies at `base_offset` now."""
@@ -230,3 +240,11 @@ def _check_sequence(producer: Producer, header: BatchHeader) -> None:
         raise OutOfOrderSequenceError(
             f"Producer {header.producer_id} sent sequence number {header.base_sequence} where {expected} comes next."
         )
+
+
+def _coordinator_epoch(records: Buffer, position: int, header: BatchHeader) -> int:
+    """The transaction coordinator's epoch in a commit or abort marker; -1 in other control batches."""
+    marker = decode_records(records, position, header)
+    if len(marker) != 1 or marker[0].value is None or len(marker[0].value) < _END_TRANSACTION_MARKER.size:
+        raise CorruptMessageError("A control batch holds no transaction marker.")
+    return int(_END_TRANSACTION_MARKER.unpack_from(marker[0].value)[1])

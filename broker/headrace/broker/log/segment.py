@@ -215,7 +215,8 @@ class Segment:
     def _read_largest_timestamp(self) -> tuple[int, int]:
         """From the time index, and from the batches behind its last entry, which it may not tell of yet."""
         largest = self.time_index.last() or (-1, self.base_offset)
-        if self.size:
+        # Rot keeps nobody from appending: what it hides has no part in the answer.
+        with suppress(CorruptMessageError):
             for _, header in self.walk(self._walk_start(largest[1])):
                 if header.max_timestamp > largest[0]:
                     largest = (header.max_timestamp, header.last_offset)
@@ -272,8 +273,11 @@ class Segment:
 
     def _read_first_timestamp(self) -> int:
         if self.first_timestamp_ms is None:
-            first = next(self.walk(), None)
-            self.first_timestamp_ms = -1 if first is None else first.header.max_timestamp
+            self.first_timestamp_ms = -1
+            with suppress(CorruptMessageError):
+                for _, header in self.walk():
+                    self.first_timestamp_ms = header.max_timestamp
+                    break
         return self.first_timestamp_ms
 
     def batch_size_at(self, position: int) -> int:

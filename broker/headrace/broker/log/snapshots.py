@@ -15,7 +15,6 @@ from headrace.broker.log.files import File, Files
 from headrace.broker.log.producers import ProducerStates, SnapshotError
 from headrace.broker.log.results import Finding
 from headrace.broker.log.segment import Place, Segment
-from headrace.broker.log.timestamps import coordinator_epoch
 
 _CONTROL_BIT = 0x20
 
@@ -96,8 +95,6 @@ def replay(states: ProducerStates, segment: Segment, offset: int) -> None:
 
 def _take_in(states: ProducerStates, segment: Segment, place: Place) -> None:
     header = place.header
-    if header.attributes & _CONTROL_BIT:
-        batch = segment.log.read_at(header.size, place.position)
-        states.end_transaction(header, header.base_offset, coordinator_epoch(batch, 0, header))
-    else:
-        states.append(header, header.base_offset)
+    is_control = bool(header.attributes & _CONTROL_BIT)
+    batch = segment.log.read_at(header.size, place.position) if is_control else b""
+    states.note(batch, 0, header, header.base_offset)

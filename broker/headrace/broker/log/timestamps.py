@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from struct import Struct
 
-from headrace.broker.errors import CorruptMessageError
-from headrace.broker.log.files import Buffer
 from headrace.broker.log.segment import Place, Segment
-from headrace.broker.wire.batches import BatchHeader, decode_records
-
-_END_TRANSACTION_MARKER = Struct(">hi")
+from headrace.broker.wire.batches import decode_records
 
 Found = tuple[int, int]
 
@@ -48,11 +43,3 @@ def _first_in(segment: Segment, place: Place, timestamp_ms: int, from_offset: in
         if record.timestamp_ms >= timestamp_ms and record.offset >= from_offset:
             return record.offset, record.timestamp_ms
     return None
-
-
-def coordinator_epoch(records: Buffer, position: int, header: BatchHeader) -> int:
-    """The transaction coordinator's epoch in a commit or abort marker; -1 in other control batches."""
-    marker = decode_records(records, position, header)
-    if len(marker) != 1 or marker[0].value is None or len(marker[0].value) < _END_TRANSACTION_MARKER.size:
-        raise CorruptMessageError("A control batch holds no transaction marker.")
-    return int(_END_TRANSACTION_MARKER.unpack_from(marker[0].value)[1])

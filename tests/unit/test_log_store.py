@@ -1,0 +1,168 @@
+"""The logs of a broker: data directories, checkpoints, clean and other stops, deletion."""
+
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from log_kit import NOW_MS, append, batch, offsets
+
+from headrace.broker.config import LogConfig
+from headrace.broker.errors import StorageError
+from headrace.broker.log.checkpoints import (
+    CheckpointError,
+    decode_epochs,
+    decode_meta_properties,
+    decode_offsets,
+    decode_partition_metadata,
+    encode_epochs,
+    encode_offsets,
+)
+from headrace.broker.log.files import OsFiles
+from headrace.broker.log.names import deleted_directory, offset_of, parse_partition_directory
+from headrace.broker.log.results import RecoveryReport
+from headrace.broker.log.store import LogStore
+
+TOPIC_ID = UUID(int=7)
+
+
+def open_store(
+    *folders: Path, broker_id: int = 1, cluster_id: str = "c"
+) -> tuple[LogStore, list[RecoveryReport]]:
+    return LogStore.open(
+        OsFiles(),
+        [str(folder) for folder in folders],
+        LogConfig(file_delete_delay_ms=100),
+        broker_id=broker_id,
+        cluster_id=cluster_id,
+        overrides=lambda topic: {"segment.bytes": "12345"} if topic == "special" else {},
+        now_ms=NOW_MS,
+    )
+
+
+def test_a_clean_stop_is_remembered_once(tmp_path: Path) -> None:
+    store, _ = open_store(tmp_path)
+    log = store.create("events", 0, TOPIC_ID, now_ms=NOW_MS)
+    append(log, batch(3))
+    store.close()
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    store, reports = open_store(tmp_path)
+    assert [(report.log_end_offset, report.segments_walked) for report in reports] == [(3, 0)]
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+    found = store.get("events", 0)
+    assert found is not None
+    assert (found.topic_id, found.high_watermark, offsets(found)) == (TOPIC_ID, 3, [0])
+    _, reports = open_store(tmp_path)
+    assert [report.segments_walked for report in reports] == [1]
+
+
+def test_partitions_are_spread_over_directories_and_keep_their_own_configuration(tmp_path: Path) -> None:
+    store, _ = open_store(tmp_path / "a", tmp_path / "b")
+    logs = [store.create("special", partition, None, now_ms=NOW_MS) for partition in range(4)]
+    assert sorted(log.directory.split("/")[-2] for log in logs) == ["a", "a", "b", "b"]
+    assert {log.config.segment_bytes for log in logs} == {12345}
+    assert store.create("special", 0, None, now_ms=NOW_MS) is logs[0]
+    store.update_config("special", {"segment.bytes": "54321"})
+    assert {log.config.segment_bytes for log in store.all()} == {54321}
+
+
+def test_a_partition_in_two_directories_is_refused(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        open_store(tmp_path / folder)[0].create("events", 0, None, now_ms=NOW_MS)
+    with pytest.raises(StorageError, match="move one"):
+        open_store(tmp_path / "a", tmp_path / "b")
+
+
+@pytest.mark.parametrize("other", [{"broker_id": 2}, {"cluster_id": "d"}])
+def test_a_directory_of_another_broker_or_cluster_is_refused(tmp_path: Path, other: dict[str, int]) -> None:
+    open_store(tmp_path)
+    with pytest.raises(StorageError, match="data directory of its own"):
+        open_store(tmp_path, **other)  # type: ignore[arg-type]
+
+
+def test_a_deleted_partition_is_gone_at_once_and_its_files_after_a_delay(tmp_path: Path) -> None:
+    store, _ = open_store(tmp_path)
+    append(store.create("events", 0, TOPIC_ID, now_ms=NOW_MS), batch(3))
+    store.delete("events", 0, now_ms=NOW_MS)
+    assert store.get("events", 0) is None
+    assert [path.name for path in tmp_path.glob("*-delete")] == [f"events-0.{TOPIC_ID.hex}-delete"]
+    assert store.create("events", 0, None, now_ms=NOW_MS).log_end_offset == 0
+    store.maintain(NOW_MS + 99)
+    assert list(tmp_path.glob("*-delete"))
+    store.maintain(NOW_MS + 100)
+    assert not list(tmp_path.glob("*-delete"))
+
+
+def test_folders_of_deleted_partitions_go_at_the_next_start(tmp_path: Path) -> None:
+    store, _ = open_store(tmp_path)
+    store.create("events", 0, TOPIC_ID, now_ms=NOW_MS)
+    store.delete("events", 0, now_ms=NOW_MS)
+    again, reports = open_store(tmp_path)
+    assert (list(again.all()), reports, list(tmp_path.glob("*-delete"))) == ([], [], [])
+
+
+def test_deleted_records_stay_deleted_after_a_checkpoint(tmp_path: Path) -> None:
+    store, _ = open_store(tmp_path)
+    log = store.create("events", 0, None, now_ms=NOW_MS)
+    append(log, batch(3), batch(3))
+    log.delete_before(4)
+    store.checkpoint()
+    again = open_store(tmp_path)[0].get("events", 0)
+    assert again is not None
+    assert again.log_start_offset == 4
+
+
+def test_a_flush_is_checkpointed_and_bounds_the_next_recovery(tmp_path: Path) -> None:
+    store, _ = open_store(tmp_path)
+    log = store.create("events", 0, None, now_ms=NOW_MS)
+    append(log, batch(3))
+    log.roll_if_due(NOW_MS + 10 * log.config.segment_ms)
+    for flushed, task in store.flush_tasks(NOW_MS):
+        flushed.flushed(task())
+    store.checkpoint()
+    assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n1\nevents 0 3\n"
+    append(log, batch())
+    _, reports = open_store(tmp_path)
+    assert (reports[0].segments, reports[0].segments_walked, reports[0].log_end_offset) == (2, 1, 4)
+
+
+@pytest.mark.parametrize(
+    "damage", [b"", b"\0" * 40, b"garbage", b"0\n2\nevents 0 3\n", b"0\n1\nevents 0 x\n"]
+)
+def test_damaged_checkpoints_cost_a_longer_recovery_but_no_data(tmp_path: Path, damage: bytes) -> None:
+    store, _ = open_store(tmp_path)
+    append(store.create("events", 0, None, now_ms=NOW_MS), batch(3))
+    store.checkpoint()
+    for path in tmp_path.glob("*-checkpoint"):
+        path.write_bytes(damage)
+    again, reports = open_store(tmp_path)
+    log = again.get("events", 0)
+    assert log is not None
+    assert offsets(log) == [0]
+    discarded = [finding for report in reports for finding in report.findings if finding.kind == "discarded"]
+    assert len(discarded) == (0 if damage == b"" else 3)
+
+
+def test_checkpoints_are_kafkas_text_files() -> None:
+    offsets_by_partition = {("b", 1): 5, ("a", 10): 0}
+    assert encode_offsets(offsets_by_partition) == b"0\n2\na 10 0\nb 1 5\n"
+    assert decode_offsets(encode_offsets(offsets_by_partition)) == offsets_by_partition
+    assert encode_epochs([(0, 0), (3, 17)]) == b"0\n2\n0 0\n3 17\n"
+    assert decode_epochs(b"0\n2\n0 0\n3 17\n") == [(0, 0), (3, 17)]
+    assert decode_meta_properties(b"#\n#Sat Nov 21\ncluster.id=x=y\nversion=0\n") == {
+        "cluster.id": "x=y",
+        "version": "0",
+    }
+    for damaged in (b"1\n0\n", b"0\n1\n3 17\n2 18\n", b"0\n2\n3 17\n2 18\n", b"\xff"):
+        with pytest.raises(CheckpointError):
+            decode_epochs(damaged)
+    with pytest.raises(CheckpointError):
+        decode_partition_metadata(b"version: 0\n")
+
+
+def test_names_are_kafkas() -> None:
+    assert parse_partition_directory("a-b-12") == ("a-b", 12)
+    assert parse_partition_directory("lost+found") is None
+    assert parse_partition_directory(f"events-0.{TOPIC_ID.hex}-delete") is None
+    assert offset_of("00000000000000000042.log") == 42
+    assert offset_of("leader-epoch-checkpoint") is None
+    assert len(deleted_directory("t" * 249, 3, TOPIC_ID)) == 255
