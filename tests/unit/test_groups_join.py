@@ -7,6 +7,7 @@ from group_script import Script
 
 from headrace.broker.config_sections import Groups
 from headrace.broker.errors import ErrorCode
+from headrace.broker.groups import joining
 from headrace.broker.groups.events import LeavingMember
 
 
@@ -33,6 +34,22 @@ def test_a_rebalance_waits_for_a_client_that_was_told_its_id_until_its_session_i
     script.pass_time(1)
     assert script.joined(parked).generation == 2
     assert script.joined(script.join(told, requires_member_id=True)).error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_clients_that_were_told_an_id_are_bounded_and_their_timers_end_with_their_join(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(joining, "PENDING_MEMBERS_COUNT_MAX", 2)
+    script = Script()
+    told = [script.joined(script.join(requires_member_id=True)) for _ in range(3)]
+    assert [answer.error for answer in told] == [
+        ErrorCode.MEMBER_ID_REQUIRED,
+        ErrorCode.MEMBER_ID_REQUIRED,
+        ErrorCode.GROUP_MAX_SIZE_REACHED,
+    ]
+    timers = len(script.timers)
+    script.join(told[0].member_id)
+    assert len(script.timers) == timers + 1, "a session and a rebalance timer for a pending one"
 
 
 def test_a_first_rebalance_waits_for_the_initial_delay_and_longer_while_members_come() -> None:

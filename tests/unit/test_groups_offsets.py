@@ -139,6 +139,7 @@ def test_offsets_of_a_group_expire_a_retention_after_its_last_member_left() -> N
     script = Script()
     (member,) = script.stable()
     script.commit(member, 1, 1)
+    script.pass_time(5_000)
     script.leave(member)
     script.pass_time(WEEK_MS - 1)
     expire(script)

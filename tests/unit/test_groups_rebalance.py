@@ -7,7 +7,7 @@ from group_script import Script
 
 from headrace.broker.config_sections import Groups
 from headrace.broker.errors import ErrorCode
-from headrace.broker.groups.events import DescribeGroup, SessionExpired
+from headrace.broker.groups.events import DescribeGroup, SessionExpired, SyncExpired
 from headrace.broker.groups.records import decode_group_value
 
 
@@ -94,6 +94,14 @@ def test_a_follower_that_never_syncs_is_removed_though_the_group_is_stable() -> 
         script.pass_time(5_000)
     assert script.heartbeat(follower, 1) is ErrorCode.UNKNOWN_MEMBER_ID
     assert script.heartbeat(leader, 1) is ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_a_sync_timer_of_an_older_generation_changes_nothing() -> None:
+    script = Script()
+    leader, _ = two_joined(script)
+    script.tell(SyncExpired(group_id="g", generation=0))
+    assert script.state() == "CompletingRebalance"
+    assert script.heartbeat(leader, 1) is ErrorCode.NONE
 
 
 def test_a_silent_member_loses_its_session_and_the_rest_rebalance() -> None:
