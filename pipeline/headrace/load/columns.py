@@ -61,7 +61,7 @@ def _record_bytes(
     """Return all record bytes in one object, and where in it each batch's records are."""
     if not any(header.codec for _, header in batches):
         spans = [(position + HEADER_SIZE, position + header.size) for position, header in batches]
-        return bytes(buffer) + PADDING, spans
+        return b"".join((buffer, PADDING)), spans
     parts: list[bytes | memoryview] = []
     spans = []
     end = 0

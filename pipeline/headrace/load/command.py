@@ -121,6 +121,10 @@ def load(
         loader.close()
     except WarehouseError as error:
         raise click.ClickException(str(error)) from error
+    except Exception as error:
+        log.failure("load failed", error)
+        lines = str(error).splitlines() or [type(error).__name__]
+        raise click.ClickException(f"the load failed and can be started again: {lines[0]}") from error
     session.stop()
     _end(totals, once, as_json, stopped=stop.is_set())
 

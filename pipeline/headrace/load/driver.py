@@ -27,7 +27,7 @@ from headrace.load.avro_types import UnsupportedSchemaError
 from headrace.load.ranges import Finding, Limits, OffsetRange, Plan, TopicPartition
 from headrace.load.registry import RegistryUnreachableError, SchemaRegistry, UnknownSchemaError
 from headrace.load.task import Assignment, RangeResult, TaskResult
-from headrace.load.wire_client import Client, ConnectionFailedError
+from headrace.load.wire_client import Client, ConnectionFailedError, named
 from headrace.load.write import target_of
 
 GROUP: Final = "headrace-load"
@@ -111,7 +111,7 @@ class Loader:
         try:
             table = commit.settle(self._catalog, name)
             self._clean_once(name, table)
-            plan = self._plan(table, partitions)
+            plan = self._plan(table, partitions, report)
             report.lag += plan.lag
             report.findings.extend(plan.findings)
             if plan.ranges:
@@ -121,9 +121,13 @@ class Loader:
             report.refused += 1
             report.moved = True
 
-    def _plan(self, table: Table, partitions: list[TopicPartition]) -> Plan:
+    def _plan(self, table: Table, partitions: list[TopicPartition], report: RoundReport) -> Plan:
+        """Plan what the brokers that answer have; the others' partitions are a failure of this round alone."""
         held = history.positions(table)
-        offsets = self._client.log_offsets(partitions)
+        offsets = self._client.reachable_log_offsets(partitions)
+        missing = [partition for partition in partitions if partition not in offsets]
+        if missing:
+            report.failures.append(f"no leader answers for {named(missing)}")
         return ranges.plan(held, offsets, self._config.limits, self._stopped)
 
     def _load(self, name: str, table: Table, plan: Plan, report: RoundReport) -> None:

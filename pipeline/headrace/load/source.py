@@ -25,7 +25,7 @@ from headrace.load.columns import RecordColumns, UnreadableBatchError, columns
 from headrace.load.ranges import Finding, FindingKind, OffsetRange, TopicPartition
 from headrace.load.wire_client import Fetched
 
-FETCH_SIZE: Final = 8 * 1024 * 1024
+FETCH_SIZE: Final = 4 * 1024 * 1024
 FETCH_SIZE_MAX: Final = 128 * 1024 * 1024
 EMPTY_FETCHES_MAX: Final = 3
 EMPTY_FETCH_WAIT_MS: Final = 300

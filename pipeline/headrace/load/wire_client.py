@@ -12,7 +12,7 @@ import itertools
 import socket
 import struct
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -154,14 +154,26 @@ class Client:
 
     def partitions(self, wanted: Callable[[str], bool]) -> list[TopicPartition]:
         """Return all partitions of the topics whose name is wanted, in order; never creates a topic."""
-        self._refresh(None)
+        self._retried(lambda: self._refresh(None), None)
         return sorted(partition for partition in self._leaders if wanted(partition.topic))
 
     def log_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogOffsets]:
         """Return each partition's log start offset and last stable offset."""
-        starts = self._list_offsets(partitions, EARLIEST_TIMESTAMP)
-        ends = self._list_offsets(partitions, LATEST_TIMESTAMP)
-        return {partition: LogOffsets(starts[partition], ends[partition]) for partition in partitions}
+        found = self.reachable_log_offsets(partitions, attempts_max=ATTEMPTS_MAX)
+        missing = [partition for partition in partitions if partition not in found]
+        if missing:
+            raise ConnectionFailedError(
+                f"no leader answers for {named(missing)} (after {ATTEMPTS_MAX} attempts)"
+            )
+        return found
+
+    def reachable_log_offsets(
+        self, partitions: Collection[TopicPartition], *, attempts_max: int = 2
+    ) -> dict[TopicPartition, LogOffsets]:
+        """Like `log_offsets`, but partitions whose leader does not answer are left out, and cost the others little."""
+        starts = self._list_offsets(partitions, EARLIEST_TIMESTAMP, attempts_max)
+        ends = self._list_offsets(starts, LATEST_TIMESTAMP, attempts_max)
+        return {partition: LogOffsets(starts[partition], ends[partition]) for partition in ends}
 
     def fetch(
         self, partition: TopicPartition, offset: int, *, size_max: int = 8 * 1024 * 1024, wait_ms: int = 0
@@ -247,36 +259,51 @@ class Client:
         self._connections.clear()
 
     def _list_offsets(
-        self, partitions: Collection[TopicPartition], timestamp: int
+        self, partitions: Collection[TopicPartition], timestamp: int, attempts_max: int
     ) -> dict[TopicPartition, int]:
         found: dict[TopicPartition, int] = {}
-
-        def attempt() -> None:
+        for number in range(attempts_max):
             missing = [partition for partition in partitions if partition not in found]
-            for leader, members in _grouped(missing, self._leader_id):
-                topics = [
-                    {
-                        "name": topic,
-                        "partitions": [
-                            {
-                                "partition_index": p.partition,
-                                "current_leader_epoch": -1,
-                                "timestamp": timestamp,
-                            }
-                            for p in of_topic
-                        ],
-                    }
-                    for topic, of_topic in _by_topic(members, lambda partition: partition)
-                ]
-                request = {"replica_id": -1, "isolation_level": READ_COMMITTED, "topics": topics}
-                answer = self._connection(self._brokers[leader]).ask(LIST_OFFSETS, request)
-                for topic in answer["topics"]:
-                    for data in topic["partitions"]:
-                        _check(data["error_code"], f"offsets of {topic['name']}-{data['partition_index']}")
-                        found[TopicPartition(topic["name"], data["partition_index"])] = data["offset"]
-
-        self._retried(attempt, None)
+            if not missing:
+                break
+            if number:
+                time.sleep(RETRY_WAIT_SECONDS * number)
+                self._refresh_if_possible({partition.topic for partition in missing})
+            for address, members in _grouped(missing, self._leader_address):
+                if address is not None:
+                    found |= self._offsets_from(address, members, timestamp)
         return found
+
+    def _offsets_from(
+        self, address: Address, partitions: Sequence[TopicPartition], timestamp: int
+    ) -> dict[TopicPartition, int]:
+        """Ask one broker; what it cannot answer now is left out."""
+        topics = [
+            {
+                "name": topic,
+                "partitions": [
+                    {"partition_index": item.partition, "current_leader_epoch": -1, "timestamp": timestamp}
+                    for item in members
+                ],
+            }
+            for topic, members in _by_topic(partitions, lambda partition: partition)
+        ]
+        request = {"replica_id": -1, "isolation_level": READ_COMMITTED, "topics": topics}
+        try:
+            answer = self._connection(address).ask(LIST_OFFSETS, request)
+        except OSError:
+            self.close()
+            return {}
+        found: dict[TopicPartition, int] = {}
+        for topic in answer["topics"]:
+            for data in topic["partitions"]:
+                if data["error_code"] not in MOVED:
+                    _check(data["error_code"], f"offsets of {topic['name']}-{data['partition_index']}")
+                    found[TopicPartition(topic["name"], data["partition_index"])] = data["offset"]
+        return found
+
+    def _leader_address(self, partition: TopicPartition) -> Address | None:
+        return self._brokers.get(self._leaders.get(partition, -1))
 
     def _coordinator(self, group: str) -> Connection:
         answer = self._any().ask(FIND_COORDINATOR, {"key": group, "key_type": 0})
@@ -297,6 +324,12 @@ class Client:
                 ErrorCode.LEADER_NOT_AVAILABLE, f"{partition.topic}-{partition.partition} has no leader"
             )
         return leader
+
+    def _refresh_if_possible(self, topics: Iterable[str]) -> None:
+        try:
+            self._refresh(topics)
+        except OSError:
+            self.close()
 
     def _refresh(self, topics: Iterable[str] | None) -> None:
         names = None if topics is None else [{"name": topic} for topic in topics]
@@ -356,6 +389,12 @@ def parse_bootstrap(bootstrap: str) -> tuple[Address, ...]:
             raise ValueError(f"{part.strip()!r} is no HOST:PORT; name brokers as HOST:PORT[,HOST:PORT]…")
         addresses.append((host.strip("[]"), int(port)))
     return tuple(addresses)
+
+
+def named(partitions: Iterable[TopicPartition]) -> str:
+    """List partitions for a message, as `topic-number`, at most ten."""
+    names = [f"{partition.topic}-{partition.partition}" for partition in partitions]
+    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
 
 
 def _check(code: int, what: str) -> None:

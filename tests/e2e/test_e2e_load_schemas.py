@@ -1,0 +1,216 @@
+"""Schemas that come late, grow, or never come; and brokers that are away."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import pytest
+from load_helpers import EVENT, create_topic, event, framed, schemas_served
+from processes import DevCluster
+
+from headrace.load import query, tables, task
+from headrace.load.driver import LoadConfig, Loader, RoundReport
+from headrace.load.ranges import TopicPartition
+from headrace.load.registry import RegistryUnreachableError, SchemaRegistry, UnknownSchemaError
+from headrace.load.wire_client import Client, ConnectionFailedError
+
+WIDER = {
+    **EVENT,
+    "fields": [*EVENT["fields"], {"name": "zone", "type": "string", "default": "eu"}],  # type: ignore[misc]
+}
+CHANGED = {**EVENT, "fields": [EVENT["fields"][0], {"name": "path", "type": "long"}]}  # type: ignore[index]
+
+
+def loader_of(bootstrap: str, registry: str, warehouse: Path, topic: str, wait_seconds: float = 60) -> Loader:
+    config = LoadConfig(
+        bootstrap=bootstrap,
+        registry=registry,
+        task_count_max=2,
+        wanted=lambda name: name == topic,
+        schema_wait_seconds=wait_seconds,
+    )
+    return Loader(tables.open_catalog(str(warehouse)), config, lambda work: [task.run(item) for item in work])
+
+
+def settle_down(loader: Loader) -> RoundReport:
+    while (report := loader.round()).moved:
+        pass
+    return report
+
+
+def publish_values(bootstrap: str, topic: str, values: list[bytes]) -> None:
+    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap})
+    for value in values:
+        producer.produce(topic, value, partition=0)
+    assert producer.flush(30) == 0
+
+
+def answer(warehouse: Path, sql: str) -> list[Any]:
+    return query.connect(tables.open_catalog(str(warehouse))).sql(sql).fetchall()
+
+
+def test_data_that_comes_before_its_schema_waits_for_it_and_holds_back_what_follows(
+    broker: DevCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.load.registry.UNKNOWN_AGAIN_AFTER_SECONDS", 0.0)
+    topic = "dc-late.pageviews"
+    create_topic(broker.bootstrap, topic, 1)
+    values = [framed(1, EVENT, event(0)), framed(2, EVENT, event(1)), framed(1, EVENT, event(2))]
+    publish_values(broker.bootstrap, topic, values)
+    schemas = {1: EVENT}
+    with schemas_served(schemas) as url:
+        loader = loader_of(broker.bootstrap, url, tmp_path, topic)
+        assert settle_down(loader).waiting_for_schemas == [2]
+        assert answer(tmp_path, "SELECT _offset FROM warehouse.pageviews") == [(0,)]
+        schemas[2] = EVENT
+        settle_down(loader)
+        assert answer(tmp_path, "SELECT _offset FROM warehouse.pageviews ORDER BY 1") == [(0,), (1,), (2,)]
+        assert answer(tmp_path, "SELECT count(*) FROM warehouse.dead_letter") == [(0,)]
+
+
+def test_a_schema_that_never_comes_costs_only_its_own_records(broker: DevCluster, tmp_path: Path) -> None:
+    topic = "dc-never.pageviews"
+    create_topic(broker.bootstrap, topic, 1)
+    values = [framed(1, EVENT, event(0)), framed(2, EVENT, event(1)), framed(1, EVENT, event(2))]
+    publish_values(broker.bootstrap, topic, values)
+    with schemas_served({1: EVENT}) as url:
+        loader = loader_of(broker.bootstrap, url, tmp_path, topic, wait_seconds=0)
+        settle_down(loader)
+        settle_down(loader)
+    assert answer(tmp_path, "SELECT _offset FROM warehouse.pageviews ORDER BY 1") == [(0,), (2,)]
+    letters = answer(tmp_path, "SELECT _offset, _reason, value FROM warehouse.dead_letter")
+    assert letters == [(1, "the registry has no schema 2", values[1])]
+
+
+def test_the_table_grows_with_its_schemas_and_refuses_what_cannot_fit(
+    broker: DevCluster, tmp_path: Path
+) -> None:
+    topic = "dc-grow.pageviews"
+    create_topic(broker.bootstrap, topic, 1)
+    old, wider = framed(1, EVENT, event(0)), framed(2, WIDER, {**event(1), "zone": "us"})
+    changed = framed(3, CHANGED, {**event(2), "path": 5})
+    with schemas_served({1: EVENT, 2: WIDER, 3: CHANGED}) as url:
+        loader = loader_of(broker.bootstrap, url, tmp_path, topic)
+        publish_values(broker.bootstrap, topic, [old])
+        settle_down(loader)
+        publish_values(broker.bootstrap, topic, [wider, old, changed, wider])
+        assert settle_down(loader).lag == 0
+    rows = answer(tmp_path, "SELECT _offset, path, zone FROM warehouse.pageviews ORDER BY 1")
+    assert rows == [(0, "/", None), (1, "/", "us"), (2, "/", "eu"), (4, "/", "us")]
+    ((offset, reason),) = answer(tmp_path, "SELECT _offset, _reason FROM warehouse.dead_letter")
+    assert offset == 3
+    assert "field path is int64, but the table's column is string" in reason
+
+
+def test_a_registry_that_is_away_makes_no_dead_letters(broker: DevCluster, tmp_path: Path) -> None:
+    topic = "dc-away.pageviews"
+    create_topic(broker.bootstrap, topic, 1)
+    publish_values(broker.bootstrap, topic, [framed(1, EVENT, event(0))])
+    loader = loader_of(broker.bootstrap, "http://127.0.0.1:1", tmp_path, topic, wait_seconds=0)
+    report = loader.round()
+    assert "no registry of http://127.0.0.1:1 answers" in report.failures[0]
+    assert (report.rows, report.dead_letters, report.lag) == (0, 0, 1)
+
+
+def test_a_dead_broker_costs_its_own_partitions_alone(
+    dev_cluster: Any, broker_process: Any, tmp_path: Path
+) -> None:
+    cluster = dev_cluster()
+    second = broker_process(broker_id=50, zookeeper=cluster.zookeeper)
+    topic = "dc-half.pageviews"
+    create_topic(cluster.bootstrap, topic, 4)
+    producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap})
+    for number in range(40):
+        producer.produce(topic, framed(1, EVENT, event(number)), partition=number % 4)
+    assert producer.flush(30) == 0
+    second.kill()
+    with schemas_served({1: EVENT}) as url:
+        loader = loader_of(cluster.bootstrap, url, tmp_path, topic)
+        report = settle_down(loader)
+        assert any("no leader answers" in failure for failure in report.failures)
+        assert answer(tmp_path, "SELECT count(*) FROM warehouse.pageviews") == [(20,)]
+        broker_process(broker_id=50, zookeeper=cluster.zookeeper)
+        while loader.round().failures:
+            pass
+        settle_down(loader)
+    assert answer(
+        tmp_path, "SELECT count(*), count(DISTINCT (_partition, _offset)) FROM warehouse.pageviews"
+    ) == [(40, 40)]
+
+
+def test_schemas_are_found_with_their_references() -> None:
+    item = {"type": "record", "name": "Item", "namespace": "shop", "fields": [{"name": "n", "type": "int"}]}
+    order = {
+        "type": "record",
+        "name": "Order",
+        "namespace": "shop",
+        "fields": [
+            {"name": "one", "type": "shop.Item"},
+            {"name": "more", "type": {"type": "array", "items": "Item"}},
+        ],
+    }
+    answers = {
+        "/schemas/ids/5": {
+            "schema": json.dumps(order),
+            "references": [{"name": "shop.Item", "subject": "items", "version": 3}],
+        },
+        "/subjects/items/versions/3": {"schema": json.dumps(item)},
+    }
+    registry = SchemaRegistry("http://unused")
+    registry._get = answers.get  # type: ignore[method-assign, assignment]
+    fields = registry.schema(5).natural
+    assert str(fields.field("one").type) == "struct<n: int32>"
+    assert str(fields.field("more").type) == "list<item: struct<n: int32>>"
+    with pytest.raises(UnknownSchemaError):
+        registry.schema(6)
+
+
+def test_an_unreachable_registry_is_no_verdict() -> None:
+    with pytest.raises(RegistryUnreachableError):
+        SchemaRegistry("http://127.0.0.1:1", timeout_seconds=1).schema(1)
+
+
+def answering(serve: Callable[[socket.socket], None]) -> str:
+    """Listen, let `serve` answer every connection, and return the address; ends with the test process."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def loop() -> None:
+        while True:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1000)
+                serve(connection)
+
+    threading.Thread(target=loop, daemon=True).start()
+    return f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    ("reply", "sentence"),
+    [
+        (b"", "closed the connection"),
+        (b"\x7f\xff\xff\xff", "announced an answer"),
+        (b"\xff\xff\xff\xff", "announced an answer"),
+    ],
+)
+def test_a_peer_that_is_no_broker_is_given_up(
+    reply: bytes, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.load.wire_client.RETRY_WAIT_SECONDS", 0.0)
+    client = Client(answering(lambda connection: connection.sendall(reply)), timeout_seconds=2)
+    with pytest.raises(ConnectionFailedError, match=sentence):
+        client.partitions(lambda _: True)
+
+
+def test_the_client_says_which_partitions_have_no_leader(
+    broker: DevCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.load.wire_client.RETRY_WAIT_SECONDS", 0.0)
+    with pytest.raises(ConnectionFailedError, match="nowhere-0"):
+        Client(broker.bootstrap).log_offsets([TopicPartition("nowhere", 0)])

@@ -1,0 +1,89 @@
+"""The commands topics, produce and consume against a real broker."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from processes import DevCluster
+from registry_process import RegistryProcess
+
+from headrace.events.avro_schemas import schema_text
+from headrace.producer import Producer
+
+HEADRACE = str(Path(sys.executable).with_name("headrace"))
+
+
+def run(cluster: DevCluster, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    command = [HEADRACE, *arguments, "--bootstrap", cluster.bootstrap]
+    return subprocess.run(command, input=stdin, capture_output=True, timeout=60, check=False)
+
+
+def test_a_topic_is_created_described_listed_and_deleted(broker: DevCluster) -> None:
+    created = run(broker, "topics", "create", "made", "--partitions", "3", "--set", "retention.ms=100000")
+    assert (created.returncode, created.stdout) == (0, b"created made with 3 partitions\n")
+    again = run(broker, "topics", "create", "made")
+    assert (again.returncode, again.stderr.count(b"\n")) == (1, 1)
+    described = json.loads(run(broker, "topics", "describe", "made", "--json").stdout)
+    assert [each["partition"] for each in described["partitions"]] == [0, 1, 2]
+    assert described["configuration"] == {"retention.ms": "100000"}
+    listed = json.loads(run(broker, "topics", "list", "--json").stdout)
+    assert {"topic": "made", "partitions": 3, "replicas": 1} in listed
+    assert run(broker, "topics", "delete", "made").returncode == 0
+    gone = run(broker, "topics", "describe", "made")
+    assert gone.returncode == 1
+    assert gone.stderr.startswith(b"Error: topic made does not exist")
+
+
+def test_lines_are_published_and_read_back_from_the_beginning_and_by_a_group(broker: DevCluster) -> None:
+    run(broker, "topics", "create", "lines")
+    text = "one\nké:y\n\xff".encode("latin-1") + b"\nlast"
+    published = run(broker, "produce", "lines", "--json", stdin=text)
+    assert json.loads(published.stdout) == {"topic": "lines", "acknowledged": 4, "failed": 0}
+    printed = run(broker, "consume", "lines", "--max", "4", "--timeout", "20")
+    assert printed.stdout.decode().splitlines() == ["one", r"k\xe9:y", r"\xff", "last"]
+    first = run(broker, "consume", "lines", "--group", "g", "--max", "2", "--timeout", "20")
+    rest = run(broker, "consume", "lines", "--group", "g", "--max", "2", "--timeout", "20", "--json")
+    assert first.stdout.splitlines()[0] == b"one"
+    assert [json.loads(line)["offset"] for line in rest.stdout.splitlines()] == [2, 3]
+    more = run(broker, "consume", "lines", "--group", "g", "--max", "1", "--timeout", "3")
+    assert (more.returncode, more.stderr) == (1, b"Error: only 0 of 1 messages came.\n")
+
+
+def test_keys_are_split_off_and_what_was_not_acknowledged_fails(broker: DevCluster) -> None:
+    run(broker, "produce", "keyed", "--key-separator", "=", stdin=b"k=v=w\nnone\n")
+    lines = run(broker, "consume", "keyed", "--max", "2", "--timeout", "20", "--json").stdout.splitlines()
+    pairs = {(json.loads(line)["key"], json.loads(line)["value"]) for line in lines}
+    assert pairs == {("k", "v=w"), (None, "none")}
+    large = run(broker, "produce", "keyed", stdin=b"x" * 2_000_000 + b"\nsmall\n")
+    assert large.returncode == 1
+    assert large.stderr.splitlines()[-1].startswith(b"Error: 1 messages were not acknowledged (1: ")
+
+
+def test_registered_events_are_decoded(broker: DevCluster, tmp_path: Path) -> None:
+    registry = RegistryProcess(tmp_path / "log", broker.bootstrap)
+    try:
+        producer = Producer(
+            bootstrap=broker.bootstrap,
+            registry_url=registry.url,
+            schemas={"framed": schema_text("rejected_line")},
+            server="s",
+            service="v",
+            datacenter="d",
+        )
+        producer.send("framed", {"reason": "why", "line": b"\xff", "size": 1, "sha256": ""}, time_ms=0)
+        producer.close()
+        arguments = ("consume", "framed", "--max", "1", "--timeout", "20", "--registry", registry.url)
+        record = json.loads(run(broker, *arguments, "--json").stdout)
+        assert record["value"]["reason"] == "why"
+        assert record["value"]["header"]["time"] == "1970-01-01T00:00:00+00:00"
+        assert record["value"]["line"] == "/w=="
+        run(broker, "produce", "unframed", stdin=b"text\n")
+        refused = run(
+            broker, "consume", "unframed", "--max", "1", "--timeout", "20", "--registry", registry.url
+        )
+        assert (refused.returncode, refused.stderr.count(b"\n")) == (1, 1)
+    finally:
+        registry.end()
