@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.broker.errors import ErrorCode, NotControllerError
+from headrace.broker.errors import ErrorCode, KafkaError
 from headrace.broker.handlers.context import Context
 from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.wire.api import k07_controlled_shutdown
@@ -24,7 +24,7 @@ def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> 
 async def _answer(context: Context, request: dict[str, Any]) -> dict[str, Any]:
     try:
         remaining = await context.cluster.shut_down(request["broker_id"], request["broker_epoch"])
-    except NotControllerError as error:
+    except KafkaError as error:
         return {"error_code": error.code, "remaining_partitions": []}
     return {
         "error_code": ErrorCode.NONE,

@@ -37,7 +37,7 @@ from headrace.broker.replication import requests
 from headrace.broker.replication.controller import Controller
 from headrace.broker.replication.model import Broker, Endpoint
 from headrace.broker.replication.topic_requests import NewTopic, TopicResult
-from headrace.broker.server.controller import ControllerMovedError, ControllerOffice
+from headrace.broker.server.controller import ControllerOffice
 from headrace.broker.server.dynamic_config import TopicConfigs
 from headrace.broker.server.mailbox import Mailbox
 from headrace.broker.server.metadata import MetadataCache, partition_states
@@ -85,7 +85,7 @@ class Cluster(SessionListener):
             or zookeeper.zookeeper_session_timeout_ms,
         )
         self._mailbox = Mailbox(self._work_failed)
-        self._configs = TopicConfigs(self._zookeeper, self._mailbox)
+        self._configs = TopicConfigs(self._zookeeper, self._mailbox, clock)
         self._topics = Topics(config, self._zookeeper, metadata)
         self._control = asyncio.Lock()
         self._creating: set[str] = set()
@@ -145,7 +145,7 @@ class Cluster(SessionListener):
             async with asyncio.timeout(LEAVE_SECONDS_MAX):
                 if self._config.replication.controlled_shutdown_enable and self._partitions is not None:
                     await self._shut_down_controlled()
-        except (OSError, EOFError, TimeoutError, PeerError, ControllerMovedError, ZooKeeperError) as error:
+        except (OSError, EOFError, TimeoutError, PeerError, KafkaError, ZooKeeperError) as error:
             log.warning("stopping without the controller's consent", reason=repr(error))
         await self._zookeeper.close()
 
@@ -253,13 +253,13 @@ class Cluster(SessionListener):
             return self._update_metadata(request)
 
     async def shut_down(self, broker_id: int, broker_epoch: int) -> list[tuple[str, int]]:
-        """ControlledShutdown: what the broker still leads. Raises NotControllerError."""
-        if self._office is None or not self._office.is_active:
-            raise NotControllerError("this broker is not the controller")
-        try:
-            return await self._office.shut_down(broker_id)
-        except ControllerMovedError as error:
-            raise NotControllerError(str(error)) from error
+        """ControlledShutdown: what the broker still leads.
+
+        Raises NotControllerError, BrokerNotAvailableError and StaleBrokerEpochError.
+        """
+        if self._office is None:
+            raise NotControllerError("This is not the correct controller for this cluster.")
+        return await self._office.shut_down(broker_id, broker_epoch)
 
     def session_started(self) -> None:
         """The last session is over: register again, and run for controller again."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from headrace.broker.clock import Clock
+from headrace.broker.errors import BrokerNotAvailableError, NotControllerError, StaleBrokerEpochError
 from headrace.broker.replication import events, requests
 from headrace.broker.replication.controller import Controller
 from headrace.broker.replication.model import (
@@ -22,6 +23,7 @@ from headrace.broker.replication.model import (
     TopicAssignment,
     TopicPartition,
 )
+from headrace.broker.server.mailbox import Mailbox
 from headrace.broker.server.peers import Peers
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks
@@ -45,6 +47,7 @@ from headrace.broker.zk.client import (
 log = get_logger(__name__)
 READS_IN_FLIGHT_MAX = 200
 PAUSE_AFTER_FAILURE_SECONDS = 1.0
+NO_EPOCH = -1
 
 
 class ControllerMovedError(Exception):
@@ -72,8 +75,7 @@ class ControllerOffice:
         self._listener = listener
         self._make = make
         self._peers = peers(self._peer_overflowed)
-        self._mailbox: deque[Callable[[], Any]] = deque()
-        self._filled = asyncio.Event()
+        self._mailbox = Mailbox(self._failed)
         self._subscriptions: list[Subscription] = []
         self._topic_subscriptions: dict[str, Subscription] = {}
         self._core: Controller | None = None
@@ -91,46 +93,35 @@ class ControllerOffice:
 
     def start(self) -> None:
         """Run for controller until the broker's tasks end."""
-        self._tasks.start("controller", self._run())
-        self._zookeeper.watch_data(paths.CONTROLLER, lambda znode: self._post(self._office_changed))
+        self._tasks.start("controller", self._mailbox.run())
+        self._zookeeper.watch_data(paths.CONTROLLER, lambda znode: self._mailbox.post(self._office_changed))
 
     def session_started(self) -> None:
         """A new ZooKeeper session: an office held in the last one is gone."""
-        self._post(self._resign)
-        self._post(self._office_changed)
+        self._mailbox.post(self._resign)
+        self._mailbox.post(self._office_changed)
 
-    async def shut_down(self, broker_id: int) -> list[TopicPartition]:
-        """Lead away from a broker that is about to stop; answers what it still leads. Raises
-        ControllerMovedError.
+    async def shut_down(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
+        """Lead away from a broker that is about to stop; answers what it still leads.
+
+        Raises NotControllerError, BrokerNotAvailableError (no such broker) and StaleBrokerEpochError.
         """
-        future: asyncio.Future[list[TopicPartition]] = asyncio.get_running_loop().create_future()
-        self._post(lambda: self._shut_down(broker_id, future))
-        return await future
+        return await self._mailbox.ask(lambda: self._shut_down(broker_id, broker_epoch))
 
-    async def _run(self) -> None:
-        while True:
-            while not self._mailbox:
-                self._filled.clear()
-                await self._filled.wait()
-            work = self._mailbox.popleft()
-            try:
-                await work()
-            except ControllerMovedError:
+    async def _failed(self, error: Exception) -> None:
+        match error:
+            case ZooKeeperClosedError():
+                return
+            case ControllerMovedError():
                 log.warning("another broker is controller", broker=self._broker_id)
                 await self._resign()
-                self._post(self._office_changed)
-            except ZooKeeperClosedError:
-                return
-            except Exception as error:
+                self._mailbox.post(self._office_changed)
+            case _:
                 log.failure("controller failed, it gives up its office and runs again", error)
                 await self._give_up()
 
-    def _post(self, work: Callable[[], Any]) -> None:
-        self._mailbox.append(work)
-        self._filled.set()
-
     def _tell(self, event: events.Event) -> None:
-        self._post(lambda: self._handle(event))
+        self._mailbox.post(lambda: self._handle(event))
 
     def _peer_overflowed(self, broker_id: int) -> None:
         self._tell(events.BrokerBehind(broker_id=broker_id))
@@ -202,7 +193,7 @@ class ControllerOffice:
         for topic in topics:
             self._watch_topic(topic)
         self._subscriptions = [
-            zookeeper.watch_children(paths.BROKER_IDS, lambda ids: self._post(self._brokers_listed)),
+            zookeeper.watch_children(paths.BROKER_IDS, lambda ids: self._mailbox.post(self._brokers_listed)),
             zookeeper.watch_children(paths.TOPICS, self._topics_listed),
             zookeeper.watch_children(paths.DELETE_TOPICS, self._deletions_listed),
             zookeeper.watch_children(paths.ISR_CHANGES, self._isr_changes_listed),
@@ -229,16 +220,21 @@ class ControllerOffice:
                 await self._zookeeper.delete(paths.CONTROLLER, znode.version)
         except ZooKeeperError as error:
             log.warning("cannot leave the controller's office", reason=error)
-        self._post(self._office_changed)
+        self._mailbox.post(self._office_changed)
 
-    async def _shut_down(self, broker_id: int, future: asyncio.Future[list[TopicPartition]]) -> None:
+    async def _shut_down(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
         core = self._core
         if core is None:
-            future.set_exception(ControllerMovedError("this broker is not the controller"))
-            return
+            raise NotControllerError("This is not the correct controller for this cluster.")
+        broker = core.brokers.get(broker_id)
+        if broker is None:
+            raise BrokerNotAvailableError(f"Broker {broker_id} is not registered.")
+        if broker_epoch != NO_EPOCH and broker_epoch < broker.epoch:
+            raise StaleBrokerEpochError(
+                f"Broker {broker_id} has registered again since epoch {broker_epoch}."
+            )
         await self._handle(events.ShutdownRequested(broker_id=broker_id))
-        if not future.done():
-            future.set_result(core.remaining(broker_id))
+        return core.remaining(broker_id)
 
     async def _brokers_listed(self) -> None:
         if self._core is not None:
@@ -267,7 +263,7 @@ class ControllerOffice:
 
     def _isr_changes_listed(self, names: list[str]) -> None:
         if names:
-            self._post(lambda: self._read_isr_changes(names))
+            self._mailbox.post(lambda: self._read_isr_changes(names))
 
     async def _read_isr_changes(self, names: Sequence[str]) -> None:
         changes = [f"{paths.ISR_CHANGES}/{name}" for name in names]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from headrace.broker.clock import Clock
 from headrace.broker.server.mailbox import Mailbox
 from headrace.broker.structured_log import get_logger
 from headrace.broker.zk import paths
@@ -20,17 +21,19 @@ from headrace.broker.zk.client import (
 
 log = get_logger(__name__)
 TOPICS = "topics"
+NOTIFICATION_LIFE_MS = 15 * 60 * 1000
 Change = Callable[[dict[str, str]], Mapping[str, str]]
 
 
 class TopicConfigs:
     """The overrides of all topics; `on_change(topic, overrides)` runs after a notified change."""
 
-    def __init__(self, zookeeper: ZooKeeperClient, mailbox: Mailbox) -> None:
+    def __init__(self, zookeeper: ZooKeeperClient, mailbox: Mailbox, clock: Clock) -> None:
         self._zookeeper = zookeeper
+        self._clock = clock
         self._mailbox = mailbox
         self._overrides: dict[str, dict[str, str]] = {}
-        self._seen: set[str] = set()
+        self._seen: dict[str, int] = {}
         self._callbacks: list[Callable[[str, Mapping[str, str]], None]] = []
 
     def of(self, topic: str) -> dict[str, str]:
@@ -83,16 +86,26 @@ class TopicConfigs:
 
     async def _notified(self, names: list[str]) -> None:
         new = [name for name in names if name not in self._seen]
-        self._seen = set(names)
+        self._seen = {name: created_ms for name, created_ms in self._seen.items() if name in names}
         znodes = await self._zookeeper.get_many([f"{paths.CONFIG_CHANGES}/{name}" for name in new])
-        for znode in znodes:
-            entity = None if znode is None else paths.decode_config_change(znode.data)
+        for name, znode in zip(new, znodes, strict=True):
+            if znode is None:
+                continue
+            self._seen[name] = znode.created_ms
+            entity = paths.decode_config_change(znode.data)
             kind, _, topic = (entity or "").partition("/")
             if kind == TOPICS and topic:
                 await self._read([topic])
                 log.info("topic configuration changed", topic=topic, overrides=self.of(topic))
                 for callback in self._callbacks:
                     callback(topic, self.of(topic))
+        await self._purge()
+
+    async def _purge(self) -> None:
+        """Every broker had the time to see what is this old."""
+        oldest_ms = self._clock.now_ms() - NOTIFICATION_LIFE_MS
+        for name in [name for name, created_ms in self._seen.items() if created_ms < oldest_ms]:
+            await self._zookeeper.delete(f"{paths.CONFIG_CHANGES}/{name}")
 
     async def _read(self, topics: Iterable[str]) -> None:
         names = list(topics)

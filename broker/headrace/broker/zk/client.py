@@ -63,6 +63,7 @@ class Znode(NamedTuple):
     version: int
     creation_zxid: int
     ephemeral_owner: int
+    created_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -466,4 +467,4 @@ def _znode_or_none(answer: Any) -> Znode | None:
 
 def _znode(answer: Any) -> Znode:
     data, stat = answer
-    return Znode(data or b"", stat.version, stat.czxid, stat.ephemeralOwner)
+    return Znode(data or b"", stat.version, stat.czxid, stat.ephemeralOwner, stat.ctime)

@@ -1,0 +1,154 @@
+"""Topic configuration in memory: read at start, followed by notifications, changed by compare-and-set."""
+
+import asyncio
+
+import pytest
+
+from headrace.broker.server.dynamic_config import NOTIFICATION_LIFE_MS, TopicConfigs
+from headrace.broker.server.mailbox import Mailbox
+from headrace.broker.zk import paths
+from headrace.broker.zk.client import Znode, ZnodeVersionError
+
+NOW_MS = 10 * NOTIFICATION_LIFE_MS
+
+
+class Clock:
+    def now_ms(self):
+        return NOW_MS
+
+    def monotonic_ms(self):
+        return NOW_MS
+
+
+class ZooKeeper:
+    """Znodes in memory; `rivals` are writes of others that come just before ours."""
+
+    def __init__(self):
+        self.znodes = {}
+        self.rivals = []
+        self.callback = None
+
+    def put(self, path, data, created_ms=NOW_MS):
+        old = self.znodes.get(path)
+        self.znodes[path] = Znode(data, 0 if old is None else old.version + 1, 1, 0, created_ms)
+
+    async def get(self, path):
+        return self.znodes.get(path)
+
+    async def get_many(self, names):
+        return [self.znodes.get(name) for name in names]
+
+    async def children(self, path):
+        return sorted(p.removeprefix(path + "/") for p in self.znodes if p.startswith(path + "/"))
+
+    async def set(self, path, data, version):
+        if self.rivals:
+            self.put(path, self.rivals.pop())
+        if self.znodes[path].version != version:
+            raise ZnodeVersionError(path)
+        self.put(path, data)
+
+    async def create(self, path, data, *, sequence=False):
+        self.put(f"{path}{len(self.znodes):010}" if sequence else path, data)
+
+    async def delete(self, path):
+        del self.znodes[path]
+
+    def watch_children(self, path, callback):
+        self.callback = callback
+
+
+@pytest.fixture
+def zookeeper():
+    return ZooKeeper()
+
+
+def with_configs(zookeeper, script):
+    async def failed(error):
+        raise error
+
+    async def run():
+        mailbox = Mailbox(failed)
+        configs = TopicConfigs(zookeeper, mailbox, Clock())
+        configs.watch()
+
+        async def notified():
+            zookeeper.callback(await zookeeper.children(paths.CONFIG_CHANGES))
+            await mailbox.ask(nothing)
+
+        async def nothing():
+            return None
+
+        running = asyncio.get_running_loop().create_task(mailbox.run())
+        try:
+            await script(configs, notified)
+        finally:
+            running.cancel()
+
+    asyncio.run(run())
+
+
+def config(**values):
+    return paths.encode_config({name.replace("_", "."): value for name, value in values.items()})
+
+
+def test_everything_is_read_at_start_and_unknown_topics_have_nothing(zookeeper):
+    zookeeper.put("/config/topics/a", config(retention_ms="1"))
+
+    async def script(configs, notified):
+        await configs.load()
+        assert configs.of("a") == {"retention.ms": "1"}
+        assert configs.of("b") == {}
+
+    with_configs(zookeeper, script)
+
+
+def test_a_notified_change_is_read_from_the_topic_and_told_once(zookeeper):
+    async def script(configs, notified):
+        told = []
+        configs.on_change(lambda topic, overrides: told.append((topic, dict(overrides))))
+        zookeeper.put("/config/topics/a", config(retention_ms="2"))
+        zookeeper.put("/config/changes/config_change_1", paths.encode_config_change("topics/a"))
+        zookeeper.put("/config/changes/config_change_2", paths.encode_config_change("brokers/1"))
+        await notified()
+        await notified()
+        assert told == [("a", {"retention.ms": "2"})]
+        assert configs.of("a") == {"retention.ms": "2"}
+
+    with_configs(zookeeper, script)
+
+
+def test_old_notifications_are_removed_and_young_ones_kept(zookeeper):
+    async def script(configs, notified):
+        note = paths.encode_config_change("topics/a")
+        zookeeper.put("/config/changes/config_change_1", note, created_ms=NOW_MS - NOTIFICATION_LIFE_MS - 1)
+        zookeeper.put("/config/changes/config_change_2", note, created_ms=NOW_MS - NOTIFICATION_LIFE_MS)
+        await notified()
+        assert await zookeeper.children(paths.CONFIG_CHANGES) == ["config_change_2"]
+
+    with_configs(zookeeper, script)
+
+
+def test_a_change_that_meets_a_rival_is_made_on_top_of_it_and_notified(zookeeper):
+    async def script(configs, notified):
+        zookeeper.put("/config/topics/a", config(retention_ms="1"))
+        zookeeper.rivals.append(config(segment_bytes="99"))
+        await configs.alter("a", lambda old: {**old, "flush.ms": "5"})
+        assert zookeeper.znodes["/config/topics/a"].data == config(segment_bytes="99", flush_ms="5")
+        assert len(await zookeeper.children(paths.CONFIG_CHANGES)) == 1
+
+    with_configs(zookeeper, script)
+
+
+def test_a_refused_change_writes_and_notifies_nothing(zookeeper):
+    def refuse(old):
+        raise ValueError("no")
+
+    async def script(configs, notified):
+        zookeeper.put("/config/topics/a", config(retention_ms="1"))
+        with pytest.raises(ValueError, match="no"):
+            await configs.alter("a", refuse)
+        assert zookeeper.znodes["/config/topics/a"].version == 0
+        assert await zookeeper.children(paths.CONFIG_CHANGES) == []
+
+    with_configs(zookeeper, script)
