@@ -61,7 +61,7 @@ def page_views(
     log: Path, replayed: Replayed, on_rejected: Callable[[LogLine, str], None], count: int
 ) -> Iterator[PageView]:
     """Yield `count` page views from as many passes over the log as it takes, at least one whole pass."""
-    while replayed.published < count or not replayed.passes:
+    while replayed.published < count:
         found = False
         with log.open("rb") as file:
             for line in read_lines(file):
