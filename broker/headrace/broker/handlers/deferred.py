@@ -63,10 +63,19 @@ class Deferred(Generic[T]):
             cancelled()
 
     def map(self, function: Callable[[T], U]) -> Deferred[U]:
-        """A deferred of `function(value)`; cancelling it cancels this one, a failure passes through."""
+        """A deferred of `function(value)`; cancelling it cancels this one, its failure and one of `function` come through."""
         mapped: Deferred[U] = Deferred()
         mapped.on_cancel(self.cancel)
-        self.then(lambda value: mapped.complete(function(value)), mapped.fail)
+
+        def give(value: T) -> None:
+            try:
+                result = function(value)
+            except Exception as error:
+                mapped.fail(error)
+            else:
+                mapped.complete(result)
+
+        self.then(give, mapped.fail)
         return mapped
 
     def _finish(self) -> None:

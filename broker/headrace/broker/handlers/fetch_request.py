@@ -94,7 +94,7 @@ def _read_classic(frame: memoryview, offset: int) -> FetchRequest | None:
 
 
 def _read_flexible(version: int, frame: memoryview, offset: int) -> FetchRequest | None:
-    """Versions 12 and later, of a consumer: None (the codec reads it) as soon as a tagged field is met."""
+    """Versions 12 and later; None (the codec reads it) as soon as a tagged field is met."""
     if version >= REPLICA_STATE_VERSION:
         head: tuple[int, ...] = (CONSUMER, *_HEAD.unpack_from(frame, offset))
         offset += _HEAD.size
@@ -123,8 +123,16 @@ def _read_flexible(version: int, frame: memoryview, offset: int) -> FetchRequest
             return None
         offset += 1
         topics.append(_topic_of(version, key, partitions))
-    # Whole only when no tagged field ends the request: a follower's replica state would be one.
-    return _request(head, topics) if frame[len(frame) - 1] == 0 and head[0] == CONSUMER else None
+    return _request(head, topics) if _ends_plainly(frame, offset) else None
+
+
+def _ends_plainly(frame: memoryview, offset: int) -> bool:
+    """Whether no forgotten topics and no tagged fields (a follower's replica state is one) end the request."""
+    if frame[offset] != 1:
+        return False
+    rack_size, offset = read_uvarint(frame, offset + 1)
+    end = offset + rack_size - 1
+    return rack_size > 0 and end == len(frame) - 1 and frame[end] == 0
 
 
 def _request(head: tuple[int, ...], topics: list[FetchTopic]) -> FetchRequest:

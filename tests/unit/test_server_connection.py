@@ -1,0 +1,293 @@
+"""A connection on a real socket pair, its loop's turns driven by the test."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headrace.broker.handlers.context import Client
+from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.handlers.replies import CloseConnectionError
+from headrace.broker.handlers.table import Handler
+from headrace.broker.log.files import OsFiles
+from headrace.broker.log.results import LogSlice
+from headrace.broker.server import connection as connection_module
+from headrace.broker.server.connection import REPLY_SIZE_MAX, Connection
+from headrace.broker.wire import frames
+
+METADATA, HEARTBEAT = 3, 12
+
+
+class ManualLoop:
+    """Readers, writers and callbacks that run when the test says so."""
+
+    def __init__(self) -> None:
+        self.readers: dict[int, Callable[[], None]] = {}
+        self.writers: dict[int, Callable[[], None]] = {}
+        self.soon: list[Callable[[], None]] = []
+
+    def add_reader(self, fd: int, callback: Callable[[], None]) -> None:
+        self.readers[fd] = callback
+
+    def remove_reader(self, fd: int) -> None:
+        self.readers.pop(fd, None)
+
+    def add_writer(self, fd: int, callback: Callable[[], None]) -> None:
+        self.writers[fd] = callback
+
+    def remove_writer(self, fd: int) -> None:
+        self.writers.pop(fd, None)
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.soon.append(callback)
+
+    def turn(self) -> None:
+        due, self.soon = self.soon, []
+        for callback in [*self.readers.values(), *self.writers.values(), *due]:
+            callback()
+
+
+class Bench:
+    """A connection under test, the client's end of it, and a handler that the test provides."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.loop = ManualLoop()
+        self.served: list[int] = []
+        self.answer: Callable[[int], Any] = lambda correlation_id: [reply(correlation_id)]
+        self.closed: list[Connection] = []
+        ours, self.client = socket.socketpair()
+        ours.setblocking(False)
+        self.client.settimeout(5)
+        self.metrics = SimpleNamespace(bytes_in=0, bytes_out=0, request=lambda key, size: None)
+        context = SimpleNamespace(
+            config=SimpleNamespace(network=SimpleNamespace(socket_request_max_bytes=100_000)), client=None
+        )
+        monkeypatch.setattr(
+            connection_module, "HANDLERS", {METADATA: Handler(METADATA, "M", 0, 1, self.serve)}
+        )
+        monkeypatch.setattr(connection_module, "_peer_of", lambda sock: "peer")
+        self.connection = Connection(
+            ours,
+            Client("host", "PLAINTEXT"),
+            context,  # type: ignore[arg-type]
+            self.metrics,  # type: ignore[arg-type]
+            self.loop,  # type: ignore[arg-type]
+            self.closed.append,
+        )
+
+    def serve(self, context: Any, header: frames.RequestHeader, frame: memoryview) -> Any:
+        self.served.append(header.correlation_id)
+        return self.answer(header.correlation_id)
+
+    def send(self, *correlation_ids: int) -> None:
+        self.client.sendall(b"".join(request(i) for i in correlation_ids))
+        self.loop.turn()
+
+    def received(self, size: int = 65536) -> bytes:
+        return self.client.recv(size)
+
+    def is_silent(self) -> bool:
+        self.client.setblocking(False)
+        try:
+            self.client.recv(1)
+        except BlockingIOError:
+            return True
+        finally:
+            self.client.settimeout(5)
+        return False
+
+
+def request(correlation_id: int, key: int = METADATA) -> bytes:
+    return frames.frame(struct.pack(">hhih", key, 1, correlation_id, -1), b"\0\0\0\0")
+
+
+def reply(correlation_id: int, size: int = 4) -> bytes:
+    return struct.pack(">ii", size, correlation_id) + bytes(size - 4)
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    bench = Bench(monkeypatch)
+    yield bench
+    bench.connection.close()
+    bench.client.close()
+
+
+@pytest.fixture
+def warnings(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    def reasons() -> list[str]:
+        return [
+            record.facts["reason"]  # type: ignore[attr-defined]
+            for record in caplog.records
+            if record.levelno >= logging.WARNING and record.getMessage() == "connection closed"
+        ]
+
+    return reasons
+
+
+def test_all_requests_of_a_wake_up_are_answered_in_order_with_one_write(bench: Bench) -> None:
+    bench.send(1, 2, 3)
+    assert bench.received() == reply(1) + reply(2) + reply(3)
+
+
+def test_a_request_in_two_pieces_is_served_once_it_is_whole(bench: Bench) -> None:
+    data = request(1)
+    bench.client.sendall(data[:9])
+    bench.loop.turn()
+    assert bench.served == []
+    bench.client.sendall(data[9:])
+    bench.loop.turn()
+    assert bench.served == [1]
+
+
+def test_a_reply_that_waits_holds_up_the_next_requests(bench: Bench) -> None:
+    parked: Deferred[Any] = Deferred()
+    bench.answer = lambda correlation_id: parked if correlation_id == 2 else [reply(correlation_id)]
+    bench.send(1, 2, 3)
+    assert bench.received() == reply(1)
+    assert bench.served == [1, 2]
+    assert bench.is_silent()
+    parked.complete([reply(2)])
+    assert bench.is_silent(), "the reply leaves in a turn of its own"
+    bench.loop.turn()
+    assert bench.received() == reply(2) + reply(3)
+
+
+def test_while_a_reply_waits_nothing_is_read_and_afterwards_all_is(bench: Bench) -> None:
+    parked: Deferred[Any] = Deferred()
+    bench.answer = lambda correlation_id: parked if correlation_id == 1 else [reply(correlation_id)]
+    bench.send(1)
+    bench.send(2)
+    assert bench.loop.readers == {}, "level-triggered readiness must not spin"
+    assert bench.served == [1]
+    parked.complete([reply(1)])
+    bench.loop.turn()
+    bench.loop.turn()
+    assert bench.received(4096) == reply(1) + reply(2)
+
+
+def test_a_client_that_leaves_while_its_request_waits_is_noticed(bench: Bench) -> None:
+    parked: Deferred[Any] = Deferred()
+    cancelled: list[bool] = []
+    parked.on_cancel(lambda: cancelled.append(True))
+    bench.answer = lambda _: parked
+    bench.send(1)
+    bench.client.close()
+    bench.loop.turn()
+    assert bench.connection.is_closed
+    assert cancelled == [True]
+
+
+def test_an_answer_may_be_there_before_it_is_waited_for(bench: Bench) -> None:
+    def answer(correlation_id: int) -> Deferred[Any]:
+        deferred: Deferred[Any] = Deferred()
+        deferred.complete([reply(correlation_id)])
+        return deferred
+
+    bench.answer = answer
+    bench.send(1, 2)
+    assert bench.received() == reply(1) + reply(2)
+
+
+def test_no_reply_means_none(bench: Bench) -> None:
+    bench.answer = lambda correlation_id: None if correlation_id == 1 else [reply(correlation_id)]
+    bench.send(1, 2)
+    assert bench.received() == reply(2)
+
+
+def test_slices_are_sent_from_their_file_between_buffers(bench: Bench, tmp_path: Path) -> None:
+    content = bytes(range(256)) * 1000
+    file = OsFiles().open(str(tmp_path / "segment"), create=True)
+    file.write_at(content, 0)
+    bench.answer = lambda _: [
+        b"head",
+        LogSlice(file, 1000, 200_000),
+        b"middle",
+        LogSlice(file, 0, 10),
+        b"end",
+    ]
+    bench.send(1)
+    expected = b"head" + content[1000:201_000] + b"middle" + content[:10] + b"end"
+    received = b""
+    while len(received) < len(expected):
+        received += bench.received()
+        bench.loop.turn()
+    assert received == expected
+
+
+def test_a_client_that_does_not_read_is_served_no_further(bench: Bench) -> None:
+    size = REPLY_SIZE_MAX // 4
+    bench.answer = lambda correlation_id: [reply(correlation_id, size)]
+    bench.send(*range(1, 101))
+    for _ in range(20):
+        bench.loop.turn()
+    assert len(bench.served) <= 4 + 4, "the replies ready, and those in the kernel"
+    received = b""
+    while len(received) < 100 * (size + 4):
+        received += bench.received(1 << 20)
+        bench.loop.turn()
+    assert [struct.unpack_from(">i", received, i * (size + 4) + 4)[0] for i in range(100)] == list(
+        range(1, 101)
+    )
+    assert bench.loop.writers == {}
+
+
+def test_what_was_answered_before_a_bad_request_is_sent(
+    bench: Bench, warnings: Callable[[], list[str]]
+) -> None:
+    def answer(correlation_id: int) -> Any:
+        if correlation_id == 2:
+            raise CloseConnectionError("no words for it")
+        return [reply(correlation_id)]
+
+    bench.answer = answer
+    bench.send(1, 2, 3)
+    assert bench.received() == reply(1)
+    assert bench.received() == b""
+    assert bench.served == [1, 2]
+    assert warnings() == ["no words for it"]
+    assert bench.closed == [bench.connection]
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (struct.pack(">i", -1), "-1 bytes"),
+        (struct.pack(">i", 100_001), "100001 bytes"),
+        (request(1, key=999), "999"),
+        (request(1, key=HEARTBEAT), "api key 12 version 1 is not served here"),
+    ],
+)
+def test_bad_input_closes_with_one_warning(
+    bench: Bench, warnings: Callable[[], list[str]], data: bytes, words: str
+) -> None:
+    bench.client.sendall(data)
+    bench.loop.turn()
+    assert bench.received() == b""
+    assert len(warnings()) == 1
+    assert words in warnings()[0]
+
+
+def test_a_handler_that_breaks_closes_its_connection_only(bench: Bench) -> None:
+    bench.answer = lambda _: 1 // 0
+    bench.send(1)
+    assert bench.received() == b""
+    assert bench.connection.is_closed
+
+
+def test_a_client_that_leaves_between_requests_is_no_warning(
+    bench: Bench, warnings: Callable[[], list[str]]
+) -> None:
+    bench.send(1)
+    bench.client.close()
+    bench.loop.turn()
+    assert bench.connection.is_closed
+    assert warnings() == []
+    assert bench.loop.readers == {}

@@ -1,0 +1,192 @@
+"""Produce: the short road (struct) and the long one (codec) give the same answers in every version."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headrace.broker.errors import NotLeaderOrFollowerError, UnknownTopicOrPartitionError
+from headrace.broker.handlers import k00_produce
+from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.handlers.replies import CloseConnectionError
+from headrace.broker.log.results import AppendResult
+from headrace.broker.wire import frames
+from headrace.broker.wire.api.k00_produce import API
+
+VERSIONS = range(12)
+
+
+class FakePartition:
+    """Appends anything at offset 100 and commits it when `commits` says so."""
+
+    def __init__(self, *, commits: bool = True) -> None:
+        self.is_leader = True
+        self.appended: list[bytes] = []
+        self.log = SimpleNamespace(high_watermark=200 if commits else 0)
+
+    def append(self, records: memoryview, *, required_acks: int, now_ms: int) -> AppendResult:
+        self.appended.append(bytes(records))
+        return AppendResult(100, 104, -1, 7, 1)
+
+
+class FakeWaiting:
+    """Keeps what is parked for the test to attempt."""
+
+    def __init__(self) -> None:
+        self.woken: list[tuple[str, int]] = []
+        self.attempt: Any = None
+        self.timeout_ms = 0
+
+    def wake(self, topic: str, partition: int) -> None:
+        self.woken.append((topic, partition))
+
+    def park(self, keys: Any, timeout_ms: int, attempt: Any) -> Deferred[Any]:
+        self.attempt, self.timeout_ms = attempt, timeout_ms
+        return Deferred()
+
+
+class FakeContext(SimpleNamespace):
+    def __init__(self, partition: FakePartition) -> None:
+        def leader_of(topic: str, index: int) -> FakePartition:
+            if topic != "pageviews":
+                raise UnknownTopicOrPartitionError("no such topic")
+            if index == 9:
+                raise NotLeaderOrFollowerError("led elsewhere")
+            return partition
+
+        super().__init__(
+            partition=partition,
+            partitions=SimpleNamespace(leader_of=leader_of),
+            waiting=FakeWaiting(),
+            clock=SimpleNamespace(now_ms=lambda: 1),
+            metrics=SimpleNamespace(produced=lambda topic, size: None),
+        )
+
+
+def request_of(version: int, acks: int, topics: list[dict[str, Any]], **fields: Any) -> memoryview:
+    body = {"acks": acks, "timeout_ms": 1234, "topic_data": topics, **fields}
+    header = frames.encode_request_header(0, version, 77, "unit")
+    return memoryview(bytearray(header + API.encode_request(version, body)))
+
+
+def single(
+    topic: str = "pageviews", index: int = 3, records: bytes | None = b"R" * 500
+) -> list[dict[str, Any]]:
+    return [{"name": topic, "partition_data": [{"index": index, "records": records}]}]
+
+
+def ask(context: Any, frame: memoryview) -> Any:
+    return k00_produce.handle(context, frames.read_request_header(frame), frame)
+
+
+def message_of(version: int, parts: Any) -> dict[str, Any]:
+    (data,) = parts
+    assert int.from_bytes(data[:4], "big") == len(data) - 4
+    correlation_id, offset = frames.read_response_header(0, version, data[4:])
+    assert correlation_id == 77
+    message = API.decode_response(version, data[4:], offset)
+    # Nothing may be left over: the message written again is as long as what came.
+    assert len(API.encode_response(version, message)) == len(data) - 4 - offset
+    return message
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_common_shape_is_answered_as_the_codec_would(version: int) -> None:
+    context = FakeContext(FakePartition())
+    message = message_of(version, ask(context, request_of(version, 1, single())))
+    (topic,) = message["responses"]
+    (partition,) = topic["partition_responses"]
+    assert (topic["name"], partition["index"], partition["error_code"]) == ("pageviews", 3, 0)
+    assert partition["base_offset"] == 100
+    assert partition["log_start_offset"] == (7 if version >= 5 else -1)
+    assert context.partition.appended == [b"R" * 500]
+    assert context.waiting.woken == [("pageviews", 3)]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("topic", "index", "records", "acks", "code"),
+    [
+        ("unknown", 0, b"R", 1, 3),
+        ("pageviews", 9, b"R", 1, 6),
+        ("pageviews", 0, None, 1, 87),
+        ("pageviews", 0, b"R", 2, 21),
+    ],
+)
+def test_errors_are_answered_in_every_version(
+    version: int, topic: str, index: int, records: bytes | None, acks: int, code: int
+) -> None:
+    context = FakeContext(FakePartition())
+    message = message_of(version, ask(context, request_of(version, acks, single(topic, index, records))))
+    partition = message["responses"][0]["partition_responses"][0]
+    assert (partition["error_code"], partition["base_offset"]) == (code, -1)
+    assert context.waiting.woken == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_several_partitions_are_answered_one_by_one(version: int) -> None:
+    context = FakeContext(FakePartition())
+    topics = [
+        {
+            "name": "pageviews",
+            "partition_data": [{"index": 1, "records": b"A"}, {"index": 9, "records": b"B"}],
+        },
+        *single("unknown"),
+    ]
+    message = message_of(version, ask(context, request_of(version, 1, topics)))
+    outcomes = [
+        (topic["name"], partition["index"], partition["error_code"])
+        for topic in message["responses"]
+        for partition in topic["partition_responses"]
+    ]
+    assert outcomes == [("pageviews", 1, 0), ("pageviews", 9, 6), ("unknown", 3, 3)]
+
+
+@pytest.mark.parametrize("version", [3, 8, 9, 11])
+def test_a_transactional_id_takes_the_long_road(version: int) -> None:
+    context = FakeContext(FakePartition())
+    message = message_of(version, ask(context, request_of(version, 1, single(), transactional_id="t")))
+    assert message["responses"][0]["partition_responses"][0]["base_offset"] == 100
+
+
+@pytest.mark.parametrize("version", [3, 9])
+def test_without_acknowledgement_there_is_no_answer_but_an_error_closes(version: int) -> None:
+    context = FakeContext(FakePartition())
+    assert ask(context, request_of(version, 0, single())) is None
+    assert len(context.partition.appended) == 1
+    with pytest.raises(CloseConnectionError):
+        ask(context, request_of(version, 0, single("unknown")))
+
+
+@pytest.mark.parametrize("version", [3, 9])
+def test_acks_all_waits_until_the_batch_is_committed(version: int) -> None:
+    context = FakeContext(FakePartition(commits=False))
+    assert isinstance(ask(context, request_of(version, -1, single())), Deferred)
+    attempt = context.waiting.attempt
+    assert context.waiting.timeout_ms == 1234
+    context.partition.log.high_watermark = 104
+    assert attempt(False) is None
+    context.partition.log.high_watermark = 105
+    message = message_of(version, attempt(False))
+    assert message["responses"][0]["partition_responses"][0]["base_offset"] == 100
+
+
+def test_acks_all_times_out_or_learns_that_leadership_moved() -> None:
+    context = FakeContext(FakePartition(commits=False))
+    ask(context, request_of(8, -1, single()))
+    late = message_of(8, context.waiting.attempt(True))
+    assert late["responses"][0]["partition_responses"][0]["error_code"] == 7
+    context.partition.is_leader = False
+    moved = message_of(8, context.waiting.attempt(False))
+    assert moved["responses"][0]["partition_responses"][0]["error_code"] == 6
+
+
+def test_a_name_of_127_and_more_bytes_is_answered_right() -> None:
+    for size in (126, 127, 128, 249):
+        context = FakeContext(FakePartition())
+        context.partitions.leader_of = lambda topic, index, context=context: context.partition
+        message = message_of(9, ask(context, request_of(9, 1, single("x" * size))))
+        assert message["responses"][0]["name"] == "x" * size
+        assert message["responses"][0]["partition_responses"][0]["error_code"] == 0

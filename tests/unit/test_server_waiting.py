@@ -1,0 +1,171 @@
+"""Parked requests: woken by their own partitions only, answered in time, forgotten without a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headrace.broker.server.waiting import Waiting
+
+
+class Timer:
+    def __init__(self, when: float, callback: Callable[[], Any]) -> None:
+        self.when, self.callback, self.is_cancelled = when, callback, False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+class ManualLoop:
+    """A loop whose turns and time are the test's."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.soon: list[Callable[[], Any]] = []
+        self.timers: list[Timer] = []
+
+    def call_soon(self, callback: Callable[..., Any], *args: Any) -> None:
+        self.soon.append(lambda: callback(*args))
+
+    def call_later(self, delay: float, callback: Callable[..., Any], *args: Any) -> Timer:
+        timer = Timer(self.now + delay, lambda: callback(*args))
+        self.timers.append(timer)
+        return timer
+
+    def turn(self) -> None:
+        due, self.soon = self.soon, []
+        for callback in due:
+            callback()
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds
+        for timer in [t for t in self.timers if t.when <= self.now]:
+            self.timers.remove(timer)
+            if not timer.is_cancelled:
+                timer.callback()
+
+
+class Fetch:
+    """A request that has what it wants once `available` reaches `wanted`."""
+
+    def __init__(self, wanted: int) -> None:
+        self.wanted, self.available, self.attempts = wanted, 0, 0
+
+    def attempt(self, final: bool) -> str | None:
+        self.attempts += 1
+        if self.available >= self.wanted or final:
+            return f"{self.available} bytes"
+        return None
+
+
+@pytest.fixture
+def loop() -> ManualLoop:
+    return ManualLoop()
+
+
+@pytest.fixture
+def waiting(loop: ManualLoop) -> Waiting:
+    return Waiting(loop, parked_max=3)
+
+
+def park(waiting: Waiting, fetch: Fetch, *keys: tuple[str, int], timeout_ms: int = 1000) -> list[str]:
+    answers: list[str] = []
+    waiting.park(keys or (("t", 0),), timeout_ms, fetch.attempt).then(answers.append)
+    return answers
+
+
+def test_many_appends_of_a_turn_cost_one_attempt(loop: ManualLoop, waiting: Waiting) -> None:
+    fetch = Fetch(wanted=1)
+    answers = park(waiting, fetch)
+    for _ in range(5):
+        fetch.available += 10
+        waiting.wake("t", 0)
+    assert answers == []
+    loop.turn()
+    assert answers == ["50 bytes"]
+    assert fetch.attempts == 1
+
+
+def test_only_its_own_partitions_wake_a_request(loop: ManualLoop, waiting: Waiting) -> None:
+    fetch = Fetch(wanted=1)
+    park(waiting, fetch, ("t", 0), ("t", 1))
+    waiting.wake("t", 2)
+    waiting.wake("u", 0)
+    loop.turn()
+    assert fetch.attempts == 0
+    waiting.wake("t", 1)
+    loop.turn()
+    assert fetch.attempts == 1
+
+
+def test_too_little_data_goes_on_waiting_until_the_time_is_over(loop: ManualLoop, waiting: Waiting) -> None:
+    fetch = Fetch(wanted=100)
+    answers = park(waiting, fetch, timeout_ms=500)
+    fetch.available = 10
+    waiting.wake("t", 0)
+    loop.turn()
+    loop.advance(0.4)
+    assert answers == []
+    loop.advance(0.1)
+    assert answers == ["10 bytes"]
+    assert waiting.parked_count == 0
+
+
+def test_a_finished_request_leaves_no_timer_and_no_index(loop: ManualLoop, waiting: Waiting) -> None:
+    fetch = Fetch(wanted=1)
+    park(waiting, fetch, ("t", 0), ("u", 7))
+    fetch.available = 1
+    waiting.wake("u", 7)
+    loop.turn()
+    assert all(timer.is_cancelled for timer in loop.timers)
+    waiting.wake("t", 0)
+    waiting.wake("u", 7)
+    assert loop.soon == []
+    assert waiting.parked_count == 0
+
+
+def test_a_cancelled_request_is_not_attempted_again(loop: ManualLoop, waiting: Waiting) -> None:
+    fetch = Fetch(wanted=1)
+    deferred = waiting.park([("t", 0)], 1000, fetch.attempt)
+    deferred.then(lambda _: pytest.fail("its reader is gone"))
+    waiting.wake("t", 0)
+    deferred.cancel()
+    loop.turn()
+    loop.advance(10)
+    assert fetch.attempts == 0
+    assert waiting.parked_count == 0
+
+
+def test_above_the_bound_a_request_is_answered_at_once(waiting: Waiting) -> None:
+    for _ in range(3):
+        assert park(waiting, Fetch(wanted=1)) == []
+    assert park(waiting, Fetch(wanted=1)) == ["0 bytes"]
+    assert waiting.parked_count == 3
+
+
+def test_no_time_to_wait_means_an_answer_now(waiting: Waiting) -> None:
+    assert park(waiting, Fetch(wanted=1), timeout_ms=0) == ["0 bytes"]
+
+
+def test_release_answers_everyone_once(waiting: Waiting) -> None:
+    answers = [park(waiting, Fetch(wanted=1), ("t", 0), ("t", 1)) for _ in range(3)]
+    waiting.release()
+    assert answers == [["0 bytes"]] * 3
+    assert waiting.parked_count == 0
+
+
+def test_a_failing_attempt_fails_its_own_request_only(loop: ManualLoop, waiting: Waiting) -> None:
+    errors: list[BaseException] = []
+
+    def attempt(final: bool) -> str | None:
+        raise RuntimeError("no")
+
+    waiting.park([("t", 0)], 1000, attempt).then(lambda _: None, errors.append)
+    other = Fetch(wanted=0)
+    answers = park(waiting, other)
+    waiting.wake("t", 0)
+    loop.turn()
+    assert [str(error) for error in errors] == ["no"]
+    assert answers == ["0 bytes"]
