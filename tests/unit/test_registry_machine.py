@@ -202,6 +202,16 @@ def test_a_version_is_deleted_softly_then_for_good() -> None:
     assert machine.versions("s", deleted=True) == [1]
 
 
+def test_a_number_below_the_highest_is_not_given_again() -> None:
+    registry = Registry()
+    for text in (V1, V2):
+        registry.register("s", text)
+    for permanent in (False, True):
+        registry.write(registry.machine.decide_delete_version("s", "1", permanent=permanent))
+    registry.register("s", V1)
+    assert registry.machine.versions("s") == [2, 3]
+
+
 def test_references_resolve_and_protect_what_they_refer_to() -> None:
     registry = Registry()
     machine = registry.machine
@@ -231,6 +241,7 @@ def test_replayed_topics_are_served_with_their_datacenters_prefix_and_read_only(
     assert offline.subjects() == ["dc-east.inner", "dc-east.outer", "dc-west.inner", "dc-west.outer"]
     assert offline.version("dc-west.outer", "1")["references"][0]["subject"] == "dc-west.inner"
     assert offline.level(None) == "BACKWARD", "another datacenter's global level is not ours"
+    assert refused(lambda: offline.level("dc-east.None")) == (404, 40408)
     assert offline.mode("dc-east.outer") == "READONLY"
     assert refused(lambda: offline.decide_register("dc-east.new", Submitted(text=V1))) == (422, 42205)
     assert refused(lambda: offline.decide_delete_subject("dc-east.inner", permanent=False)) == (422, 42205)

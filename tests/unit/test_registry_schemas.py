@@ -57,6 +57,17 @@ def test_the_id_is_positive_and_fits_31_bits_and_is_stable() -> None:
     assert all(0 < schema_id(str(number)) < 2**31 for number in range(1000))
 
 
+def test_a_hash_without_bits_still_gives_a_positive_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Zeros:
+        def __init__(self, _: bytes) -> None: ...
+
+        def digest(self) -> bytes:
+            return bytes(32)
+
+    monkeypatch.setattr("hashlib.sha256", Zeros)
+    assert schema_id("anything") == 1
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -2,7 +2,7 @@
 
 `decide_*` returns the records to append and the answer, and changes nothing; `apply` alone changes memory,
 from the records as they are read back from the topic. Reads raise or return at once. What stays true:
-- a version, once given, always means the same schema, and versions of a subject only grow;
+- a version means one schema until it is deleted for good, and is never below one that is there;
 - one id never stands for two schemas: a second one is refused, naming both;
 - subjects that came from another datacenter's topic are read-only and bear its name as prefix.
 """
