@@ -223,8 +223,10 @@ class LogSimulation:
         loses_power = self.random.random() < 0.6
         if loses_power:
             self.files.crash(self.random)
+            self._flip_a_bit_of_the_tail()
         else:
             self.files.kill()
+        self._damage_a_hint()
         possible = [*self.batches, *self.pending]
         survivors = scan(self.files)
         must_survive = list(self.flushed.values()) if loses_power else self.batches
@@ -242,6 +244,26 @@ class LogSimulation:
         self._learn_sequences()
         self._check_whole_log()
         self._check_producers()
+
+    def _flip_a_bit_of_the_tail(self) -> None:
+        survivors = scan(self.files)
+        logs = [path for path in self.files.paths(".log") if self.files.size(path)]
+        if not survivors or not self.files.read(logs[-1]).endswith(survivors[-1]):
+            return
+        base_offset = unpack_from(">q", survivors[-1])[0]
+        if base_offset >= self._recovery_point_on_disk() and base_offset not in self.flushed:
+            self.files.flip_bit(logs[-1], self.files.size(logs[-1]) - 1, self.random.randint(0, 7))
+
+    def _recovery_point_on_disk(self) -> int:
+        path = f"{DATA}/recovery-point-offset-checkpoint"
+        return int(self.files.read(path).split()[-1]) if self.files.exists(path) else 0
+
+    def _damage_a_hint(self) -> None:
+        """Indexes and snapshots may hold anything: the log finds out."""
+        hints = [path for suffix in ("index", ".snapshot") for path in self.files.paths(suffix)]
+        if hints and self.random.random() < 0.3:
+            garbage = self.random.choice((b"", b"\0" * 96, self.random.randbytes(self.random.randint(1, 96))))
+            self.files.overwrite(self.random.choice(hints), garbage)
 
     def _only_deleted(self, possible: list[Batch]) -> list[Batch]:
         return [batch for batch in possible if batch.last_offset < self.log.log_start_offset]

@@ -80,7 +80,7 @@ def _snapshots_replace_the_replay(patch: pytest.MonkeyPatch) -> None:
 
 def _snapshots_above_the_end_are_believed(patch: pytest.MonkeyPatch) -> None:
     newest = ProducerSnapshots._newest
-    patch.setattr(ProducerSnapshots, "_newest", lambda self, end_offset: newest(self, 2**62))
+    patch.setattr(ProducerSnapshots, "_newest", lambda self, start, end: newest(self, start, 2**62))
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,8 @@ class ProducerSnapshots:
 
     def restore(self, segments: Iterable[Segment], end_offset: int) -> tuple[ProducerStates, list[Finding]]:
         """The state at the log's end: the newest sound snapshot and the batches behind it."""
-        states, offset, findings = self._newest(end_offset)
+        segments = list(segments)
+        states, offset, findings = self._newest(segments[0].base_offset, end_offset)
         for segment in segments:
             if segment.next_offset > offset:
                 # Behind unreadable bytes, which recovery has reported, nobody can tell what producers wrote.
@@ -69,11 +70,12 @@ class ProducerSnapshots:
                     replay(states, segment, offset)
         return states, findings
 
-    def _newest(self, end_offset: int) -> tuple[ProducerStates, int, list[Finding]]:
+    def _newest(self, start_offset: int, end_offset: int) -> tuple[ProducerStates, int, list[Finding]]:
         findings: list[Finding] = []
         for offset in self.offsets():
             path = self._path(offset)
-            if offset <= end_offset:
+            # Below the first segment it would miss batches that retention took.
+            if start_offset <= offset <= end_offset:
                 data = self._files.read(path)
                 try:
                     return ProducerStates.decode(data), offset, findings
