@@ -13,7 +13,6 @@ import struct
 from dataclasses import dataclass
 from typing import NamedTuple
 
-
 _INT16, _INT32, _INT64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
 
 
