@@ -36,6 +36,13 @@ class RawClient:
         _, offset = frames.read_response_header(key, version, reply)
         return APIS[key].decode_response(version, reply, offset)
 
+    def ask_or_none(self, key: int, version: int, message: dict[str, object]) -> dict[str, object] | None:
+        """The answer, or None when the broker closed the connection."""
+        try:
+            return self.ask(key, version, message)
+        except ConnectionError:
+            return None
+
     def reply(self) -> bytes:
         return self._exactly(int.from_bytes(self._exactly(4), "big"))
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import confluent_kafka
 import psutil
 import pytest
+from confluent_kafka.admin import AdminClient
 from processes import DevCluster, eventually
 from test_e2e_broker_clients import consume_all, produce
 
@@ -42,6 +43,16 @@ def test_dev_runs_several_brokers_that_know_each_other(dev_cluster: Start) -> No
         )
         assert "2 brokers:" in listing.stdout
     assert cluster.stop() == 0
+
+
+def test_brokers_share_the_partitions_of_a_topic_and_serve_a_group_together(dev_cluster: Start) -> None:
+    cluster = dev_cluster(brokers=3, set={"num.partitions": "6"})
+    values = [str(i).encode() for i in range(3000)]
+    produce(cluster.bootstrap, "spread", values, **{"sticky.partitioning.linger.ms": 0})
+    metadata = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics("spread", timeout=20)
+    leaders = [partition.leader for partition in metadata.topics["spread"].partitions.values()]
+    assert sorted(leaders) == [1, 1, 2, 2, 3, 3]
+    assert sorted(consume_all(cluster.bootstrap, "spread", 3000)) == sorted(values)
 
 
 def test_dev_ends_with_its_brokers_when_it_is_killed(dev_cluster: Start) -> None:

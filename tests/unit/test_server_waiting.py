@@ -88,6 +88,19 @@ def test_many_appends_of_a_turn_cost_one_attempt(loop: ManualLoop, waiting: Wait
     assert fetch.attempts == 1
 
 
+def test_many_appends_that_are_not_enough_cost_one_attempt_too(loop: ManualLoop, waiting: Waiting) -> None:
+    fetch = Fetch(wanted=100)
+    park(waiting, fetch, ("t", 0), ("t", 1))
+    for _ in range(5):
+        waiting.wake("t", 0)
+        waiting.wake("t", 1)
+    loop.turn()
+    assert fetch.attempts == 1
+    waiting.wake("t", 1)
+    loop.turn()
+    assert fetch.attempts == 2
+
+
 def test_only_its_own_partitions_wake_a_request(loop: ManualLoop, waiting: Waiting) -> None:
     fetch = Fetch(wanted=1)
     park(waiting, fetch, ("t", 0), ("t", 1))
