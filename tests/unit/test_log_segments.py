@@ -7,7 +7,7 @@ import pytest
 from log_kit import NOW_MS, append, batch, fill, offsets, open_log
 
 from headrace.broker.config import LogConfig
-from headrace.broker.errors import OffsetOutOfRangeError, OutOfOrderSequenceError
+from headrace.broker.errors import OffsetOutOfRangeError, OutOfOrderSequenceError, StorageError
 from headrace.broker.log.files import OsFile
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.retention import SegmentFacts, retired
@@ -156,8 +156,18 @@ def test_a_flush_moves_the_recovery_point_after_it_is_done(tmp_path: Path) -> No
     assert log.recovery_point == 0
     log.flushed(job())
     assert log.recovery_point == 3
+
+
+def test_after_a_failed_sync_nothing_is_vouched_for_any_more(tmp_path: Path) -> None:
+    log, _ = open_log(tmp_path)
+    fill(log, 3)
+    assert log.flush_task() is not None
     log.flushed(None)
-    assert log.recovery_point == 3
+    log.roll_if_due(NOW_MS + 2 * log.config.segment_ms)
+    assert (log.flush_due(NOW_MS), log.flush_task(), log.recovery_point) == (False, None, 0)
+    with pytest.raises(StorageError, match="earlier sync failed"):
+        log.close()
+    assert offsets(open_log(tmp_path)[0]) == [0, 1, 2]
 
 
 def test_a_flush_under_way_does_not_vouch_for_what_replaced_truncated_batches(tmp_path: Path) -> None:

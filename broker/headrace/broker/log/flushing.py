@@ -1,7 +1,9 @@
 """Bringing a log to the disk: what is synced already, what one flush has to sync.
 
-Invariant: the recovery point never passes data that is not on the disk, not even when the log was truncated and written
-anew while a flush was under way. The jobs run in threads and touch nothing but the files they were given.
+Invariant: the recovery point never passes data that is not on the disk, not even when the log was truncated and
+written anew while a flush was under way. After one failed sync it stays where it is until the log is opened again: the
+kernel reports lost pages once, a second fsync would vouch for them. The jobs run in threads and touch nothing but the
+files they were given.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
+from headrace.broker.errors import StorageError
 from headrace.broker.log.files import Files, storage_errors
 from headrace.broker.log.segments import Segments
 from headrace.broker.log.snapshots import ProducerSnapshots
@@ -21,6 +24,7 @@ class Flusher:
         "_directory",
         "_end_under_way",
         "_files",
+        "_has_failed",
         "_last_flush_ms",
         "_segments",
         "_snapshots",
@@ -40,11 +44,14 @@ class Flusher:
         self._segments = segments
         self._snapshots = snapshots
         self._end_under_way: int | None = None
+        self._has_failed = False
         self._last_flush_ms = 0
         self.recovery_point = recovery_point
 
     def is_due(self, end_offset: int, now_ms: int, flush_ms: int) -> bool:
         """Whether to flush now: a segment was rolled, or something has waited for `flush_ms`."""
+        if self._has_failed:
+            return False
         if self._segments.has_rolled:
             return True
         if self.recovery_point >= end_offset:
@@ -54,8 +61,10 @@ class Flusher:
 
     def task(self, end_offset: int) -> Callable[[], int] | None:
         """A job for a thread, or None: nothing to do, or one is out already."""
-        if self._end_under_way is not None or not (
-            self._segments.has_rolled or self.recovery_point < end_offset
+        if (
+            self._has_failed
+            or self._end_under_way is not None
+            or not (self._segments.has_rolled or self.recovery_point < end_offset)
         ):
             return None
         job = self._job(end_offset)
@@ -84,13 +93,20 @@ class Flusher:
         """The end of a job: its answer, or None when it failed."""
         end, self._end_under_way = self._end_under_way, None
         if recovery_point is None:
-            self._segments.names_changed()
+            self._has_failed = True
         elif end is not None:
             self.recovery_point = max(self.recovery_point, min(recovery_point, end))
 
     def flush(self, end_offset: int) -> None:
-        """Flush at once and wait for it."""
-        self.recovery_point = max(self.recovery_point, self._job(end_offset)())
+        """Flush at once and wait for it. Raises StorageError, from the first failure on at every call."""
+        if self._has_failed:
+            raise StorageError(
+                f"{self._directory}: an earlier sync failed. Repair the disk and restart the broker."
+            )
+        job = self._job(end_offset)
+        self._has_failed = True
+        self.recovery_point = max(self.recovery_point, job())
+        self._has_failed = False
 
     def log_ends_at(self, offset: int) -> None:
         """The log was truncated: what a job under way syncs above is not what will lie there."""
