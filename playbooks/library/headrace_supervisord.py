@@ -44,16 +44,23 @@ pid:
 """
 
 
+def is_ours(pid: int, config: str) -> bool:
+    """Whether the process runs with that configuration; a pid may have been given to another program since."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return config.encode() in file.read().split(b"\0")
+    except OSError:
+        return False
+
+
 def running_pid(pid_file: str, config: str) -> int:
-    """The supervisord that the pid file names, or 0: a pid may have been given to another program since."""
+    """The supervisord that the pid file names, or 0."""
     try:
         with open(pid_file, encoding="ascii") as file:
             pid = int(file.read())
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            arguments = file.read().split(b"\0")
     except (OSError, ValueError):
         return 0
-    return pid if config.encode() in arguments else 0
+    return pid if is_ours(pid, config) else 0
 
 
 def start(arguments: dict[str, str], timeout_s: int) -> str | None:
@@ -69,13 +76,10 @@ def start(arguments: dict[str, str], timeout_s: int) -> str | None:
 
 
 def stop(pid: int, arguments: dict[str, str], timeout_s: int) -> str | None:
+    """Stop supervisord; it removes its pid file before it is gone, so the process itself is waited for."""
     os.kill(pid, signal.SIGTERM)
     return wait_until(
-        lambda: (
-            None
-            if not running_pid(arguments["pid_file"], arguments["config"])
-            else f"process {pid} still stops its programs"
-        ),
+        lambda: f"process {pid} still stops its programs" if is_ours(pid, arguments["config"]) else None,
         timeout_s,
     )
 

