@@ -174,19 +174,20 @@ def committed(broker: DevCluster, topic: str) -> list[int]:
     return offsets
 
 
-def test_the_continuous_command_follows_the_log_and_ends_cleanly_on_sigterm(
-    broker: DevCluster, registry: str, tmp_path: Path
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_continuous_command_follows_the_log_and_ends_cleanly_on_a_signal(
+    broker: DevCluster, registry: str, tmp_path: Path, number: signal.Signals
 ) -> None:
-    topic = "dc-follow.pageviews"
+    topic = f"dc-{number.name}.pageviews"
     create_topic(broker.bootstrap, topic, 2)
-    process = subprocess.Popen(command(broker, registry, tmp_path, r"dc-follow\..*", "--interval", "0.2"))
+    process = subprocess.Popen(command(broker, registry, tmp_path, topic, "--interval", "0.2"))
     try:
         for total in (50, 100, 150):
             publish(broker.bootstrap, topic, 2, 50)
             eventually(
                 lambda total=total: loaded(tmp_path) == total, timeout_s=60, what=f"{total} offsets loaded"
             )
-        process.terminate()
+        process.send_signal(number)
         assert process.wait(60) == 0
     finally:
         process.kill()
@@ -244,6 +245,7 @@ def test_rot_in_the_log_stops_its_partition_alone_and_is_said(
         (["load", "--bootstrap", "nowhere", "--registry", "http://x"], "is no HOST:PORT"),
         (["load", "--bootstrap", "h:1", "--registry", "http://x", "--topics", "("], "no regular expression"),
         (["load", "--bootstrap", "h:1"], "--registry"),
+        (["query", "--json", "--csv", "SELECT 1"], "exclude each other"),
         (["query", "--catalog-property", "glue", "SELECT 1"], "no KEY=VALUE"),
     ],
 )
@@ -253,6 +255,14 @@ def test_wrong_use_is_told_in_a_sentence(arguments: list[str], sentence: str) ->
     )
     assert done.returncode == 2
     assert sentence in done.stderr
+
+
+def test_a_query_of_a_warehouse_that_is_not_there_makes_none(tmp_path: Path) -> None:
+    asked = [str(HEADRACE), "query", "--warehouse", str(tmp_path / "none"), "SELECT 1"]
+    done = subprocess.run(asked, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "there is no warehouse" in done.stderr
+    assert not (tmp_path / "none").exists()
 
 
 def test_leftovers_of_no_run_are_never_touched(tmp_path: Path) -> None:

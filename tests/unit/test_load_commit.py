@@ -24,7 +24,7 @@ TOPIC = "dc-east.pageviews"
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> Catalog:
-    return tables.open_catalog(str(tmp_path / "warehouse"))
+    return tables.open_catalog(str(tmp_path / "a warehouse, né Ünit"))
 
 
 @pytest.fixture
@@ -288,6 +288,11 @@ def test_a_query_answers_over_every_table_and_joins_a_table_with_itself(catalog:
         "SELECT count(*) FROM warehouse.pageviews a JOIN warehouse.pageviews b USING (_offset)"
     ).fetchall() == [(4,)]
     assert connection.sql("SELECT _offset, _reason FROM warehouse.dead_letter").fetchall() == [(1, "bad")]
+
+
+def test_a_folder_that_no_file_url_can_name_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(tables.WarehouseError, match="# \\? %"):
+        tables.open_catalog(str(tmp_path / "50%"))
 
 
 @pytest.mark.parametrize(

@@ -112,10 +112,12 @@ def load(
         schema_wait_seconds=schema_wait,
     )
     metrics = _metrics(metrics_listener)
-    stop = _stop_on_signals()
+    stop = threading.Event()
+    _stop_on_signals(stop)
     try:
         catalog = open_catalog(warehouse, catalog_properties)
         session = spark_session(tasks)
+        _stop_on_signals(stop)  # again: starting Spark puts its own handler of SIGINT in place
         loader = Loader(catalog, config, spark_tasks(session))
         totals = _once(loader, metrics, stop) if once else _for_good(loader, metrics, stop, interval, as_json)
         loader.close()
@@ -225,9 +227,7 @@ def _metrics(listener: str | None) -> LoadMetrics:
     return metrics
 
 
-def _stop_on_signals() -> threading.Event:
+def _stop_on_signals(stop: threading.Event) -> None:
     """Let the round in progress finish, then end."""
-    stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())
-    return stop

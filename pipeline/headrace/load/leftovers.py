@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote, urlparse
+from urllib.parse import urlparse
 
 from pyarrow import fs
 from pyiceberg.table import Table
@@ -88,7 +88,7 @@ def local_path(location: str) -> Path | None:
     """Return the path of a file: URL or a bare path, None for anything remote."""
     parsed = urlparse(location)
     if parsed.scheme == "file":
-        return Path(unquote(parsed.path))
+        return Path(parsed.path)
     return Path(location) if not parsed.scheme else None
 
 

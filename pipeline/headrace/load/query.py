@@ -10,6 +10,7 @@ import csv
 import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -25,7 +26,7 @@ from rich.table import Table as RichTable
 
 from headrace.load.leftovers import local_path
 from headrace.load.options import warehouse_options
-from headrace.load.tables import NAMESPACE, WarehouseError, arrow_schema, open_catalog
+from headrace.load.tables import CATALOG_FILE, NAMESPACE, WarehouseError, arrow_schema, open_catalog
 
 ROWS_SHOWN_MAX: Final = 1000
 
@@ -71,6 +72,8 @@ def query(sql: str, warehouse: str, catalog_properties: dict[str, str], as_json:
     """
     if as_json and as_csv:
         raise click.UsageError("--json and --csv exclude each other.")
+    if not catalog_properties and not Path(warehouse, CATALOG_FILE).exists():
+        raise click.ClickException(f"there is no warehouse in {warehouse}; name its folder with --warehouse")
     try:
         answer = connect(open_catalog(warehouse, catalog_properties)).sql(sql)
     except (duckdb.Error, WarehouseError) as error:

@@ -32,6 +32,7 @@ from headrace.load.decode import TableShape
 NAMESPACE: Final = "warehouse"
 DEAD_LETTER: Final = "dead_letter"
 LOAD_HISTORY: Final = "load_history"
+CATALOG_FILE: Final = "catalog.db"
 DEFAULTS_PROPERTY: Final = "headrace.defaults"
 SQLITE_WAIT_SECONDS: Final = 30
 
@@ -86,6 +87,10 @@ def open_catalog(warehouse: str, properties: Mapping[str, str] | None = None) ->
     if properties:
         return load_catalog("headrace", **{"warehouse": warehouse, **properties})
     folder = Path(warehouse).absolute()
+    if set(str(folder)) & set("#?%"):
+        raise WarehouseError(
+            f"the warehouse folder {warehouse} has one of # ? % in its name, which no file URL may"
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -93,8 +98,8 @@ def open_catalog(warehouse: str, properties: Mapping[str, str] | None = None) ->
     return load_catalog(
         "headrace",
         type="sql",
-        uri=f"sqlite:///{folder}/catalog.db?timeout={SQLITE_WAIT_SECONDS}",
-        warehouse=folder.as_uri(),
+        uri=f"sqlite:///{folder}/{CATALOG_FILE}?timeout={SQLITE_WAIT_SECONDS}",
+        warehouse=f"file://{folder}",
     )
 
 
