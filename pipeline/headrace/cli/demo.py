@@ -160,8 +160,8 @@ def replay_all(topology: Topology, settings: Settings) -> bool:
 def audit_report(rollout: Rollout, topology: Topology) -> dict[str, Any] | None:
     """Have the audit write report.html and report.json and read the latter; None while it has nothing to say."""
     command = [program("headrace"), "audit", "report", "--bootstrap", topology.offline.bootstrap]
-    command += ["--registry", topology.offline.registry_url, "--warehouse", str(rollout.warehouse)]
-    command += ["--output", str(OUTPUT)]
+    state = rollout.data_directory / f"{topology.offline.name}-auditor"
+    command += ["--warehouse", str(rollout.warehouse), "--state", str(state), "--output", str(OUTPUT)]
     with (OUTPUT / "audit.log").open("ab") as log:
         subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=False)
     try:
@@ -222,6 +222,11 @@ def print_verdict(report: Mapping[str, Any]) -> None:
         console.print(
             f"  {finding['kind']} at {finding['hop']} in {finding['datacenter']}: {finding['count']:,} of {finding['topic']}, "
             f"producer {finding['producer']}, sequences {finding['first_sequence']} to {finding['last_sequence']}"
+        )
+    for producer in report.get("incomplete", [])[:10]:
+        console.print(
+            f"  incomplete: producer {producer['producer']} of {producer['topic']} in {producer['datacenter']}: "
+            f"{producer['reason']}"
         )
     rejected = report["totals"]["rejected"]
     if rejected:
