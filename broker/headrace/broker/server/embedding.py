@@ -2,29 +2,34 @@
 
 Each entry of the group `headrace.embedded` names `start(host: EmbeddingHost) -> Awaitable[None]`. It runs in the
 broker's tasks, is started again with a growing pause when it fails, and is cancelled when the broker stops. What an
-embedded part may touch of the broker is `EmbeddingHost`, nothing else.
+embedded part may touch of the broker is `EmbeddingHost` and what else this module names. A part whose module has
+`check(properties)` has its configuration checked before the broker starts.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.broker.clock import Clock
 from headrace.broker.errors import NotLeaderOrFollowerError
+from headrace.broker.replication.leader import Partition
+from headrace.broker.replication.topic_requests import NewTopic
 from headrace.broker.structured_log import get_logger
 
 if TYPE_CHECKING:
     from headrace.broker.config import BrokerConfig
     from headrace.broker.log.results import AppendResult
-    from headrace.broker.replication.leader import Partition
     from headrace.broker.server.cluster import Cluster
     from headrace.broker.server.metadata import MetadataCache
     from headrace.broker.server.metrics import BrokerMetrics
     from headrace.broker.server.replicas import Partitions
     from headrace.broker.server.waiting import Waiting
+
+__all__ = ["BrokerHost", "EmbeddingHost", "NewTopic", "Partition", "check_embedded", "run_embedded"]
 
 log = get_logger(__name__)
 GROUP = "headrace.embedded"
@@ -140,6 +145,14 @@ async def run_embedded(host: EmbeddingHost, name: str, start: Start) -> None:
             log.failure("embedded part failed", error, part=name, again_in_s=pause_s)
         await asyncio.sleep(pause_s)
         pause_s = min(pause_s * 2, PAUSE_S_MAX)
+
+
+def check_embedded(properties: Mapping[str, str]) -> None:
+    """Have each installed part look at its configuration; raises ConfigurationError."""
+    for _, start in embedded_parts():
+        check = getattr(sys.modules[start.__module__], "check", None)
+        if check is not None:
+            check(properties)
 
 
 def embedded_parts() -> Iterable[tuple[str, Start]]:

@@ -7,7 +7,9 @@ controlled shutdown and end of the session → answer what waits → close conne
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
+import resource
 import signal
 import socket
 from collections.abc import Callable, Coroutine
@@ -27,7 +29,7 @@ from headrace.broker.log.store import LogStore
 from headrace.broker.replication.leader import Partition
 from headrace.broker.replication.model import Endpoint
 from headrace.broker.server.cluster import Cluster
-from headrace.broker.server.embedding import BrokerHost, embedded_parts, run_embedded
+from headrace.broker.server.embedding import BrokerHost, check_embedded, embedded_parts, run_embedded
 from headrace.broker.server.housekeeping import Housekeeping
 from headrace.broker.server.listener import Acceptor, bind
 from headrace.broker.server.metadata import MetadataCache
@@ -48,7 +50,15 @@ def run(config: BrokerConfig, announce: Callable[[str], None]) -> None:
 
     Raises ConfigurationError, ZooKeeperError or StorageError when it cannot start.
     """
+    check_embedded(config.properties)
+    _allow_open_files()
     uvloop.run(_serve(config, announce))
+
+
+def _allow_open_files() -> None:
+    """Each partition holds three files open and each connection one: take all that the system grants."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _serve(config: BrokerConfig, announce: Callable[[str], None]) -> None:
@@ -119,6 +129,9 @@ class Broker:
         for name, start in embedded_parts():
             self.embedded.start(name, run_embedded(host, name, start))
         self.is_serving = True
+        # What a start builds stays: the collector need not walk it while clients wait.
+        gc.collect()
+        gc.freeze()
 
     async def stop(self) -> None:
         """Take down what `start` built, as far as it came."""
