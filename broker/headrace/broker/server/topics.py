@@ -265,7 +265,7 @@ class Topics:
         unknown = sorted(named - self._metadata.brokers.keys())
         if unknown:
             raise InvalidReplicaAssignmentError(f"Unknown broker(s) in replica assignment: {unknown}.")
-        _check_factor(len(partitions[0]))
+        _check_factor(len(next(iter(partitions.values()))))
 
     async def _delete(self, name: str) -> TopicResult:
         try:
