@@ -1,0 +1,141 @@
+"""The mirror's part of `server.properties`: which clusters are copied, and how.
+
+    mirror.sources=dc-east,dc-west
+    mirror.dc-east.bootstrap.servers=broker-1.east:9092,broker-2.east:9092
+    mirror.dc-east.topics=pageviews|_schemas
+
+Values are parsed once; a bad one is a ConfigurationError that names the key, the value and what is allowed. A setting
+without a datacenter (`mirror.fetch.max.bytes`) holds for all of them. Knows nothing of sockets.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+
+from headrace.broker.config import ConfigurationError
+from headrace.broker.config_keys import integer, keys_of, parse_section
+
+PREFIX = "mirror."
+SOURCES_KEY = "mirror.sources"
+BOOTSTRAP_SUFFIX, TOPICS_SUFFIX = "bootstrap.servers", "topics"
+TOPICS_DEFAULT = "(?!__).*"
+"""Every topic but the internal ones of Kafka itself, which begin with two underscores."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*")
+_ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+)):([0-9]{1,5})")
+
+Address = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tunables:
+    """Settings that hold for every source; attribute = property name without `mirror.`, underscores for dots."""
+
+    fetch_max_bytes: int = integer(
+        4 * 1024 * 1024, "The most that one partition may fill of a reply.", low=1024, high=64 * 1024 * 1024
+    )
+    fetch_response_max_bytes: int = integer(
+        8 * 1024 * 1024, "The most that a reply should hold.", low=1024, high=64 * 1024 * 1024
+    )
+    fetch_min_bytes: int = integer(1, "A source waits until it has so much to answer.", low=1)
+    fetch_wait_max_ms: int = integer(500, "The longest that a source waits for it.", low=1, high=10_000)
+    num_fetchers: int = integer(2, "Requests in flight to each broker of a source.", low=1, high=16)
+    request_timeout_ms: int = integer(30_000, "An unanswered request fails.", low=1_000, high=600_000)
+    metadata_max_age_ms: int = integer(
+        5_000, "Topics, partitions and leaders are asked for so often.", low=100, high=10_000
+    )
+    retry_backoff_ms: int = integer(100, "Pause after the first failure.", low=1, high=10_000)
+    retry_backoff_max_ms: int = integer(5_000, "Longest pause between retries.", low=1, high=60_000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceConfig:
+    """One live datacenter to copy from."""
+
+    name: str
+    bootstrap_servers: tuple[Address, ...]
+    topics: re.Pattern[str]
+
+    def matches(self, topic: str) -> bool:
+        """Whether the topic of the source is copied; the expression must match the whole name."""
+        return self.topics.fullmatch(topic) is not None
+
+    def target_topic(self, topic: str) -> str:
+        """What the copy is called here."""
+        return f"{self.name}.{topic}"
+
+    def source_topic(self, target_topic: str) -> str | None:
+        """The source's topic that `target_topic` is the copy of, or None when it is no copy from this source."""
+        prefix = f"{self.name}."
+        topic = target_topic.removeprefix(prefix)
+        return topic if target_topic.startswith(prefix) and self.matches(topic) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MirrorConfig:
+    """What this broker mirrors; without sources it mirrors nothing."""
+
+    sources: tuple[SourceConfig, ...] = ()
+    tunables: Tunables = field(default_factory=Tunables)
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> MirrorConfig:
+        """Raises ConfigurationError, also for a key below `mirror.` that means nothing."""
+        names = _names(properties.get(SOURCES_KEY, ""))
+        own = {name[len(PREFIX) :]: text for name, text in properties.items() if name.startswith(PREFIX)}
+        _check_keys(own, names)
+        try:
+            tunables = Tunables(**parse_section(Tunables, own))
+        except ConfigurationError as error:
+            raise ConfigurationError(PREFIX + error.key, error.value, error.allowed) from None
+        return cls(sources=tuple(_source(name, properties) for name in names), tunables=tunables)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(name for name in (part.strip() for part in text.split(",")) if name)
+    if len(set(names)) < len(names) or not all(_NAME.fullmatch(name) for name in names):
+        raise ConfigurationError(
+            SOURCES_KEY,
+            text,
+            "datacenter names of letters, digits and dashes, each once, separated by commas",
+        )
+    return names
+
+
+def _check_keys(own: Mapping[str, str], names: tuple[str, ...]) -> None:
+    known = {"sources", *keys_of(Tunables)}
+    known |= {f"{name}.{suffix}" for name in names for suffix in (BOOTSTRAP_SUFFIX, TOPICS_SUFFIX)}
+    for key, text in own.items():
+        if key not in known:
+            raise ConfigurationError(
+                PREFIX + key,
+                text,
+                f"one of {', '.join(PREFIX + f.name.replace('_', '.') for f in fields(Tunables))}, or "
+                f"mirror.<datacenter>.{BOOTSTRAP_SUFFIX} and mirror.<datacenter>.{TOPICS_SUFFIX} of a datacenter "
+                f"that {SOURCES_KEY} names",
+            )
+
+
+def _source(name: str, properties: Mapping[str, str]) -> SourceConfig:
+    bootstrap_key, topics_key = f"{PREFIX}{name}.{BOOTSTRAP_SUFFIX}", f"{PREFIX}{name}.{TOPICS_SUFFIX}"
+    pattern = properties.get(topics_key, TOPICS_DEFAULT)
+    try:
+        topics = re.compile(pattern)
+    except re.error as error:
+        raise ConfigurationError(topics_key, pattern, f"a regular expression ({error})") from None
+    return SourceConfig(
+        name=name,
+        bootstrap_servers=parse_addresses(bootstrap_key, properties.get(bootstrap_key, "")),
+        topics=topics,
+    )
+
+
+def parse_addresses(key: str, text: str) -> tuple[Address, ...]:
+    """HOST:PORT,HOST:PORT as pairs; raises ConfigurationError."""
+    parts = [part for part in (piece.strip() for piece in text.split(",")) if part]
+    matches = [_ADDRESS.fullmatch(part) for part in parts]
+    addresses = tuple((m[1] or m[2], int(m[3])) for m in matches if m is not None and 0 < int(m[3]) < 65536)
+    if not parts or len(addresses) < len(parts):
+        raise ConfigurationError(key, text, "HOST:PORT,HOST:PORT of the source's brokers")
+    return addresses

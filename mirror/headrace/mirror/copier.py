@@ -1,0 +1,477 @@
+"""One partition's copy: decides what to ask its source for, what of the answers is appended, and when to stop.
+
+    copier.located(…)            the source's metadata, seen again and again
+    copier.wants(now_ms)         → Survey | Fetch | None: what to ask the partition's leader next
+    copier.surveyed / fetched / refused / failed    what came of it
+
+Invariants: the copy is, offset by offset, one lineage of the source's log: a batch is appended only when the source served
+it as the one that follows the log's end; what cannot be that stops the partition with a finding, and nothing is passed
+over without one; an answer to a question that no longer stands is dropped. A source's new leader epoch is noted in the
+journal before its first batch is appended, a stop before anything else happens. Must not know: sockets, tasks, clocks,
+where the journal is kept. Leader epochs: KIP-101, KIP-320; topic ids: KIP-516.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Protocol
+from uuid import UUID
+
+from headrace.broker.errors import (
+    CorruptMessageError,
+    KafkaError,
+    UnsupportedForMessageFormatError,
+    error_of,
+)
+from headrace.broker.log.results import AppendResult
+from headrace.broker.log.segment import Place
+from headrace.broker.wire.batches import BatchHeader, check_crc, iter_batches
+from headrace.mirror.findings import Finding, Kind
+from headrace.mirror.state import NO_ID, State, stop_id
+
+VANISHED_AFTER_MS = 30_000
+REPORTED_MAX = 1_000
+UNKNOWN = -1
+
+
+class Target(Protocol):
+    """The local log as the copier uses it."""
+
+    @property
+    def log_start_offset(self) -> int: ...
+
+    @property
+    def log_end_offset(self) -> int: ...
+
+    def append(self, records: memoryview) -> AppendResult:
+        """Append whole batches with their own offsets; raises KafkaErrors and then changes nothing."""
+        ...
+
+    def start_at(self, offset: int) -> None:
+        """Begin the empty log at `offset`."""
+        ...
+
+
+class Journal(Protocol):
+    """What outlives a crash; each call has happened when it returns."""
+
+    def save(self, state: State) -> None: ...
+
+    def report(self, finding: Finding) -> None: ...
+
+    def arrived(self, first_offset: int, last_offset: int, now_ms: int) -> None:
+        """These offsets were appended now."""
+        ...
+
+
+class Phase(StrEnum):
+    """Where a copier is; the value is what the metrics say."""
+
+    LOCATING = "locating"
+    SURVEYING = "surveying"
+    COPYING = "copying"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Located:
+    """The partition as the source's metadata shows it; `leader` is -1 while it has none."""
+
+    topic_id: UUID
+    leader: int
+    leader_epoch: int
+    is_compacted: bool
+    bootstrap: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """Ask for the log's start and end, and where `epoch` ends (unless None)."""
+
+    topic_id: UUID
+    leader_epoch: int
+    log_end_offset: int
+    epoch: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetch:
+    """Ask for batches from `offset` on."""
+
+    topic_id: UUID
+    leader_epoch: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surveyed:
+    """`epoch` is the largest that the source knows not above the one asked for, `epoch_end` where it ends; -1: none."""
+
+    log_start_offset: int
+    log_end_offset: int
+    epoch: int = UNKNOWN
+    epoch_end: int = UNKNOWN
+
+
+class Copier:
+    """See the module's text; `topic` is the source's name for it."""
+
+    def __init__(
+        self,
+        datacenter: str,
+        topic: str,
+        partition: int,
+        *,
+        target: Target,
+        journal: Journal,
+        state: State,
+        backoff_ms: tuple[int, int] = (100, 5_000),
+    ) -> None:
+        self.datacenter = datacenter
+        self.topic = topic
+        self.partition = partition
+        self.state = state
+        self.phase = Phase.LOCATING if state.stopped is None else Phase.STOPPED
+        self.located_at: Located | None = None
+        self.source_end_offset = UNKNOWN
+        self.is_rotten = False
+        self.bytes_copied = 0
+        self.batches_copied = 0
+        self.max_timestamp = UNKNOWN
+        self.caught_up_ms = UNKNOWN
+        self.problem = ""
+        self._target = target
+        self._journal = journal
+        self._backoff_ms_min, self._backoff_ms_max = backoff_ms
+        self._backoff_ms = self._backoff_ms_min
+        self._not_before_ms = 0
+        self._source_start_offset = UNKNOWN
+        self._reported: set[str] = set()
+        self._missing_since_ms: int | None = None
+
+    @property
+    def lag_messages(self) -> int:
+        """Offsets that the source had at its last answer beyond the copy."""
+        return max(0, self.source_end_offset - self._target.log_end_offset)
+
+    def lag_ms(self, now_ms: int) -> int:
+        """0 when the copy had all at the source's last answer, else the age of its last message."""
+        if self.lag_messages == 0:
+            return 0
+        since_ms = self.max_timestamp if self.max_timestamp >= 0 else self.caught_up_ms
+        return max(0, now_ms - since_ms) if since_ms >= 0 else 0
+
+    # -- what is known of the source
+
+    def located(self, found: Located | None, now_ms: int) -> None:
+        """The partition in fresh metadata of the source; None: it is not listed."""
+        if self.phase is Phase.STOPPED:
+            self.located_at = found
+            return
+        if found is None:
+            self._missing(now_ms)
+            return
+        self._missing_since_ms = None
+        if self._is_recreated(found):
+            self._stop(
+                Kind.RECREATION,
+                (0, self._target.log_end_offset - 1),
+                f"the topic's id was {self.state.source_id} and is {found.topic_id}: it was deleted and created again",
+                now_ms,
+            )
+            return
+        if (self.state.source_id, self.state.source_bootstrap) != (found.topic_id, found.bootstrap):
+            source_id = found.topic_id if found.topic_id != NO_ID else self.state.source_id
+            self._save(replace(self.state, source_id=source_id, source_bootstrap=found.bootstrap))
+        if self.located_at is None or found != self.located_at:
+            self.phase = Phase.SURVEYING
+        self.located_at = found
+
+    def _is_recreated(self, found: Located) -> bool:
+        known = self.state.source_id
+        return NO_ID not in (known, found.topic_id) and known != found.topic_id
+
+    def _missing(self, now_ms: int) -> None:
+        """Metadata of a broker that has just started may lack what is there: only a lasting absence is a finding."""
+        self.phase, self.located_at = Phase.LOCATING, None
+        if self._missing_since_ms is None:
+            self._missing_since_ms = now_ms
+        elif now_ms - self._missing_since_ms >= VANISHED_AFTER_MS:
+            end = self._target.log_end_offset
+            self._report(Kind.VANISHED, (end, end - 1), "the source no longer lists the partition", now_ms)
+
+    # -- what to ask
+
+    def wants(self, now_ms: int) -> Survey | Fetch | None:
+        """What to ask the leader now; None while stopped, pausing or without a leader."""
+        found = self.located_at
+        if found is None or found.leader < 0 or now_ms < self._not_before_ms:
+            return None
+        end = self._target.log_end_offset
+        if self.phase is Phase.SURVEYING:
+            return Survey(
+                topic_id=found.topic_id,
+                leader_epoch=found.leader_epoch,
+                log_end_offset=end,
+                epoch=self.state.epoch_before(end),
+            )
+        if self.phase is Phase.COPYING:
+            return Fetch(topic_id=found.topic_id, leader_epoch=found.leader_epoch, offset=self._next_offset())
+        return None
+
+    def _next_offset(self) -> int:
+        """The local log's end; for one that may begin or go on elsewhere, the source's start when that is later."""
+        end = self._target.log_end_offset
+        return max(end, self._source_start_offset) if self._may_jump() else end
+
+    def _may_jump(self) -> bool:
+        return self._is_empty() or self._is_realigning()
+
+    def _is_empty(self) -> bool:
+        """Nothing was ever copied."""
+        end = self._target.log_end_offset
+        return self._target.log_start_offset == end and self.state.epoch_before(end) is None
+
+    def _is_realigning(self) -> bool:
+        """Resumed, and nothing was appended since."""
+        return self.state.resumed_at == self._target.log_end_offset
+
+    def _is_of_now(self, request: Survey | Fetch, phase: Phase) -> bool:
+        """Whether the question that was answered still stands: delayed and repeated answers are dropped."""
+        found = self.located_at
+        return (
+            self.phase is phase
+            and found is not None
+            and (request.topic_id, request.leader_epoch) == (found.topic_id, found.leader_epoch)
+        )
+
+    # -- answers
+
+    def surveyed(self, request: Survey, found: Surveyed, now_ms: int) -> None:
+        """The leader's log start and end, and the end of the last epoch that was copied."""
+        end = self._target.log_end_offset
+        if not self._is_of_now(request, Phase.SURVEYING) or request.log_end_offset != end:
+            return
+        self._source_start_offset = found.log_start_offset
+        self.source_end_offset = found.log_end_offset
+        if self._may_jump():
+            if found.log_end_offset < end:
+                self._pause(now_ms)
+                return
+        elif self._is_gone(found):
+            reason = f"the source begins at {found.log_start_offset}, the copy ends at {end}"
+            self._stop(Kind.GAP, (end, found.log_start_offset - 1), reason, now_ms)
+            return
+        elif self._is_diverged(found) or self._is_cut(found):
+            self._stop_truncated(request, found, now_ms)
+            return
+        self.phase = Phase.COPYING
+
+    def _is_gone(self, found: Surveyed) -> bool:
+        """The source has already deleted what comes next."""
+        return found.log_start_offset > self._target.log_end_offset
+
+    def _is_diverged(self, found: Surveyed) -> bool:
+        """The source has other batches, or none, where the copy has its last ones (KIP-101)."""
+        return 0 <= found.epoch_end < self._target.log_end_offset
+
+    def _is_cut(self, found: Surveyed) -> bool:
+        """The source's log is shorter than the copy."""
+        return found.log_end_offset < self._target.log_end_offset
+
+    def _stop_truncated(self, request: Survey, found: Surveyed, now_ms: int) -> None:
+        end = self._target.log_end_offset
+        first = min(offset for offset in (found.epoch_end, found.log_end_offset) if offset >= 0)
+        reason = f"the source's log ends at {found.log_end_offset}, the copy at {end}"
+        if self._is_diverged(found):
+            reason += f"; leader epoch {request.epoch} was copied, the source has epoch {found.epoch} up to {found.epoch_end}"
+        self._stop(Kind.TRUNCATION, (first, end - 1), reason, now_ms)
+
+    def fetched(
+        self, request: Fetch, records: memoryview, *, high_watermark: int, log_start_offset: int, now_ms: int
+    ) -> None:
+        """Batches of the source from `request.offset` on; the last may be cut."""
+        if not self._is_of_now(request, Phase.COPYING) or not self._is_due(request):
+            return
+        self.source_end_offset = high_watermark
+        self._source_start_offset = max(self._source_start_offset, log_start_offset)
+        try:
+            self._take(records, now_ms)
+        except UnsupportedForMessageFormatError as error:
+            end = self._target.log_end_offset
+            self._stop(Kind.FORMAT, (end, end), f"{error}; the source must keep format 2", now_ms)
+        except CorruptMessageError as error:
+            self._refuse(self._target.log_end_offset, UNKNOWN, str(error), now_ms)
+        except KafkaError as error:
+            self.failed(str(error), now_ms)
+        if self._target.log_end_offset >= high_watermark:
+            self.caught_up_ms = now_ms
+
+    def _is_due(self, request: Fetch) -> bool:
+        """The log's end is still where it was when this was asked for."""
+        return request.offset == self._next_offset()
+
+    def refused(self, request: Survey | Fetch, code: int, now_ms: int) -> None:
+        """The leader answered with an error code."""
+        if self.phase in (Phase.COPYING, Phase.SURVEYING):
+            self.problem = str(error_of(code))
+            self.phase = Phase.SURVEYING
+            self._pause(now_ms)
+
+    def failed(self, reason: str, now_ms: int) -> None:
+        """No answer, or one that was no use, or the append failed: look again after a pause."""
+        self.problem = reason
+        if self.phase is Phase.COPYING:
+            self.phase = Phase.SURVEYING
+        self._pause(now_ms)
+
+    def resume(self, stop: str, now_ms: int) -> None:
+        """Go on after the stop named `stop`: from the log's end, or the source's start when that is later."""
+        stopped = self.state.stopped
+        if stopped is None or stop_id(stopped) != stop:
+            return
+        if stopped.kind in (Kind.RECREATION, Kind.TRUNCATION):
+            reason = (
+                f"resumed after a {stopped.kind}: the source's new messages at these offsets are passed over"
+            )
+            self._report(Kind.LOSS, (stopped.first_offset, stopped.last_offset), reason, now_ms)
+        source_id = NO_ID if stopped.kind is Kind.RECREATION else self.state.source_id
+        resumed_at = self._target.log_end_offset
+        self._save(replace(self.state, source_id=source_id, epochs=(), stopped=None, resumed_at=resumed_at))
+        self.phase, self.located_at, self._source_start_offset = Phase.LOCATING, None, UNKNOWN
+        self._went_well()
+
+    # -- appending
+
+    def _take(self, records: memoryview, now_ms: int) -> None:
+        """Append the batches that follow the log's end, run by run of one leader epoch."""
+        run: list[Place] = []
+        for position, header in iter_batches(records):
+            next_offset = run[-1].header.next_offset if run else self._target.log_end_offset
+            if not run and self._is_passed(header):
+                continue
+            if not run and self._may_jump():
+                self._jump(header, now_ms)
+            elif not self._follows(header, next_offset):
+                if self._append(records, run, now_ms):
+                    self._stop_at(header, next_offset, now_ms)
+                return
+            elif run and header.leader_epoch != run[-1].header.leader_epoch:
+                if not self._append(records, run, now_ms):
+                    return
+                run = []
+            run.append(Place(position, header))
+        if self._append(records, run, now_ms):
+            self._went_well()
+
+    def _is_passed(self, header: BatchHeader) -> bool:
+        """A batch before the place that was asked for: a broker may begin earlier; a resumed copy passes it over."""
+        wanted = self._next_offset()
+        return header.last_offset < wanted or (header.base_offset < wanted and self._is_realigning())
+
+    def _jump(self, header: BatchHeader, now_ms: int) -> None:
+        """The copy begins, or goes on, at this batch."""
+        end = self._target.log_end_offset
+        if self._is_empty():
+            self._target.start_at(header.base_offset)
+        elif header.base_offset > end:
+            reason = "resumed: the source has no messages at these offsets"
+            self._report(Kind.LOSS, (end, header.base_offset - 1), reason, now_ms)
+
+    def _follows(self, header: BatchHeader, next_offset: int) -> bool:
+        """Whether the batch may come next: only compaction leaves gaps."""
+        if header.last_offset_delta < 0 or header.base_offset < next_offset:
+            return False
+        found = self.located_at
+        return header.base_offset == next_offset or (found is not None and found.is_compacted)
+
+    def _stop_at(self, header: BatchHeader, next_offset: int, now_ms: int) -> None:
+        base, last = header.base_offset, header.last_offset
+        if header.last_offset_delta < 0 or last < next_offset:
+            self._refuse(base, last, f"offsets {base} to {last} came after {next_offset - 1}", now_ms)
+        elif base < next_offset:
+            reason = f"the source's batch of offsets {base} to {last} does not begin where the copy ends"
+            self._stop(Kind.TRUNCATION, (base, next_offset - 1), reason, now_ms)
+        else:
+            reason = f"the source goes on at {base}, the copy ends at {next_offset}"
+            self._stop(Kind.GAP, (next_offset, base - 1), reason, now_ms)
+
+    def _append(self, records: memoryview, run: list[Place], now_ms: int) -> bool:
+        """Append batches of one leader epoch, of a run with rot what comes before it; whether all were appended."""
+        if not run:
+            return True
+        first = run[0].header
+        if first.leader_epoch != self.state.epoch_before(first.base_offset + 1):
+            self._save(self.state.with_epoch(first.leader_epoch, first.base_offset))
+        try:
+            self._append_run(records, run, now_ms)
+        except CorruptMessageError:
+            self._append_before_rot(records, run, now_ms)
+            return False
+        return True
+
+    def _append_run(self, records: memoryview, run: list[Place], now_ms: int) -> None:
+        begin, end = run[0].position, run[-1].position + run[-1].header.size
+        self._target.append(records[begin:end])
+        self.bytes_copied += end - begin
+        self.batches_copied += len(run)
+        self.max_timestamp = run[-1].header.max_timestamp
+        self._journal.arrived(run[0].header.base_offset, run[-1].header.last_offset, now_ms)
+
+    def _append_before_rot(self, records: memoryview, run: list[Place], now_ms: int) -> None:
+        good = 0
+        while good < len(run) and check_crc(records, *run[good]):
+            good += 1
+        if good:
+            self._append_run(records, run[:good], now_ms)
+        rotten = run[min(good, len(run) - 1)].header
+        reason = "the checksum of the source's batch is wrong; it is asked for again until it is right"
+        self._refuse(rotten.base_offset, rotten.last_offset, reason, now_ms)
+
+    # -- what happens then
+
+    def _refuse(self, first_offset: int, last_offset: int, reason: str, now_ms: int) -> None:
+        """Bad data: never appended, asked for again, told once."""
+        self.is_rotten = True
+        self.problem = reason
+        self._report(Kind.ROT, (first_offset, last_offset), reason, now_ms)
+        self._pause(now_ms)
+
+    def _stop(self, kind: Kind, offsets: tuple[int, int], reason: str, now_ms: int) -> None:
+        finding = self._report(kind, offsets, reason, now_ms)
+        self._save(replace(self.state, stopped=finding))
+        self.phase = Phase.STOPPED
+        self.problem = reason
+
+    def _report(self, kind: Kind, offsets: tuple[int, int], reason: str, now_ms: int) -> Finding:
+        """Write a finding down unless this copier did so before."""
+        finding = Finding(
+            kind=kind,
+            datacenter=self.datacenter,
+            topic=self.topic,
+            partition=self.partition,
+            first_offset=offsets[0],
+            last_offset=offsets[1],
+            detected_ms=now_ms,
+            reason=reason,
+        )
+        if finding.id not in self._reported:
+            self._reported = (
+                {*self._reported, finding.id} if len(self._reported) < REPORTED_MAX else {finding.id}
+            )
+            self._journal.report(finding)
+        return finding
+
+    def _save(self, state: State) -> None:
+        if state != self.state:
+            self._journal.save(state)
+            self.state = state
+
+    def _pause(self, now_ms: int) -> None:
+        self._not_before_ms = now_ms + self._backoff_ms
+        self._backoff_ms = min(self._backoff_ms * 2, self._backoff_ms_max)
+
+    def _went_well(self) -> None:
+        self._backoff_ms, self._not_before_ms = self._backoff_ms_min, 0
+        self.is_rotten, self.problem = False, ""

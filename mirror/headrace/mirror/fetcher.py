@@ -1,0 +1,243 @@
+"""One connection to one broker of a source, and the partitions whose requests go over it, several in one request.
+
+Invariant: an answer is handed to the copier that asked, with the question, while the receive buffer holds it. After any
+failure the connection is opened again, after a growing pause; the copiers are told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from headrace.broker.errors import ErrorCode, KafkaError
+from headrace.broker.structured_log import get_logger
+from headrace.broker.wire.api import k01_fetch, k02_list_offsets, k23_offset_for_leader_epoch
+from headrace.mirror.connection import FAILURES, Connection, Message, ProtocolError
+from headrace.mirror.copier import UNKNOWN, Copier, Fetch, Survey, Surveyed
+
+if TYPE_CHECKING:
+    from headrace.mirror.source import Source
+
+log = get_logger(__name__)
+IDLE_SECONDS = 0.05
+EARLIEST, LATEST = -2, -1
+CONSUMER = -1
+DEBUGGING_CONSUMER = -2
+"""As this replica the latest offset is the log's end, not the high watermark, which a new leader may not know yet."""
+FULL_FETCH_EPOCH = -1
+FETCH_VERSION, LIST_OFFSETS_VERSION, EPOCH_VERSION = 13, 5, 3
+Key = tuple[str, int]
+Want = TypeVar("Want", Survey, Fetch)
+Asked = dict[Key, tuple[Copier, Want]]
+
+
+class Fetcher:
+    """`node` is the broker's id at the source."""
+
+    def __init__(self, source: Source, node: int) -> None:
+        self._source = source
+        self._node = node
+        self._copiers: dict[Key, Copier] = {}
+
+    def assign(self, copiers: list[tuple[Key, Copier]]) -> None:
+        """The partitions to ask for from now on."""
+        new = dict(copiers)
+        kept = {key: new[key] for key in self._copiers if key in new}
+        self._copiers = kept | new
+
+    async def run(self) -> None:
+        """Ask for ever; ends only by cancellation."""
+        tunables = self._source.tunables
+        pause_ms = tunables.retry_backoff_ms
+        while True:
+            try:
+                async with await self._open() as connection:
+                    while True:
+                        await self._round(connection)
+                        pause_ms = tunables.retry_backoff_ms
+            except (*FAILURES, KafkaError) as error:
+                self._failed(error)
+            await asyncio.sleep(pause_ms / 1000)
+            pause_ms = min(pause_ms * 2, tunables.retry_backoff_max_ms)
+
+    async def _open(self) -> Connection:
+        source = self._source
+        address = source.addresses.get(self._node)
+        if address is None:
+            raise ProtocolError(f"the source has no broker {self._node} any more")
+        return await Connection.open(address, source.client_id, source.tunables.request_timeout_ms)
+
+    def _failed(self, error: Exception) -> None:
+        source = self._source
+        log.warning(
+            "broker of a source failed", source=source.config.name, node=self._node, reason=repr(error)
+        )
+        now_ms = source.clock.now_ms()
+        for copier in self._copiers.values():
+            copier.failed(repr(error), now_ms)
+        source.refresh_soon()
+
+    async def _round(self, connection: Connection) -> None:
+        """Send what the copiers want and hand them the answers."""
+        now_ms = self._source.clock.now_ms()
+        surveys: Asked[Survey] = {}
+        fetches: Asked[Fetch] = {}
+        for key, copier in self._copiers.items():
+            match copier.wants(now_ms):
+                case Survey() as survey:
+                    surveys[key] = copier, survey
+                case Fetch() as fetch:
+                    fetches[key] = copier, fetch
+        if surveys:
+            await self._survey(connection, surveys)
+        if fetches:
+            await self._fetch(connection, fetches)
+        if not surveys and not fetches:
+            await asyncio.sleep(IDLE_SECONDS)
+
+    # -- surveys
+
+    async def _survey(self, connection: Connection, asked: Asked[Survey]) -> None:
+        starts = await self._list_offsets(connection, asked, EARLIEST, CONSUMER)
+        ends = await self._list_offsets(connection, asked, LATEST, DEBUGGING_CONSUMER)
+        epochs = await self._epoch_ends(connection, asked)
+        now_ms = self._source.clock.now_ms()
+        for key, (copier, survey) in asked.items():
+            answers = (starts.get(key), ends.get(key), epochs.get(key, (0, UNKNOWN, UNKNOWN)))
+            code = next(
+                (ErrorCode.UNKNOWN_SERVER_ERROR if a is None else a[0] for a in answers if not a or a[0]), 0
+            )
+            if code:
+                self._refused(copier, survey, code, now_ms)
+                continue
+            start, end, epoch = answers
+            assert start is not None, "an answer without a start has a code"
+            assert end is not None, "an answer without an end has a code"
+            found = Surveyed(
+                log_start_offset=start[1], log_end_offset=end[1], epoch=epoch[1], epoch_end=epoch[2]
+            )
+            copier.surveyed(survey, found, now_ms)
+
+    async def _list_offsets(
+        self, connection: Connection, asked: Asked[Survey], timestamp: int, replica_id: int
+    ) -> dict[Key, tuple[int, int]]:
+        """Partition → (error code, offset)."""
+        partitions: dict[str, list[Message]] = {}
+        for (topic, number), (_, survey) in asked.items():
+            partitions.setdefault(topic, []).append(
+                {
+                    "partition_index": number,
+                    "current_leader_epoch": survey.leader_epoch,
+                    "timestamp": timestamp,
+                }
+            )
+        topics = [{"name": topic, "partitions": wanted} for topic, wanted in partitions.items()]
+        answer = await connection.ask(
+            k02_list_offsets.API,
+            LIST_OFFSETS_VERSION,
+            {"replica_id": replica_id, "isolation_level": 0, "topics": topics},
+        )
+        return {
+            (topic["name"], p["partition_index"]): (p["error_code"], p["offset"])
+            for topic in answer["topics"]
+            for p in topic["partitions"]
+        }
+
+    async def _epoch_ends(
+        self, connection: Connection, asked: Asked[Survey]
+    ) -> dict[Key, tuple[int, int, int]]:
+        """Partition → (error code, epoch, end offset), for those that ask for an epoch."""
+        partitions: dict[str, list[Message]] = {}
+        for (topic, number), (_, survey) in asked.items():
+            if survey.epoch is not None and survey.epoch >= 0:
+                partitions.setdefault(topic, []).append(
+                    {
+                        "partition": number,
+                        "current_leader_epoch": survey.leader_epoch,
+                        "leader_epoch": survey.epoch,
+                    }
+                )
+        if not partitions or connection.version(k23_offset_for_leader_epoch.API, EPOCH_VERSION) < 0:
+            return {}
+        topics = [{"topic": topic, "partitions": wanted} for topic, wanted in partitions.items()]
+        answer = await connection.ask(
+            k23_offset_for_leader_epoch.API, EPOCH_VERSION, {"replica_id": CONSUMER, "topics": topics}
+        )
+        return {
+            (topic["topic"], p["partition"]): (
+                p["error_code"],
+                p.get("leader_epoch", UNKNOWN),
+                p["end_offset"],
+            )
+            for topic in answer["topics"]
+            for p in topic["partitions"]
+        }
+
+    # -- fetches
+
+    async def _fetch(self, connection: Connection, asked: Asked[Fetch]) -> None:
+        tunables = self._source.tunables
+        names = {fetch.topic_id: topic for (topic, _), (_, fetch) in asked.items()}
+        answer = await connection.ask(
+            k01_fetch.API,
+            FETCH_VERSION,
+            {
+                "max_wait_ms": tunables.fetch_wait_max_ms,
+                "min_bytes": tunables.fetch_min_bytes,
+                "max_bytes": tunables.fetch_response_max_bytes,
+                "session_epoch": FULL_FETCH_EPOCH,
+                "topics": _fetch_topics(asked, tunables.fetch_max_bytes),
+                "forgotten_topics_data": [],
+                "rack_id": "",
+            },
+        )
+        if answer.get("error_code"):
+            raise ProtocolError(f"the source answered a fetch with error {answer['error_code']}")
+        now_ms = self._source.clock.now_ms()
+        try:
+            for topic in answer["responses"]:
+                name = topic.get("topic") or names.get(topic.get("topic_id"), "")
+                for partition in topic["partitions"]:
+                    self._take(asked, (name, partition["partition_index"]), partition, now_ms)
+        finally:
+            self._source.after_fetch(now_ms)
+
+    def _take(self, asked: Asked[Fetch], key: Key, answer: dict[str, Any], now_ms: int) -> None:
+        if key not in asked:
+            raise ProtocolError(f"the source answered about {key[0]}-{key[1]}, which was not asked for")
+        copier, fetch = asked[key]
+        if answer["error_code"]:
+            self._refused(copier, fetch, answer["error_code"], now_ms)
+            return
+        records = answer["records"]
+        copier.fetched(
+            fetch,
+            memoryview(b"") if records is None else records,
+            high_watermark=answer["high_watermark"],
+            log_start_offset=answer.get("log_start_offset", UNKNOWN),
+            now_ms=now_ms,
+        )
+        if records and key in self._copiers:
+            # Whoever got data asks last the next time, or one busy partition would fill every answer.
+            self._copiers[key] = self._copiers.pop(key)
+
+    def _refused(self, copier: Copier, want: Survey | Fetch, code: int, now_ms: int) -> None:
+        copier.refused(want, code, now_ms)
+        self._source.refresh_soon()
+
+
+def _fetch_topics(asked: Asked[Fetch], size_max: int) -> list[Message]:
+    """In the order of `asked`; a topic is named anew when another came between its partitions."""
+    topics: list[Message] = []
+    for (topic, number), (_, fetch) in asked.items():
+        if not topics or topics[-1]["topic"] != topic:
+            topics.append({"topic": topic, "topic_id": fetch.topic_id, "partitions": []})
+        topics[-1]["partitions"].append(
+            {
+                "partition": number,
+                "current_leader_epoch": fetch.leader_epoch,
+                "fetch_offset": fetch.offset,
+                "partition_max_bytes": size_max,
+            }
+        )
+    return topics

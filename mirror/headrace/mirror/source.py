@@ -1,0 +1,215 @@
+"""One live datacenter as this broker copies from it: its metadata, and the requests that its copiers want sent.
+
+Metadata is asked for at least every `metadata.max.age.ms` and soon after anything went wrong, from any broker that
+answers. Each broker of the source has `num.fetchers` connections with one request in flight on each, and every partition
+belongs to one of them; one request asks for all partitions of its connection that want something. Decides nothing about
+a partition: that is `copier`'s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+from zlib import crc32
+
+from headrace.broker.clock import Clock
+from headrace.broker.errors import ErrorCode, KafkaError, error_of
+from headrace.broker.structured_log import get_logger
+from headrace.broker.wire.api import k03_metadata, k32_describe_configs
+from headrace.mirror.config import Address, SourceConfig, Tunables
+from headrace.mirror.connection import FAILURES, Connection
+from headrace.mirror.copier import Copier, Located
+from headrace.mirror.fetcher import Fetcher
+
+log = get_logger(__name__)
+REFRESH_PAUSE_SECONDS = 0.2
+CONFIG_MAX_AGE_MS = 60_000
+TOPIC_RESOURCE = 2
+COPIED_CONFIGS = ("cleanup.policy", "max.message.bytes")
+Key = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceTopic:
+    """A topic that is copied, as the source's metadata shows it; partition → (leader, leader epoch)."""
+
+    name: str
+    topic_id: UUID
+    partitions: Mapping[int, tuple[int, int]]
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_compacted(self) -> bool:
+        return "compact" in self.configs.get("cleanup.policy", "")
+
+
+class Source:
+    """`topics` is the newest metadata, `copiers` what this broker copies (partition of the source → copier)."""
+
+    def __init__(
+        self,
+        config: SourceConfig,
+        tunables: Tunables,
+        clock: Clock,
+        tasks: asyncio.TaskGroup,
+        client_id: str,
+        after_fetch: Callable[[int], None],
+    ) -> None:
+        self.config = config
+        self.tunables = tunables
+        self.clock = clock
+        self.client_id = client_id
+        self.after_fetch = after_fetch
+        self.topics: dict[str, SourceTopic] = {}
+        self.copiers: dict[Key, Copier] = {}
+        self.addresses: dict[int, Address] = {}
+        self.is_known = False
+        self._tasks = tasks
+        self._fetchers: dict[tuple[int, int], tuple[Fetcher, asyncio.Task[None]]] = {}
+        self._connection: Connection | None = None
+        self._configs: dict[tuple[str, UUID], tuple[int, dict[str, str]]] = {}
+        self._due = asyncio.Event()
+
+    # -- metadata
+
+    def refresh_soon(self) -> None:
+        """Something suggests that the metadata is out of date."""
+        self._due.set()
+
+    async def wait_until_due(self) -> None:
+        """Returns when the metadata should be asked for again."""
+        await asyncio.sleep(REFRESH_PAUSE_SECONDS)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.tunables.metadata_max_age_ms / 1000 - REFRESH_PAUSE_SECONDS):
+                await self._due.wait()
+        self._due.clear()
+
+    async def refresh(self) -> bool:
+        """Ask for metadata; False, with a line in the log, when no broker of the source answers."""
+        try:
+            connection = self._connection or await self._connect()
+            answer = await connection.ask(
+                k03_metadata.API, 12, {"topics": None, "allow_auto_topic_creation": False}
+            )
+            if not answer["brokers"]:
+                raise error_of(ErrorCode.BROKER_NOT_AVAILABLE, "the source's metadata lists no broker")
+            topics = self._topics_of(answer)
+            await self._learn_configs(connection, topics)
+        except (*FAILURES, KafkaError) as error:
+            self.forget_connection()
+            log.warning("source does not answer", source=self.config.name, reason=repr(error))
+            return False
+        self.addresses = {b["node_id"]: (b["host"], b["port"]) for b in answer["brokers"]}
+        self.topics = {name: self._with_configs(topic) for name, topic in topics.items()}
+        self.is_known = True
+        return True
+
+    def forget_connection(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    async def _connect(self) -> Connection:
+        """A connection to the first address that answers, known brokers before the configured ones."""
+        failure: Exception = error_of(ErrorCode.BROKER_NOT_AVAILABLE)
+        for address in dict.fromkeys((*self.addresses.values(), *self.config.bootstrap_servers)):
+            try:
+                self._connection = await Connection.open(
+                    address, self.client_id, self.tunables.request_timeout_ms
+                )
+                return self._connection
+            except FAILURES as error:
+                failure = error
+        raise failure
+
+    def _topics_of(self, answer: Mapping[str, Any]) -> dict[str, SourceTopic]:
+        topics = {}
+        for topic in answer["topics"]:
+            if topic["error_code"] == 0 and self.config.matches(topic["name"]):
+                topics[topic["name"]] = SourceTopic(
+                    name=topic["name"],
+                    topic_id=topic["topic_id"],
+                    partitions={
+                        p["partition_index"]: (p["leader_id"], p["leader_epoch"]) for p in topic["partitions"]
+                    },
+                )
+        return topics
+
+    async def _learn_configs(self, connection: Connection, topics: Mapping[str, SourceTopic]) -> None:
+        now_ms = self.clock.monotonic_ms()
+        keys = {(topic.name, topic.topic_id) for topic in topics.values()}
+        self._configs = {
+            key: found
+            for key, found in self._configs.items()
+            if key in keys and now_ms - found[0] < CONFIG_MAX_AGE_MS
+        }
+        wanted = [
+            {"resource_type": TOPIC_RESOURCE, "resource_name": name, "configuration_keys": COPIED_CONFIGS}
+            for name, topic_id in sorted(keys - self._configs.keys())
+        ]
+        if not wanted:
+            return
+        answer = await connection.ask(k32_describe_configs.API, 1, {"resources": wanted})
+        for result in answer["results"]:
+            name = result["resource_name"]
+            if result["error_code"]:
+                log.warning(
+                    "source does not tell a topic's configuration", topic=name, reason=result["error_message"]
+                )
+                continue
+            found = {c["name"]: c["value"] for c in result["configs"] if c["value"] is not None}
+            self._configs[name, topics[name].topic_id] = (now_ms, found)
+
+    def _with_configs(self, topic: SourceTopic) -> SourceTopic:
+        found = self._configs.get((topic.name, topic.topic_id))
+        return SourceTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partitions=topic.partitions,
+            configs=found[1] if found is not None else {},
+        )
+
+    # -- copiers
+
+    def locate(self, key: Key, copier: Copier) -> None:
+        """Tell a copier where the newest metadata shows its partition."""
+        if not self.is_known:
+            return
+        topic = self.topics.get(key[0])
+        place = topic.partitions.get(key[1]) if topic is not None else None
+        found = None
+        if topic is not None and place is not None:
+            found = Located(
+                topic_id=topic.topic_id,
+                # Without its configuration nobody knows whether gaps are legal: wait for it.
+                leader=place[0] if topic.configs else -1,
+                leader_epoch=place[1],
+                is_compacted=topic.is_compacted,
+                bootstrap=",".join(f"{host}:{port}" for host, port in self.config.bootstrap_servers),
+            )
+        copier.located(found, self.clock.now_ms())
+
+    def assign(self) -> None:
+        """Give every copier to the fetcher of its leader; start and end fetchers as that needs."""
+        wanted: dict[tuple[int, int], list[tuple[Key, Copier]]] = {}
+        for key, copier in self.copiers.items():
+            found = copier.located_at
+            if found is not None and found.leader in self.addresses:
+                index = crc32(f"{key[0]}-{key[1]}".encode()) % self.tunables.num_fetchers
+                wanted.setdefault((found.leader, index), []).append((key, copier))
+        for place in self._fetchers.keys() - wanted.keys():
+            self._fetchers.pop(place)[1].cancel()
+        for place, copiers in wanted.items():
+            if place not in self._fetchers or self._fetchers[place][1].done():
+                fetcher = Fetcher(self, place[0])
+                self._fetchers[place] = fetcher, self._tasks.create_task(fetcher.run())
+            self._fetchers[place][0].assign(copiers)
+
+    def forget(self, keys: Iterable[Key]) -> None:
+        """These partitions are no longer this broker's."""
+        for key in keys:
+            self.copiers.pop(key, None)

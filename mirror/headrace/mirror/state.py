@@ -1,0 +1,99 @@
+"""What a copier must remember beyond the local log's end: a record of the topic `headrace.mirror` a partition.
+
+Key: `<target topic>-<partition>`, value: JSON. The last record of a key holds all of it, so the topic is a compacted one.
+A resume is a record of its own key (`<target topic>-<partition>/resume`), since the command writes it, not the owner:
+it names the stop that it ends, so that one read twice or late ends no other. Pure values.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+from headrace.mirror import findings
+from headrace.mirror.findings import Finding
+
+EPOCHS_MAX = 64
+RESUME_SUFFIX = "/resume"
+NO_ID = UUID(int=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """`target_id` is the target topic's id: a state of an earlier topic of that name is void.
+
+    `epochs` are the source's leader epochs with the offset where each begins in the copy, oldest first: an epoch is
+    noted before its first batch is appended, so one at or above the log's end was never copied.
+    `resumed_at` is the log's end at the last resume: as long as it ends there, the next batch may lie further on.
+    """
+
+    target_id: UUID
+    source_id: UUID = NO_ID
+    source_bootstrap: str = ""
+    epochs: tuple[tuple[int, int], ...] = ()
+    stopped: Finding | None = None
+    resumed_at: int | None = None
+
+    def epoch_before(self, offset: int) -> int | None:
+        """The source's leader epoch of the batch that ends at `offset`, None when that is not known."""
+        return next((epoch for epoch, start in reversed(self.epochs) if start < offset), None)
+
+    def with_epoch(self, epoch: int, start_offset: int) -> State:
+        """Batches from `start_offset` on are of `epoch`."""
+        kept = tuple(entry for entry in self.epochs if entry[1] < start_offset)
+        return replace(self, epochs=(*kept, (epoch, start_offset))[-EPOCHS_MAX:])
+
+    def encode(self) -> bytes:
+        fields: dict[str, Any] = {
+            "target_id": str(self.target_id),
+            "source_id": str(self.source_id),
+            "source_bootstrap": self.source_bootstrap,
+            "epochs": self.epochs,
+            "stopped": self.stopped.as_dict() if self.stopped else None,
+            "resumed_at": self.resumed_at,
+        }
+        return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def decode(value: bytes) -> State:
+    """Raises ValueError for what is no state."""
+    fields = json.loads(value)
+    try:
+        return State(
+            target_id=UUID(fields["target_id"]),
+            source_id=UUID(fields["source_id"]),
+            source_bootstrap=str(fields["source_bootstrap"]),
+            epochs=tuple((int(epoch), int(start)) for epoch, start in fields["epochs"]),
+            stopped=findings.from_dict(fields["stopped"]) if fields["stopped"] else None,
+            resumed_at=None if fields["resumed_at"] is None else int(fields["resumed_at"]),
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"no state of a mirror partition: {value[:200]!r}") from error
+
+
+def state_key(topic: str, partition: int) -> bytes:
+    return f"{topic}-{partition}".encode()
+
+
+def resume_key(topic: str, partition: int) -> bytes:
+    return state_key(topic, partition) + RESUME_SUFFIX.encode()
+
+
+def encode_resume(stopped: Finding) -> bytes:
+    """The value of a resume record."""
+    return json.dumps({"stop": stop_id(stopped)}).encode()
+
+
+def decode_resume(value: bytes) -> str:
+    """The stop that a resume record ends; raises ValueError."""
+    try:
+        return str(json.loads(value)["stop"])
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"no resume: {value[:200]!r}") from error
+
+
+def stop_id(stopped: Finding) -> str:
+    """One stop, told from another with the same cause by its time."""
+    return f"{stopped.id}:{stopped.detected_ms}"
