@@ -122,6 +122,21 @@ def test_retention_deletes_whole_segments_while_a_reader_goes_on(dev_cluster: St
     assert len(consume_all(cluster.bootstrap, "short", high - low)) == high - low
 
 
+def test_messages_are_flushed_when_the_configuration_asks_for_it(dev_cluster: Start) -> None:
+    cluster = dev_cluster(set={"log.flush.interval.ms": "100"})
+    produce(cluster.bootstrap, "flushed", [b"x"] * 10)
+    checkpoint = cluster.data / "broker-1" / "logs" / "recovery-point-offset-checkpoint"
+    eventually(lambda: checkpoint.exists() and "flushed 0 10" in checkpoint.read_text(), what="a flush")
+    assert cluster.stop() == 0
+
+
+def test_dev_says_which_address_is_taken(dev_cluster: Start) -> None:
+    port = dev_cluster().addresses[0][1]
+    result = run_headrace("headrace.broker.dev", "--listen", f"127.0.0.1:{port}")
+    assert result.returncode == 1
+    assert f"listeners=PLAINTEXT://127.0.0.1:{port}" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("setting", "words"),
     [

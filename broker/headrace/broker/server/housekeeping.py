@@ -47,13 +47,17 @@ class Housekeeping:
     async def _flush(self) -> None:
         tasks = self._logs.flush_tasks(self._clock.now_ms())
         for partition_log, job in tasks:
-            partition_log.flushed(await self._synced(partition_log, job))
+            await self._flush_one(partition_log, job)
         if tasks:
             self._logs.checkpoint()
 
-    async def _synced(self, partition_log: PartitionLog, job: Callable[[], int]) -> int | None:
+    async def _flush_one(self, partition_log: PartitionLog, job: Callable[[], int]) -> None:
+        syncing = asyncio.get_running_loop().run_in_executor(None, job)
         try:
-            return await asyncio.to_thread(job)
+            await asyncio.shield(syncing)
         except StorageError as error:
             log.error("flush failed", directory=partition_log.directory, reason=error)
-            return None
+        finally:
+            # Also when the broker stops: the log must know how its sync ended before it is closed.
+            await asyncio.wait([syncing])
+            partition_log.flushed(syncing.result() if syncing.exception() is None else None)
