@@ -149,9 +149,24 @@ def test_a_batch_with_a_good_checksum_that_does_not_parse_is_handed_on_whole() -
     log = ScriptedLog([batch(0, ["a", "b"]), (first, last, bytes(good_records)), batch(4, ["e"])], end=5)
     found = list(chunks(log, wanted(0, 5)))
     assert values(found) == {0: "a", 1: "b", 4: "e"}
-    ((unreadable,),) = [chunk.unreadable for chunk in found]
+    (unreadable,) = [letter for chunk in found for letter in chunk.unreadable]
     assert (unreadable.first_offset, unreadable.last_offset) == (2, 3)
     assert unreadable.content == bytes(good_records)
+
+
+def test_batches_that_are_small_packed_and_huge_together_are_read_in_parts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("headrace.load.columns.RECORDS_SIZE_MAX", 25_000)
+    sizes = [10_000, 10_000, 10_000, 40_000, 10_000]
+    log = ScriptedLog([batch(first, ["x" * size], codec=4) for first, size in enumerate(sizes)], end=5)
+    found = list(chunks(log, wanted(0, 5)))
+    assert {offset: len(value) for offset, value in values(found).items()} == {
+        offset: size for offset, size in enumerate(sizes) if offset != 3
+    }
+    assert all(len(records.data) < 26_000 for chunk in found for records in chunk.records)
+    (unreadable,) = [letter for chunk in found for letter in chunk.unreadable]
+    assert (unreadable.first_offset, unreadable.last_offset) == (3, 3)
 
 
 def control(first: int, producer_id: int, kind: int) -> tuple[int, int, bytes]:

@@ -18,7 +18,8 @@ from headrace.broker.errors import KafkaError
 from headrace.broker.wire.batches import HEADER_SIZE, BatchHeader
 from headrace.broker.wire.compression import decompress
 
-BATCH_SIZE_MAX: Final = 256 * 1024 * 1024
+RECORDS_SIZE_MAX: Final = 128 * 1024 * 1024
+"""Bound of all records of one call, decompressed."""
 VARINT_BYTES_MAX: Final = 10
 PADDING: Final = bytes(64)
 """Lets vectorised reads run past the last record's end before its bounds are checked."""
@@ -46,7 +47,8 @@ def columns(buffer: bytes | memoryview, batches: Sequence[tuple[int, BatchHeader
     """Parse the records of batches that lie at the given positions of `buffer`.
 
     Raises:
-        UnreadableBatchError: any of the batches does not parse; parse them one by one to find which.
+        UnreadableBatchError: any of the batches does not parse, or they are larger together than `RECORDS_SIZE_MAX`
+            when decompressed; parse fewer at a time to find which.
     """
     data, spans = _record_bytes(buffer, batches)
     begins: list[int] = []
@@ -70,6 +72,8 @@ def _record_bytes(
         parts.append(part)
         spans.append((end, end + len(part)))
         end += len(part)
+        if end > RECORDS_SIZE_MAX:
+            raise UnreadableBatchError(f"the batches have more than {RECORDS_SIZE_MAX} bytes of records")
     parts.append(PADDING)
     return b"".join(parts), spans
 
@@ -78,7 +82,7 @@ def _decompressed(packed: memoryview, header: BatchHeader) -> memoryview:
     if not header.codec:
         return packed
     try:
-        return memoryview(decompress(header.codec, packed, BATCH_SIZE_MAX))
+        return memoryview(decompress(header.codec, packed, RECORDS_SIZE_MAX))
     except (KafkaError, ValueError) as error:
         raise UnreadableBatchError(f"the batch does not decompress: {error}") from error
 

@@ -172,9 +172,9 @@ class Loader:
         return commit.settle(self._catalog, name)
 
     def _tell_group(self, table: Table) -> None:
-        """Commit the positions as a consumer group, for lag tools alone: nothing here ever reads them."""
+        """Commit the positions as a consumer group, for lag tools alone: nothing here reads them or waits for them."""
         try:
-            self._client.commit_offsets(GROUP, history.positions(table))
+            self._client.commit_offsets(GROUP, history.positions(table), attempts_max=2)
         except (ConnectionFailedError, KafkaError) as error:
             log.warning("group offsets not committed", group=GROUP, reason=error)
 

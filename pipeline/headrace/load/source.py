@@ -138,37 +138,37 @@ def _disbelief(fetched: Fetched, position: int, header: BatchHeader, expected: i
 
 
 def _chunk(fetched: Fetched, believed: list[PlacedBatch], first: int, limit: int) -> Chunk:
+    """Parse the batches together; when that fails, a first part of them, down to the one batch that does not parse.
+
+    What is left out is fetched again as the next chunk, so a chunk's memory has the bound of `columns`.
+    """
     visible = _committed(fetched, believed)
     next_offset = min(believed[-1][1].next_offset, limit)
-    size = sum(header.size for _, header in believed)
+    records: tuple[RecordColumns, ...] = ()
     unreadable: tuple[UnreadableBatch, ...] = ()
     try:
-        parsed = [columns(fetched.records, visible)] if visible else []
-    except UnreadableBatchError:
-        parsed, unreadable = _one_by_one(fetched.records, visible, first, next_offset)
-    kept = tuple(_between(records, first, next_offset) for records in parsed)
-    return Chunk(records=kept, unreadable=unreadable, next_offset=next_offset, size_bytes=size)
+        if visible:
+            records = (_between(columns(fetched.records, visible), first, next_offset),)
+    except UnreadableBatchError as error:
+        if len(visible) > 1:
+            middle, _ = visible[len(visible) // 2]
+            return _chunk(fetched, [batch for batch in believed if batch[0] < middle], first, limit)
+        unreadable = (_unreadable(fetched.records, visible[0], first, next_offset, str(error)),)
+    size = sum(header.size for _, header in believed)
+    return Chunk(records=records, unreadable=unreadable, next_offset=next_offset, size_bytes=size)
 
 
-def _one_by_one(
-    buffer: memoryview, batches: list[PlacedBatch], first: int, limit: int
-) -> tuple[list[RecordColumns], tuple[UnreadableBatch, ...]]:
-    parsed: list[RecordColumns] = []
-    unreadable: list[UnreadableBatch] = []
-    for position, header in batches:
-        try:
-            parsed.append(columns(buffer, [(position, header)]))
-        except UnreadableBatchError as error:
-            unreadable.append(
-                UnreadableBatch(
-                    first_offset=max(first, header.base_offset),
-                    last_offset=min(limit - 1, header.last_offset),
-                    timestamp_ms=header.max_timestamp,
-                    reason=str(error),
-                    content=bytes(buffer[position : position + header.size]),
-                )
-            )
-    return parsed, tuple(unreadable)
+def _unreadable(
+    buffer: memoryview, batch: PlacedBatch, first: int, limit: int, reason: str
+) -> UnreadableBatch:
+    position, header = batch
+    return UnreadableBatch(
+        first_offset=max(first, header.base_offset),
+        last_offset=min(limit - 1, header.last_offset),
+        timestamp_ms=header.max_timestamp,
+        reason=reason,
+        content=bytes(buffer[position : position + header.size]),
+    )
 
 
 def _between(records: RecordColumns, first: int, limit: int) -> RecordColumns:

@@ -219,7 +219,9 @@ class Client:
 
         return self._retried(attempt, partition.topic)
 
-    def commit_offsets(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
+    def commit_offsets(
+        self, group: str, positions: Mapping[TopicPartition, int], *, attempts_max: int = ATTEMPTS_MAX
+    ) -> None:
         """Commit positions of a group without members, as an assign-only consumer does (generation -1)."""
         topics = [
             {
@@ -251,7 +253,7 @@ class Client:
                 for partition in topic["partitions"]:
                     _check(partition["error_code"], f"offset commit of group {group}")
 
-        self._retried(attempt, None)
+        self._retried(attempt, None, attempts_max)
 
     def close(self) -> None:
         for connection in self._connections.values():
@@ -359,10 +361,10 @@ class Client:
             self._connections[address] = connection
         return connection
 
-    def _retried(self, attempt: Callable[[], T], topic: str | None) -> T:
+    def _retried(self, attempt: Callable[[], T], topic: str | None, attempts_max: int = ATTEMPTS_MAX) -> T:
         """Run an attempt until it succeeds; a failed connection drops all of them, a moved leader its metadata."""
         failure: Exception | None = None
-        for number in range(ATTEMPTS_MAX):
+        for number in range(attempts_max):
             if number:
                 time.sleep(RETRY_WAIT_SECONDS * number)
             try:
@@ -377,7 +379,7 @@ class Client:
             self._leaders = {
                 key: leader for key, leader in self._leaders.items() if topic not in (None, key.topic)
             }
-        raise ConnectionFailedError(f"{failure} (after {ATTEMPTS_MAX} attempts)") from failure
+        raise ConnectionFailedError(f"{failure} (after {attempts_max} attempts)") from failure
 
 
 def parse_bootstrap(bootstrap: str) -> tuple[Address, ...]:
