@@ -21,6 +21,7 @@ from types import FrameType
 from typing import Any, Final
 
 import click
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -114,9 +115,16 @@ class Replay:
             return last_line(self.log)
         result = json.loads(self.result.read_text(encoding="utf-8"))
         return (
-            f"{result['acknowledged']:,} events acknowledged, {result['rejected']:,} lines rejected, "
-            f"{result['seconds']:.1f} s, producer {result['producer']}"
+            f"events acknowledged: {result['acknowledged']:,}, lines rejected: {result['rejected']:,}, "
+            f"{result['seconds']:.1f} s"
         )
+
+    def acknowledged(self) -> int:
+        """The events that the brokers acknowledged, as far as the process lived to say so."""
+        try:
+            return int(json.loads(self.result.read_text(encoding="utf-8"))["acknowledged"])
+        except json.JSONDecodeError:
+            return 0
 
 
 def start_replay(datacenter: Datacenter, settings: Settings) -> Replay:
@@ -134,27 +142,35 @@ def last_line(path: Path) -> str:
     return lines[-1] if lines else "it wrote nothing"
 
 
-def replay_all(topology: Topology, settings: Settings) -> bool:
-    """Publish to every live datacenter at once; returns whether every replay ended well."""
-    names = ", ".join(datacenter.name for datacenter in topology.live)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """What all replays did: whether each ended well, and the events acknowledged to them."""
+
+    well: bool
+    acknowledged: int
+
+
+def replay_all(topology: Topology, settings: Settings) -> Published:
+    """Publish to every live datacenter at once and wait for the end of all."""
+    names = " and ".join(datacenter.name for datacenter in topology.live)
     console.print(
-        f"[bold]Replaying {settings.access_log.name}: {settings.events:,} events to each of {names}[/]"
+        f"[bold]Replaying {settings.access_log.name}[/]: {settings.events:,} events to each of {names}"
     )
     replays = [start_replay(datacenter, settings) for datacenter in topology.live]
-    well = True
     try:
         for replay in replays:
-            status = replay.process.wait()
-            well &= status == 0
-            how = "[green]done[/]" if status == 0 else "[red]failed[/]"
-            console.print(f"  {how}  {replay.datacenter.name}: {replay.ending()}")
+            how = "[green]done[/]" if replay.process.wait() == 0 else "[red]failed[/]"
+            console.print(f"  {how}  {replay.datacenter.name}  {replay.ending()}", soft_wrap=True)
     finally:
         for replay in replays:
             if replay.process.poll() is None:
                 replay.process.terminate()
                 replay.process.wait()
     console.print()
-    return well
+    return Published(
+        well=all(replay.process.returncode == 0 for replay in replays),
+        acknowledged=sum(replay.acknowledged() for replay in replays),
+    )
 
 
 def audit_report(rollout: Rollout, topology: Topology) -> dict[str, Any] | None:
@@ -171,9 +187,16 @@ def audit_report(rollout: Rollout, topology: Topology) -> dict[str, Any] | None:
     return report
 
 
-def wait_for_verdict(rollout: Rollout, topology: Topology, stall_timeout_s: float) -> dict[str, Any] | None:
-    """Ask the audit until it says complete, or until its numbers have not moved for `stall_timeout_s`."""
-    console.print(f"[bold]Waiting for the audit[/] (at most {stall_timeout_s:.0f} s without any progress)")
+def is_complete(report: Mapping[str, Any], published: Published) -> bool:
+    """Whether all is well; an audit that does not know of every acknowledged event yet has not spoken its last word."""
+    known = report["totals"]["produced"] >= published.acknowledged
+    return bool(published.well and known and report["verdict"] == "complete")
+
+
+def wait_for_verdict(rollout: Rollout, topology: Topology, published: Published) -> dict[str, Any] | None:
+    """Ask the audit until all is complete, or until its numbers have not moved for a while."""
+    stall_timeout_s = STALL_TIMEOUT_S if published.well else STALL_TIMEOUT_AFTER_FAILURE_S
+    console.print(f"[bold]Waiting for the audit[/], at most {stall_timeout_s:.0f} s without any progress")
     shown: dict[str, int] | None = None
     moved = time.monotonic()
     while True:
@@ -184,26 +207,25 @@ def wait_for_verdict(rollout: Rollout, topology: Topology, stall_timeout_s: floa
             console.print(
                 "  " + "  ".join(f"{tier} {totals[tier]:,}" for tier in TIERS[:4]) if totals else ""
             )
-        if (report and report["verdict"] == "complete") or time.monotonic() - moved > stall_timeout_s:
+        if (report and is_complete(report, published)) or time.monotonic() - moved > stall_timeout_s:
             return report
         time.sleep(POLL_INTERVAL_S)
 
 
 def tier_table(report: Mapping[str, Any]) -> Table:
-    table = Table(title="Events by tier")
-    table.add_column("datacenter")
-    table.add_column("topic")
+    table = Table(box=box.SIMPLE_HEAD, title="Events by tier", title_justify="left")
+    table.add_column("topic", no_wrap=True)
     for tier in TIERS:
         table.add_column(tier, justify="right")
     for row in report["topics"]:
-        table.add_row(row["datacenter"], row["topic"], *(f"{row[tier]:,}" for tier in TIERS))
+        table.add_row(f"{row['datacenter']}.{row['topic']}", *(f"{row[tier]:,}" for tier in TIERS))
     table.add_section()
-    table.add_row("all", "", *(f"{report['totals'][tier]:,}" for tier in TIERS))
+    table.add_row("all", *(f"{report['totals'][tier]:,}" for tier in TIERS))
     return table
 
 
 def latency_table(report: Mapping[str, Any]) -> Table:
-    table = Table(title="Latency in seconds")
+    table = Table(box=box.SIMPLE_HEAD, title="Latency in seconds", title_justify="left")
     table.add_column("hop")
     figures = ("mean", "p50", "p99", "max")
     for figure in figures:
@@ -221,16 +243,18 @@ def print_verdict(report: Mapping[str, Any]) -> None:
     for finding in report["findings"][:10]:
         console.print(
             f"  {finding['kind']} at {finding['hop']} in {finding['datacenter']}: {finding['count']:,} of {finding['topic']}, "
-            f"producer {finding['producer']}, sequences {finding['first_sequence']} to {finding['last_sequence']}"
+            f"producer {finding['producer']}, sequences {finding['first_sequence']} to {finding['last_sequence']}",
+            soft_wrap=True,
         )
     for producer in report.get("incomplete", [])[:10]:
         console.print(
             f"  incomplete: producer {producer['producer']} of {producer['topic']} in {producer['datacenter']}: "
-            f"{producer['reason']}"
+            f"{producer['reason']}",
+            soft_wrap=True,
         )
     rejected = report["totals"]["rejected"]
     if rejected:
-        console.print(f"{rejected:,} lines of the log do not parse; they are in the dead-letter topics.")
+        console.print(f"Lines that do not parse, kept in the dead-letter topics: {rejected:,}")
     colour = "green" if verdict == "complete" else "red"
     console.print(
         f"\nVerdict: [bold {colour}]{verdict}[/]  (complete until {report['complete_until'] or '-'})"
@@ -254,10 +278,8 @@ def run(settings: Settings, rollout: Rollout) -> bool:
     kept = False
     try:
         roll_out(rollout)
-        well = replay_all(topology, settings)
-        report = wait_for_verdict(
-            rollout, topology, STALL_TIMEOUT_S if well else STALL_TIMEOUT_AFTER_FAILURE_S
-        )
+        published = replay_all(topology, settings)
+        report = wait_for_verdict(rollout, topology, published)
         if report is None:
             raise click.ClickException(f"The audit wrote no report: {last_line(OUTPUT / 'audit.log')}")
         print_verdict(report)
@@ -269,7 +291,7 @@ def run(settings: Settings, rollout: Rollout) -> bool:
         console.print(
             "The pipeline goes on running: `.venv/bin/fab status` shows it, `.venv/bin/fab down` stops it."
         )
-    return well and report["verdict"] == "complete"
+    return is_complete(report, published)
 
 
 def interrupt(number: int, frame: FrameType | None) -> None:
