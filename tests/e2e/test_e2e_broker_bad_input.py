@@ -4,62 +4,15 @@ from __future__ import annotations
 
 import os
 import random
-import socket
 import struct
 from collections.abc import Iterator
 
 import pytest
 from processes import DevCluster, eventually
+from raw_client import API_VERSIONS, FETCH, METADATA, PRODUCE, RawClient, make_topic, produce, produce_request
 
 from headrace.broker.wire import batches, frames
 from headrace.broker.wire.api import APIS
-
-PRODUCE, FETCH, METADATA, API_VERSIONS = 0, 1, 3, 18
-
-
-class RawClient:
-    """Speaks frames over a blocking socket."""
-
-    def __init__(self, cluster: DevCluster) -> None:
-        self.socket = socket.create_connection(cluster.addresses[0], timeout=20)
-
-    def send(self, data: bytes) -> None:
-        self.socket.sendall(data)
-
-    def request(self, key: int, version: int, message: dict[str, object], correlation_id: int = 1) -> bytes:
-        header = frames.encode_request_header(key, version, correlation_id, "raw")
-        return frames.frame(header, APIS[key].encode_request(version, message))
-
-    def ask(self, key: int, version: int, message: dict[str, object]) -> dict[str, object]:
-        self.send(self.request(key, version, message))
-        reply = self.reply()
-        _, offset = frames.read_response_header(key, version, reply)
-        return APIS[key].decode_response(version, reply, offset)
-
-    def ask_or_none(self, key: int, version: int, message: dict[str, object]) -> dict[str, object] | None:
-        """The answer, or None when the broker closed the connection."""
-        try:
-            return self.ask(key, version, message)
-        except ConnectionError:
-            return None
-
-    def reply(self) -> bytes:
-        return self._exactly(int.from_bytes(self._exactly(4), "big"))
-
-    def _exactly(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            piece = self.socket.recv(size - len(data))
-            if not piece:
-                raise ConnectionError("closed")
-            data += piece
-        return data
-
-    def is_closed_by_broker(self) -> bool:
-        try:
-            return self.socket.recv(1) == b""
-        except ConnectionResetError:
-            return True
 
 
 @pytest.fixture
@@ -170,42 +123,6 @@ def test_flipped_bits_of_real_requests_never_stop_the_broker(
         raw = RawClient(broker)
         raw.send(bytes(data))
         raw.socket.close()
-
-
-def produce_request(topic: str, value: bytes, *, damage: str = "", version: int = 8) -> bytes:
-    record = batches.Record(0, 1_700_000_000_000, None, value, [])
-    batch = batches.encode_batch([record])
-    if damage == "crc":
-        batch[-1] ^= 1
-    elif damage == "magic":
-        batch[16] = 9
-    elif damage == "length":
-        batch[8:12] = struct.pack(">i", len(batch) + 100)
-    message = {
-        "acks": 1,
-        "timeout_ms": 1000,
-        "topic_data": [{"name": topic, "partition_data": [{"index": 0, "records": bytes(batch)}]}],
-    }
-    header = frames.encode_request_header(PRODUCE, version, 1, "raw")
-    return frames.frame(header, APIS[PRODUCE].encode_request(version, message))
-
-
-def produce(client: RawClient, topic: str, value: bytes, **options: object) -> dict[str, object]:
-    client.send(produce_request(topic, value, **options))  # type: ignore[arg-type]
-    version = int(options.get("version", 8))  # type: ignore[call-overload]
-    reply = client.reply()
-    _, offset = frames.read_response_header(PRODUCE, version, reply)
-    message = APIS[PRODUCE].decode_response(version, reply, offset)
-    partition: dict[str, object] = message["responses"][0]["partition_responses"][0]
-    return partition
-
-
-def make_topic(client: RawClient, topic: str) -> None:
-    def is_led() -> bool:
-        answer = client.ask(METADATA, 5, {"topics": [{"name": topic}], "allow_auto_topic_creation": True})
-        return answer["topics"][0]["error_code"] == 0  # type: ignore[index]
-
-    eventually(is_led, what=f"topic {topic}")
 
 
 @pytest.mark.parametrize(

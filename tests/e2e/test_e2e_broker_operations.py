@@ -8,7 +8,7 @@ from collections.abc import Callable
 from uuid import uuid4
 
 from processes import DevCluster, eventually
-from test_e2e_broker_bad_input import API_VERSIONS, RawClient
+from raw_client import API_VERSIONS, RawClient
 from test_e2e_broker_clients import consume_all, produce
 
 Start = Callable[..., DevCluster]
