@@ -11,8 +11,9 @@ from typing import Any
 
 import confluent_kafka
 import pytest
+from confluent_kafka.admin import AdminClient
 from load_helpers import EVENT, create_topic, event, framed, schemas_served
-from processes import DevCluster
+from processes import DevCluster, eventually
 
 from headrace.load import query, tables, task
 from headrace.load.driver import LoadConfig, Loader, RoundReport
@@ -142,6 +143,26 @@ def test_a_dead_broker_costs_its_own_partitions_alone(
     assert answer(
         tmp_path, "SELECT count(*), count(DISTINCT (_partition, _offset)) FROM warehouse.pageviews"
     ) == [(40, 40)]
+
+
+def test_a_topic_deleted_and_made_anew_stands_still_until_somebody_looks(
+    broker: DevCluster, tmp_path: Path
+) -> None:
+    topic = "dc-anew.pageviews"
+    create_topic(broker.bootstrap, topic, 1)
+    publish_values(broker.bootstrap, topic, [framed(1, EVENT, event(number)) for number in range(3)])
+    with schemas_served({1: EVENT}) as url:
+        loader = loader_of(broker.bootstrap, url, tmp_path, topic)
+        settle_down(loader)
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.delete_topics([topic])[topic].result(20)
+        eventually(
+            lambda: not settle_down(loader).findings and not Client(broker.bootstrap).partitions(topic.__eq__)
+        )
+        create_topic(broker.bootstrap, topic, 1)
+        publish_values(broker.bootstrap, topic, [framed(1, EVENT, event(number)) for number in range(9)])
+        assert [finding.kind for finding in settle_down(loader).findings] == ["recreation"]
+    assert answer(tmp_path, "SELECT count(*) FROM warehouse.pageviews") == [(3,)]
 
 
 def test_schemas_are_found_with_their_references() -> None:

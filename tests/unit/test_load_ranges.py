@@ -47,6 +47,16 @@ def test_a_log_that_ends_before_the_table_does_is_a_truncation() -> None:
     assert [finding.kind for finding in planned.findings] == ["truncation"]
 
 
+def test_a_topic_made_anew_is_not_taken_for_the_one_that_was_loaded() -> None:
+    logs = {P0: LogOffsets(0, 100), P1: LogOffsets(0, 100)}
+    planned = plan({P0: 40}, logs, Limits(), recreated={P0.topic})
+    assert [(finding.kind, finding.partition) for finding in planned.findings] == [
+        ("recreation", 0),
+        ("recreation", 1),
+    ]
+    assert planned.ranges == ()
+
+
 def test_a_stopped_partition_gets_no_range_but_counts_in_the_lag() -> None:
     planned = plan({}, {P0: LogOffsets(0, 10), P1: LogOffsets(0, 10)}, Limits(), {P0})
     assert spans(planned.ranges) == [(1, 0, 10)]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final
 
 from pyiceberg.catalog import Catalog
@@ -48,7 +49,9 @@ class RefusedError(Exception):
     """Somebody else committed to the table since the round was planned; plan it anew."""
 
 
-def commit(table: Table, results: Sequence[TaskResult]) -> Snapshot | None:
+def commit(
+    table: Table, results: Sequence[TaskResult], topic_ids: Mapping[str, str] = MappingProxyType({})
+) -> Snapshot | None:
     """Commit a round on the snapshot that `table` was loaded with; None when no range went forward.
 
     Raises:
@@ -58,7 +61,10 @@ def commit(table: Table, results: Sequence[TaskResult]) -> Snapshot | None:
     if not ranges:
         return None
     positions = history.positions(table) | {place: item.next_offset for place, item in ranges.items()}
+    loaded = {place.topic for place in ranges}
+    ids = {topic: known for topic, known in topic_ids.items() if topic in loaded} | history.topic_ids(table)
     properties = {
+        history.TOPICS: json.dumps(ids, separators=(",", ":")),
         history.POSITIONS: history.nested(positions),
         history.OFFSETS: history.nested(
             {place: [item.first_offset, item.next_offset] for place, item in ranges.items()}

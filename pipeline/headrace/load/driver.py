@@ -128,7 +128,11 @@ class Loader:
         missing = [partition for partition in partitions if partition not in offsets]
         if missing:
             report.failures.append(f"no leader answers for {named(missing)}")
-        return ranges.plan(held, offsets, self._config.limits, self._stopped)
+        ids = self._client.topic_ids()
+        recreated = {
+            topic for topic, known in history.topic_ids(table).items() if ids.get(topic, known) != known
+        }
+        return ranges.plan(held, offsets, self._config.limits, self._stopped, recreated)
 
     def _load(self, name: str, table: Table, plan: Plan, report: RoundReport) -> None:
         """Run the tasks of a plan and make their work visible."""
@@ -166,7 +170,7 @@ class Loader:
         ]
 
     def _commit(self, table: Table, results: Sequence[TaskResult]) -> Snapshot | None:
-        return commit.commit(table, results)
+        return commit.commit(table, results, self._client.topic_ids())
 
     def _settle(self, name: str) -> Table:
         return commit.settle(self._catalog, name)

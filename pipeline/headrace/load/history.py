@@ -1,9 +1,10 @@
 """What the table's snapshots say of offsets: how far it is loaded, and when which offsets arrived.
 
-Owns three properties in the summary of each snapshot of an event table:
+Owns four properties in the summary of each snapshot of an event table:
 - `headrace.positions`: `{topic: {partition: next offset}}`, everything that the table holds;
 - `headrace.offsets`: `{topic: {partition: [first, next]}}`, what this commit brought; its arrival time is the
   snapshot's time;
+- `headrace.topics`: `{topic: id}`, which topic it was whose offsets these are;
 - `headrace.dead-letters`: paths of the commit's dead-letter files (see `commit`).
 
 Positions live in the current snapshot, which never expires. Arrivals of other snapshots are copied to the table
@@ -28,6 +29,7 @@ from headrace.load.tables import LOAD_HISTORY, LOAD_HISTORY_TABLE, NAMESPACE, lo
 
 POSITIONS: Final = "headrace.positions"
 OFFSETS: Final = "headrace.offsets"
+TOPICS: Final = "headrace.topics"
 DEAD_LETTER_FILES: Final = "headrace.dead-letters"
 ARCHIVED: Final = "headrace.archived"
 
@@ -39,6 +41,11 @@ def positions(table: Table) -> dict[TopicPartition, int]:
         for topic, partitions in summary_json(table.current_snapshot(), POSITIONS).items()
         for partition, offset in partitions.items()
     }
+
+
+def topic_ids(table: Table) -> dict[str, str]:
+    """Return the ids of the topics that the positions belong to, where the brokers gave one."""
+    return dict(summary_json(table.current_snapshot(), TOPICS))
 
 
 def summary_json(snapshot: Snapshot | None, name: str) -> Any:

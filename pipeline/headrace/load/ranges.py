@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-FindingKind = Literal["truncation", "retention", "corruption", "unsupported"]
+FindingKind = Literal["truncation", "recreation", "retention", "corruption", "unsupported"]
 
 
 class TopicPartition(NamedTuple):
@@ -77,12 +77,13 @@ def plan(
     log_offsets: Mapping[TopicPartition, LogOffsets],
     limits: Limits,
     stopped: Collection[TopicPartition] = (),
+    recreated: Collection[str] = (),
 ) -> Plan:
     """Plan one range a partition that has something to read.
 
     A partition without a position is new to the table and begins at its log start offset: what retention removed
     before the first load was never promised to the table. `stopped` partitions (corruption was found there) are
-    left out, but count in the lag.
+    left out, but count in the lag. `recreated` topics are not the ones whose offsets the table holds.
     """
     ranges: list[OffsetRange] = []
     findings: list[Finding] = []
@@ -91,7 +92,7 @@ def plan(
         offsets = log_offsets[partition]
         first = positions.get(partition, offsets.start)
         lag += max(0, offsets.end - first)
-        finding = _standstill(partition, first, offsets)
+        finding = _standstill(partition, first, offsets, partition.topic in recreated)
         if finding is not None:
             findings.append(finding)
         elif offsets.end > first and partition not in stopped:
@@ -119,7 +120,21 @@ def assign(ranges: Sequence[OffsetRange], task_count_max: int) -> tuple[tuple[Of
     return tuple(tuple(task) for task in tasks)
 
 
-def _standstill(partition: TopicPartition, first: int, offsets: LogOffsets) -> Finding | None:
+def _standstill(
+    partition: TopicPartition, first: int, offsets: LogOffsets, is_recreated: bool
+) -> Finding | None:
+    if is_recreated:
+        detail = (
+            "the topic was deleted and made anew since it was loaded, so its offsets mean other records; the "
+            "partition stands still"
+        )
+        return Finding(
+            kind="recreation",
+            topic=partition.topic,
+            partition=partition.partition,
+            offset=first,
+            detail=detail,
+        )
     if first < offsets.start:
         detail = (
             f"offsets {first} to {offsets.start - 1} were deleted before they were loaded (the log now starts at "

@@ -29,7 +29,7 @@ EARLIEST_TIMESTAMP: Final = -2
 LATEST_TIMESTAMP: Final = -1
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, FIND_COORDINATOR, API_VERSIONS = 0, 1, 2, 3, 8, 10, 18
-PREFERRED_VERSIONS: Final = {FETCH: 11, LIST_OFFSETS: 5, METADATA: 7, OFFSET_COMMIT: 7, FIND_COORDINATOR: 2}
+PREFERRED_VERSIONS: Final = {FETCH: 11, LIST_OFFSETS: 5, METADATA: 12, OFFSET_COMMIT: 7, FIND_COORDINATOR: 2}
 """The highest version used of each API; a broker that has less gets its own highest."""
 
 MOVED: Final = frozenset(
@@ -151,11 +151,19 @@ class Client:
         self._connections: dict[Address, Connection] = {}
         self._brokers: dict[int, Address] = {}
         self._leaders: dict[TopicPartition, int] = {}
+        self._topic_ids: dict[str, str] = {}
 
     def partitions(self, wanted: Callable[[str], bool]) -> list[TopicPartition]:
         """Return all partitions of the topics whose name is wanted, in order; never creates a topic."""
         self._retried(lambda: self._refresh(None), None)
         return sorted(partition for partition in self._leaders if wanted(partition.topic))
+
+    def topic_ids(self) -> dict[str, str]:
+        """Return the ids of the topics as of the last look at the metadata; a topic made anew has another one.
+
+        Brokers from before topic ids (KIP-516) give none.
+        """
+        return dict(self._topic_ids)
 
     def log_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogOffsets]:
         """Return each partition's log start offset and last stable offset."""
@@ -339,7 +347,10 @@ class Client:
         self._brokers = {broker["node_id"]: (broker["host"], broker["port"]) for broker in answer["brokers"]}
         if topics is None:
             self._leaders.clear()
+            self._topic_ids.clear()
         for topic in answer["topics"]:
+            if topic.get("topic_id"):
+                self._topic_ids[topic["name"]] = str(topic["topic_id"])
             for partition in topic["partitions"]:
                 key = TopicPartition(topic["name"], partition["partition_index"])
                 self._leaders[key] = partition["leader_id"]
