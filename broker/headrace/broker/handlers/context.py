@@ -6,7 +6,7 @@ every call and is only valid until `handle` returns (a handler that answers late
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -15,7 +15,6 @@ from headrace.broker.config import BrokerConfig
 
 if TYPE_CHECKING:
     from headrace.broker.handlers.deferred import Deferred
-    from headrace.broker.log.store import LogStore
     from headrace.broker.replication.leader import Partition
 
 
@@ -28,8 +27,6 @@ class Partitions(Protocol):
     def leader_of(self, topic: str, partition: int) -> Partition:
         """Raises NotLeaderOrFollowerError or UnknownTopicOrPartitionError."""
         ...
-
-    def led(self) -> Iterable[Partition]: ...
 
 
 class Waiting(Protocol):
@@ -63,13 +60,35 @@ class Client:
 
 
 class MetadataBodies:
-    """Encoded Metadata answers of one version of the metadata cache."""
+    """Encoded Metadata answers to what was asked, of one version of the metadata cache; at most `SIZE_MAX` bytes."""
 
-    __slots__ = ("bodies", "version")
+    SIZE_MAX = 8 << 20
+
+    __slots__ = ("_bodies", "_size", "_version")
 
     def __init__(self) -> None:
-        self.version = -1
-        self.bodies: dict[tuple[int, str, bytes], bytes] = {}
+        self._version = -1
+        self._size = 0
+        self._bodies: dict[tuple[int, str, bytes], bytes] = {}
+
+    def get(self, version: int, key: tuple[int, str, bytes]) -> bytes | None:
+        """The answer as of `version` of the metadata cache; what belongs to another one is forgotten."""
+        if version != self._version:
+            self._clear(version)
+        return self._bodies.get(key)
+
+    def put(self, version: int, key: tuple[int, str, bytes], body: bytes) -> None:
+        """Keep an answer; when there is no room all others go."""
+        size = len(key[2]) + len(body)
+        if version != self._version or self._size + size > self.SIZE_MAX:
+            self._clear(version)
+        if size <= self.SIZE_MAX:
+            self._bodies[key] = body
+            self._size += size
+
+    def _clear(self, version: int) -> None:
+        self._version, self._size = version, 0
+        self._bodies.clear()
 
 
 class Context:
@@ -81,16 +100,12 @@ class Context:
         "clock",
         "cluster",
         "config",
-        "controller",
         "groups",
-        "logs",
         "metadata",
         "metadata_bodies",
         "metrics",
         "partitions",
         "producer_ids",
-        "replicas",
-        "run",
         "waiting",
     )
 
@@ -100,32 +115,24 @@ class Context:
         broker_id: int,
         config: BrokerConfig,
         clock: Clock,
-        logs: LogStore,
         partitions: Partitions,
         metadata: Any,
         cluster: Any,
         waiting: Waiting,
         metrics: Metrics,
-        run: Callable[[Coroutine[Any, Any, Any]], Deferred[Any]],
-        groups: Any = None,
-        producer_ids: Any = None,
-        replicas: Any = None,
-        controller: Any = None,
+        groups: Any,
+        producer_ids: Any,
     ) -> None:
         self.broker_id = broker_id
         self.config = config
         self.clock = clock
-        self.logs = logs
         self.partitions = partitions
         self.metadata = metadata
         self.cluster = cluster
         self.waiting = waiting
         self.metrics = metrics
-        self.run = run
         self.groups = groups
         self.producer_ids = producer_ids
-        self.replicas = replicas
-        self.controller = controller
         self.client = Client("", "")
         self.metadata_bodies = MetadataBodies()
 

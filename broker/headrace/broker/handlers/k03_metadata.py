@@ -27,24 +27,20 @@ RAW = True
 INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
-CACHED_BODIES_MAX = 256
 LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}\Z")
 ZERO_UUID = UUID(int=0)
 
 
 def handle(context: Context, header: RequestHeader, frame: memoryview) -> Parts:
-    cache = context.metadata_bodies
-    if cache.version != context.metadata.version or len(cache.bodies) >= CACHED_BODIES_MAX:
-        cache.version = context.metadata.version
-        cache.bodies.clear()
+    version = context.metadata.version
     key = (header.version, context.client.listener, bytes(frame[header.body_offset :]))
-    body = cache.bodies.get(key)
+    body = context.metadata_bodies.get(version, key)
     if body is None:
         request = API.decode_request(header.version, frame, header.body_offset)
         message, is_lasting = _answer(context, header.version, request)
         body = API.encode_response(header.version, message)
         if is_lasting:
-            cache.bodies[key] = body
+            context.metadata_bodies.put(version, key, body)
     return [
         frames.frame(frames.encode_response_header(header.key, header.version, header.correlation_id), body)
     ]

@@ -114,7 +114,7 @@ class Broker:
         partitions = Partitions(self.cluster.broker_id, self.logs, self.metadata, self.clock)
         partitions.on_change(self._partition_changed)
         self.metrics.led = partitions.led
-        context = self._make_context(self.logs, partitions)
+        context = self._make_context(partitions)
         self.acceptor = Acceptor(self.sockets, context, self.metrics, asyncio.get_running_loop())
         self.acceptor.start()
         await self.cluster.join(partitions, endpoints(self.config))
@@ -167,7 +167,7 @@ class Broker:
             _log_recovery(report)
         return logs
 
-    def _make_context(self, logs: LogStore, partitions: Partitions) -> Context:
+    def _make_context(self, partitions: Partitions) -> Context:
         self.groups = GroupCoordinator(
             self.config.groups,
             clock=self.clock,
@@ -180,16 +180,13 @@ class Broker:
             broker_id=self.cluster.broker_id,
             config=self.config,
             clock=self.clock,
-            logs=logs,
             partitions=partitions,
             metadata=self.metadata,
             cluster=self.cluster,
             waiting=self.waiting,
             metrics=self.metrics,
-            run=self._run,
             groups=self.groups,
             producer_ids=ProducerIds(self.cluster.allocate_producer_id_block, self._run),
-            replicas=partitions,
         )
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Deferred[Any]:

@@ -1,0 +1,111 @@
+"""Metadata answers: kept while they are true, for those who asked the same by the same listener."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from headrace.broker.handlers import k03_metadata
+from headrace.broker.handlers.context import Client, MetadataBodies
+from headrace.broker.replication.model import Broker, Endpoint
+from headrace.broker.wire import frames
+from headrace.broker.wire.api.k03_metadata import API
+
+
+class FakeMetadata:
+    """One broker with two listeners and the topics that the test sets."""
+
+    def __init__(self) -> None:
+        self.version = 1
+        self.cluster_id, self.controller_id = "cluster", 1
+        endpoints = tuple(
+            Endpoint(listener=name, security_protocol="PLAINTEXT", host="h", port=port)
+            for name, port in (("INSIDE", 1), ("OUTSIDE", 2))
+        )
+        self.brokers = {1: Broker(broker_id=1, epoch=1, endpoints=endpoints)}
+        self.led: dict[str, int] = {"pageviews": 1}
+
+    def topic_names(self) -> list[str]:
+        return sorted(self.led)
+
+    def topics(self, name: str) -> Any:
+        if name not in self.led:
+            return None
+        partition = SimpleNamespace(
+            leader=self.led[name], leader_epoch=0, replicas=(1,), isr=(1,), offline_replicas=()
+        )
+        return {0: partition}
+
+    def topic_id(self, name: str) -> UUID:
+        return UUID(int=7)
+
+    def endpoint(self, broker_id: int, listener: str) -> Endpoint | None:
+        broker = self.brokers.get(broker_id)
+        return broker.endpoint(listener) if broker is not None else None
+
+
+@pytest.fixture
+def context() -> Any:
+    created: list[str] = []
+    return SimpleNamespace(
+        client=Client("host", "INSIDE"),
+        metadata=FakeMetadata(),
+        metadata_bodies=MetadataBodies(),
+        config=SimpleNamespace(topics=SimpleNamespace(auto_create_topics_enable=True)),
+        cluster=SimpleNamespace(auto_create=created.extend),
+        created=created,
+    )
+
+
+def ask(context: Any, *names: str, version: int = 12) -> dict[str, Any]:
+    message = {"topics": [{"name": name} for name in names]}
+    frame = memoryview(
+        frames.encode_request_header(3, version, 1, None) + API.encode_request(version, message)
+    )
+    (data,) = k03_metadata.handle(context, frames.read_request_header(frame), frame)
+    assert isinstance(data, bytes)
+    _, offset = frames.read_response_header(3, version, data[4:])
+    return API.decode_response(version, data[4:], offset)
+
+
+def test_an_answer_is_kept_until_the_metadata_changes(context: Any) -> None:
+    assert ask(context, "pageviews")["topics"][0]["error_code"] == 0
+    context.metadata.led["pageviews"] = -1
+    assert ask(context, "pageviews")["topics"][0]["partitions"][0]["leader_id"] == 1
+    context.metadata.version += 1
+    partition = ask(context, "pageviews")["topics"][0]["partitions"][0]
+    assert (partition["leader_id"], partition["error_code"]) == (-1, 5)
+
+
+def test_each_listener_has_answers_of_its_own(context: Any) -> None:
+    assert ask(context)["brokers"][0]["port"] == 1
+    context.client = Client("host", "OUTSIDE")
+    assert ask(context)["brokers"][0]["port"] == 2
+
+
+def test_an_unknown_topic_is_created_and_its_answer_not_kept(context: Any) -> None:
+    for _ in range(2):
+        assert ask(context, "new")["topics"][0]["error_code"] == 5
+    assert context.created == ["new", "new"]
+    context.metadata.led["new"] = 1
+    assert ask(context, "new")["topics"][0]["error_code"] == 0
+
+
+def test_without_auto_creation_an_unknown_topic_stays_unknown(context: Any) -> None:
+    context.config.topics.auto_create_topics_enable = False
+    assert ask(context, "new")["topics"][0]["error_code"] == 3
+    assert context.created == []
+
+
+def test_kept_answers_have_a_bound() -> None:
+    bodies = MetadataBodies()
+    body = bytes(1 << 20)
+    for i in range(100):
+        bodies.put(1, (12, "L", str(i).encode()), body)
+    kept = [i for i in range(100) if bodies.get(1, (12, "L", str(i).encode())) is not None]
+    assert 0 < len(kept) <= 8
+    bodies.put(1, (12, "L", b"huge"), bytes(9 << 20))
+    assert bodies.get(1, (12, "L", b"huge")) is None
