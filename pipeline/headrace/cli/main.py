@@ -18,7 +18,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "produce": ("headrace.cli.produce:produce", "producer", "Publish lines from standard input or a file."),
     "consume": ("headrace.cli.consume:consume", "producer", "Print messages of a topic."),
     "groups": ("headrace.cli.groups:groups", "producer", "List and describe consumer groups and their lag."),
-    "registry": ("headrace.registry.command:registry", "load", "Run the schema registry."),
+    "registry": ("headrace.registry.command:registry", "registry", "Run the schema registry."),
     "replay": (
         "headrace.producer.replay:replay",
         "producer",
