@@ -16,7 +16,7 @@ SUPERVISOR = CHECKOUT / "var" / "local" / "supervisor" / "supervisord.conf"
 
 
 def supervisorctl(context: Context, arguments: str) -> None:
-    if not SUPERVISOR.with_name("supervisor.sock").exists():
+    if not (SUPERVISOR.parents[1] / "supervisor.sock").exists():
         raise SystemExit("No pipeline runs here: roll one out with `ansible-playbook playbooks/site.yml`.")
     # Supervisor's own exit code 3 only says that some service is stopped.
     result = context.run(f"{PROGRAMS}/supervisorctl -c {SUPERVISOR} {arguments}", warn=True)

@@ -50,8 +50,8 @@ problems:
   returned: always
 """
 
-# The longest path of a Unix socket that Linux takes, less the suffix supervisord appends while it starts.
-SOCKET_PATH_BYTES_MAX = 107 - 12
+# The longest path of a Unix socket that Linux takes, less the suffix supervisord (its pid) appends while it starts.
+SOCKET_PATH_BYTES_MAX = 107 - len(".4194304")
 # Debian keeps haproxy where only root's PATH looks.
 SEARCH_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
 

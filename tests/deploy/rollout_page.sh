@@ -12,5 +12,5 @@ if fab status | grep -q 'dc-east-broker-1 .*RUNNING'; then exit 1; fi
 fab restore --service dc-east-broker-1
 fab status | grep -q 'dc-east-broker-1 .*\(STARTING\|RUNNING\)'
 fab down
-test ! -e var/local/supervisor/supervisor.sock
+test ! -e var/local/supervisor.sock
 ansible-playbook -i inventory/local playbooks/down.yml

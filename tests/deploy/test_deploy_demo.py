@@ -69,8 +69,7 @@ def test_a_pipeline_that_runs_is_left_alone(tmp_path: Path) -> None:
     assert not rollout.runs()
     demo.refuse_while_running(rollout)
 
-    path = tmp_path / "supervisor" / "supervisor.sock"
-    path.parent.mkdir()
+    path = tmp_path / "supervisor.sock"
     with socket.socket(socket.AF_UNIX) as supervisor:
         supervisor.bind(str(path))
         supervisor.listen()

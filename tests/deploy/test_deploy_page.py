@@ -6,7 +6,11 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -20,15 +24,22 @@ def checkout_on_other_addresses(folder: Path) -> None:
     hosts.write_text(hosts.read_text(encoding="utf-8").replace("127.0.", "127.78."), encoding="utf-8")
 
 
-def test_the_commands_of_the_page_work(tmp_path: Path) -> None:
-    checkout_on_other_addresses(tmp_path)
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A scratch folder with a short path, which supervisor's socket needs."""
+    with tempfile.TemporaryDirectory(prefix="headrace-") as name:
+        yield Path(name)
+
+
+def test_the_commands_of_the_page_work(folder: Path) -> None:
+    checkout_on_other_addresses(folder)
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     script = CHECKOUT / "tests" / "deploy" / "rollout_page.sh"
     try:
         result = subprocess.run(
-            ["bash", "-x", script], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+            ["bash", "-x", script], cwd=folder, env=environment, capture_output=True, text=True, check=False
         )
         assert result.returncode == 0, result.stdout[-6000:] + result.stderr[-2000:]
     finally:
         down = ["ansible-playbook", "-i", "inventory/local", "playbooks/down.yml"]
-        subprocess.run(down, cwd=tmp_path, env=environment, check=True, capture_output=True)
+        subprocess.run(down, cwd=folder, env=environment, check=True, capture_output=True)

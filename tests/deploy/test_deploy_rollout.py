@@ -53,7 +53,7 @@ class Watch:
     """Looks at some services all the time and keeps how many of them were down together at most."""
 
     def __init__(self, deployment: Any, names: set[str]) -> None:
-        socket_path = deployment.root / "supervisor" / "supervisor.sock"
+        socket_path = deployment.root / "supervisor.sock"
         transport = SupervisorTransport(None, None, f"unix://{socket_path}")
         self._supervisor = xmlrpc.client.ServerProxy("http://127.0.0.1", transport=transport).supervisor
         self._names = names
@@ -179,7 +179,9 @@ def test_a_change_restarts_only_what_it_concerns_one_host_at_a_time(rolled_out: 
 
 def test_a_service_that_does_not_start_is_named_with_its_log(rolled_out: Any) -> None:
     wrong = json.dumps({"haproxy_executable": "/bin/false"})
-    result = rolled_out.play("site.yml", "-e", wrong, "-e", "service_timeout_s=5", "--limit", "dc-east-haproxy-1")
+    result = rolled_out.play(
+        "site.yml", "-e", wrong, "-e", "service_timeout_s=5", "--limit", "dc-east-haproxy-1"
+    )
     assert result.returncode != 0
     assert (
         "haproxy.cfg was not replaced" in result.stdout or "dc-east-haproxy does not serve" in result.stdout

@@ -68,7 +68,7 @@ class Rollout:
         """Whether the supervisor of this roll-out answers."""
         with socket.socket(socket.AF_UNIX) as connection:
             try:
-                connection.connect(str(self.root / "supervisor" / "supervisor.sock"))
+                connection.connect(str(self.root / "supervisor.sock"))
             except OSError:
                 return False
         return True
