@@ -26,5 +26,7 @@ bench: ## measure a broker, the mirror and the load; writes docs/benchmarks.md
 	@$(PYTHON) -m headrace.cli bench
 
 clean: ## remove what the commands made, but for .venv
+	@if [ -S var/local/supervisor.sock ]; then \
+	    echo "A pipeline is running here: stop it with ansible-playbook -i inventory/local playbooks/down.yml." >&2; exit 1; fi
 	@rm -rf var .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist
 	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
