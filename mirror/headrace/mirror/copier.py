@@ -292,7 +292,7 @@ class Copier:
         self, request: Fetch, records: memoryview, *, high_watermark: int, log_start_offset: int, now_ms: int
     ) -> None:
         """Batches of the source from `request.offset` on; the last may be cut."""
-        if not self._is_of_now(request, Phase.COPYING) or not self._is_due(request):
+        if not self._is_of_now(request, Phase.COPYING):
             return
         self.source_end_offset = high_watermark
         self._source_start_offset = max(self._source_start_offset, log_start_offset)
@@ -307,10 +307,6 @@ class Copier:
             self.failed(str(error), now_ms)
         if self._target.log_end_offset >= high_watermark:
             self.caught_up_ms = now_ms
-
-    def _is_due(self, request: Fetch) -> bool:
-        """The log's end is still where it was when this was asked for."""
-        return request.offset == self._next_offset()
 
     def refused(self, request: Survey | Fetch, code: int, now_ms: int) -> None:
         """The leader answered with an error code."""
@@ -368,7 +364,8 @@ class Copier:
     def _is_passed(self, header: BatchHeader) -> bool:
         """A batch before the place that was asked for: a broker may begin earlier; a resumed copy passes it over."""
         wanted = self._next_offset()
-        return header.last_offset < wanted or (header.base_offset < wanted and self._is_realigning())
+        may_begin_earlier = not self._is_realigning() or self._is_empty()
+        return header.last_offset < wanted or (header.base_offset < wanted and not may_begin_earlier)
 
     def _jump(self, header: BatchHeader, now_ms: int) -> None:
         """The copy begins, or goes on, at this batch."""

@@ -11,6 +11,7 @@ import json
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
+from zlib import crc32
 
 HOP = "live_to_offline"
 
@@ -45,7 +46,9 @@ class Finding:
 
     @property
     def id(self) -> str:
-        return f"{self.kind}:{self.datacenter}.{self.topic}-{self.partition}:{self.first_offset}:{self.last_offset}"
+        cause = crc32(self.reason.encode())
+        place = f"{self.datacenter}.{self.topic}-{self.partition}:{self.first_offset}:{self.last_offset}"
+        return f"{self.kind}:{place}:{cause:08x}"
 
     @property
     def count(self) -> int:

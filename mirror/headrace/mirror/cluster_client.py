@@ -1,0 +1,151 @@
+"""What the command line asks of a whole cluster: leaders, log ends, a small topic's records, one record published."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from headrace.broker.errors import ErrorCode, error_of
+from headrace.broker.wire.api import k00_produce, k01_fetch, k02_list_offsets, k03_metadata
+from headrace.broker.wire.batches import Record, decode_records, encode_batch, iter_batches
+from headrace.mirror.config import Address
+from headrace.mirror.connection import FAILURES, Connection, Message
+
+CLIENT_ID = "headrace-mirror-command"
+TIMEOUT_MS = 10_000
+FETCH_BYTES = 4 * 1024 * 1024
+LATEST, CONSUMER = -1, -1
+NO_LEADER = -1
+
+
+class ClusterClient:
+    """An asynchronous context manager; metadata is read once, when it is entered."""
+
+    def __init__(self, bootstrap: Sequence[Address]) -> None:
+        self._bootstrap = bootstrap
+        self._addresses: dict[int, Address] = {}
+        self._leaders: dict[tuple[str, int], int] = {}
+        self._connections: dict[int, Connection] = {}
+
+    async def __aenter__(self) -> ClusterClient:
+        failure: Exception = error_of(ErrorCode.BROKER_NOT_AVAILABLE)
+        for address in self._bootstrap:
+            try:
+                async with await Connection.open(address, CLIENT_ID, TIMEOUT_MS) as connection:
+                    answer = await connection.ask(k03_metadata.API, 8, {"topics": None})
+            except FAILURES as error:
+                failure = error
+                continue
+            self._addresses = {b["node_id"]: (b["host"], b["port"]) for b in answer["brokers"]}
+            self._leaders = {
+                (t["name"], p["partition_index"]): p["leader_id"]
+                for t in answer["topics"]
+                for p in t["partitions"]
+            }
+            return self
+        raise failure
+
+    async def __aexit__(self, *_: object) -> None:
+        for connection in self._connections.values():
+            connection.close()
+
+    async def leader_of(self, topic: str, partition: int) -> int:
+        """The leader's id; raises KafkaError when there is none."""
+        leader = self._leaders.get((topic, partition), NO_LEADER)
+        if leader == NO_LEADER:
+            raise error_of(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader")
+        return leader
+
+    async def led_by(self, topic: str, broker: int) -> list[int]:
+        """The partitions of a topic that a broker leads."""
+        return sorted(p for (t, p), leader in self._leaders.items() if (t, leader) == (topic, broker))
+
+    async def log_ends(self) -> dict[str, int]:
+        """`<topic>-<partition>` → high watermark, for every partition that has a leader."""
+        ends = {}
+        for broker in set(self._leaders.values()) - {NO_LEADER}:
+            topics: dict[str, list[Message]] = {}
+            for (topic, partition), leader in self._leaders.items():
+                if leader == broker:
+                    wanted = {"partition_index": partition, "timestamp": LATEST}
+                    topics.setdefault(topic, []).append(wanted)
+            connection = await self._to(broker)
+            answer = await connection.ask(
+                k02_list_offsets.API,
+                5,
+                {
+                    "replica_id": CONSUMER,
+                    "isolation_level": 0,
+                    "topics": [{"name": t, "partitions": p} for t, p in topics.items()],
+                },
+            )
+            for topic_answer in answer["topics"]:
+                for p in topic_answer["partitions"]:
+                    if p["error_code"] == 0:
+                        ends[f"{topic_answer['name']}-{p['partition_index']}"] = p["offset"]
+        return ends
+
+    async def read(self, topic: str) -> list[Record]:
+        """All records of all partitions of a small topic, in offset order within each."""
+        ends = await self.log_ends()
+        found: list[Record] = []
+        for name, partition in sorted(self._leaders):
+            if name == topic:
+                found += await self._read_partition(name, partition, ends.get(f"{name}-{partition}", 0))
+        return found
+
+    async def _read_partition(self, topic: str, partition: int, end: int) -> list[Record]:
+        connection = await self._to(await self.leader_of(topic, partition))
+        found: list[Record] = []
+        offset = 0
+        while offset < end:
+            wanted = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": FETCH_BYTES}
+            answer = await connection.ask(
+                k01_fetch.API,
+                11,
+                {
+                    "max_wait_ms": 0,
+                    "min_bytes": 0,
+                    "max_bytes": FETCH_BYTES,
+                    "session_epoch": -1,
+                    "topics": [{"topic": topic, "partitions": [wanted]}],
+                    "forgotten_topics_data": [],
+                    "rack_id": "",
+                },
+            )
+            data = answer["responses"][0]["partitions"][0]
+            if data["error_code"]:
+                raise error_of(data["error_code"], f"{topic}-{partition} cannot be read")
+            before = offset
+            for position, header in iter_batches(data["records"] or b""):
+                found += [r for r in decode_records(data["records"], position, header) if r.offset >= offset]
+                offset = header.next_offset
+            if offset == before:
+                break
+        return found
+
+    async def publish(self, topic: str, partition: int, key: bytes, value: bytes) -> int:
+        """Publish one record and wait until it is committed; answers the error code."""
+        connection = await self._to(await self.leader_of(topic, partition))
+        batch = encode_batch([Record(0, time.time_ns() // 1_000_000, key, value, [])])
+        answer = await connection.ask(
+            k00_produce.API,
+            8,
+            {
+                "acks": -1,
+                "timeout_ms": TIMEOUT_MS,
+                "topic_data": [
+                    {"name": topic, "partition_data": [{"index": partition, "records": bytes(batch)}]}
+                ],
+            },
+        )
+        code: int = answer["responses"][0]["partition_responses"][0]["error_code"]
+        return code
+
+    async def _to(self, broker: int) -> Connection:
+        if broker not in self._connections:
+            address = self._addresses.get(broker)
+            if address is None:
+                raise error_of(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker} is not alive")
+            self._connections[broker] = await Connection.open(address, CLIENT_ID, TIMEOUT_MS)
+        return self._connections[broker]

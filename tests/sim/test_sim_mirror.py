@@ -1,0 +1,156 @@
+"""The copier under a seeded source, network and target; with a safety rule off, some seed notices."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from mirror_world import MirrorWorld
+
+from headrace.broker.log import validation
+from headrace.mirror import copier as copier_module
+from headrace.mirror.copier import Copier
+from headrace.mirror.findings import Kind
+from headrace.mirror.state import State
+
+SEEDS = 240
+STEPS = 250
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_the_copy_is_the_sources_or_says_why_not(block: int) -> None:
+    for seed in range(block, SEEDS, 4):
+        MirrorWorld(seed).run(STEPS)
+
+
+def test_the_seeds_meet_every_kind_of_finding() -> None:
+    worlds = [MirrorWorld(seed) for seed in range(40)]
+    for world in worlds:
+        world.run(STEPS)
+    found = {finding.kind for world in worlds for finding in world.findings}
+    assert found == set(Kind) - {Kind.FORMAT}
+    assert sum(len(world.copied) for world in worlds) > 1_000
+    assert any(arrival.is_estimated for world in worlds for arrival in world.arrivals)
+
+
+def _recreation_is_not_seen(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Copier, "_is_recreated", lambda self, found: False)
+
+
+def _divergence_is_not_seen(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Copier, "_is_diverged", lambda self, found: False)
+
+
+def _a_shorter_source_is_not_seen(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Copier, "_is_cut", lambda self, found: False)
+
+
+def _a_deleted_start_is_not_seen(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Copier, "_is_gone", lambda self, found: False)
+
+
+def _gaps_are_legal(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Copier, "_follows", lambda self, header, next_offset: header.base_offset >= next_offset)
+
+
+def _old_answers_count(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Copier, "_is_of_now", lambda self, request, phase: self.located_at is not None)
+
+
+def _checksums_are_believed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(validation, "check_integrity", lambda records, position, header: None)
+
+
+def _epochs_are_not_noted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(State, "with_epoch", lambda self, epoch, start_offset: self)
+
+
+def _epochs_are_noted_after_the_append(patch: pytest.MonkeyPatch) -> None:
+    append_run, save = Copier._append_run, Copier._save
+    later: list[State] = []
+
+    def save_later(self: Any, state: State) -> None:
+        if state.epochs and state.epochs != self.state.epochs:
+            later.append(state)
+        else:
+            save(self, state)
+
+    def append_first(self: Any, records: Any, run: Any, now_ms: int) -> None:
+        later_now, later[:] = list(later), []
+        append_run(self, records, run, now_ms)
+        for state in later_now:
+            save(self, state)
+
+    patch.setattr(Copier, "_save", save_later)
+    patch.setattr(Copier, "_append_run", append_first)
+
+
+def _stops_are_not_remembered(patch: pytest.MonkeyPatch) -> None:
+    def stop(self: Any, kind: Kind, offsets: tuple[int, int], reason: str, now_ms: int) -> None:
+        self._report(kind, offsets, reason, now_ms)
+        self._pause(now_ms)
+        self.phase = copier_module.Phase.COPYING
+
+    patch.setattr(Copier, "_stop", stop)
+
+
+def _a_resume_jumps_in_silence(patch: pytest.MonkeyPatch) -> None:
+    jump = Copier._jump
+
+    def silent(self: Any, header: Any, now_ms: int) -> None:
+        if self._is_empty():
+            jump(self, header, now_ms)
+
+    patch.setattr(Copier, "_jump", silent)
+
+
+def _a_stop_is_not_reported(patch: pytest.MonkeyPatch) -> None:
+    report = Copier._report
+
+    def silent(self: Any, kind: Kind, *rest: Any) -> Any:
+        journal, self._journal = self._journal, _Nothing()
+        finding = report(self, kind, *rest)
+        self._journal = journal
+        return finding
+
+    patch.setattr(Copier, "_report", silent)
+
+
+class _Nothing:
+    def report(self, finding: object) -> None: ...
+
+
+def _crashes_leave_arrivals_out(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("mirror_world.missing", lambda *_: None)
+
+
+@pytest.mark.parametrize(
+    "break_rule",
+    [
+        _recreation_is_not_seen,
+        _divergence_is_not_seen,
+        _a_shorter_source_is_not_seen,
+        _a_deleted_start_is_not_seen,
+        _gaps_are_legal,
+        _old_answers_count,
+        _checksums_are_believed,
+        _epochs_are_not_noted,
+        _epochs_are_noted_after_the_append,
+        _stops_are_not_remembered,
+        _a_resume_jumps_in_silence,
+        _a_stop_is_not_reported,
+        _crashes_leave_arrivals_out,
+    ],
+)
+def test_without_a_safety_rule_some_seed_fails(
+    break_rule: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_rule(monkeypatch)
+    assert any(_fails(seed) for seed in range(SEEDS))
+
+
+def _fails(seed: int) -> bool:
+    try:
+        MirrorWorld(seed).run(STEPS)
+    except Exception:
+        return True
+    return False
