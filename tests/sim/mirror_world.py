@@ -399,9 +399,8 @@ class MirrorWorld:
         assert _without_epoch(known.data) == _without_epoch(data), "bytes differ from the source's"
         last = self.copied[-1] if self.copied else None
         if last is None:
-            assert known.key in self.source.firsts or self.source.is_compacted, (
-                "the copy begins in the middle"
-            )
+            may_begin = self.source.is_compacted or self.state.resumed_at is not None
+            assert may_begin or known.key in self.source.firsts, "the copy begins in the middle"
         elif self.state.resumed_at == end:
             passed = range(end, header.base_offset)
             assert self._is_told(passed, {Kind.LOSS}), f"{passed} passed over in silence"
@@ -422,7 +421,7 @@ class MirrorWorld:
             assert stopped.kind in STOPPING, "a finding that does not stop"
             return
         end = self.log.log_end_offset
-        is_waiting = self.state.resumed_at == end and self.source.end <= end
+        is_waiting = self.state.resumed_at == end and all(b.base_offset < end for b in self.source.batches)
         assert is_waiting or end == self.source.end, (
             f"the copy ends at {end}, the source at {self.source.end}"
         )

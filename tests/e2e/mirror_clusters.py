@@ -1,0 +1,148 @@
+"""Live and offline clusters of single brokers that keep their addresses, and a comparison of whole logs."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+import urllib.request
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from processes import BrokerProcess, eventually
+from zookeeper_process import ZooKeeperProcess
+
+from headrace.broker.wire.batches import check_crc, iter_batches
+from headrace.load.ranges import TopicPartition as Place
+from headrace.load.wire_client import Client
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+    return port
+
+
+class Cluster:
+    """A ZooKeeper and brokers that are killed and started again under the same address."""
+
+    def __init__(self, home: Path, brokers: int, settings: dict[str, str] | None = None) -> None:
+        self.home = home
+        self.zookeeper = ZooKeeperProcess(home / "zookeeper")
+        self.ports = [free_port() for _ in range(brokers)]
+        self.metrics_ports = [free_port() for _ in range(brokers)]
+        self.settings = settings or {}
+        self.brokers: dict[int, BrokerProcess] = {}
+        for number in range(brokers):
+            self.start(number)
+
+    def start(self, number: int) -> None:
+        self.brokers[number] = BrokerProcess(
+            self.home / f"broker-{number}",
+            broker_id=number,
+            zookeeper=self.zookeeper.address,
+            set={
+                "listeners": f"PLAINTEXT://127.0.0.1:{self.ports[number]}",
+                "headrace.metrics.listener": f"127.0.0.1:{self.metrics_ports[number]}",
+                "zookeeper.session.timeout.ms": "3000",
+                "offsets.topic.num.partitions": "2",
+                **self.settings,
+            },
+        )
+
+    def kill_and_start(self, number: int) -> None:
+        self.brokers[number].kill()
+        self.start(number)
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"127.0.0.1:{port}" for port in self.ports)
+
+    @cached_property
+    def admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+
+    def create(self, topic: str, partitions: int, **config: str) -> None:
+        new = NewTopic(topic, partitions, 1, config={k.replace("_", "."): v for k, v in config.items()})
+        self.admin.create_topics([new])[topic].result(20)
+
+    def publish(self, topic: str, count: int, partition: int = -1, size: int = 100) -> None:
+        producer = Producer(
+            {"bootstrap.servers": self.bootstrap, "linger.ms": 2, "batch.num.messages": 50, "log_level": 0}
+        )
+        for number in range(count):
+            where = {} if partition < 0 else {"partition": partition}
+            producer.produce(topic, (b"%d-" % number).ljust(size, b"x"), **where)
+            producer.poll(0)
+        assert producer.flush(60) == 0
+
+    def delete_records(self, topic: str, partition: int, offset: int) -> None:
+        self.admin.delete_records([TopicPartition(topic, partition, offset)])
+
+    def batches(self, topic: str) -> dict[int, list[tuple[int, int, int]]]:
+        """Partition → (base offset, last offset, checksum) of every batch, each checksum verified."""
+        client = Client(self.bootstrap)
+        found: dict[int, list[tuple[int, int, int]]] = {}
+        for place in client.partitions(lambda name: name == topic):
+            limits = client.log_offsets([place])[place]
+            offset, found[place.partition] = limits.start, []
+            while offset < limits.end:
+                records = client.fetch(place, offset, size_max=2**22, wait_ms=100).records
+                for position, header in iter_batches(records):
+                    assert check_crc(records, position, header)
+                    found[place.partition].append((header.base_offset, header.last_offset, header.crc))
+                    offset = header.next_offset
+        client.close()
+        return found
+
+    def end_offset(self, topic: str, partition: int) -> int:
+        client = Client(self.bootstrap)
+        try:
+            place = Place(topic, partition)
+            end: int = client.log_offsets([place])[place].end
+            return end
+        finally:
+            client.close()
+
+    def records(self, topic: str) -> list[Any]:
+        """The JSON values of a small topic."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "test", "log_level": 0})
+        partitions = consumer.list_topics(topic, 10).topics[topic].partitions
+        consumer.assign([TopicPartition(topic, p, 0) for p in partitions])
+        found, deadline = [], time.monotonic() + 2
+        while time.monotonic() < deadline:
+            message = consumer.poll(0.2)
+            if message is not None and message.error() is None:
+                found.append(json.loads(message.value()))
+        consumer.close()
+        return found
+
+    def metrics(self) -> str:
+        """The metrics pages of all brokers."""
+        pages = []
+        for port in self.metrics_ports:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as page:
+                pages.append(page.read().decode())
+        return "\n".join(pages)
+
+    def end(self) -> None:
+        for broker in self.brokers.values():
+            broker.end()
+        self.zookeeper.end()
+
+
+def copied(live: Cluster, offline: Cluster, topic: str, source: str = "dc-east") -> None:
+    """Wait until the copy has the source's end, then compare every batch."""
+    wanted = live.batches(topic)
+
+    def is_there() -> bool:
+        try:
+            return offline.batches(f"{source}.{topic}") == wanted
+        except Exception:
+            return False
+
+    eventually(is_there, timeout_s=40, what=f"the copy of {topic}")

@@ -1,0 +1,200 @@
+"""Two live clusters and an offline one that mirrors them: copies survive every kill, and what cannot be copied is told."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions
+from mirror_clusters import Cluster, copied
+from processes import eventually
+
+SOURCE_SETTINGS = {
+    "log.retention.check.interval.ms": "300",
+    "log.segment.delete.delay.ms": "100",
+}
+
+
+@pytest.fixture(scope="module")
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Cluster, Cluster]]:
+    """(dc-east with two brokers, dc-west with one, offline with two)."""
+    home = tmp_path_factory.mktemp("mirror")
+    east = Cluster(home / "east", 2, SOURCE_SETTINGS)
+    west = Cluster(home / "west", 1, SOURCE_SETTINGS)
+    sources = {
+        "mirror.sources": "dc-east,dc-west",
+        "mirror.dc-east.bootstrap.servers": east.bootstrap,
+        "mirror.dc-west.bootstrap.servers": west.bootstrap,
+        "mirror.dc-west.topics": "events|_schemas",
+        "mirror.metadata.max.age.ms": "1000",
+    }
+    offline = Cluster(home / "offline", 2, sources)
+    yield east, west, offline
+    for cluster in (offline, west, east):
+        cluster.end()
+
+
+def test_kills_in_mid_copy_neither_lose_nor_repeat_a_batch(
+    clusters: tuple[Cluster, Cluster, Cluster],
+) -> None:
+    east, _, offline = clusters
+    east.create("killed", 4)
+    publisher = threading.Thread(target=east.publish, args=("killed", 60_000))
+    publisher.start()
+    for kill in (offline, east, offline, east):
+        for number in (0, 1):
+            time.sleep(0.7)
+            kill.kill_and_start(number)
+    publisher.join()
+    copied(east, offline, "killed")
+
+
+def test_topics_of_each_source_are_copied_under_its_name(clusters: tuple[Cluster, Cluster, Cluster]) -> None:
+    east, west, offline = clusters
+    for cluster, count in ((east, 300), (west, 200)):
+        cluster.create("events", 2)
+        cluster.create("_schemas", 1, cleanup_policy="compact")
+        cluster.publish("events", count)
+        cluster.publish("_schemas", 5)
+    west.create("unwanted", 1)
+    for cluster, source in ((east, "dc-east"), (west, "dc-west")):
+        copied(cluster, offline, "events", source)
+        copied(cluster, offline, "_schemas", source)
+    names = set(offline.admin.list_topics(timeout=10).topics)
+    assert "dc-west.unwanted" not in names
+    assert not any("__consumer_offsets" in name for name in names - {"__consumer_offsets"})
+
+
+def test_a_new_topic_and_a_grown_one_are_picked_up_in_ten_seconds(
+    clusters: tuple[Cluster, Cluster, Cluster],
+) -> None:
+    east, _, offline = clusters
+    east.create("growing", 1)
+    began = time.monotonic()
+    eventually(
+        lambda: "dc-east.growing" in offline.admin.list_topics(timeout=10).topics, what="the new topic"
+    )
+    assert time.monotonic() - began < 10
+    east.admin.create_partitions([NewPartitions("growing", 3)])["growing"].result(20)
+    east.publish("growing", 90)
+    copied(east, offline, "growing")
+
+
+def test_a_recreated_topic_stops_with_a_finding_until_it_is_resumed(
+    clusters: tuple[Cluster, Cluster, Cluster],
+) -> None:
+    east, _, offline = clusters
+    east.create("recreated", 1)
+    east.publish("recreated", 100)
+    copied(east, offline, "recreated")
+    east.admin.delete_topics(["recreated"])["recreated"].result(20)
+    eventually(lambda: "recreated" not in east.admin.list_topics(timeout=10).topics, what="the deletion")
+    east.create("recreated", 1)
+    east.publish("recreated", 150)
+    _stopped(offline, "recreated", "recreation")
+    offline.kill_and_start(0)
+    offline.kill_and_start(1)
+    _stopped(offline, "recreated", "recreation")
+    assert offline.end_offset("dc-east.recreated", 0) == 100
+    _resume(offline, "recreated")
+    eventually(lambda: offline.end_offset("dc-east.recreated", 0) == 150, what="the rest")
+    new = east.batches("recreated")[0]
+    assert offline.batches("dc-east.recreated")[0][-1] == new[-1]
+    assert {f["kind"] for f in _findings(offline, "recreated")} == {"recreation", "loss"}
+
+
+def test_a_truncated_source_stops_with_a_finding(clusters: tuple[Cluster, Cluster, Cluster]) -> None:
+    _, west, offline = clusters
+    before = west.end_offset("events", 0)
+    west.publish("events", 500, partition=0)
+    copied(west, offline, "events", "dc-west")
+    west.brokers[0].kill()
+    log = next((west.home / "broker-0" / "logs" / "events-0").glob("*.log"))
+    with log.open("r+b") as file:
+        file.truncate(log.stat().st_size - 2000)
+    west.start(0)
+    west.publish("events", 700, partition=0)
+    _stopped(offline, "events", "truncation", "dc-west")
+    end = offline.end_offset("dc-west.events", 0)
+    assert end == before + 500
+    _resume(offline, "events", "dc-west")
+    eventually(
+        lambda: offline.end_offset("dc-west.events", 0) == west.end_offset("events", 0), what="the rest"
+    )
+
+
+def test_a_gap_behind_the_copys_end_stops_it_until_it_is_resumed(
+    clusters: tuple[Cluster, Cluster, Cluster],
+) -> None:
+    east, _, offline = clusters
+    east.create("forgotten", 1, segment_bytes="20000")
+    east.publish("forgotten", 200)
+    copied(east, offline, "forgotten")
+    for broker in offline.brokers.values():
+        broker.kill()
+    east.publish("forgotten", 2000)
+    _shorten(east, "forgotten")
+    start = east.batches("forgotten")[0][0][0]
+    assert start > 200
+    for number in (0, 1):
+        offline.start(number)
+    _stopped(offline, "forgotten", "gap")
+    _resume(offline, "forgotten")
+    eventually(lambda: offline.end_offset("dc-east.forgotten", 0) == 2200, what="the rest")
+    assert offline.batches("dc-east.forgotten")[0][-1] == east.batches("forgotten")[0][-1]
+    loss = next(f for f in _findings(offline, "forgotten") if f["kind"] == "loss")
+    assert (loss["first_offset"], loss["last_offset"], loss["count"]) == (200, start - 1, start - 200)
+
+
+def test_a_bad_setting_ends_the_broker_with_a_sentence(clusters: tuple[Cluster, Cluster, Cluster]) -> None:
+    offline = clusters[2]
+    config = offline.home / "bad.properties"
+    config.write_text(
+        f"zookeeper.connect={offline.zookeeper.address}\nmirror.sources=dc-east\n"
+        "mirror.dc-east.bootstrap.servers=nowhere\n"
+    )
+    command = [sys.executable, "-m", "headrace.broker.command", "--config", str(config)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "mirror.dc-east.bootstrap.servers=nowhere is not allowed: give HOST:PORT" in done.stderr
+
+
+def _shorten(cluster: Cluster, topic: str) -> None:
+    """Retention by size takes all but the last segments away."""
+    entry = ConfigEntry("retention.bytes", "30000", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    cluster.admin.incremental_alter_configs([resource])[resource].result(20)
+    eventually(lambda: cluster.batches(topic)[0][0][0] > 200, what="retention")
+
+
+def _mirror(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "headrace.cli", "mirror", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def _stopped(offline: Cluster, topic: str, kind: str, source: str = "dc-east") -> None:
+    def is_stopped() -> bool:
+        done = _mirror("status", "--bootstrap", offline.bootstrap, "--json")
+        rows = json.loads(done.stdout or "[]")
+        row = next((r for r in rows if (r["topic"], r["partition"]) == (f"{source}.{topic}", 0)), None)
+        return row is not None and row["state"] == "stopped" and row["reason"].startswith(kind)
+
+    eventually(is_stopped, timeout_s=30, what=f"the stop of {topic}")
+    label = f'headrace_mirror_state{{partition="0",source="{source}",state="stopped",topic="{topic}"}} 1.0'
+    eventually(lambda: label in offline.metrics(), what="the metric")
+    found = [f for f in _findings(offline, topic) if f["kind"] == kind and f["datacenter"] == source]
+    assert len(found) == 1, "told once, whatever is restarted"
+
+
+def _findings(offline: Cluster, topic: str) -> list[dict[str, object]]:
+    return [f for f in offline.records("headrace.findings") if f["topic"] == topic]
+
+
+def _resume(offline: Cluster, topic: str, source: str = "dc-east") -> None:
+    done = _mirror("resume", f"{source}.{topic}", "0", "--bootstrap", offline.bootstrap)
+    assert done.returncode == 0, done.stderr
