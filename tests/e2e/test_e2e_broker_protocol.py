@@ -110,13 +110,92 @@ def test_a_fetch_of_another_leader_epoch_is_refused(
     assert fetch(client, topic, current_leader_epoch=epoch)["error_code"] == code
 
 
-def test_no_fetch_session_is_granted_and_none_is_known(client: RawClient, topic: str) -> None:
-    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}
+def test_a_fenced_fetch_is_told_the_leader_at_once(broker: DevCluster, client: RawClient, topic: str) -> None:
+    topic_id = client.ask(METADATA, 12, {"topics": [{"name": topic}]})["topics"][0]["topic_id"]
+    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000, "current_leader_epoch": -2}
+    message = {
+        "max_wait_ms": 0,
+        "topics": [{"topic_id": topic_id, "partitions": [partition]}],
+        "min_bytes": 1,
+    }
+    answer = client.ask(FETCH, 16, message)
+    found = answer["responses"][0]["partitions"][0]
+    host, port = broker.addresses[0]
+    (node,) = answer["node_endpoints"]
+    assert (found["error_code"], found["current_leader"]["leader_epoch"]) == (74, 0)
+    assert (node["node_id"], node["host"], node["port"]) == (found["current_leader"]["leader_id"], host, port)
+    before = client.ask(FETCH, 15, message)
+    assert before["responses"][0]["partitions"][0]["current_leader"]["leader_id"] == -1
+
+
+def test_a_fetch_session_answers_only_what_changed(client: RawClient, topic: str) -> None:
+    partition = {"partition": 0, "fetch_offset": 10, "partition_max_bytes": 1000}
     message = {"max_wait_ms": 0, "min_bytes": 1, "topics": [{"topic": topic, "partitions": [partition]}]}
     full = client.ask(FETCH, 11, {**message, "session_id": 0, "session_epoch": 0})
-    assert (full["error_code"], full["session_id"]) == (0, 0)
-    incremental = client.ask(FETCH, 11, {**message, "session_id": 9, "session_epoch": 3})
-    assert (incremental["error_code"], incremental["responses"]) == (70, [])
+    session = full["session_id"]
+    assert (full["error_code"], session > 0, len(full["responses"])) == (0, True, 1)
+    incremental = {"max_wait_ms": 0, "min_bytes": 1, "topics": [], "session_id": session}
+    assert client.ask(FETCH, 11, {**incremental, "session_epoch": 1})["responses"] == []
+    assert produce(client, topic, b"new")["error_code"] == 0
+    changed = client.ask(FETCH, 11, {**incremental, "session_epoch": 2})
+    assert (changed["error_code"], changed["session_id"]) == (0, session)
+    assert batch_count(changed["responses"][0]["partitions"][0]["records"]) == 1
+    late = client.ask(FETCH, 11, {**incremental, "session_epoch": 2})
+    assert (late["error_code"], late["session_id"], late["responses"]) == (71, 0, [])
+    forgotten = [{"topic": topic, "partitions": [0]}]
+    ended = client.ask(FETCH, 11, {**incremental, "session_epoch": 3, "forgotten_topics_data": forgotten})
+    assert (ended["error_code"], ended["session_id"]) == (0, 0)
+    gone = client.ask(FETCH, 11, {**incremental, "session_epoch": 4})
+    assert (gone["error_code"], gone["responses"]) == (70, [])
+
+
+def test_an_incremental_fetch_waits_for_news(broker: DevCluster, client: RawClient, topic: str) -> None:
+    partition = {"partition": 0, "fetch_offset": 10, "partition_max_bytes": 1000}
+    message = {"max_wait_ms": 60_000, "min_bytes": 1, "topics": [{"topic": topic, "partitions": [partition]}]}
+    session = client.ask(FETCH, 11, {**message, "max_wait_ms": 0, "session_id": 0, "session_epoch": 0})
+    waiting = {**message, "topics": [], "session_id": session["session_id"], "session_epoch": 1}
+    client.send(client.request(FETCH, 11, waiting))
+    producer = RawClient(broker)
+    assert produce(producer, topic, b"new")["error_code"] == 0
+    producer.socket.close()
+    _, answer = client.answer(FETCH, 11)
+    assert batch_count(answer["responses"][0]["partitions"][0]["records"]) == 1
+
+
+def test_partitions_that_do_not_exist_neither_hold_up_nor_hasten_a_fetch(
+    client: RawClient, topic: str
+) -> None:
+    partitions = [{"partition": p, "fetch_offset": 10, "partition_max_bytes": 1000} for p in (77, 0)]
+    message = {"min_bytes": 1, "topics": [{"topic": topic, "partitions": partitions}], "max_wait_ms": 300}
+    began = time.monotonic()
+    found = client.ask(FETCH, 11, message)["responses"]
+    assert time.monotonic() - began >= 0.3
+    answered = [(p["partition_index"], p["error_code"]) for t in found for p in t["partitions"]]
+    assert answered == [(0, 0), (77, 3)]
+    message["topics"] = [{"topic": topic, "partitions": partitions[:1]}]
+    alone = client.ask(FETCH, 11, {**message, "max_wait_ms": 60_000})["responses"]
+    assert alone[0]["partitions"][0]["error_code"] == 3
+
+
+def test_a_client_that_read_another_log_is_told_where_they_part(client: RawClient, topic: str) -> None:
+    topic_id = client.ask(METADATA, 12, {"topics": [{"name": topic}]})["topics"][0]["topic_id"]
+
+    def ask(offset: int, epoch: int) -> dict[str, Any]:
+        partition = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": 1000}
+        topics = [{"topic_id": topic_id, "partitions": [{**partition, "last_fetched_epoch": epoch}]}]
+        answer = client.ask(FETCH, 16, {"max_wait_ms": 60_000, "min_bytes": 1, "topics": topics})
+        found: dict[str, Any] = answer["responses"][0]["partitions"][0]
+        return found
+
+    assert len(ask(3, 0)["records"]) > 0
+    beyond = ask(1000, 0)
+    assert (beyond["error_code"], beyond["diverging_epoch"]) == (0, {"epoch": 0, "end_offset": 10})
+    assert ask(3, 5)["error_code"] == 1
+
+
+def test_more_bytes_asked_than_allowed_do_not_hold_up_a_fetch(client: RawClient, topic: str) -> None:
+    answer = fetch(client, topic, max_bytes=500, min_bytes=1_000_000, max_wait_ms=60_000)
+    assert batch_count(answer["records"]) == 1
 
 
 def test_an_unknown_topic_id_is_named_so(client: RawClient) -> None:

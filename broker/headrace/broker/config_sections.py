@@ -40,6 +40,9 @@ class Network:
     max_connections: int = integer(2**31 - 1, "Connections of the broker at one time.", low=0)
     max_connections_per_ip: int = integer(2**31 - 1, "Connections from one address at one time.", low=0)
     queued_max_requests: int = integer(500, "Requests of a connection that may wait for their turn.", low=1)
+    max_incremental_fetch_session_cache_slots: int = integer(
+        1000, "Fetch sessions that are kept (KIP-227).", low=0
+    )
     request_timeout_ms: int = integer(30_000, "How long the broker waits for an answer of another.", low=1)
     headrace_metrics_listener: str | None = string(None, "HOST:PORT of the Prometheus metrics; none: off.")
 
@@ -212,7 +215,6 @@ KEYS_WITHOUT_EFFECT = frozenset(
         "log.message.timestamp.difference.max.ms",
         "max.connection.creation.rate",
         "max.connections.per.ip.overrides",
-        "max.incremental.fetch.session.cache.slots",
         "max.request.partition.size.limit",
         "metric.reporters",
         "metrics.num.samples",

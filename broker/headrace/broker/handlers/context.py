@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from headrace.broker.clock import Clock
 from headrace.broker.config import BrokerConfig
+from headrace.broker.handlers.fetch_sessions import FetchSessions
 
 if TYPE_CHECKING:
     from headrace.broker.handlers.deferred import Deferred
@@ -100,6 +101,7 @@ class Context:
         "clock",
         "cluster",
         "config",
+        "fetch_sessions",
         "groups",
         "metadata",
         "metadata_bodies",
@@ -135,6 +137,7 @@ class Context:
         self.producer_ids = producer_ids
         self.client = Client("", "")
         self.metadata_bodies = MetadataBodies()
+        self.fetch_sessions = FetchSessions(config.network.max_incremental_fetch_session_cache_slots)
 
     def topic_overrides(self, topic: str) -> Mapping[str, str]:
         """A topic's own configuration."""

@@ -17,12 +17,13 @@ TOPIC_ID_VERSION, FLEXIBLE_VERSION, REPLICA_STATE_VERSION = 13, 12, 15
 
 
 class FetchPartition(NamedTuple):
-    """One partition that is asked for; `leader_epoch` is -1 when the client does not know it."""
+    """One partition that is asked for; an epoch is -1 when the client does not know it."""
 
     partition_index: int
     leader_epoch: int
     offset: int
     size_max: int
+    last_fetched_epoch: int = -1
 
 
 class FetchTopic(NamedTuple):
@@ -35,7 +36,7 @@ class FetchTopic(NamedTuple):
 
 
 class FetchRequest(NamedTuple):
-    """What matters of a request; `replica_id` is -1 for a consumer."""
+    """What matters of a request; `replica_id` is -1 for a consumer, `forgotten` are (topic's key, partition) (KIP-227)."""
 
     replica_id: int
     max_wait_ms: int
@@ -45,6 +46,7 @@ class FetchRequest(NamedTuple):
     session_id: int
     session_epoch: int
     topics: list[FetchTopic]
+    forgotten: tuple[tuple[bytes, int], ...] = ()
 
 
 _INT16 = Struct(">h")
@@ -70,7 +72,7 @@ def read_fetch(version: int, frame: memoryview, offset: int) -> FetchRequest:
 
 
 def _read_classic(frame: memoryview, offset: int) -> FetchRequest | None:
-    """Versions 9 to 11; the forgotten topics and the rack at the end have no use here."""
+    """Versions 9 to 11; None (the codec reads it) for a session's request that forgets topics."""
     head = _HEAD_WITH_REPLICA.unpack_from(frame, offset)
     offset += _HEAD_WITH_REPLICA.size
     (topic_count,) = _INT32.unpack_from(frame, offset)
@@ -90,7 +92,8 @@ def _read_classic(frame: memoryview, offset: int) -> FetchRequest | None:
             offset += 28
             partitions.append(FetchPartition(index, epoch, fetch_offset, size_max))
         topics.append(FetchTopic(str(key, "utf-8"), None, key, partitions))
-    return _request(head, topics) if offset < len(frame) else None
+    (forgotten_count,) = _INT32.unpack_from(frame, offset)
+    return None if forgotten_count else _request(head, topics)
 
 
 def _read_flexible(version: int, frame: memoryview, offset: int) -> FetchRequest | None:
@@ -114,11 +117,13 @@ def _read_flexible(version: int, frame: memoryview, offset: int) -> FetchRequest
         partition_count, offset = read_uvarint(frame, offset + key_size)
         partitions = []
         for _ in range(partition_count - 1):
-            index, epoch, fetch_offset, _, _, size_max = _FLEXIBLE_PARTITION.unpack_from(frame, offset)
+            index, epoch, fetch_offset, last_epoch, _, size_max = _FLEXIBLE_PARTITION.unpack_from(
+                frame, offset
+            )
             offset += 33
             if frame[offset - 1]:
                 return None
-            partitions.append(FetchPartition(index, epoch, fetch_offset, size_max))
+            partitions.append(FetchPartition(index, epoch, fetch_offset, size_max, last_epoch))
         if frame[offset]:
             return None
         offset += 1
@@ -158,12 +163,28 @@ def _from_message(message: dict[str, Any]) -> FetchRequest:
         session_id=message["session_id"],
         session_epoch=message["session_epoch"],
         topics=[_topic_of_message(topic) for topic in message["topics"]],
+        forgotten=tuple(
+            (_key_of(topic), index)
+            for topic in message["forgotten_topics_data"]
+            for index in topic["partitions"]
+        ),
     )
+
+
+def _key_of(topic: dict[str, Any]) -> bytes:
+    topic_id: UUID = topic["topic_id"]
+    return topic_id.bytes if topic_id.int else topic["topic"].encode()
 
 
 def _topic_of_message(topic: dict[str, Any]) -> FetchTopic:
     partitions = [
-        FetchPartition(p["partition"], p["current_leader_epoch"], p["fetch_offset"], p["partition_max_bytes"])
+        FetchPartition(
+            p["partition"],
+            p["current_leader_epoch"],
+            p["fetch_offset"],
+            p["partition_max_bytes"],
+            p["last_fetched_epoch"],
+        )
         for p in topic["partitions"]
     ]
     topic_id: UUID = topic["topic_id"]

@@ -1,12 +1,11 @@
 """Fetch (key 1), versions 4-17.
 
-Deviations: versions 0-3, which need old message formats, are not served (as in Apache Kafka 4.0); fetch sessions
-(KIP-227) are not kept: every answer has session id 0, and a request that names a session gets
-FETCH_SESSION_ID_NOT_FOUND, upon which clients fetch in full; no preferred read replica; the tagged current leader and
-node endpoints (KIP-951) are not filled.
+Deviations: versions 0-3, which need old message formats, are not served (as in Apache Kafka 4.0). Sessions (KIP-227) are
+refused beyond a number of partitions in all of them; Kafka bounds the sessions only.
 
-A fetch that finds less than its minimum is parked until one of its partitions moves or its time is over. Records never
-pass through memory: the answer holds slices of segment files.
+A fetch that finds less than its minimum is parked until one of its partitions moves or its time is over; a partition
+that the cluster does not have neither ends nor begins that wait. Records never pass through memory: the answer holds
+slices of segment files. There is no preferred read replica: at replication factor 1 Kafka names none either.
 """
 
 from __future__ import annotations
@@ -14,11 +13,16 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from headrace.broker.errors import ErrorCode, KafkaError, error_of
-from headrace.broker.handlers.context import Context
+from headrace.broker.errors import ErrorCode, KafkaError, OffsetOutOfRangeError, error_of
+from headrace.broker.handlers.context import Client, Context
+from headrace.broker.handlers.current_leader import (
+    LEADER_MOVED,
+    CurrentLeader,
+    current_leader,
+    node_endpoints,
+)
 from headrace.broker.handlers.fetch_request import (
     FLEXIBLE_VERSION,
-    INITIAL_SESSION_EPOCH,
     NO_SESSION_EPOCH,
     TOPIC_ID_VERSION,
     FetchPartition,
@@ -26,9 +30,10 @@ from headrace.broker.handlers.fetch_request import (
     FetchTopic,
     read_fetch,
 )
+from headrace.broker.handlers.fetch_sessions import NO_SESSION, Turn
 from headrace.broker.handlers.led import led_partition
 from headrace.broker.handlers.replies import Parts, Reply
-from headrace.broker.log.results import LogSlice
+from headrace.broker.log.results import EpochEndOffset, LogSlice
 from headrace.broker.wire.api import k01_fetch
 from headrace.broker.wire.frames import RequestHeader
 from headrace.broker.wire.varint import encode_uvarint
@@ -42,6 +47,8 @@ RAW = True
 
 READ_COMMITTED = 1
 UNKNOWN = -1
+LEADER_TAG_VERSION = 16
+NOT_IN_CLUSTER = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 _PREFIX = Struct(">ii")
 _TOP_BEFORE_SESSIONS = Struct(">i")
@@ -51,6 +58,9 @@ _PARTITION_4 = Struct(">ihqqii")
 _PARTITION_5 = Struct(">ihqqqii")
 _PARTITION_11 = Struct(">ihqqqiii")
 _PARTITION_12 = Struct(">ihqqqBi")
+_DIVERGING_EPOCH = Struct(">BBiqB")
+_CURRENT_LEADER = Struct(">BBiiB")
+_EMPTY_SIZE = _TOP.size + 1
 _NO_TAGS = b"\0"
 
 
@@ -63,37 +73,56 @@ class _Found(NamedTuple):
     last_stable_offset: int
     log_start_offset: int
     records: LogSlice | None
+    diverging_epoch: EpochEndOffset | None = None
+    current_leader: CurrentLeader | None = None
 
 
 _Answer = list[tuple[FetchTopic, list[_Found]]]
 
 
 def handle(context: Context, header: RequestHeader, frame: memoryview) -> Reply:
-    version, correlation_id = header.version, header.correlation_id
+    version, client = header.version, context.client
     request = read_fetch(version, frame, header.body_offset)
-    if request.session_id != 0 or request.session_epoch not in (NO_SESSION_EPOCH, INITIAL_SESSION_EPOCH):
-        return _encode(version, correlation_id, ErrorCode.FETCH_SESSION_ID_NOT_FOUND, [])
-    answer, size, has_error = _read_all(context, request)
-    if size >= request.min_bytes or has_error or request.max_wait_ms <= 0 or not request.topics:
-        return _finish(context, version, correlation_id, answer)
+    turn = None
+    if request.session_id != NO_SESSION or request.session_epoch != NO_SESSION_EPOCH:
+        try:
+            turn = context.fetch_sessions.begin(
+                request, uses_topic_ids=version >= TOPIC_ID_VERSION, now_ms=context.clock.monotonic_ms()
+            )
+        except KafkaError as error:
+            return _encode(context, client, header, error.code, NO_SESSION, [])
+        if turn is not None:
+            request = request._replace(topics=turn.topics)
+    max_bytes = min(request.max_bytes, context.config.replication.fetch_max_bytes)
+    min_bytes = min(request.min_bytes, max_bytes)
+    answer, size, is_urgent = _read_all(context, request, max_bytes)
+    if size >= min_bytes or is_urgent or request.max_wait_ms <= 0:
+        return _finish(context, client, header, turn, answer)
 
     def attempt(final: bool) -> Parts | None:
-        answer, size, has_error = _read_all(context, request)
-        if final or size >= request.min_bytes or has_error:
-            return _finish(context, version, correlation_id, answer)
+        answer, size, is_urgent = _read_all(context, request, max_bytes)
+        if final or size >= min_bytes or is_urgent:
+            return _finish(context, client, header, turn, answer)
         return None
 
-    keys = [
-        (_name_of(context, topic), p.partition_index) for topic in request.topics for p in topic.partitions
-    ]
-    return context.waiting.park(keys, request.max_wait_ms, attempt)
+    return context.waiting.park(_keys(context, request), request.max_wait_ms, attempt)
 
 
-def _read_all(context: Context, request: FetchRequest) -> tuple[_Answer, int, bool]:
-    """(what every partition has, bytes of records, whether a partition has an error)."""
-    left = min(request.max_bytes, context.config.replication.fetch_max_bytes)
+def _keys(context: Context, request: FetchRequest) -> list[tuple[str, int]]:
+    """The partitions that may end the wait; a topic id that nobody knows has none."""
+    named = [(topic.name or context.metadata.topic_name(topic.topic_id), topic) for topic in request.topics]
+    return [(name, p.partition_index) for name, topic in named if name is not None for p in topic.partitions]
+
+
+def _read_all(context: Context, request: FetchRequest, left: int) -> tuple[_Answer, int, bool]:
+    """(what every partition has, bytes of records, whether to answer at once).
+
+    An error or a diverging epoch is answered at once, but for partitions that the cluster does not have: these go
+    last, and only when there are no others is there nothing to wait for.
+    """
     answer: _Answer = []
-    total, has_error = 0, False
+    absent: _Answer = []
+    total, is_urgent, waits = 0, False, False
     for topic in request.topics:
         found = []
         for wanted in topic.partitions:
@@ -101,10 +130,15 @@ def _read_all(context: Context, request: FetchRequest) -> tuple[_Answer, int, bo
             if item.records is not None:
                 total += item.records.size
                 left -= item.records.size
-            has_error = has_error or item.error_code != 0
+            elif item.error_code in NOT_IN_CLUSTER:
+                absent.append((topic, [item]))
+                continue
+            waits = True
+            is_urgent = is_urgent or item.error_code != 0 or item.diverging_epoch is not None
             found.append(item)
-        answer.append((topic, found))
-    return answer, total, has_error
+        if found:
+            answer.append((topic, found))
+    return answer + absent, total, is_urgent or not waits
 
 
 def _read(
@@ -120,6 +154,10 @@ def _read(
         partition = led_partition(
             context, _name_of(context, topic), wanted.partition_index, wanted.leader_epoch
         )
+        if wanted.last_fetched_epoch >= 0:
+            diverging = _diverging_epoch(partition, wanted)
+            if diverging is not None:
+                return diverging
         if request.replica_id >= 0:
             partition.follower_fetched(request.replica_id, wanted.offset)
         size_max = min(wanted.size_max, left)
@@ -140,7 +178,32 @@ def _read(
             records,
         )
     except KafkaError as error:
-        return _Found(wanted.partition_index, error.code, UNKNOWN, UNKNOWN, UNKNOWN, None)
+        leader = None
+        if error.code in LEADER_MOVED:
+            leader = current_leader(context, _name_of(context, topic), wanted.partition_index)
+        return _Found(wanted.partition_index, error.code, UNKNOWN, UNKNOWN, UNKNOWN, None, None, leader)
+
+
+def _diverging_epoch(partition: Partition, wanted: FetchPartition) -> _Found | None:
+    """Where the log that the client read parts from this one (KIP-595), or None.
+
+    Raises OffsetOutOfRangeError for an epoch that this log does not know.
+    """
+    log = partition.log
+    end = log.epoch_end_offset(wanted.last_fetched_epoch)
+    if end.leader_epoch < 0 or end.end_offset < 0:
+        raise OffsetOutOfRangeError(f"epoch {wanted.last_fetched_epoch} is not in this log")
+    if end.leader_epoch >= wanted.last_fetched_epoch and end.end_offset >= wanted.offset:
+        return None
+    return _Found(
+        wanted.partition_index,
+        0,
+        log.high_watermark,
+        log.last_stable_offset,
+        log.log_start_offset,
+        None,
+        end,
+    )
 
 
 def _upper_offset(partition: Partition, request: FetchRequest) -> int:
@@ -161,21 +224,34 @@ def _name_of(context: Context, topic: FetchTopic) -> str:
     return name
 
 
-def _finish(context: Context, version: int, correlation_id: int, answer: _Answer) -> Parts:
+def _finish(
+    context: Context, client: Client, header: RequestHeader, turn: Turn | None, answer: _Answer
+) -> Parts:
+    error_code, session_id = ErrorCode.NONE, NO_SESSION
+    if turn is not None:
+        error_code, session_id, answer = turn.finish(answer, context.clock.monotonic_ms())
     for topic, found in answer:
         size = sum(item.records.size for item in found if item.records is not None)
         if size:
             context.metrics.fetched(_name_of(context, topic), size)
-    return _encode(version, correlation_id, 0, answer)
+    return _encode(context, client, header, error_code, session_id, answer)
 
 
-def _encode(version: int, correlation_id: int, error_code: int, answer: _Answer) -> Parts:
+def _encode(
+    context: Context,
+    client: Client,
+    header: RequestHeader,
+    error_code: int,
+    session_id: int,
+    answer: _Answer,
+) -> Parts:
     """The whole reply: bytes around slices, the length prefix first."""
+    version = header.version
     is_flexible = version >= FLEXIBLE_VERSION
     buffer = bytearray(8)
     if is_flexible:
         buffer += _NO_TAGS
-    buffer += _TOP.pack(0, error_code, 0) if version >= 7 else _TOP_BEFORE_SESSIONS.pack(0)
+    buffer += _TOP.pack(0, error_code, session_id) if version >= 7 else _TOP_BEFORE_SESSIONS.pack(0)
     buffer += encode_uvarint(len(answer) + 1) if is_flexible else _INT32.pack(len(answer))
     parts: Parts = []
     size = 0
@@ -188,18 +264,40 @@ def _encode(version: int, correlation_id: int, error_code: int, answer: _Answer)
                 parts += (bytes(buffer), item.records)
                 buffer.clear()
             if is_flexible:
-                buffer += _NO_TAGS
+                buffer += _NO_TAGS if item.records is not None else _partition_tags(version, item)
         if is_flexible:
             buffer += _NO_TAGS
     if is_flexible:
-        buffer += _NO_TAGS
+        buffer += _endpoint_tags(context, client, version, answer)
     if buffer:
         size += len(buffer)
         parts.append(bytes(buffer))
     first = parts[0]
     assert isinstance(first, bytes)
-    parts[0] = _PREFIX.pack(size - 4, correlation_id) + first[8:]
+    parts[0] = _PREFIX.pack(size - 4, header.correlation_id) + first[8:]
     return parts
+
+
+def _partition_tags(version: int, item: _Found) -> bytes:
+    """The tagged fields of a partition without records: 0 diverging epoch, 1 current leader."""
+    tags = []
+    if item.diverging_epoch is not None:
+        tags.append(_DIVERGING_EPOCH.pack(0, _DIVERGING_EPOCH.size - 2, *item.diverging_epoch, 0))
+    if item.current_leader is not None and version >= LEADER_TAG_VERSION:
+        tags.append(_CURRENT_LEADER.pack(1, _CURRENT_LEADER.size - 2, *item.current_leader, 0))
+    return bytes([len(tags)]) + b"".join(tags)
+
+
+def _endpoint_tags(context: Context, client: Client, version: int, answer: _Answer) -> bytes:
+    """The tagged fields of the whole: 0 where the current leaders are."""
+    if version < LEADER_TAG_VERSION:
+        return _NO_TAGS
+    leaders = [item.current_leader for _, found in answer for item in found if item.current_leader]
+    if not leaders:
+        return _NO_TAGS
+    nodes = node_endpoints(context, client, leaders)
+    empty = {"session_id": NO_SESSION, "responses": [], "node_endpoints": nodes}
+    return API.encode_response(version, empty)[_EMPTY_SIZE:]
 
 
 def _topic_head(version: int, topic: FetchTopic, partition_count: int) -> bytes:
@@ -212,7 +310,7 @@ def _topic_head(version: int, topic: FetchTopic, partition_count: int) -> bytes:
 
 def _partition_head(version: int, item: _Found) -> bytes:
     """Everything of a partition before its records; aborted transactions are null, none are known."""
-    index, error_code, high_watermark, last_stable_offset, log_start_offset, records = item
+    index, error_code, high_watermark, last_stable_offset, log_start_offset, records = item[:6]
     size = 0 if records is None else records.size
     if version >= FLEXIBLE_VERSION:
         head = _PARTITION_12.pack(
