@@ -1,0 +1,305 @@
+variable "datacenters" {
+  description = "The datacenters by name: any number of live ones, where front ends publish, and one offline one, where the warehouse is."
+  type = map(object({
+    # Private blocks from which people administer brokers and read metrics; the datacenter's own block by default.
+    admin_cidrs = optional(list(string))
+    audit = optional(object({
+      instance_type = optional(string, "t3.medium")
+      volume_gb     = optional(number, 20)
+    }), {})
+    broker = optional(object({
+      count         = optional(number, 3)
+      instance_type = optional(string, "m7i.large")
+      volume_gb     = optional(number, 500)
+    }), {})
+    # The network's block: private, from /16 to /20, overlapping no other datacenter's.
+    cidr = string
+    # In the offline datacenter, and there alone; {} takes the defaults.
+    load = optional(object({
+      instance_type = optional(string, "m7i.2xlarge")
+    }))
+    # Private blocks from which front ends publish and consumers read; a live datacenter's own block by default.
+    publish_cidrs = optional(list(string))
+    region        = string
+    registry = optional(object({
+      instance_type = optional(string, "t3.small")
+    }), {})
+    # live or offline.
+    tier = string
+    # The letters of the region's availability zones; each is a rack. Zones are added at the end and never taken away.
+    zones = optional(list(string), ["a", "b", "c"])
+    zookeeper = optional(object({
+      count         = optional(number, 3)
+      instance_type = optional(string, "t3.small")
+      volume_gb     = optional(number, 20)
+    }), {})
+  }))
+  nullable = false
+
+  # A datacenter that is too wrong for one check is left to another: hence try.
+  validation {
+    condition = !anytrue([
+      for name, datacenter in var.datacenters : try(datacenter.cidr, null) == null || try(datacenter.region, null) == null || try(datacenter.tier, null) == null
+    ])
+    error_message = join(" ", [
+      for name, datacenter in var.datacenters :
+      "Datacenter ${name} lacks its cidr, region or tier: say what each is."
+      if try(datacenter.cidr, null) == null || try(datacenter.region, null) == null || try(datacenter.tier, null) == null
+    ])
+  }
+
+  validation {
+    condition = !anytrue([
+      for name, datacenter in var.datacenters : !can(regex("^[a-z]([a-z0-9-]*[a-z0-9])?$", name))
+    ])
+    error_message = join(" ", [
+      for name, datacenter in var.datacenters :
+      "Datacenter ${name == "" ? "without a name" : name} cannot be part of host names: name it with lower-case letters, digits and hyphens, beginning with a letter."
+      if !can(regex("^[a-z]([a-z0-9-]*[a-z0-9])?$", name))
+    ])
+  }
+
+  validation {
+    condition = !anytrue([
+      for name, datacenter in var.datacenters : length(var.name) + length(name) > 31
+    ])
+    error_message = join(" ", [
+      for name, datacenter in var.datacenters :
+      "Datacenter ${name}: ${var.name}-${name} is longer than the 32 characters of a load balancer's name, so shorten one of the two."
+      if length(var.name) + length(name) > 31
+    ])
+  }
+
+  # The inventory's group of dc-east is dc_east, and so would be that of east.
+  validation {
+    condition = !anytrue([
+      for name, datacenter in var.datacenters : startswith(name, "dc-") && contains(keys(var.datacenters), trimprefix(name, "dc-"))
+    ])
+    error_message = join(" ", [
+      for name, datacenter in var.datacenters :
+      "Datacenters ${name} and ${trimprefix(name, "dc-")} have the same name but for dc-: rename one of them."
+      if startswith(name, "dc-") && contains(keys(var.datacenters), trimprefix(name, "dc-"))
+    ])
+  }
+
+  validation {
+    condition = !anytrue([
+      for name, datacenter in var.datacenters : try(!contains(["live", "offline"], datacenter.tier), false)
+    ])
+    error_message = join(" ", [
+      for name, datacenter in var.datacenters :
+      "Datacenter ${name} has the tier ${coalesce(datacenter.tier, "null")}: make it live or offline."
+      if try(!contains(["live", "offline"], datacenter.tier), false)
+    ])
+  }
+
+  validation {
+    condition     = anytrue([for datacenter in var.datacenters : try(datacenter.tier == "live", false)])
+    error_message = "There is no live datacenter: give at least one the tier live."
+  }
+
+  validation {
+    condition     = anytrue([for datacenter in var.datacenters : try(datacenter.tier == "offline", false)])
+    error_message = "There is no offline datacenter: give exactly one the tier offline."
+  }
+
+  validation {
+    condition     = length([for datacenter in var.datacenters : true if try(datacenter.tier == "offline", false)]) < 2
+    error_message = "Datacenters ${join(" and ", [for name, datacenter in var.datacenters : name if try(datacenter.tier == "offline", false)])} are all offline: make all but one of them live."
+  }
+
+  validation {
+    condition = !anytrue([
+      for name, datacenter in var.datacenters : try(!contains(local.regions, datacenter.region), false)
+    ])
+    error_message = join(" ", [
+      for name, datacenter in var.datacenters :
+      "Datacenter ${name} is in the region ${coalesce(datacenter.region, "null")}: choose ${join(", ", local.regions)}, or add it to regions.txt and run scripts/terraform_regions.py."
+      if try(!contains(local.regions, datacenter.region), false)
+    ])
+  }
+
+  validation {
+    condition = !anytrue([
+      for name, datacenter in var.datacenters : try(datacenter.cidr != null, false) && !(can(regex("/(16|17|18|19|20)$", datacenter.cidr)) && can(regex(local.private_block, datacenter.cidr)) && try(cidrsubnet(datacenter.cidr, 0, 0) == datacenter.cidr, false))
+    ])
+    error_message = join(" ", [
+      for name, datacenter in var.datacenters :
+      "Datacenter ${name} has the cidr ${datacenter.cidr}: give it a private IPv4 block from /16 to /20 that begins at its first address, like 10.1.0.0/16."
+      if try(datacenter.cidr != null, false) && !(can(regex("/(16|17|18|19|20)$", datacenter.cidr)) && can(regex(local.private_block, datacenter.cidr)) && try(cidrsubnet(datacenter.cidr, 0, 0) == datacenter.cidr, false))
+    ])
+  }
+
+  # Two blocks overlap when the larger one holds the first address of the smaller one.
+  validation {
+    condition = !anytrue([
+      for pair in setproduct(keys(var.datacenters), keys(var.datacenters)) :
+      pair[0] != pair[1] && try(split("/", var.datacenters[pair[0]].cidr)[1] <= split("/", var.datacenters[pair[1]].cidr)[1] && cidrhost("${split("/", var.datacenters[pair[1]].cidr)[0]}/${split("/", var.datacenters[pair[0]].cidr)[1]}", 0) == cidrhost(var.datacenters[pair[0]].cidr, 0), false)
+    ])
+    error_message = join(" ", [
+      for pair in setproduct(keys(var.datacenters), keys(var.datacenters)) :
+      "Datacenter ${pair[1]} has the block ${var.datacenters[pair[1]].cidr}, which overlaps ${var.datacenters[pair[0]].cidr} of ${pair[0]}: give one of them another."
+      if pair[0] != pair[1] && try(split("/", var.datacenters[pair[0]].cidr)[1] <= split("/", var.datacenters[pair[1]].cidr)[1] && cidrhost("${split("/", var.datacenters[pair[1]].cidr)[0]}/${split("/", var.datacenters[pair[0]].cidr)[1]}", 0) == cidrhost(var.datacenters[pair[0]].cidr, 0), false)
+    ])
+  }
+
+  validation {
+    condition = alltrue([
+      for block in flatten([for datacenter in var.datacenters : try(coalescelist(datacenter.admin_cidrs, []), [])]) :
+      can(regex(local.private_block, block)) && try(cidrsubnet(block, 0, 0) == block, false)
+    ])
+    error_message = join(" ", flatten([
+      for name, datacenter in var.datacenters : [
+        for block in try(coalescelist(datacenter.admin_cidrs, []), []) :
+        "Datacenter ${name} has ${block} among its admin_cidrs: use private IPv4 blocks that begin at their first address, since the listeners have no authentication."
+        if !(can(regex(local.private_block, block)) && try(cidrsubnet(block, 0, 0) == block, false))
+      ]
+    ]))
+  }
+
+  validation {
+    condition = alltrue([
+      for block in flatten([for datacenter in var.datacenters : try(coalescelist(datacenter.publish_cidrs, []), [])]) :
+      can(regex(local.private_block, block)) && try(cidrsubnet(block, 0, 0) == block, false)
+    ])
+    error_message = join(" ", flatten([
+      for name, datacenter in var.datacenters : [
+        for block in try(coalescelist(datacenter.publish_cidrs, []), []) :
+        "Datacenter ${name} has ${block} among its publish_cidrs: use private IPv4 blocks that begin at their first address, since the listeners have no authentication."
+        if !(can(regex(local.private_block, block)) && try(cidrsubnet(block, 0, 0) == block, false))
+      ]
+    ]))
+  }
+
+  validation {
+    condition = !anytrue([
+      for name, datacenter in var.datacenters : try(datacenter.tier == "offline" && datacenter.publish_cidrs != null, false)
+    ])
+    error_message = join(" ", [
+      for name, datacenter in var.datacenters :
+      "Datacenter ${name} is offline and has publish_cidrs: remove them, since front ends publish to live datacenters."
+      if try(datacenter.tier == "offline" && datacenter.publish_cidrs != null, false)
+    ])
+  }
+
+  validation {
+    condition = !anytrue([
+      for name, datacenter in var.datacenters : try(datacenter.tier == "offline" && datacenter.load == null, false)
+    ])
+    error_message = join(" ", [
+      for name, datacenter in var.datacenters :
+      "Datacenter ${name} is offline and has no load: add load = {}."
+      if try(datacenter.tier == "offline" && datacenter.load == null, false)
+    ])
+  }
+
+  validation {
+    condition = !anytrue([
+      for name, datacenter in var.datacenters : try(datacenter.tier == "live" && datacenter.load != null, false)
+    ])
+    error_message = join(" ", [
+      for name, datacenter in var.datacenters :
+      "Datacenter ${name} is live and has a load: remove it, since loads run in the offline datacenter."
+      if try(datacenter.tier == "live" && datacenter.load != null, false)
+    ])
+  }
+
+  validation {
+    condition = !anytrue([
+      for name, datacenter in var.datacenters : try(length(datacenter.zones) == 0 || length(distinct(datacenter.zones)) < length(datacenter.zones) || length(setsubtract(datacenter.zones, local.zone_letters)) > 0, false)
+    ])
+    error_message = join(" ", [
+      for name, datacenter in var.datacenters :
+      "Datacenter ${name} has the zones [${join(", ", datacenter.zones)}]: name one or more of ${join(", ", local.zone_letters)}, each once."
+      if try(length(datacenter.zones) == 0 || length(distinct(datacenter.zones)) < length(datacenter.zones) || length(setsubtract(datacenter.zones, local.zone_letters)) > 0, false)
+    ])
+  }
+
+  validation {
+    condition = !anytrue([
+      for name, datacenter in var.datacenters : try(!contains(local.ensemble_sizes, datacenter.zookeeper.count), false)
+    ])
+    error_message = join(" ", [
+      for name, datacenter in var.datacenters :
+      "Datacenter ${name} has ${datacenter.zookeeper.count} ZooKeeper hosts: use an odd count from 1 to 9, since an even ensemble survives no more failures than one host fewer."
+      if try(!contains(local.ensemble_sizes, datacenter.zookeeper.count), false)
+    ])
+  }
+
+  validation {
+    condition = !anytrue([
+      for name, datacenter in var.datacenters : try(!contains(range(1, 101), datacenter.broker.count), false)
+    ])
+    error_message = join(" ", [
+      for name, datacenter in var.datacenters :
+      "Datacenter ${name} has ${datacenter.broker.count} brokers: use a whole number from 1 to 100."
+      if try(!contains(range(1, 101), datacenter.broker.count), false)
+    ])
+  }
+
+  validation {
+    condition = alltrue([
+      for size in flatten([for datacenter in var.datacenters : try([datacenter.audit.volume_gb, datacenter.broker.volume_gb, datacenter.zookeeper.volume_gb], [])]) :
+      size >= 1 && size <= 16384 && floor(size) == size
+    ])
+    error_message = join(" ", flatten([
+      for name, datacenter in var.datacenters : [
+        for group, size in try({ audit = datacenter.audit.volume_gb, broker = datacenter.broker.volume_gb, zookeeper = datacenter.zookeeper.volume_gb }, {}) :
+        "Datacenter ${name} has a volume_gb of ${size} for ${group}: use a whole number from 1 to 16384."
+        if size < 1 || size > 16384 || floor(size) != size
+      ]
+    ]))
+  }
+
+  validation {
+    condition = alltrue([
+      for type in flatten([for datacenter in var.datacenters : try([for group in [datacenter.audit, datacenter.broker, datacenter.load, datacenter.registry, datacenter.zookeeper] : group.instance_type if group != null], [])]) :
+      can(regex(local.instance_type, type))
+    ])
+    error_message = join(" ", flatten([
+      for name, datacenter in var.datacenters : [
+        for group in try([datacenter.audit, datacenter.broker, datacenter.load, datacenter.registry, datacenter.zookeeper], []) :
+        "Datacenter ${name} has the instance type ${group.instance_type}: use one of AWS, like m7i.large."
+        if group != null && !can(regex(local.instance_type, group.instance_type))
+      ]
+    ]))
+  }
+}
+
+variable "image" {
+  description = "The public SSM parameter that names the machine image of new hosts: an Amazon Linux 2023 for the instance types' architecture."
+  type        = string
+  default     = "/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64"
+  nullable    = false
+
+  validation {
+    condition     = can(regex("^/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-", var.image))
+    error_message = "image is ${var.image}: name a standard Amazon Linux 2023 (/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-...), which has the SSM agent and finds its packages without the internet."
+  }
+}
+
+variable "name" {
+  description = "The pipeline's name, with which the names of all resources begin."
+  type        = string
+  default     = "headrace"
+  nullable    = false
+
+  validation {
+    condition     = can(regex("^[a-z][a-z0-9-]{0,14}[a-z0-9]$", var.name))
+    error_message = "name is ${var.name}: use 2 to 16 lower-case letters, digits and hyphens, beginning with a letter."
+  }
+}
+
+variable "protect_data" {
+  description = "Whether Terraform refuses to destroy data volumes, the warehouse's bucket and its database. False only for a pipeline to throw away."
+  type        = bool
+  default     = true
+  nullable    = false
+}
+
+variable "tags" {
+  description = "Tags of every resource, beside Pipeline and ManagedBy."
+  type        = map(string)
+  default     = {}
+  nullable    = false
+}
