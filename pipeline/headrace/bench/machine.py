@@ -10,12 +10,14 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 
 CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
+SAMPLE_SECONDS = 0.1
 
 
 def describe() -> dict[str, str | int]:
@@ -55,3 +57,39 @@ def cpu_seconds(process: psutil.Process) -> float:
         with contextlib.suppress(psutil.NoSuchProcess):
             total += cpu_seconds(child)
     return float(total)
+
+
+class ProcessTree:
+    """CPU and memory of a process and all its descendants, also of those that end or lose their parent meanwhile."""
+
+    def __init__(self, pid: int) -> None:
+        self._root = psutil.Process(pid)
+        self._known: dict[psutil.Process, float] = {}
+        self.memory_mib_max = 0
+
+    @property
+    def cpu_seconds(self) -> float:
+        """User and system seconds of every process seen so far, as of the last look at it."""
+        return sum(self._known.values())
+
+    def watch(self, child: subprocess.Popen[str]) -> str:
+        """Look again and again until the child ends; return its standard output, which must be short."""
+        while True:
+            self.look()
+            try:
+                return child.communicate(timeout=SAMPLE_SECONDS)[0]
+            except subprocess.TimeoutExpired:
+                continue
+
+    def look(self) -> None:
+        """Take the figures of every process that is there now."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for process in (self._root, *self._root.children(recursive=True)):
+                self._known.setdefault(process, 0.0)
+        memory = 0
+        for process in self._known:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                times = process.cpu_times()
+                self._known[process] = times.user + times.system
+                memory += process.memory_info().rss
+        self.memory_mib_max = max(self.memory_mib_max, memory // 2**20)

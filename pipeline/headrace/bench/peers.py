@@ -6,50 +6,65 @@ import contextlib
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 import psutil
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-START_SECONDS_MAX = 60
 STOP_SECONDS_MAX = 60
+TOPIC_SECONDS_MAX = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """A running broker: where it listens and the process whose CPU and memory count."""
+    """A running broker: where it listens, the process whose CPU and memory count, and how long its start took."""
 
     name: str
     bootstrap: str
     process: psutil.Process
+    start_seconds: float
+
+    @property
+    def memory_mib(self) -> int:
+        return int(self.process.memory_info().rss) // 2**20
+
+    def create_topic(self, name: str, partitions: int) -> None:
+        """Create a topic with one replica a partition."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        try:
+            for created in admin.create_topics([NewTopic(name, partitions, 1)]).values():
+                created.result(TOPIC_SECONDS_MAX)
+        except KafkaException as error:
+            raise click.ClickException(f"topic {name} cannot be created: {error}") from error
 
 
 @contextlib.contextmanager
-def headrace(data: Path, settings: dict[str, str] | None = None) -> Iterator[Peer]:
+def headrace(data: Path, settings: Mapping[str, str] | None = None) -> Iterator[Peer]:
     """One headrace broker under `headrace dev`; `settings` are added to its server.properties."""
-    command = [
-        sys.executable,
-        "-m",
-        "headrace.cli",
-        "dev",
-        "--listen",
-        "127.0.0.1:0",
-        "--data",
-        str(data),
-    ]
+    command = [sys.executable, "-m", "headrace.cli", "dev", "--listen", "127.0.0.1:0", "--data", str(data)]
     for key, value in (settings or {}).items():
         command += ["--set", f"{key}={value}"]
     data.mkdir(parents=True, exist_ok=True)
+    began = time.monotonic()
     with (data / "dev.log").open("wb") as log:
         dev = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
     try:
         assert dev.stdout is not None
         ready = dev.stdout.readline().split()
+        start_seconds = time.monotonic() - began
         if not ready or ready[0] != "ready":
             raise click.ClickException(f"headrace dev did not start; see {data / 'dev.log'}.")
-        yield Peer(name="headrace", bootstrap=ready[1], process=_broker_of(dev.pid, ready[1]))
+        yield Peer(
+            name="headrace",
+            bootstrap=ready[1],
+            process=_broker_of(dev.pid, ready[1]),
+            start_seconds=round(start_seconds, 3),
+        )
     finally:
         dev.send_signal(signal.SIGTERM)
         dev.wait(STOP_SECONDS_MAX)

@@ -1,0 +1,113 @@
+"""The load: flat Avro events in a log, read by `headrace load --once` into committed Parquet.
+
+The first cell loads a single event: what it costs in CPU is the start of the JVM, Spark and Python, which the second
+cell's figure also contains. Seconds are those of the load's rounds, Spark's start left out; CPU and memory are those of
+driver, workers and JVM together.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from urllib.error import URLError
+
+import click
+
+from headrace.bench.generator import Outcome, run
+from headrace.bench.machine import ProcessTree
+from headrace.bench.peers import STOP_SECONDS_MAX, Peer, headrace
+from headrace.bench.runs import RawRun, Workshop
+
+ONE = "load, start and one event"
+FLAT = "load, flat events of 200 B"
+
+MESSAGES = {ONE: 1, FLAT: 4_000_000}
+PARTITIONS = 4
+TASKS = 2
+TOPIC = "bench.events"
+
+name = "load"
+title = "Load"
+note = f"{PARTITIONS} partitions, 1 MB batches, no compression, {TASKS} Spark tasks; CPU and memory of driver, workers and JVM"
+cells = (ONE, FLAT)
+
+
+def measure(wanted: tuple[str, ...], workshop: Workshop) -> Iterator[RawRun]:
+    """Run the wanted cells, each with a cluster, a registry and a warehouse of its own."""
+    for cell in wanted:
+        yield _measure(cell, workshop)
+
+
+def _measure(cell: str, workshop: Workshop) -> RawRun:
+    data = workshop.data / f"load-{MESSAGES[cell]}"
+    with headrace(data / "broker") as peer, _registry(peer, data) as registry:
+        peer.create_topic(TOPIC, PARTITIONS)
+        schema_id = _register(registry)
+        arguments = (TOPIC, PARTITIONS, MESSAGES[cell], schema_id)
+        filled = run(workshop.generator, "events", peer.bootstrap, *arguments)
+        return _load(cell, peer, registry, filled, data, workshop)
+
+
+def _load(cell: str, peer: Peer, registry: str, filled: Outcome, data: Path, workshop: Workshop) -> RawRun:
+    command = [sys.executable, "-m", "headrace.cli", "load", "--once", "--json", "--tasks", str(TASKS)]
+    command += ["--bootstrap", peer.bootstrap, "--registry", registry, "--topics", TOPIC]
+    command += ["--warehouse", str(data / "warehouse")]
+    with (data / "load.log").open("wb") as log:
+        load = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+    tree = ProcessTree(load.pid)
+    output = tree.watch(load)
+    if load.returncode:
+        raise click.ClickException(f"headrace load ended with {load.returncode}; see {data / 'load.log'}.")
+    totals = json.loads(output)
+    if totals["rows"] != filled.messages:
+        raise click.ClickException(f"{totals['rows']} rows were loaded of {filled.messages} events.")
+    return RawRun(
+        cell=cell,
+        peer=peer.name,
+        round=workshop.round,
+        messages=filled.messages,
+        bytes=filled.bytes,
+        seconds=totals["seconds"],
+        cpu_seconds=round(tree.cpu_seconds, 4),
+        memory_mib=tree.memory_mib_max,
+        settings={"partitions": PARTITIONS, "tasks": TASKS, "commits": totals["commits"]},
+    )
+
+
+@contextlib.contextmanager
+def _registry(peer: Peer, data: Path) -> Iterator[str]:
+    """A schema registry on the peer; gives its URL."""
+    command = [sys.executable, "-m", "headrace.cli", "registry", "--bootstrap", peer.bootstrap]
+    command += ["--listen", "127.0.0.1:0"]
+    with (data / "registry.log").open("wb") as log:
+        registry = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+    try:
+        assert registry.stdout is not None
+        ready = registry.stdout.readline().split()
+        if not ready or ready[0] != "ready":
+            raise click.ClickException(f"headrace registry did not start; see {data / 'registry.log'}.")
+        yield f"http://{ready[1]}"
+    finally:
+        registry.terminate()
+        registry.wait(STOP_SECONDS_MAX)
+
+
+def _register(registry: str) -> int:
+    """Register the events' schema and return its id."""
+    schema = files("headrace.bench").joinpath("flat_event.avsc").read_text()
+    request = urllib.request.Request(
+        f"{registry}/subjects/{TOPIC}-value/versions",
+        data=json.dumps({"schema": schema}).encode(),
+        headers={"Content-Type": "application/vnd.schemaregistry.v1+json"},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return int(json.load(answer)["id"])
+    except URLError as error:
+        raise click.ClickException(f"the registry refused the schema of the benchmark: {error}") from error

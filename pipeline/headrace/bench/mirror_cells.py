@@ -1,0 +1,104 @@
+"""The mirror: a filled source cluster, and a target whose broker copies it.
+
+The source's broker is held still (SIGSTOP) until the target is ready, so that the whole copy falls between two readings
+of the target broker's CPU, which is all the CPU that mirroring costs the target: its copiers run inside it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from headrace.bench.generator import Outcome, run
+from headrace.bench.machine import cpu_seconds
+from headrace.bench.peers import Peer, headrace
+from headrace.bench.runs import MESSAGE_SIZE, RawRun, Workshop
+from headrace.load.wire_client import Client
+
+BATCH_50 = "mirror, batches of 50"
+BATCH_MAX = "mirror, 1 MB batches"
+
+SIZES = {BATCH_50: (50, 2_000_000), BATCH_MAX: (0, 3_000_000)}
+"""Messages a batch (0: up to 1 MB), messages in all."""
+PARTITIONS = 4
+TOPIC = "bench"
+SECONDS_MAX = 180
+POLL_SECONDS = 0.05
+SOURCE_SETTINGS = {"zookeeper.session.timeout.ms": "60000"}
+"""A broker that is held still must not lose its session."""
+
+name = "mirror"
+title = "Mirror"
+note = f"{PARTITIONS} partitions, no compression; CPU and memory of the target's broker process, the copy included"
+cells = (BATCH_50, BATCH_MAX)
+
+
+def measure(wanted: tuple[str, ...], workshop: Workshop) -> Iterator[RawRun]:
+    """Run the wanted cells, each with two clusters of its own."""
+    for cell in wanted:
+        yield _measure(cell, workshop)
+
+
+def _measure(cell: str, workshop: Workshop) -> RawRun:
+    batch, messages = SIZES[cell]
+    data = workshop.data / f"mirror-{batch}"
+    with headrace(data / "source", SOURCE_SETTINGS) as source:
+        source.create_topic(TOPIC, PARTITIONS)
+        arguments = (TOPIC, PARTITIONS, messages, MESSAGE_SIZE, batch, "1", "none")
+        filled = run(workshop.generator, "produce", source.bootstrap, *arguments)
+        with _waiting_target(source, data / "target") as target:
+            before = cpu_seconds(target.process)
+            source.process.resume()
+            seconds = _seconds_until_copied(target, filled)
+            return RawRun(
+                cell=cell,
+                peer=target.name,
+                round=workshop.round,
+                messages=filled.messages,
+                bytes=filled.bytes,
+                seconds=seconds,
+                cpu_seconds=round(cpu_seconds(target.process) - before, 4),
+                memory_mib=target.memory_mib,
+                settings={"batch": batch, "partitions": PARTITIONS},
+            )
+
+
+@contextlib.contextmanager
+def _waiting_target(source: Peer, data: Path) -> Iterator[Peer]:
+    """A target that is ready and waits for the answers of a source that is held still."""
+    settings = {
+        "mirror.sources": "source",
+        "mirror.source.bootstrap.servers": source.bootstrap,
+        "mirror.source.topics": TOPIC,
+    }
+    source.process.suspend()
+    try:
+        with headrace(data, settings) as target:
+            yield target
+    finally:
+        source.process.resume()
+
+
+def _seconds_until_copied(target: Peer, filled: Outcome) -> float:
+    began = time.monotonic()
+    client = Client(target.bootstrap, client_id="headrace-bench")
+    try:
+        while (copied := _copied(client)) < filled.messages:
+            if time.monotonic() - began > SECONDS_MAX:
+                raise click.ClickException(
+                    f"only {copied} of {filled.messages} messages were copied in {SECONDS_MAX} s"
+                )
+            time.sleep(POLL_SECONDS)
+        return round(time.monotonic() - began, 4)
+    finally:
+        client.close()
+
+
+def _copied(client: Client) -> int:
+    """How many messages of the topic the target's consumers can read."""
+    partitions = client.partitions(lambda topic: topic == f"source.{TOPIC}")
+    return sum(offsets.end for offsets in client.reachable_log_offsets(partitions).values())
