@@ -1,12 +1,12 @@
-"""Apache Kafka's own decoder reads what the coordinator stores. The jars lie in the folder HEADRACE_KAFKA_JARS."""
+"""Apache Kafka's own decoder reads what the coordinator stores."""
 
 import json
-import os
 import re
-import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka_oracle import run_tool
 
 from headrace.broker.config import LogConfig
 from headrace.broker.groups.records import (
@@ -28,23 +28,17 @@ NOTHING = bytes(10)
 
 
 @pytest.fixture(scope="module")
-def decoded(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Any, Any]]:
+def decoded(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Any, Any]]:
     """(key, payload) of each record as DumpLogSegments' offsets decoder shows them; None for a tombstone."""
-    folder = os.environ.get("HEADRACE_KAFKA_JARS", "")
-    if not folder:
-        reason = "HEADRACE_KAFKA_JARS names no folder with Apache Kafka's jars"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
     directory = tmp_path_factory.mktemp("data") / "__consumer_offsets-0"
     log, _ = PartitionLog.open(OsFiles(), str(directory), LogConfig(), now_ms=NOW_MS)
     records = [Record(0, NOW_MS, key, value, []) for key, value in stored()]
     log.append_as_leader(memoryview(encode_batch(records)), leader_epoch=0, now_ms=NOW_MS)
     log.close()
     files = str(directory / "00000000000000000000.log")
-    tool = ["kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", files]
-    command = ["java", "-Xmx256m", "-cp", f"{folder}/*", *tool]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+    run = run_tool(kafka_jars, "kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", files)
+    assert run.returncode == 0, run.stderr
+    said = run.stdout
     found = re.findall(r"^\| offset: .* key: (\{.*?\}) payload: (.*)$", said, re.MULTILINE)
     return [
         (json.loads(key), json.loads(payload) if payload.startswith("{") else None) for key, payload in found

@@ -1,12 +1,11 @@
-"""Apache Kafka's own tools read the files that the log writes. The jars lie in the folder HEADRACE_KAFKA_JARS."""
+"""Apache Kafka's own tools read the files that the log writes."""
 
-import os
 import re
-import subprocess
 from pathlib import Path
 from uuid import UUID
 
 import pytest
+from kafka_oracle import run_tool
 
 from headrace.broker.config import LogConfig
 from headrace.broker.log.files import OsFiles
@@ -17,17 +16,6 @@ from headrace.broker.wire.batches import Record, encode_batch
 TOPIC_ID = UUID("6f1c7b1e-0d5c-4f0e-9a5e-2f1f4c1b7a11")
 BATCHES = 400
 NOW_MS = 1_700_000_000_000
-
-
-@pytest.fixture(scope="module")
-def jars() -> Path:
-    folder = os.environ.get("HEADRACE_KAFKA_JARS", "")
-    if not folder:
-        reason = "HEADRACE_KAFKA_JARS names no folder with Apache Kafka's jars"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
-    return Path(folder)
 
 
 @pytest.fixture(scope="module")
@@ -75,10 +63,9 @@ def _append(log: PartitionLog, number: int) -> None:
     log.append_as_leader(memoryview(batch), leader_epoch=number // 100, now_ms=NOW_MS + number * 10)
 
 
-def dump(jars: Path, *arguments: str) -> str:
+def dump(kafka_jars: Path, *arguments: str) -> str:
     """What DumpLogSegments says; it answers damage with text, not with an exit code."""
-    command = ["java", "-Xmx256m", "-cp", f"{jars}/*", "kafka.tools.DumpLogSegments", *arguments]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    run = run_tool(kafka_jars, "kafka.tools.DumpLogSegments", *arguments)
     assert run.returncode == 0, run.stderr
     return run.stdout
 
@@ -87,8 +74,8 @@ def files_of(data: Path, suffix: str) -> str:
     return ",".join(str(path) for path in sorted((data / "events-0").glob(f"*{suffix}")))
 
 
-def test_every_segment_is_read_record_by_record(jars: Path, data: Path) -> None:
-    said = dump(jars, "--deep-iteration", "--print-data-log", "--files", files_of(data, ".log"))
+def test_every_segment_is_read_record_by_record(kafka_jars: Path, data: Path) -> None:
+    said = dump(kafka_jars, "--deep-iteration", "--print-data-log", "--files", files_of(data, ".log"))
     assert said.count("baseOffset:") == BATCHES
     assert said.count("| offset:") == sum(1 + number % 5 for number in range(BATCHES))
     assert "isvalid: false" not in said
@@ -98,20 +85,20 @@ def test_every_segment_is_read_record_by_record(jars: Path, data: Path) -> None:
     assert epochs == {0, 1, 2, 3}
 
 
-def test_the_indexes_agree_with_the_segments(jars: Path, data: Path) -> None:
+def test_the_indexes_agree_with_the_segments(kafka_jars: Path, data: Path) -> None:
     indexes = files_of(data, ".index")
     assert len(indexes.split(",")) > 2
-    said = dump(jars, "--index-sanity-check", "--files", f"{indexes},{files_of(data, '.timeindex')}")
+    said = dump(kafka_jars, "--index-sanity-check", "--files", f"{indexes},{files_of(data, '.timeindex')}")
     count = len(indexes.split(",")) * 2
     assert said.count("passed sanity check.") + said.count("is empty.") == count
     assert said.count("is empty.") <= 1
-    said = dump(jars, "--verify-index-only", "--files", f"{indexes},{files_of(data, '.timeindex')}")
+    said = dump(kafka_jars, "--verify-index-only", "--files", f"{indexes},{files_of(data, '.timeindex')}")
     assert "Found" not in said
     assert "mismatch" not in said.lower()
 
 
-def test_the_producers_snapshots_are_read(jars: Path, data: Path) -> None:
-    said = dump(jars, "--files", files_of(data, ".snapshot"))
+def test_the_producers_snapshots_are_read(kafka_jars: Path, data: Path) -> None:
+    said = dump(kafka_jars, "--files", files_of(data, ".snapshot"))
     assert "producerId: 1000" in said
     assert "producerId: 1001" in said
     assert "rror" not in said

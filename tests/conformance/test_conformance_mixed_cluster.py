@@ -1,42 +1,30 @@
-"""headrace and Apache Kafka 3.9 in one cluster, each as the other's controller. The jars lie in HEADRACE_KAFKA_JARS."""
+"""headrace and Apache Kafka 3.9 in one cluster, each as the other's controller."""
 
 from __future__ import annotations
 
 import json
-import os
-import socket
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from kafka_oracle import KafkaBroker
 from kazoo.client import KazooClient
 from processes import BrokerProcess, eventually
 from zookeeper_process import ZooKeeperProcess
 
 HEADRACE, KAFKA = 1, 2
-JVM = ("java", "-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
 class MixedCluster:
     """One broker of each kind on one ZooKeeper; headrace comes first and is controller."""
 
-    def __init__(self, home: Path, jars: str) -> None:
+    def __init__(self, home: Path, jars: Path) -> None:
         self.home = home
         self.zookeeper = ZooKeeperProcess(home / "zookeeper")
         self.start_headrace()
-        self.kafka_address = f"127.0.0.1:{free_port()}"
-        config = home / "kafka.properties"
-        config.write_text(
-            f"broker.id={KAFKA}\nzookeeper.connect={self.zookeeper.address}\n"
-            f"listeners=PLAINTEXT://{self.kafka_address}\nlog.dirs={home}/kafka-logs\n"
-            "offsets.topic.replication.factor=1\n"
-        )
-        with (home / "kafka.log").open("ab") as log:
-            command = [*JVM, "-cp", f"{jars}/*", "kafka.Kafka", str(config)]
-            self.kafka = subprocess.Popen(command, stdout=log, stderr=log)
+        self.kafka = KafkaBroker(jars, home / "kafka", broker_id=KAFKA, zookeeper=self.zookeeper.address)
         self.znodes = KazooClient(self.zookeeper.address)
         self.znodes.start()
         eventually(lambda: self.sees(KAFKA) and self.sees(HEADRACE), timeout_s=90, what="one cluster")
@@ -50,7 +38,7 @@ class MixedCluster:
         )
 
     def address(self, broker: int) -> str:
-        return self.headrace.bootstrap if broker == HEADRACE else self.kafka_address
+        return self.headrace.bootstrap if broker == HEADRACE else self.kafka.bootstrap
 
     def admin(self, broker: int) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.address(broker), "log_level": 0})
@@ -84,30 +72,16 @@ class MixedCluster:
         return errors
 
     def end(self) -> None:
-        self.kafka.kill()
-        self.kafka.wait()
+        self.kafka.end()
         self.headrace.end()
         self.znodes.stop()
         self.znodes.close()
         self.zookeeper.end()
 
 
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
-
-
 @pytest.fixture
-def mixed(tmp_path: Path) -> Iterator[MixedCluster]:
-    jars = os.environ.get("HEADRACE_KAFKA_JARS", "")
-    if not jars:
-        reason = "HEADRACE_KAFKA_JARS names no folder with Apache Kafka's jars"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
-    cluster = MixedCluster(tmp_path, jars)
+def mixed(kafka_jars: Path, tmp_path: Path) -> Iterator[MixedCluster]:
+    cluster = MixedCluster(tmp_path, kafka_jars)
     yield cluster
     cluster.end()
 

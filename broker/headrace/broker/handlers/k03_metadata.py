@@ -24,6 +24,7 @@ API = k03_metadata.API
 VERSIONS = (0, 12)
 RAW = True
 
+TOPIC_ID_VERSION = 12
 INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
@@ -48,6 +49,10 @@ def handle(context: Context, header: RequestHeader, frame: memoryview) -> Parts:
 
 def _answer(context: Context, version: int, request: dict[str, Any]) -> tuple[dict[str, Any], bool]:
     """(the response, whether it stays true until the metadata cache changes)."""
+    if version < TOPIC_ID_VERSION and any(
+        t["name"] is None or t["topic_id"].int for t in request["topics"] or ()
+    ):
+        return _refusal_of_ids(request), False
     missing: list[str] = []
     topics = [_topic(context, *wanted, missing) for wanted in _wanted(context, version, request)]
     may_create = context.config.topics.auto_create_topics_enable and request["allow_auto_topic_creation"]
@@ -97,6 +102,15 @@ def _topic(context: Context, name: str | None, topic_id: UUID, missing: list[str
         "is_internal": name in INTERNAL_TOPICS,
         "partitions": [_partition(context, index, partitions[index]) for index in sorted(partitions)],
     }
+
+
+def _refusal_of_ids(request: dict[str, Any]) -> dict[str, Any]:
+    """Versions 10 and 11 have topic ids in their requests, but only later ones may use them."""
+    topics = [
+        _refusal(ErrorCode.INVALID_REQUEST, topic["name"] or "", topic["topic_id"]) | {"is_internal": False}
+        for topic in request["topics"]
+    ]
+    return {"brokers": [], "cluster_id": None, "controller_id": -1, "topics": topics}
 
 
 def is_legal_name(name: str) -> bool:

@@ -1,0 +1,136 @@
+"""Apache Kafka 3.9 in ZooKeeper mode, the oracle: its jars, a broker process of it, and its command line tools.
+
+The jars lie in the folder that HEADRACE_KAFKA_JARS names, or are fetched once with Maven (pom.xml) into the user's cache.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from processes import eventually
+
+VERSION = "3.9.2"
+POM = Path(__file__).with_name("pom.xml")
+JVM = ("java", "-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+FETCH_TIMEOUT_S = 240
+
+
+class NoOracleError(Exception):
+    """Why Apache Kafka cannot be had here."""
+
+
+def find_jars() -> Path:
+    """The folder with Kafka's jars; fetches them when they are nowhere yet. Raises NoOracleError."""
+    named = os.environ.get("HEADRACE_KAFKA_JARS")
+    if named:
+        if not list(Path(named).glob("kafka_2.13-*.jar")):
+            raise NoOracleError(f"HEADRACE_KAFKA_JARS={named} is no folder with Apache Kafka's jars")
+        return Path(named)
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headrace"
+    jars = cache / f"kafka-{VERSION}"
+    if not jars.is_dir():
+        _fetch(cache, jars)
+    return jars
+
+
+def _fetch(cache: Path, jars: Path) -> None:
+    if shutil.which("mvn") is None:
+        raise NoOracleError(
+            "Apache Kafka's jars are not here and Maven (mvn), which fetches them, is not installed"
+        )
+    cache.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache) as folder:
+        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}/jars"]
+        command = ["mvn", "-q", "-B", "-f", str(POM), *goal]
+        run = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False)
+        if run.returncode != 0:
+            raise NoOracleError(
+                f"Maven could not fetch Apache Kafka's jars: {(run.stdout + run.stderr)[-500:]}"
+            )
+        # Whole or not at all, also when two test runs fetch at once.
+        if not jars.is_dir():
+            os.rename(f"{folder}/jars", jars)
+
+
+def free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
+
+
+class KafkaBroker:
+    """A process of kafka.Kafka; it keeps its port and data over restarts."""
+
+    def __init__(
+        self, jars: Path, home: Path, *, broker_id: int, zookeeper: str, set: Mapping[str, str] | None = None
+    ):
+        home.mkdir(parents=True, exist_ok=True)
+        self._jars = jars
+        self.home = home
+        self.bootstrap = f"127.0.0.1:{free_port()}"
+        self.log = home / "kafka.log"
+        self._config = home / "server.properties"
+        properties = {
+            "broker.id": str(broker_id),
+            "listeners": f"PLAINTEXT://{self.bootstrap}",
+            "log.dirs": str(home / "logs"),
+            "zookeeper.connect": zookeeper,
+            "offsets.topic.replication.factor": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            **(set or {}),
+        }
+        self._config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        self.start()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, _, port = self.bootstrap.rpartition(":")
+        return host, int(port)
+
+    def start(self) -> None:
+        with self.log.open("ab") as log:
+            command = [*JVM, "-cp", f"{self._jars}/*", "kafka.Kafka", str(self._config)]
+            self.process = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def wait_until_serving(self) -> None:
+        def serves() -> bool:
+            assert self.process.poll() is None, self.log.read_text()[-3000:]
+            with socket.socket() as sock:
+                return sock.connect_ex(self.address) == 0
+
+        eventually(serves, timeout_s=90, what="Apache Kafka's start")
+
+    def stop(self) -> None:
+        """SIGTERM, and wait for its clean end."""
+        self.process.terminate()
+        self.process.wait(60)
+
+    def end(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+def run_tool(
+    jars: Path, *arguments: str, timeout_s: int = 120, stdin: str | None = None
+) -> subprocess.CompletedProcess[str]:
+    """One of Kafka's command line tools, by its class name."""
+    command = [
+        "java",
+        "-Xmx256m",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        "-cp",
+        f"{jars}/*",
+        *arguments,
+    ]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=timeout_s, check=False, input=stdin
+    )

@@ -1,0 +1,265 @@
+"""Scripted client sessions: raw frames to headrace and to Apache Kafka, whole decoded answers compared.
+
+A script is a function of a `Session`; `Pair.compare(script)` runs it against both and requires the same transcript. What may
+differ is listed here, each with its reason, and nowhere else:
+
+- PORTS: both listen on ports of their own.
+- IDENTITIES: topic ids, member ids and fetch session ids are random; the same one must come back wherever it did before.
+- CLOCKS: broker time stamps (LogAppendTime) are replaced by "a time".
+- TEXTS: error messages are for people and ours say what to do, also where Kafka gives only the code.
+- FAULTY RECORDS: Kafka names the records of a batch that it refuses; to headrace a batch is opaque.
+- ORDER: lists that are sets (topics, partitions, brokers, keys, configurations) come in hash order from Kafka.
+- LEADER HINTS: the tagged current leader of an error answer (KIP-951) is optional and not given by headrace.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from kafka_oracle import KafkaBroker
+from kazoo.client import KazooClient
+from processes import BrokerProcess, eventually
+
+from headrace.broker.wire import batches, frames
+from headrace.broker.wire.api import APIS
+
+PRODUCE, FETCH, LIST_OFFSETS, METADATA = 0, 1, 2, 3
+OFFSET_COMMIT, OFFSET_FETCH, FIND_COORDINATOR = 8, 9, 10
+JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP, DESCRIBE_GROUPS, LIST_GROUPS = 11, 12, 13, 14, 15, 16
+API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS, INIT_PRODUCER_ID = 18, 19, 20, 22
+OFFSET_FOR_LEADER_EPOCH, DESCRIBE_CONFIGS, CREATE_PARTITIONS, DELETE_GROUPS = 23, 32, 37, 42
+INCREMENTAL_ALTER_CONFIGS, OFFSET_DELETE, DESCRIBE_CLUSTER = 44, 47, 60
+
+CLOSED = "connection closed"
+TIMESTAMP_MS = 1_700_000_000_000
+IDENTITY_FIELDS = ("topic_id", "member_id", "leader", "session_id")
+TEXT_FIELDS = ("error_message", "documentation")
+CLOCK_FIELDS = ("log_append_time_ms",)
+HINT_FIELDS = ("current_leader", "node_endpoints", "diverging_epoch", "snapshot_id")
+NOT_COMPARED = (*HINT_FIELDS, *TEXT_FIELDS, "record_errors")
+SET_FIELDS = {
+    "topics": ("name", "topic", "topic_id"),
+    "responses": ("name", "topic", "topic_id"),
+    "partitions": ("partition_index",),
+    "partition_responses": ("index",),
+    "brokers": ("node_id", "broker_id"),
+    "api_keys": ("api_key",),
+    "configs": ("name",),
+    "groups": ("group_id",),
+    "members": ("member_id",),
+}
+
+Message = dict[str, Any]
+
+
+class Session:
+    """One client of one broker. `ask` notes each answer in the transcript; a closed connection is an answer, too."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._address = address
+        self._socket: socket.socket | None = None
+        self.transcript: list[tuple[str, Any]] = []
+        self._identities: dict[Any, str] = {}
+
+    def ask(self, key: int, version: int, message: Message | None = None, *, note: str = "") -> Message:
+        """The answer as it came; its comparable form goes into the transcript."""
+        return self.send_frame(self.frame(key, version, message or {}), key, version, note=note)
+
+    def look(self, key: int, version: int, message: Message | None = None) -> Message:
+        """Like `ask`, without a note: for waiting until something has come about."""
+        self._write(self.frame(key, version, message or {}))
+        return self._decode(self._read(), key, version)
+
+    def frame(self, key: int, version: int, message: Message, client: str | None = "script") -> bytes:
+        header = frames.encode_request_header(key, version, 7, client)
+        return frames.frame(header, APIS[key].encode_request(version, message))
+
+    def send_frame(self, data: bytes, key: int, version: int, *, note: str = "") -> Message:
+        """Send bytes that may be anything; an answer is decoded as that of `key` in `version`."""
+        label = f"{APIS[key].name if key in APIS else key} v{version} {note}".strip()
+        try:
+            self._write(data)
+            answer = self._decode(self._read(), key, version)
+        except (ConnectionError, TimeoutError) as error:
+            self.close()
+            self.transcript.append((label, "no answer" if isinstance(error, TimeoutError) else CLOSED))
+            return {}
+        self.transcript.append((label, self.comparable(answer)))
+        return answer
+
+    def send_only(self, data: bytes) -> None:
+        self._write(data)
+
+    def next_answer(self, key: int, version: int, *, note: str = "") -> Message:
+        """The next answer to what `send_only` sent."""
+        return self.send_frame(b"", key, version, note=note)
+
+    def note(self, what: str, value: Any) -> None:
+        """Compare `value`, too."""
+        self.transcript.append((what, value))
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def another(self) -> Session:
+        """A second connection of the same script; its answers are noted in the same transcript."""
+        session = Session(self._address)
+        session.transcript, session._identities = self.transcript, self._identities
+        return session
+
+    def _write(self, data: bytes) -> None:
+        if self._socket is None:
+            self._socket = socket.create_connection(self._address, timeout=10)
+        self._socket.sendall(data)
+
+    def _read(self) -> bytes:
+        return self._exactly(int.from_bytes(self._exactly(4), "big"))
+
+    def _exactly(self, size: int) -> bytes:
+        assert self._socket is not None
+        data = bytearray()
+        while len(data) < size:
+            piece = self._socket.recv(size - len(data))
+            if not piece:
+                raise ConnectionResetError
+            data += piece
+        return bytes(data)
+
+    @staticmethod
+    def _decode(reply: bytes, key: int, version: int) -> Message:
+        correlation_id, offset = frames.read_response_header(key, version, reply)
+        assert correlation_id == 7
+        return APIS[key].decode_response(version, reply, offset)
+
+    def comparable(self, value: Any, name: str = "") -> Any:
+        """`value` without what may differ (see the module's docstring)."""
+        if isinstance(value, dict):
+            return {k: self.comparable(v, k) for k, v in value.items() if k not in NOT_COMPARED}
+        if isinstance(value, list):
+            return [self.comparable(v) for v in _in_order(value, SET_FIELDS.get(name, ()))]
+        if isinstance(value, memoryview):
+            value = bytes(value)
+        if name == "records" and value:
+            return _batches(value)
+        if name == "port":
+            return "a port" if value > 0 else value
+        if name in CLOCK_FIELDS:
+            return "a time" if value > 0 else value
+        if isinstance(value, UUID) or name in IDENTITY_FIELDS:
+            return self._identity(value)
+        return value
+
+    def _identity(self, value: Any) -> Any:
+        if value in (None, "", 0, -1, UUID(int=0)):
+            return value
+        return self._identities.setdefault(value, f"identity {len(self._identities)}")
+
+
+def _in_order(values: list[Any], keys: tuple[str, ...]) -> list[Any]:
+    key = next((k for k in keys if values and isinstance(values[0], dict) and k in values[0]), None)
+    return values if key is None else sorted(values, key=lambda v: f"{v[key] or 0:>20}")
+
+
+def _batches(records: bytes) -> list[Any]:
+    """Each batch with its header and the bytes of its records; what is cut off at the end by its size."""
+    found: list[Any] = []
+    end = 0
+    for position, header in batches.iter_batches(records):
+        found.append((header._asdict(), records[position + batches.HEADER_SIZE : position + header.size]))
+        end = position + header.size
+    return [*found, f"{len(records) - end} bytes of a cut batch"] if end < len(records) else found
+
+
+class Pair(NamedTuple):
+    """The two brokers."""
+
+    headrace: BrokerProcess
+    kafka: KafkaBroker
+    znodes: KazooClient
+
+    def compare(self, script: Callable[[Session], None]) -> list[tuple[str, Any]]:
+        """Run the script against both and require the same transcript, which is returned."""
+        theirs, ours = Session(self.kafka.address), Session(self.headrace.addresses[0])
+        for session in (theirs, ours):
+            script(session)
+            session.close()
+        assert [label for label, _ in ours.transcript] == [label for label, _ in theirs.transcript]
+        pairs = zip(ours.transcript, theirs.transcript, strict=True)
+        differences = [
+            f"{label}{place}: headrace {our!r}, Kafka {their!r}"
+            for (label, ours_), (_, theirs_) in pairs
+            for place, our, their in _differences(ours_, theirs_)
+        ]
+        assert not differences, "\n".join(differences)
+        assert theirs.transcript, "a script that notes nothing compares nothing"
+        return theirs.transcript
+
+
+def _differences(ours: Any, theirs: Any, place: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """(place, ours, theirs) of the smallest parts that differ."""
+    if isinstance(ours, dict) and isinstance(theirs, dict) and ours.keys() == theirs.keys():
+        for name in ours:
+            yield from _differences(ours[name], theirs[name], f"{place}.{name}")
+    elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        for index, (our, their) in enumerate(zip(ours, theirs, strict=True)):
+            yield from _differences(our, their, f"{place}[{index}]")
+    elif ours != theirs:
+        yield place, ours, theirs
+
+
+def create_topic(
+    session: Session, name: str, partitions: int = 1, configs: dict[str, str] | None = None
+) -> Any:
+    """Make a topic, wait until it is led, and give its id."""
+    topic = {
+        "name": name,
+        "num_partitions": partitions,
+        "replication_factor": 1,
+        "configs": [{"name": k, "value": v} for k, v in (configs or {}).items()],
+    }
+    session.look(CREATE_TOPICS, 5, {"topics": [topic], "timeout_ms": 10_000})
+    found: Message = {}
+
+    def is_led() -> bool:
+        found.update(
+            session.look(METADATA, 12, {"topics": [{"name": name}], "allow_auto_topic_creation": False})
+        )
+        topic = found["topics"][0]
+        return topic["error_code"] == 0 and all(p["error_code"] == 0 for p in topic["partitions"])
+
+    eventually(is_led, what=f"topic {name}")
+    return found["topics"][0]["topic_id"]
+
+
+def batch(*values: bytes, timestamp_ms: int = TIMESTAMP_MS, **options: Any) -> bytearray:
+    """A batch of records without keys, a millisecond apart."""
+    records = [batches.Record(0, timestamp_ms + n, None, value, []) for n, value in enumerate(values)]
+    return batches.encode_batch(records, **options)
+
+
+def produce_message(
+    topic: str,
+    records: bytes | bytearray | None,
+    *,
+    partition: int = 0,
+    acks: int = 1,
+    timeout_ms: int = 5000,
+) -> Message:
+    data = [
+        {
+            "name": topic,
+            "partition_data": [{"index": partition, "records": None if records is None else bytes(records)}],
+        }
+    ]
+    return {"acks": acks, "timeout_ms": timeout_ms, "topic_data": data}
+
+
+def raw_frame(body: bytes, size: int | None = None) -> bytes:
+    """Any bytes as a frame, with a size of one's own when that is wanted."""
+    return struct.pack(">i", len(body) if size is None else size) + body
