@@ -110,24 +110,6 @@ def test_a_fetch_of_another_leader_epoch_is_refused(
     assert fetch(client, topic, current_leader_epoch=epoch)["error_code"] == code
 
 
-def test_a_fenced_fetch_is_told_the_leader_at_once(broker: DevCluster, client: RawClient, topic: str) -> None:
-    topic_id = client.ask(METADATA, 12, {"topics": [{"name": topic}]})["topics"][0]["topic_id"]
-    partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000, "current_leader_epoch": -2}
-    message = {
-        "max_wait_ms": 0,
-        "topics": [{"topic_id": topic_id, "partitions": [partition]}],
-        "min_bytes": 1,
-    }
-    answer = client.ask(FETCH, 16, message)
-    found = answer["responses"][0]["partitions"][0]
-    host, port = broker.addresses[0]
-    (node,) = answer["node_endpoints"]
-    assert (found["error_code"], found["current_leader"]["leader_epoch"]) == (74, 0)
-    assert (node["node_id"], node["host"], node["port"]) == (found["current_leader"]["leader_id"], host, port)
-    before = client.ask(FETCH, 15, message)
-    assert before["responses"][0]["partitions"][0]["current_leader"]["leader_id"] == -1
-
-
 def test_a_fetch_session_answers_only_what_changed(client: RawClient, topic: str) -> None:
     partition = {"partition": 0, "fetch_offset": 10, "partition_max_bytes": 1000}
     message = {"max_wait_ms": 0, "min_bytes": 1, "topics": [{"topic": topic, "partitions": [partition]}]}

@@ -9,6 +9,7 @@ import pytest
 
 from headrace.broker.errors import NotLeaderOrFollowerError, UnknownTopicOrPartitionError
 from headrace.broker.handlers import k00_produce
+from headrace.broker.handlers.context import Client
 from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.replies import CloseConnectionError
 from headrace.broker.log.results import AppendResult
@@ -62,6 +63,12 @@ class FakeContext(SimpleNamespace):
             waiting=FakeWaiting(),
             clock=SimpleNamespace(now_ms=lambda: 1),
             metrics=SimpleNamespace(produced=lambda topic, size: None),
+            client=Client("here", "INSIDE"),
+            metadata=SimpleNamespace(
+                partition=lambda topic, index: SimpleNamespace(leader=7, leader_epoch=6),
+                endpoint=lambda broker_id, listener: SimpleNamespace(host="seven", port=9092),
+                brokers={7: SimpleNamespace(rack=None)},
+            ),
         )
 
 
@@ -142,6 +149,17 @@ def test_several_partitions_are_answered_one_by_one(version: int) -> None:
         for partition in topic["partition_responses"]
     ]
     assert outcomes == [("pageviews", 1, 0), ("pageviews", 9, 6), ("unknown", 3, 3)]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_new_leader_is_named_from_version_10(version: int) -> None:
+    frame = request_of(version, 1, single(index=9))
+    message = message_of(version, ask(FakeContext(FakePartition()), frame))
+    leader = message["responses"][0]["partition_responses"][0]["current_leader"]
+    nodes = [node["node_id"] for node in message["node_endpoints"]]
+    assert (leader["leader_id"], leader["leader_epoch"], nodes) == (
+        (7, 6, [7]) if version >= 10 else (-1, -1, [])
+    )
 
 
 @pytest.mark.parametrize("version", [3, 8, 9, 11])

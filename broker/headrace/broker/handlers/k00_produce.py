@@ -1,7 +1,7 @@
 """Produce (key 0), versions 0-11.
 
 Deviations: record sets of magic 0 and 1 (which versions 0-2 carry) are refused with UNSUPPORTED_FOR_MESSAGE_FORMAT
-instead of being converted; the tagged current leader of version 10 (KIP-951) is not filled.
+instead of being converted.
 
 The shape that almost every request has, one batch for one partition, is read and answered with `struct`; any other
 shape, and every error, goes through the codec. acks=0 has no answer: an error closes the connection, as in Kafka.
@@ -14,19 +14,29 @@ from struct import error as StructError
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.broker.errors import (
+    CorruptMessageError,
     ErrorCode,
     InvalidRecordError,
     InvalidRequiredAcksError,
     KafkaError,
+    MessageTooLargeError,
+    NotEnoughReplicasError,
     NotLeaderOrFollowerError,
+    RecordListTooLargeError,
     RequestTimedOutError,
+    StorageError,
+    TransactionalIdAuthorizationError,
+    UnsupportedCompressionTypeError,
 )
-from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.context import Client, Context
+from headrace.broker.handlers.current_leader import CurrentLeader, current_leader, node_endpoints
 from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.replies import CloseConnectionError, Parts, Reply
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire import frames
 from headrace.broker.wire.api import k00_produce
+from headrace.broker.wire.batches import codec_of
+from headrace.broker.wire.compression import Codec
 from headrace.broker.wire.frames import RequestHeader
 from headrace.broker.wire.varint import read_uvarint
 
@@ -37,6 +47,7 @@ if TYPE_CHECKING:
 API = k00_produce.API
 VERSIONS = (0, 11)
 RAW = True
+LEADER_TAG_VERSION = 10
 
 log = get_logger(__name__)
 
@@ -68,13 +79,14 @@ class _Single(NamedTuple):
 
 
 class _Outcome(NamedTuple):
-    """What became of one partition's records."""
+    """What became of one partition's records; with an error, `log_start_offset` is that of a log that looked at them."""
 
     topic: str
     partition_index: int
     partition: Partition | None
     result: AppendResult | None
     error: KafkaError | None = None
+    log_start_offset: int = -1
 
 
 def handle(context: Context, header: RequestHeader, frame: memoryview) -> Reply:
@@ -85,7 +97,7 @@ def handle(context: Context, header: RequestHeader, frame: memoryview) -> Reply:
     if single is None:
         return _handle_any(context, header, frame)
     topic = str(single.name, "utf-8", "replace")
-    outcome = _append(context, topic, single.partition_index, single.records, single.acks)
+    outcome = _append(context, header.version, topic, single.partition_index, single.records, single.acks)
     result = outcome.result
     if result is None or single.acks == 0 or (single.acks == -1 and not _is_committed(outcome)):
         return _answer(context, header, [outcome], single.acks, single.timeout_ms)
@@ -167,20 +179,30 @@ def _flexible_reply(correlation_id: int, single: _Single, result: AppendResult) 
     )
 
 
-def _append(context: Context, topic: str, index: int, records: memoryview | None, acks: int) -> _Outcome:
+def _append(
+    context: Context, version: int, topic: str, index: int, records: memoryview | None, acks: int
+) -> _Outcome:
     """Append one partition's records; an error becomes part of the outcome."""
+    partition = None
     try:
         if acks not in (-1, 0, 1):
             raise InvalidRequiredAcksError(f"acks={acks}: give -1 (all), 0 or 1")
         if not records:
             raise InvalidRecordError("the request has no record batch for this partition")
+        if version < ZSTD_VERSION and codec_of(records) == Codec.ZSTD:
+            raise UnsupportedCompressionTypeError("a producer of this version must not compress with zstd")
         partition = context.partitions.leader_of(topic, index)
         result = partition.append(records, required_acks=acks, now_ms=context.clock.now_ms())
     except KafkaError as error:
-        return _Outcome(topic, index, None, None, error)
+        return _Outcome(topic, index, None, None, error, _log_start_offset(partition, error))
     context.metrics.produced(topic, len(records))
     context.waiting.wake(topic, index)
     return _Outcome(topic, index, partition, result)
+
+
+def _log_start_offset(partition: Partition | None, error: KafkaError) -> int:
+    """Kafka tells it with errors about what the records say, not with those that come before a look at that."""
+    return -1 if partition is None or isinstance(error, UNREAD) else partition.log.log_start_offset
 
 
 def _is_committed(outcome: _Outcome) -> bool:
@@ -193,7 +215,7 @@ def _handle_any(context: Context, header: RequestHeader, frame: memoryview) -> R
     request = API.decode_request(header.version, frame, header.body_offset)
     acks = request["acks"]
     outcomes = [
-        _append(context, topic["name"], partition["index"], partition["records"], acks)
+        _append(context, header.version, topic["name"], partition["index"], partition["records"], acks)
         for topic in request["topic_data"]
         for partition in topic["partition_data"]
     ]
@@ -207,9 +229,10 @@ def _answer(
     if acks == 0:
         _close_on_error(outcomes)
         return None
+    client = context.client
     if acks == -1 and any(o.error is None and not _is_committed(o) for o in outcomes):
         return _wait_for_commit(context, header, outcomes, timeout_ms)
-    return _encode(header, outcomes)
+    return _encode(context, client, header, outcomes)
 
 
 def _close_on_error(outcomes: list[_Outcome]) -> None:
@@ -222,10 +245,11 @@ def _wait_for_commit(
     context: Context, header: RequestHeader, outcomes: list[_Outcome], timeout_ms: int
 ) -> Deferred[Parts]:
     waiting = [(o.topic, o.partition_index) for o in outcomes if o.error is None]
+    client = context.client
 
     def attempt(final: bool) -> Parts | None:
         settled = [s for o in outcomes if (s := _settle(o, final)) is not None]
-        return _encode(header, settled) if len(settled) == len(outcomes) else None
+        return _encode(context, client, header, settled) if len(settled) == len(outcomes) else None
 
     return context.waiting.park(waiting, timeout_ms, attempt)
 
@@ -244,11 +268,21 @@ def _settle(outcome: _Outcome, final: bool) -> _Outcome | None:
     )
 
 
-def _encode(header: RequestHeader, outcomes: list[_Outcome]) -> Parts:
+def _encode(context: Context, client: Client, header: RequestHeader, outcomes: list[_Outcome]) -> Parts:
     topics: dict[str, list[dict[str, Any]]] = {}
+    leaders: list[CurrentLeader] = []
     for outcome in outcomes:
-        topics.setdefault(outcome.topic, []).append(_partition_response(outcome))
-    message = {"responses": [{"name": name, "partition_responses": items} for name, items in topics.items()]}
+        response = _partition_response(outcome)
+        if header.version >= LEADER_TAG_VERSION and isinstance(outcome.error, NotLeaderOrFollowerError):
+            leader = current_leader(context, outcome.topic, outcome.partition_index)
+            response["current_leader"] = leader._asdict()
+            leaders.append(leader)
+        topics.setdefault(outcome.topic, []).append(response)
+    message: dict[str, Any] = {
+        "responses": [{"name": name, "partition_responses": items} for name, items in topics.items()]
+    }
+    if leaders:
+        message["node_endpoints"] = node_endpoints(context, client, leaders)
     return [
         frames.frame(
             frames.encode_response_header(header.key, header.version, header.correlation_id),
@@ -263,6 +297,7 @@ def _partition_response(outcome: _Outcome) -> dict[str, Any]:
             "index": outcome.partition_index,
             "error_code": outcome.error.code,
             "base_offset": -1,
+            "log_start_offset": outcome.log_start_offset,
             "error_message": str(outcome.error) or None,
         }
     assert outcome.result is not None

@@ -31,7 +31,7 @@ from headrace.broker.handlers.fetch_request import (
     read_fetch,
 )
 from headrace.broker.handlers.fetch_sessions import NO_SESSION, Turn
-from headrace.broker.handlers.led import led_partition
+from headrace.broker.handlers.led import NO_EPOCH, led_partition
 from headrace.broker.handlers.replies import Parts, Reply
 from headrace.broker.log.results import EpochEndOffset, LogSlice
 from headrace.broker.wire.api import k01_fetch
@@ -65,7 +65,7 @@ _NO_TAGS = b"\0"
 
 
 class _Found(NamedTuple):
-    """What one partition has to offer; offsets are -1 with an error."""
+    """What one partition has to offer; offsets are -1 with an error. `aborted_count` is -1 for "not asked for"."""
 
     partition_index: int
     error_code: int
@@ -73,6 +73,7 @@ class _Found(NamedTuple):
     last_stable_offset: int
     log_start_offset: int
     records: LogSlice | None
+    aborted_count: int = -1
     diverging_epoch: EpochEndOffset | None = None
     current_leader: CurrentLeader | None = None
 
@@ -138,7 +139,12 @@ def _read_all(context: Context, request: FetchRequest, left: int) -> tuple[_Answ
             found.append(item)
         if found:
             answer.append((topic, found))
-    return answer + absent, total, is_urgent or not waits
+    for topic, found in absent:
+        if answer and answer[-1][0].key == topic.key:
+            answer[-1][1].extend(found)
+        else:
+            answer.append((topic, found))
+    return answer, total, is_urgent or not waits
 
 
 def _read(
@@ -152,7 +158,7 @@ def _read(
 ) -> _Found:
     try:
         partition = led_partition(
-            context, _name_of(context, topic), wanted.partition_index, wanted.leader_epoch
+            context, _name_of(context, topic), wanted.partition_index, max(wanted.leader_epoch, NO_EPOCH)
         )
         if wanted.last_fetched_epoch >= 0:
             diverging = _diverging_epoch(partition, wanted)
@@ -176,12 +182,23 @@ def _read(
             log.last_stable_offset,
             log.log_start_offset,
             records,
+            0 if request.isolation_level == READ_COMMITTED else -1,
         )
     except KafkaError as error:
         leader = None
         if error.code in LEADER_MOVED:
             leader = current_leader(context, _name_of(context, topic), wanted.partition_index)
-        return _Found(wanted.partition_index, error.code, UNKNOWN, UNKNOWN, UNKNOWN, None, None, leader)
+        return _Found(
+            wanted.partition_index,
+            error.code,
+            UNKNOWN,
+            UNKNOWN,
+            UNKNOWN,
+            None,
+            0 if error.code in NOT_IN_CLUSTER else -1,
+            None,
+            leader,
+        )
 
 
 def _diverging_epoch(partition: Partition, wanted: FetchPartition) -> _Found | None:
@@ -202,7 +219,7 @@ def _diverging_epoch(partition: Partition, wanted: FetchPartition) -> _Found | N
         log.last_stable_offset,
         log.log_start_offset,
         None,
-        end,
+        diverging_epoch=end,
     )
 
 
@@ -309,20 +326,33 @@ def _topic_head(version: int, topic: FetchTopic, partition_count: int) -> bytes:
 
 
 def _partition_head(version: int, item: _Found) -> bytes:
-    """Everything of a partition before its records; aborted transactions are null, none are known."""
-    index, error_code, high_watermark, last_stable_offset, log_start_offset, records = item[:6]
+    """Everything of a partition before its records; aborted transactions are null or none, as Kafka has it."""
+    index, error_code, high_watermark, last_stable_offset, log_start_offset, records, aborted_count = item[:7]
     size = 0 if records is None else records.size
     if version >= FLEXIBLE_VERSION:
         head = _PARTITION_12.pack(
-            index, error_code, high_watermark, last_stable_offset, log_start_offset, 0, UNKNOWN
+            index,
+            error_code,
+            high_watermark,
+            last_stable_offset,
+            log_start_offset,
+            aborted_count + 1,
+            UNKNOWN,
         )
         return head + encode_uvarint(size + 1)
     if version == 11:
         return _PARTITION_11.pack(
-            index, error_code, high_watermark, last_stable_offset, log_start_offset, -1, UNKNOWN, size
+            index,
+            error_code,
+            high_watermark,
+            last_stable_offset,
+            log_start_offset,
+            aborted_count,
+            UNKNOWN,
+            size,
         )
     if version >= 5:
         return _PARTITION_5.pack(
-            index, error_code, high_watermark, last_stable_offset, log_start_offset, -1, size
+            index, error_code, high_watermark, last_stable_offset, log_start_offset, aborted_count, size
         )
-    return _PARTITION_4.pack(index, error_code, high_watermark, last_stable_offset, -1, size)
+    return _PARTITION_4.pack(index, error_code, high_watermark, last_stable_offset, aborted_count, size)

@@ -1,0 +1,130 @@
+"""Fetch answers, as every version writes them and the codec reads them: errors, leaders, absent partitions."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from headrace.broker.errors import NotLeaderOrFollowerError, UnknownTopicOrPartitionError
+from headrace.broker.handlers import k01_fetch
+from headrace.broker.handlers.context import Client
+from headrace.broker.handlers.fetch_sessions import FetchSessions
+from headrace.broker.log.results import EpochEndOffset, LogSlice
+from headrace.broker.wire import frames
+from headrace.broker.wire.api.k01_fetch import API
+
+VERSIONS = range(*(k01_fetch.VERSIONS[0], k01_fetch.VERSIONS[1] + 1))
+TOPIC_ID = UUID(int=77)
+LED, MOVED, ABSENT = 0, 1, 2
+
+
+class FakeLog:
+    high_watermark, last_stable_offset, log_start_offset, log_end_offset = 9, 8, 3, 10
+
+    def read(self, offset: int, **_: Any) -> LogSlice:
+        return LogSlice(None, 0, 0)
+
+    def epoch_end_offset(self, epoch: int) -> EpochEndOffset:
+        return EpochEndOffset(4, 6)
+
+
+def leader_of(topic: str, index: int) -> Any:
+    if index == MOVED:
+        raise NotLeaderOrFollowerError
+    if index == ABSENT:
+        raise UnknownTopicOrPartitionError
+    return SimpleNamespace(log=FakeLog(), leader_epoch=5)
+
+
+def partition_of(topic: str, index: int) -> Any:
+    return None if index == ABSENT else SimpleNamespace(leader=7, leader_epoch=6)
+
+
+def endpoint_of(broker_id: int, listener: str) -> Any:
+    return SimpleNamespace(host="seven", port=9092) if (broker_id, listener) == (7, "INSIDE") else None
+
+
+@pytest.fixture
+def context() -> Any:
+    return SimpleNamespace(
+        partitions=SimpleNamespace(leader_of=leader_of),
+        metadata=SimpleNamespace(
+            partition=partition_of,
+            endpoint=endpoint_of,
+            topic_name=lambda topic_id: "t",
+            brokers={7: SimpleNamespace(rack="r")},
+        ),
+        config=SimpleNamespace(replication=SimpleNamespace(fetch_max_bytes=1000)),
+        metrics=SimpleNamespace(fetched=lambda topic, size: None),
+        clock=SimpleNamespace(monotonic_ms=lambda: 0),
+        client=Client("here", "INSIDE"),
+        fetch_sessions=FetchSessions(1),
+    )
+
+
+def ask(context: Any, version: int, *partitions: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    key: dict[str, Any] = {"topic_id": TOPIC_ID} if version >= 13 else {"topic": "t"}
+    message = {
+        "max_wait_ms": 0,
+        "min_bytes": 1,
+        "topics": [
+            {**key, "partitions": [{"fetch_offset": 3, "partition_max_bytes": 100, **p} for p in partitions]}
+        ],
+        **fields,
+    }
+    frame = frames.encode_request_header(1, version, 5, "c") + API.encode_request(version, message)
+    header = frames.read_request_header(memoryview(frame))
+    parts = k01_fetch.handle(context, header, memoryview(frame))
+    assert isinstance(parts, list)
+    reply = b"".join(part for part in parts if isinstance(part, bytes))
+    assert int.from_bytes(reply[:4], "big") == len(reply) - 4
+    correlation_id, offset = frames.read_response_header(1, version, reply[4:])
+    assert correlation_id == 5
+    return API.decode_response(version, reply[4:], offset)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_version_answers_every_partition(context: Any, version: int) -> None:
+    answer = ask(context, version, {"partition": ABSENT}, {"partition": LED}, {"partition": MOVED})
+    (topic,) = answer["responses"]
+    found = [(p["partition_index"], p["error_code"], p["high_watermark"]) for p in topic["partitions"]]
+    assert found == [(LED, 0, 9), (MOVED, 6, -1), (ABSENT, 3, -1)]
+    assert [p["aborted_transactions"] for p in topic["partitions"]] == [None, None, []]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_leader_is_named_from_version_16(context: Any, version: int) -> None:
+    answer = ask(context, version, {"partition": MOVED}, {"partition": LED})
+    moved, led = answer["responses"][0]["partitions"]
+    unknown = {"leader_id": -1, "leader_epoch": -1}
+    known = {"leader_id": 7, "leader_epoch": 6} if version >= 16 else unknown
+    assert (moved["current_leader"], led["current_leader"]) == (known, unknown)
+    nodes = [{"node_id": 7, "host": "seven", "port": 9092, "rack": "r"}] if version >= 16 else []
+    assert answer["node_endpoints"] == nodes
+
+
+@pytest.mark.parametrize("version", [v for v in VERSIONS if v >= 12])
+def test_a_diverging_epoch_is_told(context: Any, version: int) -> None:
+    answer = ask(context, version, {"partition": LED, "fetch_offset": 7, "last_fetched_epoch": 5})
+    found = answer["responses"][0]["partitions"][0]
+    assert found["diverging_epoch"] == {"epoch": 4, "end_offset": 6}
+    assert found["error_code"] == 0
+
+
+def test_read_committed_names_the_aborted_transactions(context: Any) -> None:
+    answer = ask(context, 11, {"partition": LED}, isolation_level=1)
+    assert answer["responses"][0]["partitions"][0]["aborted_transactions"] == []
+
+
+@pytest.mark.parametrize("version", [v for v in VERSIONS if v >= 7])
+def test_a_session_is_granted_and_its_errors_are_told(context: Any, version: int) -> None:
+    answer = ask(context, version, {"partition": LED}, session_id=0, session_epoch=0)
+    number = answer["session_id"]
+    assert number > 0
+    quiet = ask(context, version, session_id=number, session_epoch=1, topics=[])
+    assert (quiet["error_code"], quiet["session_id"], quiet["responses"]) == (0, number, [])
+    late = ask(context, version, session_id=number, session_epoch=1, topics=[])
+    assert (late["error_code"], late["session_id"], late["responses"]) == (71, 0, [])
