@@ -1,0 +1,271 @@
+"""The continuous counter of one datacenter: its own cluster's log in, count records in its own cluster out.
+
+Owns the order of a round: the monitoring topic's ends first, then the counted topics' ends, then the counting up to
+these, then the barrier that says so (see `records`). Invariants: a range is counted from its bytes, checksums checked;
+positions go forward only with what was handed to the publisher, which keeps the order; after any end the next start
+goes on from what was published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
+
+from confluent_kafka import KafkaError as DeliveryError
+from confluent_kafka import KafkaException, Message, Producer
+
+from headrace.audit.count import count
+from headrace.audit.records import (
+    COUNTS_TOPIC,
+    Barrier,
+    Counted,
+    CounterTier,
+    CountRecord,
+    Standstill,
+    decode,
+    encode,
+)
+from headrace.broker.errors import KafkaError
+from headrace.broker.structured_log import get_logger
+from headrace.events.avro_schemas import MONITORING_TOPIC
+from headrace.load.ranges import LogOffsets, OffsetRange, TopicPartition
+from headrace.load.source import StandstillError, chunks
+from headrace.load.wire_client import Client, ConnectionFailedError
+
+OFFSETS_PER_RECORD_MAX: Final = 20_000
+"""Bound of a count record: even runs of single sequences stay below a message's size."""
+RANGES_PER_ROUND_MAX: Final = 50
+"""Ranges of one partition before the others get their turn."""
+PUBLISH_TIMEOUT_S: Final = 60.0
+COUNTS: Final = TopicPartition(COUNTS_TOPIC, 0)
+READ_BACK: Final = 1000
+
+log = get_logger(__name__)
+
+
+class PublishError(Exception):
+    """Count records were not acknowledged; the counter must start again from what was."""
+
+
+class Publisher:
+    """Appends count records, in order, to partition 0 of `headrace.counts`."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._failure: str | None = None
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "client.id": "headrace-counter",
+                "enable.idempotence": True,
+                "acks": "all",
+                "compression.type": "zstd",
+                "linger.ms": 5,
+                "delivery.timeout.ms": int(PUBLISH_TIMEOUT_S * 1000),
+                "message.max.bytes": 8_000_000,
+                "log_level": 3,
+            }
+        )
+
+    def publish(self, record: CountRecord) -> None:
+        """Hand a record over; `flush` tells whether it got there."""
+        self._producer.produce(
+            COUNTS.topic, encode(record), partition=COUNTS.partition, on_delivery=self._delivered
+        )
+
+    def flush(self) -> None:
+        """Wait until all is acknowledged; raises PublishError when it is not."""
+        try:
+            left = self._producer.flush(PUBLISH_TIMEOUT_S + 5)
+        except KafkaException as error:
+            raise PublishError(str(error)) from error
+        if left or self._failure:
+            raise PublishError(self._failure or f"{left} count records are not acknowledged")
+
+    def _delivered(self, error: DeliveryError | None, _: Message) -> None:
+        if error is not None:
+            self._failure = error.str()
+
+
+class LogCounter:
+    """Counts the named topics of one cluster."""
+
+    def __init__(
+        self,
+        client: Client,
+        publisher: Publisher,
+        *,
+        tier: CounterTier,
+        datacenter: str,
+        topics: Collection[str],
+        window_size_ms: int,
+    ) -> None:
+        self._client = client
+        self._publisher = publisher
+        self._tier: CounterTier = tier
+        self._datacenter = datacenter
+        self._topics = frozenset(topics)
+        self._window_size_ms = window_size_ms
+        self._standstills: dict[TopicPartition, str] = {}
+        self._told: Barrier | None = None
+        self.counted_events = 0
+        self.positions = published_positions(client, tier, datacenter)
+
+    def round(self) -> bool:
+        """Count what is there now; returns whether there is more at once.
+
+        Raises:
+            ConnectionFailedError, KafkaError: a broker did not answer; the next round tries again.
+            PublishError: end, and start anew.
+        """
+        monitoring = self._monitoring_ends()
+        partitions = self._client.partitions(lambda topic: topic in self._topics)
+        offsets = self._client.reachable_log_offsets(partitions)
+        behind = {partition.topic for partition in partitions if partition not in offsets}
+        try:
+            for partition, ends in sorted(offsets.items()):
+                if not self._count(partition, ends):
+                    behind.add(partition.topic)
+        finally:
+            self._publisher.flush()
+        self._tell(monitoring, frozenset(partition.topic for partition in partitions) - behind)
+        return bool(behind) and any(
+            self.positions.get(partition, 0) < ends.end and partition not in self._standstills
+            for partition, ends in offsets.items()
+        )
+
+    def _monitoring_ends(self) -> dict[int, int]:
+        if self._tier == "offline":
+            return {}
+        partitions = self._client.partitions(lambda topic: topic == MONITORING_TOPIC)
+        offsets = self._client.reachable_log_offsets(partitions)
+        return {partition.partition: ends.end for partition, ends in offsets.items()}
+
+    def _count(self, partition: TopicPartition, ends: LogOffsets) -> bool:
+        """Count a partition up to its end; returns whether that was reached."""
+        position = self.positions.get(partition, ends.start)
+        if position < ends.start:
+            reason = f"offsets {position} to {ends.start - 1} were deleted before they were counted"
+            self._publish(self._standstill(partition, position, ends.start, reason))
+            position = ends.start
+        self.positions[partition] = position
+        if position > ends.end:
+            reason = f"counted up to offset {position - 1}, but the log ends at {ends.end}: it was truncated or recreated"
+            self._stand_still(partition, reason)
+            return False
+        for _ in range(RANGES_PER_ROUND_MAX):
+            position = self.positions[partition]
+            if position >= ends.end or not self._count_range(partition, position, ends.end):
+                break
+        return self.positions[partition] >= ends.end
+
+    def _count_range(self, partition: TopicPartition, first: int, end: int) -> bool:
+        """Count and publish some offsets from `first` on; returns whether it went forward."""
+        wanted = OffsetRange(
+            topic=partition.topic,
+            partition=partition.partition,
+            first_offset=first,
+            next_offset=min(end, first + OFFSETS_PER_RECORD_MAX),
+        )
+        try:
+            for chunk in chunks(self._client, wanted):
+                tallies, foreign = count(chunk.records, self._window_size_ms)
+                foreign += sum(item.last_offset - item.first_offset + 1 for item in chunk.unreadable)
+                self._publish(
+                    Counted(
+                        tier=self._tier,
+                        datacenter=self._datacenter,
+                        partition=partition,
+                        first=self.positions[partition],
+                        next=chunk.next_offset,
+                        tallies=tuple(tallies),
+                        foreign=foreign,
+                    )
+                )
+                self.positions[partition] = chunk.next_offset
+                self.counted_events += sum(item.count for item in tallies)
+                self._standstills.pop(partition, None)
+        except StandstillError as error:
+            self._stand_still(partition, error.finding.detail)
+        return self.positions[partition] > first
+
+    def _stand_still(self, partition: TopicPartition, reason: str) -> None:
+        """Say once why a partition cannot be counted; it is tried again in every round."""
+        if self._standstills.get(partition) != reason:
+            log.error(
+                "partition cannot be counted",
+                topic=partition.topic,
+                partition=partition.partition,
+                reason=reason,
+            )
+            position = self.positions[partition]
+            self._publish(self._standstill(partition, position, position, reason))
+            self._standstills[partition] = reason
+
+    def _standstill(self, partition: TopicPartition, first: int, following: int, reason: str) -> Standstill:
+        return Standstill(
+            tier=self._tier,
+            datacenter=self._datacenter,
+            partition=partition,
+            first=first,
+            next=following,
+            reason=reason,
+        )
+
+    def _tell(self, monitoring: Mapping[int, int], whole: frozenset[str]) -> None:
+        """Publish the barrier of this round when it says anything new."""
+        barrier = Barrier(
+            tier=self._tier,
+            datacenter=self._datacenter,
+            counted=dict(self.positions),
+            monitoring=monitoring,
+            whole=whole,
+        )
+        if barrier != self._told:
+            self._publish(barrier)
+            self._publisher.flush()
+            self._told = barrier
+
+    def _publish(self, record: CountRecord) -> None:
+        self._publisher.publish(record)
+
+
+def published_positions(client: Client, tier: CounterTier, datacenter: str) -> dict[TopicPartition, int]:
+    """Return how far each partition is counted by what was published: the last barrier and the ranges after it."""
+    if COUNTS not in client.partitions(lambda topic: topic == COUNTS.topic):
+        return {}
+    ends = client.log_offsets([COUNTS])[COUNTS]
+    size = READ_BACK
+    while True:
+        begin = max(ends.start, ends.end - size)
+        own = [
+            item
+            for item in _records(client, begin, ends.end)
+            if (item.tier, item.datacenter) == (tier, datacenter)
+        ]
+        if begin == ends.start or any(isinstance(item, Barrier) for item in own):
+            return _positions(own)
+        size *= 4
+
+
+def _records(client: Client, begin: int, end: int) -> Iterator[CountRecord]:
+    wanted = OffsetRange(topic=COUNTS.topic, partition=COUNTS.partition, first_offset=begin, next_offset=end)
+    for chunk in chunks(client, wanted):
+        for part in chunk.records:
+            for start, size in zip(part.value_start.tolist(), part.value_size.tolist(), strict=True):
+                try:
+                    yield decode(part.data[start : start + size] if size >= 0 else None)
+                except ValueError as error:
+                    log.warning("count record is not readable", reason=error)
+
+
+def _positions(records: Collection[CountRecord]) -> dict[TopicPartition, int]:
+    positions: dict[TopicPartition, int] = {}
+    for item in records:
+        found = item.counted if isinstance(item, Barrier) else {item.partition: item.next}
+        for partition, offset in found.items():
+            positions[partition] = max(offset, positions.get(partition, 0))
+    return positions
+
+
+FAILURES: Final = (ConnectionFailedError, KafkaError)
+"""What a round may raise that the next one may do better."""

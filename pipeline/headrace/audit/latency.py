@@ -1,0 +1,270 @@
+"""How long events took from tier to tier: exact times of each event, joined by sequence and offset, kept as histograms.
+
+The times of an event: `time` of its envelope, the producer's acknowledgement (its accounts), the copier's append
+(`headrace.arrivals`) and the commit of the snapshot that made its row visible. Events are known by the rows of the
+warehouse; a row waits for its account and its arrival, then it is observed once. Mean and maximum are exact,
+percentiles to 1 %. Bounded: rows wait at most `WAIT_MS_MAX`, look-ups are pruned. Pure; times are milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from headrace.audit.windows import EMPTY, Depth, Int64s, Stream, depth, runs_of, total
+
+Hop = Literal["producer_to_live", "live_to_offline", "offline_to_warehouse"]
+HOPS: Final[tuple[Hop, ...]] = ("producer_to_live", "live_to_offline", "offline_to_warehouse")
+SPANS: Final = (*HOPS, "end_to_end")
+WAIT_MS_MAX: Final = 120_000
+ROWS_WAITING_MAX: Final = 4_000_000
+SPANS_KEPT_MAX: Final = 200_000
+"""Entries of one look-up, beyond which the oldest half is dropped."""
+
+EXACT_BITS: Final = 8
+"""Values below 2**8 have a bucket each, others 2**7 buckets an octave, so a bucket is at most 1 % wide."""
+BUCKET_COUNT: Final = (1 << EXACT_BITS) + (62 - EXACT_BITS) * (1 << (EXACT_BITS - 1))
+
+
+class Place(NamedTuple):
+    """One partition of a topic, by the names of the live datacenter that it comes from."""
+
+    datacenter: str
+    topic: str
+    partition: int
+
+
+@dataclass(slots=True)
+class Histogram:
+    """A distribution of whole milliseconds >= 0."""
+
+    buckets: Int64s = field(default_factory=lambda: np.zeros(BUCKET_COUNT, dtype=np.int64))
+    count: int = 0
+    sum_ms: int = 0
+    max_ms: int = 0
+
+    def observe(self, values_ms: Int64s) -> None:
+        """Take values; a negative one, of clocks that differ, counts as 0."""
+        if not len(values_ms):
+            return
+        values_ms = np.maximum(values_ms, 0)
+        self.buckets += np.bincount(bucket_of(values_ms), minlength=BUCKET_COUNT)
+        self.count += len(values_ms)
+        self.sum_ms += int(values_ms.sum())
+        self.max_ms = max(self.max_ms, int(values_ms.max()))
+
+    def percentile(self, share: float) -> int:
+        """Return the value below or at which this share of the values lies, rounded up to the end of its bucket."""
+        at = int(np.searchsorted(np.cumsum(self.buckets), share * self.count))
+        return min(upper_of(at), self.max_ms)
+
+    def summary(self) -> dict[str, float] | None:
+        """Return mean, p50, p99 and max in seconds; None without data."""
+        if not self.count:
+            return None
+        values = {
+            "mean": self.sum_ms / self.count,
+            "p50": self.percentile(0.5),
+            "p99": self.percentile(0.99),
+            "max": self.max_ms,
+        }
+        return {name: round(value / 1000, 6) for name, value in values.items()}
+
+    def cumulative(self) -> tuple[list[float], list[float]]:
+        """Return (seconds, share of the values at or below), a point for each bucket in use."""
+        used = np.flatnonzero(self.buckets)
+        shares = np.cumsum(self.buckets[used]) / max(1, self.count)
+        return [min(upper_of(int(at)), self.max_ms) / 1000 for at in used], shares.tolist()
+
+    def as_json(self) -> dict[str, Any]:
+        used = np.flatnonzero(self.buckets)
+        return {
+            "count": self.count,
+            "sum_ms": self.sum_ms,
+            "max_ms": self.max_ms,
+            "buckets": [used.tolist(), self.buckets[used].tolist()],
+        }
+
+    @classmethod
+    def from_json(cls, fields: Any) -> Histogram:
+        found = cls(count=fields["count"], sum_ms=fields["sum_ms"], max_ms=fields["max_ms"])
+        used, counts = fields["buckets"]
+        found.buckets[np.array(used, dtype=np.int64)] = counts
+        return found
+
+
+def bucket_of(values: Int64s) -> Int64s:
+    """Return the bucket of each value >= 0."""
+    _, exponent = np.frexp(values.astype(np.float64))
+    shift = np.maximum(exponent.astype(np.int64) - EXACT_BITS, 0)
+    found: Int64s = (values >> shift) + shift * (1 << (EXACT_BITS - 1))
+    return found
+
+
+def upper_of(bucket: int) -> int:
+    """Return the highest value of a bucket."""
+    half = 1 << (EXACT_BITS - 1)
+    shift = max(0, bucket // half - 1)
+    return ((bucket - shift * half + 1) << shift) - 1
+
+
+@dataclass(slots=True)
+class Spans:
+    """Times by ranges of offsets or sequences (inclusive)."""
+
+    first: Int64s = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    last: Int64s = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    time_ms: Int64s = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    new: list[tuple[int, int, int]] = field(default_factory=list)
+
+    def add(self, first: int, last: int, time_ms: int) -> None:
+        self.new.append((first, last, time_ms))
+
+    def at(self, numbers: Int64s) -> Int64s:
+        """Return the time of each number, -1 where none is known."""
+        self._sort()
+        if not len(self.first):
+            return np.full(len(numbers), -1, dtype=np.int64)
+        found = np.searchsorted(self.first, numbers, side="right") - 1
+        is_known = (found >= 0) & (numbers <= self.last[found])
+        return np.where(is_known, self.time_ms[found], -1)
+
+    def forget_below(self, number: int) -> None:
+        """Drop what only speaks of lower numbers."""
+        self._sort()
+        kept = self.last >= number
+        self.first, self.last, self.time_ms = self.first[kept], self.last[kept], self.time_ms[kept]
+
+    def as_json(self) -> list[list[int]]:
+        self._sort()
+        return [self.first.tolist(), self.last.tolist(), self.time_ms.tolist()]
+
+    @classmethod
+    def from_json(cls, fields: Any) -> Spans:
+        first, last, time_ms = (np.array(column, dtype=np.int64) for column in fields)
+        return cls(first, last, time_ms)
+
+    def _sort(self) -> None:
+        if not self.new:
+            return
+        added = np.array(self.new, dtype=np.int64)
+        self.new.clear()
+        columns = [
+            np.concatenate(pair) for pair in zip((self.first, self.last, self.time_ms), added.T, strict=True)
+        ]
+        order = np.argsort(columns[0], kind="stable")
+        if len(order) > SPANS_KEPT_MAX:
+            order = order[len(order) // 2 :]
+        self.first, self.last, self.time_ms = (column[order] for column in columns)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Rows of one data file and partition, in the order of their offsets."""
+
+    file: str
+    place: Place
+    streams: tuple[Stream, ...]
+    stream: npt.NDArray[np.intp]
+    """Each row's index in `streams`."""
+    time_ms: Int64s
+    sequence: Int64s
+    offset: Int64s
+
+
+@dataclass(slots=True)
+class Latencies:
+    """Histograms of each hop and end to end, what came late, and the rows that wait for their times."""
+
+    late_after_ms: int
+    histograms: dict[str, Histogram] = field(default_factory=lambda: {span: Histogram() for span in SPANS})
+    late: dict[tuple[Hop, Stream], Depth] = field(default_factory=dict)
+    acknowledged: dict[Stream, Spans] = field(default_factory=dict)
+    appended: dict[Place, Spans] = field(default_factory=dict)
+    committed: dict[Place, Spans] = field(default_factory=dict)
+    next_offset: dict[Place, int] = field(default_factory=dict)
+    """Rows below were observed; a file that is read again must not count twice."""
+    waiting: list[Rows] = field(default_factory=list)
+
+    def on_acknowledged(self, stream: Stream, first: int, last: int, time_ms: int) -> None:
+        self.acknowledged.setdefault(stream, Spans()).add(first, last, time_ms)
+
+    def on_appended(self, place: Place, first: int, last: int, time_ms: int) -> None:
+        self.appended.setdefault(place, Spans()).add(first, last, time_ms)
+
+    def on_committed(self, place: Place, first: int, last: int, time_ms: int) -> None:
+        self.committed.setdefault(place, Spans()).add(first, last, time_ms)
+
+    def on_rows(self, rows: Rows) -> None:
+        """Take rows that are visible in the warehouse; those observed before are passed over."""
+        if int(rows.offset.max()) >= self.next_offset.get(rows.place, 0):
+            self.waiting.append(rows)
+
+    def join(self, now_ms: int, *, is_last: bool = False) -> None:
+        """Observe the rows whose times are all known, and those that waited too long or, at last, all.
+
+        In the order of offsets by partition, so that one number says what was observed.
+        """
+        self.waiting.sort(key=lambda rows: int(rows.offset[0]))
+        too_many = sum(len(rows.offset) for rows in self.waiting) > ROWS_WAITING_MAX
+        kept: list[Rows] = []
+        blocked: set[Place] = set()
+        touched: set[Place] = set()
+        for rows in self.waiting:
+            times = self._times(rows)
+            is_ready = all(bool((column >= 0).all()) for column in times)
+            is_old = bool(rows.time_ms.max() < now_ms - WAIT_MS_MAX)
+            if rows.place not in blocked and (is_ready or is_old or is_last or too_many):
+                self._observe(rows, *times)
+                self.next_offset[rows.place] = int(rows.offset[-1]) + 1
+                touched.add(rows.place)
+            else:
+                blocked.add(rows.place)
+                kept.append(rows)
+        self.waiting = kept
+        for place in touched:
+            for spans in (self.appended, self.committed):
+                if place in spans:
+                    spans[place].forget_below(self.next_offset[place])
+
+    def files_waiting(self) -> set[str]:
+        return {rows.file for rows in self.waiting}
+
+    def _times(self, rows: Rows) -> tuple[Int64s, Int64s, Int64s]:
+        acknowledged = np.full(len(rows.sequence), -1, dtype=np.int64)
+        for index, stream in enumerate(rows.streams):
+            members = np.flatnonzero(rows.stream == index)
+            acknowledged[members] = self.acknowledged.get(stream, NO_SPANS).at(rows.sequence[members])
+        return (
+            acknowledged,
+            self.appended.get(rows.place, NO_SPANS).at(rows.offset),
+            self.committed.get(rows.place, NO_SPANS).at(rows.offset),
+        )
+
+    def _observe(self, rows: Rows, acknowledged: Int64s, appended: Int64s, committed: Int64s) -> None:
+        new = rows.offset >= self.next_offset.get(rows.place, 0)
+        happened = rows.time_ms
+        begins = (happened, acknowledged, appended, happened)
+        ends = (acknowledged, appended, committed, committed)
+        for span, begin, end in zip(SPANS, begins, ends, strict=True):
+            known = new & (begin >= 0) & (end >= 0)
+            self.histograms[span].observe((end - begin)[known])
+        self._observe_late(rows, new, (acknowledged, appended, committed))
+
+    def _observe_late(self, rows: Rows, new: npt.NDArray[np.bool_], arrivals: Iterable[Int64s]) -> None:
+        """Name the first hop after which an event was behind its bound."""
+        undecided = new.copy()
+        for hop, arrived in zip(HOPS, arrivals, strict=True):
+            is_late = undecided & (arrived >= 0) & (arrived - rows.time_ms > self.late_after_ms)
+            for index in np.unique(rows.stream[is_late]).tolist():
+                sequences = np.sort(rows.sequence[is_late & (rows.stream == index)])
+                key = (hop, rows.streams[index])
+                self.late[key] = total((self.late.get(key, EMPTY), depth(runs_of(sequences))))
+            undecided &= ~is_late
+
+
+NO_SPANS: Final = Spans()

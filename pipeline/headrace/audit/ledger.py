@@ -1,0 +1,340 @@
+"""Everything the audit knows: a fold of count records, accounts, arrivals, findings and the warehouse's files.
+
+Owns what each tier was seen to hold, per stream, and how far each was counted. Invariants: an input that comes twice
+changes nothing; no tier's numbers come from another tier's; what neighbours have long passed is folded into one step
+function a stream and tier, so memory follows the number of faults, not of events. Pure: no I/O, no clock. What it means
+is `reconcile`'s matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
+
+from headrace.audit.coverage import Coverage
+from headrace.audit.latency import Latencies, Place
+from headrace.audit.records import Arrival, Barrier, Counted, CountRecord, MirrorFinding, Standstill
+from headrace.audit.windows import EMPTY, Depth, Int64s, Stream, Tally, depth, total
+from headrace.events.avro_schemas import REJECTED_SUFFIX
+from headrace.events.monitoring import MonitoringEvent
+from headrace.load.ranges import TopicPartition
+from headrace.load.tables import split_topic
+
+Tier = Literal["live", "offline", "warehouse"]
+TIERS: Final[tuple[Tier, ...]] = ("live", "offline", "warehouse")
+LATE_AFTER_MS: Final = 60_000
+BARRIERS_MAX: Final = 100
+BACKLOG_MAX: Final = 128
+"""Parcels of a partition and tier; beyond it neighbouring ones are joined."""
+WINDOWS_MAX: Final = 10_000
+"""Windows of a stream that are remembered by time, the youngest ones."""
+PROBLEMS_MAX: Final = 100
+
+
+class Counter(NamedTuple):
+    """One partition in one tier."""
+
+    tier: Tier
+    place: Place
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parcel:
+    """Copies of each producer's sequences in offsets [first, next) of one partition."""
+
+    first: int
+    next: int
+    copies: Mapping[str, Depth]
+
+
+PlacedTallies = tuple[Place, int, int, tuple[Tally, ...]]
+"""A partition, the offsets [first, next) of it, and their tallies."""
+
+
+@dataclass(slots=True)
+class Accounts:
+    """What a producer says of one topic. `open`: accounts that the live counts are not known to be past yet."""
+
+    acknowledged: Depth = EMPTY
+    undelivered: Depth = EMPTY
+    open: list[tuple[int, int, Depth]] = field(default_factory=list)
+    """(partition, offset) of the monitoring topic, and what was acknowledged."""
+    complete_until: int = 0
+    heard_at: int = 0
+    next_sequence: int = 0
+    is_closed: bool = False
+
+
+@dataclass(slots=True)
+class Ledger:
+    """See the module's text; `late_after_ms` is the bound behind which an event counts as late."""
+
+    late_after_ms: int = LATE_AFTER_MS
+    read: dict[TopicPartition, int] = field(default_factory=dict)
+    """The next offset to read of each input."""
+    coverage: dict[Counter, Coverage] = field(default_factory=dict)
+    settled: dict[tuple[Tier, Stream], Depth] = field(default_factory=dict)
+    accounts: dict[Stream, Accounts] = field(default_factory=dict)
+    monitored: dict[tuple[str, str], Depth] = field(default_factory=dict)
+    """Monitoring events taken, by (datacenter, producer)."""
+    barriers: list[Barrier] = field(default_factory=list)
+    """Of the live tiers, as long as they are not in force for all of their topics."""
+    passed: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)
+    """By (datacenter, topic): accounts below these offsets of the monitoring topic are counted in the live tier."""
+    standstills: dict[Counter, str] = field(default_factory=dict)
+    skipped: dict[Counter, str] = field(default_factory=dict)
+    mirror_findings: dict[str, MirrorFinding] = field(default_factory=dict)
+    files: dict[str, set[str]] = field(default_factory=dict)
+    """Data files counted, by table."""
+    rows_forgotten: set[str] = field(default_factory=set)
+    """Files whose rows were still waiting for their times when the ledger was saved."""
+    backlog: dict[Counter, list[Parcel]] = field(default_factory=dict)
+    """What is counted for good, but not yet by all neighbours; in the order of offsets."""
+    loaded: dict[Place, int] = field(default_factory=dict)
+    """The offset up to which the warehouse holds a partition."""
+    dead_letters: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Events of (datacenter, topic) that are kept as dead letters of the warehouse; they count as being there."""
+    unread: set[TopicPartition] = field(default_factory=set)
+    """Inputs whose leader did not answer last time."""
+    foreign: dict[tuple[Tier, str, str], int] = field(default_factory=dict)
+    windows: dict[Stream, dict[int, list[int]]] = field(default_factory=dict)
+    """Lowest and highest sequence of each window."""
+    problems: list[str] = field(default_factory=list)
+    """What could not be read of the inputs, in sentences."""
+    latencies: Latencies = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.latencies = Latencies(self.late_after_ms)
+
+    # -- inputs
+
+    def on_count(self, record: CountRecord) -> None:
+        """Take a record of a counter."""
+        if isinstance(record, Barrier):
+            if record.tier == "live":
+                self.barriers.append(record)
+                del self.barriers[:-BARRIERS_MAX]
+            return
+        counter = Counter(record.tier, _place(record))
+        coverage = self.coverage.setdefault(counter, Coverage())
+        if isinstance(record, Standstill) and record.next <= record.first:
+            self.standstills[counter] = record.reason
+            return
+        if not coverage.add(record):
+            return
+        self.standstills.pop(counter, None)
+        if isinstance(record, Standstill):
+            self.skipped[counter] = record.reason
+            return
+        self._note_windows(counter.place, record.tallies)
+        key = (record.tier, counter.place.datacenter, counter.place.topic)
+        self.foreign[key] = self.foreign.get(key, 0) + record.foreign
+
+    def on_account(self, source: TopicPartition, offset: int, event: MonitoringEvent) -> None:
+        """Take a monitoring event that lies at this offset of `<datacenter>.headrace.monitoring`."""
+        header, account = event.header, event.account
+        datacenter = split_topic(source.topic)[0]
+        seen = self.monitored.get((datacenter, header.producer), EMPTY)
+        this = depth(np.array([[header.sequence, header.sequence]], dtype=np.int64))
+        together = total((seen, this))
+        if together.copies.max() > 1:
+            return
+        self.monitored[datacenter, header.producer] = together
+        stream = Stream(datacenter, event.topic, header.producer)
+        runs = np.array([run[:2] for run in account.acknowledgements], dtype=np.int64).reshape(-1, 2)
+        claimed = Tally(
+            producer=header.producer,
+            window_start=account.window_start,
+            count=account.count,
+            fingerprint=account.fingerprint,
+            runs=runs,
+        )
+        if not claimed.is_sound:
+            self.problem(
+                f"an account of producer {header.producer} does not have the fingerprint of its runs"
+            )
+            return
+        entry = self.accounts.setdefault(stream, Accounts())
+        if len(runs):
+            entry.open.append((source.partition, offset, depth(runs)))
+        self._take_times(stream, event, entry)
+        self._note_windows(Place(datacenter, event.topic, -1), (claimed,))
+
+    def _take_times(self, stream: Stream, event: MonitoringEvent, entry: Accounts) -> None:
+        account = event.account
+        if account.undelivered:
+            missing = np.array([item[:2] for item in account.undelivered], dtype=np.int64)
+            entry.undelivered = total((entry.undelivered, depth(missing)))
+        for run in account.acknowledgements:
+            self.latencies.on_acknowledged(stream, *run)
+        entry.complete_until = max(entry.complete_until, account.complete_until)
+        entry.heard_at = max(entry.heard_at, event.header.time)
+        entry.next_sequence = max(entry.next_sequence, account.next_sequence)
+        entry.is_closed |= account.kind == "closing"
+
+    def on_arrival(self, arrival: Arrival) -> None:
+        place = place_of(arrival.partition)
+        self.latencies.on_appended(place, arrival.first, arrival.last, arrival.append_ms)
+
+    def on_mirror_finding(self, finding: MirrorFinding) -> None:
+        self.mirror_findings[finding.id] = finding
+
+    def on_file(self, table: str, file: str, found: Iterable[PlacedTallies]) -> None:
+        """Take a data file of the warehouse, rows and dead letters alike."""
+        counted = self.files.setdefault(table, set())
+        if file in counted:
+            return
+        counted.add(file)
+        for place, first, following, tallies in found:
+            parcel = Parcel(first=first, next=following, copies=copies_of(tallies))
+            self.backlog.setdefault(Counter("warehouse", place), []).append(parcel)
+            self._note_windows(place, tallies)
+
+    def on_loaded(self, place: Place, first: int, next_offset: int, committed_ms: int) -> None:
+        """Take what one snapshot brought."""
+        if next_offset > self.loaded.get(place, 0):
+            self.latencies.on_committed(place, first, next_offset - 1, committed_ms)
+            self.loaded[place] = next_offset
+
+    def on_dead_letters(self, place: Place, events: int, foreign: int) -> None:
+        """Take how many dead letters of a file are events, and how many are not."""
+        key = (place.datacenter, place.topic)
+        self.dead_letters[key] = self.dead_letters.get(key, 0) + events
+        foreign_key: tuple[Tier, str, str] = ("warehouse", *key)
+        self.foreign[foreign_key] = self.foreign.get(foreign_key, 0) + foreign
+
+    def forget_warehouse(self) -> None:
+        """Count the warehouse anew: files that were counted are gone."""
+        self.files.clear()
+        self.latencies.waiting.clear()
+        self.backlog = {key: value for key, value in self.backlog.items() if key.tier != "warehouse"}
+        self.dead_letters.clear()
+        self.foreign = {key: value for key, value in self.foreign.items() if key[0] != "warehouse"}
+        self.settled = {key: value for key, value in self.settled.items() if key[0] != "warehouse"}
+
+    def problem(self, sentence: str) -> None:
+        if sentence not in self.problems:
+            self.problems.append(sentence)
+            del self.problems[:-PROBLEMS_MAX]
+
+    # -- what follows
+
+    def settle(self, now_ms: int) -> None:
+        """Fold what all neighbours have passed, and observe the latencies that are known."""
+        self.barriers = [barrier for barrier in self.barriers if not self._apply(barrier)]
+        for stream, entry in self.accounts.items():
+            self._settle_accounts(stream, entry)
+        for counter, coverage in self.coverage.items():
+            links = [_parcel(link) for link in coverage.fold() if isinstance(link, Counted)]
+            self.backlog.setdefault(counter, []).extend(links)
+        for counter, parcels in self.backlog.items():
+            self.backlog[counter] = self._settle_backlog(counter, parcels)
+        self.latencies.join(now_ms)
+
+    def position(self, tier: Tier, place: Place) -> int:
+        """Return the offset up to which a partition is counted in a tier; -1 where nothing is."""
+        if tier == "warehouse":
+            return self.loaded.get(place, -1)
+        coverage = self.coverage.get(Counter(tier, place))
+        return coverage.position if coverage is not None else -1
+
+    def open_parcels(self) -> Iterator[tuple[Counter, Parcel]]:
+        """Yield what is counted but not settled."""
+        for counter, parcels in self.backlog.items():
+            yield from ((counter, parcel) for parcel in parcels)
+        for counter, coverage in self.coverage.items():
+            yield from ((counter, _parcel(link)) for link in coverage.chain if isinstance(link, Counted))
+
+    def _apply(self, barrier: Barrier) -> bool:
+        """Let a barrier count for the topics that are counted up to it; returns whether these are all of its topics."""
+        behind = {
+            partition.topic
+            for partition, offset in barrier.counted.items()
+            if offset > 0 and self.position("live", Place(barrier.datacenter, *partition)) < offset
+        }
+        for topic in barrier.whole - behind:
+            passed = self.passed.setdefault((barrier.datacenter, topic), {})
+            for partition, offset in barrier.monitoring.items():
+                passed[partition] = max(offset, passed.get(partition, 0))
+        return not barrier.whole & behind
+
+    def _settle_accounts(self, stream: Stream, entry: Accounts) -> None:
+        passed = self.passed.get((stream.datacenter, stream.topic), {})
+        past = [item for partition, offset, item in entry.open if offset < passed.get(partition, 0)]
+        if past:
+            entry.acknowledged = total((entry.acknowledged, *past))
+            entry.open = [item for item in entry.open if item[1] >= passed.get(item[0], 0)]
+
+    def _settle_backlog(self, counter: Counter, parcels: list[Parcel]) -> list[Parcel]:
+        """Settle what all neighbours have passed; of a long rest, neighbouring parcels become one."""
+        limit = min(self.position(tier, counter.place) for tier in neighbours(counter))
+        for parcel in parcels:
+            if parcel.next <= limit:
+                for producer, copies in parcel.copies.items():
+                    key = (counter.tier, Stream(counter.place.datacenter, counter.place.topic, producer))
+                    self.settled[key] = total((self.settled.get(key, EMPTY), copies))
+        rest = [parcel for parcel in parcels if parcel.next > limit]
+        if len(rest) <= BACKLOG_MAX:
+            return rest
+        return [_joined(rest[at : at + 2]) for at in range(0, len(rest), 2)]
+
+    def _note_windows(self, place: Place, tallies: Iterable[Tally]) -> None:
+        for item in tallies:
+            if not len(item.runs):
+                continue
+            windows = self.windows.setdefault(Stream(place.datacenter, place.topic, item.producer), {})
+            first, last = int(item.runs.min()), int(item.runs.max())
+            known = windows.setdefault(item.window_start, [first, last])
+            known[:] = min(first, known[0]), max(last, known[1])
+            if len(windows) > WINDOWS_MAX:
+                del windows[min(windows)]
+
+
+def neighbours(counter: Counter) -> tuple[Tier, ...]:
+    """Return the tiers that a tier's counts are compared with; dead-letter topics are not loaded."""
+    if counter.tier == "offline":
+        return ("live",) if is_rejected(counter.place.topic) else ("live", "warehouse")
+    return ("offline",)
+
+
+def is_rejected(topic: str) -> bool:
+    """Whether a topic is a dead-letter topic of lines that did not parse."""
+    return topic.endswith(REJECTED_SUFFIX)
+
+
+def copies_of(tallies: Iterable[Tally]) -> dict[str, Depth]:
+    """Return each producer's copies."""
+    runs: dict[str, list[Int64s]] = {}
+    for item in tallies:
+        runs.setdefault(item.producer, []).append(item.runs)
+    return {producer: depth(np.concatenate(found)) for producer, found in runs.items()}
+
+
+def _parcel(link: Counted) -> Parcel:
+    return Parcel(first=link.first, next=link.next, copies=copies_of(link.tallies))
+
+
+def _joined(parcels: list[Parcel]) -> Parcel:
+    producers = {producer for parcel in parcels for producer in parcel.copies}
+    return Parcel(
+        first=parcels[0].first,
+        next=max(parcel.next for parcel in parcels),
+        copies={
+            producer: total(parcel.copies.get(producer, EMPTY) for parcel in parcels)
+            for producer in producers
+        },
+    )
+
+
+def place_of(partition: TopicPartition) -> Place:
+    """Return the live partition that a partition of the offline cluster copies."""
+    return Place(*split_topic(partition.topic), partition.partition)
+
+
+def _place(record: Counted | Standstill) -> Place:
+    if record.tier == "live":
+        return Place(record.datacenter, *record.partition)
+    return place_of(record.partition)

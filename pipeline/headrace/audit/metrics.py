@@ -1,0 +1,52 @@
+"""Prometheus metrics of the auditor."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Gauge, start_http_server
+
+from headrace.audit.ledger import Ledger
+from headrace.audit.reconcile import Outcome
+
+
+class AuditMetrics:
+    """What the ledger says, by datacenter and topic; `serve` opens the port."""
+
+    def __init__(self) -> None:
+        self._collected = CollectorRegistry()
+        labels = ["datacenter", "topic"]
+        self._counts = {
+            name: Gauge(f"headrace_audit_{name}", text, labels, registry=self._collected)
+            for name, text in (
+                ("produced", "Events that producers were told are written"),
+                ("live", "Events counted in the live cluster"),
+                ("offline", "Events counted in the offline cluster"),
+                ("warehouse", "Events counted in the warehouse"),
+                ("lost", "Events lost between tiers"),
+                ("duplicated", "Copies too many between tiers"),
+                ("under_way", "Events that the next tier does not have yet"),
+            )
+        }
+        self._complete_until = Gauge(
+            "headrace_audit_complete_until_seconds",
+            "Time up to which everything is whole, since the epoch",
+            registry=self._collected,
+        )
+        self._latency = Gauge(
+            "headrace_audit_latency_seconds",
+            "Latency by hop, of all events so far",
+            ["hop", "figure"],
+            registry=self._collected,
+        )
+
+    def serve(self, host: str, port: int) -> None:
+        """Serve the metrics over HTTP in a background thread that ends with the process."""
+        start_http_server(port, addr=host, registry=self._collected)
+
+    def observe(self, outcome: Outcome, ledger: Ledger) -> None:
+        for key, counts in outcome.topics.items():
+            for name, gauge in self._counts.items():
+                gauge.labels(*key).set(getattr(counts, name))
+        self._complete_until.set((outcome.complete_until or 0) / 1000)
+        for span, histogram in ledger.latencies.histograms.items():
+            for figure, value in (histogram.summary() or {}).items():
+                self._latency.labels(span, figure).set(value)

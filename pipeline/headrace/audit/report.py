@@ -1,0 +1,151 @@
+"""The audit's outcome as `report.json`, in the format that DESIGN fixes, with a few fields more.
+
+Owns the names and units of the report: times are ISO 8601 in UTC, latencies seconds. `produced` are acknowledged events,
+without monitoring events and rejects; `rejected` are records of the dead-letter topics in the live tier. Pure.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from headrace.audit.latency import HOPS, SPANS
+from headrace.audit.ledger import Ledger, is_rejected
+from headrace.audit.reconcile import Counts, Finding, Incomplete, Outcome
+
+LISTED_MAX: Final = 10_000
+"""Findings and reasons that are listed; totals count all."""
+_TIERS: Final = ("produced", "live", "offline", "warehouse", "lost", "duplicated")
+
+
+def as_json(outcome: Outcome, ledger: Ledger, now_ms: int) -> dict[str, Any]:
+    """Return the report as JSON types."""
+    totals = Counts()
+    rejected = 0
+    for (_, topic), counts in outcome.topics.items():
+        if is_rejected(topic):
+            rejected += counts.live
+            counts = Counts(lost=counts.lost, duplicated=counts.duplicated, under_way=counts.under_way)
+        totals.add(counts)
+    return {
+        "verdict": outcome.verdict,
+        "complete_until": _time(outcome.complete_until),
+        "totals": {**_counts(totals), "rejected": rejected, "under_way": totals.under_way},
+        "topics": [
+            _topic(key, counts, ledger)
+            for key, counts in sorted(outcome.topics.items())
+            if not is_rejected(key[1])
+        ],
+        "rejected_topics": [
+            _topic(key, counts, ledger)
+            for key, counts in sorted(outcome.topics.items())
+            if is_rejected(key[1])
+        ],
+        "latency_seconds": {span: ledger.latencies.histograms[span].summary() for span in SPANS},
+        "findings": [_finding(item) for item in outcome.findings[:LISTED_MAX]],
+        "incomplete": [_incomplete(item) for item in outcome.incomplete[:LISTED_MAX]],
+        "hops": [
+            {"datacenter": datacenter, "topic": topic, "hop": hop, **_faults(counts)}
+            for (datacenter, topic, hop), counts in sorted(
+                outcome.hops.items(), key=lambda item: (*item[0][:2], HOPS.index(item[0][2]))
+            )
+        ],
+        "late_after_seconds": ledger.late_after_ms / 1000,
+        "generated_at": _time(now_ms),
+    }
+
+
+def _counts(counts: Counts) -> dict[str, int]:
+    return {name: getattr(counts, name) for name in _TIERS}
+
+
+def _faults(counts: Counts) -> dict[str, int]:
+    return {name: getattr(counts, name) for name in ("lost", "duplicated", "under_way")}
+
+
+def _topic(key: tuple[str, str], counts: Counts, ledger: Ledger) -> dict[str, Any]:
+    datacenter, topic = key
+    return {
+        "datacenter": datacenter,
+        "topic": topic,
+        **_counts(counts),
+        "under_way": counts.under_way,
+        "dead_letters": ledger.dead_letters.get(key, 0),
+        "no_event": ledger.foreign.get(("live", datacenter, topic), 0),
+    }
+
+
+def _finding(item: Finding) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "kind": item.kind,
+        "hop": item.hop,
+        "datacenter": item.stream.datacenter,
+        "topic": item.stream.topic,
+        "producer": item.stream.producer,
+        "first_sequence": item.first_sequence,
+        "last_sequence": item.last_sequence,
+        "count": item.count,
+        "window_start": _time(item.window_start) if item.window_start >= 0 else None,
+    }
+    if item.partition >= 0:
+        fields |= {
+            "partition": item.partition,
+            "first_offset": item.first_offset,
+            "last_offset": item.last_offset,
+            "reason": item.reason,
+        }
+    return fields
+
+
+def _incomplete(item: Incomplete) -> dict[str, Any]:
+    return {
+        "datacenter": item.datacenter,
+        "topic": item.topic,
+        "producer": item.producer,
+        "reason": item.reason,
+    }
+
+
+def _time(time_ms: int | None) -> str | None:
+    """Return a time in whole seconds, rounded down; None where there is none or it is out of all bounds."""
+    if time_ms is None or time_ms <= 0:
+        return None
+    try:
+        return datetime.fromtimestamp(time_ms // 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def sentence(report: dict[str, Any]) -> str:
+    """Say the verdict, and what is behind it, in one or two sentences."""
+    totals = report["totals"]
+    if report["verdict"] == "complete":
+        late = sum(item["count"] for item in report["findings"] if item["kind"] == "late")
+        also = f" {late:,} of them came late." if late else ""
+        return f"All {totals['produced']:,} events arrived in the warehouse, each exactly once.{also}"
+    facts = []
+    if totals["lost"]:
+        facts.append(f"{totals['lost']:,} events are lost")
+    if totals["duplicated"]:
+        facts.append(f"{totals['duplicated']:,} copies are too many")
+    if totals["under_way"]:
+        facts.append(f"{totals['under_way']:,} events are on their way")
+    facts += [f"{item['topic']} in {item['datacenter']}: {item['kind']}" for item in _stops(report)[:3]]
+    facts += _named(report)
+    return f"{'; '.join(facts)}." if facts else "Not everything could be counted."
+
+
+def _stops(report: dict[str, Any]) -> list[dict[str, Any]]:
+    return [item for item in report["findings"] if item["kind"] in ("truncation", "recreation")]
+
+
+def _named(report: dict[str, Any]) -> list[str]:
+    """Name the producers and inputs that keep the report from being complete."""
+    reasons = [item for item in report["incomplete"] if "on their way" not in item["reason"]]
+    named = [
+        f"producer {item['producer']} of {item['topic']} in {item['datacenter']}: {item['reason']}"
+        if item["producer"]
+        else item["reason"]
+        for item in reasons[:3]
+    ]
+    return [*named, f"{len(reasons) - 3} further reasons"] if len(reasons) > 3 else named

@@ -1,0 +1,206 @@
+"""The ledger as a file: what `headrace audit watch` has read and counted, so that a report reads on from there.
+
+One JSON file, replaced as a whole, so it is always one state of the ledger. It is a cache: without it, or when it is of
+another version, bound or cluster, the ledger is built again from the topics and tables.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from headrace.audit import records
+from headrace.audit.coverage import Coverage
+from headrace.audit.latency import Histogram, Latencies, Place, Spans
+from headrace.audit.ledger import Accounts, Counter, Ledger, Parcel
+from headrace.audit.records import Barrier
+from headrace.audit.windows import Depth, Stream, depth_from_json
+from headrace.load.ranges import TopicPartition
+
+VERSION: Final = 1
+FILE: Final = "ledger.json"
+
+
+def save(ledger: Ledger, directory: Path) -> None:
+    """Replace the ledger of a folder, which is made when missing."""
+    directory.mkdir(parents=True, exist_ok=True)
+    temporary = directory / f"{FILE}.{os.getpid()}.new"
+    with temporary.open("w", encoding="utf-8") as file:
+        json.dump(as_json(ledger), file, separators=(",", ":"))
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(directory / FILE)
+
+
+def load(directory: Path | None, late_after_ms: int) -> Ledger:
+    """Return the saved ledger, or an empty one when there is none of this version and bound."""
+    if directory is None:
+        return Ledger(late_after_ms)
+    try:
+        fields = json.loads((directory / FILE).read_text(encoding="utf-8"))
+        if (fields["version"], fields["late_after_ms"]) == (VERSION, late_after_ms):
+            return from_json(fields)
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    return Ledger(late_after_ms)
+
+
+def as_json(ledger: Ledger) -> dict[str, Any]:
+    """Return the whole ledger as JSON types; rows that wait are named by their files, which are read again."""
+    return {
+        "version": VERSION,
+        "late_after_ms": ledger.late_after_ms,
+        "read": _pairs(ledger.read),
+        "coverage": [[*_counter(key), _coverage(value)] for key, value in ledger.coverage.items()],
+        "settled": [[tier, *stream, value.as_json()] for (tier, stream), value in ledger.settled.items()],
+        "accounts": [[*stream, _accounts(value)] for stream, value in ledger.accounts.items()],
+        "monitored": [[*key, value.as_json()] for key, value in ledger.monitored.items()],
+        "barriers": [records.encode(item).decode() for item in ledger.barriers],
+        "passed": [[*key, list(value.items())] for key, value in ledger.passed.items()],
+        "standstills": [[*_counter(key), value] for key, value in ledger.standstills.items()],
+        "skipped": [[*_counter(key), value] for key, value in ledger.skipped.items()],
+        "mirror_findings": [asdict(item) for item in ledger.mirror_findings.values()],
+        "files": {table: sorted(files) for table, files in ledger.files.items()},
+        "rows_forgotten": sorted(ledger.latencies.files_waiting() | ledger.rows_forgotten),
+        "backlog": [
+            [*_counter(key), [_parcel(item) for item in value]] for key, value in ledger.backlog.items()
+        ],
+        "loaded": _pairs(ledger.loaded),
+        "dead_letters": _pairs(ledger.dead_letters),
+        "foreign": _pairs(ledger.foreign),
+        "windows": [
+            [*stream, [[start, *ends] for start, ends in windows.items()]]
+            for stream, windows in ledger.windows.items()
+        ],
+        "problems": ledger.problems,
+        "latencies": _latencies(ledger.latencies),
+    }
+
+
+def from_json(fields: Any) -> Ledger:
+    """Undo `as_json`."""
+    ledger = Ledger(fields["late_after_ms"])
+    ledger.read = {TopicPartition(*key): value for *key, value in fields["read"]}
+    ledger.coverage = {_to_counter(key): _to_coverage(value) for *key, value in fields["coverage"]}
+    ledger.settled = {
+        (tier, Stream(*stream)): depth_from_json(value) for tier, *stream, value in fields["settled"]
+    }
+    ledger.accounts = {Stream(*stream): _to_accounts(value) for *stream, value in fields["accounts"]}
+    ledger.monitored = {
+        (datacenter, producer): depth_from_json(value) for datacenter, producer, value in fields["monitored"]
+    }
+    ledger.barriers = [item for item in map(_record, fields["barriers"]) if isinstance(item, Barrier)]
+    ledger.passed = {
+        (datacenter, topic): dict(map(tuple, value)) for datacenter, topic, value in fields["passed"]
+    }
+    ledger.standstills = {_to_counter(key): value for *key, value in fields["standstills"]}
+    ledger.skipped = {_to_counter(key): value for *key, value in fields["skipped"]}
+    ledger.mirror_findings = {item["id"]: records.mirror_finding(item) for item in fields["mirror_findings"]}
+    ledger.files = {table: set(files) for table, files in fields["files"].items()}
+    ledger.rows_forgotten = set(fields["rows_forgotten"])
+    ledger.backlog = {
+        _to_counter(key): [_to_parcel(item) for item in value] for *key, value in fields["backlog"]
+    }
+    ledger.loaded = {Place(*key): value for *key, value in fields["loaded"]}
+    ledger.dead_letters = {(datacenter, topic): value for datacenter, topic, value in fields["dead_letters"]}
+    ledger.foreign = {
+        (tier, datacenter, topic): value for tier, datacenter, topic, value in fields["foreign"]
+    }
+    ledger.windows = {
+        Stream(*stream): {start: [first, last] for start, first, last in windows}
+        for *stream, windows in fields["windows"]
+    }
+    ledger.problems = fields["problems"]
+    ledger.latencies = _to_latencies(fields["latencies"], ledger.late_after_ms)
+    return ledger
+
+
+def _pairs(values: Any) -> list[list[Any]]:
+    return [[*key, value] for key, value in values.items()]
+
+
+def _counter(key: Counter) -> list[Any]:
+    return [key.tier, *key.place]
+
+
+def _to_counter(key: list[Any]) -> Counter:
+    tier, *place = key
+    return Counter(tier, Place(*place))
+
+
+def _record(text: str) -> records.CountRecord:
+    return records.decode(text.encode())
+
+
+def _coverage(item: Coverage) -> list[Any]:
+    return [item.origin, item.base, [records.encode(link).decode() for link in item.held]]
+
+
+def _to_coverage(fields: Any) -> Coverage:
+    origin, base, held = fields
+    item = Coverage(origin=origin, base=base, position=base)
+    for text in held:
+        link = _record(text)
+        assert not isinstance(link, Barrier)
+        item.add(link)
+    return item
+
+
+def _accounts(item: Accounts) -> dict[str, Any]:
+    return {
+        "acknowledged": item.acknowledged.as_json(),
+        "undelivered": item.undelivered.as_json(),
+        "open": [[partition, offset, value.as_json()] for partition, offset, value in item.open],
+        "complete_until": item.complete_until,
+        "heard_at": item.heard_at,
+        "next_sequence": item.next_sequence,
+        "is_closed": item.is_closed,
+    }
+
+
+def _to_accounts(fields: Any) -> Accounts:
+    return Accounts(
+        acknowledged=depth_from_json(fields["acknowledged"]),
+        undelivered=depth_from_json(fields["undelivered"]),
+        open=[(partition, offset, depth_from_json(value)) for partition, offset, value in fields["open"]],
+        complete_until=fields["complete_until"],
+        heard_at=fields["heard_at"],
+        next_sequence=fields["next_sequence"],
+        is_closed=fields["is_closed"],
+    )
+
+
+def _parcel(item: Parcel) -> list[Any]:
+    return [item.first, item.next, {name: value.as_json() for name, value in item.copies.items()}]
+
+
+def _to_parcel(fields: Any) -> Parcel:
+    first, following, copies = fields
+    found: dict[str, Depth] = {name: depth_from_json(value) for name, value in copies.items()}
+    return Parcel(first=first, next=following, copies=found)
+
+
+def _latencies(item: Latencies) -> dict[str, Any]:
+    return {
+        "histograms": {span: value.as_json() for span, value in item.histograms.items()},
+        "late": [[hop, *stream, value.as_json()] for (hop, stream), value in item.late.items()],
+        "acknowledged": [[*key, value.as_json()] for key, value in item.acknowledged.items()],
+        "appended": [[*key, value.as_json()] for key, value in item.appended.items()],
+        "committed": [[*key, value.as_json()] for key, value in item.committed.items()],
+        "next_offset": _pairs(item.next_offset),
+    }
+
+
+def _to_latencies(fields: Any, late_after_ms: int) -> Latencies:
+    return Latencies(
+        late_after_ms,
+        histograms={span: Histogram.from_json(value) for span, value in fields["histograms"].items()},
+        late={(hop, Stream(*stream)): depth_from_json(value) for hop, *stream, value in fields["late"]},
+        acknowledged={Stream(*key): Spans.from_json(value) for *key, value in fields["acknowledged"]},
+        appended={Place(*key): Spans.from_json(value) for *key, value in fields["appended"]},
+        committed={Place(*key): Spans.from_json(value) for *key, value in fields["committed"]},
+        next_offset={Place(*key): value for *key, value in fields["next_offset"]},
+    )

@@ -1,0 +1,141 @@
+"""The ledger's inputs among the topics of the offline cluster: counts, accounts, arrivals and findings.
+
+Owns which topics these are and how far each was read. Invariant: what cannot be read is a problem in the ledger, never
+skipped in silence.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import Any, Final
+
+from fastavro import schemaless_reader
+
+from headrace.audit.ledger import Ledger
+from headrace.audit.records import (
+    ARRIVALS_TOPIC,
+    COUNTS_TOPIC,
+    FINDINGS_TOPIC,
+    decode,
+    decode_arrival,
+    decode_finding,
+)
+from headrace.broker.errors import KafkaError
+from headrace.events.avro_schemas import MONITORING_TOPIC, parsed_schema
+from headrace.events.envelope import unframe
+from headrace.events.monitoring import MonitoringEvent
+from headrace.load.columns import RecordColumns
+from headrace.load.ranges import LogOffsets, OffsetRange, TopicPartition
+from headrace.load.source import StandstillError, chunks
+from headrace.load.tables import split_topic
+from headrace.load.wire_client import Client, ConnectionFailedError
+
+OWN_TOPICS: Final = (COUNTS_TOPIC, ARRIVALS_TOPIC, FINDINGS_TOPIC)
+MIRRORED_TOPICS: Final = (COUNTS_TOPIC, MONITORING_TOPIC)
+
+
+class ForeignLedgerError(Exception):
+    """The ledger has read more than there is: it belongs to another cluster or warehouse."""
+
+
+class OfflineTopics:
+    """Reads count records, accounts, arrivals and findings."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def read_into(self, ledger: Ledger) -> int:
+        """Read what is new; returns how many records.
+
+        Raises:
+            ForeignLedgerError
+            ConnectionFailedError: no broker answers at all.
+        """
+        partitions = self._client.partitions(is_input)
+        offsets = self._client.reachable_log_offsets(partitions)
+        ledger.unread = {partition for partition in partitions if partition not in offsets}
+        return sum(
+            self._read_partition(ledger, partition, ends) for partition, ends in sorted(offsets.items())
+        )
+
+    def _read_partition(self, ledger: Ledger, partition: TopicPartition, ends: LogOffsets) -> int:
+        first = ledger.read.get(partition, 0)
+        if first > ends.end:
+            raise ForeignLedgerError(
+                f"the ledger has read {partition.topic}-{partition.partition} up to {first}, it ends at {ends.end}"
+            )
+        if first < ends.start:
+            ledger.problem(
+                f"offsets {first} to {ends.start - 1} of {partition.topic}-{partition.partition} were deleted before the "
+                "audit read them"
+            )
+            first = ends.start
+        wanted = OffsetRange(
+            topic=partition.topic, partition=partition.partition, first_offset=first, next_offset=ends.end
+        )
+        number = 0
+        try:
+            for chunk in chunks(self._client, wanted):
+                for part in chunk.records:
+                    for offset, key, value in _messages(part):
+                        take(ledger, partition, offset, key, value)
+                        number += 1
+                ledger.read[partition] = chunk.next_offset
+        except StandstillError as error:
+            ledger.problem(f"{partition.topic}-{partition.partition} cannot be read: {error.finding.detail}")
+        except (ConnectionFailedError, KafkaError):
+            ledger.unread.add(partition)
+        return number
+
+
+def is_input(topic: str) -> bool:
+    """Whether a topic of the offline cluster tells the audit something."""
+    return topic in OWN_TOPICS or split_topic(topic)[1] in MIRRORED_TOPICS
+
+
+def take(
+    ledger: Ledger, partition: TopicPartition, offset: int, key: bytes | None, value: bytes | None
+) -> None:
+    """Give one message to the ledger."""
+    topic = partition.topic
+    try:
+        if topic == ARRIVALS_TOPIC:
+            arrival = decode_arrival(key, value)
+            if arrival is not None:
+                ledger.on_arrival(arrival)
+        elif topic == FINDINGS_TOPIC:
+            ledger.on_mirror_finding(decode_finding(value))
+        elif split_topic(topic)[1] == MONITORING_TOPIC:
+            ledger.on_account(partition, offset, _account(value))
+        else:
+            _take_count(ledger, topic, value)
+    except Exception as error:  # fastavro raises what it likes for bytes that are not of its schema
+        where = f"offset {offset} of {topic}-{partition.partition}"
+        ledger.problem(f"{where} is not readable: {type(error).__name__}: {error}"[:500])
+
+
+def _take_count(ledger: Ledger, topic: str, value: bytes | None) -> None:
+    record = decode(value)
+    expected = ("offline", record.datacenter) if topic == COUNTS_TOPIC else ("live", split_topic(topic)[0])
+    if (record.tier, record.datacenter) != expected:
+        raise ValueError(f"a count of {record.tier} tier of {record.datacenter} does not belong here")
+    ledger.on_count(record)
+
+
+def _account(value: bytes | None) -> MonitoringEvent:
+    _, content = unframe(value)
+    record: Any = schemaless_reader(io.BytesIO(content), parsed_schema("monitoring_event"), None)
+    return MonitoringEvent.from_record(record)
+
+
+def _messages(part: RecordColumns) -> Iterator[tuple[int, bytes | None, bytes | None]]:
+    columns = (part.offset, part.key_start, part.key_size, part.value_start, part.value_size)
+    for offset, key, key_size, value, value_size in zip(
+        *(column.tolist() for column in columns), strict=True
+    ):
+        yield (
+            offset,
+            part.data[key : key + key_size] if key_size >= 0 else None,
+            part.data[value : value + value_size] if value_size >= 0 else None,
+        )

@@ -1,0 +1,232 @@
+"""The ledger's inputs in the warehouse: which data files the tables have, and the envelopes in those that are new.
+
+Owns the reading of tables, by file: a file is read once, and when one that was counted is gone (rows were deleted, files
+rewritten) all are counted anew. Invariant: the offsets that a table holds are read before its files, and its dead letters
+after them, so nothing is missed that they speak of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchNamespaceError
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.table import FileScanTask, Table
+
+from headrace.audit.count import count
+from headrace.audit.latency import Place, Rows
+from headrace.audit.ledger import Ledger, PlacedTallies
+from headrace.audit.windows import WINDOW_SIZE_MS, Int64s, Stream, tally
+from headrace.load import history
+from headrace.load.columns import RecordColumns
+from headrace.load.commit import dead_letter_paths
+from headrace.load.tables import DEAD_LETTER, LOAD_HISTORY, NAMESPACE, load_table, split_topic
+
+COLUMNS: Final = (
+    "_datacenter",
+    "_topic",
+    "_partition",
+    "_offset",
+    "header.time",
+    "header.producer",
+    "header.sequence",
+)
+DEAD_LETTER_COLUMNS: Final = ["_datacenter", "_topic", "_partition", "_offset", "_last_offset", "value"]
+
+
+class Envelopes(NamedTuple):
+    """The events of one partition in one data file, in the order of their offsets."""
+
+    place: Place
+    offset: Int64s
+    time_ms: Int64s
+    sequence: Int64s
+    producer: npt.NDArray[np.intp]
+    names: list[str]
+
+
+class Warehouse:
+    """Reads which files the tables have, and the envelopes of those that are new."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def read_into(self, ledger: Ledger) -> int:
+        """Read what is new; returns how many data files. Files that are gone make it count everything anew."""
+        names = self._event_tables()
+        for name in names:
+            self._read_arrivals(ledger, name)
+        tables = {name: load_table(self._catalog, name) for name in names}
+        plans = {name: _files(table) for name, table in tables.items()}
+        letters = self._dead_letter_files(tables)
+        present = {**{name: set(plan) for name, plan in plans.items()}, DEAD_LETTER: set(letters)}
+        if any(not files <= present.get(name, set()) for name, files in ledger.files.items()):
+            ledger.forget_warehouse()
+        number = 0
+        for name, plan in plans.items():
+            number += sum(self._read_file(ledger, tables[name], name, *item) for item in plan.items())
+        for path, table in letters.items():
+            if path not in ledger.files.get(DEAD_LETTER, ()):
+                ledger.on_file(DEAD_LETTER, path, _dead_letters(ledger, table, path))
+        return number
+
+    def _event_tables(self) -> list[str]:
+        try:
+            names = [identifier[-1] for identifier in self._catalog.list_tables(NAMESPACE)]
+        except NoSuchNamespaceError:
+            return []
+        return [name for name in names if name not in (DEAD_LETTER, LOAD_HISTORY)]
+
+    def _read_arrivals(self, ledger: Ledger, name: str) -> None:
+        rows = history.arrivals(self._catalog, name)
+        for topic, partition, first, following, committed in zip(
+            *(column.to_pylist() for column in rows.columns), strict=True
+        ):
+            ledger.on_loaded(Place(*split_topic(topic), partition), first, following, committed)
+
+    def _dead_letter_files(self, tables: Mapping[str, Table]) -> dict[str, Table]:
+        """Return the dead-letter files with a table to read them with: those settled and those about to be."""
+        files: dict[str, Table] = {}
+        if self._catalog.table_exists(f"{NAMESPACE}.{DEAD_LETTER}"):
+            letters = load_table(self._catalog, DEAD_LETTER)
+            files = {task.file.file_path: letters for task in letters.scan().plan_files()}
+        for table in tables.values():
+            files |= {path: table for path in dead_letter_paths(table) if path not in files}
+        return files
+
+    def _read_file(self, ledger: Ledger, table: Table, name: str, key: str, task: FileScanTask) -> int:
+        is_counted = key in ledger.files.get(name, ())
+        if is_counted and key not in ledger.rows_forgotten:
+            return 0
+        found = _envelopes(table, task)
+        if not is_counted:
+            ledger.on_file(name, key, _tallies(found))
+        ledger.rows_forgotten.discard(key)
+        for rows in _timed(found, key):
+            ledger.latencies.on_rows(rows)
+        return 1
+
+
+def _files(table: Table) -> dict[str, FileScanTask]:
+    """Return the files of a table's current snapshot; a file that lost rows to a delete file is another one."""
+    return {
+        "|".join([task.file.file_path, *sorted(item.file_path for item in task.delete_files)]): task
+        for task in table.scan().plan_files()
+    }
+
+
+def _envelopes(table: Table, task: FileScanTask) -> list[Envelopes]:
+    """Read the envelopes of a data file."""
+    projection = table.scan(selected_fields=COLUMNS).projection()
+    scan = ArrowScan(table.metadata, table.io, projection, AlwaysTrue())
+    return list(_by_partition(scan.to_table([task])))
+
+
+def _by_partition(rows: pa.Table) -> Iterator[Envelopes]:
+    """Part the rows of a file; one whose envelope is null is no event."""
+    header = rows.column("header").combine_chunks()
+    if isinstance(header, pa.ChunkedArray):
+        header = pa.concat_arrays(header.chunks) if header.num_chunks else pa.array([], header.type)
+    time, producer, sequence = (pc.struct_field(header, name) for name in ("time", "producer", "sequence"))
+    whole = pc.and_(pc.and_(pc.is_valid(time), pc.is_valid(producer)), pc.is_valid(sequence))
+    kept = np.flatnonzero(_numpy(whole))
+    names = producer.take(pa.array(kept)).dictionary_encode()
+    columns = {name: rows.column(name).combine_chunks() for name in COLUMNS[:4]}
+    places = _places(columns, kept)
+    offset = _numpy(columns["_offset"])[kept]
+    time_ms = _numpy(time.cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).take(pa.array(kept)))
+    sequences = _numpy(sequence.take(pa.array(kept)))
+    for place, members in places:
+        order = members[np.argsort(offset[members], kind="stable")]
+        yield Envelopes(
+            place,
+            offset[order],
+            time_ms[order],
+            sequences[order],
+            _numpy(names.indices)[order].astype(np.intp),
+            names.dictionary.to_pylist(),
+        )
+
+
+def _places(
+    columns: Mapping[str, Any], kept: npt.NDArray[np.intp]
+) -> list[tuple[Place, npt.NDArray[np.intp]]]:
+    """Return the partitions among the kept rows, each with the indices of its rows among these."""
+    datacenter, topic = (columns[name].dictionary_encode() for name in ("_datacenter", "_topic"))
+    partition = _numpy(columns["_partition"])[kept].astype(np.int64)
+    key = (
+        (_numpy(datacenter.indices)[kept].astype(np.int64) << 48)
+        | (_numpy(topic.indices)[kept].astype(np.int64) << 32)
+        | partition
+    )
+    found = []
+    for value in np.unique(key).tolist():
+        place = Place(
+            datacenter.dictionary[value >> 48].as_py(),
+            topic.dictionary[value >> 32 & 0xFFFF].as_py(),
+            value & 0xFFFFFFFF,
+        )
+        found.append((place, np.flatnonzero(key == value)))
+    return found
+
+
+def _tallies(found: list[Envelopes]) -> Iterator[PlacedTallies]:
+    for item in found:
+        tallies = tally(item.names, item.producer, item.time_ms, item.sequence, WINDOW_SIZE_MS)
+        yield item.place, int(item.offset[0]), int(item.offset[-1]) + 1, tuple(tallies)
+
+
+def _timed(found: list[Envelopes], file: str) -> Iterator[Rows]:
+    for item in found:
+        yield Rows(
+            file=file,
+            place=item.place,
+            streams=tuple(Stream(item.place.datacenter, item.place.topic, name) for name in item.names),
+            stream=item.producer,
+            time_ms=item.time_ms,
+            sequence=item.sequence,
+            offset=item.offset,
+        )
+
+
+def _dead_letters(ledger: Ledger, table: Table, path: str) -> Iterator[PlacedTallies]:
+    """Count dead letters: their envelopes, where they have one, are as good as rows; a lost event is not buried."""
+    with table.io.new_input(path).open() as file:
+        letters = pq.read_table(file, columns=DEAD_LETTER_COLUMNS)
+    places = letters.group_by(list(DEAD_LETTER_COLUMNS[:3])).aggregate([]).to_pylist()
+    for wanted in places:
+        place = Place(wanted["_datacenter"], wanted["_topic"], wanted["_partition"])
+        mask = True
+        for name in DEAD_LETTER_COLUMNS[:3]:
+            mask = pc.and_(mask, pc.equal(letters.column(name), wanted[name]))
+        members = letters.filter(mask)
+        first, last = (
+            pc.min(members.column("_offset")).as_py(),
+            pc.max(members.column("_last_offset")).as_py(),
+        )
+        tallies, foreign = count([_columns(members)], WINDOW_SIZE_MS)
+        buried = sum(item.count for item in tallies)
+        ledger.on_dead_letters(place, buried, foreign)
+        yield place, first, last + 1, tuple(tallies)
+
+
+def _columns(letters: pa.Table) -> RecordColumns:
+    """Return the values of dead letters as if they had just been fetched."""
+    values = [value or b"" for value in letters.column("value").to_pylist()]
+    size = np.array([len(value) for value in values], dtype=np.int64)
+    start = np.cumsum(size) - size
+    offset = _numpy(letters.column("_offset").combine_chunks())
+    nothing = np.zeros(len(size), dtype=np.int64)
+    return RecordColumns(b"".join(values) + bytes(64), offset, nothing, nothing, nothing, start, size)
+
+
+def _numpy(column: Any) -> Any:
+    return column.to_numpy(zero_copy_only=False)
