@@ -20,10 +20,11 @@ from headrace.broker.config import LogConfig
 from headrace.broker.errors import ErrorCode
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.results import AppendResult
-from headrace.broker.wire.batches import Record, encode_batch, iter_batches, read_header
+from headrace.broker.wire.batches import BatchHeader, Record, encode_batch, iter_batches, read_header
 from headrace.mirror.arrivals import Arrival, missing
 from headrace.mirror.copier import Copier, Fetch, Located, Phase, Survey, Surveyed
 from headrace.mirror.findings import STOPPING, Finding, Kind
+from headrace.mirror.local_topic import last_batch
 from headrace.mirror.state import State, stop_id
 
 DIRECTORY = "/data/dc-east.events-0"
@@ -67,7 +68,7 @@ class ModelSource:
         self.followed: set[tuple[Key, Key]] = set()
         self.firsts: set[Key] = set()
         self.causes: set[Kind] = set()
-        self.was_cut = False
+        self.was_cut = self.was_cut_in_epoch = False
         self._serial = 0
 
     # -- life
@@ -103,8 +104,11 @@ class ModelSource:
         self.leader_epoch += 1
 
     def truncate(self) -> None:
-        """An unclean election: the new leader lacks the last batches."""
-        self.elect()
+        """An unclean election, or a restart in the same leader epoch: the last batches are gone."""
+        if self.is_compacted or self.random.random() < 0.6:
+            self.elect()
+        else:
+            self.was_cut_in_epoch = True
         count = self.random.randint(1, 3)
         if len(self.batches) > count:
             lost = self.batches[-count:]
@@ -114,12 +118,13 @@ class ModelSource:
             self.epoch_starts = [entry for entry in self.epoch_starts if entry[1] < self.end]
             self.causes |= {Kind.TRUNCATION}
             if self.has_epochs and self.random.random() < 0.5:
-                # Other messages of the same shape: nothing but the leader epochs tells.
+                # Other messages of the same shape: offsets do not tell.
                 self._append_sizes([*(b.next_offset - b.base_offset for b in lost), 1])
 
     def retain(self) -> None:
-        count = self.random.randint(1, 4)
-        if len(self.batches) > count:
+        count = self.random.choice((1, 3, len(self.batches) - 1))
+        # What a source lost in one epoch and then deleted as well leaves no trace.
+        if 0 < count < len(self.batches) and not self.was_cut_in_epoch:
             self.batches = self.batches[count:]
             self.start = self.batches[0].base_offset
             self.causes |= {Kind.GAP}
@@ -127,7 +132,8 @@ class ModelSource:
 
     def delete_records(self) -> None:
         """The log start moves into the middle of a batch."""
-        if self.batches and self.batches[0].next_offset - 1 > self.start:
+        has_room = bool(self.batches) and self.batches[0].next_offset - 1 > self.start
+        if has_room and not self.was_cut_in_epoch:
             self.start += 1
             self.causes |= {Kind.GAP}
 
@@ -136,7 +142,7 @@ class ModelSource:
         self.append()
         if len(self.batches) > 4:
             del self.batches[-self.random.randint(2, 3)]
-            self.causes |= {Kind.GAP}
+            self.causes |= {Kind.GAP, Kind.TRUNCATION}
             self._note()
 
     def recreate(self) -> None:
@@ -144,7 +150,7 @@ class ModelSource:
         self.leader_epoch = 0
         self.batches, self.epoch_starts = [], []
         self.start = self.end = 0
-        self.was_cut = False
+        self.was_cut = self.was_cut_in_epoch = False
         self.causes |= {Kind.RECREATION, Kind.TRUNCATION, Kind.GAP}
 
     def rot(self) -> None:
@@ -176,10 +182,22 @@ class ModelSource:
             return ErrorCode.FENCED_LEADER_EPOCH
         if isinstance(want, Survey):
             epoch, end = self._epoch_end(want.epoch)
-            return Surveyed(log_start_offset=self.start, log_end_offset=self.end, epoch=epoch, epoch_end=end)
+            return Surveyed(
+                log_start_offset=self.start,
+                log_end_offset=self.end,
+                epoch=epoch,
+                epoch_end=end,
+                tail=self._tail(want),
+            )
         if not self.start <= want.offset <= self.end:
             return ErrorCode.OFFSET_OUT_OF_RANGE
         return self._records(want.offset), self.end, self.start
+
+    def _tail(self, want: Survey) -> BatchHeader | None:
+        if want.tail is None or not self.start <= want.tail.base_offset < self.end:
+            return None
+        offset = want.tail.base_offset
+        return next((read_header(b.data) for b in self.batches if b.next_offset > offset), None)
 
     def _epoch_end(self, epoch: int | None) -> tuple[int, int]:
         if epoch is None or not self.has_epochs:
@@ -224,6 +242,9 @@ class CheckedTarget:
             end = header.next_offset
         return result
 
+    def last_batch(self) -> BatchHeader | None:
+        return last_batch(self._log)
+
     def start_at(self, offset: int) -> None:
         assert not self._world.copied, "a copy that has something begins anew"
         self._log.start_at(offset)
@@ -267,7 +288,7 @@ class MirrorWorld:
 
     def run(self, steps: int) -> None:
         for _ in range(steps):
-            self.now_ms += 20_000 if self.random.random() < 0.02 else self.random.randint(1, 120)
+            self.now_ms += 40_000 if self.random.random() < 0.02 else self.random.randint(1, 120)
             if self.random.random() < 0.03:
                 self.files.operations_left = self.random.randint(0, 8)
             self._survive(self._step)
@@ -296,24 +317,30 @@ class MirrorWorld:
 
     def _step(self) -> None:
         choice = self.random.random()
-        if choice < 0.25:
+        if choice < 0.18:
             self.source.append()
-        elif choice < 0.29:
+        elif choice < 0.22:
             self._change_source()
+        elif choice < 0.25:
+            self.source.heal()
         elif choice < 0.45:
             self.copier.located(self.source.locate(), self.now_ms)
         elif choice < 0.46:
             self._crash()
-        elif choice < 0.48 and self.state.stopped is not None:
+        elif choice < 0.54 and self.state.stopped is not None:
             self.copier.resume(stop_id(self.state.stopped), self.now_ms)
         self._ask()
         self._deliver()
 
     def _change_source(self) -> None:
         source = self.source
-        common = (source.elect, source.rot, source.heal, source.heal, source.delete_records)
+        common = (source.elect, source.rot, source.truncate, source.delete_records)
         rare = (source.truncate, source.retain, source.lose_middle, source.recreate, source.vanish)
-        self.random.choice(common if self.random.random() < 0.6 else rare)()
+        change = self.random.choice(common if self.random.random() < 0.6 else rare)
+        change()
+        if change == source.truncate:
+            self._questions, self._answers = [], []
+            self.copier.failed("the connection was closed", self.now_ms)
 
     def _start(self) -> None:
         self.log, _ = PartitionLog.open(self.files, DIRECTORY, CONFIG, now_ms=self.now_ms)
@@ -344,7 +371,7 @@ class MirrorWorld:
     # -- the network
 
     def _delay(self) -> int:
-        return 0 if self.is_calm else self.random.choice((0, 0, 10, 50, 300, 900))
+        return 0 if self.is_calm else self.random.choice((0, 0, 0, 10, 50, 300, 900))
 
     def _ask(self) -> None:
         if len(self._questions) + len(self._answers) >= REQUESTS_MAX:

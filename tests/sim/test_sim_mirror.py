@@ -40,6 +40,10 @@ def _divergence_is_not_seen(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Copier, "_is_diverged", lambda self, found: False)
 
 
+def _another_tail_is_not_seen(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Copier, "_is_other", lambda self, request, found: False)
+
+
 def _a_shorter_source_is_not_seen(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Copier, "_is_cut", lambda self, found: False)
 
@@ -128,6 +132,7 @@ def _crashes_leave_arrivals_out(patch: pytest.MonkeyPatch) -> None:
     [
         _recreation_is_not_seen,
         _divergence_is_not_seen,
+        _another_tail_is_not_seen,
         _a_shorter_source_is_not_seen,
         _a_deleted_start_is_not_seen,
         _gaps_are_legal,

@@ -52,6 +52,10 @@ class Target(Protocol):
         """Begin the empty log at `offset`."""
         ...
 
+    def last_batch(self) -> BatchHeader | None:
+        """The header of the batch that ends at the log's end; None when none does."""
+        ...
+
 
 class Journal(Protocol):
     """What outlives a crash; each call has happened when it returns."""
@@ -87,12 +91,13 @@ class Located:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """Ask for the log's start and end, and where `epoch` ends (unless None)."""
+    """Ask for the log's start and end, where `epoch` ends and which batch lies where the copy has `tail` (unless None)."""
 
     topic_id: UUID
     leader_epoch: int
     log_end_offset: int
     epoch: int | None
+    tail: BatchHeader | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,12 +111,16 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surveyed:
-    """`epoch` is the largest that the source knows not above the one asked for, `epoch_end` where it ends; -1: none."""
+    """`epoch` is the largest that the source knows not above the one asked for, `epoch_end` where it ends; -1: none.
+
+    `tail` is the source's batch at the base offset of the one asked for; None when the source no longer has it.
+    """
 
     log_start_offset: int
     log_end_offset: int
     epoch: int = UNKNOWN
     epoch_end: int = UNKNOWN
+    tail: BatchHeader | None = None
 
 
 class Copier:
@@ -215,6 +224,8 @@ class Copier:
                 leader_epoch=found.leader_epoch,
                 log_end_offset=end,
                 epoch=self.state.epoch_before(end),
+                # A cleaner may have written a compacted source's batch anew.
+                tail=None if found.is_compacted or self._may_jump() else self._target.last_batch(),
             )
         if self.phase is Phase.COPYING:
             return Fetch(topic_id=found.topic_id, leader_epoch=found.leader_epoch, offset=self._next_offset())
@@ -263,7 +274,7 @@ class Copier:
             reason = f"the source begins at {found.log_start_offset}, the copy ends at {end}"
             self._stop(Kind.GAP, (end, found.log_start_offset - 1), reason, now_ms)
             return
-        elif self._is_diverged(found) or self._is_cut(found):
+        elif self._is_diverged(found) or self._is_cut(found) or self._is_other(request, found):
             self._stop_truncated(request, found, now_ms)
             return
         self.phase = Phase.COPYING
@@ -280,12 +291,24 @@ class Copier:
         """The source's log is shorter than the copy."""
         return found.log_end_offset < self._target.log_end_offset
 
+    def _is_other(self, request: Survey, found: Surveyed) -> bool:
+        """The source has another batch where the copy ends: it lost its tail and wrote on within one leader epoch."""
+        own, there = request.tail, found.tail
+        if own is None or there is None:
+            return False
+        return (own.base_offset, own.crc) != (there.base_offset, there.crc)
+
     def _stop_truncated(self, request: Survey, found: Surveyed, now_ms: int) -> None:
         end = self._target.log_end_offset
-        first = min(offset for offset in (found.epoch_end, found.log_end_offset) if offset >= 0)
+        firsts = [found.log_end_offset, end - 1]
         reason = f"the source's log ends at {found.log_end_offset}, the copy at {end}"
         if self._is_diverged(found):
+            firsts.append(found.epoch_end)
             reason += f"; leader epoch {request.epoch} was copied, the source has epoch {found.epoch} up to {found.epoch_end}"
+        elif request.tail is not None and self._is_other(request, found):
+            firsts.append(request.tail.base_offset)
+            reason += f"; the batches at offset {request.tail.base_offset} differ"
+        first = min(firsts)
         self._stop(Kind.TRUNCATION, (first, end - 1), reason, now_ms)
 
     def fetched(

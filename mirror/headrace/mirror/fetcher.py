@@ -7,11 +7,13 @@ failure the connection is opened again, after a growing pause; the copiers are t
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headrace.broker.errors import ErrorCode, KafkaError
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.api import k01_fetch, k02_list_offsets, k23_offset_for_leader_epoch
+from headrace.broker.wire.batches import HEADER_SIZE, BatchHeader, read_header
 from headrace.mirror.connection import FAILURES, Connection, Message, ProtocolError
 from headrace.mirror.copier import UNKNOWN, Copier, Fetch, Survey, Surveyed
 
@@ -101,6 +103,7 @@ class Fetcher:
         starts = await self._list_offsets(connection, asked, EARLIEST, CONSUMER)
         ends = await self._list_offsets(connection, asked, LATEST, DEBUGGING_CONSUMER)
         epochs = await self._epoch_ends(connection, asked)
+        tails = await self._tails(connection, asked, starts, ends)
         now_ms = self._source.clock.now_ms()
         for key, (copier, survey) in asked.items():
             answers = (starts.get(key), ends.get(key), epochs.get(key, (0, UNKNOWN, UNKNOWN)))
@@ -114,7 +117,11 @@ class Fetcher:
             assert start is not None, "an answer without a start has a code"
             assert end is not None, "an answer without an end has a code"
             found = Surveyed(
-                log_start_offset=start[1], log_end_offset=end[1], epoch=epoch[1], epoch_end=epoch[2]
+                log_start_offset=start[1],
+                log_end_offset=end[1],
+                epoch=epoch[1],
+                epoch_end=epoch[2],
+                tail=tails.get(key),
             )
             copier.surveyed(survey, found, now_ms)
 
@@ -173,24 +180,53 @@ class Fetcher:
             for p in topic["partitions"]
         }
 
+    async def _tails(
+        self,
+        connection: Connection,
+        asked: Asked[Survey],
+        starts: dict[Key, tuple[int, int]],
+        ends: dict[Key, tuple[int, int]],
+    ) -> dict[Key, BatchHeader]:
+        """The source's batches at the places of the copies' last ones, one request each: it has to be answered."""
+        tails = {}
+        for key, (_, survey) in asked.items():
+            tail = survey.tail
+            if tail is None or not starts.get(key, (0, 0))[1] <= tail.base_offset < ends.get(key, (0, 0))[1]:
+                continue
+            wanted = Fetch(
+                topic_id=survey.topic_id, leader_epoch=survey.leader_epoch, offset=tail.base_offset
+            )
+            topics = _fetch_topics([(key, wanted)], tail.size)
+            answer = await connection.ask(
+                k01_fetch.API, FETCH_VERSION, self._fetch_message(topics, wait_ms=0)
+            )
+            for topic in answer["responses"]:
+                for partition in topic["partitions"]:
+                    records = partition["records"]
+                    if not partition["error_code"] and records is not None and len(records) >= HEADER_SIZE:
+                        tails[key] = read_header(records)
+        return tails
+
     # -- fetches
+
+    def _fetch_message(self, topics: list[Message], *, wait_ms: int) -> Message:
+        tunables = self._source.tunables
+        return {
+            "max_wait_ms": wait_ms,
+            "min_bytes": tunables.fetch_min_bytes,
+            "max_bytes": tunables.fetch_response_max_bytes,
+            "session_epoch": FULL_FETCH_EPOCH,
+            "topics": topics,
+            "forgotten_topics_data": [],
+            "rack_id": "",
+        }
 
     async def _fetch(self, connection: Connection, asked: Asked[Fetch]) -> None:
         tunables = self._source.tunables
         names = {fetch.topic_id: topic for (topic, _), (_, fetch) in asked.items()}
-        answer = await connection.ask(
-            k01_fetch.API,
-            FETCH_VERSION,
-            {
-                "max_wait_ms": tunables.fetch_wait_max_ms,
-                "min_bytes": tunables.fetch_min_bytes,
-                "max_bytes": tunables.fetch_response_max_bytes,
-                "session_epoch": FULL_FETCH_EPOCH,
-                "topics": _fetch_topics(asked, tunables.fetch_max_bytes),
-                "forgotten_topics_data": [],
-                "rack_id": "",
-            },
-        )
+        topics = _fetch_topics([(key, fetch) for key, (_, fetch) in asked.items()], tunables.fetch_max_bytes)
+        message = self._fetch_message(topics, wait_ms=tunables.fetch_wait_max_ms)
+        answer = await connection.ask(k01_fetch.API, FETCH_VERSION, message)
         if answer.get("error_code"):
             raise ProtocolError(f"the source answered a fetch with error {answer['error_code']}")
         now_ms = self._source.clock.now_ms()
@@ -226,10 +262,10 @@ class Fetcher:
         self._source.refresh_soon()
 
 
-def _fetch_topics(asked: Asked[Fetch], size_max: int) -> list[Message]:
+def _fetch_topics(asked: Iterable[tuple[Key, Fetch]], size_max: int) -> list[Message]:
     """In the order of `asked`; a topic is named anew when another came between its partitions."""
     topics: list[Message] = []
-    for (topic, number), (_, fetch) in asked.items():
+    for (topic, number), fetch in asked:
         if not topics or topics[-1]["topic"] != topic:
             topics.append({"topic": topic, "topic_id": fetch.topic_id, "partitions": []})
         topics[-1]["partitions"].append(

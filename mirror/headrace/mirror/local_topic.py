@@ -10,9 +10,18 @@ import asyncio
 from collections.abc import Iterator, Mapping
 
 from headrace.broker.errors import ErrorCode, StorageError
+from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.server.embedding import EmbeddingHost, NewTopic, Partition
 from headrace.broker.structured_log import get_logger
-from headrace.broker.wire.batches import Record, decode_records, encode_batch, iter_batches
+from headrace.broker.wire.batches import (
+    HEADER_SIZE,
+    BatchHeader,
+    Record,
+    decode_records,
+    encode_batch,
+    iter_batches,
+    read_header,
+)
 
 log = get_logger(__name__)
 TIMEOUT_MS = 10_000
@@ -82,6 +91,18 @@ def records(partition: Partition, offset: int, upper_offset: int) -> Iterator[Re
         if next_offset == offset:
             return
         offset = next_offset
+
+
+def last_batch(own_log: PartitionLog) -> BatchHeader | None:
+    """The header of the batch that ends at the log's end; None for an empty log or one that ends in a gap."""
+    end = own_log.log_end_offset
+    if end <= own_log.log_start_offset:
+        return None
+    found = own_log.read(end - 1, size_max=1, upper_offset=end)
+    if found.file is None or found.size < HEADER_SIZE:
+        return None
+    header = read_header(found.file.read_at(HEADER_SIZE, found.position))
+    return header if header.next_offset == end else None
 
 
 def _has_own_partition(host: EmbeddingHost, name: str) -> bool:

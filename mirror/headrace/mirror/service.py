@@ -14,9 +14,11 @@ from headrace.broker.errors import ErrorCode, KafkaError
 from headrace.broker.log.results import AppendResult
 from headrace.broker.server.embedding import EmbeddingHost, NewTopic, Partition
 from headrace.broker.structured_log import get_logger
+from headrace.broker.wire.batches import BatchHeader
 from headrace.mirror.config import MirrorConfig, SourceConfig
 from headrace.mirror.copier import Copier
 from headrace.mirror.journal import Journal, PartitionJournal
+from headrace.mirror.local_topic import last_batch
 from headrace.mirror.metrics import MirrorMetrics
 from headrace.mirror.source import Key, Source, SourceTopic
 
@@ -86,6 +88,9 @@ class LedTarget:
 
     def start_at(self, offset: int) -> None:
         self._log.start_at(offset)
+
+    def last_batch(self) -> BatchHeader | None:
+        return last_batch(self._log)
 
 
 class Mirror:
