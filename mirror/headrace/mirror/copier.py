@@ -307,7 +307,7 @@ class Copier:
             reason += f"; leader epoch {request.epoch} was copied, the source has epoch {found.epoch} up to {found.epoch_end}"
         elif request.tail is not None and self._is_other(request, found):
             firsts.append(request.tail.base_offset)
-            reason += f"; the batches at offset {request.tail.base_offset} differ"
+            reason += f"; the batches at offset {request.tail.base_offset} differ, and maybe some before"
         first = min(firsts)
         self._stop(Kind.TRUNCATION, (first, end - 1), reason, now_ms)
 
@@ -386,9 +386,8 @@ class Copier:
 
     def _is_passed(self, header: BatchHeader) -> bool:
         """A batch before the place that was asked for: a broker may begin earlier; a resumed copy passes it over."""
-        wanted = self._next_offset()
-        may_begin_earlier = not self._is_realigning() or self._is_empty()
-        return header.last_offset < wanted or (header.base_offset < wanted and not may_begin_earlier)
+        overlaps = header.base_offset < self._target.log_end_offset and not self._is_empty()
+        return header.last_offset < self._next_offset() or (overlaps and self._is_realigning())
 
     def _jump(self, header: BatchHeader, now_ms: int) -> None:
         """The copy begins, or goes on, at this batch."""
