@@ -352,6 +352,10 @@ class ConcurrentTransactionsError(KafkaError):
     code = ErrorCode.CONCURRENT_TRANSACTIONS
 
 
+class TransactionalIdAuthorizationError(KafkaError):
+    code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+
+
 class OperationNotAttemptedError(KafkaError):
     code = ErrorCode.OPERATION_NOT_ATTEMPTED
 

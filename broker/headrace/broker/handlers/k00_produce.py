@@ -35,7 +35,7 @@ from headrace.broker.handlers.replies import CloseConnectionError, Parts, Reply
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire import frames
 from headrace.broker.wire.api import k00_produce
-from headrace.broker.wire.batches import codec_of
+from headrace.broker.wire.batches import HEADER_SIZE, read_header
 from headrace.broker.wire.compression import Codec
 from headrace.broker.wire.frames import RequestHeader
 from headrace.broker.wire.varint import read_uvarint
@@ -47,7 +47,27 @@ if TYPE_CHECKING:
 API = k00_produce.API
 VERSIONS = (0, 11)
 RAW = True
-LEADER_TAG_VERSION = 10
+ZSTD_VERSION = 7
+UNREAD = (
+    CorruptMessageError,
+    MessageTooLargeError,
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
+    RecordListTooLargeError,
+    StorageError,
+    TransactionalIdAuthorizationError,
+    UnsupportedCompressionTypeError,
+)
+ZSTD_VERSION, LEADER_TAG_VERSION = 7, 10
+UNREAD = (
+    CorruptMessageError,
+    MessageTooLargeError,
+    NotEnoughReplicasError,
+    RecordListTooLargeError,
+    StorageError,
+    TransactionalIdAuthorizationError,
+    UnsupportedCompressionTypeError,
+)
 
 log = get_logger(__name__)
 
@@ -189,7 +209,7 @@ def _append(
             raise InvalidRequiredAcksError(f"acks={acks}: give -1 (all), 0 or 1")
         if not records:
             raise InvalidRecordError("the request has no record batch for this partition")
-        if version < ZSTD_VERSION and codec_of(records) == Codec.ZSTD:
+        if version < ZSTD_VERSION and _is_zstd(records):
             raise UnsupportedCompressionTypeError("a producer of this version must not compress with zstd")
         partition = context.partitions.leader_of(topic, index)
         result = partition.append(records, required_acks=acks, now_ms=context.clock.now_ms())
@@ -198,6 +218,10 @@ def _append(
     context.metrics.produced(topic, len(records))
     context.waiting.wake(topic, index)
     return _Outcome(topic, index, partition, result)
+
+
+def _is_zstd(records: memoryview) -> bool:
+    return len(records) >= HEADER_SIZE and read_header(records).codec == Codec.ZSTD
 
 
 def _log_start_offset(partition: Partition | None, error: KafkaError) -> int:
