@@ -15,14 +15,13 @@ locals {
 resource "aws_instance" "this" {
   for_each = var.hosts
 
-  ami                         = data.aws_ssm_parameter.image.insecure_value
-  associate_public_ip_address = false
-  iam_instance_profile        = aws_iam_instance_profile.this[each.value.group].name
-  instance_type               = each.value.instance_type
-  private_ip                  = each.value.address
-  subnet_id                   = (each.value.group == "broker" ? var.subnet_ids.broker : var.subnet_ids.service)[each.value.rack]
-  tags                        = { Name = "${var.name}-${each.value.group}-${each.value.number}", Group = each.value.group }
-  vpc_security_group_ids      = [var.security_group_ids[each.value.group]]
+  ami                    = data.aws_ssm_parameter.image.insecure_value
+  iam_instance_profile   = aws_iam_instance_profile.this[each.value.group].name
+  instance_type          = each.value.instance_type
+  private_ip             = each.value.address
+  subnet_id              = (each.value.group == "broker" ? var.subnet_ids.broker : var.subnet_ids.service)[each.value.rack]
+  tags                   = { Name = "${var.name}-${each.value.group}-${each.value.number}", Group = each.value.group }
+  vpc_security_group_ids = [var.security_group_ids[each.value.group]]
 
   user_data = templatefile("${path.module}/first_boot.sh.tftpl", {
     volume_id = try(local.volumes[each.key].id, "")

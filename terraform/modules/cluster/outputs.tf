@@ -1,6 +1,6 @@
 output "ansible_bucket" {
   description = "The bucket through which Ansible sends files to these hosts."
-  value       = aws_s3_bucket.ansible.id
+  value       = aws_s3_bucket.ansible.bucket
 }
 
 output "hosts" {

@@ -13,8 +13,10 @@ resource "aws_vpc" "this" {
 
 # AWS gives every network a group that lets its members talk to each other; without rules it lets nobody.
 resource "aws_default_security_group" "closed" {
-  vpc_id = aws_vpc.this.id
-  tags   = { Name = "${var.name}-unused" }
+  vpc_id  = aws_vpc.this.id
+  egress  = []
+  ingress = []
+  tags    = { Name = "${var.name}-unused" }
 }
 
 locals {

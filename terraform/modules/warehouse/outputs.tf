@@ -1,6 +1,6 @@
 output "bucket" {
   description = "The bucket's name."
-  value       = local.bucket.id
+  value       = local.bucket.bucket
 
   depends_on = [aws_s3_bucket_policy.this, aws_s3_bucket_server_side_encryption_configuration.this]
 }
@@ -17,7 +17,7 @@ output "read_policy" {
 
 output "warehouse" {
   description = "The location of the tables, as headrace_warehouse."
-  value       = "s3://${local.bucket.id}"
+  value       = "s3://${local.bucket.bucket}"
 }
 
 output "write_policy" {

@@ -1,4 +1,4 @@
-# Three live datacenters in three regions and an offline one, each over three zones: a zone's loss stops nothing.
+# Three live datacenters in three regions and an offline one, each over three zones.
 name = "headrace"
 
 datacenters = {

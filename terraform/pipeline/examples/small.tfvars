@@ -1,4 +1,4 @@
-# Two live datacenters and an offline one, all of the cheapest sizes, to try and to throw away: it survives no zone's loss.
+# Two live datacenters and an offline one, all of the cheapest sizes to try and to throw away.
 name         = "headrace-small"
 protect_data = false
 
