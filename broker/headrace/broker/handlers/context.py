@@ -16,14 +16,28 @@ from headrace.broker.handlers.fetch_sessions import FetchSessions
 
 if TYPE_CHECKING:
     from headrace.broker.handlers.deferred import Deferred
+    from headrace.broker.log.partition_log import PartitionLog
     from headrace.broker.replication.leader import Partition
 
 
 T = TypeVar("T")
 
 
+class Logs(Protocol):
+    """The logs in this broker's data directories."""
+
+    def all(self) -> Iterable[PartitionLog]: ...
+
+
 class Partitions(Protocol):
     """The partitions that this broker holds a replica of."""
+
+    @property
+    def logs(self) -> Logs: ...
+
+    def get(self, topic: str, partition: int) -> Partition | None:
+        """The replica, whoever leads it, or None."""
+        ...
 
     def leader_of(self, topic: str, partition: int) -> Partition:
         """Raises NotLeaderOrFollowerError or UnknownTopicOrPartitionError."""

@@ -1,15 +1,14 @@
-"""ListOffsets (key 2), versions 1-9.
-
-Deviations: version 0, which lists segment boundaries, is not served (as in Apache Kafka 4.0).
-"""
+"""ListOffsets (key 2), versions 0-9; version 0 lists begins of segments. No deviations."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headrace.broker.errors import KafkaError
+from headrace.broker.errors import ErrorCode, KafkaError
 from headrace.broker.handlers.context import Context
 from headrace.broker.handlers.led import led_partition
+from headrace.broker.handlers.legacy_offsets import offsets_before
 from headrace.broker.wire.api import k02_list_offsets
 from headrace.broker.wire.frames import RequestHeader
 
@@ -17,10 +16,13 @@ if TYPE_CHECKING:
     from headrace.broker.replication.leader import Partition
 
 API = k02_list_offsets.API
-VERSIONS = (1, 9)
+VERSIONS = (0, 9)
 
 LEADER_EPOCH_VERSION = 4
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+SINCE_VERSION = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+"""Special times and the first version that knows them."""
+NEVER = VERSIONS[1] + 1
 CONSUMER = -1
 READ_COMMITTED = 1
 
@@ -32,11 +34,24 @@ class _Place(NamedTuple):
 
 
 def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> dict[str, Any]:
+    counts = Counter(
+        (topic["name"], wanted["partition_index"])
+        for topic in request["topics"]
+        for wanted in topic["partitions"]
+    )
+    doubled = {partition for partition, count in counts.items() if count > 1}
+
+    def find(topic: str, wanted: dict[str, Any]) -> dict[str, Any]:
+        if header.version > 0 and (topic, wanted["partition_index"]) in doubled:
+            return {"partition_index": wanted["partition_index"], "error_code": ErrorCode.INVALID_REQUEST}
+        time = wanted["timestamp"]
+        if time < 0 and header.version < SINCE_VERSION.get(time, NEVER):
+            return {"partition_index": wanted["partition_index"], "error_code": ErrorCode.UNSUPPORTED_VERSION}
+        search = _find_segments if header.version == 0 else _find
+        return search(context, request, topic, wanted)
+
     topics = [
-        {
-            "name": topic["name"],
-            "partitions": [_find(context, request, topic["name"], wanted) for wanted in topic["partitions"]],
-        }
+        {"name": topic["name"], "partitions": [find(topic["name"], wanted) for wanted in topic["partitions"]]}
         for topic in request["topics"]
     ]
     if header.version < LEADER_EPOCH_VERSION:
@@ -54,6 +69,23 @@ def _find(context: Context, request: dict[str, Any], topic: str, wanted: dict[st
     except KafkaError as error:
         return {"partition_index": index, "error_code": error.code}
     return {"partition_index": index, "error_code": 0, **place._asdict()}
+
+
+def _find_segments(
+    context: Context, request: dict[str, Any], topic: str, wanted: dict[str, Any]
+) -> dict[str, Any]:
+    index = wanted["partition_index"]
+    try:
+        offsets = offsets_before(
+            led_partition(context, topic, index),
+            wanted["timestamp"],
+            wanted["max_num_offsets"],
+            is_consumer=request["replica_id"] == CONSUMER,
+            now_ms=context.clock.now_ms(),
+        )
+    except KafkaError as error:
+        return {"partition_index": index, "error_code": error.code}
+    return {"partition_index": index, "error_code": 0, "old_style_offsets": offsets}
 
 
 def _upper_offset(partition: Partition, request: dict[str, Any]) -> int:

@@ -8,6 +8,7 @@ Must not know: where snapshots lie, how batches are read back.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from crc32c import crc32c
@@ -80,8 +81,12 @@ class ProducerStates:
         return len(self._producers)
 
     def get(self, producer_id: int) -> Producer | None:
-        """The state of one producer, for DescribeProducers and tests."""
+        """The state of one producer."""
         return self._producers.get(producer_id)
+
+    def items(self) -> Iterable[tuple[int, Producer]]:
+        """(producer id, its state) of all."""
+        return self._producers.items()
 
     def check(self, header: BatchHeader) -> CachedBatch | None:
         """The batch that this one repeats, or None when it is the next one.

@@ -1,0 +1,60 @@
+"""DeleteRecords (key 21), versions 0-2. No deviations; with one replica a partition there is nothing to wait for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.broker.errors import (
+    InvalidTopicError,
+    KafkaError,
+    OffsetOutOfRangeError,
+    PolicyViolationError,
+    UnknownTopicOrPartitionError,
+)
+from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.k03_metadata import INTERNAL_TOPICS
+from headrace.broker.wire.api import k21_delete_records
+from headrace.broker.wire.frames import RequestHeader
+
+API = k21_delete_records.API
+VERSIONS = (0, 2)
+HIGH_WATERMARK = -1
+NO_LOW_WATERMARK = -1
+
+
+def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> dict[str, Any]:
+    wanted = {
+        (topic["name"], partition["partition_index"]): partition["offset"]
+        for topic in request["topics"]
+        for partition in topic["partitions"]
+    }
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for (topic, index), offset in wanted.items():
+        topics.setdefault(topic, []).append(_delete(context, topic, index, offset))
+    return {"topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()]}
+
+
+def _delete(context: Context, topic: str, index: int, offset: int) -> dict[str, Any]:
+    try:
+        low_watermark = _delete_before(context, topic, index, offset)
+    except KafkaError as error:
+        return {"partition_index": index, "low_watermark": NO_LOW_WATERMARK, "error_code": error.code}
+    return {"partition_index": index, "low_watermark": low_watermark, "error_code": 0}
+
+
+def _delete_before(context: Context, topic: str, index: int, offset: int) -> int:
+    """Move the start of the log; returns where it is then."""
+    if context.metadata.partition(topic, index) is None:
+        raise UnknownTopicOrPartitionError(f"there is no {topic}-{index}")
+    if topic in INTERNAL_TOPICS:
+        raise InvalidTopicError(f"records of the internal topic {topic} cannot be deleted")
+    log = context.partitions.leader_of(topic, index).log
+    if "delete" not in log.config.cleanup_policy:
+        raise PolicyViolationError(
+            f"{topic} is compacted: its cleanup.policy does not allow to delete records"
+        )
+    offset = log.high_watermark if offset == HIGH_WATERMARK else offset
+    if offset < 0:
+        raise OffsetOutOfRangeError(f"offset {offset} is none")
+    log.delete_before(offset)
+    return log.log_start_offset

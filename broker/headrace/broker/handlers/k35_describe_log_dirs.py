@@ -1,0 +1,57 @@
+"""DescribeLogDirs (key 35), versions 0-4: the data directories, what they hold and the room they have (KIP-113, 827)."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from headrace.broker.errors import ErrorCode
+from headrace.broker.handlers.context import Context
+from headrace.broker.wire.api import k35_describe_log_dirs
+from headrace.broker.wire.frames import RequestHeader
+
+API = k35_describe_log_dirs.API
+VERSIONS = (0, 4)
+NO_LAG = -1
+
+Wanted = set[tuple[str, int]] | None
+
+
+def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> dict[str, Any]:
+    wanted: Wanted = None
+    if request["topics"] is not None:
+        wanted = {(t["topic"], index) for t in request["topics"] for index in t["partitions"]}
+    found = _by_directory(context, wanted)
+    directories = dict.fromkeys(os.path.abspath(directory) for directory in context.config.log_dirs)
+    return {"error_code": 0, "results": [_describe(path, found.get(path, {})) for path in directories]}
+
+
+def _by_directory(context: Context, wanted: Wanted) -> dict[str, dict[str, list[dict[str, Any]]]]:
+    """Data directory → topic → its partitions there."""
+    found: dict[str, dict[str, list[dict[str, Any]]]] = {}
+    for log in context.partitions.logs.all():
+        if wanted is None or (log.topic, log.partition) in wanted:
+            is_held = context.partitions.get(log.topic, log.partition) is not None
+            partition = {
+                "partition_index": log.partition,
+                "partition_size": log.size,
+                "offset_lag": max(log.high_watermark - log.log_end_offset, 0) if is_held else NO_LAG,
+                "is_future_key": False,
+            }
+            topics = found.setdefault(log.directory.rpartition("/")[0], {})
+            topics.setdefault(log.topic, []).append(partition)
+    return found
+
+
+def _describe(path: str, topics: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    try:
+        space = os.statvfs(path)
+    except OSError:
+        return {"error_code": ErrorCode.KAFKA_STORAGE_ERROR, "log_dir": path, "topics": []}
+    return {
+        "error_code": 0,
+        "log_dir": path,
+        "topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()],
+        "total_bytes": space.f_blocks * space.f_frsize,
+        "usable_bytes": space.f_bavail * space.f_frsize,
+    }
