@@ -1,0 +1,68 @@
+"""The mirror's properties: what they mean, and the sentence for each wrong one."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.broker.config import ConfigurationError
+from headrace.mirror.arrivals import Arrival, decode, encode, missing, recorded_ends
+from headrace.mirror.config import MirrorConfig
+
+GOOD = {"mirror.sources": "dc-east", "mirror.dc-east.bootstrap.servers": "a:9092, [::1]:9093"}
+
+
+def test_a_broker_without_sources_mirrors_nothing() -> None:
+    assert MirrorConfig.from_properties({"log.dirs": "/data"}).sources == ()
+
+
+def test_a_source_has_addresses_and_topics() -> None:
+    (source,) = MirrorConfig.from_properties(GOOD).sources
+    assert source.bootstrap_servers == (("a", 9092), ("::1", 9093))
+    assert source.matches("_schemas")
+    assert not source.matches("__consumer_offsets")
+    assert source.source_topic("dc-east.page.views") == "page.views"
+    assert source.source_topic("dc-west.pageviews") is None
+
+
+def test_the_expression_is_for_the_whole_name() -> None:
+    (source,) = MirrorConfig.from_properties(GOOD | {"mirror.dc-east.topics": "page|views"}).sources
+    assert source.matches("views")
+    assert not source.matches("pageviews")
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"mirror.sources": "a,a"}, "mirror.sources=a,a is not allowed"),
+        ({"mirror.dc-east.bootstrap.servers": ""}, "give HOST:PORT,HOST:PORT of the source's brokers"),
+        ({"mirror.dc-east.bootstrap.servers": "a:99999"}, "mirror.dc-east.bootstrap.servers=a:99999"),
+        ({"mirror.dc-east.topics": "("}, "give a regular expression"),
+        (
+            {"mirror.fetch.max.bytes": "many"},
+            "mirror.fetch.max.bytes=many is not allowed: give a whole number",
+        ),
+        ({"mirror.metadata.max.age.ms": "60000"}, "from 100 to 10000"),
+        ({"mirror.dc-west.topics": "x"}, "of a datacenter that mirror.sources names"),
+    ],
+)
+def test_a_bad_value_is_a_sentence(change: dict[str, str], sentence: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        MirrorConfig.from_properties(GOOD | change)
+    assert sentence in str(caught.value)
+
+
+def test_an_arrival_is_25_bytes() -> None:
+    arrival = Arrival(5, 9, 1_700_000_000_000, is_estimated=True)
+    assert len(encode(arrival)) == 25
+    assert decode(encode(arrival)) == arrival
+    assert recorded_ends([(b"a", encode(arrival)), (b"a", b"broken"), (b"b", encode(Arrival(3, 2, 0)))]) == {
+        b"a": 10,
+        b"b": 3,
+    }
+
+
+def test_what_a_crash_left_out_is_estimated() -> None:
+    assert missing(10, 0, 15, 77) == Arrival(10, 14, 77, is_estimated=True)
+    assert missing(None, 4, 15, 77) == Arrival(4, 14, 77, is_estimated=True)
+    assert missing(15, 0, 15, 77) is None
+    assert missing(20, 0, 15, 77) is None

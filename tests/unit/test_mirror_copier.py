@@ -1,0 +1,306 @@
+"""The copier's decisions as scripts: what it asks, what it appends, when it stops and how it goes on."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from headrace.broker.errors import CorruptMessageError, ErrorCode
+from headrace.broker.log.results import AppendResult
+from headrace.broker.wire.batches import (
+    BatchHeader,
+    Record,
+    check_crc,
+    encode_batch,
+    iter_batches,
+    read_header,
+)
+from headrace.mirror.copier import VANISHED_AFTER_MS, Copier, Fetch, Located, Phase, Survey, Surveyed
+from headrace.mirror.findings import Finding, Kind
+from headrace.mirror.state import State, decode, stop_id
+
+ID, OTHER_ID = UUID(int=1), UUID(int=2)
+STATE = State(target_id=UUID(int=9))
+
+
+class Target:
+    """A log that keeps the (base, last) offsets it was given."""
+
+    def __init__(self, start: int = 0, end: int = 0) -> None:
+        self.log_start_offset, self.log_end_offset = start, end
+        self.batches: list[BatchHeader] = []
+
+    def append(self, records: memoryview) -> AppendResult:
+        placed = list(iter_batches(records))
+        if not all(check_crc(records, position, header) for position, header in placed):
+            raise CorruptMessageError("rot")
+        self.batches += [header for _, header in placed]
+        self.log_end_offset = self.batches[-1].next_offset
+        return AppendResult(placed[0][1].base_offset, self.log_end_offset - 1, -1, 0, len(placed))
+
+    def start_at(self, offset: int) -> None:
+        self.log_start_offset = self.log_end_offset = offset
+
+    def last_batch(self) -> BatchHeader | None:
+        return self.batches[-1] if self.batches else None
+
+
+class Journal:
+    def __init__(self) -> None:
+        self.states: list[State] = []
+        self.findings: list[Finding] = []
+        self.arrivals: list[tuple[int, int, int]] = []
+
+    def save(self, state: State) -> None:
+        self.states.append(decode(state.encode()))
+
+    def report(self, finding: Finding) -> None:
+        self.findings.append(finding)
+
+    def arrived(self, first_offset: int, last_offset: int, now_ms: int) -> None:
+        self.arrivals.append((first_offset, last_offset, now_ms))
+
+
+class Script:
+    """A copier with its surroundings; time stands at 1000 unless a step says otherwise."""
+
+    def __init__(
+        self, *, start: int = 0, end: int = 0, state: State = STATE, is_compacted: bool = False
+    ) -> None:
+        self.target, self.journal = Target(start, end), Journal()
+        self.is_compacted = is_compacted
+        self.copier = Copier(
+            "dc-east",
+            "events",
+            0,
+            target=self.target,
+            journal=self.journal,
+            state=state,
+            backoff_ms=(100, 400),
+        )
+
+    def locate(self, *, epoch: int = 0, topic_id: UUID = ID, now_ms: int = 1000) -> None:
+        found = Located(topic_id=topic_id, leader=1, leader_epoch=epoch, is_compacted=self.is_compacted)
+        self.copier.located(found, now_ms)
+
+    def survey(self, start: int, end: int, now_ms: int = 1000, **answer: object) -> None:
+        want = self.copier.wants(now_ms)
+        assert isinstance(want, Survey)
+        found = Surveyed(log_start_offset=start, log_end_offset=end, **answer)  # type: ignore[arg-type]
+        self.copier.surveyed(want, found, now_ms)
+
+    def fetch(self, *batches: bytes, high_watermark: int = 100, now_ms: int = 1000) -> Fetch:
+        want = self.copier.wants(now_ms)
+        assert isinstance(want, Fetch)
+        self.answer(want, *batches, high_watermark=high_watermark, now_ms=now_ms)
+        return want
+
+    def answer(self, want: Fetch, *batches: bytes, high_watermark: int = 100, now_ms: int = 1000) -> None:
+        records = memoryview(bytearray(b"".join(batches)))
+        self.copier.fetched(want, records, high_watermark=high_watermark, log_start_offset=0, now_ms=now_ms)
+
+    def copying(self, *batches: bytes) -> None:
+        self.locate()
+        self.survey(0, 100)
+        self.fetch(*batches)
+
+    @property
+    def offsets(self) -> list[tuple[int, int]]:
+        return [(header.base_offset, header.last_offset) for header in self.target.batches]
+
+    @property
+    def kinds(self) -> list[Kind]:
+        return [finding.kind for finding in self.journal.findings]
+
+
+def batch(first: int, last: int, epoch: int = 0) -> bytes:
+    records = [Record(0, 500, None, b"%d" % offset, []) for offset in range(first, last + 1)]
+    return bytes(encode_batch(records, base_offset=first, leader_epoch=epoch))
+
+
+def rotten(first: int, last: int) -> bytes:
+    data = bytearray(batch(first, last))
+    data[-1] ^= 1
+    return bytes(data)
+
+
+def test_batches_are_appended_in_order_and_noted() -> None:
+    script = Script()
+    script.copying(batch(0, 2), batch(3, 3))
+    assert script.fetch(batch(4, 9), now_ms=1500).offset == 4
+    assert script.offsets == [(0, 2), (3, 3), (4, 9)]
+    assert script.journal.arrivals == [(0, 3, 1000), (4, 9, 1500)]
+    assert script.copier.lag_messages == 90
+
+
+def test_a_cut_last_batch_is_asked_for_again() -> None:
+    script = Script()
+    script.copying(batch(0, 2), batch(3, 5)[:-1])
+    assert script.fetch(batch(3, 5)).offset == 3
+    assert script.offsets == [(0, 2), (3, 5)]
+
+
+def test_an_empty_copy_begins_with_the_batch_that_holds_the_sources_start() -> None:
+    script = Script()
+    script.locate()
+    script.survey(7, 100)
+    assert script.fetch(batch(5, 8)).offset == 7
+    assert (script.target.log_start_offset, script.offsets, script.kinds) == (5, [(5, 8)], [])
+
+
+def test_a_repeated_answer_appends_nothing_twice() -> None:
+    script = Script()
+    script.locate()
+    script.survey(0, 100)
+    want = script.fetch(batch(0, 2))
+    script.answer(want, batch(0, 2))
+    assert script.offsets == [(0, 2)]
+
+
+def test_an_answer_of_an_earlier_leader_is_dropped() -> None:
+    script = Script()
+    script.locate()
+    script.survey(0, 100)
+    want = script.copier.wants(1000)
+    assert isinstance(want, Fetch)
+    script.locate(epoch=1)
+    script.answer(want, batch(0, 2))
+    assert script.offsets == []
+    assert isinstance(script.copier.wants(1000), Survey)
+
+
+def test_a_new_epoch_is_saved_before_its_first_batch() -> None:
+    script = Script()
+    script.copying(batch(0, 2, epoch=4), batch(3, 5, epoch=6))
+    assert script.journal.states[-1].epochs == ((4, 0), (6, 3))
+    assert script.journal.arrivals == [(0, 2, 1000), (3, 5, 1000)]
+    assert script.journal.states[-1].epoch_before(3) == 4
+
+
+def test_what_precedes_rot_is_appended_and_the_rot_is_told_once() -> None:
+    script = Script()
+    script.copying(batch(0, 2), rotten(3, 5), batch(6, 8))
+    assert script.copier.wants(1099) is None
+    script.fetch(rotten(3, 5), now_ms=1100)
+    assert script.copier.wants(1299) is None, "the pause grows"
+    assert (script.offsets, script.kinds, script.copier.is_rotten) == ([(0, 2)], [Kind.ROT], True)
+    script.fetch(batch(3, 5), now_ms=1300)
+    assert (script.offsets, script.copier.is_rotten) == ([(0, 2), (3, 5)], False)
+
+
+def test_a_gap_in_the_sources_log_stops_the_copy() -> None:
+    script = Script()
+    script.copying(batch(0, 2), batch(5, 6))
+    assert script.copier.phase is Phase.STOPPED
+    (finding,) = script.journal.findings
+    assert (finding.kind, finding.first_offset, finding.last_offset, finding.count) == (Kind.GAP, 3, 4, 2)
+    assert script.journal.states[-1].stopped == finding
+
+
+def test_a_gap_in_a_compacted_topic_is_legal() -> None:
+    script = Script(is_compacted=True)
+    script.copying(batch(0, 2), batch(5, 6))
+    assert (script.offsets, script.kinds) == ([(0, 2), (5, 6)], [])
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "offsets"),
+    [
+        ({"start": 8, "end": 20}, Kind.GAP, (3, 7)),
+        ({"start": 0, "end": 2}, Kind.TRUNCATION, (2, 2)),
+        ({"start": 0, "end": 9, "epoch": 0, "epoch_end": 1}, Kind.TRUNCATION, (1, 2)),
+        ({"start": 0, "end": 9, "tail": read_header(batch(0, 1))}, Kind.TRUNCATION, (0, 2)),
+    ],
+)
+def test_a_source_that_lost_something_stops_the_copy(
+    answer: dict[str, int], kind: Kind, offsets: tuple[int, int]
+) -> None:
+    script = Script()
+    script.copying(batch(0, 2))
+    script.locate(epoch=1)
+    script.survey(**answer)  # type: ignore[arg-type]
+    (finding,) = script.journal.findings
+    assert (finding.kind, (finding.first_offset, finding.last_offset)) == (kind, offsets)
+    assert script.copier.wants(10_000) is None
+
+
+def test_a_source_that_kept_everything_goes_on_after_an_election() -> None:
+    script = Script()
+    script.copying(batch(0, 2))
+    script.locate(epoch=1)
+    script.survey(0, 9, epoch=0, epoch_end=3, tail=read_header(batch(0, 2)))
+    script.fetch(batch(3, 4, epoch=1))
+    assert (script.offsets, script.kinds) == ([(0, 2), (3, 4)], [])
+
+
+def test_another_topic_id_stops_the_copy_and_a_restart_keeps_it_stopped() -> None:
+    script = Script()
+    script.copying(batch(0, 2))
+    script.locate(topic_id=OTHER_ID)
+    assert script.kinds == [Kind.RECREATION]
+    again = Script(end=3, state=script.journal.states[-1])
+    again.locate(topic_id=OTHER_ID)
+    assert (again.copier.phase, again.kinds, again.copier.wants(9_000)) == (Phase.STOPPED, [], None)
+
+
+def test_a_resume_tells_what_it_passes_over() -> None:
+    script = Script()
+    script.copying(batch(0, 2), batch(5, 6))
+    stopped = script.journal.findings[0]
+    script.copier.resume("another stop", 2000)
+    assert script.copier.phase is Phase.STOPPED
+    script.copier.resume(stop_id(stopped), 2000)
+    script.locate(now_ms=2000)
+    script.survey(0, 100, 2000)
+    assert script.fetch(batch(5, 6), now_ms=2000).offset == 3
+    assert script.kinds == [Kind.GAP, Kind.LOSS]
+    assert (script.journal.findings[1].first_offset, script.journal.findings[1].last_offset) == (3, 4)
+
+
+def test_a_resume_after_a_recreation_waits_until_the_source_is_past_the_copy() -> None:
+    script = Script()
+    script.copying(batch(0, 2))
+    script.locate(topic_id=OTHER_ID)
+    script.copier.resume(stop_id(script.journal.findings[0]), 2000)
+    script.locate(topic_id=OTHER_ID, now_ms=2000)
+    script.survey(0, 1, 2000)
+    assert script.copier.wants(2050) is None
+    script.survey(0, 9, 2100)
+    script.fetch(batch(2, 3), batch(4, 5), now_ms=2100)
+    assert script.offsets == [(0, 2), (4, 5)], "a batch that overlaps the copy is passed over"
+    told = [(f.kind, f.first_offset, f.last_offset) for f in script.journal.findings]
+    assert told == [(Kind.RECREATION, 0, 2), (Kind.LOSS, 0, 2), (Kind.LOSS, 3, 3)]
+
+
+def test_only_a_lasting_absence_is_told() -> None:
+    script = Script()
+    script.copying(batch(0, 2))
+    script.copier.located(None, 2000)
+    script.copier.located(None, 2000 + VANISHED_AFTER_MS - 1)
+    assert script.kinds == []
+    script.copier.located(None, 2000 + VANISHED_AFTER_MS)
+    script.copier.located(None, 3000 + VANISHED_AFTER_MS)
+    assert script.kinds == [Kind.VANISHED]
+    script.locate(now_ms=90_000)
+    script.survey(0, 100, 90_000)
+    script.fetch(batch(3, 3), now_ms=90_000)
+    assert script.offsets == [(0, 2), (3, 3)]
+
+
+def test_old_message_formats_stop_the_copy() -> None:
+    script = Script()
+    old = bytearray(batch(0, 2))
+    old[16] = 1
+    script.copying(bytes(old))
+    assert script.kinds == [Kind.FORMAT]
+
+
+def test_a_refusal_is_followed_by_a_pause_and_a_survey() -> None:
+    script = Script()
+    script.copying(batch(0, 2))
+    want = script.copier.wants(1000)
+    assert isinstance(want, Fetch)
+    script.copier.refused(want, ErrorCode.NOT_LEADER_OR_FOLLOWER, 1000)
+    assert script.copier.wants(1099) is None
+    assert isinstance(script.copier.wants(1100), Survey)
