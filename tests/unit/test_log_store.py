@@ -139,7 +139,7 @@ def test_damaged_checkpoints_cost_a_longer_recovery_but_no_data(tmp_path: Path, 
     assert log is not None
     assert offsets(log) == [0]
     discarded = [finding for report in reports for finding in report.findings if finding.kind == "discarded"]
-    assert len(discarded) == (0 if damage == b"" else 3)
+    assert len(discarded) == (0 if damage == b"" else 4)
 
 
 def test_checkpoints_are_kafkas_text_files() -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from headrace.broker.config_keys import LONG_MAX, boolean, double, integer, long, string, strings
 
+DOUBLE_MAX = 1.7976931348623157e308
 COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 CLEANUP_POLICIES = ("compact", "delete")
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
@@ -82,6 +83,17 @@ class Logs:
         ("delete",), "What retires old data.", choices=CLEANUP_POLICIES
     )
     log_cleaner_enable: bool = boolean(True, "Whether compacted topics are cleaned.")
+    log_cleaner_backoff_ms: int = long(15_000, "How often the cleaner looks for dirty logs.", low=0)
+    log_cleaner_dedupe_buffer_size: int = long(
+        134217728, "The most bytes of memory for the keys of one cleaning.", low=1048576
+    )
+    log_cleaner_io_buffer_load_factor: float = double(
+        0.9, "Share of that memory that is used.", low=0, high=1
+    )
+    log_cleaner_io_buffer_size: int = integer(524288, "Bytes that the cleaner reads at once.", low=1)
+    log_cleaner_io_max_bytes_per_second: float = double(
+        DOUBLE_MAX, "The most that the cleaner reads.", low=1, high=DOUBLE_MAX
+    )
     log_cleaner_delete_retention_ms: int = long(86_400_000, "How long tombstones are kept.", low=0)
     log_cleaner_min_compaction_lag_ms: int = long(0, "Younger records are not compacted.", low=0)
     log_cleaner_max_compaction_lag_ms: int = long(LONG_MAX, "Older records must be compacted.", low=1)
@@ -203,11 +215,6 @@ KEYS_WITHOUT_EFFECT = frozenset(
         "inter.broker.protocol.version",
         "kafka.metrics.polling.interval.secs",
         "kafka.metrics.reporters",
-        "log.cleaner.backoff.ms",
-        "log.cleaner.dedupe.buffer.size",
-        "log.cleaner.io.buffer.load.factor",
-        "log.cleaner.io.buffer.size",
-        "log.cleaner.io.max.bytes.per.second",
         "log.cleaner.threads",
         "log.dir.failure.timeout.ms",
         "log.message.downconversion.enable",

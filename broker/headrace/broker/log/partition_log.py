@@ -12,11 +12,9 @@ from uuid import UUID
 from zlib import crc32
 
 from headrace.broker.config import LogConfig
-from headrace.broker.errors import (
-    InvalidRecordError,
-    OffsetOutOfRangeError,
-)
+from headrace.broker.errors import InvalidRecordError, OffsetOutOfRangeError
 from headrace.broker.log import names, timestamps
+from headrace.broker.log.cleaning import LogCleaner
 from headrace.broker.log.files import Files, storage_error, storage_errors
 from headrace.broker.log.flushing import Flusher
 from headrace.broker.log.index import INT32_MAX
@@ -79,6 +77,7 @@ class PartitionLog:
         self.high_watermark = self.log_start_offset
         recovery_point = min(loaded.recovery_point, self.log_end_offset)
         self._flusher = Flusher(files, directory, self._segments, self._snapshots, recovery_point)
+        self.cleaner = LogCleaner(files, directory, self._segments, self._snapshots)
         self.latest_epoch = self._epochs.latest
         self.update_config(config)
 
@@ -121,11 +120,12 @@ class PartitionLog:
 
     def _jittered_segment_ms(self) -> int:
         """segment.ms less a part of segment.jitter.ms that differs by partition and segment, yet is no accident."""
-        jitter_ms = min(self.config.segment_jitter_ms, self.config.segment_ms)
-        if jitter_ms == 0:
-            return self.config.segment_ms
+        segment_ms = self.config.segment_ms
+        if "compact" in self.config.cleanup_policy:
+            segment_ms = min(segment_ms, self.config.max_compaction_lag_ms)
+        jitter_ms = min(self.config.segment_jitter_ms, segment_ms)
         seed = f"{self.topic}-{self.partition}-{self._segments.active.base_offset}".encode()
-        return self.config.segment_ms - crc32(seed) % jitter_ms
+        return segment_ms - crc32(seed) % jitter_ms if jitter_ms else segment_ms
 
     @property
     def size(self) -> int:
@@ -429,6 +429,7 @@ class PartitionLog:
             return
         with storage_errors(self.directory):
             # Where the last batch before a gap ends is not known yet; its segment's begin is low enough.
+            self.cleaner.log_ends_at(offset)
             self._lower_recovery_point(self._segments.base_offset_at(offset))
             self._segments.truncate_to(offset)
             self._epochs.truncate_from_end(offset)
@@ -440,6 +441,7 @@ class PartitionLog:
     def start_at(self, offset: int) -> None:
         """Drop everything and begin anew at `offset` (the empty target of a mirror, a follower that fell behind)."""
         with storage_errors(self.directory):
+            self.cleaner.log_ends_at(offset)
             self._lower_recovery_point(offset)
             self._segments.restart_at(offset, self.config, self._segments.active.created_ms)
             self._epochs.clear()

@@ -84,6 +84,14 @@ class ProducerStates:
         """The state of one producer."""
         return self._producers.get(producer_id)
 
+    def last_offsets(self) -> dict[int, int]:
+        """The last offset of each producer that has written a batch: compaction keeps that batch, if empty."""
+        return {
+            producer_id: producer.batches[-1].last_offset
+            for producer_id, producer in self._producers.items()
+            if producer.batches
+        }
+
     def items(self) -> Iterable[tuple[int, Producer]]:
         """(producer id, its state) of all."""
         return self._producers.items()

@@ -34,8 +34,9 @@ from headrace.broker.log.index import INT32_MAX
 from headrace.broker.log.producers import ProducerStates
 from headrace.broker.log.results import Finding, RecoveryReport
 from headrace.broker.log.segment import Segment
-from headrace.broker.log.segments import names_to_forget, new_segment
+from headrace.broker.log.segments import new_segment
 from headrace.broker.log.snapshots import ProducerSnapshots
+from headrace.broker.log.swaps import finish_swaps
 from headrace.broker.wire.batches import CRC_START, HEADER_SIZE, MAGIC, BatchHeader, read_header
 
 _CHUNK_SIZE = 1024 * 1024
@@ -70,8 +71,7 @@ def load(
     """Open or make the log in `directory`. Raises OSError."""
     report = RecoveryReport(directory)
     topic_id = _make_directory(files, directory, topic_id, report)
-    for name in names_to_forget(files, directory):
-        files.remove(f"{directory}/{name}")
+    finish_swaps(files, directory, config, now_ms)
     segments = _find_segments(files, directory, config, now_ms, log_start_offset)
     loading = _Loading(files, directory, config, recovery_point, report)
     segments = loading.recover(segments, clean_shutdown)

@@ -54,6 +54,7 @@ class Segment:
         "is_active",
         "next_offset",
         "size",
+        "suffix",
         "time_index",
     )
 
@@ -66,12 +67,15 @@ class Segment:
         index_size_max: int,
         index_interval_bytes: int,
         now_ms: int,
+        suffix: str = "",
     ) -> None:
         self._files = files
         self._file: File | None = None
         self._is_torn = False
         self._is_full = False
         self.directory = directory
+        # What the names of its files end with while it takes other segments' place.
+        self.suffix = suffix
         self.base_offset = base_offset
         self.next_offset = base_offset
         self.size = 0
@@ -90,7 +94,7 @@ class Segment:
 
     def path(self, file_suffix: str) -> str:
         """Path of one of the segment's files."""
-        return f"{self.directory}/{names.segment_file(self.base_offset, file_suffix)}"
+        return f"{self.directory}/{names.segment_file(self.base_offset, file_suffix)}{self.suffix}"
 
     @property
     def log(self) -> File:
@@ -264,6 +268,10 @@ class Segment:
         waited_ms = max_timestamp_ms - first_ms if first_ms >= 0 else now_ms - self.created_ms
         return waited_ms > segment_ms
 
+    def first_batch_timestamp_ms(self) -> int:
+        """The timestamp of its first batch; -1 when it has none."""
+        return self._read_first_timestamp()
+
     def is_over(self, now_ms: int, segment_ms: int) -> bool:
         """Whether its time is over although nothing is appended; Kafka, too, lets a timed roll wait for no batch."""
         if self.size == 0:
@@ -357,12 +365,28 @@ class Segment:
         """Open files whose contents a flush must bring to the disk."""
         return [self.log, self.index.file_to_sync(), self.time_index.file_to_sync()]
 
+    def rename_files(self, suffix: str) -> None:
+        """Give the names of its files another end, the `.log` file first."""
+        before = self._existing_paths()
+        self.suffix = suffix
+        for file_suffix, path in before:
+            self._files.rename(path, self.path(file_suffix))
+        self.index.path = self.path(names.INDEX_SUFFIX)
+        self.time_index.path = self.path(names.TIME_INDEX_SUFFIX)
+
+    def remove_files(self) -> None:
+        """Remove its files at once."""
+        for _, path in self._existing_paths():
+            self._files.remove(path)
+
+    def _existing_paths(self) -> list[tuple[str, str]]:
+        paths = [(suffix, self.path(suffix)) for suffix in _SEGMENT_SUFFIXES]
+        return [(suffix, path) for suffix, path in paths if self._files.exists(path)]
+
     def mark_deleted(self) -> list[str]:
         """Rename the files to `.deleted`, which readers of an open slice do not notice; returns the new paths."""
         renamed = []
-        for suffix in _SEGMENT_SUFFIXES:
-            path = self.path(suffix)
-            if self._files.exists(path):
-                self._files.rename(path, path + names.DELETED_SUFFIX)
-                renamed.append(path + names.DELETED_SUFFIX)
+        for _, path in self._existing_paths():
+            self._files.rename(path, path + names.DELETED_SUFFIX)
+            renamed.append(path + names.DELETED_SUFFIX)
         return renamed

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from headrace.broker.config import LogConfig
-from headrace.broker.log import names
 from headrace.broker.log.files import File, Files
 from headrace.broker.log.results import DeletedSegment, LogSlice
 from headrace.broker.log.retention import SegmentFacts
@@ -21,7 +20,9 @@ from headrace.broker.log.segment import Segment
 EMPTY_SLICE = LogSlice(None, 0, 0)
 
 
-def new_segment(files: Files, directory: str, base_offset: int, config: LogConfig, now_ms: int) -> Segment:
+def new_segment(
+    files: Files, directory: str, base_offset: int, config: LogConfig, now_ms: int, suffix: str = ""
+) -> Segment:
     """A segment object for files that exist or are about to."""
     return Segment(
         files,
@@ -30,13 +31,23 @@ def new_segment(files: Files, directory: str, base_offset: int, config: LogConfi
         index_size_max=config.segment_index_bytes,
         index_interval_bytes=config.index_interval_bytes,
         now_ms=now_ms,
+        suffix=suffix,
     )
 
 
 class Segments:
     """See the module's text. All methods may raise OSError."""
 
-    __slots__ = ("_directory", "_doomed", "_files", "_has_unsynced_names", "_rolled", "_segments", "active")
+    __slots__ = (
+        "_directory",
+        "_doomed",
+        "_files",
+        "_has_unsynced_names",
+        "_rolled",
+        "_segments",
+        "active",
+        "generation",
+    )
 
     def __init__(
         self, files: Files, directory: str, segments: list[Segment], unsynced: list[Segment]
@@ -50,6 +61,8 @@ class Segments:
         # Rolled or checked since the last flush: their indexes were changed after their data was synced, maybe.
         self._rolled = unsynced
         self.active = segments[-1]
+        # Grows when segments are taken away: whoever works on some of them finds out.
+        self.generation = 0
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -119,6 +132,7 @@ class Segments:
     def take_first(self, reasons: list[str], due_ms: int) -> list[DeletedSegment]:
         """Rename the files of the first segments, one for each reason; `remove_due` removes them from `due_ms` on."""
         deleted = []
+        self.generation += 1
         for reason in reasons:
             segment = self._segments[0]
             self._doomed += [(due_ms, path) for path in segment.mark_deleted()]
@@ -126,6 +140,15 @@ class Segments:
             self._has_unsynced_names = True
             deleted.append(DeletedSegment(segment.base_offset, segment.next_offset, segment.size, reason))
         return deleted
+
+    def replace(self, old: list[Segment], cleaned: Segment, due_ms: int) -> None:
+        """Put `cleaned`, whose files end with `.swap`, in the place of neighbours; see `take_first` for their files."""
+        start = self._segments.index(old[0])
+        for segment in old:
+            self._doomed += [(due_ms, path) for path in segment.mark_deleted()]
+        cleaned.rename_files("")
+        self._segments[start : start + len(old)] = [cleaned]
+        self._has_unsynced_names = True
 
     def remove_due(self, now_ms: int) -> None:
         """Remove the deleted files whose delay is over."""
@@ -135,6 +158,7 @@ class Segments:
 
     def truncate_to(self, offset: int) -> None:
         """Drop everything at and above `offset`, which lies above the first segment's base offset."""
+        self.generation += 1
         kept = [segment for segment in self._segments if segment.base_offset < offset] or self._segments[:1]
         dropped = self._segments[len(kept) :]
         # Newest first: a crash in between must leave no hole in the log.
@@ -149,6 +173,7 @@ class Segments:
 
     def restart_at(self, base_offset: int, config: LogConfig, now_ms: int) -> None:
         """Drop everything and begin anew with an empty segment at `base_offset`."""
+        self.generation += 1
         self._remove_files(self._segments[::-1])
         segment = new_segment(self._files, self._directory, base_offset, config, now_ms)
         segment.log.truncate(0)
@@ -202,9 +227,3 @@ def _slice(segment: Segment, position: int, size_max: int, upper_offset: int, at
             size_max = first_size if at_least_one else 0
         available = min(available, size_max)
     return LogSlice(segment.log, position, available)
-
-
-def names_to_forget(files: Files, directory: str) -> list[str]:
-    """Leftovers of work that a crash interrupted: half-written, half-deleted and half-cleaned files."""
-    suffixes = (names.TEMPORARY_SUFFIX, names.DELETED_SUFFIX, names.CLEANED_SUFFIX)
-    return [name for name in files.list(directory) if name.endswith(suffixes)]

@@ -28,6 +28,7 @@ from headrace.broker.log.checkpoints import (
     encode_meta_properties,
     encode_offsets,
 )
+from headrace.broker.log.compaction import Dirt
 from headrace.broker.log.files import Files, storage_errors
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.results import Finding, RecoveryReport
@@ -43,6 +44,7 @@ class DataDirectory:
         self.path = path
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self.findings: list[Finding] = []
+        self._clean_offsets: dict[TopicPartition, int] | None = None
 
     def claim(self, broker_id: int, cluster_id: str) -> None:
         """Make the directory this broker's, or raise StorageError when it is somebody else's."""
@@ -111,6 +113,11 @@ class DataDirectory:
             {key: log.log_start_offset for key, log in logs.items() if log.has_moved_start},
         )
         self.write_offsets(REPLICATION_OFFSET_FILE, {key: log.high_watermark for key, log in logs.items()})
+        cleaned = {key: log.cleaner.clean_offset for key, log in logs.items()}
+        clean_offsets = {key: offset for key, offset in cleaned.items() if offset is not None}
+        if clean_offsets != self._clean_offsets:
+            self.write_offsets(CLEANER_OFFSET_FILE, clean_offsets)
+            self._clean_offsets = clean_offsets
 
 
 class LogStore:
@@ -162,6 +169,7 @@ class LogStore:
         recovery_points = home.offsets(RECOVERY_POINT_FILE)
         log_start_offsets = home.offsets(LOG_START_OFFSET_FILE)
         high_watermarks = home.offsets(REPLICATION_OFFSET_FILE)
+        clean_offsets = home.offsets(CLEANER_OFFSET_FILE)
         was_clean = home.take_clean_shutdown()
         reports = [RecoveryReport(home.path, findings=home.findings)] if home.findings else []
         for key in home.partitions():
@@ -180,6 +188,7 @@ class LogStore:
                 log_start_offset=log_start_offsets.get(key, 0),
             )
             log.advance_high_watermark(high_watermarks.get(key, 0))
+            log.cleaner.clean_offset = clean_offsets.get(key)
             self._adopt(key, log, home)
             reports.append(report)
         return reports
@@ -264,6 +273,11 @@ class LogStore:
             with storage_errors(path):
                 self._files.remove_directory(path)
 
+    def filthiest(self, now_ms: int) -> tuple[PartitionLog, Dirt] | None:
+        """The compacted log with the largest share of dirty bytes, when one is worth a cleaning (see `LogCleaner`)."""
+        dirty = [(log, dirt) for log in self.all() if (dirt := log.cleaner.dirt(log, now_ms)) is not None]
+        return max(dirty, key=lambda found: found[1].ratio, default=None)
+
     def flush_tasks(self, now_ms: int) -> list[FlushTask]:
         """Flush jobs that are due, for threads; hand each answer to its log's `flushed`, then call `checkpoint`."""
         due = ((log, log.flush_task()) for log in self.all() if log.flush_due(now_ms))
@@ -288,6 +302,4 @@ class LogStore:
             log.close()
         with storage_errors(home.path):
             home.checkpoint()
-            if not self._files.exists(f"{home.path}/{CLEANER_OFFSET_FILE}"):
-                home.write_offsets(CLEANER_OFFSET_FILE, {})
             home.mark_clean_shutdown()

@@ -35,7 +35,7 @@ def largest(segments: Iterable[Segment]) -> Found | None:
 
 def _first_in(segment: Segment, place: Place, timestamp_ms: int, from_offset: int) -> Found | None:
     header = place.header
-    if header.timestamp_type == 1:
+    if header.timestamp_type == 1 and header.record_count == header.last_offset_delta + 1:
         offset = max(header.base_offset, from_offset)
         return (offset, header.max_timestamp) if header.max_timestamp >= timestamp_ms else None
     batch = segment.log.read_at(header.size, place.position)

@@ -28,6 +28,7 @@ from headrace.broker.log.results import RecoveryReport
 from headrace.broker.log.store import LogStore
 from headrace.broker.replication.leader import Partition
 from headrace.broker.replication.model import Endpoint
+from headrace.broker.server.cleaner import Cleaner
 from headrace.broker.server.cluster import Cluster
 from headrace.broker.server.embedding import BrokerHost, check_embedded, embedded_parts, run_embedded
 from headrace.broker.server.housekeeping import Housekeeping
@@ -120,6 +121,9 @@ class Broker:
         await self.cluster.join(partitions, endpoints(self.config))
         housekeeping = Housekeeping(self.config.logs, self.logs, self.clock, self.acceptor.sweep)
         self.tasks.every("housekeeping", housekeeping.INTERVAL_MS, housekeeping.run)
+        if self.config.logs.log_cleaner_enable:
+            cleaner = Cleaner(self.config.logs, self.logs, self.clock)
+            self.tasks.every("cleaner", cleaner.interval_ms, cleaner.run)
         if self.config.network.headrace_metrics_listener:
             self.stop_metrics = serve_metrics(self.metrics, self.config.network.headrace_metrics_listener)
         await self._known_to_cluster()

@@ -40,6 +40,7 @@ _CRC_AT = 17
 _TIMESTAMP_TYPE_BIT = 0x08
 _TRANSACTIONAL_BIT = 0x10
 _CONTROL_BIT = 0x20
+_DELETE_HORIZON_BIT = 0x40
 _new_tuple = tuple.__new__  # a third faster than BatchHeader._make, which counts the fields again
 _RECORD_SIZE_MIN = 7  # length, attributes, two deltas, key length, value length, header count
 
@@ -88,6 +89,11 @@ class BatchHeader(NamedTuple):
     @property
     def is_control(self) -> bool:
         return self.attributes & _CONTROL_BIT != 0
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When its tombstones may go; None before a cleaning has met them (KIP-534)."""
+        return self.base_timestamp if self.attributes & _DELETE_HORIZON_BIT else None
 
 
 class Record(NamedTuple):
@@ -204,6 +210,39 @@ def encode_batch(
         base_sequence,
         len(records),
     )
+    set_crc(batch, 0)
+    return batch
+
+
+def rewrite_batch(
+    header: BatchHeader, records: Sequence[Record], *, delete_horizon_ms: int | None = None
+) -> bytearray:
+    """The batch of `header` with only these of its records, for compaction: all else is kept, above all its offsets
+    and sequences. A batch without records has none of its codec and base timestamp either, as in Kafka.
+    """
+    base_timestamp = records[0].timestamp_ms if records else -1
+    attributes = header.attributes & ~_DELETE_HORIZON_BIT
+    if not records:
+        attributes &= ~0x07
+    elif delete_horizon_ms is not None:
+        base_timestamp = delete_horizon_ms
+        attributes |= _DELETE_HORIZON_BIT
+    body = bytearray()
+    for record in records:
+        _append_record(body, record.offset - header.base_offset, record, base_timestamp)
+    packed = compress(attributes & 0x07, body) if attributes & 0x07 else body
+    max_timestamp = header.max_timestamp
+    if records and not header.timestamp_type:
+        max_timestamp = max(record.timestamp_ms for record in records)
+    batch = bytearray(HEADER_SIZE) + packed
+    kept = header._replace(
+        length=len(batch) - LENGTH_END,
+        attributes=attributes,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        record_count=len(records),
+    )
+    _HEADER.pack_into(batch, 0, *kept)
     set_crc(batch, 0)
     return batch
 

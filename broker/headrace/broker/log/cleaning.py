@@ -1,0 +1,169 @@
+"""Cleaning one log: the order of work between the loop and a thread, and the swap of cleaned segments for old ones.
+
+A thread reads old segments and writes `.cleaned` files, which it syncs; the loop renames them to `.swap`, the old files
+to `.deleted` and `.swap` to the real names. Recovery finishes a swap that a crash interrupted and forgets a cleaning
+that had not come so far (`swaps.py`). Invariants: nothing above the recovery point is cleaned, for a power cut must not
+take the newer record whose presence cost the older one its place; a log truncated or retired meanwhile is left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headrace.broker.log import names
+from headrace.broker.log.compaction import (
+    Dirt,
+    OffsetMap,
+    Rules,
+    Source,
+    clean_batch,
+    find_dirt,
+    group,
+    index_dirt,
+)
+from headrace.broker.log.files import Files, storage_errors
+from headrace.broker.log.segment import Segment
+from headrace.broker.log.segments import Segments, new_segment
+from headrace.broker.log.snapshots import ProducerSnapshots
+from headrace.broker.wire.batches import read_header
+
+if TYPE_CHECKING:
+    from headrace.broker.log.partition_log import PartitionLog
+
+Job = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanerLimits:
+    """Bounds of a cleaning, in bytes. `pace(bytes)` is called in the thread for each batch read: it may wait, or raise."""
+
+    dedupe_buffer_size: int = 128 * 1024 * 1024
+    io_buffer_size: int = 512 * 1024
+    pace: Callable[[int], None] = lambda _: None
+
+
+class LogCleaner:
+    """See the module's text.
+
+    `clean_offset` is what cleaner-offset-checkpoint says of the log; `uncleanable` why it is left alone until it is
+    opened again, or None.
+    """
+
+    __slots__ = ("_directory", "_files", "_segments", "_snapshots", "clean_offset", "uncleanable")
+
+    def __init__(
+        self, files: Files, directory: str, segments: Segments, snapshots: ProducerSnapshots
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._segments = segments
+        self._snapshots = snapshots
+        self.clean_offset: int | None = None
+        self.uncleanable: str | None = None
+
+    def log_ends_at(self, offset: int) -> None:
+        """The log was truncated: what will lie above is dirty."""
+        if self.clean_offset is not None:
+            self.clean_offset = min(self.clean_offset, offset)
+
+    def dirt(self, log: PartitionLog, now_ms: int) -> Dirt | None:
+        """What a cleaning would go through, or None when there is no need of one."""
+        if "compact" not in log.config.cleanup_policy or self.uncleanable or len(self._segments) == 1:
+            return None
+        found = find_dirt(
+            list(self._segments),
+            log.config,
+            clean_offset=self.clean_offset,
+            log_start_offset=log.log_start_offset,
+            upper_offset=min(log.last_stable_offset, log.recovery_point),
+            now_ms=now_ms,
+        )
+        return found if found.is_worth_it(log.config.min_cleanable_dirty_ratio) else None
+
+    def clean(self, log: PartitionLog, dirt: Dirt, limits: CleanerLimits, now_ms: int) -> Generator[Job]:
+        """Jobs for a thread, one after the other; what one has cleaned is swapped in when the next is asked for.
+
+        Closing the iterator gives up what is not swapped in. A job raises CorruptMessageError, StorageError and what
+        `limits.pace` raises. `log` is the one whose cleaner this is.
+        """
+        generation = self._segments.generation
+        old = [segment for segment in list(self._segments)[:-1] if segment.next_offset <= dirt.end_offset]
+        latest: list[OffsetMap] = []
+        sources = [Source.of(segment) for segment in old]
+
+        def index() -> None:
+            latest.append(index_dirt(sources, dirt, limits.dedupe_buffer_size, limits.io_buffer_size))
+
+        yield self._guarded(index)
+        rules = Rules(latest[0], now_ms, log.config.delete_retention_ms, log.producers.last_offsets())
+        end_offset = latest[0].latest_offset + 1
+        for segments in group([segment for segment in old if segment.base_offset < end_offset], log.config):
+            if self._segments.generation != generation:
+                return
+            yield from self._clean_group(log, segments, rules, limits, generation)
+        if self._segments.generation == generation:
+            yield self._guarded(lambda: self._files.sync_directory(self._directory))
+            self.clean_offset = end_offset
+
+    def _guarded(self, job: Job) -> Job:
+        def guarded() -> None:
+            with storage_errors(self._directory):
+                job()
+
+        return guarded
+
+    def _clean_group(
+        self,
+        log: PartitionLog,
+        segments: list[Segment],
+        rules: Rules,
+        limits: CleanerLimits,
+        generation: int,
+    ) -> Generator[Job]:
+        with storage_errors(self._directory):
+            cleaned = new_segment(
+                self._files,
+                self._directory,
+                segments[0].base_offset,
+                log.config,
+                segments[0].created_ms,
+                names.CLEANED_SUFFIX,
+            )
+            cleaned.log.truncate(0)
+            cleaned.begin_rebuild()
+        sources = [Source.of(segment) for segment in segments]
+        try:
+            yield self._guarded(lambda: _fill(cleaned, sources, rules, limits))
+            if self._segments.generation == generation:
+                with storage_errors(self._directory):
+                    self._swap(segments, cleaned, rules.now_ms + log.config.file_delete_delay_ms)
+        finally:
+            if cleaned.suffix == names.CLEANED_SUFFIX:
+                with suppress(OSError):
+                    cleaned.remove_files()
+
+    def _swap(self, old: list[Segment], cleaned: Segment, due_ms: int) -> None:
+        cleaned.next_offset = old[-1].next_offset
+        cleaned.rename_files(names.SWAP_SUFFIX)
+        self._segments.replace(old, cleaned, due_ms)
+        vanished = {segment.base_offset for segment in old[1:]}
+        self._snapshots.remove(lambda offset: offset in vanished)
+
+
+def _fill(cleaned: Segment, sources: Sequence[Source], rules: Rules, limits: CleanerLimits) -> None:
+    """Write what stays of `sources`, and bring it to the disk."""
+    end = max((source.next_offset for source in sources if source.size), default=-1)
+    for source in sources:
+        for header, batch, is_last in source.batches(limits.io_buffer_size):
+            limits.pace(header.size)
+            kept = clean_batch(header, batch, rules, is_last=is_last and source.next_offset == end)
+            if kept is not None:
+                kept_header = read_header(kept)
+                position = cleaned.write(kept)
+                cleaned.note(position, len(kept), kept_header.last_offset, kept_header.max_timestamp)
+    cleaned.become_inactive()
+    for file in cleaned.files_to_sync():
+        file.sync()

@@ -1,0 +1,110 @@
+"""Compaction under a disk that tears writes and forgets unsynced ones; with a safety rule off, some seed notices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from compaction_simulation import CompactionSimulation
+
+from headrace.broker.log import cleaning, compaction, recovery
+from headrace.broker.log.compaction import Dirt
+from headrace.broker.log.files import Files
+from headrace.broker.log.partition_log import PartitionLog
+from headrace.broker.log.producers import ProducerStates
+from headrace.broker.log.segment import Segment
+
+SEEDS = 100
+STEPS = 200
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_the_last_value_of_each_key_survives_everything(block: int) -> None:
+    completed = 0
+    for seed in range(block, SEEDS, 4):
+        simulation = CompactionSimulation(seed)
+        simulation.run(STEPS)
+        completed += simulation.completed
+    assert completed > SEEDS
+
+
+def _unsynced_data_is_cleaned(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(PartitionLog, "recovery_point", property(lambda self: self.log_end_offset))
+
+
+def _cleaned_files_are_not_synced(patch: pytest.MonkeyPatch) -> None:
+    files_to_sync = Segment.files_to_sync
+    patch.setattr(
+        Segment, "files_to_sync", lambda self: [] if self.suffix == ".cleaned" else files_to_sync(self)
+    )
+
+
+def _old_files_go_before_the_swap(patch: pytest.MonkeyPatch) -> None:
+    rename_files = Segment.rename_files
+
+    def rename(segment: Segment, suffix: str) -> None:
+        if suffix != ".swap":
+            rename_files(segment, suffix)
+
+    patch.setattr(Segment, "rename_files", rename)
+
+
+def _swaps_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    def forget(files: Files, directory: str, config: object, now_ms: int) -> None:
+        for name in files.list(directory):
+            if name.endswith((".cleaned", ".swap", ".deleted")):
+                files.remove(f"{directory}/{name}")
+
+    patch.setattr(recovery, "finish_swaps", forget)
+
+
+def _replaced_segments_stay_after_a_crash(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("headrace.broker.log.swaps._remove_segments", lambda *_: None)
+
+
+def _tombstones_go_at_once(patch: pytest.MonkeyPatch) -> None:
+    rules = compaction.Rules
+    patch.setattr(cleaning, "Rules", lambda latest, now_ms, _, last: rules(latest, now_ms, 0, last))
+
+
+def _last_batches_of_producers_go(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ProducerStates, "last_offsets", lambda self: {})
+
+
+def _part_of_the_map_is_taken_for_all(patch: pytest.MonkeyPatch) -> None:
+    index_dirt = compaction.index_dirt
+
+    def index(sources: object, dirt: Dirt, size_max: int, buffer_size: int) -> compaction.OffsetMap:
+        latest = index_dirt(sources, dirt, size_max, buffer_size)  # type: ignore[arg-type]
+        latest.latest_offset = dirt.end_offset - 1
+        return latest
+
+    patch.setattr(cleaning, "index_dirt", index)
+
+
+@pytest.mark.parametrize(
+    "break_rule",
+    [
+        _unsynced_data_is_cleaned,
+        _cleaned_files_are_not_synced,
+        _old_files_go_before_the_swap,
+        _swaps_are_forgotten,
+        _replaced_segments_stay_after_a_crash,
+        _tombstones_go_at_once,
+        _last_batches_of_producers_go,
+        _part_of_the_map_is_taken_for_all,
+    ],
+)
+def test_without_a_safety_rule_some_seed_fails(
+    break_rule: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_rule(monkeypatch)
+    assert any(_fails(seed) for seed in range(SEEDS))
+
+
+def _fails(seed: int) -> bool:
+    try:
+        CompactionSimulation(seed).run(STEPS)
+    except Exception:
+        return True
+    return False
