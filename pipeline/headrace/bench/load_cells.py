@@ -27,7 +27,7 @@ from headrace.bench.runs import RawRun, Workshop
 ONE = "load, start and one event"
 FLAT = "load, flat events of 200 B"
 
-MESSAGES = {ONE: 1, FLAT: 4_000_000}
+MESSAGES = {ONE: 1, FLAT: 8_000_000}
 PARTITIONS = 4
 TASKS = 2
 TOPIC = "bench.events"
