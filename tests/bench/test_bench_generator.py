@@ -1,0 +1,106 @@
+"""The load generator and what watches processes: they count what is there."""
+
+from __future__ import annotations
+
+import io
+import json
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+import click
+import confluent_kafka
+import fastavro
+import pytest
+
+from headrace.bench import generator
+from headrace.bench.machine import ProcessTree
+from headrace.bench.peers import Peer, headrace
+
+BURN = "import time\nwhile time.process_time() < 0.5: pass"
+PARENT = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {BURN!r}])\nprint('done')"
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return generator.build(tmp_path_factory.mktemp("generator"))
+
+
+@pytest.fixture(scope="module")
+def peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
+    with headrace(tmp_path_factory.mktemp("broker")) as running:
+        yield running
+
+
+def values_of(peer: Peer, topic: str, count: int) -> list[bytes]:
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": peer.bootstrap, "group.id": "test"})
+    consumer.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in range(2)])
+    messages = consumer.consume(count, timeout=20)
+    consumer.close()
+    return [message.value() for message in messages]
+
+
+def test_a_program_that_is_compiled_already_is_used_again(program: Path) -> None:
+    compiled = program.stat().st_mtime_ns
+    assert generator.build(program.parent) == program
+    assert program.stat().st_mtime_ns == compiled
+
+
+@pytest.mark.parametrize("batch", [1, 50, 0])
+def test_what_is_produced_is_consumed(program: Path, peer: Peer, batch: int) -> None:
+    topic = f"noise-{batch}"
+    peer.create_topic(topic, 2)
+    produced = generator.run(
+        program, "produce", peer.bootstrap, topic, 2, 1000, 200, batch, "all", "zstd" if batch else "none"
+    )
+    assert (produced.messages, produced.bytes) == (1000, 200_000)
+    consumed = generator.run(program, "consume", peer.bootstrap, topic, 2, 1000)
+    assert (consumed.messages, consumed.bytes) == (1000, 200_000)
+
+
+def test_events_are_avro_of_their_schema_in_the_registrys_frame(program: Path, peer: Peer) -> None:
+    peer.create_topic("events", 2)
+    produced = generator.run(program, "events", peer.bootstrap, "events", 2, 5000, 0x12345678)
+    values = values_of(peer, "events", 5000)
+    assert sum(len(value) for value in values) == produced.bytes
+    assert 190 <= produced.bytes / 5000 <= 210
+    schema = fastavro.parse_schema(
+        json.loads(files("headrace.bench").joinpath("flat_event.avsc").read_text())
+    )
+    events = []
+    for value in values:
+        assert struct.unpack(">bI", value[:5]) == (0, 0x12345678)
+        body = io.BytesIO(value[5:])
+        events.append(fastavro.schemaless_reader(body, schema, None))
+        assert not body.read(), "bytes behind the event"
+    assert sorted(event["sequence"] for event in events) == list(range(5000))
+    assert len({event["path"] for event in events}) > 4000
+
+
+def test_a_wrong_call_of_the_generator_is_an_error_that_shows_it(program: Path) -> None:
+    with pytest.raises(click.ClickException, match="`consume nowhere` failed: usage"):
+        generator.run(program, "consume", "nowhere")
+
+
+def test_cpu_of_children_that_have_ended_counts() -> None:
+    parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
+    tree = ProcessTree(parent.pid)
+    assert tree.watch(parent) == "done\n"
+    assert tree.cpu_seconds >= 0.2
+    assert tree.memory_mib_max > 5
+
+
+def test_the_yardstick_takes_exactly_the_bytes_that_it_was_told(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "headrace.bench.raw_copy", str(tmp_path / "copy"), "3000000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as copy:
+        assert copy.stdout is not None
+        with socket.create_connection(("127.0.0.1", int(copy.stdout.readline())), timeout=10) as sender:
+            sender.sendall(bytes(3_000_000))
+            figures = json.loads(copy.stdout.readline())
+    assert copy.returncode == 0
+    assert figures["seconds"] > 0
+    assert not (tmp_path / "copy").exists()
