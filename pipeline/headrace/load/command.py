@@ -15,7 +15,7 @@ import click
 from rich.console import Console
 
 from headrace.broker.structured_log import configure, get_logger
-from headrace.load.driver import LoadConfig, Loader, RoundReport, spark_session, spark_tasks
+from headrace.load.driver import LoadConfig, Loader, RoundReport, spark_session, spark_tasks, warm_up
 from headrace.load.metrics import LoadMetrics
 from headrace.load.options import warehouse_options
 from headrace.load.ranges import Finding, Limits
@@ -111,14 +111,16 @@ def load(
         limits=Limits(),
         schema_wait_seconds=schema_wait,
     )
-    metrics = _metrics(metrics_listener)
+    metrics, listener = LoadMetrics(), _listener(metrics_listener)
     stop = threading.Event()
     _stop_on_signals(stop)
     try:
         catalog = open_catalog(warehouse, catalog_properties)
         session = spark_session(tasks)
         _stop_on_signals(stop)  # again: starting Spark puts its own handler of SIGINT in place
+        warm_up(session, tasks)
         loader = Loader(catalog, config, spark_tasks(session))
+        _serve(metrics, listener)
         totals = _once(loader, metrics, stop) if once else _for_good(loader, metrics, stop, interval, as_json)
         loader.close()
     except WarehouseError as error:
@@ -216,15 +218,24 @@ def _pattern(topics: str) -> Callable[[str], bool]:
     return lambda topic: not topic.startswith("__") and pattern.fullmatch(topic) is not None
 
 
-def _metrics(listener: str | None) -> LoadMetrics:
-    metrics = LoadMetrics()
-    if listener is not None:
-        try:
-            ((host, port),) = parse_bootstrap(listener)
-            metrics.serve(host, port)
-        except (ValueError, OSError) as error:
-            raise click.BadParameter(str(error), param_hint="--metrics-listener") from error
-    return metrics
+def _listener(text: str | None) -> tuple[str, int] | None:
+    if text is None:
+        return None
+    try:
+        (address,) = parse_bootstrap(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--metrics-listener") from error
+    return address
+
+
+def _serve(metrics: LoadMetrics, listener: tuple[str, int] | None) -> None:
+    """Open the metrics' port, which also says that the load is ready for its first round."""
+    if listener is None:
+        return
+    try:
+        metrics.serve(*listener)
+    except OSError as error:
+        raise click.BadParameter(str(error), param_hint="--metrics-listener") from error
 
 
 def _stop_on_signals(stop: threading.Event) -> None:

@@ -298,3 +298,8 @@ def spark_tasks(session: Any) -> RunTasks:
         return results
 
     return run_tasks
+
+
+def warm_up(session: Any, task_count: int) -> None:
+    """Start the Python workers and let them import what tasks need, so that the first round is as quick as the next."""
+    session.sparkContext.parallelize(range(task_count), task_count).map(task.is_imported).collect()
