@@ -50,7 +50,9 @@ def pair(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         home / "headrace", broker_id=1, zookeeper=f"{zookeeper.address}/headrace", set=SETTINGS
     )
     kafka.wait_until_serving()
-    yield Pair(headrace=headrace, kafka=kafka, znodes=znodes)
+    both = Pair(headrace=headrace, kafka=kafka, znodes=znodes)
+    both.wait_for_producer_ids()
+    yield both
     kafka.end()
     headrace.end()
     znodes.stop()

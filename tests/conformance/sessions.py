@@ -17,6 +17,7 @@ from __future__ import annotations
 import socket
 import struct
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -183,6 +184,13 @@ class Pair(NamedTuple):
     kafka: KafkaBroker
     znodes: KazooClient
 
+    def wait_for_producer_ids(self) -> None:
+        """A broker refuses the first producers while it fetches a block of ids; afterwards both count alike."""
+        for address in (self.kafka.address, self.headrace.addresses[0]):
+            session = Session(address)
+            eventually(partial(_has_producer_id, session), what="producer ids")
+            session.close()
+
     def compare(self, script: Callable[[Session], None]) -> list[tuple[str, Any]]:
         """Run the script against both and require the same transcript, which is returned."""
         theirs, ours = Session(self.kafka.address), Session(self.headrace.addresses[0])
@@ -199,6 +207,11 @@ class Pair(NamedTuple):
         assert not differences, "\n".join(differences)
         assert theirs.transcript, "a script that notes nothing compares nothing"
         return theirs.transcript
+
+
+def _has_producer_id(session: Session) -> bool:
+    message: Message = {"transactional_id": None, "transaction_timeout_ms": 1000}
+    return bool(session.look(INIT_PRODUCER_ID, 4, message)["error_code"] == 0)
 
 
 def _differences(ours: Any, theirs: Any, place: str = "") -> Iterator[tuple[str, Any, Any]]:

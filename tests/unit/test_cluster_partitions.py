@@ -256,12 +256,20 @@ def test_with_followers_the_high_watermark_waits_for_the_slowest_in_sync_replica
 
 
 def test_acks_all_is_refused_below_min_insync_replicas_and_acks_1_is_not(partitions):
-    partitions.leader_and_isr(leader_and_isr(state()))
+    partitions.leader_and_isr(leader_and_isr(state(replicas=(1, 2))))
     partition = partitions.leader_of("t", 0)
     partition.log.config = LogConfig(min_insync_replicas=2)
     with pytest.raises(NotEnoughReplicasError):
         partition.append(memoryview(bytearray(1)), required_acks=-1, now_ms=0)
     partition.append(memoryview(bytearray(1)), required_acks=1, now_ms=0)
+    assert partition.log.log_end_offset == 1
+
+
+def test_min_insync_replicas_asks_for_no_more_replicas_than_there_are(partitions):
+    partitions.leader_and_isr(leader_and_isr(state(replicas=(1,))))
+    partition = partitions.leader_of("t", 0)
+    partition.log.config = LogConfig(min_insync_replicas=2)
+    partition.append(memoryview(bytearray(1)), required_acks=-1, now_ms=0)
     assert partition.log.log_end_offset == 1
 
 

@@ -226,7 +226,9 @@ def test_an_answer_that_is_not_replicated_in_time_tells_the_client_to_ask_again(
 
 
 def test_a_log_that_refuses_answers_with_the_groups_own_error(replicated: Broker) -> None:
-    replicated.partition.log.update_config(LogConfig(min_insync_replicas=3))
+    replicated.partition.log.update_config(LogConfig(min_insync_replicas=2))
+    alone = PartitionState(leader=1, leader_epoch=1, isr=(1,), controller_epoch=1)
+    replicated.partition.follow(alone, (1, 2))
     assert replicated.ask(commit(5)) == [{T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}]
     assert replicated.partition.log.log_end_offset == 0
 

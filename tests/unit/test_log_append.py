@@ -16,14 +16,16 @@ from headrace.broker.errors import (
     InvalidTimestampError,
     KafkaError,
     MessageTooLargeError,
+    NotOneBatchError,
     OutOfOrderSequenceError,
     RecordListTooLargeError,
     StorageError,
+    UnsupportedCompressionTypeError,
     UnsupportedForMessageFormatError,
 )
 from headrace.broker.log.files import OsFile
 from headrace.broker.log.partition_log import PartitionLog
-from headrace.broker.wire.batches import check_crc, read_header, set_crc
+from headrace.broker.wire.batches import Record, check_crc, encode_batch, read_header, set_crc
 
 Bad = Callable[[], memoryview]
 
@@ -47,7 +49,7 @@ def _changed(position: int, layout: str, value: int, *, with_crc: bool = False) 
     ("make", "error"),
     [
         (lambda: _changed(70, ">B", 99), CorruptMessageError),
-        (lambda: batch(2)[:-1], CorruptMessageError),
+        (lambda: batch(2)[:-1], NotOneBatchError),
         (lambda: _changed(8, ">i", 5), CorruptMessageError),
         (lambda: _changed(8, ">i", -1), CorruptMessageError),
         (lambda: _changed(16, ">b", 9), CorruptMessageError),
@@ -56,12 +58,13 @@ def _changed(position: int, layout: str, value: int, *, with_crc: bool = False) 
         (lambda: _changed(57, ">i", 3, with_crc=True), InvalidRecordError),
         (lambda: _changed(23, ">i", 5, with_crc=True), InvalidRecordError),
         (lambda: _changed(57, ">i", 0, with_crc=True), InvalidRecordError),
+        (lambda: _changed(21, ">h", 5, with_crc=True), UnsupportedCompressionTypeError),
         (lambda: batch(control=True), InvalidRecordError),
         (lambda: batch(producer=(5, 0, -1)), InvalidRecordError),
         (lambda: _changed(21, ">h", 8, with_crc=True), InvalidTimestampError),
         (lambda: batch(size=2_000_000), MessageTooLargeError),
-        (lambda: memoryview(bytearray(batch()) + bytearray(batch())), InvalidRecordError),
-        (lambda: memoryview(bytearray(b"")), CorruptMessageError),
+        (lambda: memoryview(bytearray(batch()) + bytearray(batch())), NotOneBatchError),
+        (lambda: memoryview(bytearray(b"")), NotOneBatchError),
     ],
 )
 def test_a_bad_batch_is_refused_and_changes_nothing(
@@ -202,3 +205,19 @@ def test_a_follower_keeps_offsets_and_epochs(tmp_path: Path) -> None:
     assert log.epoch_end_offset(7) == (7, 2)
     assert log.epoch_end_offset(8) == (-1, -1)
     assert log.epoch_end_offset(3) == (3, 0)
+
+
+def test_bytes_behind_the_batch_that_are_no_batch_are_passed_over(tmp_path: Path) -> None:
+    log, _ = open_log(tmp_path)
+    log.append_as_leader(memoryview(bytearray(batch(2)) + b"cut"), leader_epoch=0, now_ms=NOW_MS)
+    assert (log.log_end_offset, log.size) == (2, len(batch(2)))
+
+
+def test_a_compacted_topic_takes_no_record_without_a_key(tmp_path: Path) -> None:
+    log, _ = open_log(tmp_path, LogConfig(cleanup_policy=("compact", "delete")))
+    for codec in (0, 1):
+        mixed = [Record(0, NOW_MS, b"k", b"v", []), Record(0, NOW_MS, None, b"v", [])]
+        with pytest.raises(InvalidRecordError):
+            log.append_as_leader(memoryview(encode_batch(mixed, codec=codec)), leader_epoch=0, now_ms=NOW_MS)
+        log.append_as_leader(memoryview(encode_batch(mixed[:1], codec=codec)), leader_epoch=0, now_ms=NOW_MS)
+    assert log.log_end_offset == 2

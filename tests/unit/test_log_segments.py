@@ -86,9 +86,11 @@ def test_retention_rolls_an_active_segment_that_is_all_expired(tmp_path: Path) -
 
 
 def test_retention_spares_compacted_topics_and_what_is_not_replicated(tmp_path: Path) -> None:
-    config = LogConfig(cleanup_policy=("compact",), retention_ms=1, retention_bytes=0, segment_bytes=200)
-    log, _ = open_log(tmp_path, config)
+    log, _ = open_log(tmp_path, LogConfig(segment_bytes=200))
     fill(log, 5)
+    log.update_config(
+        LogConfig(cleanup_policy=("compact",), retention_ms=1, retention_bytes=0, segment_bytes=200)
+    )
     assert log.delete_retired(NOW_MS + HOUR_MS) == []
     log.update_config(LogConfig(retention_ms=1, segment_bytes=200))
     log.append_as_leader(batch(), leader_epoch=0, now_ms=NOW_MS)

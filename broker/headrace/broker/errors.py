@@ -428,6 +428,10 @@ class InvalidRecordError(KafkaError):
     code = ErrorCode.INVALID_RECORD
 
 
+class NotOneBatchError(InvalidRecordError):
+    """The record data of a client is not one whole batch; nothing in it was looked at."""
+
+
 class ProducerFencedError(KafkaError):
     code = ErrorCode.PRODUCER_FENCED
 

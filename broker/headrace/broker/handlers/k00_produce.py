@@ -1,7 +1,7 @@
 """Produce (key 0), versions 0-11.
 
 Deviations: record sets of magic 0 and 1 (which versions 0-2 carry) are refused with UNSUPPORTED_FOR_MESSAGE_FORMAT
-instead of being converted.
+instead of being converted; transactional batches are refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
 
 The shape that almost every request has, one batch for one partition, is read and answered with `struct`; any other
 shape, and every error, goes through the codec. acks=0 has no answer: an error closes the connection, as in Kafka.
@@ -22,6 +22,7 @@ from headrace.broker.errors import (
     MessageTooLargeError,
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
+    NotOneBatchError,
     RecordListTooLargeError,
     RequestTimedOutError,
     StorageError,
@@ -35,7 +36,7 @@ from headrace.broker.handlers.replies import CloseConnectionError, Parts, Reply
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire import frames
 from headrace.broker.wire.api import k00_produce
-from headrace.broker.wire.batches import HEADER_SIZE, read_header
+from headrace.broker.wire.batches import HEADER_SIZE, MAGIC, read_header
 from headrace.broker.wire.compression import Codec
 from headrace.broker.wire.frames import RequestHeader
 from headrace.broker.wire.varint import read_uvarint
@@ -47,27 +48,18 @@ if TYPE_CHECKING:
 API = k00_produce.API
 VERSIONS = (0, 11)
 RAW = True
-ZSTD_VERSION = 7
-UNREAD = (
-    CorruptMessageError,
-    MessageTooLargeError,
-    NotEnoughReplicasError,
-    NotLeaderOrFollowerError,
-    RecordListTooLargeError,
-    StorageError,
-    TransactionalIdAuthorizationError,
-    UnsupportedCompressionTypeError,
-)
 ZSTD_VERSION, LEADER_TAG_VERSION = 7, 10
 UNREAD = (
     CorruptMessageError,
     MessageTooLargeError,
     NotEnoughReplicasError,
+    NotOneBatchError,
     RecordListTooLargeError,
     StorageError,
     TransactionalIdAuthorizationError,
     UnsupportedCompressionTypeError,
 )
+MAGIC_AT, ATTRIBUTES_AT, TRANSACTIONAL_BIT = 16, 22, 0x10
 
 log = get_logger(__name__)
 
@@ -211,6 +203,9 @@ def _append(
             raise InvalidRecordError("the request has no record batch for this partition")
         if version < ZSTD_VERSION and _is_zstd(records):
             raise UnsupportedCompressionTypeError("a producer of this version must not compress with zstd")
+        if _is_transactional(records):
+            # An open transaction that nobody can end would hold up every reader of committed records for good.
+            raise TransactionalIdAuthorizationError("transactions are not served: use no transactional id")
         partition = context.partitions.leader_of(topic, index)
         result = partition.append(records, required_acks=acks, now_ms=context.clock.now_ms())
     except KafkaError as error:
@@ -218,6 +213,11 @@ def _append(
     context.metrics.produced(topic, len(records))
     context.waiting.wake(topic, index)
     return _Outcome(topic, index, partition, result)
+
+
+def _is_transactional(records: memoryview) -> bool:
+    is_batch = len(records) >= HEADER_SIZE and records[MAGIC_AT] == MAGIC
+    return is_batch and records[ATTRIBUTES_AT] & TRANSACTIONAL_BIT != 0
 
 
 def _is_zstd(records: memoryview) -> bool:

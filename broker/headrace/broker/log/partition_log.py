@@ -12,7 +12,7 @@ from uuid import UUID
 from zlib import crc32
 
 from headrace.broker.config import LogConfig
-from headrace.broker.errors import InvalidRecordError, OffsetOutOfRangeError
+from headrace.broker.errors import NotOneBatchError, OffsetOutOfRangeError
 from headrace.broker.log import names, timestamps
 from headrace.broker.log.cleaning import LogCleaner
 from headrace.broker.log.files import Files, storage_error, storage_errors
@@ -36,6 +36,7 @@ from headrace.broker.log.snapshots import ProducerSnapshots
 from headrace.broker.log.validation import (
     check_client_batch,
     check_integrity,
+    check_keys,
     check_sizes,
     check_timestamps,
     header_at,
@@ -171,7 +172,10 @@ class PartitionLog:
             return self._append_several(records, leader_epoch, now_ms, from_client)
         repeated = self._check_one(records, header, now_ms, from_client)
         if repeated is not None:
-            return AppendResult(repeated.first_offset, repeated.last_offset, -1, self.log_start_offset, 0)
+            time_ms = repeated.timestamp_ms
+            return AppendResult(
+                repeated.first_offset, repeated.last_offset, time_ms, self.log_start_offset, 0
+            )
         append_time_ms = -1
         if self._is_stamping:
             append_time_ms = now_ms
@@ -212,14 +216,21 @@ class PartitionLog:
             return None
         check_client_batch(header)
         check_timestamps(header, config, now_ms)
+        if "compact" in config.cleanup_policy:
+            check_keys(records, header)
         return self._producers.check(header) if header.producer_id >= 0 else None
 
     def _append_several(
         self, records: memoryview, leader_epoch: int, now_ms: int, from_client: bool
     ) -> AppendResult:
-        places = whole_batches(records, must_end=True)
+        places = whole_batches(records, must_end=not from_client)
+        if from_client and len(places) == 1:
+            # Bytes behind the batch that are no whole batch are passed over, as in Kafka.
+            return self.append_as_leader(
+                records[: places[0].header.size], leader_epoch=leader_epoch, now_ms=now_ms
+            )
         if from_client:
-            raise InvalidRecordError(
+            raise NotOneBatchError(
                 f"A produce request holds {len(places)} batches for {self.topic}-{self.partition}: send exactly one."
             )
         next_offset = base_offset = self.log_end_offset

@@ -1,7 +1,8 @@
 """What a leader demands of a batch before it is appended, in Apache Kafka's order and with its error codes.
 
 Pure checks on the header and checksum; no record inside is looked at (a batch is opaque), so a single record's wrong
-timestamp or offset goes unseen. Must not know: files, the log's state.
+timestamp or offset goes unseen; but in a compacted topic every record needs a key, so there a batch is unpacked. Must
+not know: files, the log's state.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from headrace.broker.errors import (
     InvalidRecordError,
     InvalidTimestampError,
     MessageTooLargeError,
+    NotOneBatchError,
     RecordListTooLargeError,
+    UnsupportedCompressionTypeError,
     UnsupportedForMessageFormatError,
 )
 from headrace.broker.log.files import Buffer
@@ -30,6 +33,8 @@ from headrace.broker.wire.batches import (
     read_header,
     set_crc,
 )
+from headrace.broker.wire.columns import read_columns
+from headrace.broker.wire.compression import Codec
 
 _CONTROL_BIT = 0x20
 _TIMESTAMP_TYPE_BIT = 0x08
@@ -43,13 +48,17 @@ def header_at(records: Buffer, position: int) -> BatchHeader:
     """The header of the whole batch at `position`; checks format and declared length."""
     left = len(records) - position
     if left <= 16:
-        raise CorruptMessageError(f"{left} bytes at the end of the record data are too few for a batch.")
+        raise NotOneBatchError(f"{left} bytes at the end of the record data are too few for a batch.")
     magic = magic_of(records, position)
     if magic != MAGIC:
         raise _wrong_magic(magic)
+    if left < HEADER_SIZE:
+        raise NotOneBatchError(f"{left} bytes cannot hold the {HEADER_SIZE} bytes of a batch's header.")
     header = read_header(records, position)
-    if not HEADER_SIZE <= header.size <= left:
-        raise CorruptMessageError(f"A batch declares {header.size} bytes where {left} bytes are left.")
+    if header.size < HEADER_SIZE:
+        raise CorruptMessageError(f"A batch declares {header.size} bytes, less than its header has.")
+    if header.size > left:
+        raise NotOneBatchError(f"A batch declares {header.size} bytes where {left} bytes are left.")
     return header
 
 
@@ -80,7 +89,7 @@ def check_sizes(size: int, batch_size: int, config: LogConfig) -> None:
 
 
 def check_client_batch(header: BatchHeader) -> None:
-    """Raise InvalidRecordError unless the header is one that a client may send."""
+    """Raise unless the header is one that a client may send: no control batch, a known codec."""
     if header.base_offset != 0:
         raise InvalidRecordError(
             f"The base offset of a published batch is {header.base_offset} instead of 0."
@@ -95,6 +104,8 @@ def check_client_batch(header: BatchHeader) -> None:
         )
     if header.attributes & _CONTROL_BIT:
         raise InvalidRecordError("Clients are not allowed to write control records.")
+    if header.codec > Codec.ZSTD:
+        raise UnsupportedCompressionTypeError(f"Compression codec {header.codec} is not known.")
     if header.producer_id >= 0 and header.base_sequence < 0:
         raise InvalidRecordError(
             f"A batch of producer {header.producer_id} has the invalid sequence number {header.base_sequence}."
@@ -115,6 +126,12 @@ def check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> Non
             f"Timestamp {header.base_timestamp} is more than message.timestamp.before.max.ms="
             f"{config.message_timestamp_before_max_ms} behind the broker's time {now_ms}."
         )
+
+
+def check_keys(records: Buffer, header: BatchHeader) -> None:
+    """Raise InvalidRecordError for a record without a key, which compaction could not keep. Unpacks the batch."""
+    if None in read_columns(records, 0, header).keys:
+        raise InvalidRecordError("A compacted topic takes no record without a key: give each record one.")
 
 
 def whole_batches(records: Buffer, *, must_end: bool) -> list[Place]:

@@ -72,10 +72,10 @@ class Partition:
         """
         if not self.is_leader:
             raise NotLeaderOrFollowerError(f"this broker does not lead {self.topic}-{self.partition}")
-        if required_acks == -1 and len(self.isr) < self.log.config.min_insync_replicas:
+        if required_acks == -1 and len(self.isr) < self._isr_size_min:
             raise NotEnoughReplicasError(
                 f"{self.topic}-{self.partition} has {len(self.isr)} in-sync replicas, "
-                f"min.insync.replicas asks for {self.log.config.min_insync_replicas}"
+                f"min.insync.replicas asks for {self._isr_size_min}"
             )
         result = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, now_ms=now_ms)
         self._advance()
@@ -94,6 +94,11 @@ class Partition:
     def high_watermark(self) -> int:
         """The first offset that consumers may not see yet."""
         return self.log.high_watermark
+
+    @property
+    def _isr_size_min(self) -> int:
+        """min.insync.replicas, but never more than the partition has replicas, as in Kafka."""
+        return min(self.log.config.min_insync_replicas, len(self.replicas))
 
     def _take(self, state: PartitionState, replicas: tuple[int, ...]) -> None:
         self.leader = state.leader
