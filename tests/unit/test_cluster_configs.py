@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from headrace.broker.server.dynamic_config import NOTIFICATION_LIFE_MS, TopicConfigs
+from headrace.broker.server.dynamic_config import BROKERS, NOTIFICATION_LIFE_MS, TOPICS, DynamicConfigs
 from headrace.broker.server.mailbox import Mailbox
 from headrace.broker.zk import paths
 from headrace.broker.zk.client import Znode, ZnodeVersionError
@@ -69,7 +69,7 @@ def with_configs(zookeeper, script):
 
     async def run():
         mailbox = Mailbox(failed)
-        configs = TopicConfigs(zookeeper, mailbox, Clock())
+        configs = DynamicConfigs(zookeeper, mailbox, Clock())
         configs.watch()
 
         async def notified():
@@ -96,7 +96,7 @@ def test_everything_is_read_at_start_and_unknown_topics_have_nothing(zookeeper):
     zookeeper.put("/config/topics/a", config(retention_ms="1"))
 
     async def script(configs, notified):
-        await configs.load()
+        await configs.load("1")
         assert configs.of("a") == {"retention.ms": "1"}
         assert configs.of("b") == {}
 
@@ -133,7 +133,7 @@ def test_a_change_that_meets_a_rival_is_made_on_top_of_it_and_notified(zookeeper
     async def script(configs, notified):
         zookeeper.put("/config/topics/a", config(retention_ms="1"))
         zookeeper.rivals.append(config(segment_bytes="99"))
-        await configs.alter("a", lambda old: {**old, "flush.ms": "5"})
+        await configs.alter(TOPICS, "a", lambda old: {**old, "flush.ms": "5"})
         assert zookeeper.znodes["/config/topics/a"].data == config(segment_bytes="99", flush_ms="5")
         assert len(await zookeeper.children(paths.CONFIG_CHANGES)) == 1
 
@@ -147,8 +147,29 @@ def test_a_refused_change_writes_and_notifies_nothing(zookeeper):
     async def script(configs, notified):
         zookeeper.put("/config/topics/a", config(retention_ms="1"))
         with pytest.raises(ValueError, match="no"):
-            await configs.alter("a", refuse)
+            await configs.alter(TOPICS, "a", refuse)
         assert zookeeper.znodes["/config/topics/a"].version == 0
         assert await zookeeper.children(paths.CONFIG_CHANGES) == []
+
+    with_configs(zookeeper, script)
+
+
+def test_brokers_are_told_of_their_own_changes_and_of_all_brokers(zookeeper):
+    zookeeper.put("/config/brokers/1", config(message_max_bytes="5"))
+
+    async def script(configs, notified):
+        told = []
+        configs.on_broker_change(
+            lambda: told.append((configs.of_broker("1"), configs.of_broker("<default>")))
+        )
+        await configs.load("1")
+        assert configs.of_broker("1") == {"message.max.bytes": "5"}
+        await configs.alter(BROKERS, "<default>", lambda old: {**old, "max.connections": "7"})
+        await configs.alter(BROKERS, "1", lambda old: {})
+        await configs.alter(BROKERS, "2", lambda old: {"max.connections": "1"})
+        await notified()
+        last = ({}, {"max.connections": "7"})
+        assert told == [({"message.max.bytes": "5"}, {"max.connections": "7"}), last]
+        assert configs.of_broker("2") == {}
 
     with_configs(zookeeper, script)

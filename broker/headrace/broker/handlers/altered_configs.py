@@ -1,42 +1,73 @@
-"""What AlterConfigs and IncrementalAlterConfigs share: a change for each topic, an answer for each resource."""
+"""What AlterConfigs and IncrementalAlterConfigs share: checks, a change for each resource, an answer for each."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from headrace.broker.errors import ErrorCode, InvalidRequestError, KafkaError
 from headrace.broker.handlers.context import Context
+from headrace.broker.zk.paths import DEFAULT_ENTITY
 
-TOPIC = 2
+TOPIC, BROKER = 2, 4
 Resource = Mapping[str, Any]
 ChangeOf = Callable[[Resource, dict[str, str]], Mapping[str, str]]
 
 
 async def alter(context: Context, request: Mapping[str, Any], change_of: ChangeOf) -> dict[str, Any]:
-    """Give each resource's topic the overrides `change_of(resource, overrides)`."""
-    return {"responses": [await _alter(context, r, request, change_of) for r in request["resources"]]}
-
-
-async def _alter(
-    context: Context, resource: Resource, request: Mapping[str, Any], change_of: ChangeOf
-) -> dict[str, Any]:
-    error, message = ErrorCode.NONE, None
-    try:
-        if resource["resource_type"] != TOPIC:
-            raise InvalidRequestError(
-                "Only topics have dynamic configuration: set a broker's in its server.properties."
-            )
-        await context.cluster.alter_topic_config(
-            resource["resource_name"],
-            lambda overrides: change_of(resource, overrides),
-            validate_only=request["validate_only"],
+    """Give each resource, topic or broker, the overrides `change_of(resource, overrides)`."""
+    counts = Counter((r["resource_type"], r["resource_name"]) for r in request["resources"])
+    answers = []
+    for resource in request["resources"]:
+        error, message = ErrorCode.NONE, None
+        try:
+            if counts[resource["resource_type"], resource["resource_name"]] > 1:
+                raise InvalidRequestError("Each resource must appear at most once.")
+            await _alter(context, resource, change_of, validate_only=request["validate_only"])
+        except KafkaError as refused:
+            error, message = refused.code, str(refused)
+        answers.append(
+            {
+                "error_code": error,
+                "error_message": message,
+                "resource_type": resource["resource_type"],
+                "resource_name": resource["resource_name"],
+            }
         )
-    except KafkaError as refused:
-        error, message = refused.code, str(refused)
-    return {
-        "error_code": error,
-        "error_message": message,
-        "resource_type": resource["resource_type"],
-        "resource_name": resource["resource_name"],
-    }
+    return {"responses": answers}
+
+
+async def _alter(context: Context, resource: Resource, change_of: ChangeOf, *, validate_only: bool) -> None:
+    name = resource["resource_name"]
+    _check_keys(resource)
+
+    def change(overrides: dict[str, str]) -> Mapping[str, str]:
+        return change_of(resource, overrides)
+
+    if resource["resource_type"] == TOPIC:
+        if not name:
+            raise InvalidRequestError("Default topic resources are not allowed.")
+        await context.cluster.alter_topic_config(name, change, validate_only=validate_only)
+    elif resource["resource_type"] == BROKER:
+        check_broker(context, name)
+        await context.cluster.alter_broker_config(name or DEFAULT_ENTITY, change, validate_only=validate_only)
+    else:
+        raise InvalidRequestError(
+            f"Only topics ({TOPIC}) and brokers ({BROKER}) have a configuration to change here, "
+            f"not resources of type {resource['resource_type']}."
+        )
+
+
+def check_broker(context: Context, name: str) -> None:
+    """Raises InvalidRequestError unless `name` is this broker's id, or empty for all brokers."""
+    if name and (not name.removeprefix("-").isdecimal() or int(name) != context.broker_id):
+        raise InvalidRequestError(
+            f"Unexpected broker id, expected {context.broker_id} or empty string, but received {name}"
+        )
+
+
+def _check_keys(resource: Resource) -> None:
+    doubled = [name for name, n in Counter(c["name"] for c in resource["configs"]).items() if n > 1]
+    if doubled:
+        raise InvalidRequestError(f"Error due to duplicate config keys : {','.join(doubled)}")

@@ -153,6 +153,10 @@ class Context:
         self.metadata_bodies = MetadataBodies()
         self.fetch_sessions = FetchSessions(config.network.max_incremental_fetch_session_cache_slots)
 
+    def use_config(self, config: BrokerConfig) -> None:
+        """Requests from now on see a changed configuration."""
+        self.config = config
+
     def topic_overrides(self, topic: str) -> Mapping[str, str]:
         """A topic's own configuration."""
         overrides: Mapping[str, str] = self.cluster.topic_config(topic)

@@ -1,12 +1,13 @@
-"""DescribeConfigs (key 32), versions 0-4: topics and this broker.
+"""DescribeConfigs (key 32), versions 0-4: topics, this broker, and what is set for all brokers (the empty name).
 
-Deviations: brokers have no dynamic configuration, so every value of theirs is a static one or the default; broker
-loggers are not described.
+Deviations: broker loggers and client metrics are refused with INVALID_REQUEST; keys that have no effect on this broker are
+not listed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import dropwhile
 from typing import Any
 
 from headrace.broker.config import (
@@ -14,23 +15,29 @@ from headrace.broker.config import (
     TOPIC_CONFIGS,
     BrokerConfig,
     LogConfig,
-    TopicConfig,
     default_of_broker,
 )
+from headrace.broker.config_dynamic import DYNAMIC_KEYS, synonyms_of
 from headrace.broker.config_keys import Key, text_of
 from headrace.broker.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
+from headrace.broker.handlers.altered_configs import check_broker
 from headrace.broker.handlers.context import Context
+from headrace.broker.replication.topic_requests import check_name
 from headrace.broker.wire.api import k32_describe_configs
 from headrace.broker.wire.frames import RequestHeader
+from headrace.broker.zk.paths import DEFAULT_ENTITY
 
 API = k32_describe_configs.API
 VERSIONS = (0, 4)
 
 TOPIC, BROKER = 2, 4
-DYNAMIC_TOPIC, STATIC_BROKER, DEFAULT = 1, 4, 5
+DYNAMIC_TOPIC, DYNAMIC_BROKER, DYNAMIC_DEFAULT_BROKER, STATIC_BROKER, DEFAULT = 1, 2, 3, 4, 5
 TYPE_CODES = {"BOOLEAN": 1, "STRING": 2, "INT": 3, "LONG": 5, "DOUBLE": 6, "LIST": 7}
 
+DEFAULT_TEXTS = {name: text for name in BROKER_KEYS if (text := text_of(default_of_broker(name))) is not None}
+
 Entry = dict[str, Any]
+Levels = tuple[tuple[int, Mapping[str, str]], ...]
 
 
 def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> dict[str, Any]:
@@ -46,57 +53,65 @@ def _describe(
     except KafkaError as error:
         return {**result, "error_code": error.code, "error_message": str(error), "configs": []}
     wanted = resource["configuration_keys"]
-    configs = [
-        _trim(entry, header, request) for entry in entries if wanted is None or entry["name"] in wanted
-    ]
+    configs = [_trim(entry, header, request) for entry in entries if not wanted or entry["name"] in wanted]
     return {**result, "error_code": 0, "error_message": None, "configs": configs}
 
 
 def _entries(context: Context, resource_type: int, name: str) -> Iterable[Entry]:
+    levels = _levels(context)
     if resource_type == TOPIC:
+        check_name(name)
         if context.metadata.topics(name) is None:
             raise UnknownTopicOrPartitionError(f"The topic {name} does not exist.")
-        return _topic_entries(context.config, context.topic_overrides(name))
+        return _topic_entries(context.config, levels, context.topic_overrides(name))
     if resource_type == BROKER:
-        if name not in ("", str(context.broker_id)):
-            raise InvalidRequestError(
-                f"Unexpected broker id, expected {context.broker_id} or empty string, but received {name}"
-            )
-        return () if name == "" else _broker_entries(context.config)
+        check_broker(context, name)
+        return _broker_entries(context.config, levels) if name else _default_entries(levels)
     raise InvalidRequestError(f"Unsupported resource type {resource_type}.")
 
 
-def _topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> Iterable[Entry]:
+def _levels(context: Context) -> Levels:
+    """Where a broker property may come from, most specific first: (source, property → its text)."""
+    return (
+        (DYNAMIC_BROKER, context.cluster.broker_overrides(str(context.broker_id))),
+        (DYNAMIC_DEFAULT_BROKER, context.cluster.broker_overrides(DEFAULT_ENTITY)),
+        (STATIC_BROKER, context.cluster.static_properties),
+        (DEFAULT, DEFAULT_TEXTS),
+    )
+
+
+def _topic_entries(config: BrokerConfig, levels: Levels, overrides: Mapping[str, str]) -> Iterable[Entry]:
     effective = LogConfig.from_broker(config).with_overrides(overrides)
     for topic_config in TOPIC_CONFIGS.values():
-        synonyms = list(_topic_synonyms(config, topic_config, overrides))
-        yield _entry(
-            topic_config.name, topic_config.key, topic_config.text(effective), synonyms, read_only=False
-        )
+        name = topic_config.name
+        synonyms = _broker_synonyms(levels, topic_config.key.synonyms[0])
+        if name in overrides:
+            synonyms.insert(0, _synonym(name, topic_config.text(effective), DYNAMIC_TOPIC))
+        yield _entry(name, topic_config.key, topic_config.text(effective), synonyms, read_only=False)
 
 
-def _topic_synonyms(
-    config: BrokerConfig, topic_config: TopicConfig, overrides: Mapping[str, str]
-) -> Iterable[Entry]:
-    """Where the value could come from, most specific first."""
-    if topic_config.name in overrides:
-        yield _synonym(topic_config.name, overrides[topic_config.name], DYNAMIC_TOPIC)
-    for name in topic_config.key.synonyms:
-        yield from _broker_synonyms(config, name)
+def _broker_synonyms(levels: Levels, name: str) -> list[Entry]:
+    """All that is said of a property; what stands before the first mention of its own name is left out, as in Kafka."""
+    found = [
+        _synonym(synonym, texts[synonym], source)
+        for source, texts in levels
+        for synonym in synonyms_of(name)
+        if synonym in texts
+    ]
+    return list(dropwhile(lambda synonym: synonym["name"] != name, found))
 
 
-def _broker_synonyms(config: BrokerConfig, name: str) -> Iterable[Entry]:
-    if name in config.properties:
-        yield _synonym(name, text_of(config.value(name)), STATIC_BROKER)
-    default = default_of_broker(name)
-    if default is not None:
-        yield _synonym(name, text_of(default), DEFAULT)
-
-
-def _broker_entries(config: BrokerConfig) -> Iterable[Entry]:
+def _broker_entries(config: BrokerConfig, levels: Levels) -> Iterable[Entry]:
     for name, (_, key) in BROKER_KEYS.items():
-        synonyms = list(_broker_synonyms(config, name))
-        yield _entry(name, key, text_of(config.value(name)), synonyms, read_only=True)
+        synonyms = _broker_synonyms(levels, name)
+        is_read_only = name not in DYNAMIC_KEYS
+        yield _entry(name, key, text_of(config.value(name)), synonyms, read_only=is_read_only)
+
+
+def _default_entries(levels: Levels) -> Iterable[Entry]:
+    for name, text in levels[1][1].items():
+        synonyms = _broker_synonyms(levels[1:2], name)
+        yield _entry(name, BROKER_KEYS[name][1], text, synonyms, read_only=False)
 
 
 def _entry(name: str, key: Key, value: str | None, synonyms: list[Entry], *, read_only: bool) -> Entry:

@@ -1,6 +1,7 @@
-"""AlterConfigs: versions 0 to 2 (KIP-133). Replaces all overrides of a topic.
+"""AlterConfigs (key 33), versions 0-2 (KIP-133). Replaces all overrides of a topic or a broker.
 
-Deviation: brokers have no dynamic configuration.
+Deviations: a broker's keys are those that this broker can put to use while it runs; others are refused with
+INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.broker.errors import InvalidConfigError
+from headrace.broker.errors import InvalidRequestError
 from headrace.broker.handlers.altered_configs import Resource, alter
 from headrace.broker.handlers.context import Context
 from headrace.broker.handlers.deferred import Deferred
@@ -28,5 +29,5 @@ def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> 
 def _replaced(resource: Resource, overrides: dict[str, str]) -> Mapping[str, str]:
     nulls = sorted(c["name"] for c in resource["configs"] if c["value"] is None)
     if nulls:
-        raise InvalidConfigError(f"Null value not supported for : {','.join(nulls)}")
+        raise InvalidRequestError(f"Null value not supported for : {','.join(nulls)}")
     return {c["name"]: c["value"] for c in resource["configs"]}

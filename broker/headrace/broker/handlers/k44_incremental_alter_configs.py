@@ -1,17 +1,17 @@
-"""IncrementalAlterConfigs: versions 0 and 1 (KIP-339). Sets, deletes, appends to and subtracts from a topic's overrides.
+"""IncrementalAlterConfigs (key 44), versions 0-1 (KIP-339): sets, deletes, appends to and subtracts from overrides.
 
-Deviation: brokers have no dynamic configuration.
+Deviations: a broker's keys are those that this broker can put to use while it runs; others are refused with
+INVALID_REQUEST, as are broker loggers.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.broker.config import TOPIC_CONFIGS
+from headrace.broker.config import BROKER_KEYS, TOPIC_CONFIGS, default_of_broker
 from headrace.broker.errors import InvalidConfigError, InvalidRequestError
-from headrace.broker.handlers.altered_configs import Resource, alter
+from headrace.broker.handlers.altered_configs import BROKER, Resource, alter
 from headrace.broker.handlers.context import Context
 from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.wire.api import k44_incremental_alter_configs
@@ -29,31 +29,42 @@ def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> 
 
 
 def _changed(resource: Resource, overrides: dict[str, str]) -> Mapping[str, str]:
-    doubled = [name for name, n in Counter(c["name"] for c in resource["configs"]).items() if n > 1]
-    if doubled:
-        raise InvalidRequestError(f"Error due to duplicate config keys : {','.join(doubled)}")
+    nulls = [c["name"] for c in resource["configs"] if c["value"] is None and c["config_operation"] != DELETE]
+    if nulls:
+        raise InvalidRequestError(f"Null value not supported for : {', '.join(nulls)}")
     changed = dict(overrides)
     for config in resource["configs"]:
-        _apply(changed, config["name"], config["config_operation"], config["value"])
+        _apply(resource["resource_type"], changed, config)
     return changed
 
 
-def _apply(overrides: dict[str, str], name: str, operation: int, value: str | None) -> None:
+def _apply(resource_type: int, overrides: dict[str, str], config: Mapping[str, Any]) -> None:
+    name, operation, value = config["name"], config["config_operation"], config["value"]
     if operation == DELETE:
         overrides.pop(name, None)
-        return
-    if value is None:
-        raise InvalidRequestError(f"Null value not supported for : {name}")
-    if operation == SET:
+    elif operation == SET:
         overrides[name] = value
-        return
-    if operation not in (APPEND, SUBTRACT):
-        raise InvalidRequestError(f"Unknown operation {operation} on {name}: 0 to 3 are known.")
-    if name not in TOPIC_CONFIGS or TOPIC_CONFIGS[name].key.type != "LIST":
-        raise InvalidConfigError(f"Config value append is not allowed for config key: {name}")
-    items = [item for item in overrides.get(name, ",".join(TOPIC_CONFIGS[name].default)).split(",") if item]
-    if operation == APPEND:
-        items += [item for item in value.split(",") if item not in items]
+    elif operation in (APPEND, SUBTRACT):
+        old = overrides.get(name, _default_items(resource_type, name))
+        overrides[name] = ",".join((_appended if operation == APPEND else _subtracted)(old, value.split(",")))
     else:
-        items = [item for item in items if item not in value.split(",")]
-    overrides[name] = ",".join(items)
+        raise InvalidRequestError(f"Unknown operation {operation} on {name}: 0 to 3 are known.")
+
+
+def _default_items(resource_type: int, name: str) -> str:
+    """The default of a list, which is what an item is appended to or taken from when there is no override."""
+    keys = {n: (c.key, c.default) for n, c in TOPIC_CONFIGS.items()}
+    if resource_type == BROKER:
+        keys = {n: (key, default_of_broker(n)) for n, (_, key) in BROKER_KEYS.items()}
+    if name not in keys or keys[name][0].type != "LIST":
+        raise InvalidConfigError(f"Config value append and subtract are not allowed for config key: {name}")
+    return ",".join(keys[name][1])
+
+
+def _appended(old: str, items: list[str]) -> list[str]:
+    present = [item for item in old.split(",") if item]
+    return present + [item for item in items if item not in present]
+
+
+def _subtracted(old: str, items: list[str]) -> list[str]:
+    return [item for item in old.split(",") if item not in items]

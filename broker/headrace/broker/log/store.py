@@ -240,6 +240,12 @@ class LogStore:
         """Every open log."""
         return chain.from_iterable(home.logs.values() for home in self._directories)
 
+    def update_defaults(self, config: LogConfig) -> None:
+        """Use changed defaults of the broker in all logs, under their topics' own. Raises InvalidConfigError."""
+        self._default_config = config
+        for log in self.all():
+            log.update_config(self._config_of(log.topic))
+
     def update_config(self, topic: str, overrides: Mapping[str, str]) -> None:
         """Use a topic's changed configuration in all its logs. Raises InvalidConfigError."""
         config = self._default_config.with_overrides(dict(overrides))

@@ -24,6 +24,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 from uuid import uuid4
 
+from headrace.broker import config_dynamic
 from headrace.broker.clock import Clock
 from headrace.broker.config import BrokerConfig, LogConfig
 from headrace.broker.errors import (
@@ -38,7 +39,7 @@ from headrace.broker.replication.controller import Controller
 from headrace.broker.replication.model import Broker, Endpoint
 from headrace.broker.replication.topic_requests import NewTopic, TopicResult
 from headrace.broker.server.controller import ControllerOffice
-from headrace.broker.server.dynamic_config import TopicConfigs
+from headrace.broker.server.dynamic_config import BROKERS, TOPICS, DynamicConfigs
 from headrace.broker.server.mailbox import Mailbox
 from headrace.broker.server.metadata import MetadataCache, partition_states
 from headrace.broker.server.peers import Connection, PeerError, Peers
@@ -73,7 +74,7 @@ class Cluster(SessionListener):
     """The broker's membership; all methods run on the broker's loop."""
 
     def __init__(self, config: BrokerConfig, clock: Clock, metadata: MetadataCache, tasks: Tasks) -> None:
-        self._config = config
+        self._config = self.config = config
         self._clock = clock
         self._metadata = metadata
         self._tasks = tasks
@@ -85,9 +86,10 @@ class Cluster(SessionListener):
             or zookeeper.zookeeper_session_timeout_ms,
         )
         self._mailbox = Mailbox(self._work_failed)
-        self._configs = TopicConfigs(self._zookeeper, self._mailbox, clock)
+        self._configs = DynamicConfigs(self._zookeeper, self._mailbox, clock)
         self._topics = Topics(config, self._zookeeper, metadata)
         self._control = asyncio.Lock()
+        self._config_callbacks: list[Callable[[BrokerConfig], None]] = []
         self._creating: set[str] = set()
         self._partitions: Partitions | None = None
         self._endpoints: tuple[Endpoint, ...] = ()
@@ -112,7 +114,8 @@ class Cluster(SessionListener):
             self.broker_id = (
                 stored_broker_id if stored_broker_id is not None else await self._next_broker_id()
             )
-        await self._configs.load()
+        await self._configs.load(str(self.broker_id))
+        self.config = self._effective_config()
 
     async def join(self, partitions: Partitions, endpoints: Sequence[Endpoint]) -> None:
         """Register this broker under its advertised endpoints and run for controller; returns once
@@ -126,6 +129,7 @@ class Cluster(SessionListener):
         await self._register_in_time()
         self._zookeeper.add_listener(self)
         self._configs.on_change(self._config_changed)
+        self._configs.on_broker_change(self._broker_config_changed)
         self._configs.watch()
         self._office = ControllerOffice(
             self._zookeeper,
@@ -192,7 +196,7 @@ class Cluster(SessionListener):
 
         def checked(overrides: dict[str, str]) -> Mapping[str, str]:
             changed = change(overrides)
-            LogConfig.from_broker(self._config).with_overrides(changed)
+            LogConfig.from_broker(self.config).with_overrides(changed)
             return changed
 
         if self._metadata.topics(topic) is None:
@@ -200,7 +204,38 @@ class Cluster(SessionListener):
         if validate_only:
             checked(dict(self._configs.of(topic)))
         else:
-            await self._configs.alter(topic, checked)
+            await self._configs.alter(TOPICS, topic, checked)
+
+    @property
+    def static_properties(self) -> Mapping[str, str]:
+        """What `server.properties` says."""
+        return self._config.properties
+
+    def broker_overrides(self, broker: str) -> dict[str, str]:
+        """The overrides of this broker (by its id) or of all brokers (`<default>`) that are in effect."""
+        return config_dynamic.usable(self._configs.of_broker(broker))
+
+    async def alter_broker_config(
+        self, broker: str, change: Callable[[dict[str, str]], Mapping[str, str]], *, validate_only: bool
+    ) -> None:
+        """Replace the overrides of this broker (by its id) or of all brokers (`<default>`) by `change(overrides)`.
+
+        Raises InvalidRequestError and whatever `change` raises; nothing changed then.
+        """
+
+        def checked(overrides: dict[str, str]) -> Mapping[str, str]:
+            changed = change(overrides)
+            config_dynamic.check(changed)
+            return changed
+
+        if validate_only:
+            checked(dict(self._configs.of_broker(broker)))
+        else:
+            await self._configs.alter(BROKERS, broker, checked)
+
+    def on_broker_config(self, callback: Callable[[BrokerConfig], None]) -> None:
+        """Call `callback(config)` after each change of the configuration in effect, `config`."""
+        self._config_callbacks.append(callback)
 
     def auto_create(self, topics: Sequence[str]) -> None:
         """Begin creating topics with the broker's defaults (internal ones with theirs), unless under way."""
@@ -302,6 +337,25 @@ class Cluster(SessionListener):
         except KafkaError as error:
             log.error("topic configuration is not usable, the last one stays", topic=topic, reason=error)
 
+    def _effective_config(self) -> BrokerConfig:
+        """What `server.properties` says under what ZooKeeper says; the last one when these do not go together."""
+        default, own = (self.broker_overrides(name) for name in (paths.DEFAULT_ENTITY, str(self.broker_id)))
+        try:
+            return config_dynamic.with_levels(self._config, default, own)
+        except ValueError as error:
+            log.error("broker configuration is not usable, the last one stays", reason=error)
+            return self.config
+
+    def _broker_config_changed(self) -> None:
+        assert self._partitions is not None, "join before serving"
+        self.config = self._effective_config()
+        try:
+            self._partitions.logs.update_defaults(LogConfig.from_broker(self.config))
+        except KafkaError as error:
+            log.error("broker configuration is not usable for every topic", reason=error)
+        for callback in self._config_callbacks:
+            callback(self.config)
+
     async def _find_cluster_id(self) -> str:
         znode = await self._zookeeper.get(paths.CLUSTER_ID)
         if znode is None:
@@ -360,11 +414,9 @@ class Cluster(SessionListener):
             self._office.session_started()
 
     def _make_controller(self) -> Controller:
-        defaults = LogConfig.from_broker(self._config)
-
         def unclean(topic: str) -> bool:
             text = self._configs.of(topic).get("unclean.leader.election.enable")
-            return defaults.unclean_leader_election_enable if text is None else text == "true"
+            return self.config.logs.unclean_leader_election_enable if text is None else text == "true"
 
         return Controller(delete_topics=self._config.topics.delete_topic_enable, unclean=unclean)
 

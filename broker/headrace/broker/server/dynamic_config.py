@@ -1,7 +1,7 @@
-"""Topic configuration as `/config/topics` holds it: all of it in memory, kept true by `/config/changes`.
+"""Topic and broker configuration as `/config` holds it: in memory, kept true by `/config/changes`.
 
-Invariants: `of(topic)` never waits; a change is read from the topic's znode, never from its notification,
-so that reading one twice or late does no harm. Must not know what a configuration means.
+Invariants: `of(topic)` and `of_broker(name)` never wait; a change is read from the entity's znode, never from its
+notification, so that reading one twice or late does no harm. Must not know what a configuration means.
 """
 
 from __future__ import annotations
@@ -20,34 +20,46 @@ from headrace.broker.zk.client import (
 )
 
 log = get_logger(__name__)
-TOPICS = "topics"
+TOPICS, BROKERS = "topics", "brokers"
 NOTIFICATION_LIFE_MS = 15 * 60 * 1000
 Change = Callable[[dict[str, str]], Mapping[str, str]]
 
 
-class TopicConfigs:
-    """The overrides of all topics; `on_change(topic, overrides)` runs after a notified change."""
+class DynamicConfigs:
+    """The overrides of all topics, of this broker and of all brokers; callbacks run after a notified change."""
 
     def __init__(self, zookeeper: ZooKeeperClient, mailbox: Mailbox, clock: Clock) -> None:
         self._zookeeper = zookeeper
         self._clock = clock
         self._mailbox = mailbox
         self._overrides: dict[str, dict[str, str]] = {}
+        self._brokers: dict[str, dict[str, str]] = {}
         self._seen: dict[str, int] = {}
         self._callbacks: list[Callable[[str, Mapping[str, str]], None]] = []
+        self._broker_callbacks: list[Callable[[], None]] = []
 
     def of(self, topic: str) -> dict[str, str]:
         """The topic's overrides; empty when it has none or is unknown."""
         return self._overrides.get(topic, {})
 
+    def of_broker(self, name: str) -> dict[str, str]:
+        """The overrides of a broker that `load` was given, or of all brokers (`<default>`)."""
+        return self._brokers.get(name, {})
+
     def on_change(self, callback: Callable[[str, Mapping[str, str]], None]) -> None:
         """Call `callback(topic, overrides)` after each change that was notified."""
         self._callbacks.append(callback)
 
-    async def load(self) -> None:
-        """Read the overrides of every topic."""
+    def on_broker_change(self, callback: Callable[[], None]) -> None:
+        """Call `callback()` after each notified change of this broker's overrides or of all brokers'."""
+        self._broker_callbacks.append(callback)
+
+    async def load(self, broker: str) -> None:
+        """Read the overrides of every topic, of the broker and of all brokers."""
         names = await self._zookeeper.children(f"{paths.CONFIG}/{TOPICS}")
         await self._read(names)
+        for name in (broker, paths.DEFAULT_ENTITY):
+            await self._read_broker(name)
 
     async def learn(self, topics: Iterable[str]) -> None:
         """Read the overrides of the topics that are new to this broker."""
@@ -63,12 +75,12 @@ class TopicConfigs:
             paths.CONFIG_CHANGES, lambda names: self._mailbox.post(lambda: self._notified(names))
         )
 
-    async def alter(self, topic: str, change: Change) -> None:
-        """Replace the topic's overrides by `change(overrides)` and tell all brokers.
+    async def alter(self, kind: str, name: str, change: Change) -> None:
+        """Replace the overrides of a topic or broker by `change(overrides)` and tell all brokers.
 
         Whatever `change` raises leaves them as they were; it may be called again when somebody else was faster.
         """
-        path = paths.entity_config(TOPICS, topic)
+        path = paths.entity_config(kind, name)
         while True:
             znode = await self._zookeeper.get(path)
             overrides = {} if znode is None else paths.decode_config(path, znode.data)
@@ -81,7 +93,7 @@ class TopicConfigs:
             except (NoZnodeError, ZnodeExistsError, ZnodeVersionError):
                 continue
             break
-        notification = paths.encode_config_change(f"{TOPICS}/{topic}")
+        notification = paths.encode_config_change(f"{kind}/{name}")
         await self._zookeeper.create(paths.CONFIG_CHANGE_PREFIX, notification, sequence=True)
 
     async def _notified(self, names: list[str]) -> None:
@@ -93,13 +105,24 @@ class TopicConfigs:
                 continue
             self._seen[name] = znode.created_ms
             entity = paths.decode_config_change(znode.data)
-            kind, _, topic = (entity or "").partition("/")
-            if kind == TOPICS and topic:
-                await self._read([topic])
-                log.info("topic configuration changed", topic=topic, overrides=self.of(topic))
-                for callback in self._callbacks:
-                    callback(topic, self.of(topic))
+            kind, _, entity_name = (entity or "").partition("/")
+            if kind == TOPICS and entity_name:
+                await self._topic_changed(entity_name)
+            elif kind == BROKERS and entity_name in self._brokers:
+                await self._broker_changed(entity_name)
         await self._purge()
+
+    async def _topic_changed(self, topic: str) -> None:
+        await self._read([topic])
+        log.info("topic configuration changed", topic=topic, overrides=self.of(topic))
+        for callback in self._callbacks:
+            callback(topic, self.of(topic))
+
+    async def _broker_changed(self, name: str) -> None:
+        await self._read_broker(name)
+        log.info("broker configuration changed", broker=name, overrides=self.of_broker(name))
+        for callback in self._broker_callbacks:
+            callback()
 
     async def _purge(self) -> None:
         """Every broker had the time to see what is this old."""
@@ -113,3 +136,8 @@ class TopicConfigs:
         for name, znode in zip(names, znodes, strict=True):
             path = paths.entity_config(TOPICS, name)
             self._overrides[name] = {} if znode is None else paths.decode_config(path, znode.data)
+
+    async def _read_broker(self, name: str) -> None:
+        path = paths.entity_config(BROKERS, name)
+        znode = await self._zookeeper.get(path)
+        self._brokers[name] = {} if znode is None else paths.decode_config(path, znode.data)

@@ -62,7 +62,6 @@ class Acceptor:
     ) -> None:
         self._sockets = sockets
         self._context = context
-        self._network = context.config.network
         self._metrics = metrics
         self._loop = loop
         self._connections: set[Connection] = set()
@@ -89,7 +88,7 @@ class Acceptor:
     def sweep(self) -> None:
         """Close the connections that were idle for too long; call about once a second."""
         now_ms = self._context.clock.monotonic_ms()
-        idle_ms_max = self._network.connections_max_idle_ms
+        idle_ms_max = self._context.config.network.connections_max_idle_ms
         for connection in list(self._connections):
             if connection.is_used or connection.is_waiting:
                 connection.is_used = False
@@ -121,7 +120,7 @@ class Acceptor:
             self._loop.add_reader(listening.fileno(), self._accept, listener, listening)
 
     def _admit(self, sock: socket.socket, host: str, listener: Listener) -> None:
-        network = self._network
+        network = self._context.config.network
         if len(self._connections) >= network.max_connections:
             log.warning("connection refused", host=host, reason="max.connections is reached")
             sock.close()

@@ -116,6 +116,7 @@ class Broker:
         partitions.on_change(self._partition_changed)
         self.metrics.led = partitions.led
         context = self._make_context(partitions)
+        self.cluster.on_broker_config(context.use_config)
         self.acceptor = Acceptor(self.sockets, context, self.metrics, asyncio.get_running_loop())
         self.acceptor.start()
         await self.cluster.join(partitions, endpoints(self.config))
@@ -159,7 +160,7 @@ class Broker:
             return LogStore.open(
                 OsFiles(),
                 [os.path.abspath(directory) for directory in self.config.log_dirs],
-                LogConfig.from_broker(self.config),
+                LogConfig.from_broker(self.cluster.config),
                 broker_id=self.cluster.broker_id,
                 cluster_id=self.cluster.cluster_id,
                 overrides=self.cluster.topic_config,
@@ -182,7 +183,7 @@ class Broker:
         )
         return Context(
             broker_id=self.cluster.broker_id,
-            config=self.config,
+            config=self.cluster.config,
             clock=self.clock,
             partitions=partitions,
             metadata=self.metadata,

@@ -1,0 +1,196 @@
+"""Topic and broker configuration, described and altered while the brokers run, beside Apache Kafka."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from processes import eventually
+from sessions import (
+    DESCRIBE_CONFIGS,
+    INCREMENTAL_ALTER_CONFIGS,
+    PRODUCE,
+    Message,
+    Pair,
+    Session,
+    batch,
+    create_topic,
+    produce_message,
+)
+
+ALTER_CONFIGS = 33
+TOPIC, BROKER = 2, 4
+SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+KEYS = [
+    "cleanup.policy",
+    "flush.ms",
+    "max.message.bytes",
+    "retention.ms",
+    "segment.bytes",
+    "min.insync.replicas",
+]
+BROKER_KEYS = [
+    "log.cleanup.policy",
+    "message.max.bytes",
+    "log.retention.ms",
+    "log.retention.hours",
+    "broker.id",
+]
+
+Change = tuple[str, int, str | None]
+
+
+def alter(
+    session: Session,
+    resource: tuple[int, str],
+    *changes: Change,
+    version: int = 1,
+    validate_only: bool = False,
+) -> None:
+    configs = [{"name": name, "config_operation": op, "value": value} for name, op, value in changes]
+    wish = {"resource_type": resource[0], "resource_name": resource[1], "configs": configs}
+    message = {"resources": [wish], "validate_only": validate_only}
+    session.ask(INCREMENTAL_ALTER_CONFIGS, version, message, note=f"{resource} {changes}")
+
+
+def replace(session: Session, version: int, resource: tuple[int, str], **values: str | None) -> None:
+    configs = [{"name": name.replace("_", "."), "value": value} for name, value in values.items()]
+    wish = {"resource_type": resource[0], "resource_name": resource[1], "configs": configs}
+    message = {"resources": [wish], "validate_only": False}
+    session.ask(ALTER_CONFIGS, version, message, note=f"{resource} {values}")
+
+
+def described(resource: tuple[int, str], keys: list[str] | None, version: int = 4) -> Message:
+    wish = {"resource_type": resource[0], "resource_name": resource[1], "configuration_keys": keys}
+    return {"resources": [wish], **({"include_synonyms": True} if version >= 1 else {})}
+
+
+def describe(session: Session, resource: tuple[int, str], keys: list[str] | None, version: int = 4) -> None:
+    session.ask(DESCRIBE_CONFIGS, version, described(resource, keys, version), note=f"describe {resource}")
+
+
+def wait_for(session: Session, resource: tuple[int, str], key: str, value: str) -> None:
+    def has_value() -> bool:
+        (result,) = session.look(DESCRIBE_CONFIGS, 4, described(resource, [key]))["results"]
+        return any(c["value"] == value for c in result["configs"])
+
+    eventually(has_value, what=f"{key}={value} of {resource}")
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_topics_are_described(pair: Pair, version: int) -> None:
+    def script(session: Session) -> None:
+        create_topic(
+            session, "described", configs={"retention.ms": "1000", "cleanup.policy": "compact,delete"}
+        )
+        describe(session, (TOPIC, "described"), KEYS, version)
+        for name in ("nowhere", "", "bad name"):
+            describe(session, (TOPIC, name), KEYS, version)
+
+    pair.compare(script)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_topics_are_altered_key_by_key(pair: Pair, version: int) -> None:
+    name = f"altered-{version}"
+    topic = (TOPIC, name)
+
+    def script(session: Session) -> None:
+        create_topic(session, name, configs={"retention.ms": "1000"})
+        changes: list[list[Change]] = [
+            [("segment.bytes", SET, "1000000"), ("retention.ms", DELETE, None)],
+            [("cleanup.policy", APPEND, "compact")],
+            [("cleanup.policy", APPEND, "compact")],
+            [("cleanup.policy", SUBTRACT, "delete")],
+            [("cleanup.policy", SUBTRACT, "nothing")],
+            [("segment.bytes", APPEND, "1")],
+            [("segment.bytes", SET, "not a number")],
+            [("segment.bytes", SET, "1")],
+            [("segment.bytes", SET, None)],
+            [("no.such.key", SET, "1")],
+            [("segment.bytes", SET, "1000001"), ("segment.bytes", DELETE, None)],
+            [("retention.ms", SET, "7"), ("no.such.key", SET, "1")],
+        ]
+        for each in changes:
+            alter(session, topic, *each, version=version)
+        alter(session, topic, ("retention.ms", SET, "5"), version=version, validate_only=True)
+        alter(session, topic, ("retention.ms", SET, "x"), version=version, validate_only=True)
+        for resource in ((TOPIC, "nowhere"), (TOPIC, ""), (99, "x"), (BROKER, "7"), (BROKER, "x")):
+            alter(session, resource, ("retention.ms", SET, "5"), version=version)
+        wait_for(session, topic, "segment.bytes", "1000000")
+        wait_for(session, topic, "cleanup.policy", "compact")
+        describe(session, topic, KEYS)
+
+    pair.compare(script)
+    stored = [pair.znodes.get(f"{chroot}/config/topics/{name}")[0] for chroot in ("/headrace", "/kafka")]
+    ours, theirs = (json.loads(data) for data in stored)
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("version", range(3))
+def test_topics_are_altered_as_a_whole(pair: Pair, version: int) -> None:
+    name = f"replaced-{version}"
+
+    def script(session: Session) -> None:
+        create_topic(session, name, configs={"retention.ms": "1000"})
+        replace(session, version, (TOPIC, name), segment_bytes="1000000")
+        replace(session, version, (TOPIC, name), segment_bytes=None)
+        replace(session, version, (TOPIC, name), segment_bytes="x")
+        replace(session, version, (TOPIC, name), no_such_key="x")
+        replace(session, version, (TOPIC, "nowhere"), segment_bytes="1000000")
+        wait_for(session, (TOPIC, name), "segment.bytes", "1000000")
+        describe(session, (TOPIC, name), KEYS)
+
+    pair.compare(script)
+
+
+def test_brokers_are_altered_while_they_run(pair: Pair) -> None:
+    own, everyone = (BROKER, "1"), (BROKER, "")
+
+    def produce(session: Session) -> None:
+        session.ask(PRODUCE, 7, produce_message("broker-config", batch(b"v" * 5000)), note="5,000 bytes")
+
+    def script(session: Session) -> None:
+        create_topic(session, "broker-config")
+        describe(session, own, BROKER_KEYS)
+        describe(session, everyone, None)
+        alter(session, everyone, ("message.max.bytes", SET, "3000"))
+        wait_for(session, everyone, "message.max.bytes", "3000")
+        wait_for(session, own, "message.max.bytes", "3000")
+        produce(session)
+        alter(session, own, ("message.max.bytes", SET, "9000"), ("log.retention.ms", SET, "77000"))
+        wait_for(session, own, "message.max.bytes", "9000")
+        produce(session)
+        describe(session, own, BROKER_KEYS)
+        describe(session, everyone, None)
+        describe(session, (TOPIC, "broker-config"), KEYS)
+        refused: list[list[Change]] = [
+            [("broker.id", SET, "3")],
+            [("log.retention.hours", SET, "3")],
+            [("message.max.bytes", SET, "x")],
+            [("message.max.bytes", SET, None)],
+        ]
+        for changes in refused:
+            alter(session, own, *changes)
+        alter(session, own, ("log.cleanup.policy", APPEND, "compact"))
+        wait_for(session, own, "log.cleanup.policy", "delete,compact")
+        alter(session, own, ("message.max.bytes", SET, "1"), validate_only=True)
+        replace(session, 2, own, log_retention_ms="88000")
+        wait_for(session, own, "log.retention.ms", "88000")
+        describe(session, own, BROKER_KEYS)
+        describe(session, (BROKER, "7"), BROKER_KEYS)
+        describe(session, (BROKER, "x"), BROKER_KEYS)
+        replace(session, 2, own)
+        replace(session, 2, everyone)
+        wait_for(session, own, "message.max.bytes", "100000")
+        describe(session, own, BROKER_KEYS)
+        produce(session)
+
+    pair.compare(script)
+
+    def znodes(chroot: str) -> list[Any]:
+        paths = [f"{chroot}/config/brokers/{name}" for name in ("1", "<default>")]
+        return [json.loads(pair.znodes.get(path)[0]) for path in paths]
+
+    assert znodes("/headrace") == znodes("/kafka")

@@ -1,0 +1,73 @@
+"""Configuration of a running broker: by admin clients, kept over a restart, seen by logs and listeners."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+from processes import DevCluster, eventually
+from raw_client import RawClient, make_topic, produce
+
+
+def change(cluster: DevCluster, name: str, key: str, value: str | None) -> None:
+    operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
+    entry = ConfigEntry(key, value, incremental_operation=operation)
+    resource = ConfigResource(ResourceType.BROKER, name, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    (answer,) = admin.incremental_alter_configs([resource]).values()
+    answer.result(20)
+
+
+def value_of(cluster: DevCluster, key: str) -> tuple[str, int]:
+    """(value, source)."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    broker = next(iter(admin.list_topics(timeout=10).brokers))
+    (answer,) = admin.describe_configs([ConfigResource(ResourceType.BROKER, str(broker))]).values()
+    entry = answer.result(20)[key]
+    return entry.value, int(entry.source)
+
+
+def test_a_changed_limit_holds_at_once_and_after_a_restart(
+    dev_cluster: Callable[..., DevCluster], tmp_path: Path
+) -> None:
+    cluster = dev_cluster(data=tmp_path / "data")
+    client = RawClient(cluster)
+    make_topic(client, "limited")
+    assert produce(client, "limited", b"x" * 5000)["error_code"] == 0
+    broker = next(iter(AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(timeout=10).brokers))
+    change(cluster, str(broker), "message.max.bytes", "3000")
+    eventually(lambda: produce(client, "limited", b"x" * 5000)["error_code"] == 10, what="the new limit")
+    client.socket.close()
+    assert cluster.stop() == 0
+    cluster = dev_cluster(data=tmp_path / "data")
+    assert value_of(cluster, "message.max.bytes") == ("3000", 2)
+    client = RawClient(cluster)
+    eventually(lambda: produce(client, "limited", b"x" * 5000)["error_code"] == 10, what="the limit kept")
+    client.socket.close()
+    change(cluster, str(broker), "message.max.bytes", None)
+    eventually(lambda: value_of(cluster, "message.max.bytes") == ("1048588", 5), what="the default again")
+
+
+def test_the_listeners_take_a_changed_number_of_connections(dev_cluster: Callable[..., DevCluster]) -> None:
+    cluster = dev_cluster()
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.list_topics(timeout=10)
+    change(cluster, "", "max.connections.per.ip", "1")
+
+    def is_refused() -> bool:
+        with socket.create_connection(cluster.addresses[0], timeout=5) as sock:
+            sock.settimeout(0.5)
+            try:
+                return sock.recv(1) == b""
+            except TimeoutError:
+                return False
+
+    eventually(is_refused, what="the refusal of one connection more")

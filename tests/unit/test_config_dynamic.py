@@ -1,0 +1,62 @@
+"""Dynamic broker configuration: levels over levels, keys that are refused, keys of Apache Kafka that are passed over."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.broker.config import BROKER_KEYS, BrokerConfig, LogConfig
+from headrace.broker.config_dynamic import DYNAMIC_KEYS, check, merged, usable, with_levels
+from headrace.broker.config_keys import ConfigurationError
+from headrace.broker.errors import InvalidRequestError
+
+
+def test_every_dynamic_key_is_a_key_of_the_broker() -> None:
+    assert BROKER_KEYS.keys() >= DYNAMIC_KEYS
+
+
+def test_later_levels_win_over_all_synonyms_of_earlier_ones() -> None:
+    static = {"log.retention.ms": "1", "log.roll.hours": "2", "a": "b"}
+    found = merged(static, {"log.retention.hours": "3"}, {"log.roll.ms": "4"})
+    assert found == {"log.retention.hours": "3", "log.roll.ms": "4", "a": "b"}
+
+
+def test_the_brokers_own_level_is_the_last_word_and_its_end_brings_the_others_back() -> None:
+    static, _ = BrokerConfig.from_properties({"message.max.bytes": "1", "log.retention.hours": "1"})
+    default, own = {"message.max.bytes": "2", "log.retention.ms": "5"}, {"message.max.bytes": "3"}
+    config = with_levels(static, default, own)
+    assert (config.logs.message_max_bytes, LogConfig.from_broker(config).retention_ms) == (3, 5)
+    assert with_levels(static, default, {}).logs.message_max_bytes == 2
+    assert with_levels(static, {}, {}) == static
+
+
+def test_listeners_stay_those_that_are_bound() -> None:
+    static, _ = BrokerConfig.from_properties({"listeners": "PLAINTEXT://:0"})
+    assert with_levels(static, {"max.connections": "5"}, {}).listeners == static.listeners
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("broker.id", "1", "at a start only"),
+        ("log.retention.hours", "1", "at a start only"),
+        ("num.io.threads", "8", "no effect"),
+        ("no.such.key", "1", "no such key"),
+        ("max.connections", "many", "whole number"),
+        ("max.connections", "-1", "whole number"),
+    ],
+)
+def test_other_keys_and_bad_values_are_refused(name: str, value: str, reason: str) -> None:
+    with pytest.raises(InvalidRequestError, match=reason):
+        check({"max.connections.per.ip": "5", name: value})
+
+
+def test_what_apache_kafka_stored_for_itself_is_passed_over() -> None:
+    assert usable({"num.io.threads": "8", "max.connections": "5", "message.max.bytes": "x"}) == {
+        "max.connections": "5"
+    }
+
+
+def test_levels_that_do_not_go_together_are_an_error() -> None:
+    static, _ = BrokerConfig.from_properties({})
+    with pytest.raises(ConfigurationError):
+        with_levels(static, {"max.connections": "x"}, {})
