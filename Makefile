@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench clean
+.PHONY: help setup demo test check bench terraform-plan clean
 
 help: ## list the commands
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,6 +24,10 @@ check: ## lint, types, import contracts, playbooks
 bench: ## measure a broker, the mirror and the load; writes docs/benchmarks.md
 	@scripts/setup bench
 	@$(PYTHON) -m headrace.cli bench
+
+terraform-plan: ## plan the examples of terraform/, against moto where there are no AWS credentials
+	@scripts/setup test
+	@$(PYTHON) scripts/terraform_plan.py
 
 clean: ## remove what the commands made, but for .venv
 	@if [ -S var/local/supervisor.sock ]; then \

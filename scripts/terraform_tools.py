@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 TERRAFORM = Path(__file__).resolve().parents[1] / "terraform"
-PIPELINE = TERRAFORM / "pipeline"
+EXAMPLES = TERRAFORM / "pipeline" / "examples"
 PROVIDER = Path("registry.terraform.io", "hashicorp", "aws")
 # Where Terraform itself looks, then where a machine's image may keep a mirror.
 PLUGIN_FOLDERS = (
@@ -38,8 +38,7 @@ def terraform() -> str | None:
 
 def plugin_mirror() -> Path | None:
     """The folder of this machine that has the AWS provider, laid out as a filesystem mirror; None where none has."""
-    named = [os.environ[name] for name in ("TF_PLUGIN_CACHE_DIR",) if name in os.environ]
-    places = [Path(place).expanduser() for place in (*named, *PLUGIN_FOLDERS)]
+    places = [Path(place).expanduser() for place in PLUGIN_FOLDERS]
     for parent in MIRROR_PARENTS:
         places += sorted(Path(parent).glob("*")) + sorted(Path(parent).glob("*/*"))
     for place in places:
@@ -63,6 +62,13 @@ def environment(folder: Path) -> dict[str, str]:
     elif configuration and not Path(configuration).exists():
         del settings["TF_CLI_CONFIG_FILE"]
     return settings
+
+
+def copy_of_terraform(folder: Path) -> Path:
+    """A copy of terraform/ in that folder, without anybody's state, backend or plugins; returns its pipeline."""
+    left_out = shutil.ignore_patterns(".terraform*", "*.tfstate*", "backend.tf")
+    shutil.copytree(TERRAFORM, folder / "terraform", ignore=left_out)
+    return folder / "terraform" / "pipeline"
 
 
 def has_credentials() -> bool:
