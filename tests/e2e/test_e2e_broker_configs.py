@@ -16,6 +16,8 @@ from confluent_kafka.admin import (
 from processes import DevCluster, eventually
 from raw_client import RawClient, make_topic, produce
 
+INCREMENTAL_ALTER_CONFIGS = 44
+
 
 def change(cluster: DevCluster, name: str, key: str, value: str | None) -> None:
     operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
@@ -58,9 +60,11 @@ def test_a_changed_limit_holds_at_once_and_after_a_restart(
 
 def test_the_listeners_take_a_changed_number_of_connections(dev_cluster: Callable[..., DevCluster]) -> None:
     cluster = dev_cluster()
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.list_topics(timeout=10)
-    change(cluster, "", "max.connections.per.ip", "1")
+    client = RawClient(cluster)
+    limit = {"name": "max.connections.per.ip", "config_operation": 0, "value": "1"}
+    everyone = {"resource_type": 4, "resource_name": "", "configs": [limit]}
+    answer = client.ask(INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [everyone], "validate_only": False})
+    assert answer["responses"][0]["error_code"] == 0
 
     def is_refused() -> bool:
         with socket.create_connection(cluster.addresses[0], timeout=5) as sock:
@@ -71,3 +75,4 @@ def test_the_listeners_take_a_changed_number_of_connections(dev_cluster: Callabl
                 return False
 
     eventually(is_refused, what="the refusal of one connection more")
+    client.socket.close()

@@ -120,7 +120,7 @@ def _entry(name: str, key: Key, value: str | None, synonyms: list[Entry], *, rea
         "name": name,
         "value": value,
         "read_only": read_only,
-        "is_default": source == DEFAULT,
+        "is_default": False,
         "config_source": source,
         "is_sensitive": False,
         "synonyms": synonyms,
