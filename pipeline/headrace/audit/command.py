@@ -101,6 +101,7 @@ def count(
                 datacenter=datacenter,
                 topics=wanted,
                 window_size_ms=WINDOW_SIZE_MS,
+                clock_ms=now_ms,
             ),
             stop,
         )
@@ -265,7 +266,10 @@ def _write(output: Path, found: dict[str, Any], ledger: Ledger) -> None:
     from headrace.audit.page import render
 
     output.mkdir(parents=True, exist_ok=True)
-    contents = {"report.html": render(found, ledger), "report.json": json.dumps(found, indent=2) + "\n"}
+    contents = {
+        "report.html": render(found, ledger.latencies.histograms),
+        "report.json": json.dumps(found, indent=2) + "\n",
+    }
     for name, text in contents.items():
         temporary = output / f".{name}.new"
         temporary.write_text(text, encoding="utf-8")

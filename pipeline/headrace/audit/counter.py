@@ -8,7 +8,8 @@ goes on from what was published.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from confluent_kafka import KafkaError as DeliveryError
@@ -39,6 +40,7 @@ RANGES_PER_ROUND_MAX: Final = 50
 PUBLISH_TIMEOUT_S: Final = 60.0
 COUNTS: Final = TopicPartition(COUNTS_TOPIC, 0)
 READ_BACK: Final = 1000
+BARRIER_INTERVAL_MS: Final = 10_000
 
 log = get_logger(__name__)
 
@@ -98,6 +100,7 @@ class LogCounter:
         datacenter: str,
         topics: Collection[str],
         window_size_ms: int,
+        clock_ms: Callable[[], int],
     ) -> None:
         self._client = client
         self._publisher = publisher
@@ -107,6 +110,7 @@ class LogCounter:
         self._window_size_ms = window_size_ms
         self._standstills: dict[TopicPartition, str] = {}
         self._told: Barrier | None = None
+        self._clock_ms = clock_ms
         self.counted_events = 0
         self.positions = published_positions(client, tier, datacenter)
 
@@ -117,6 +121,7 @@ class LogCounter:
             ConnectionFailedError, KafkaError: a broker did not answer; the next round tries again.
             PublishError: end, and start anew.
         """
+        begun_ms = self._clock_ms()
         monitoring = self._monitoring_ends()
         partitions = self._client.partitions(lambda topic: topic in self._topics)
         offsets = self._client.reachable_log_offsets(partitions)
@@ -127,7 +132,7 @@ class LogCounter:
                     behind.add(partition.topic)
         finally:
             self._publisher.flush()
-        self._tell(monitoring, frozenset(partition.topic for partition in partitions) - behind)
+        self._tell(monitoring, frozenset(partition.topic for partition in partitions) - behind, begun_ms)
         return bool(behind) and any(
             self.positions.get(partition, 0) < ends.end and partition not in self._standstills
             for partition, ends in offsets.items()
@@ -178,6 +183,7 @@ class LogCounter:
                         first=self.positions[partition],
                         next=chunk.next_offset,
                         tallies=tuple(tallies),
+                        at_ms=self._clock_ms(),
                         foreign=foreign,
                     )
                 )
@@ -211,16 +217,19 @@ class LogCounter:
             reason=reason,
         )
 
-    def _tell(self, monitoring: Mapping[int, int], whole: frozenset[str]) -> None:
-        """Publish the barrier of this round when it says anything new."""
+    def _tell(self, monitoring: Mapping[int, int], whole: frozenset[str], begun_ms: int) -> None:
+        """Publish the barrier of this round when it says anything new, and from time to time anyway."""
+        told = self._told
         barrier = Barrier(
             tier=self._tier,
             datacenter=self._datacenter,
             counted=dict(self.positions),
             monitoring=monitoring,
             whole=whole,
+            at_ms=begun_ms,
         )
-        if barrier != self._told:
+        is_due = told is None or begun_ms - told.at_ms >= BARRIER_INTERVAL_MS
+        if is_due or replace(barrier, at_ms=0) != replace(told or barrier, at_ms=0):
             self._publish(barrier)
             self._publisher.flush()
             self._told = barrier

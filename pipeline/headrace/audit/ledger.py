@@ -27,6 +27,8 @@ Tier = Literal["live", "offline", "warehouse"]
 TIERS: Final[tuple[Tier, ...]] = ("live", "offline", "warehouse")
 LATE_AFTER_MS: Final = 60_000
 BARRIERS_MAX: Final = 100
+CLOCK_SKEW_MS: Final = 5_000
+"""By how much the clocks of two datacenters may differ."""
 BACKLOG_MAX: Final = 128
 """Parcels of a partition and tier; beyond it neighbouring ones are joined."""
 WINDOWS_MAX: Final = 10_000
@@ -48,6 +50,8 @@ class Parcel:
     first: int
     next: int
     copies: Mapping[str, Depth]
+    at_ms: int = 0
+    """The counter's clock when it counted; 0 where that does not matter."""
 
 
 PlacedTallies = tuple[Place, int, int, tuple[Tally, ...]]
@@ -78,12 +82,12 @@ class Ledger:
     coverage: dict[Counter, Coverage] = field(default_factory=dict)
     settled: dict[tuple[Tier, Stream], Depth] = field(default_factory=dict)
     accounts: dict[Stream, Accounts] = field(default_factory=dict)
-    monitored: dict[tuple[str, str], Depth] = field(default_factory=dict)
-    """Monitoring events taken, by (datacenter, producer)."""
     barriers: list[Barrier] = field(default_factory=list)
     """Of the live tiers, as long as they are not in force for all of their topics."""
     passed: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)
     """By (datacenter, topic): accounts below these offsets of the monitoring topic are counted in the live tier."""
+    whole_at: dict[tuple[str, str], int] = field(default_factory=dict)
+    """By (datacenter, topic): the live log's ends at this time are counted."""
     standstills: dict[Counter, str] = field(default_factory=dict)
     skipped: dict[Counter, str] = field(default_factory=dict)
     mirror_findings: dict[str, MirrorFinding] = field(default_factory=dict)
@@ -134,15 +138,12 @@ class Ledger:
         self.foreign[key] = self.foreign.get(key, 0) + record.foreign
 
     def on_account(self, source: TopicPartition, offset: int, event: MonitoringEvent) -> None:
-        """Take a monitoring event that lies at this offset of `<datacenter>.headrace.monitoring`."""
+        """Take a monitoring event that lies at this offset of `<datacenter>.headrace.monitoring`.
+
+        What it says counts once, however often it is there: an account names its sequences.
+        """
         header, account = event.header, event.account
         datacenter = split_topic(source.topic)[0]
-        seen = self.monitored.get((datacenter, header.producer), EMPTY)
-        this = depth(np.array([[header.sequence, header.sequence]], dtype=np.int64))
-        together = total((seen, this))
-        if together.copies.max() > 1:
-            return
-        self.monitored[datacenter, header.producer] = together
         stream = Stream(datacenter, event.topic, header.producer)
         runs = np.array([run[:2] for run in account.acknowledgements], dtype=np.int64).reshape(-1, 2)
         claimed = Tally(
@@ -241,6 +242,18 @@ class Ledger:
         coverage = self.coverage.get(Counter(tier, place))
         return coverage.position if coverage is not None else -1
 
+    def has_passed(self, tier: Tier, counter: Counter, parcel: Parcel) -> bool:
+        """Whether a tier is counted beyond a neighbour's parcel.
+
+        Where the live log's ends were counted later than the offline parcel, the live log has nothing beyond them.
+        """
+        if self.position(tier, counter.place) >= parcel.next:
+            return True
+        if (tier, counter.tier) != ("live", "offline"):
+            return False
+        whole_at = self.whole_at.get((counter.place.datacenter, counter.place.topic), 0)
+        return whole_at > parcel.at_ms + CLOCK_SKEW_MS
+
     def open_parcels(self) -> Iterator[tuple[Counter, Parcel]]:
         """Yield what is counted but not settled."""
         for counter, parcels in self.backlog.items():
@@ -256,6 +269,8 @@ class Ledger:
             if offset > 0 and self.position("live", Place(barrier.datacenter, *partition)) < offset
         }
         for topic in barrier.whole - behind:
+            key = (barrier.datacenter, topic)
+            self.whole_at[key] = max(barrier.at_ms, self.whole_at.get(key, 0))
             passed = self.passed.setdefault((barrier.datacenter, topic), {})
             for partition, offset in barrier.monitoring.items():
                 passed[partition] = max(offset, passed.get(partition, 0))
@@ -270,13 +285,14 @@ class Ledger:
 
     def _settle_backlog(self, counter: Counter, parcels: list[Parcel]) -> list[Parcel]:
         """Settle what all neighbours have passed; of a long rest, neighbouring parcels become one."""
-        limit = min(self.position(tier, counter.place) for tier in neighbours(counter))
+        rest: list[Parcel] = []
         for parcel in parcels:
-            if parcel.next <= limit:
+            if all(self.has_passed(tier, counter, parcel) for tier in neighbours(counter)):
                 for producer, copies in parcel.copies.items():
                     key = (counter.tier, Stream(counter.place.datacenter, counter.place.topic, producer))
                     self.settled[key] = total((self.settled.get(key, EMPTY), copies))
-        rest = [parcel for parcel in parcels if parcel.next > limit]
+            else:
+                rest.append(parcel)
         if len(rest) <= BACKLOG_MAX:
             return rest
         return [_joined(rest[at : at + 2]) for at in range(0, len(rest), 2)]
@@ -314,7 +330,7 @@ def copies_of(tallies: Iterable[Tally]) -> dict[str, Depth]:
 
 
 def _parcel(link: Counted) -> Parcel:
-    return Parcel(first=link.first, next=link.next, copies=copies_of(link.tallies))
+    return Parcel(first=link.first, next=link.next, copies=copies_of(link.tallies), at_ms=link.at_ms)
 
 
 def _joined(parcels: list[Parcel]) -> Parcel:
@@ -322,6 +338,7 @@ def _joined(parcels: list[Parcel]) -> Parcel:
     return Parcel(
         first=parcels[0].first,
         next=max(parcel.next for parcel in parcels),
+        at_ms=max(parcel.at_ms for parcel in parcels),
         copies={
             producer: total(parcel.copies.get(producer, EMPTY) for parcel in parcels)
             for producer in producers

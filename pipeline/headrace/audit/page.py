@@ -1,12 +1,208 @@
-"""`report.html`."""
+"""The report as one HTML page that is readable offline: verdict, topology, latencies, findings, topics.
+
+Owns how the report looks; every number comes from `report.as_json`, every text is escaped. Nothing is fetched.
+"""
 
 from __future__ import annotations
 
-import json
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from importlib.resources import files
+from typing import Any, Final
 
-from headrace.audit.ledger import Ledger
+from headrace.audit.latency import HOPS, SPANS, Histogram
+from headrace.audit.plots import duration, latency_plots
+from headrace.audit.report import sentence
+
+ROWS_MAX: Final = 500
+"""Findings and reasons on the page; report.json has more."""
+TITLES: Final = {
+    "complete": "Complete",
+    "loss": "Events are lost",
+    "duplicates": "Events are there twice",
+    "incomplete": "Incomplete",
+}
+STATIONS: Final = (
+    ("produced", "Producers", "acknowledged"),
+    ("live", "Live cluster", "in the log"),
+    ("offline", "Offline cluster", "in the log"),
+    ("warehouse", "Warehouse", "in tables"),
+)
+
+Row = Mapping[str, Any]
 
 
-def render(report: dict[str, Any], ledger: Ledger) -> str:
-    return f"<!doctype html><pre>{json.dumps(report, indent=1)}</pre>"
+def render(report: Row, histograms: Mapping[str, Histogram]) -> str:
+    """Return the page's text."""
+    style = files("headrace.audit").joinpath("page.css").read_text(encoding="utf-8")
+    parts = [
+        _verdict(report),
+        _section("The way of the events", _topology(report)),
+        _section("Latency", _latencies(report) + _figure(latency_plots(histograms))),
+        _section("Findings", _findings(report["findings"])),
+        _section("Not whole yet", _incomplete(report["incomplete"])) if report["incomplete"] else "",
+        _section("Topics", _topics(report)),
+        _footer(report),
+    ]
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>headrace audit: {escape(report['verdict'])}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
+        + "\n".join(part for part in parts if part)
+        + "\n</main>\n</body>\n</html>\n"
+    )
+
+
+def _verdict(report: Row) -> str:
+    verdict = report["verdict"]
+    until = escape(report["complete_until"] or "-")
+    return (
+        f'<header class="verdict {escape(verdict)}"><p class="label">Verdict: {escape(verdict)}</p>'
+        f"<h1>{TITLES[verdict]}</h1>"
+        f"<p>{escape(sentence(report))}</p><p class=until>Whole until <b>{until}</b></p></header>"
+    )
+
+
+def _topology(report: Row) -> str:
+    """Return a row of stations for each datacenter, with each hop's number between them."""
+    datacenters = sorted({row["datacenter"] for row in report["topics"]})
+    if not datacenters:
+        return '<p class="nothing">No producer is known yet.</p>'
+    return "".join(_lane(report, datacenter) for datacenter in datacenters)
+
+
+def _lane(report: Row, datacenter: str) -> str:
+    topics = [row for row in report["topics"] if row["datacenter"] == datacenter]
+    names = {row["topic"] for row in topics}
+    hops = [row for row in report["hops"] if row["datacenter"] == datacenter and row["topic"] in names]
+    cells: list[str] = []
+    for number, (tier, title, unit) in enumerate(STATIONS):
+        if number:
+            cells.append(_hop(report, HOPS[number - 1], hops, sum(row[tier] for row in topics)))
+        count = sum(row[tier] for row in topics)
+        cells.append(
+            f'<div class="station"><span class="title">{title}</span><b>{count:,}</b><span class="unit">{unit}</span></div>'
+        )
+    return f'<div class="lane"><h3>{escape(datacenter)}</h3><div class="way">{"".join(cells)}</div></div>'
+
+
+def _hop(report: Row, hop: str, rows: Iterable[Row], passed: int) -> str:
+    mine = [row for row in rows if row["hop"] == hop]
+    counts = {name: sum(row[name] for row in mine) for name in ("lost", "duplicated", "under_way")}
+    faults = [
+        f'<span class="{name}">{counts[name]:,} {word}</span>'
+        for name, word in (("lost", "lost"), ("duplicated", "doubled"), ("under_way", "on their way"))
+        if counts[name]
+    ] or ['<span class="fine">none lost</span>']
+    latency = report["latency_seconds"][hop]
+    median = f'<span class="median">{duration(latency["p50"])}</span>' if latency else ""
+    return (
+        f'<div class="hop{" bad" if counts["lost"] or counts["duplicated"] else ""}">{median}'
+        f'<span class="arrow"><b>{passed:,}</b></span>{"".join(faults)}</div>'
+    )
+
+
+def _latencies(report: Row) -> str:
+    rows = []
+    for span in SPANS:
+        values = report["latency_seconds"][span]
+        cells = [duration(values[name]) if values else "-" for name in ("mean", "p50", "p99", "max")]
+        rows.append([span.replace("_", " "), *cells])
+    return _table(["hop", "mean", "p50", "p99", "max"], rows, numbers=range(1, 5))
+
+
+def _figure(svg: str) -> str:
+    return f"<figure>{svg}</figure>"
+
+
+def _findings(findings: Sequence[Row]) -> str:
+    if not findings:
+        return '<p class="nothing">None: no loss, no duplicate, nothing late.</p>'
+    rows = [
+        [
+            item["kind"],
+            item["hop"].replace("_", " "),
+            item["datacenter"],
+            item["topic"],
+            item["producer"] or f"partition {item.get('partition', '-')}",
+            _span(item),
+            f"{item['count']:,}",
+            item["window_start"] or "-",
+        ]
+        for item in findings[:ROWS_MAX]
+    ]
+    titles = ["kind", "hop", "datacenter", "topic", "producer", "sequences", "count", "window"]
+    return _table(titles, rows, numbers=(5, 6), kinds=True) + _more(findings)
+
+
+def _span(item: Row) -> str:
+    if "first_offset" in item:
+        return f"offsets {item['first_offset']} to {item['last_offset']}"
+    first, last = item["first_sequence"], item["last_sequence"]
+    return f"{first:,}" if first == last else f"{first:,} to {last:,}"
+
+
+def _incomplete(reasons: Sequence[Row]) -> str:
+    rows = [
+        [item["datacenter"], item["topic"], item["producer"], item["reason"]] for item in reasons[:ROWS_MAX]
+    ]
+    return _table(["datacenter", "topic", "producer", "reason"], rows) + _more(reasons)
+
+
+def _topics(report: Row) -> str:
+    names = (
+        "produced",
+        "live",
+        "offline",
+        "warehouse",
+        "lost",
+        "duplicated",
+        "under_way",
+        "dead_letters",
+        "no_event",
+    )
+    rows = [
+        [row["datacenter"], row["topic"], *(f"{row[name]:,}" for name in names)]
+        for row in (*report["topics"], *report["rejected_topics"])
+    ]
+    titles = ["datacenter", "topic", *(name.replace("_", " ") for name in names)]
+    return _table(titles, rows, numbers=range(2, len(titles)))
+
+
+def _footer(report: Row) -> str:
+    rejected = report["totals"]["rejected"]
+    return (
+        f"<footer><p>Lines that did not parse, kept in the dead-letter topics: {rejected:,}. "
+        f"An event is late when it arrives more than {duration(report['late_after_seconds'])} behind its own time. "
+        "Each tier is counted from its own log or table, by producer, window and sequence; a number on a hop is what "
+        "arrived behind it.</p>"
+        f"<p>Written {escape(report['generated_at'] or '-')} by headrace audit report; the same in full: report.json.</p>"
+        "</footer>"
+    )
+
+
+def _section(title: str, content: str) -> str:
+    return f"<section><h2>{escape(title)}</h2>{content}</section>"
+
+
+def _more(rows: Sequence[Row]) -> str:
+    left = len(rows) - ROWS_MAX
+    return f'<p class="nothing">{left:,} more in report.json.</p>' if left > 0 else ""
+
+
+def _table(
+    titles: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Iterable[int] = (), kinds: bool = False
+) -> str:
+    """Return a table; `numbers` are columns set to the right, with `kinds` the first one is marked by its text."""
+    right = set(numbers)
+
+    def cell(tag: str, at: int, text: str) -> str:
+        style = ' class="number"' if at in right else ""
+        content = escape(str(text))
+        if kinds and at == 0 and tag == "td":
+            content = f'<span class="kind {content}">{content}</span>'
+        return f"<{tag}{style}>{content}</{tag}>"
+
+    head = "".join(cell("th", at, title) for at, title in enumerate(titles))
+    body = "".join(f"<tr>{''.join(cell('td', at, text) for at, text in enumerate(row))}</tr>" for row in rows)
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'

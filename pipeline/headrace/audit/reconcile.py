@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from headrace.audit.latency import HOPS, Hop
 from headrace.audit.ledger import TIERS, Accounts, Ledger, Tier, is_rejected
@@ -130,6 +130,7 @@ def reconcile(ledger: Ledger, now_ms: int) -> Outcome:
         if judged.unresolved or not evidence.accounts.is_closed:
             bounds.append(_bound(evidence, judged, ledger.windows.get(evidence.stream, {})))
         closings.append(evidence.accounts.complete_until)
+    outcome.findings.sort(key=lambda found: (found.kind != "loss", HOPS.index(found.hop)))
     outcome.findings += _late(ledger)
     _add_mirror_findings(outcome, ledger)
     outcome.incomplete += _not_counted(ledger)
@@ -150,71 +151,68 @@ def judge(evidence: Evidence, windows: Mapping[int, list[int]], now_ms: int) -> 
     judged.counts = Counts(
         expected.count, evidence.live.count, evidence.offline.count, evidence.warehouse.count
     )
-    missing = excess(expected, evidence.live)
-    lost = excess(once(evidence.acknowledged), evidence.live)
-    _hop(
-        judged,
-        evidence,
-        windows,
-        "producer_to_live",
-        missing,
-        lost,
-        excess(evidence.live, once(evidence.live)),
-    )
-    _hop(
-        judged,
-        evidence,
-        windows,
-        "live_to_offline",
-        excess(evidence.live, evidence.offline),
-        excess(evidence.live_passed, evidence.offline),
-        excess(evidence.offline_mirrored, evidence.live),
-    )
-    if evidence.is_loaded:
-        _hop(
-            judged,
-            evidence,
-            windows,
+    live, offline, warehouse = evidence.live, evidence.offline, evidence.warehouse
+    hops = [
+        _Hop(
+            "producer_to_live",
+            missing=excess(expected, live),
+            lost=excess(once(evidence.acknowledged), live),
+            ahead=excess(live, once(live)),
+            doubled=excess(live, once(live)),
+        ),
+        _Hop(
+            "live_to_offline",
+            missing=excess(live, offline),
+            lost=excess(evidence.live_passed, offline),
+            ahead=excess(offline, live),
+            doubled=excess(evidence.offline_mirrored, live),
+        ),
+        _Hop(
             "offline_to_warehouse",
-            excess(evidence.offline, evidence.warehouse),
-            excess(evidence.offline_passed, evidence.warehouse),
-            excess(evidence.warehouse_loaded, evidence.offline),
-        )
+            missing=excess(offline, warehouse),
+            lost=excess(evidence.offline_passed, warehouse),
+            ahead=excess(warehouse, offline),
+            doubled=excess(evidence.warehouse_loaded, offline),
+        ),
+    ]
+    for hop in hops if evidence.is_loaded else hops[:2]:
+        _judge_hop(judged, evidence, windows, hop)
     reason = _unaccounted(evidence, expected, now_ms)
     if reason:
         judged.incomplete.append(_incomplete(evidence.stream, reason))
     return judged
 
 
-def _hop(
-    judged: _Judged,
-    evidence: Evidence,
-    windows: Mapping[int, list[int]],
-    hop: Hop,
-    missing: Depth,
-    lost: Depth,
-    doubled: Depth,
-) -> None:
-    """Record one hop: `missing` is all that the later tier does not have, `lost` what it should have."""
-    source, target = _ENDS[hop]
-    if target in evidence.blind:
-        lost = EMPTY
-    if source in evidence.blind:
-        doubled = EMPTY
-    under_way = missing.count - lost.count
+class _Hop(NamedTuple):
+    """`missing`: what the later tier has less, of it `lost` what it should have; `ahead`, `doubled`: what it has more."""
+
+    name: Hop
+    missing: Depth
+    lost: Depth
+    ahead: Depth
+    doubled: Depth
+
+
+def _judge_hop(judged: _Judged, evidence: Evidence, windows: Mapping[int, list[int]], hop: _Hop) -> None:
+    source, target = _ENDS[hop.name]
+    lost = EMPTY if target in evidence.blind else hop.lost
+    doubled = EMPTY if source in evidence.blind else hop.doubled
+    under_way = hop.missing.count - lost.count
+    ahead = excess(hop.ahead, doubled)
     faults: tuple[tuple[Kind, Depth], ...] = (("loss", lost), ("duplicate", doubled))
     for kind, found in faults:
-        judged.findings += _findings(kind, hop, evidence.stream, found, windows)
-    for counts in (judged.counts, judged.hops[hop]):
+        judged.findings += _findings(kind, hop.name, evidence.stream, found, windows)
+    for counts in (judged.counts, judged.hops[hop.name]):
         counts.lost += lost.count
         counts.duplicated += doubled.count
         counts.under_way += under_way
-    if missing.count:
-        judged.unresolved.append(missing.first)
+    judged.unresolved += [found.first for found in (hop.missing, ahead) if found.count]
     if under_way:
-        judged.incomplete.append(
-            _incomplete(evidence.stream, f"{under_way} events are on their way from {source} to {target}")
-        )
+        reason = f"{under_way} events are on their way from {source} to {target}"
+        judged.incomplete.append(_incomplete(evidence.stream, reason))
+    if ahead.count:
+        reason = f"{ahead.count} events are counted in {target}, but not in {source} yet"
+        judged.incomplete.append(_incomplete(evidence.stream, reason))
 
 
 _ENDS: Final[Mapping[Hop, tuple[str, str]]] = {
@@ -371,7 +369,7 @@ def _evidence(ledger: Ledger) -> list[Evidence]:
         for neighbour in TIERS:
             passed.setdefault((tier, neighbour, stream), []).append(settled)
     for counter, parcel in ledger.open_parcels():
-        past = [tier for tier in TIERS if ledger.position(tier, counter.place) >= parcel.next]
+        past = [tier for tier in TIERS if ledger.has_passed(tier, counter, parcel)]
         for producer, copies in parcel.copies.items():
             stream = Stream(counter.place.datacenter, counter.place.topic, producer)
             everything.setdefault((counter.tier, stream), []).append(copies)

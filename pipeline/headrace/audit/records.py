@@ -39,6 +39,8 @@ class Counted:
     first: int
     next: int
     tallies: tuple[Tally, ...]
+    at_ms: int
+    """The counter's clock when it counted."""
     foreign: int = 0
     """Records without an event's envelope."""
 
@@ -54,6 +56,8 @@ class Barrier:
     """End offsets of the monitoring topic's partitions before those of the counted ones were asked for."""
     whole: frozenset[str]
     """Topics that are counted to their ends."""
+    at_ms: int
+    """The counter's clock before it asked for these ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +84,7 @@ def encode(record: CountRecord) -> bytes:
             "monitoring": {str(partition): offset for partition, offset in record.monitoring.items()},
             "counted": [[*partition, offset] for partition, offset in sorted(record.counted.items())],
             "whole": sorted(record.whole),
+            "at": record.at_ms,
         }
         return json.dumps(fields, separators=(",", ":")).encode()
     fields |= {
@@ -94,6 +99,7 @@ def encode(record: CountRecord) -> bytes:
     else:
         fields |= {
             "kind": "counted",
+            "at": record.at_ms,
             "foreign": record.foreign,
             "tallies": [tally_as_json(item) for item in record.tallies],
         }
@@ -118,6 +124,7 @@ def decode(value: bytes | None) -> CountRecord:
                     for topic, partition, offset in fields["counted"]
                 },
                 whole=frozenset(map(str, fields["whole"])),
+                at_ms=int(fields["at"]),
             )
         partition = TopicPartition(str(fields["topic"]), int(fields["partition"]))
         first, following = int(fields["first"]), int(fields["next"])
@@ -140,6 +147,7 @@ def decode(value: bytes | None) -> CountRecord:
             first=first,
             next=following,
             tallies=tallies,
+            at_ms=int(fields["at"]),
             foreign=int(fields["foreign"]),
         )
     except (KeyError, TypeError, AttributeError, OverflowError) as error:

@@ -6,6 +6,7 @@ without monitoring events and rejects; `rejected` are records of the dead-letter
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -116,7 +117,7 @@ def _time(time_ms: int | None) -> str | None:
         return None
 
 
-def sentence(report: dict[str, Any]) -> str:
+def sentence(report: Mapping[str, Any]) -> str:
     """Say the verdict, and what is behind it, in one or two sentences."""
     totals = report["totals"]
     if report["verdict"] == "complete":
@@ -135,11 +136,11 @@ def sentence(report: dict[str, Any]) -> str:
     return f"{'; '.join(facts)}." if facts else "Not everything could be counted."
 
 
-def _stops(report: dict[str, Any]) -> list[dict[str, Any]]:
+def _stops(report: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [item for item in report["findings"] if item["kind"] in ("truncation", "recreation")]
 
 
-def _named(report: dict[str, Any]) -> list[str]:
+def _named(report: Mapping[str, Any]) -> list[str]:
     """Name the producers and inputs that keep the report from being complete."""
     reasons = [item for item in report["incomplete"] if "on their way" not in item["reason"]]
     named = [

@@ -57,9 +57,9 @@ def as_json(ledger: Ledger) -> dict[str, Any]:
         "coverage": [[*_counter(key), _coverage(value)] for key, value in ledger.coverage.items()],
         "settled": [[tier, *stream, value.as_json()] for (tier, stream), value in ledger.settled.items()],
         "accounts": [[*stream, _accounts(value)] for stream, value in ledger.accounts.items()],
-        "monitored": [[*key, value.as_json()] for key, value in ledger.monitored.items()],
         "barriers": [records.encode(item).decode() for item in ledger.barriers],
         "passed": [[*key, list(value.items())] for key, value in ledger.passed.items()],
+        "whole_at": _pairs(ledger.whole_at),
         "standstills": [[*_counter(key), value] for key, value in ledger.standstills.items()],
         "skipped": [[*_counter(key), value] for key, value in ledger.skipped.items()],
         "mirror_findings": [asdict(item) for item in ledger.mirror_findings.values()],
@@ -89,13 +89,11 @@ def from_json(fields: Any) -> Ledger:
         (tier, Stream(*stream)): depth_from_json(value) for tier, *stream, value in fields["settled"]
     }
     ledger.accounts = {Stream(*stream): _to_accounts(value) for *stream, value in fields["accounts"]}
-    ledger.monitored = {
-        (datacenter, producer): depth_from_json(value) for datacenter, producer, value in fields["monitored"]
-    }
     ledger.barriers = [item for item in map(_record, fields["barriers"]) if isinstance(item, Barrier)]
     ledger.passed = {
         (datacenter, topic): dict(map(tuple, value)) for datacenter, topic, value in fields["passed"]
     }
+    ledger.whole_at = {(datacenter, topic): value for datacenter, topic, value in fields["whole_at"]}
     ledger.standstills = {_to_counter(key): value for *key, value in fields["standstills"]}
     ledger.skipped = {_to_counter(key): value for *key, value in fields["skipped"]}
     ledger.mirror_findings = {item["id"]: records.mirror_finding(item) for item in fields["mirror_findings"]}
@@ -174,13 +172,13 @@ def _to_accounts(fields: Any) -> Accounts:
 
 
 def _parcel(item: Parcel) -> list[Any]:
-    return [item.first, item.next, {name: value.as_json() for name, value in item.copies.items()}]
+    return [item.first, item.next, item.at_ms, {name: value.as_json() for name, value in item.copies.items()}]
 
 
 def _to_parcel(fields: Any) -> Parcel:
-    first, following, copies = fields
+    first, following, at_ms, copies = fields
     found: dict[str, Depth] = {name: depth_from_json(value) for name, value in copies.items()}
-    return Parcel(first=first, next=following, copies=found)
+    return Parcel(first=first, next=following, at_ms=at_ms, copies=found)
 
 
 def _latencies(item: Latencies) -> dict[str, Any]:

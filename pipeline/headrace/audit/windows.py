@@ -165,6 +165,8 @@ def total(depths: Iterable[Depth]) -> Depth:
 
 def excess(left: Depth, right: Depth) -> Depth:
     """Return the copies that left has more than right."""
+    if not len(left.edges) or not len(right.edges):
+        return left
     difference = _accumulated(
         np.concatenate((left.edges, right.edges)), np.concatenate((_steps(left), -_steps(right)))
     )
@@ -177,7 +179,7 @@ def once(item: Depth) -> Depth:
 
 
 def _steps(item: Depth) -> Int64s:
-    return np.diff(item.copies, prepend=np.int64(0))
+    return _changes(item.copies)
 
 
 def _accumulated(edges: Int64s, steps: Int64s) -> Depth:
@@ -190,5 +192,12 @@ def _accumulated(edges: Int64s, steps: Int64s) -> Depth:
 
 def _normal(edges: Int64s, copies: Int64s) -> Depth:
     """Leave out the edges at which nothing changes."""
-    changes = np.diff(copies, prepend=np.int64(0)) != 0
+    changes = _changes(copies) != 0
     return Depth(edges[changes], copies[changes])
+
+
+def _changes(copies: Int64s) -> Int64s:
+    """Return the difference of each element to the one before, of the first to 0."""
+    changes = copies.copy()
+    changes[1:] -= copies[:-1]
+    return changes

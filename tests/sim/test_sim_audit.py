@@ -1,0 +1,98 @@
+"""The ledger against pipelines whose faults are known: it names exactly those, whatever its counters do on the way.
+
+Each seed loses, doubles and delays events at every hop, also so that counts agree again; counters repeat themselves, run
+twice and die; inputs come in any order; the ledger is saved and loaded. With a rule of the ledger switched off, a seed
+fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import pytest
+from audit_simulation import Pipeline, found_faults, found_late, run
+
+from headrace.audit import reconcile
+from headrace.audit.coverage import Coverage, Link
+from headrace.audit.ledger import Ledger
+from headrace.audit.windows import EMPTY, Depth, excess
+
+SEEDS = range(200)
+SEEDS_WITHOUT_FAULTS = range(1000, 1020)
+SEEDS_OF_MUTATIONS = range(25)
+
+
+def check(seed: int) -> None:
+    pipeline, ledger, outcome = run(seed)
+    assert found_faults(outcome) == pipeline.expected
+    assert found_late(outcome) == arrived_late(pipeline)
+    kinds = {kind for kind, _, _ in pipeline.expected}
+    assert outcome.verdict == ("loss" if "loss" in kinds else "duplicates" if kinds else "complete")
+    assert sum(counts.produced for counts in outcome.topics.values()) == pipeline.acknowledged
+    assert ledger.latencies.histograms["producer_to_live"].max_ms == slowest_acknowledgement(pipeline)
+    assert ledger.latencies.histograms["end_to_end"].count == sum(map(len, pipeline.rows.values()))
+
+
+def check_all(seeds: Iterable[int]) -> None:
+    for seed in seeds:
+        check(seed)
+
+
+def arrived_late(pipeline: Pipeline) -> dict[object, str]:
+    """What came late and has a row: only what arrived can be late."""
+    rows = {(event.stream, event.sequence) for rows in pipeline.rows.values() for _, event in rows}
+    return {key: hop for key, hop in pipeline.late.items() if key in rows}
+
+
+def slowest_acknowledgement(pipeline: Pipeline) -> int:
+    rows = {(event.stream, event.sequence) for rows in pipeline.rows.values() for _, event in rows}
+    return max((delay for key, delay in pipeline.delays.items() if key in rows), default=0)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_names_exactly_what_was_lost_doubled_and_late(seed: int) -> None:
+    check(seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS_WITHOUT_FAULTS)
+def test_finds_nothing_where_nothing_happened(seed: int) -> None:
+    _, _, outcome = run(seed, faulty=False)
+    assert (outcome.verdict, outcome.findings, outcome.incomplete) == ("complete", [], [])
+
+
+def believe_every_range(self: Coverage, item: Link) -> bool:
+    self.chain.append(item)
+    self.position = max(self.position, item.next)
+    return True
+
+
+def believe_what_comes_first(self: Coverage) -> None:
+    """Never go over to the ranges of another counter."""
+
+
+def compare_counts_only(left: Depth, right: Depth) -> Depth:
+    return EMPTY if left.count == right.count else excess(left, right)
+
+
+def ignore_barriers(self: Ledger, barrier: object) -> bool:
+    for datacenter, topic, _ in self.accounts:
+        self.passed[datacenter, topic] = {0: 1 << 62}
+    return True
+
+
+MUTATIONS: dict[str, tuple[object, str, Callable[..., object]]] = {
+    "ranges that overlap are all believed": (Coverage, "add", believe_every_range),
+    "a chain never changes over": (Coverage, "_link", believe_what_comes_first),
+    "the next tier counts as past everything": (Ledger, "has_passed", lambda *_: True),
+    "accounts count as passed without a barrier": (Ledger, "_apply", ignore_barriers),
+    "only counts are compared": (reconcile, "excess", compare_counts_only),
+    "copies do not matter": (reconcile, "once", lambda item: item),
+}
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_a_seed_fails_without(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, attribute, replacement = MUTATIONS[name]
+    monkeypatch.setattr(owner, attribute, replacement)
+    with pytest.raises(AssertionError):
+        check_all(SEEDS_OF_MUTATIONS)
