@@ -65,6 +65,22 @@ def test_damaged_records_are_refused_or_stay_inside_their_data(
         assert (start + size <= len(buffer)).all()
 
 
+@given(st.lists(st.integers(0, 9000), min_size=1, max_size=6), st.integers(0, 5))
+def test_a_length_that_is_not_in_its_shortest_form_is_read_all_the_same(
+    sizes: list[int], padded: int
+) -> None:
+    batches = [
+        encode_batch([Record(0, 7, None, bytes(size), [])], base_offset=n) for n, size in enumerate(sizes)
+    ]
+    chosen = batches[padded % len(batches)]
+    last = next(i for i in range(HEADER_SIZE, len(chosen)) if chosen[i] < 0x80)
+    chosen[last : last + 1] = bytes((chosen[last] | 0x80, 0))
+    chosen[8:12] = (len(chosen) - 12).to_bytes(4, "big")
+    buffer = memoryview(b"".join(batches))
+    parsed = listed(columns(buffer, list(iter_batches(buffer))))
+    assert parsed == [(n, 7, None, bytes(size)) for n, size in enumerate(sizes)]
+
+
 @pytest.mark.parametrize("count", [-5, 0, 1, 3, 2**31 - 1])
 def test_a_wrong_record_count_is_refused(count: int) -> None:
     buffer = encode_batch([Record(0, 1, None, b"a", []), Record(1, 2, None, b"b", [])])
