@@ -51,7 +51,7 @@ SET_FIELDS = {
     "api_keys": ("api_key",),
     "configs": ("name",),
     "groups": ("group_id",),
-    "members": ("member_id",),
+    "results": ("group_id", "name", "resource_name"),
 }
 
 Message = dict[str, Any]

@@ -52,6 +52,7 @@ async def _create(context: Context, request: dict[str, Any]) -> dict[str, Any]:
         TopicResult(name=name, error=ErrorCode.INVALID_REQUEST, message=message)
         for name, n in counts.items()
         if n > 1
+        for _ in range(n)
     ]
     configs = {topic.name: topic.configs for topic in topics}
     return {"topics": [_answer(context, r, configs.get(r.name or "", {})) for r in [*results, *doubled]]}
@@ -75,7 +76,7 @@ def _answer(context: Context, result: TopicResult, overrides: dict[str, str | No
         "error_message": result.message,
         "num_partitions": result.partition_count,
         "replication_factor": result.replication_factor,
-        "configs": None,
+        "configs": [],
     }
     if result.error is ErrorCode.NONE:
         answer["configs"] = _configs(context, {k: v for k, v in overrides.items() if v is not None})

@@ -50,7 +50,7 @@ async def _delete(context: Context, wishes: list[Wish], timeout_ms: int) -> dict
             answers.append(refused)
             continue
         name = wish[0] or context.metadata.topic_name(wish[1])
-        names[name] = (name, context.metadata.topic_id(name))
+        names[name] = (name, wish[1])
     for result in await context.cluster.delete_topics(list(names), timeout_ms=timeout_ms):
         answers.append(_answer(names[result.name], result.error, result.message))
     return {"responses": answers}
