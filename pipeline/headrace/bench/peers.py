@@ -17,7 +17,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 STOP_SECONDS_MAX = 60
-TOPIC_SECONDS_MAX = 30
+TOPIC_SECONDS_MAX = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,10 +37,11 @@ class Peer:
         """Create a topic with one replica a partition."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         try:
-            for created in admin.create_topics([NewTopic(name, partitions, 1)]).values():
+            topic = NewTopic(name, partitions, 1)
+            for created in admin.create_topics([topic], request_timeout=TOPIC_SECONDS_MAX).values():
                 created.result(TOPIC_SECONDS_MAX)
-        except KafkaException as error:
-            raise click.ClickException(f"topic {name} cannot be created: {error}") from error
+        except (KafkaException, TimeoutError) as error:
+            raise click.ClickException(f"topic {name} cannot be created: {error!r}") from error
 
 
 @contextlib.contextmanager
