@@ -1,6 +1,6 @@
 """Writes inventory/aws/hosts.yml from what `terraform apply` made: nobody retypes an address between the two.
 
-Reads the output `inventory` of terraform/pipeline; another folder of state, or another file to write, are arguments.
+Reads the output `inventory` of terraform/pipeline.
 """
 
 from __future__ import annotations
@@ -27,11 +27,9 @@ def main() -> int:
     """Write the file; 1 with a sentence when there is nothing to write."""
     parser = argparse.ArgumentParser(description="Write the Ansible inventory of what Terraform made.")
     parser.add_argument("--pipeline", type=Path, default=ROOT / "terraform" / "pipeline")
-    parser.add_argument("--state", type=Path, help="a local state file, where there is no backend")
     parser.add_argument("--output", type=Path, default=ROOT / "inventory" / "aws" / "hosts.yml")
     arguments = parser.parse_args()
     command = ["terraform", f"-chdir={arguments.pipeline}", "output", "-json"]
-    command += [f"-state={arguments.state.absolute()}"] if arguments.state else []
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         print(done.stderr, file=sys.stderr)

@@ -1,4 +1,4 @@
-# Runs without a provider, in a copy of variables.tf and limits.tf: see tests/deploy/test_deploy_terraform_maps.py.
+# Runs without a provider, in a copy of variables.tf and limits.tf, as in tests/deploy/test_deploy_terraform_maps.py.
 
 variables {
   protect_data = false

@@ -1,0 +1,138 @@
+"""Every Terraform module is formatted, valid, tested with mocked providers, and described as it is."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import terraform_regions
+import terraform_tools
+from terraform_kit import MODULES, TERRAFORM, Workspace, needs_provider, needs_terraform
+
+BLOCK = re.compile(r'^(variable|output) "(\w+)" \{\n(.*?)^\}$', re.M | re.S)
+EXPECTED = re.compile(r"expect_failures = \[(.*?)\]")
+
+
+def identifier(module: Path) -> str:
+    return module.name
+
+
+def blocks(module: Path, kind: str) -> list[tuple[str, str]]:
+    """Name and body of each variable or output of a module, in the file's order."""
+    text = (module / f"{kind}s.tf").read_text(encoding="utf-8")
+    return [(name, body) for found, name, body in BLOCK.findall(text) if found == kind]
+
+
+def expectations(module: Path) -> list[str]:
+    """What the runs of a module's tests expect to fail."""
+    files = module.joinpath("tests").rglob("*.tftest.hcl")
+    return [found for file in files for found in EXPECTED.findall(file.read_text(encoding="utf-8"))]
+
+
+@needs_terraform
+def test_every_file_is_formatted() -> None:
+    done = Workspace(TERRAFORM).run("fmt", "-check", "-recursive", "-no-color")
+    assert done.returncode == 0, done.stdout
+
+
+def test_files_by_region_are_current() -> None:
+    for path, text in terraform_regions.files().items():
+        assert path.read_text(encoding="utf-8") == text, f"run scripts/terraform_regions.py: {path.name} is not current"
+
+
+def test_regions_are_each_named_once_in_order_and_mocked() -> None:
+    names = terraform_regions.regions()
+    assert names == sorted(set(names))
+    mocks = (TERRAFORM / "pipeline" / "tests" / "pipeline.tftest.hcl").read_text(encoding="utf-8")
+    for name in names:
+        assert f'alias  = "{terraform_regions.alias(name)}"' in mocks
+
+
+@pytest.mark.parametrize("module", MODULES, ids=identifier)
+def test_a_module_has_all_of_its_files(module: Path) -> None:
+    for name in ("main.tf", "variables.tf", "outputs.tf", "versions.tf", "README.md"):
+        assert (module / name).is_file(), f"{module.name} has no {name}"
+    assert list(module.glob("tests/*.tftest.hcl"))
+
+
+@pytest.mark.parametrize("module", MODULES, ids=identifier)
+def test_a_readme_lists_every_variable_and_output(module: Path) -> None:
+    rows = [line for line in (module / "README.md").read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+    named = {kind: [name for name, _ in blocks(module, kind)] for kind in ("variable", "output")}
+    assert [row.split("`")[1] for row in rows] == named["variable"] + named["output"]
+    for kind in ("variable", "output"):
+        for name, body in blocks(module, kind):
+            (description,) = re.findall(r'description = "(.*)"', body)
+            assert any(f"| `{name}` " in row and description in row for row in rows), f"{module.name}: {name}"
+
+
+@pytest.mark.parametrize("module", MODULES, ids=identifier)
+def test_variables_and_outputs_are_in_alphabetical_order_and_described(module: Path) -> None:
+    for kind in ("variable", "output"):
+        found = blocks(module, kind)
+        assert [name for name, _ in found] == sorted(name for name, _ in found)
+        assert all("description = " in body for _, body in found)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=identifier)
+def test_every_validation_has_a_test_that_expects_its_failure(module: Path) -> None:
+    expected = expectations(module)
+    for name, body in blocks(module, "variable"):
+        validations = len(re.findall(r"^  validation \{", body, re.M))
+        assert expected.count(f"var.{name}") >= validations, f"{module.name}: {name}"
+
+
+@needs_provider
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("module", MODULES, ids=identifier)
+def test_a_module_is_valid_and_passes_its_tests(module: Path, tmp_path: Path) -> None:
+    settings = terraform_tools.environment(tmp_path)
+    pipeline = terraform_tools.copy_of_terraform(tmp_path)
+    workspace = Workspace(pipeline.parent / module.relative_to(TERRAFORM), settings)
+    workspace.succeed("init")
+    workspace.succeed("validate")
+    assert "0 failed" in workspace.succeed("test")
+
+
+@pytest.mark.parametrize("name", ["cluster", "warehouse"])
+def test_data_resources_are_equal_but_for_their_protection(name: str) -> None:
+    text = (TERRAFORM / "modules" / name / "main.tf").read_text(encoding="utf-8")
+    protected = re.findall(r'^resource "(\w+)" "protected" \{\n(.*?)^\}$', text, re.M | re.S)
+    disposable = dict(re.findall(r'^resource "(\w+)" "disposable" \{\n(.*?)^\}$', text, re.M | re.S))
+    assert len(protected) == len(disposable) > 0
+    for kind, body in protected:
+        unprotected = re.sub(r"\n  lifecycle \{\n    prevent_destroy = true\n  \}\n", "", body)
+        assert unprotected != body
+        chosen = disposable[kind].replace("local._disposable", "local._protected")
+        assert unprotected == chosen.replace("var.protect_data ? 0 : 1", "var.protect_data ? 1 : 0")
+
+
+def test_only_the_small_example_gives_up_protection() -> None:
+    unprotected = [
+        path.stem
+        for path in TERRAFORM.glob("pipeline/examples/*.tfvars")
+        if re.search(r"^protect_data\s*=\s*false", path.read_text(encoding="utf-8"), re.M)
+    ]
+    assert unprotected == ["small"]
+
+
+@pytest.mark.parametrize("volume", ["", "vol-0123456789abcdef0"])
+def test_the_first_boot_is_a_sound_script(volume: str, tmp_path: Path) -> None:
+    template = (TERRAFORM / "modules" / "cluster" / "first_boot.sh.tftpl").read_text(encoding="utf-8")
+    (tmp_path / "main.tf").write_text(
+        'output "script" {\n  value = templatefile("first_boot.sh.tftpl", { volume_id = "%s" })\n}\n' % volume,
+        encoding="utf-8",
+    )
+    (tmp_path / "first_boot.sh.tftpl").write_text(template, encoding="utf-8")
+    if shutil.which("terraform") is None:
+        pytest.skip("terraform is not installed")
+    workspace = Workspace(tmp_path)
+    workspace.succeed("apply", "-auto-approve")
+    script = workspace.run("output", "-raw", "script").stdout
+    assert script.startswith("#!/bin/bash\n")
+    assert ("mkfs" in script) == bool(volume)
+    checked = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stderr

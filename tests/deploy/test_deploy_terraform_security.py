@@ -1,0 +1,218 @@
+"""What the plans of both examples open, encrypt and allow, read from the plan itself."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from terraform_kit import Workspace, moto_pipeline, needs_provider
+
+pytestmark = [needs_provider, pytest.mark.timeout(900)]
+
+EXAMPLES = ("small", "production")
+# DESIGN section 6: brokers and their load balancer, the registry, metrics, ZooKeeper's three; and the endpoints' HTTPS.
+PORTS_BY_GROUP = {
+    "audit": set(),
+    "broker": {9092, 9404},
+    "endpoint": {443},
+    "load": {9404},
+    "load_balancer": {9092},
+    "registry": {8081},
+    "zookeeper": {2181, 2888, 3888},
+}
+INGRESS = "aws_vpc_security_group_ingress_rule"
+EGRESS = "aws_vpc_security_group_egress_rule"
+WAYS_OUT = {
+    "aws_egress_only_internet_gateway",
+    "aws_eip",
+    "aws_internet_gateway",
+    "aws_key_pair",
+    "aws_nat_gateway",
+    "aws_security_group_rule",
+}
+
+
+class Plan:
+    """A plan's resources, and its references as the configuration has them."""
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.variables = {name: value["value"] for name, value in data["variables"].items()}
+        self.resources = [change for change in data["resource_changes"] if change["mode"] == "managed"]
+
+    def of_type(self, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Address and planned attributes of each resource of a type."""
+        for change in self.resources:
+            if change["type"] == kind:
+                yield change["address"], change["change"]["after"]
+
+    def datacenter_of(self, address: str) -> str:
+        """The datacenter whose module or peering a resource belongs to."""
+        return address.split('["')[1].split('"]')[0]
+
+    def blocks(self, name: str) -> dict[str, set[str]]:
+        """By attribute, the blocks that may reach this datacenter."""
+        datacenter = self.variables["datacenters"][name]
+        offline = datacenter["tier"] == "offline"
+        return {
+            "admin_cidrs": set(datacenter.get("admin_cidrs") or [datacenter["cidr"]]),
+            "publish_cidrs": set() if offline else set(datacenter.get("publish_cidrs") or [datacenter["cidr"]]),
+        }
+
+
+@pytest.fixture(scope="module")
+def plans(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Plan]]:
+    for workspace in moto_pipeline(tmp_path_factory.mktemp("security")):
+        yield {name: Plan(planned(workspace, name)) for name in EXAMPLES}
+
+
+def planned(workspace: Workspace, example: str) -> dict[str, Any]:
+    return workspace.plan_as_data(f"-var-file=examples/{example}.tfvars")
+
+
+@pytest.fixture(params=EXAMPLES)
+def plan(request: pytest.FixtureRequest, plans: dict[str, Plan]) -> Plan:
+    return plans[request.param]
+
+
+def target_of(address: str) -> str:
+    """The group that a rule lets somebody into: the first word of its key, or of the flow's end."""
+    key = address.rsplit('["', 1)[1].removesuffix('"]')
+    if ".mirror[" in address:
+        return "broker"
+    return key.split(" ")[2] if ".flow[" in address else key.split(" ")[0]
+
+
+def as_list(value: str | list[str]) -> list[str]:
+    """A policy's one or several."""
+    return [value] if isinstance(value, str) else value
+
+
+def test_rules_open_single_ports_that_the_design_names(plan: Plan) -> None:
+    rules = list(plan.of_type(INGRESS))
+    assert rules
+    for address, rule in rules:
+        assert rule["ip_protocol"] == "tcp", address
+        assert rule["from_port"] == rule["to_port"], address
+        assert rule["from_port"] in PORTS_BY_GROUP[target_of(address)], address
+
+
+def test_blocks_reach_only_what_is_published_and_administered(plan: Plan) -> None:
+    reached = 0
+    for address, rule in plan.of_type(INGRESS):
+        if rule["cidr_ipv4"] is None or ".mirror[" in address:
+            continue
+        reached += 1
+        blocks = plan.blocks(plan.datacenter_of(address))
+        administered = rule["from_port"] == 9404 or "load_balancer" not in address
+        allowed = blocks["publish_cidrs"] if rule["from_port"] != 9404 else set()
+        allowed |= blocks["admin_cidrs"] if administered else set()
+        assert rule["cidr_ipv4"] in allowed, address
+    assert reached >= 4 * len(plan.variables["datacenters"])
+
+
+def test_only_offline_brokers_come_from_another_datacenter(plan: Plan) -> None:
+    offline = next(dc for dc in plan.variables["datacenters"].values() if dc["tier"] == "offline")
+    brokers = ipaddress.ip_network(offline["cidr"])
+    mirrors = [(address, rule) for address, rule in plan.of_type(INGRESS) if ".mirror[" in address]
+    assert {plan.datacenter_of(address) for address, _ in mirrors} == {
+        name for name, dc in plan.variables["datacenters"].items() if dc["tier"] == "live"
+    }
+    for address, rule in mirrors:
+        block = ipaddress.ip_network(rule["cidr_ipv4"])
+        assert block.subnet_of(brokers), address
+        assert block.prefixlen == brokers.prefixlen + 5, address
+        assert rule["from_port"] == 9092, address
+
+
+def test_nothing_leads_to_or_from_the_world(plan: Plan) -> None:
+    kinds = {change["type"] for change in plan.resources}
+    assert not kinds & WAYS_OUT
+    for kind in (INGRESS, EGRESS):
+        for address, rule in plan.of_type(kind):
+            assert rule["cidr_ipv6"] is None, address
+            assert rule["cidr_ipv4"] is None or ipaddress.ip_network(rule["cidr_ipv4"]).is_private, address
+    for address, subnet in plan.of_type("aws_subnet"):
+        assert subnet["map_public_ip_on_launch"] is False, address
+    for address, route in plan.of_type("aws_route"):
+        assert ipaddress.ip_network(route["destination_cidr_block"]).is_private, address
+        assert "peerings_" in address, address
+    for address, balancer in plan.of_type("aws_lb"):
+        assert balancer["internal"] is True, address
+    for address, group in plan.of_type("aws_default_security_group"):
+        assert not group["ingress"], address
+        assert not group["egress"], address
+    for address, group in plan.of_type("aws_security_group"):
+        assert not group.get("ingress"), address
+
+
+def test_every_volume_and_bucket_is_encrypted_and_private(plan: Plan) -> None:
+    volumes = list(plan.of_type("aws_ebs_volume"))
+    assert volumes
+    assert all(volume["encrypted"] is True for _, volume in volumes)
+    for address, machine in plan.of_type("aws_instance"):
+        assert machine["root_block_device"][0]["encrypted"] is True, address
+    buckets = {address.rsplit(".", 2)[0] for address, _ in plan.of_type("aws_s3_bucket")}
+    assert len(buckets) == len(plan.variables["datacenters"]) + 1
+    for kind in ("aws_s3_bucket_server_side_encryption_configuration", "aws_s3_bucket_public_access_block"):
+        assert {address.rsplit(".", 2)[0] for address, _ in plan.of_type(kind)} == buckets
+    for address, block in plan.of_type("aws_s3_bucket_public_access_block"):
+        assert all(
+            block[name]
+            for name in ("block_public_acls", "block_public_policy", "ignore_public_acls", "restrict_public_buckets")
+        ), address
+
+
+def test_machines_ask_for_imdsv2_and_have_no_key(plan: Plan) -> None:
+    machines = list(plan.of_type("aws_instance"))
+    assert machines
+    for address, machine in machines:
+        assert machine["metadata_options"][0]["http_tokens"] == "required", address
+        assert machine["metadata_options"][0]["http_put_response_hop_limit"] == 1, address
+        assert not machine.get("key_name"), address
+
+
+def test_profiles_allow_what_their_hosts_need(plan: Plan) -> None:
+    offline = next(name for name, dc in plan.variables["datacenters"].items() if dc["tier"] == "offline")
+    granted: dict[tuple[str, str], set[str]] = {}
+    for address, policy in plan.of_type("aws_iam_role_policy"):
+        group = address.rsplit('["', 1)[1].removesuffix('"]')
+        for statement in json.loads(policy["policy"])["Statement"]:
+            actions, resources = (as_list(statement[key]) for key in ("Action", "Resource"))
+            assert not any("*" in action for action in actions), address
+            if policy["name"] == "sessions":
+                assert all(action.split(":")[0] in ("ssm", "ssmmessages", "ec2messages") for action in actions)
+                continue
+            assert all(resource.startswith(("arn:aws:s3:::headrace", "arn:aws:glue:")) for resource in resources)
+            granted.setdefault((plan.datacenter_of(address), group), set()).update(actions)
+    writing = {host for host, actions in granted.items() if actions & {"s3:PutObject", "glue:UpdateTable"}}
+    assert writing == {(offline, "broker"), (offline, "load")}
+    assert set(granted) == writing | {(offline, "audit")}
+
+
+def test_brokers_are_spread_over_zones_with_volumes_beside_them(plan: Plan) -> None:
+    for name, datacenter in plan.variables["datacenters"].items():
+        zones = datacenter.get("zones") or ["a", "b", "c"]
+        volumes = [
+            volume["availability_zone"]
+            for address, volume in plan.of_type("aws_ebs_volume")
+            if plan.datacenter_of(address) == name and "-broker-" in address.rsplit('["', 1)[1]
+        ]
+        counts = [volumes.count(f"{datacenter['region']}{zone}") for zone in zones]
+        assert sum(counts) == len(volumes) == (datacenter.get("broker") or {}).get("count", 3)
+        assert max(counts) - min(counts) <= 1
+
+
+def test_every_resource_says_whose_it_is(plan: Plan) -> None:
+    for change in plan.resources:
+        tags = change["change"]["after"].get("tags_all")
+        if tags is not None:
+            assert tags["Pipeline"] == plan.variables["name"], change["address"]
+            assert tags["ManagedBy"] == "terraform", change["address"]
+
+
+def test_nothing_in_the_plan_is_a_secret(plan: Plan) -> None:
+    kinds = {change["type"] for change in plan.resources}
+    assert not kinds & {"aws_iam_access_key", "aws_secretsmanager_secret_version", "random_password", "tls_private_key"}
