@@ -13,6 +13,7 @@ from headrace.broker.handlers.fetch_request import (
     FetchPartition,
     FetchTopic,
     _from_message,
+    _magic_for,
     read_fetch,
 )
 from headrace.broker.wire.api.k01_fetch import API
@@ -67,13 +68,15 @@ def requests(draw: st.DrawFn) -> tuple[int, dict[str, Any]]:
 def test_both_readings_agree(request: tuple[int, dict[str, Any]]) -> None:
     version, message = request
     data = bytes(7) + API.encode_request(version, message)
-    assert read_fetch(version, memoryview(data), 7) == _from_message(API.decode_request(version, data, 7))
+    assert read_fetch(version, memoryview(data), 7) == _from_message(
+        API.decode_request(version, data, 7), _magic_for(version)
+    )
 
 
 @given(versions, st.binary(max_size=200))
 def test_random_bytes_are_malformed_or_read_as_the_codec_reads_them(version: int, data: bytes) -> None:
     try:
-        expected = _from_message(API.decode_request(version, data))
+        expected = _from_message(API.decode_request(version, data), _magic_for(version))
     except MalformedError:
         expected = None
     try:

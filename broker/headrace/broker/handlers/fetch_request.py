@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from headrace.broker.wire.api.k01_fetch import API
+from headrace.broker.wire.batches import MAGIC
 from headrace.broker.wire.varint import read_uvarint
 
 CONSUMER = -1
@@ -36,7 +37,10 @@ class FetchTopic(NamedTuple):
 
 
 class FetchRequest(NamedTuple):
-    """What matters of a request; `replica_id` is -1 for a consumer, `forgotten` are (topic's key, partition) (KIP-227)."""
+    """What matters of a request; `replica_id` is -1 for a consumer, `forgotten` are (topic's key, partition) (KIP-227).
+
+    `magic` is the newest message format that the client knows.
+    """
 
     replica_id: int
     max_wait_ms: int
@@ -47,6 +51,7 @@ class FetchRequest(NamedTuple):
     session_epoch: int
     topics: list[FetchTopic]
     forgotten: tuple[tuple[bytes, int], ...] = ()
+    magic: int = MAGIC
 
 
 _INT16 = Struct(">h")
@@ -68,7 +73,14 @@ def read_fetch(version: int, frame: memoryview, offset: int) -> FetchRequest:
             request = None
     except (StructError, IndexError, ValueError):
         request = None
-    return request or _from_message(API.decode_request(version, frame, offset))
+    if request is not None:
+        return request
+    return _from_message(API.decode_request(version, frame, offset), _magic_for(version))
+
+
+def _magic_for(version: int) -> int:
+    """The newest message format that a client of this version knows."""
+    return MAGIC if version > 3 else 1 if version > 1 else 0
 
 
 def _read_classic(frame: memoryview, offset: int) -> FetchRequest | None:
@@ -153,7 +165,7 @@ def _topic_of(version: int, key: bytes, partitions: list[FetchPartition]) -> Fet
     return FetchTopic(str(key, "utf-8"), None, key, partitions)
 
 
-def _from_message(message: dict[str, Any]) -> FetchRequest:
+def _from_message(message: dict[str, Any], magic: int) -> FetchRequest:
     return FetchRequest(
         replica_id=max(message["replica_id"], message["replica_state"]["replica_id"]),
         max_wait_ms=message["max_wait_ms"],
@@ -168,6 +180,7 @@ def _from_message(message: dict[str, Any]) -> FetchRequest:
             for topic in message["forgotten_topics_data"]
             for index in topic["partitions"]
         ),
+        magic=magic,
     )
 
 

@@ -1,7 +1,7 @@
 """Produce (key 0), versions 0-11.
 
-Deviations: record sets of magic 0 and 1 (which versions 0-2 carry) are refused with UNSUPPORTED_FOR_MESSAGE_FORMAT
-instead of being converted; transactional batches are refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+Message formats 0 and 1, which versions 0-2 carry, become format 2. Deviation: transactional batches are refused with
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
 
 The shape that almost every request has, one batch for one partition, is read and answered with `struct`; any other
 shape, and every error, goes through the codec. acks=0 has no answer: an error closes the connection, as in Kafka.
@@ -38,6 +38,7 @@ from headrace.broker.wire import frames
 from headrace.broker.wire.api import k00_produce
 from headrace.broker.wire.batches import HEADER_SIZE, MAGIC, read_header
 from headrace.broker.wire.compression import Codec
+from headrace.broker.wire.conversion import from_old_format
 from headrace.broker.wire.frames import RequestHeader
 from headrace.broker.wire.varint import read_uvarint
 
@@ -48,7 +49,8 @@ if TYPE_CHECKING:
 API = k00_produce.API
 VERSIONS = (0, 11)
 RAW = True
-ZSTD_VERSION, LEADER_TAG_VERSION = 7, 10
+FORMAT_2_VERSION, ZSTD_VERSION, LEADER_TAG_VERSION = 3, 7, 10
+OLD_FORMATS = (0, 1)
 UNREAD = (
     CorruptMessageError,
     MessageTooLargeError,
@@ -207,6 +209,8 @@ def _append(
             # An open transaction that nobody can end would hold up every reader of committed records for good.
             raise TransactionalIdAuthorizationError("transactions are not served: use no transactional id")
         partition = context.partitions.leader_of(topic, index)
+        if len(records) > MAGIC_AT and records[MAGIC_AT] in OLD_FORMATS:
+            records = _converted(version, records)
         result = partition.append(records, required_acks=acks, now_ms=context.clock.now_ms())
     except KafkaError as error:
         return _Outcome(topic, index, None, None, error, _log_start_offset(partition, error))
@@ -215,13 +219,23 @@ def _append(
     return _Outcome(topic, index, partition, result)
 
 
+def _is_batch(records: memoryview) -> bool:
+    return len(records) >= HEADER_SIZE and records[MAGIC_AT] == MAGIC
+
+
 def _is_transactional(records: memoryview) -> bool:
-    is_batch = len(records) >= HEADER_SIZE and records[MAGIC_AT] == MAGIC
-    return is_batch and records[ATTRIBUTES_AT] & TRANSACTIONAL_BIT != 0
+    return _is_batch(records) and records[ATTRIBUTES_AT] & TRANSACTIONAL_BIT != 0
+
+
+def _converted(version: int, records: memoryview) -> memoryview:
+    """Message formats 0 and 1 as a batch of format 2, from the clients that know no better."""
+    if version >= FORMAT_2_VERSION:
+        raise NotOneBatchError("producers of this version write message format 2")
+    return from_old_format(records)
 
 
 def _is_zstd(records: memoryview) -> bool:
-    return len(records) >= HEADER_SIZE and read_header(records).codec == Codec.ZSTD
+    return _is_batch(records) and read_header(records).codec == Codec.ZSTD
 
 
 def _log_start_offset(partition: Partition | None, error: KafkaError) -> int:

@@ -1,11 +1,12 @@
-"""Fetch (key 1), versions 4-17.
+"""Fetch (key 1), versions 0-17.
 
-Deviations: versions 0-3, which need old message formats, are not served (as in Apache Kafka 4.0). Sessions (KIP-227) are
-refused beyond a number of partitions in all of them; Kafka bounds the sessions only.
+Versions 0 to 3 get message formats 0 and 1, converted in bounded pieces. Deviations: their first batch comes whole even
+where Kafka would cut it; sessions (KIP-227) are refused beyond a number of partitions in all of them, where Kafka bounds
+the sessions only.
 
 A fetch that finds less than its minimum is parked until one of its partitions moves or its time is over; a partition
-that the cluster does not have neither ends nor begins that wait. Records never pass through memory: the answer holds
-slices of segment files. There is no preferred read replica: at replication factor 1 Kafka names none either.
+that the cluster does not have neither ends nor begins that wait. Other records never pass through memory: the
+answer holds slices of segment files. There is no preferred read replica: at replication factor 1 Kafka names none either.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from headrace.broker.handlers.current_leader import (
     current_leader,
     node_endpoints,
 )
+from headrace.broker.handlers.fetch_records import ConvertedRecords, down_converted, in_answer
 from headrace.broker.handlers.fetch_request import (
     FLEXIBLE_VERSION,
     NO_SESSION_EPOCH,
@@ -35,6 +37,7 @@ from headrace.broker.handlers.led import NO_EPOCH, led_partition
 from headrace.broker.handlers.replies import Parts, Reply
 from headrace.broker.log.results import EpochEndOffset, LogSlice
 from headrace.broker.wire.api import k01_fetch
+from headrace.broker.wire.batches import MAGIC
 from headrace.broker.wire.frames import RequestHeader
 from headrace.broker.wire.varint import encode_uvarint
 
@@ -42,7 +45,7 @@ if TYPE_CHECKING:
     from headrace.broker.replication.leader import Partition
 
 API = k01_fetch.API
-VERSIONS = (4, 17)
+VERSIONS = (0, 17)
 RAW = True
 
 READ_COMMITTED = 1
@@ -54,6 +57,7 @@ _PREFIX = Struct(">ii")
 _TOP_BEFORE_SESSIONS = Struct(">i")
 _TOP = Struct(">ihi")
 _INT32 = Struct(">i")
+_PARTITION_0 = Struct(">ihqi")
 _PARTITION_4 = Struct(">ihqqii")
 _PARTITION_5 = Struct(">ihqqqii")
 _PARTITION_11 = Struct(">ihqqqiii")
@@ -72,7 +76,7 @@ class _Found(NamedTuple):
     high_watermark: int
     last_stable_offset: int
     log_start_offset: int
-    records: LogSlice | None
+    records: LogSlice | ConvertedRecords | None
     aborted_count: int = -1
     diverging_epoch: EpochEndOffset | None = None
     current_leader: CurrentLeader | None = None
@@ -170,11 +174,12 @@ def _read(
         log = partition.log
         upper_offset = _upper_offset(partition, request)
         if size_max <= 0 and not at_least_one:
-            records = None
+            records: LogSlice | ConvertedRecords | None = None
         else:
-            records = log.read(
+            found = log.read(
                 wanted.offset, size_max=max(size_max, 0), upper_offset=upper_offset, at_least_one=at_least_one
             )
+            records = found if request.magic == MAGIC else down_converted(found, request.magic, wanted.offset)
         return _Found(
             wanted.partition_index,
             0,
@@ -268,7 +273,8 @@ def _encode(
     buffer = bytearray(8)
     if is_flexible:
         buffer += _NO_TAGS
-    buffer += _TOP.pack(0, error_code, session_id) if version >= 7 else _TOP_BEFORE_SESSIONS.pack(0)
+    if version >= 1:
+        buffer += _TOP.pack(0, error_code, session_id) if version >= 7 else _TOP_BEFORE_SESSIONS.pack(0)
     buffer += encode_uvarint(len(answer) + 1) if is_flexible else _INT32.pack(len(answer))
     parts: Parts = []
     size = 0
@@ -278,7 +284,7 @@ def _encode(
             buffer += _partition_head(version, item)
             if item.records is not None and item.records.size:
                 size += len(buffer) + item.records.size
-                parts += (bytes(buffer), item.records)
+                parts += (bytes(buffer), in_answer(item.records))
                 buffer.clear()
             if is_flexible:
                 buffer += _NO_TAGS if item.records is not None else _partition_tags(version, item)
@@ -355,4 +361,6 @@ def _partition_head(version: int, item: _Found) -> bytes:
         return _PARTITION_5.pack(
             index, error_code, high_watermark, last_stable_offset, log_start_offset, aborted_count, size
         )
-    return _PARTITION_4.pack(index, error_code, high_watermark, last_stable_offset, aborted_count, size)
+    if version == 4:
+        return _PARTITION_4.pack(index, error_code, high_watermark, last_stable_offset, aborted_count, size)
+    return _PARTITION_0.pack(index, error_code, high_watermark, size)

@@ -247,6 +247,15 @@ def rewrite_batch(
     return batch
 
 
+def replace_records(header: BatchHeader, packed: bytes, codec: int) -> memoryview:
+    """The batch of `header` with its record section, unchanged but for the codec, given as `packed`."""
+    batch = bytearray(HEADER_SIZE) + packed
+    attributes = header.attributes & ~0x07 | codec
+    _HEADER.pack_into(batch, 0, *header._replace(length=len(batch) - LENGTH_END, attributes=attributes))
+    set_crc(batch, 0)
+    return memoryview(batch)
+
+
 def set_crc(buffer: bytearray | memoryview, position: int) -> None:
     """Writes the checksum of the batch at `position`, after its attributes, times or records were changed."""
     (length,) = _LENGTH.unpack_from(buffer, position + _LENGTH_AT)

@@ -1,0 +1,65 @@
+"""Batches in another form than they came: old message formats to format 2 and back, another codec.
+
+What Apache Kafka 3.9 does for clients older than 0.11 and for topics with a compression.type of their own. All of it
+unpacks records, so each has a bound on what they may become.
+"""
+
+from __future__ import annotations
+
+from headrace.broker.errors import InvalidRecordError
+from headrace.broker.wire.batches import (
+    RECORDS_SIZE_MAX,
+    BatchHeader,
+    decode_records,
+    encode_batch,
+    iter_batches,
+    records_of,
+    replace_records,
+)
+from headrace.broker.wire.compression import compress
+from headrace.broker.wire.message_sets import encode_messages, read_messages
+from headrace.broker.wire.varint import Bytes
+
+DOWN_CONVERTED_SIZE_MAX = 4 * 1024 * 1024
+
+
+def from_old_format(messages: Bytes) -> memoryview:
+    """One batch of format 2 with the messages of a set of format 0 or 1 and their codec; see `read_messages`."""
+    records, codec = read_messages(messages)
+    if not records:
+        raise InvalidRecordError("the message set holds no whole message")
+    return memoryview(encode_batch(records, codec=codec))
+
+
+def to_old_format(batches: Bytes, magic: int, from_offset: int) -> bytes:
+    """The records from `from_offset` on as messages of format `magic` (0 or 1), without headers and control records.
+
+    At most as many bytes as came, the first batch apart, and at most DOWN_CONVERTED_SIZE_MAX unpacked. Of a compressed
+    batch all records come, as in Kafka. Raises UnsupportedCompressionTypeError when the first batch has a codec (zstd) that the
+    old formats do not know, CorruptMessageError and MessageTooLargeError.
+    """
+    converted: list[bytes] = []
+    left, room = DOWN_CONVERTED_SIZE_MAX, len(batches)
+    for position, header in iter_batches(batches):
+        if left <= 0 or (converted and header.codec == 4):
+            break
+        if header.is_control:
+            continue
+        records = decode_records(batches, position, header)
+        left -= sum(len(record.key or b"") + len(record.value or b"") for record in records)
+        if not header.codec:
+            records = [record for record in records if record.offset >= from_offset]
+        if records:
+            messages = encode_messages(
+                records, magic=magic, codec=header.codec, timestamp_type=header.timestamp_type
+            )
+            room -= len(messages)
+            if converted and room < 0:
+                break
+            converted.append(messages)
+    return b"".join(converted)
+
+
+def recompressed(batch: Bytes, header: BatchHeader, codec: int) -> memoryview:
+    """The batch with its records in another codec. Raises CorruptMessageError, MessageTooLargeError."""
+    return replace_records(header, compress(codec, records_of(batch, 0, header, RECORDS_SIZE_MAX)), codec)
