@@ -1,0 +1,231 @@
+"""The audit of real clusters, loads and tables: what is lost and doubled on purpose is named, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from audit_world import DATACENTER, NOISE, TOPIC, VIEW, AuditWorld, sequence_of
+from confluent_kafka import Message
+from processes import eventually
+from pyiceberg.expressions import EqualTo
+
+from headrace.load.tables import load_table, open_catalog
+
+HEADRACE = str(Path(sys.executable).with_name("headrace"))
+LINE = '1.2.3.4 - - [17/May/2015:10:05:03 +0000] "GET /{n} HTTP/1.1" 200 1 "-" "-"\n'
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[AuditWorld]:
+    world = AuditWorld(tmp_path)
+    yield world
+    world.end()
+
+
+@pytest.fixture
+def mirrored_world(tmp_path: Path) -> Iterator[AuditWorld]:
+    world = AuditWorld(tmp_path, mirror=True)
+    yield world
+    world.end()
+
+
+class LyingClient:
+    """Stands for a client library that acknowledges what it never sent, and sends twice what it sent."""
+
+    def __init__(self, client: Any, lost: set[int], doubled: set[int]) -> None:
+        self._client = client
+        self._lost = lost
+        self._doubled = doubled
+
+    def produce(self, topic: str, *, value: bytes, on_delivery: Callable[..., None], **rest: Any) -> None:
+        sequence = sequence_of(value) if topic == TOPIC else -1
+        if sequence in self._lost:
+            on_delivery(None, None)
+            return
+        if sequence in self._doubled:
+            self._client.produce(topic, value=value, **rest)
+        self._client.produce(topic, value=value, on_delivery=on_delivery, **rest)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+
+def changed(lost: set[int], doubled: set[int]) -> Callable[[list[Message]], list[bytes]]:
+    """Return a copier's change: lost messages become noise, and noise becomes what is to be doubled."""
+    left = set(doubled)
+
+    def change(found: list[Message]) -> list[bytes]:
+        values = [message.value() for message in found]
+        doubles = [value for value in values if sequence_of(value) in left]
+        left.difference_update(map(sequence_of, doubles))
+        kept = [NOISE if sequence_of(value) in lost else value for value in values]
+        for at, value in enumerate(values):
+            if value == NOISE and doubles:
+                kept[at] = doubles.pop()
+        assert not doubles
+        return kept
+
+    return change
+
+
+def change_table(world: AuditWorld, lost: set[int], doubled: set[int]) -> None:
+    """Delete rows of the warehouse and add some again, as a person might."""
+    table = load_table(open_catalog(str(world.warehouse)), TOPIC)
+    rows = table.scan().to_arrow()
+    sequences = [header["sequence"] for header in rows.column("header").to_pylist()]
+    for sequence in lost:
+        table.delete(EqualTo("header.sequence", sequence))
+    table.append(rows.take([sequences.index(sequence) for sequence in sorted(doubled)]))
+
+
+def named(report: dict[str, Any], producer: str) -> set[tuple[str, str, int, int, int]]:
+    assert all(item["producer"] == producer for item in report["findings"])
+    assert all(item["window_start"] for item in report["findings"])
+    return {
+        (item["kind"], item["hop"], item["first_sequence"], item["last_sequence"], item["count"])
+        for item in report["findings"]
+    }
+
+
+def test_names_what_each_hop_lost_and_doubled(world: AuditWorld) -> None:
+    world.noise(3)
+    producer = world.producer()
+    producer._client = LyingClient(producer._client, {10, 11, 12, 300}, {20, 301})  # type: ignore[assignment]
+    for _ in range(500):
+        producer.send(TOPIC, VIEW)
+    producer.close()
+    world.count("live")
+    world.copy(changed({100, 101}, {110, 302}))
+    world.count("offline")
+    world.load()
+    change_table(world, {200}, {210, 211})
+
+    report = world.report()
+    assert report["verdict"] == "loss"
+    assert named(report, producer.producer_id) == {
+        ("loss", "producer_to_live", 10, 12, 3),
+        ("loss", "producer_to_live", 300, 300, 1),
+        ("duplicate", "producer_to_live", 20, 20, 1),
+        ("duplicate", "producer_to_live", 301, 301, 1),
+        ("loss", "live_to_offline", 100, 101, 2),
+        ("duplicate", "live_to_offline", 110, 110, 1),
+        ("duplicate", "live_to_offline", 302, 302, 1),
+        ("loss", "offline_to_warehouse", 200, 200, 1),
+        ("duplicate", "offline_to_warehouse", 210, 211, 2),
+    }
+    totals = report["totals"]
+    assert (totals["produced"], totals["lost"], totals["duplicated"]) == (500, 7, 6)
+    assert (totals["live"], totals["offline"], totals["warehouse"]) == (498, 498, 499)
+
+
+def test_is_incomplete_until_every_tier_has_it_and_then_complete(world: AuditWorld) -> None:
+    assert world.report()["verdict"] == "incomplete"
+    producer = world.publish(200)
+    world.count("live")
+    world.copy()
+    report = world.report()
+    assert (report["verdict"], report["totals"]["live"], report["totals"]["under_way"]) == (
+        "incomplete",
+        200,
+        200,
+    )
+    assert {item["producer"] for item in report["incomplete"]} == {producer}
+
+    world.count("offline")
+    world.load()
+    report = world.report()
+    assert (report["verdict"], report["findings"], report["incomplete"]) == ("complete", [], [])
+    assert all(report["totals"][tier] == 200 for tier in ("produced", "live", "offline", "warehouse"))
+    assert report["complete_until"] is not None
+    for hop in ("producer_to_live", "live_to_offline", "offline_to_warehouse", "end_to_end"):
+        latency = report["latency_seconds"][hop]
+        assert 0 <= latency["p50"] <= latency["p99"] <= latency["max"]
+        assert 0 <= latency["mean"] <= latency["max"]
+
+
+def test_a_killed_producer_is_named_and_leaves_the_report_incomplete(
+    world: AuditWorld, tmp_path: Path
+) -> None:
+    log = tmp_path / "access.log"
+    log.write_text("".join(LINE.format(n=n) for n in range(100)))
+    command = [HEADRACE, "replay", "--log", str(log), "--events", "100000", "--rate", "500", "--window", "1"]
+    command += ["--bootstrap", world.live.bootstrap, "--registry", world.registry.url]
+    replay = subprocess.Popen([*command, "--datacenter", DATACENTER], stderr=subprocess.DEVNULL)
+    time.sleep(6)
+    replay.kill()
+    replay.wait()
+    world.count("live")
+    world.copy()
+    world.count("offline")
+    world.load()
+
+    report = world.report()
+    assert (report["verdict"], report["findings"]) == ("incomplete", [])
+    assert report["totals"]["live"] == report["totals"]["warehouse"] >= report["totals"]["produced"] > 0
+    reasons = [item for item in report["incomplete"] if item["topic"] == TOPIC]
+    assert len(reasons) == 1
+    assert reasons[0]["producer"]
+    assert "has not closed" in reasons[0]["reason"]
+
+
+def test_restarts_leave_no_finding(mirrored_world: AuditWorld, tmp_path: Path) -> None:
+    """Counters are killed while they count, the real mirror copies, an auditor keeps its ledger and is stopped."""
+    world = mirrored_world
+    counters = {tier: world.counter(tier, tmp_path / f"{tier}.log") for tier in ("live", "offline")}
+    try:
+        for _ in range(3):
+            world.publish(300)
+            for tier, counter in counters.items():
+                counter.kill()
+                counter.wait()
+                counters[tier] = world.counter(tier, tmp_path / f"{tier}.log")
+        with world.producer() as producer:
+            producer.send(f"{TOPIC}.rejected", {"reason": "r", "line": b"x", "size": 1, "sha256": ""})
+
+        def arrived() -> bool:
+            world.load()
+            report = world.report()
+            return bool(report["totals"]["warehouse"] == 900 and report["verdict"] == "complete")
+
+        eventually(arrived, timeout_s=60, what="a complete report")
+    finally:
+        for counter in counters.values():
+            counter.send_signal(signal.SIGTERM)
+    assert [counter.wait(20) for counter in counters.values()] == [0, 0]
+    report = world.report()
+    assert (report["findings"], report["totals"]["rejected"]) == ([], 1)
+    check_ledger(world, tmp_path / "state", report)
+
+
+def check_ledger(world: AuditWorld, state: Path, report: dict[str, Any]) -> None:
+    """A report on the auditor's ledger says the same as one that reads everything."""
+    command = [HEADRACE, "audit", "watch", "--bootstrap", world.offline.bootstrap, "--interval", "0.2"]
+    command += ["--warehouse", str(world.warehouse), "--state", str(state)]
+    auditor = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    time.sleep(4)
+    auditor.terminate()
+    assert auditor.wait(20) == 0
+    assert json.loads((state / "ledger.json").read_text())["files"]
+    kept = world.report("--state", str(state))
+    assert kept["totals"] == report["totals"]
+    assert kept["latency_seconds"] == report["latency_seconds"]
+
+
+def test_the_page_fetches_nothing_and_shows_the_numbers(world: AuditWorld) -> None:
+    producer = world.publish(123)
+    world.count("live")
+    world.copy()
+    report = world.report()
+    page = (world.home / "report" / "report.html").read_text(encoding="utf-8")
+    assert producer in page
+    assert "<b>123</b>" in page
+    assert report["verdict"] == "incomplete"
+    assert not any(mark in page for mark in ('src="', "url(http", "@import", "<link", "<script"))

@@ -1,0 +1,118 @@
+"""Histograms, and the times of events joined by sequence and offset."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.audit.latency import Histogram, Latencies, Place, Rows, Spans, bucket_of, upper_of
+from headrace.audit.windows import Stream
+
+STREAM = Stream("dc-east", "pageviews", "p")
+PLACE = Place("dc-east", "pageviews", 0)
+NOW = 1_000_000
+
+
+def numbers(*values: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return np.array(values, dtype=np.int64)
+
+
+def rows(first: int, count: int, *, time_ms: int = NOW, file: str = "f") -> Rows:
+    at = np.arange(first, first + count, dtype=np.int64)
+    return Rows(
+        file=file,
+        place=PLACE,
+        streams=(STREAM,),
+        stream=np.zeros(count, dtype=np.intp),
+        time_ms=np.full(count, time_ms, dtype=np.int64),
+        sequence=at,
+        offset=at,
+    )
+
+
+@given(st.integers(0, 2**50))
+def test_a_bucket_is_at_most_one_percent_wide(value: int) -> None:
+    upper = upper_of(int(bucket_of(numbers(value))[0]))
+    assert value <= upper <= value * 1.01
+
+
+@given(st.lists(st.integers(0, 10**7), min_size=1, max_size=200))
+def test_mean_and_maximum_are_exact_and_percentiles_close(values: list[int]) -> None:
+    histogram = Histogram()
+    histogram.observe(np.array(values, dtype=np.int64))
+    summary = histogram.summary()
+    assert summary is not None
+    assert summary["max"] == max(values) / 1000
+    assert abs(summary["mean"] - sum(values) / len(values) / 1000) < 1e-5
+    exact = sorted(values)[-(-99 * len(values) // 100) - 1] / 1000
+    assert exact <= summary["p99"] + 1e-9
+    assert summary["p99"] <= exact * 1.01 + 1e-9
+    assert Histogram.from_json(histogram.as_json()).summary() == summary
+
+
+def test_without_data_there_is_no_summary() -> None:
+    assert Histogram().summary() is None
+
+
+def test_spans_answer_for_what_they_cover() -> None:
+    spans = Spans()
+    spans.add(10, 19, 500)
+    spans.add(0, 4, 100)
+    assert spans.at(numbers(0, 4, 5, 10, 19, 20)).tolist() == [100, 100, -1, 500, 500, -1]
+    spans.forget_below(5)
+    assert spans.at(numbers(4, 10)).tolist() == [-1, 500]
+
+
+def told(latencies: Latencies) -> None:
+    latencies.on_acknowledged(STREAM, 0, 9, NOW + 10)
+    latencies.on_appended(PLACE, 0, 9, NOW + 110)
+    latencies.on_committed(PLACE, 0, 9, NOW + 1110)
+
+
+def test_rows_wait_for_all_their_times_and_are_observed_once() -> None:
+    latencies = Latencies(60_000)
+    latencies.on_rows(rows(0, 10))
+    latencies.join(NOW)
+    assert latencies.histograms["end_to_end"].count == 0
+    told(latencies)
+    latencies.join(NOW)
+    assert {span: item.max_ms for span, item in latencies.histograms.items()} == {
+        "producer_to_live": 10,
+        "live_to_offline": 100,
+        "offline_to_warehouse": 1000,
+        "end_to_end": 1110,
+    }
+    latencies.on_rows(rows(0, 10, file="rewritten"))
+    latencies.join(NOW, is_last=True)
+    assert latencies.histograms["end_to_end"].count == 10
+
+
+def test_a_row_whose_account_never_comes_counts_in_the_hops_that_are_known() -> None:
+    latencies = Latencies(60_000)
+    latencies.on_appended(PLACE, 0, 9, NOW + 110)
+    latencies.on_committed(PLACE, 0, 9, NOW + 1110)
+    latencies.on_rows(rows(0, 10))
+    latencies.join(NOW + 200_000)
+    assert {span: item.count for span, item in latencies.histograms.items()} == {
+        "producer_to_live": 0,
+        "live_to_offline": 0,
+        "offline_to_warehouse": 10,
+        "end_to_end": 10,
+    }
+
+
+def test_late_is_said_of_the_first_hop_behind_the_bound() -> None:
+    latencies = Latencies(100)
+    told(latencies)
+    latencies.on_rows(rows(0, 10))
+    latencies.join(NOW)
+    assert {key: item.count for key, item in latencies.late.items()} == {("live_to_offline", STREAM): 10}
+
+
+def test_a_clock_that_runs_behind_gives_no_negative_latency() -> None:
+    latencies = Latencies(60_000)
+    latencies.on_acknowledged(STREAM, 0, 9, NOW - 50)
+    latencies.on_rows(rows(0, 10))
+    latencies.join(NOW, is_last=True)
+    assert latencies.histograms["producer_to_live"].summary() == {"mean": 0, "p50": 0, "p99": 0, "max": 0}
