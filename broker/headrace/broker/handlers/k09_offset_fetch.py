@@ -1,6 +1,6 @@
-"""OffsetFetch (key 9), versions 1-9.
+"""OffsetFetch (key 9), versions 0-9; version 0 reads offsets from ZooKeeper, below `/consumers`.
 
-Deviations: version 0, which reads offsets from ZooKeeper, is not served. `require_stable` holds for every
+Deviations: in version 0 a group whose name is no znode's gets INVALID_GROUP_ID. `require_stable` holds for every
 fetch: an answer waits until what was committed before it is replicated; UNSTABLE_OFFSET_COMMIT comes with
 transactions.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.broker.errors import ErrorCode
+from headrace.broker.errors import ErrorCode, KafkaError
 from headrace.broker.groups.events import FetchAnswer, FetchedOffset, FetchOffsets, TopicPartition
 from headrace.broker.handlers.context import Context
 from headrace.broker.handlers.deferred import Deferred
@@ -18,10 +18,15 @@ from headrace.broker.wire.api import k09_offset_fetch
 from headrace.broker.wire.frames import RequestHeader
 
 API = k09_offset_fetch.API
-VERSIONS = (1, 9)
+VERSIONS = (0, 9)
 
 
 def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
+    if header.version == 0:
+        read: Deferred[dict[str, Any]] = context.cluster.later(
+            "fetch-from-zookeeper", _read(context, request)
+        )
+        return read
     if header.version >= 8:
         groups: list[dict[str, Any]] = request["groups"]
         answers = gather([_ask(context, group["group_id"], group["topics"]) for group in groups])
@@ -30,6 +35,35 @@ def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> 
         )
     answer = _ask(context, request["group_id"], request["topics"])
     return answer.map(lambda found: _single(header.version, request, found))
+
+
+async def _read(context: Context, request: dict[str, Any]) -> dict[str, Any]:
+    """Version 0: partitions without an offset are as unknown as those that do not exist."""
+    topics = []
+    for topic in request["topics"]:
+        partitions = [
+            await _read_one(context, request["group_id"], topic["name"], index)
+            for index in topic["partition_indexes"]
+        ]
+        topics.append({"name": topic["name"], "partitions": partitions})
+    return {"topics": topics}
+
+
+async def _read_one(context: Context, group_id: str, topic: str, index: int) -> dict[str, Any]:
+    offset, error = None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if context.metadata.partition(topic, index) is not None:
+        try:
+            offset = await context.cluster.consumer_offsets.fetch(group_id, topic, index)
+        except KafkaError as refused:
+            error = refused.code
+    if offset is not None:
+        error = ErrorCode.NONE
+    return {
+        "partition_index": index,
+        "committed_offset": -1 if offset is None else offset,
+        "metadata": "",
+        "error_code": error,
+    }
 
 
 def _ask(context: Context, group_id: str, topics: list[dict[str, Any]] | None) -> Deferred[FetchAnswer]:

@@ -45,6 +45,7 @@ from headrace.broker.server.metadata import MetadataCache, partition_states
 from headrace.broker.server.peers import Connection, PeerError, Peers
 from headrace.broker.server.replicas import Partitions
 from headrace.broker.server.topics import Topics
+from headrace.broker.server.zookeeper_offsets import ZooKeeperOffsets
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks
 from headrace.broker.wire.api import (
@@ -87,6 +88,7 @@ class Cluster(SessionListener):
         )
         self._mailbox = Mailbox(self._work_failed)
         self._configs = DynamicConfigs(self._zookeeper, self._mailbox, clock)
+        self.consumer_offsets = ZooKeeperOffsets(self._zookeeper)
         self._topics = Topics(config, self._zookeeper, metadata)
         self._control = asyncio.Lock()
         self._config_callbacks: list[Callable[[BrokerConfig], None]] = []

@@ -93,6 +93,34 @@ def entity_config(kind: str, name: str) -> str:
     return f"{CONFIG}/{kind}/{name}"
 
 
+def consumer_group(group: str) -> str:
+    """What ZooKeeper knows of a consumer group."""
+    return f"/consumers/{group}"
+
+
+def consumer_offsets(group: str) -> str:
+    """The offsets that version 0 of OffsetCommit stores."""
+    return f"{consumer_group(group)}/offsets"
+
+
+def consumer_topic(group: str, topic: str) -> str:
+    """A group's offsets in one topic."""
+    return f"{consumer_offsets(group)}/{topic}"
+
+
+def consumer_offset(group: str, topic: str, partition: int) -> str:
+    """A group's offset in one partition."""
+    return f"{consumer_topic(group, topic)}/{partition}"
+
+
+def decode_consumer_offset(path: str, data: bytes) -> int:
+    """The offset, which is stored in decimal digits."""
+    try:
+        return int(data.decode())
+    except ValueError as error:
+        raise MalformedZnodeError(f"{path} holds no offset: {data[:200]!r}") from error
+
+
 def delete_topic(name: str) -> str:
     """The wish that a topic be deleted."""
     return f"{DELETE_TOPICS}/{name}"

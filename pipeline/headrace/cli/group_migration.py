@@ -1,0 +1,75 @@
+"""Moves a group's offsets from `/consumers/<group>/offsets` in ZooKeeper to `__consumer_offsets`.
+
+Invariant: an offset leaves ZooKeeper only after the brokers confirmed it, so a move that breaks off is begun again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import click
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from headrace.broker.errors import KafkaError
+from headrace.broker.server.zookeeper_offsets import ZooKeeperOffsets
+from headrace.broker.zk.client import ZooKeeperClient, ZooKeeperError
+from headrace.cli.topics import TIMEOUT_SECONDS, asked
+
+COMMIT_SECONDS_MAX = 30.0
+"""The first commit of a cluster makes `__consumer_offsets`."""
+
+Offsets = dict[tuple[str, int], int]
+T = TypeVar("T")
+
+
+def migrate(client: AdminClient, zookeeper: str, group: str) -> tuple[Offsets, Offsets]:
+    """(what was moved, what was dropped since its partition is no more). Raises ClickException."""
+    found = _ask(zookeeper, lambda offsets: offsets.of_group(group))
+    if not found:
+        raise click.ClickException(f"ZooKeeper holds no offsets of group {group!r}; nothing was changed.")
+    topics = asked("list topics", lambda: client.list_topics(timeout=TIMEOUT_SECONDS)).topics
+    moved = {
+        (topic, partition): offset
+        for (topic, partition), offset in found.items()
+        if topic in topics and partition in topics[topic].partitions
+    }
+    _commit(client, group, moved)
+    _ask(zookeeper, lambda offsets: offsets.forget(group))
+    return moved, {key: offset for key, offset in found.items() if key not in moved}
+
+
+def _commit(client: AdminClient, group: str, offsets: Offsets) -> None:
+    if not offsets:
+        return
+    wanted = ConsumerGroupTopicPartitions(
+        group, [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
+    )
+    answer = asked(
+        f"commit offsets of group {group}",
+        client.alter_consumer_group_offsets([wanted], request_timeout=COMMIT_SECONDS_MAX)[group].result,
+    )
+    for partition in answer.topic_partitions:
+        if partition.error is not None:
+            raise click.ClickException(
+                f"{partition.topic}-{partition.partition} was refused: {partition.error.str()}. "
+                "ZooKeeper is as it was; stop the group's consumers and try again."
+            )
+
+
+def _ask(zookeeper: str, work: Callable[[ZooKeeperOffsets], Awaitable[T]]) -> T:
+    async def run() -> T:
+        session_ms = int(TIMEOUT_SECONDS * 1000)
+        client = ZooKeeperClient(zookeeper, session_timeout_ms=session_ms, connection_timeout_ms=session_ms)
+        await client.connect()
+        try:
+            return await work(ZooKeeperOffsets(client))
+        finally:
+            await client.close()
+
+    try:
+        return asyncio.run(run())
+    except (KafkaError, ZooKeeperError) as error:
+        raise click.ClickException(f"{error}.") from error
