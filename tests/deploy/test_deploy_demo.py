@@ -7,14 +7,62 @@ import os
 import socket
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
 
 import click
 import pytest
+from rich.console import Console
 
-from headrace.cli import demo
+from headrace.cli import demo, verdict
 from headrace.cli.rollout import Datacenter, Rollout, Topology, failure_sentences
 
+LATENCY = {"mean": 1.0, "p50": 1.0, "p99": 1234.56, "max": 1234.56}
+COUNTS = {
+    "produced": 1_234_567,
+    "live": 1_234_567,
+    "offline": 1_234_567,
+    "warehouse": 1_234_567,
+    "lost": 0,
+    "duplicated": 0,
+}
+REPORT = {
+    "verdict": "incomplete",
+    "complete_until": None,
+    "totals": {**COUNTS, "rejected": 3},
+    "topics": [{"datacenter": "dc-east", "topic": "pageviews", **COUNTS}],
+    "latency_seconds": {"producer_to_live": LATENCY, "end_to_end": None},
+    "findings": [
+        {
+            "kind": "loss",
+            "hop": "live_to_offline",
+            "datacenter": "dc-east",
+            "topic": "pageviews",
+            "producer": "p-1",
+            "first_sequence": 4,
+            "last_sequence": 7,
+            "count": 4,
+            "window_start": None,
+        },
+        {
+            "kind": "recreation",
+            "hop": "live_to_offline",
+            "datacenter": "dc-east",
+            "topic": "pageviews",
+            "producer": "",
+            "first_sequence": -1,
+            "last_sequence": -1,
+            "count": 0,
+            "window_start": None,
+            "reason": "the topic has another id",
+        },
+    ],
+    "incomplete": [
+        {"datacenter": "dc-east", "topic": "pageviews", "producer": "p-1", "reason": "it has not closed"},
+        {"datacenter": "", "topic": "", "producer": "", "reason": "no monitoring events were seen"},
+        {"datacenter": "dc-east", "topic": "pageviews", "producer": "", "reason": "partition 0 is rotten"},
+    ],
+}
 LINE = b'10.0.0.1 - - [17/May/2015:10:05:03 +0000] "GET /a HTTP/1.1" 200 5 "-" "agent"\n'
 
 
@@ -25,15 +73,16 @@ def run_demo(**environment: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize("events", ["0", "-1", "many", "1.5", "٣"])
+@pytest.mark.parametrize("events", ["0", "-1", "many", "1.5", "٣", "9" * 5000])
 def test_a_number_of_events_that_is_none_is_refused(events: str) -> None:
-    with pytest.raises(click.UsageError, match="DEMO_EVENTS is"):
-        demo.read_settings({"DEMO_EVENTS": events})
+    for name in ("DEMO_EVENTS", "DEMO_RATE"):
+        with pytest.raises(click.UsageError, match=f"{name} is .*: it must be a whole number above 0"):
+            demo.read_settings({name: events})
 
 
 def test_the_demo_needs_no_settings() -> None:
     settings = demo.read_settings({"DEMO_EVENTS": "", "ACCESS_LOG": "", "DEMO_KEEP": ""})
-    assert settings == demo.Settings(access_log=demo.SAMPLE, events=10_000, keep=False)
+    assert settings == demo.Settings(access_log=demo.SAMPLE, events=10_000, rate=2_000, keep=False)
     assert settings.access_log.is_file()
     assert demo.read_settings({"DEMO_KEEP": "1"}).keep
 
@@ -94,3 +143,38 @@ def test_a_failed_host_is_told_in_its_own_words() -> None:
     assert failure_sentences(f"fatal: [a]: FAILED! => {message}\n") == ["a: a does not serve after 60 s."]
     assert failure_sentences("fatal: [a]: UNREACHABLE! => {broken}\n") == ["a: {broken}"]
     assert failure_sentences("ok: [a]\n") == []
+
+
+def test_the_last_screen_fits_80_columns_and_says_every_reason_as_a_sentence() -> None:
+    text = StringIO()
+    verdict.print_verdict(Console(file=text, width=80), REPORT)
+    lines = text.getvalue().splitlines()
+    header = next(line for line in lines if "topic" in line)
+    assert header.split() == ["topic", "produced", "live", "offline", "warehouse", "lost", "duplicated"]
+    assert "…" not in text.getvalue()
+    assert [line.strip() for line in lines if line.startswith("  ")] == [
+        "loss: 4 events of pageviews in dc-east from live to offline, producer p-1, sequences 4 to 7.",
+        "recreation: pageviews in dc-east, live to offline: the topic has another id.",
+        "incomplete: producer p-1 of pageviews in dc-east: it has not closed.",
+        "incomplete: no monitoring events were seen.",
+        "incomplete: pageviews in dc-east: partition 0 is rotten.",
+    ]
+    assert lines[-1] == "Verdict: incomplete  (complete until -)"
+
+
+@pytest.mark.parametrize(
+    ("verdict_", "well", "acknowledged", "sentences"),
+    [
+        ("complete", True, 5, []),
+        ("loss", False, 6, []),
+        ("complete", False, 5, ["A replay failed: what it did not publish is not in the report."]),
+        ("complete", True, 6, ["The replays had 6 events acknowledged, and the audit knows of 5."]),
+    ],
+)
+def test_a_demo_that_fails_with_a_complete_report_says_why(
+    verdict_: str, well: bool, acknowledged: int, sentences: list[str]
+) -> None:
+    report = {"verdict": verdict_, "totals": {"produced": 5}}
+    published = demo.Published(well=well, acknowledged=acknowledged)
+    assert demo.objections(report, published) == sentences
+    assert demo.is_complete(report, published) == (verdict_ == "complete" and not sentences)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import os
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from headrace.producer.log_lines import KEPT_SIZE_MAX, LogLine
 from headrace.producer.replay import (
     NothingToReplayError,
     Replayed,
+    _progress_lines,
     page_views,
     rejected_record,
     replay,
@@ -101,3 +104,24 @@ def test_check_needs_no_brokers(log: Path) -> None:
 def test_wrong_use_exits_2(log: Path, arguments: list[str]) -> None:
     result = CliRunner().invoke(replay, ["--log", str(log), *arguments])
     assert result.exit_code == 2, result.output
+
+
+def test_a_packed_log_is_named_as_such(tmp_path: Path) -> None:
+    packed = tmp_path / "access.log.gz"
+    packed.write_bytes(gzip.compress(GOOD.format(n=0).encode()))
+    with pytest.raises(NothingToReplayError, match="packed with gzip, so unpack it first"):
+        require_page_view(packed)
+
+
+def test_a_pipe_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", tmp_path):
+        with pytest.raises(NothingToReplayError, match="is no regular file"):
+            require_page_view(path)
+
+
+def test_progress_in_lines_keeps_quiet_within_a_second(capsys: pytest.CaptureFixture[str]) -> None:
+    show = _progress_lines(300)
+    for published in (100, 200, 300):
+        show(published)
+    assert capsys.readouterr().err.splitlines() == ["100 of 300 events published"]

@@ -9,34 +9,40 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
 import click
-from rich import box
 from rich.console import Console
-from rich.table import Table
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
 from headrace.cli.rollout import CHECKOUT, Datacenter, Rollout, Topology, program
+from headrace.cli.verdict import TIERS, print_verdict
 from headrace.producer.replay import NothingToReplayError, require_page_view
 
-OUTPUT: Final = CHECKOUT / "var" / "demo"
 SAMPLE: Final = CHECKOUT / "examples" / "access.log"
 EVENTS_DEFAULT: Final = 10_000
+# Page views a second in each datacenter: traffic that a person can watch flow, instead of one burst.
+RATE_DEFAULT: Final = 2_000
 POLL_INTERVAL_S: Final = 2.0
 # The audit is given up when none of its numbers has moved for so long; a killed load is back within half of it.
 STALL_TIMEOUT_S: Final = 90.0
 # After a replay that failed nothing more will come, and the verdict is known: only the tiers behind it have to settle.
 STALL_TIMEOUT_AFTER_FAILURE_S: Final = 20.0
-TIERS: Final = ("produced", "live", "offline", "warehouse", "lost", "duplicated")
+SHOW_INTERVAL_S: Final = 0.2
+DIGITS_MAX: Final = 9
+LOG_TAIL_BYTES: Final = 4096
+_PROGRESS: Final = re.compile(rb"^(\d+) of \d+ events published$", re.MULTILINE)
 
 console = Console(highlight=False)
 
@@ -47,23 +53,31 @@ class Settings:
 
     access_log: Path
     events: int
+    rate: int
     keep: bool
 
 
 def read_settings(environment: Mapping[str, str]) -> Settings:
-    """Read ACCESS_LOG, DEMO_EVENTS and DEMO_KEEP.
+    """Read ACCESS_LOG, DEMO_EVENTS, DEMO_RATE and DEMO_KEEP.
 
     Raises:
-        click.UsageError: DEMO_EVENTS is no positive number.
+        click.UsageError: DEMO_EVENTS or DEMO_RATE is no positive number.
     """
-    events = environment.get("DEMO_EVENTS") or str(EVENTS_DEFAULT)
-    if not (events.isascii() and events.isdigit() and int(events) > 0):
-        raise click.UsageError(f"DEMO_EVENTS is {events!r}: it must be a whole number above 0.")
     return Settings(
         access_log=Path(environment.get("ACCESS_LOG") or SAMPLE).absolute(),
-        events=int(events),
+        events=positive_number(environment, "DEMO_EVENTS", EVENTS_DEFAULT),
+        rate=positive_number(environment, "DEMO_RATE", RATE_DEFAULT),
         keep=environment.get("DEMO_KEEP", "") not in ("", "0"),
     )
+
+
+def positive_number(environment: Mapping[str, str], name: str, default: int) -> int:
+    value = environment.get(name) or str(default)
+    if not (value.isascii() and value.isdigit() and len(value) <= DIGITS_MAX and int(value) > 0):
+        raise click.UsageError(
+            f"{name} is {value!r}: it must be a whole number above 0, of at most {DIGITS_MAX} digits."
+        )
+    return int(value)
 
 
 def check_log(path: Path) -> None:
@@ -95,7 +109,7 @@ def roll_out(rollout: Rollout) -> None:
         rollout.play("down.yml", lambda *_: None, "headrace_remove_data=true", "headrace_remove_logs=true")
     console.print("[bold]Rolling out inventory/local with playbooks/site.yml[/]")
     rollout.play("site.yml", say_play)
-    console.print(f"  the pipeline runs after {time.monotonic() - started:.0f} s\n")
+    console.print(f"  rolled out in {time.monotonic() - started:.0f} s\n")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,11 +140,17 @@ class Replay:
         except json.JSONDecodeError:
             return 0
 
+    def published(self) -> int:
+        """The events handed to the client so far, as the process last said."""
+        found = _PROGRESS.findall(self.log.read_bytes()[-LOG_TAIL_BYTES:])
+        return int(found[-1]) if found else 0
 
-def start_replay(datacenter: Datacenter, settings: Settings) -> Replay:
-    result, log = (OUTPUT / f"replay-{datacenter.name}.{suffix}" for suffix in ("json", "log"))
-    command = [program("headrace"), "replay", "--json", "--log", str(settings.access_log)]
-    command += ["--events", str(settings.events), "--datacenter", datacenter.name]
+
+def start_replay(datacenter: Datacenter, settings: Settings, output: Path) -> Replay:
+    result, log = (output / f"replay-{datacenter.name}.{suffix}" for suffix in ("json", "log"))
+    command = [program("headrace"), "replay", "--json", "--progress", "--log", str(settings.access_log)]
+    command += ["--events", str(settings.events), "--rate", str(settings.rate)]
+    command += ["--datacenter", datacenter.name]
     command += ["--bootstrap", datacenter.bootstrap, "--registry", datacenter.registry_url]
     with result.open("wb") as stdout, log.open("wb") as stderr:
         process = subprocess.Popen(command, stdout=stdout, stderr=stderr, start_new_session=True)
@@ -150,17 +170,18 @@ class Published:
     acknowledged: int
 
 
-def replay_all(topology: Topology, settings: Settings) -> Published:
+def replay_all(topology: Topology, settings: Settings, output: Path) -> Published:
     """Publish to every live datacenter at once and wait for the end of all."""
     names = " and ".join(datacenter.name for datacenter in topology.live)
     console.print(
-        f"[bold]Replaying {settings.access_log.name}[/]: {settings.events:,} events to each of {names}"
+        f"[bold]Replaying {escape(settings.access_log.name)}[/]: {settings.events:,} events to each of {names}, "
+        f"{settings.rate:,} a second",
+        soft_wrap=True,
     )
-    replays = [start_replay(datacenter, settings) for datacenter in topology.live]
+    replays = [start_replay(datacenter, settings, output) for datacenter in topology.live]
     try:
-        for replay in replays:
-            how = "[green]done[/]" if replay.process.wait() == 0 else "[red]failed[/]"
-            console.print(f"  {how}  {replay.datacenter.name}  {replay.ending()}", soft_wrap=True)
+        with progress_bars() as bars:
+            follow(replays, bars, settings.events)
     finally:
         for replay in replays:
             if replay.process.poll() is None:
@@ -173,15 +194,36 @@ def replay_all(topology: Topology, settings: Settings) -> Published:
     )
 
 
-def audit_report(rollout: Rollout, topology: Topology) -> dict[str, Any] | None:
+def progress_bars() -> Progress:
+    columns = (TextColumn("  {task.description}"), BarColumn(), MofNCompleteColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+def follow(replays: Sequence[Replay], bars: Progress, events: int) -> None:
+    """Show how far each replay is until all have ended, and how each one ended."""
+    running: dict[TaskID, Replay] = {
+        bars.add_task(replay.datacenter.name, total=events): replay for replay in replays
+    }
+    while running:
+        for task, replay in list(running.items()):
+            bars.update(task, completed=replay.published())
+            if replay.process.poll() is not None:
+                how = "[green]done[/]" if replay.process.returncode == 0 else "[red]failed[/]"
+                console.print(f"  {how}  {replay.datacenter.name}  {escape(replay.ending())}", soft_wrap=True)
+                bars.remove_task(task)
+                del running[task]
+        time.sleep(SHOW_INTERVAL_S)
+
+
+def audit_report(rollout: Rollout, topology: Topology, output: Path) -> dict[str, Any] | None:
     """Have the audit write report.html and report.json and read the latter; None while it has nothing to say."""
     command = [program("headrace"), "audit", "report", "--bootstrap", topology.offline.bootstrap]
     state = rollout.data_directory / f"{topology.offline.name}-auditor"
-    command += ["--warehouse", str(rollout.warehouse), "--state", str(state), "--output", str(OUTPUT)]
-    with (OUTPUT / "audit.log").open("ab") as log:
+    command += ["--warehouse", str(rollout.warehouse), "--state", str(state), "--output", str(output)]
+    with (output / "audit.log").open("ab") as log:
         subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, check=False)
     try:
-        report: dict[str, Any] = json.loads((OUTPUT / "report.json").read_text(encoding="utf-8"))
+        report: dict[str, Any] = json.loads((output / "report.json").read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     return report
@@ -193,75 +235,39 @@ def is_complete(report: Mapping[str, Any], published: Published) -> bool:
     return bool(published.well and known and report["verdict"] == "complete")
 
 
-def wait_for_verdict(rollout: Rollout, topology: Topology, published: Published) -> dict[str, Any] | None:
+def wait_for_verdict(
+    rollout: Rollout, topology: Topology, published: Published, output: Path
+) -> dict[str, Any] | None:
     """Ask the audit until all is complete, or until its numbers have not moved for a while."""
     stall_timeout_s = STALL_TIMEOUT_S if published.well else STALL_TIMEOUT_AFTER_FAILURE_S
     console.print(f"[bold]Waiting for the audit[/], at most {stall_timeout_s:.0f} s without any progress")
     shown: dict[str, int] | None = None
     moved = time.monotonic()
-    while True:
-        report = audit_report(rollout, topology)
-        totals = report["totals"] if report else None
-        if totals != shown:
-            shown, moved = totals, time.monotonic()
-            console.print(
-                "  " + "  ".join(f"{tier} {totals[tier]:,}" for tier in TIERS[:4]) if totals else ""
-            )
-        if (report and is_complete(report, published)) or time.monotonic() - moved > stall_timeout_s:
-            return report
-        time.sleep(POLL_INTERVAL_S)
+    with console.status("counting"):
+        while True:
+            report = audit_report(rollout, topology, output)
+            totals = report["totals"] if report else None
+            if totals != shown:
+                shown, moved = totals, time.monotonic()
+                if totals:
+                    console.print("  " + "  ".join(f"{tier} {totals[tier]:,}" for tier in TIERS))
+            if (report and is_complete(report, published)) or time.monotonic() - moved > stall_timeout_s:
+                console.print()
+                return report
+            time.sleep(POLL_INTERVAL_S)
 
 
-def tier_table(report: Mapping[str, Any]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, title="Events by tier", title_justify="left")
-    table.add_column("topic", no_wrap=True)
-    for tier in TIERS:
-        table.add_column(tier, justify="right")
-    for row in report["topics"]:
-        table.add_row(f"{row['datacenter']}.{row['topic']}", *(f"{row[tier]:,}" for tier in TIERS))
-    table.add_section()
-    table.add_row("all", *(f"{report['totals'][tier]:,}" for tier in TIERS))
-    return table
-
-
-def latency_table(report: Mapping[str, Any]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, title="Latency in seconds", title_justify="left")
-    table.add_column("hop")
-    figures = ("mean", "p50", "p99", "max")
-    for figure in figures:
-        table.add_column(figure, justify="right")
-    for hop, latency in report["latency_seconds"].items():
-        values = (latency[figure] if latency else None for figure in figures)
-        table.add_row(hop.replace("_", " "), *("-" if value is None else f"{value:.2f}" for value in values))
-    return table
-
-
-def print_verdict(report: Mapping[str, Any]) -> None:
-    verdict = report["verdict"]
-    console.print(tier_table(report))
-    console.print(latency_table(report))
-    for finding in report["findings"][:10]:
-        console.print(
-            f"  {finding['kind']} at {finding['hop']} in {finding['datacenter']}: {finding['count']:,} of {finding['topic']}, "
-            f"producer {finding['producer']}, sequences {finding['first_sequence']} to {finding['last_sequence']}",
-            soft_wrap=True,
+def objections(report: Mapping[str, Any], published: Published) -> list[str]:
+    """Why a demo fails whose report is complete: the replays know of more than the audit could see."""
+    if report["verdict"] != "complete":
+        return []
+    known = report["totals"]["produced"]
+    sentences = [] if published.well else ["A replay failed: what it did not publish is not in the report."]
+    if known < published.acknowledged:
+        sentences.append(
+            f"The replays had {published.acknowledged:,} events acknowledged, and the audit knows of {known:,}."
         )
-    for producer in report.get("incomplete", [])[:10]:
-        console.print(
-            f"  incomplete: producer {producer['producer']} of {producer['topic']} in {producer['datacenter']}: "
-            f"{producer['reason']}",
-            soft_wrap=True,
-        )
-    rejected = report["totals"]["rejected"]
-    if rejected:
-        console.print(f"Lines that do not parse, kept in the dead-letter topics: {rejected:,}")
-    colour = "green" if verdict == "complete" else "red"
-    console.print(
-        f"\nVerdict: [bold {colour}]{verdict}[/]  (complete until {report['complete_until'] or '-'})"
-    )
-    console.print(
-        f"Report: {(OUTPUT / 'report.html').relative_to(CHECKOUT)}, {(OUTPUT / 'report.json').relative_to(CHECKOUT)}"
-    )
+    return sentences
 
 
 def take_down(rollout: Rollout) -> None:
@@ -270,19 +276,23 @@ def take_down(rollout: Rollout) -> None:
         rollout.play("down.yml", lambda *_: None)
 
 
-def run(settings: Settings, rollout: Rollout) -> bool:
+def run(settings: Settings, rollout: Rollout, output: Path) -> bool:
     """The demo from roll-out to verdict; returns whether everything arrived."""
     topology = rollout.topology()
-    shutil.rmtree(OUTPUT, ignore_errors=True)
-    OUTPUT.mkdir(parents=True)
+    shutil.rmtree(output, ignore_errors=True)
+    output.mkdir(parents=True)
     kept = False
     try:
         roll_out(rollout)
-        published = replay_all(topology, settings)
-        report = wait_for_verdict(rollout, topology, published)
+        published = replay_all(topology, settings, output)
+        report = wait_for_verdict(rollout, topology, published, output)
         if report is None:
-            raise click.ClickException(f"The audit wrote no report: {last_line(OUTPUT / 'audit.log')}")
-        print_verdict(report)
+            raise click.ClickException(f"The audit wrote no report: {last_line(output / 'audit.log')}")
+        print_verdict(console, report)
+        for sentence in objections(report, published):
+            console.print(f"[bold red]failed[/]: {sentence}", soft_wrap=True)
+        paths = ", ".join(os.path.relpath(output / name) for name in ("report.html", "report.json"))
+        console.print(f"Report: {escape(paths)}", soft_wrap=True)
         kept = settings.keep
     finally:
         if not kept:
@@ -299,21 +309,41 @@ def interrupt(number: int, frame: FrameType | None) -> None:
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-def demo() -> None:
+@click.option(
+    "--inventory",
+    type=click.Path(exists=True, path_type=Path),
+    default=CHECKOUT / "inventory" / "local",
+    help="Inventory to roll out on this machine, instead of inventory/local.",
+)
+@click.option(
+    "--root",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=CHECKOUT / "var" / "local",
+    help="Folder of the services, instead of var/local.",
+)
+@click.option(
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=CHECKOUT / "var" / "demo",
+    help="Folder of the report, instead of var/demo; emptied first.",
+)
+def demo(inventory: Path, root: Path, output: Path) -> None:
     """Roll out three datacenters on this machine, replay real traffic through them and print the verdict.
 
     ACCESS_LOG names a web server's log in combined format, DEMO_EVENTS the events published in each live datacenter
-    (10,000), and DEMO_KEEP=1 leaves the pipeline running.
+    (10,000), DEMO_RATE how many of them a second (2,000), and DEMO_KEEP=1 leaves the pipeline running.
 
     Example: DEMO_EVENTS=50000 make demo
     """
     settings = read_settings(os.environ)
-    rollout = Rollout()
+    rollout = Rollout(
+        inventory=inventory.absolute(), root=root.absolute(), ansible_log=output.absolute() / "ansible.log"
+    )
     refuse_while_running(rollout)
     check_log(settings.access_log)
     # A plain kill takes the pipeline down like Ctrl-C does.
     signal.signal(signal.SIGTERM, interrupt)
-    sys.exit(0 if run(settings, rollout) else 1)
+    sys.exit(0 if run(settings, rollout, output.absolute()) else 1)
 
 
 if __name__ == "__main__":

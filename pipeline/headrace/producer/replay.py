@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -28,8 +29,10 @@ from headrace.producer.client import Producer
 from headrace.producer.log_lines import KEPT_SIZE_MAX, LogLine, read_lines
 from headrace.producer.registration import RegistrationError
 
-_PROGRESS_EVERY: Final = 500
+_PROGRESS_EVERY: Final = 100
+_PROGRESS_LINE_SECONDS: Final = 1.0
 _PACE_SECONDS_MAX: Final = 0.05
+_GZIP_MAGIC: Final = b"\x1f\x8b"
 
 
 class NothingToReplayError(Exception):
@@ -47,13 +50,19 @@ class Replayed:
 
 def require_page_view(log: Path) -> None:
     """Return when the log has a line that parses; raises NothingToReplayError with a sentence otherwise."""
+    if log.exists() and not log.is_file():
+        raise NothingToReplayError(f"{log} is no regular file, which a replay reads more than once.")
     with log.open("rb") as file:
+        is_packed = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+        file.seek(0)
         count = 0
         for line in read_lines(file):
             if isinstance(parse(line.head), PageView):
                 return
             count += 1
     content = f"none of its {count} lines is in combined log format" if count else "it is empty"
+    if is_packed:
+        content = "it is packed with gzip, so unpack it first"
     raise NothingToReplayError(f"{log} has nothing to replay: {content}.")
 
 
@@ -143,6 +152,12 @@ class Pace:
     metavar="KEY=VALUE",
     help="Setting of librdkafka, such as linger.ms=20.",
 )
+@click.option(
+    "--progress",
+    "progress_lines",
+    is_flag=True,
+    help="Print a line of progress each second, without a terminal too.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def replay(
     log: Path,
@@ -157,6 +172,7 @@ def replay(
     service: str,
     window_seconds: int,
     settings: tuple[str, ...],
+    progress_lines: bool,
     as_json: bool,
 ) -> None:
     """Publish a web server's access log as page views, replaying it as often as needed.
@@ -192,11 +208,14 @@ def replay(
     except (RegistrationError, KafkaException) as error:
         raise click.ClickException(_sentence(error)) from error
     begin = time.monotonic()
-    replayed, interrupted = _publish(producer, log, topic, events, rate)
+    with _progress(topic, events, progress_lines) as show:
+        replayed, interrupted = _publish(producer, log, topic, events, rate, show)
     _report(producer, replayed, topic, events, time.monotonic() - begin, interrupted, as_json)
 
 
-def _publish(producer: Producer, log: Path, topic: str, events: int, rate: float) -> tuple[Replayed, bool]:
+def _publish(
+    producer: Producer, log: Path, topic: str, events: int, rate: float, show: Callable[[int], None]
+) -> tuple[Replayed, bool]:
     """Publish until enough or told to stop, then close the producer; return what was published and whether stopped."""
     stops: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -207,17 +226,15 @@ def _publish(producer: Producer, log: Path, topic: str, events: int, rate: float
     def on_rejected(line: LogLine, reason: str) -> None:
         producer.send(topic + REJECTED_SUFFIX, rejected_record(line, reason))
 
-    with _progress() as progress:
-        task = progress.add_task(f"replay to {topic}", total=events)
-        for view in page_views(log, replayed, on_rejected, events):
-            pace.wait(lambda: bool(stops))
-            if stops:
-                replayed.published -= 1
-                break
-            producer.send(topic, view.as_record())
-            if replayed.published % _PROGRESS_EVERY == 0:
-                progress.update(task, completed=replayed.published)
-        progress.update(task, completed=replayed.published)
+    for view in page_views(log, replayed, on_rejected, events):
+        pace.wait(lambda: bool(stops))
+        if stops:
+            replayed.published -= 1
+            break
+        producer.send(topic, view.as_record())
+        if replayed.published % _PROGRESS_EVERY == 0:
+            show(replayed.published)
+    show(replayed.published)
     producer.close(seconds_max=30.0 if stops else 630.0)
     return replayed, bool(stops)
 
@@ -282,10 +299,29 @@ def _problems(producer: Producer, result: dict[str, Any], events: int, interrupt
     return [sentence for holds, sentence in candidates if holds]
 
 
-def _progress() -> Progress:
+@contextmanager
+def _progress(topic: str, events: int, lines: bool) -> Iterator[Callable[[int], None]]:
+    """Give what shows how many events are published: in lines when asked for, else as a bar on a terminal."""
+    if lines:
+        yield _progress_lines(events)
+        return
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=console, disable=not console.is_terminal)
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task(f"replay to {topic}", total=events)
+        yield lambda published: progress.update(task, completed=published)
+
+
+def _progress_lines(events: int) -> Callable[[int], None]:
+    due = 0.0
+
+    def show(published: int) -> None:
+        nonlocal due
+        if time.monotonic() >= due:
+            click.echo(f"{published} of {events} events published", err=True)
+            due = time.monotonic() + _PROGRESS_LINE_SECONDS
+
+    return show
 
 
 def _settings(settings: tuple[str, ...]) -> dict[str, str]:

@@ -1,0 +1,95 @@
+"""The demo's last screen: what the audit's report says, within 80 columns.
+
+Owns how a report reads on a terminal. It must not know how the report came about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+TIERS: Final = ("produced", "live", "offline", "warehouse")
+_COUNTS: Final = (*TIERS, "lost", "duplicated")
+_FIGURES: Final = ("mean", "p50", "p99", "max")
+_LISTED_MAX: Final = 10
+
+
+def print_verdict(console: Console, report: Mapping[str, Any]) -> None:
+    """Print the numbers of each tier and hop, what is wrong, and the verdict."""
+    for table in (tier_table(report), latency_table(report)):
+        console.print(table)
+        console.print()
+    sentences = [*findings(report), *reasons(report)]
+    for sentence in sentences[:_LISTED_MAX]:
+        console.print(f"  {sentence}", soft_wrap=True, markup=False)
+    if len(sentences) > _LISTED_MAX:
+        console.print(f"  {len(sentences) - _LISTED_MAX} more are in the report.")
+    if rejected := report["totals"]["rejected"]:
+        console.print(f"Lines that do not parse, kept in the dead-letter topics: {rejected:,}")
+    verdict = report["verdict"]
+    colour = "green" if verdict == "complete" else "red"
+    console.print(
+        f"\nVerdict: [bold {colour}]{verdict}[/]  (complete until {report['complete_until'] or '-'})"
+    )
+
+
+def tier_table(report: Mapping[str, Any]) -> Table:
+    table = _table("Events by tier")
+    table.add_column("topic", no_wrap=True)
+    for count in _COUNTS:
+        table.add_column(count, justify="right", no_wrap=True)
+    for row in report["topics"]:
+        table.add_row(f"{row['datacenter']}.{row['topic']}", *(f"{row[count]:,}" for count in _COUNTS))
+    table.add_section()
+    table.add_row("all", *(f"{report['totals'][count]:,}" for count in _COUNTS))
+    return table
+
+
+def latency_table(report: Mapping[str, Any]) -> Table:
+    table = _table("Latency in seconds")
+    table.add_column("hop")
+    for figure in _FIGURES:
+        table.add_column(figure, justify="right")
+    for hop, latency in report["latency_seconds"].items():
+        values = (latency[figure] if latency else None for figure in _FIGURES)
+        table.add_row(hop.replace("_", " "), *("-" if value is None else f"{value:.2f}" for value in values))
+    return table
+
+
+def _table(title: str) -> Table:
+    # With two spaces between columns the numbers of millions of events still fit into 80 columns.
+    return Table(
+        box=box.SIMPLE_HEAD,
+        title=title,
+        title_justify="left",
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+
+
+def findings(report: Mapping[str, Any]) -> Iterator[str]:
+    """What was lost, doubled, late or changed at the source, one sentence each."""
+    for finding in report["findings"]:
+        place = f"{finding['topic']} in {finding['datacenter']}"
+        hop = finding["hop"].replace("_", " ")
+        if finding["producer"]:
+            yield (
+                f"{finding['kind']}: {finding['count']:,} events of {place} from {hop}, producer {finding['producer']}, "
+                f"sequences {finding['first_sequence']} to {finding['last_sequence']}."
+            )
+        else:
+            yield f"{finding['kind']}: {place}, {hop}: {finding.get('reason') or 'no reason is given'}."
+
+
+def reasons(report: Mapping[str, Any]) -> Iterator[str]:
+    """Why the report is not complete, one sentence each."""
+    for item in report.get("incomplete", []):
+        subject = [f"producer {item['producer']}"] if item["producer"] else []
+        subject += [item["topic"]] if item["topic"] else []
+        place = " of ".join(subject) + (f" in {item['datacenter']}" if item["datacenter"] else "")
+        yield f"incomplete: {place + ': ' if place else ''}{item['reason']}."
