@@ -25,7 +25,15 @@ from headrace.broker.errors import (
 )
 from headrace.broker.log.files import OsFile
 from headrace.broker.log.partition_log import PartitionLog
-from headrace.broker.wire.batches import Record, check_crc, encode_batch, read_header, set_crc
+from headrace.broker.wire.batches import (
+    Record,
+    check_crc,
+    decode_records,
+    encode_batch,
+    iter_batches,
+    read_header,
+    set_crc,
+)
 
 Bad = Callable[[], memoryview]
 
@@ -221,3 +229,32 @@ def test_a_compacted_topic_takes_no_record_without_a_key(tmp_path: Path) -> None
             log.append_as_leader(memoryview(encode_batch(mixed, codec=codec)), leader_epoch=0, now_ms=NOW_MS)
         log.append_as_leader(memoryview(encode_batch(mixed[:1], codec=codec)), leader_epoch=0, now_ms=NOW_MS)
     assert log.log_end_offset == 2
+
+
+@pytest.mark.parametrize("codec", range(5))
+@pytest.mark.parametrize(
+    ("name", "expected"), [("gzip", 1), ("uncompressed", 0), ("zstd", 4), ("producer", None)]
+)
+def test_a_topics_codec_replaces_the_producers(
+    tmp_path: Path, codec: int, name: str, expected: int | None
+) -> None:
+    log, _ = open_log(tmp_path, LogConfig(compression_type=name))
+    sent = [Record(number, NOW_MS + number, b"k", b"value" * 9, []) for number in range(3)]
+    data = encode_batch(sent, codec=codec, producer_id=4, producer_epoch=0, base_sequence=0)
+    for count in (1, 0):
+        again = memoryview(bytearray(data))
+        assert log.append_as_leader(again, leader_epoch=0, now_ms=NOW_MS).batch_count == count
+    kept = log.read(0, size_max=10_000, upper_offset=3).read()
+    ((_, header),) = iter_batches(kept)
+    assert check_crc(kept, 0, header)
+    assert header.codec == (codec if expected is None else expected)
+    assert decode_records(kept, 0, header) == sent
+    assert (header.producer_id, header.base_sequence, log.size) == (4, 0, header.size)
+
+
+def test_a_batch_that_grows_too_large_in_the_topics_codec_changes_nothing(tmp_path: Path) -> None:
+    log, _ = open_log(tmp_path, LogConfig(compression_type="uncompressed", max_message_bytes=1000))
+    data = encode_batch([Record(0, NOW_MS, None, b"x" * 5000, [])], codec=4)
+    with pytest.raises(MessageTooLargeError):
+        log.append_as_leader(memoryview(data), leader_epoch=0, now_ms=NOW_MS)
+    assert (log.size, log.log_end_offset) == (0, 0)

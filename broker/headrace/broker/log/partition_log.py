@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from uuid import UUID
-from zlib import crc32
 
 from headrace.broker.config import LogConfig
 from headrace.broker.errors import NotOneBatchError, OffsetOutOfRangeError
@@ -40,16 +39,15 @@ from headrace.broker.log.validation import (
     check_sizes,
     check_timestamps,
     header_at,
+    numbered_batches,
     placed_batches,
     runs,
     stamp_append_time,
     whole_batches,
 )
-from headrace.broker.wire.batches import BatchHeader, set_base_offset_and_epoch
-
-
-def _no_checkpoint() -> None:
-    """A log outside a store has no checkpoint of its recovery point."""
+from headrace.broker.wire.batches import BatchHeader, read_header, set_base_offset_and_epoch
+from headrace.broker.wire.compression import target_codec
+from headrace.broker.wire.conversion import recompressed
 
 
 class PartitionLog:
@@ -67,7 +65,8 @@ class PartitionLog:
         self.directory = directory
         self.topic_id = loaded.topic_id
         self.findings: list[Finding] = []
-        self.on_recovery_point_lowered: Callable[[], None] = _no_checkpoint
+        # A log outside a store has no checkpoint of its recovery point.
+        self.on_recovery_point_lowered: Callable[[], None] = lambda: None
         self._files = files
         self._segments = Segments(files, directory, loaded.segments, loaded.checked)
         self._epochs = loaded.epochs
@@ -117,16 +116,8 @@ class PartitionLog:
         """Use a changed topic configuration from the next operation on."""
         self.config = config
         self._is_stamping = config.message_timestamp_type == "LogAppendTime"
-        self._segment_ms = self._jittered_segment_ms()
-
-    def _jittered_segment_ms(self) -> int:
-        """segment.ms less a part of segment.jitter.ms that differs by partition and segment, yet is no accident."""
-        segment_ms = self.config.segment_ms
-        if "compact" in self.config.cleanup_policy:
-            segment_ms = min(segment_ms, self.config.max_compaction_lag_ms)
-        jitter_ms = min(self.config.segment_jitter_ms, segment_ms)
-        seed = f"{self.topic}-{self.partition}-{self._segments.active.base_offset}".encode()
-        return segment_ms - crc32(seed) % jitter_ms if jitter_ms else segment_ms
+        self._codec = target_codec(config.compression_type)
+        self._segment_ms = self._segments.jittered_segment_ms(config)
 
     @property
     def size(self) -> int:
@@ -172,10 +163,11 @@ class PartitionLog:
             return self._append_several(records, leader_epoch, now_ms, from_client)
         repeated = self._check_one(records, header, now_ms, from_client)
         if repeated is not None:
-            time_ms = repeated.timestamp_ms
-            return AppendResult(
-                repeated.first_offset, repeated.last_offset, time_ms, self.log_start_offset, 0
-            )
+            return AppendResult(*repeated.answer, self.log_start_offset, 0)
+        if self._codec is not None and header.codec != self._codec and from_client:
+            records = recompressed(records, header, self._codec)
+            header, size = read_header(records), len(records)
+            check_sizes(size, size, self.config)
         append_time_ms = -1
         if self._is_stamping:
             append_time_ms = now_ms
@@ -233,14 +225,10 @@ class PartitionLog:
             raise NotOneBatchError(
                 f"A produce request holds {len(places)} batches for {self.topic}-{self.partition}: send exactly one."
             )
-        next_offset = base_offset = self.log_end_offset
-        placed: list[Place] = []
-        for position, header in places:
-            check_sizes(len(records), header.size, self.config)
-            check_integrity(records, position, header)
+        base_offset = self.log_end_offset
+        placed = numbered_batches(records, places, base_offset, self.config)
+        for _, header in placed:
             self._producers.check_epoch(header)
-            placed.append(Place(position, header._replace(base_offset=next_offset)))
-            next_offset += header.last_offset_delta + 1
         for index, (position, header) in enumerate(placed):
             if self._is_stamping:
                 placed[index] = Place(position, stamp_append_time(records, position, header, now_ms))
@@ -249,7 +237,8 @@ class PartitionLog:
             self._assign_epoch(leader_epoch, base_offset)
             self._append_run(records, placed, now_ms)
         append_time_ms = now_ms if self._is_stamping else -1
-        return AppendResult(base_offset, next_offset - 1, append_time_ms, self.log_start_offset, len(placed))
+        last_offset = self.log_end_offset - 1
+        return AppendResult(base_offset, last_offset, append_time_ms, self.log_start_offset, len(placed))
 
     def append_as_follower(self, records: memoryview, *, now_ms: int) -> AppendResult:
         """Append batches fetched from the leader, their offsets and epochs kept; a last batch that is cut is left.
@@ -376,7 +365,7 @@ class PartitionLog:
             base_offset = first_offset
         self._snapshots.write(base_offset, self._producers)
         segment = self._segments.roll(base_offset, self.config, now_ms)
-        self._segment_ms = self._jittered_segment_ms()
+        self._segment_ms = self._segments.jittered_segment_ms(self.config)
         return segment
 
     def roll_if_due(self, now_ms: int) -> bool:

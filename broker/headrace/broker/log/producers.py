@@ -41,6 +41,11 @@ class CachedBatch(NamedTuple):
         return self.last_offset - self.offset_delta
 
     @property
+    def answer(self) -> tuple[int, int, int]:
+        """First and last offset and the time, as a repetition of it is answered."""
+        return self.first_offset, self.last_offset, self.timestamp_ms
+
+    @property
     def first_sequence(self) -> int:
         return (self.last_sequence - self.offset_delta) % _SEQUENCE_COUNT
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
+from zlib import crc32
 
 from headrace.broker.config import LogConfig
 from headrace.broker.log.files import File, Files
@@ -94,6 +95,16 @@ class Segments:
         self._segments.append(segment)
         self.active = segment
         return segment
+
+    def jittered_segment_ms(self, config: LogConfig) -> int:
+        """segment.ms less a part of segment.jitter.ms that differs by partition and segment, yet is no accident."""
+        segment_ms = config.segment_ms
+        if "compact" in config.cleanup_policy:
+            # What lies in the active segment is not compacted.
+            segment_ms = min(segment_ms, config.max_compaction_lag_ms)
+        jitter_ms = min(config.segment_jitter_ms, segment_ms)
+        seed = f"{self._directory}-{self.active.base_offset}".encode()
+        return segment_ms - crc32(seed) % jitter_ms if jitter_ms else segment_ms
 
     @property
     def has_rolled(self) -> bool:

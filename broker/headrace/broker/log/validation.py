@@ -168,6 +168,19 @@ def placed_batches(records: Buffer, next_offset: int) -> list[Place]:
     return placed
 
 
+def numbered_batches(
+    records: Buffer, places: list[Place], next_offset: int, config: LogConfig
+) -> list[Place]:
+    """The batches of a coordinator's append with the offsets that they get, checked for size and integrity."""
+    placed: list[Place] = []
+    for position, header in places:
+        check_sizes(len(records), header.size, config)
+        check_integrity(records, position, header)
+        placed.append(Place(position, header._replace(base_offset=next_offset)))
+        next_offset += header.last_offset_delta + 1
+    return placed
+
+
 def runs(placed: list[Place], segment_bytes: int) -> Iterator[list[Place]]:
     """Batches in as few groups as segment.bytes and 32-bit relative offsets allow, at least one a group."""
     run: list[Place] = []

@@ -52,6 +52,13 @@ def codec_of(name: str) -> Codec:
         raise InvalidConfigError(f"no compression codec is called {name!r}: use one of {allowed}") from None
 
 
+def target_codec(compression_type: str) -> int | None:
+    """The codec that a topic's compression.type asks for; None for `producer`, which leaves batches as they come."""
+    if compression_type == "producer":
+        return None
+    return Codec.NONE if compression_type == "uncompressed" else codec_of(compression_type)
+
+
 def compress(codec: int, data: Bytes) -> bytes:
     """Raises UnsupportedCompressionTypeError for a codec id that Kafka does not define."""
     if codec == Codec.NONE:
