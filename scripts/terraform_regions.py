@@ -68,7 +68,8 @@ def providers_file(names: list[str]) -> str:
 def regions_file(names: list[str]) -> str:
     """The module calls of each region, and everything that they make in one map."""
     made, peerings = (
-        "".join(f"    module.{kind}_{alias(name)},\n" for name in names) for kind in ("datacenters", "peerings")
+        "".join(f"    module.{kind}_{alias(name)},\n" for name in names)
+        for kind in ("datacenters", "peerings")
     )
     listed = "".join(f'    "{name}",\n' for name in names)
     head = f"\nlocals {{\n  regions = [\n{listed}  ]\n\n  made = merge(\n{made}  )\n"

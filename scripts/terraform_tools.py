@@ -92,7 +92,7 @@ def moto_server(folder: Path) -> Iterator[Mapping[str, str]]:
         yield {
             "AWS_ENDPOINT_URL": url,
             "AWS_ACCESS_KEY_ID": "moto",
-            "AWS_SECRET_ACCESS_KEY": "moto",
+            "AWS_SECRET_ACCESS_KEY": "nobody-is-asked-for-it",
             "AWS_EC2_METADATA_DISABLED": "true",
         }
     finally:

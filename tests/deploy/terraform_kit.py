@@ -48,7 +48,9 @@ class Workspace:
     def succeed(self, *arguments: str) -> str:
         """Run a command that has to succeed, without colours; its output."""
         done = self.run(arguments[0], "-no-color", *arguments[1:])
-        assert done.returncode == 0, f"terraform {' '.join(arguments)}\n{done.stdout[-8000:]}\n{done.stderr[-8000:]}"
+        assert done.returncode == 0, (
+            f"terraform {' '.join(arguments)}\n{done.stdout[-8000:]}\n{done.stderr[-8000:]}"
+        )
         return done.stdout
 
     def plan_as_data(self, *arguments: str) -> dict[str, Any]:

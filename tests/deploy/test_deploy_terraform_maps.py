@@ -41,7 +41,9 @@ def without(*names: str) -> Callable[[Datacenters], None]:
     return change
 
 
-PRIVATE = "use private IPv4 blocks that begin at their first address, since the listeners have no authentication."
+PRIVATE = (
+    "use private IPv4 blocks that begin at their first address, since the listeners have no authentication."
+)
 BLOCK = "give it a private IPv4 block from /16 to /20 that begins at its first address, like 10.1.0.0/16."
 LACKS = "lacks its cidr, region or tier: say what each is."
 NAMED = "cannot be part of host names: name it with lower-case letters, digits and hyphens, beginning with a letter."
@@ -186,7 +188,9 @@ def variables(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
 
 def sentences_of(workspace: Workspace, datacenters: Datacenters) -> str:
     """What a plan with this map says, on one line; empty when the map is good."""
-    (workspace.folder / "map.tfvars.json").write_text(json.dumps({"datacenters": datacenters}), encoding="utf-8")
+    (workspace.folder / "map.tfvars.json").write_text(
+        json.dumps({"datacenters": datacenters}), encoding="utf-8"
+    )
     done = workspace.run("plan", "-no-color", "-var-file=map.tfvars.json")
     assert (done.returncode == 0) == (done.stderr.count("Error:") == 0)
     return " ".join(done.stderr.split()) if done.returncode else ""

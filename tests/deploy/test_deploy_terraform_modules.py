@@ -40,7 +40,9 @@ def test_every_file_is_formatted() -> None:
 
 def test_files_by_region_are_current() -> None:
     for path, text in terraform_regions.files().items():
-        assert path.read_text(encoding="utf-8") == text, f"run scripts/terraform_regions.py: {path.name} is not current"
+        assert path.read_text(encoding="utf-8") == text, (
+            f"run scripts/terraform_regions.py: {path.name} is not current"
+        )
 
 
 def test_regions_are_each_named_once_in_order_and_mocked() -> None:
@@ -60,7 +62,11 @@ def test_a_module_has_all_of_its_files(module: Path) -> None:
 
 @pytest.mark.parametrize("module", MODULES, ids=identifier)
 def test_a_readme_lists_every_variable_and_output(module: Path) -> None:
-    rows = [line for line in (module / "README.md").read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+    rows = [
+        line
+        for line in (module / "README.md").read_text(encoding="utf-8").splitlines()
+        if line.startswith("| `")
+    ]
     named = {kind: [name for name, _ in blocks(module, kind)] for kind in ("variable", "output")}
     assert [row.split("`")[1] for row in rows] == named["variable"] + named["output"]
     for kind in ("variable", "output"):
@@ -123,7 +129,8 @@ def test_only_the_small_example_gives_up_protection() -> None:
 def test_the_first_boot_is_a_sound_script(volume: str, tmp_path: Path) -> None:
     template = (TERRAFORM / "modules" / "cluster" / "first_boot.sh.tftpl").read_text(encoding="utf-8")
     (tmp_path / "main.tf").write_text(
-        'output "script" {\n  value = templatefile("first_boot.sh.tftpl", { volume_id = "%s" })\n}\n' % volume,
+        'output "script" {\n  value = templatefile("first_boot.sh.tftpl", { volume_id = "%s" })\n}\n'
+        % volume,
         encoding="utf-8",
     )
     (tmp_path / "first_boot.sh.tftpl").write_text(template, encoding="utf-8")

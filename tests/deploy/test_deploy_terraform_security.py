@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from terraform_kit import Workspace, moto_pipeline, needs_provider
+from terraform_kit import CHECKOUT, Workspace, moto_pipeline, needs_provider
 
 pytestmark = [needs_provider, pytest.mark.timeout(900)]
 
@@ -58,7 +59,9 @@ class Plan:
         offline = datacenter["tier"] == "offline"
         return {
             "admin_cidrs": set(datacenter.get("admin_cidrs") or [datacenter["cidr"]]),
-            "publish_cidrs": set() if offline else set(datacenter.get("publish_cidrs") or [datacenter["cidr"]]),
+            "publish_cidrs": set()
+            if offline
+            else set(datacenter.get("publish_cidrs") or [datacenter["cidr"]]),
         }
 
 
@@ -161,7 +164,12 @@ def test_every_volume_and_bucket_is_encrypted_and_private(plan: Plan) -> None:
     for address, block in plan.of_type("aws_s3_bucket_public_access_block"):
         assert all(
             block[name]
-            for name in ("block_public_acls", "block_public_policy", "ignore_public_acls", "restrict_public_buckets")
+            for name in (
+                "block_public_acls",
+                "block_public_policy",
+                "ignore_public_acls",
+                "restrict_public_buckets",
+            )
         ), address
 
 
@@ -183,9 +191,13 @@ def test_profiles_allow_what_their_hosts_need(plan: Plan) -> None:
             actions, resources = (as_list(statement[key]) for key in ("Action", "Resource"))
             assert not any("*" in action for action in actions), address
             if policy["name"] == "sessions":
-                assert all(action.split(":")[0] in ("ssm", "ssmmessages", "ec2messages") for action in actions)
+                assert all(
+                    action.split(":")[0] in ("ssm", "ssmmessages", "ec2messages") for action in actions
+                )
                 continue
-            assert all(resource.startswith(("arn:aws:s3:::headrace", "arn:aws:glue:")) for resource in resources)
+            assert all(
+                resource.startswith(("arn:aws:s3:::headrace", "arn:aws:glue:")) for resource in resources
+            )
             granted.setdefault((plan.datacenter_of(address), group), set()).update(actions)
     writing = {host for host, actions in granted.items() if actions & {"s3:PutObject", "glue:UpdateTable"}}
     assert writing == {(offline, "broker"), (offline, "load")}
@@ -213,6 +225,37 @@ def test_every_resource_says_whose_it_is(plan: Plan) -> None:
             assert tags["ManagedBy"] == "terraform", change["address"]
 
 
+def test_the_page_counts_what_the_examples_make(plans: dict[str, Plan]) -> None:
+    page = (CHECKOUT / "docs" / "terraform.md").read_text(encoding="utf-8")
+    rows = {
+        row.split("|")[1].strip(): dict(zip(EXAMPLES, row.split("|")[2:4], strict=True))
+        for row in page.splitlines()
+        if row.startswith("| ")
+    }
+    for name, plan in plans.items():
+        counts = Counter(machine["instance_type"] for _, machine in plan.of_type("aws_instance"))
+        machines = rows["machines"][name].strip()
+        assert machines.startswith(f"{counts.total()}: ")
+        for instance_type, count in counts.items():
+            assert f" {count} {instance_type}" in machines or (count == 1 and f" {instance_type}" in machines)
+        sizes = [volume["size"] for _, volume in plan.of_type("aws_ebs_volume")]
+        assert f"{sum(sizes)} GB on {len(sizes)} volumes" in rows["data volumes (gp3)"][name].replace(",", "")
+        assert f"{30 * counts.total()} GB" in rows["root volumes (gp3)"][name].replace(",", "")
+        for row, kind in (("network load balancers", "aws_lb"), ("private DNS zones", "aws_route53_zone")):
+            assert rows[row][name].split(",")[0].strip() == str(len(list(plan.of_type(kind))))
+        endpoints = [
+            point
+            for _, point in plan.of_type("aws_vpc_endpoint")
+            if point["vpc_endpoint_type"] == "Interface"
+        ]
+        assert rows["interface endpoints"][name].split(",")[0].strip() == str(len(endpoints))
+
+
 def test_nothing_in_the_plan_is_a_secret(plan: Plan) -> None:
     kinds = {change["type"] for change in plan.resources}
-    assert not kinds & {"aws_iam_access_key", "aws_secretsmanager_secret_version", "random_password", "tls_private_key"}
+    assert not kinds & {
+        "aws_iam_access_key",
+        "aws_secretsmanager_secret_version",
+        "random_password",
+        "tls_private_key",
+    }
