@@ -1,0 +1,370 @@
+"""What the ledger's tiers mean: losses, copies, what is under way, and who is named."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+
+from headrace.audit.latency import Place
+from headrace.audit.ledger import CLOCK_SKEW_MS, Ledger, copies_of
+from headrace.audit.reconcile import SILENT_AFTER_MS, Outcome, reconcile
+from headrace.audit.records import Barrier, Counted, CounterTier, MirrorFinding, Standstill
+from headrace.audit.report import as_json
+from headrace.audit.windows import Stream, Tally, tally
+from headrace.events.envelope import Header
+from headrace.events.monitoring import Account, MonitoringEvent, WindowLedger
+from headrace.load.ranges import TopicPartition
+
+DATACENTER, TOPIC, PRODUCER = "dc-east", "pageviews", "p"
+NOW = 1_700_000_000_000
+PLACE = Place(DATACENTER, TOPIC, 0)
+
+
+@dataclass
+class Script:
+    """A ledger that is told in words: one producer, one partition, event n at offset n."""
+
+    ledger: Ledger = field(default_factory=Ledger)
+    topic: str = TOPIC
+    accounts: int = 0
+    files: int = 0
+
+    def account(self, *sequences: int, closed: bool = True, failed: tuple[int, ...] = ()) -> None:
+        """The producer says what was acknowledged, in one window."""
+        book = WindowLedger(PRODUCER, window_size_ms=1000, now_ms=NOW)
+        for sequence in sorted((*sequences, *failed)):
+            book.on_sent(sequence, NOW)
+            if sequence in failed:
+                book.on_failed(sequence, NOW, outcome="unknown", reason="timed out")
+            else:
+                book.on_acknowledged(sequence, NOW, NOW + 5)
+        for account in book.closed(NOW + 1000) if closed else book.finished(NOW + 1000):
+            self.tell(account)
+
+    def tell(self, account: Account) -> None:
+        header = Header(NOW, "web-1", "shop", PRODUCER, self.accounts)
+        event = MonitoringEvent(header=header, topic=self.topic, datacenter=DATACENTER, account=account)
+        source = TopicPartition(f"{DATACENTER}.headrace.monitoring", 0)
+        self.ledger.on_account(source, self.accounts, event)
+        self.accounts += 1
+
+    def count(self, tier: CounterTier, first: int, following: int, *sequences: int, at_ms: int = NOW) -> None:
+        name = self.topic if tier == "live" else f"{DATACENTER}.{self.topic}"
+        self.ledger.on_count(
+            Counted(
+                tier=tier,
+                datacenter=DATACENTER if tier == "live" else "offline",
+                partition=TopicPartition(name, 0),
+                first=first,
+                next=following,
+                tallies=tallies(*sequences),
+                at_ms=at_ms,
+            )
+        )
+
+    def barrier(self, counted: int, *, at_ms: int = NOW) -> None:
+        self.ledger.on_count(
+            Barrier(
+                tier="live",
+                datacenter=DATACENTER,
+                counted={TopicPartition(self.topic, 0): counted},
+                monitoring={0: self.accounts},
+                whole=frozenset({self.topic}),
+                at_ms=at_ms,
+            )
+        )
+
+    def rows(self, first: int, following: int, *sequences: int) -> None:
+        self.files += 1
+        self.ledger.on_loaded(PLACE, first, following, NOW)
+        self.ledger.on_file(TOPIC, f"file-{self.files}", [(PLACE, first, following, tallies(*sequences))])
+
+    def outcome(self, *, now_ms: int = NOW) -> Outcome:
+        self.ledger.settle(now_ms)
+        return reconcile(self.ledger, now_ms)
+
+
+def tallies(*sequences: int) -> tuple[Tally, ...]:
+    ordered = np.array(sorted(sequences), dtype=np.int64)
+    same = np.full(len(ordered), NOW, dtype=np.int64)
+    return tuple(tally([PRODUCER], np.zeros(len(ordered), dtype=np.intp), same, ordered, 1000))
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script()
+
+
+def everything(script: Script, *sequences: int) -> None:
+    """All tiers hold these sequences, at offsets from 0."""
+    end = len(sequences)
+    script.account(*sequences)
+    script.count("live", 0, end, *sequences)
+    script.barrier(end)
+    script.count("offline", 0, end, *sequences)
+    script.rows(0, end, *sequences)
+
+
+def found(outcome: Outcome) -> list[tuple[str, str, int, int, int]]:
+    return [
+        (item.kind, item.hop, item.first_sequence, item.last_sequence, item.count)
+        for item in outcome.findings
+    ]
+
+
+def reasons(outcome: Outcome) -> str:
+    return "; ".join(item.reason for item in outcome.incomplete)
+
+
+def test_nothing_known_is_not_complete(script: Script) -> None:
+    outcome = script.outcome()
+    assert (outcome.verdict, outcome.complete_until) == ("incomplete", None)
+    report = as_json(outcome, script.ledger, NOW)
+    assert report["complete_until"] is None
+    assert set(report["latency_seconds"].values()) == {None}
+
+
+def test_all_tiers_alike_is_complete(script: Script) -> None:
+    everything(script, 0, 1, 2)
+    outcome = script.outcome()
+    assert (outcome.verdict, outcome.findings, outcome.incomplete) == ("complete", [], [])
+    assert outcome.complete_until == NOW + 1000
+    assert as_json(outcome, script.ledger, NOW)["complete_until"] == "2023-11-14T22:13:21Z"
+
+
+def test_an_acknowledged_event_is_lost_only_once_a_barrier_is_past_its_account(script: Script) -> None:
+    script.account(0, 1, 2)
+    script.count("live", 0, 2, 0, 2)
+    assert found(script.outcome()) == []
+    script.barrier(3)
+    assert found(script.outcome()) == []
+    script.count("live", 2, 3)
+    assert found(script.outcome()) == [("loss", "producer_to_live", 1, 1, 1)]
+
+
+def test_an_account_behind_the_barrier_waits_for_the_next_one(script: Script) -> None:
+    script.barrier(0)
+    script.account(0)
+    assert script.outcome().verdict == "incomplete"
+    script.barrier(0)
+    assert script.outcome().verdict == "loss"
+
+
+def test_what_the_producer_does_not_vouch_for_may_be_there_or_not(script: Script) -> None:
+    script.account(0, 3, failed=(1, 2))
+    for tier in ("live", "offline"):
+        script.count(tier, 0, 3, 0, 1, 3)  # type: ignore[arg-type]
+    script.barrier(3)
+    script.rows(0, 3, 0, 1, 3)
+    assert script.outcome().verdict == "complete"
+
+
+def test_a_loss_and_a_copy_of_one_count_do_not_cancel_out(script: Script) -> None:
+    script.account(0, 1, 2)
+    script.count("live", 0, 3, 0, 1, 2)
+    script.barrier(3)
+    script.count("offline", 0, 3, 0, 2, 2)
+    assert found(script.outcome()) == [
+        ("loss", "live_to_offline", 1, 1, 1),
+        ("duplicate", "live_to_offline", 2, 2, 1),
+    ]
+
+
+def test_a_copy_that_only_the_offline_log_has_is_named_once_the_live_log_is_known_to_end_before(
+    script: Script,
+) -> None:
+    everything(script, 0, 1)
+    script.count("offline", 2, 3, 1, at_ms=NOW)
+    outcome = script.outcome()
+    assert (outcome.verdict, found(outcome)) == ("incomplete", [])
+    assert "not in live yet" in reasons(outcome)
+    script.barrier(2, at_ms=NOW + CLOCK_SKEW_MS + 1)
+    assert found(script.outcome()) == [("duplicate", "live_to_offline", 1, 1, 1)]
+
+
+def test_rows_beyond_what_is_counted_offline_are_no_copies_yet(script: Script) -> None:
+    script.account(0, 1)
+    script.count("live", 0, 2, 0, 1)
+    script.barrier(2)
+    script.rows(0, 2, 0, 1)
+    assert script.outcome().verdict == "incomplete"
+    script.count("offline", 0, 2, 0, 1)
+    assert script.outcome().verdict == "complete"
+
+
+def test_a_table_whose_files_are_gone_is_counted_anew(script: Script) -> None:
+    everything(script, 0, 1, 2)
+    assert script.outcome().verdict == "complete"
+    script.ledger.forget_warehouse()
+    script.rows(0, 3, 0, 2)
+    assert found(script.outcome()) == [("loss", "offline_to_warehouse", 1, 1, 1)]
+
+
+def test_loss_comes_before_duplicates_and_holds_the_watermark(script: Script) -> None:
+    script.account(0, 1)
+    script.count("live", 0, 2, 1, 1)
+    script.barrier(2)
+    outcome = script.outcome()
+    assert outcome.verdict == "loss"
+    assert outcome.complete_until == NOW - NOW % 1000
+
+
+@pytest.mark.parametrize(
+    ("silent_ms", "reason"), [(3_000, "has not closed"), (SILENT_AFTER_MS, "went silent")]
+)
+def test_a_producer_that_does_not_close_is_named_however_long_it_takes(
+    script: Script, silent_ms: int, reason: str
+) -> None:
+    script.account(0, 1, closed=False)
+    for tier in ("live", "offline"):
+        script.count(tier, 0, 3, 0, 1, 2)  # type: ignore[arg-type]
+    script.barrier(3)
+    script.rows(0, 3, 0, 1, 2)
+    outcome = script.outcome(now_ms=NOW + silent_ms)
+    assert (outcome.verdict, outcome.findings) == ("incomplete", [])
+    assert [(item.producer, reason in item.reason) for item in outcome.incomplete] == [(PRODUCER, True)]
+    assert "1 of its events are in no account" in reasons(outcome)
+
+
+def test_a_closed_producer_whose_accounts_are_not_all_there_is_incomplete(script: Script) -> None:
+    book = WindowLedger(PRODUCER, window_size_ms=1000, now_ms=NOW)
+    book.on_sent(0, NOW)
+    book.on_acknowledged(0, NOW, NOW)
+    *_, closing = book.closed(NOW)
+    script.tell(closing)
+    assert "1 sequences are in none of the producer's accounts" in reasons(script.outcome())
+
+
+def test_an_account_that_contradicts_itself_is_no_evidence(script: Script) -> None:
+    book = WindowLedger(PRODUCER, window_size_ms=1000, now_ms=NOW)
+    book.on_sent(0, NOW)
+    book.on_acknowledged(0, NOW, NOW)
+    account, _ = book.closed(NOW)
+    script.tell(replace(account, fingerprint=account.fingerprint ^ 1))
+    outcome = script.outcome()
+    assert outcome.topics == {}
+    assert "does not have the fingerprint" in reasons(outcome)
+
+
+def test_events_without_any_account_are_incomplete(script: Script) -> None:
+    script.count("live", 0, 1, 0)
+    assert "no account of this producer" in reasons(script.outcome())
+
+
+def test_offsets_that_were_never_counted_excuse_what_is_missing(script: Script) -> None:
+    script.account(0, 1)
+    script.ledger.on_count(
+        Standstill(
+            tier="live",
+            datacenter=DATACENTER,
+            partition=TopicPartition(TOPIC, 0),
+            first=0,
+            next=1,
+            reason="offsets 0 to 0 were deleted before they were counted",
+        )
+    )
+    script.count("live", 1, 2, 1)
+    script.barrier(2)
+    script.count("offline", 0, 2, 0, 1)
+    script.rows(0, 2, 0, 1)
+    outcome = script.outcome()
+    assert (outcome.verdict, outcome.findings) == ("incomplete", [])
+    assert "deleted before they were counted" in reasons(outcome)
+
+
+def test_rot_stops_the_counting_until_it_is_gone(script: Script) -> None:
+    everything(script, 0, 1)
+    rot = Standstill(
+        tier="offline",
+        datacenter="offline",
+        partition=TopicPartition(f"{DATACENTER}.{TOPIC}", 0),
+        first=2,
+        next=2,
+        reason="the batch at offset 2 does not match its checksum",
+    )
+    script.ledger.on_count(rot)
+    outcome = script.outcome()
+    assert outcome.verdict == "incomplete"
+    assert "does not match its checksum" in reasons(outcome)
+    script.count("offline", 2, 3)
+    assert script.outcome().verdict == "complete"
+
+
+@pytest.mark.parametrize("kind", ["truncation", "recreation"])
+def test_what_a_source_took_back_is_a_finding_and_never_complete(script: Script, kind: str) -> None:
+    everything(script, 0)
+    script.ledger.on_mirror_finding(mirror_finding(kind))
+    script.ledger.on_mirror_finding(mirror_finding(kind))
+    outcome = script.outcome()
+    assert outcome.verdict == "incomplete"
+    (finding,) = as_json(outcome, script.ledger, NOW)["findings"]
+    assert (finding["kind"], finding["hop"], finding["count"]) == (kind, "live_to_offline", 3)
+    assert (finding["first_offset"], finding["last_offset"], finding["producer"]) == (5, 7, "")
+
+
+def test_other_stops_of_the_mirror_are_reasons(script: Script) -> None:
+    everything(script, 0)
+    script.ledger.on_mirror_finding(mirror_finding("rot"))
+    outcome = script.outcome()
+    assert (outcome.verdict, outcome.findings) == ("incomplete", [])
+    assert "the mirror reports rot in partition 0, offsets 5 to 7" in reasons(outcome)
+
+
+def mirror_finding(kind: str) -> MirrorFinding:
+    return MirrorFinding(
+        id=f"{kind}:1",
+        kind=kind,
+        datacenter=DATACENTER,
+        topic=TOPIC,
+        partition=0,
+        first_offset=5,
+        last_offset=7,
+        detected_ms=NOW,
+        reason="so it is",
+    )
+
+
+def test_dead_letter_topics_are_not_produced_and_need_no_table() -> None:
+    script = Script(topic=f"{TOPIC}.rejected")
+    script.account(0, 1)
+    for tier in ("live", "offline"):
+        script.count(tier, 0, 2, 0, 1)  # type: ignore[arg-type]
+    script.barrier(2)
+    outcome = script.outcome()
+    report = as_json(outcome, script.ledger, NOW)
+    assert report["verdict"] == "complete"
+    assert (report["totals"]["produced"], report["totals"]["rejected"]) == (0, 2)
+    assert report["topics"] == []
+
+
+def test_a_lost_rejected_line_is_a_loss() -> None:
+    script = Script(topic=f"{TOPIC}.rejected")
+    script.account(0, 1)
+    script.count("live", 0, 1, 0)
+    script.barrier(1)
+    report = as_json(script.outcome(), script.ledger, NOW)
+    assert (report["verdict"], report["totals"]["lost"]) == ("loss", 1)
+
+
+def test_a_topic_that_is_loaded_late_loses_nothing_by_it(script: Script) -> None:
+    """What waits for the first commit is kept, however many ranges it is."""
+    count = 1000
+    script.account(*range(count))
+    for at in range(count):
+        script.count("live", at, at + 1, at)
+        script.count("offline", at, at + 1, at)
+        script.ledger.settle(NOW)
+    script.barrier(count)
+    outcome = script.outcome()
+    assert (outcome.verdict, outcome.findings) == ("incomplete", [])
+    for first in range(0, count, 100):
+        script.rows(first, first + 100, *(n for n in range(first, first + 100) if n != 555))
+        assert all(item.first_sequence == 555 for item in script.outcome().findings)
+    assert found(script.outcome()) == [("loss", "offline_to_warehouse", 555, 555, 1)]
+
+
+def test_copies_of_several_tallies_add_up() -> None:
+    assert copies_of([*tallies(1, 2), *tallies(2)])[PRODUCER].count == 3
+    assert Stream(DATACENTER, TOPIC, PRODUCER).topic == TOPIC
