@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -20,15 +22,14 @@ from sessions import (
 from headrace.broker.wire import frames
 from headrace.broker.wire.api import APIS
 
-# Keys and oldest versions that headrace does not serve; docs/compatibility.md gives the reasons.
-NOT_SERVED = {17, 21, 24, 25, 26, 27, 28, 29, 30, 31, 34, 35, 36, 38, 39, 40, 41, 43, 45, 46}
-NOT_SERVED |= {48, 49, 50, 51, 56, 57, 58, 61, 65, 66, 67, 68, 69}
+ROOT = Path(__file__).resolve().parents[2]
 UNKNOWN_ID = UUID("11111111-2222-4333-8444-555555555555")
-MIN_VERSIONS = {1: 4, 2: 1, 8: 1, 9: 1}
 SOFTWARE = {"client_software_name": "script", "client_software_version": "1.0"}
 
 
 def test_the_same_versions_of_the_keys_that_are_served(pair: Pair) -> None:
+    """The others are those that docs/compatibility.md gives a reason for."""
+    not_served = runpy.run_path(str(ROOT / "scripts" / "compatibility_page.py"))["NOT_SERVED"]
     answers = []
     for address in (pair.kafka.address, pair.headrace.addresses[0]):
         session = Session(address)
@@ -36,12 +37,8 @@ def test_the_same_versions_of_the_keys_that_are_served(pair: Pair) -> None:
         answers.append({k["api_key"]: (k["min_version"], k["max_version"]) for k in message["api_keys"]})
         session.close()
     theirs, ours = answers
-    expected = {
-        key: (MIN_VERSIONS.get(key, first), last)
-        for key, (first, last) in theirs.items()
-        if key not in NOT_SERVED
-    }
-    assert ours == expected
+    assert ours == {key: versions for key, versions in theirs.items() if key not in not_served}
+    assert theirs == {key: api.versions for key, api in APIS.items() if key in theirs}
 
 
 def test_api_versions_errors(pair: Pair) -> None:

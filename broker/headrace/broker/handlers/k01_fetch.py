@@ -1,7 +1,7 @@
 """Fetch (key 1), versions 0-17.
 
-Versions 0 to 3 get message formats 0 and 1, converted in bounded pieces. Deviations: their first batch comes whole even
-where Kafka would cut it; sessions (KIP-227) are refused beyond a number of partitions in all of them, where Kafka bounds
+Versions 0 to 3 get message formats 0 and 1, converted in bounded pieces. Deviations: the first batch
+of those versions comes whole even where Kafka would cut it; sessions (KIP-227) are refused beyond a number of partitions in all of them, where Kafka bounds
 the sessions only.
 
 A fetch that finds less than its minimum is parked until one of its partitions moves or its time is over; a partition

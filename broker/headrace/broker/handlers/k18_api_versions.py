@@ -2,7 +2,7 @@
 
 The only key that is answered in a version we do not know: as version 0, with UNSUPPORTED_VERSION (KIP-511).
 
-Deviations: that answer lists all keys, where Apache Kafka lists only this one.
+Deviations: the answer to a version we do not know lists all keys, where Apache Kafka lists only this one.
 """
 
 from __future__ import annotations

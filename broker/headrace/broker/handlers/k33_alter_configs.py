@@ -1,7 +1,7 @@
 """AlterConfigs (key 33), versions 0-2 (KIP-133). Replaces all overrides of a topic or a broker.
 
 Deviations: a broker's keys are those that this broker can put to use while it runs; others are refused with
-INVALID_REQUEST.
+INVALID_REQUEST. A resource that is named twice gets INVALID_REQUEST, too; Kafka never answers such a request.
 """
 
 from __future__ import annotations

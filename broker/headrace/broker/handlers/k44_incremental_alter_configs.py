@@ -1,7 +1,7 @@
 """IncrementalAlterConfigs (key 44), versions 0-1 (KIP-339): sets, deletes, appends to and subtracts from overrides.
 
 Deviations: a broker's keys are those that this broker can put to use while it runs; others are refused with
-INVALID_REQUEST, as are broker loggers.
+INVALID_REQUEST, as are broker loggers and unknown operations (Kafka: UNKNOWN_SERVER_ERROR for those on a topic).
 """
 
 from __future__ import annotations

@@ -1,0 +1,80 @@
+"""Write the table of docs/compatibility.md from the broker's own handlers: `python scripts/compatibility_page.py`.
+
+A handler's module text says in a paragraph that has "Deviations:" where it differs from Apache Kafka; keys without a
+handler have their reason here.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from headrace.broker.handlers.table import HANDLERS
+from headrace.broker.wire.api import APIS
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "compatibility.md"
+START, END = "<!-- table made by scripts/compatibility_page.py -->\n", "<!-- end of table -->\n"
+
+TRANSACTIONS, SECURITY, QUOTAS = "transactions come later", "security comes later", "quotas come later"
+TOKENS, REASSIGNMENT = "delegation tokens come later", "reassignment and replication come later"
+LOG_DIRECTORIES = "moving a partition between data directories comes later"
+NEW_GROUPS = "the new group protocol (KIP-848), which Apache Kafka 3.9 refuses in ZooKeeper mode"
+KRAFT = "no part of ZooKeeper mode"
+NOT_SERVED = {
+    17: SECURITY,
+    **dict.fromkeys((24, 25, 26, 27, 28, 65, 66), TRANSACTIONS),
+    **dict.fromkeys((29, 30, 31, 36, 50, 51), SECURITY),
+    34: LOG_DIRECTORIES,
+    **dict.fromkeys((38, 39, 40, 41), TOKENS),
+    **dict.fromkeys((43, 45, 46, 56), REASSIGNMENT),
+    **dict.fromkeys((48, 49), QUOTAS),
+    57: KRAFT,
+    58: KRAFT,
+    67: "brokers take their blocks of producer ids from ZooKeeper themselves",
+    **dict.fromkeys((68, 69), NEW_GROUPS),
+}
+"""Keys without a handler, with the reason."""
+
+
+def deviations(text: str) -> str:
+    """What follows `Deviations:` up to the end of the paragraph, as one line; empty when there are none."""
+    found = re.search(r"\bDeviations?: (.*?)(?:\n\n|\Z)", text, re.DOTALL)
+    line = " ".join(found.group(1).split()) if found else ""
+    return line[:1].upper() + line[1:]
+
+
+def row(key: int) -> str:
+    """One line of the table."""
+    api, handler = APIS[key], HANDLERS.get(key)
+    theirs = f"{api.versions[0]}-{api.versions[1]}"
+    if handler is None:
+        return f"| {key} | {api.name} | – | {theirs} | Not served: {NOT_SERVED[key]}. |"
+    text = sys.modules[module_of(key)].__doc__ or ""
+    return f"| {key} | {api.name} | {handler.version_min}-{handler.version_max} | {theirs} | {deviations(text)} |"
+
+
+def module_of(key: int) -> str:
+    """The name of the handler's module."""
+    return next(name for name in sys.modules if name.startswith(f"headrace.broker.handlers.k{key:02}_"))
+
+
+def table() -> str:
+    """A line for each key that Apache Kafka 3.9 has."""
+    head = [
+        "",
+        "| key | API | headrace | Apache Kafka 3.9 | where headrace differs |",
+        "|---|---|---|---|---|",
+    ]
+    return "\n".join([*head, *(row(key) for key in sorted(APIS))]) + "\n\n"
+
+
+def render(page: str) -> str:
+    """The page with its table made anew."""
+    head, _, rest = page.partition(START)
+    _, _, tail = rest.partition(END)
+    return head + START + table() + END + tail
+
+
+if __name__ == "__main__":
+    PAGE.write_text(render(PAGE.read_text()))
