@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -203,6 +204,7 @@ def test_restarts_leave_no_finding(mirrored_world: AuditWorld, tmp_path: Path) -
     report = world.report()
     assert (report["findings"], report["totals"]["rejected"]) == ([], 1)
     check_ledger(world, tmp_path / "state", report)
+    check_page(world, tmp_path)
 
 
 def check_ledger(world: AuditWorld, state: Path, report: dict[str, Any]) -> None:
@@ -217,6 +219,19 @@ def check_ledger(world: AuditWorld, state: Path, report: dict[str, Any]) -> None
     kept = world.report("--state", str(state))
     assert kept["totals"] == report["totals"]
     assert kept["latency_seconds"] == report["latency_seconds"]
+
+
+def check_page(world: AuditWorld, home: Path) -> None:
+    """The commands of docs/events-and-audit.md."""
+    environment = {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "LIVE": world.live.bootstrap,
+        "OFFLINE": world.offline.bootstrap,
+        "WAREHOUSE": str(world.warehouse),
+    }
+    script = Path(__file__).with_name("audit_page.sh")
+    subprocess.run(["bash", str(script)], cwd=home, env=environment, check=True, timeout=120)
+    assert (home / "report" / "report.html").exists()
 
 
 def test_the_page_fetches_nothing_and_shows_the_numbers(world: AuditWorld) -> None:

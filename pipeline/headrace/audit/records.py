@@ -137,6 +137,8 @@ def decode(value: bytes | None) -> CountRecord:
                 next=following,
                 reason=str(fields["reason"]),
             )
+        if fields["kind"] != "counted":
+            raise ValueError(f"a count record of kind {fields['kind']!r}")
         tallies = tuple(tally_from_json(item) for item in fields["tallies"])
         if not 0 <= first < following:
             raise ValueError(f"offsets {first} to {following}")

@@ -1,0 +1,121 @@
+"""The formats of the audit's inputs, and what is not of them."""
+
+from __future__ import annotations
+
+import json
+import struct
+from typing import Any
+
+import numpy as np
+import pytest
+
+from headrace.audit.records import (
+    Arrival,
+    Barrier,
+    Counted,
+    Standstill,
+    decode,
+    decode_arrival,
+    decode_finding,
+    encode,
+)
+from headrace.audit.windows import tally
+from headrace.load.ranges import TopicPartition
+from headrace.mirror import arrivals, findings
+
+PARTITION = TopicPartition("pageviews", 3)
+TALLIES = tuple(
+    tally(["p"], np.zeros(3, dtype=np.intp), np.zeros(3, dtype=np.int64), np.array([1, 2, 2], dtype=np.int64))
+)
+COUNTED = Counted(
+    tier="live",
+    datacenter="dc-east",
+    partition=PARTITION,
+    first=5,
+    next=9,
+    tallies=TALLIES,
+    at_ms=1,
+    foreign=1,
+)
+
+
+def changed(**fields: Any) -> bytes:
+    return json.dumps({**json.loads(encode(COUNTED)), **fields}).encode()
+
+
+def test_count_records_are_read_as_they_were_written() -> None:
+    back = decode(encode(COUNTED))
+    assert isinstance(back, Counted)
+    assert (back.partition, back.first, back.next, back.foreign) == (PARTITION, 5, 9, 1)
+    assert back.tallies[0].runs.tolist() == [[1, 2], [2, 2]]
+    stop = Standstill(tier="offline", datacenter="o", partition=PARTITION, first=4, next=4, reason="rot")
+    assert decode(encode(stop)) == stop
+    barrier = Barrier(
+        tier="live",
+        datacenter="dc-east",
+        counted={PARTITION: 9},
+        monitoring={0: 12},
+        whole=frozenset({"pageviews"}),
+        at_ms=7,
+    )
+    assert decode(encode(barrier)) == barrier
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        b"",
+        b"[]",
+        b"{}",
+        b"\xff",
+        changed(kind="else"),
+        changed(first=9),
+        changed(next=5),
+        changed(first=-1),
+        changed(partition="x"),
+        changed(tallies=[["p", 0, 3, 1, [1, 3]]]),
+        changed(tallies=[["p", 0, 3]]),
+        changed(tallies=[["p", 0, 2, 1, [1]]]),
+        changed(tallies=[["p", 0, 2, 1, [2**70, 3]]]),
+        changed(tallies=7),
+    ],
+)
+def test_what_is_no_count_record_is_refused(value: bytes | None) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        decode(value)
+
+
+def test_arrivals_are_those_that_the_mirror_writes() -> None:
+    value = arrivals.encode(arrivals.Arrival(10, 19, 123, is_estimated=True))
+    assert decode_arrival(b"dc-east.page-views-2", value) == Arrival(
+        TopicPartition("dc-east.page-views", 2), 10, 19, 123
+    )
+    assert decode_arrival(b"t-0", arrivals.encode(arrivals.Arrival(5, 4, 1))) is None
+
+
+@pytest.mark.parametrize("key", [None, b"t", b"t-x", b"-"])
+def test_what_is_no_arrival_is_refused(key: bytes | None) -> None:
+    with pytest.raises(ValueError, match="no arrival"):
+        decode_arrival(key, struct.pack(">qqqb", 0, 0, 0, 0))
+    with pytest.raises(ValueError, match="no arrival"):
+        decode_arrival(b"t-0", b"short")
+
+
+def test_findings_are_those_that_the_mirror_writes() -> None:
+    written = findings.Finding(
+        kind=findings.Kind.TRUNCATION,
+        datacenter="dc-east",
+        topic="pageviews",
+        partition=1,
+        first_offset=2,
+        last_offset=3,
+        detected_ms=4,
+        reason="shorter",
+    )
+    read = decode_finding(written.encode())
+    assert (read.id, read.kind, read.datacenter) == (written.id, "truncation", "dc-east")
+    assert (read.topic, read.partition, read.reason) == ("pageviews", 1, "shorter")
+    for value in (None, b"{}", b"3"):
+        with pytest.raises(ValueError, match=r".+"):
+            decode_finding(value)
