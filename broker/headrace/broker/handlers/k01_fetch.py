@@ -1,8 +1,8 @@
 """Fetch (key 1), versions 0-17.
 
-Versions 0 to 3 get message formats 0 and 1, converted in bounded pieces. Deviations: the first batch
-of those versions comes whole even where Kafka would cut it; sessions (KIP-227) are refused beyond a number of partitions in all of them, where Kafka bounds
-the sessions only.
+Versions 0 to 3 get message formats 0 and 1, converted in bounded pieces. Deviations: the first batch of those versions
+comes whole even where Kafka would cut it; sessions (KIP-227) are refused beyond a number of partitions in all of them,
+where Kafka bounds the sessions only.
 
 A fetch that finds less than its minimum is parked until one of its partitions moves or its time is over; a partition
 that the cluster does not have neither ends nor begins that wait. Other records never pass through memory: the
