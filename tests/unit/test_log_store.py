@@ -1,5 +1,6 @@
 """The logs of a broker: data directories, checkpoints, clean and other stops, deletion."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import UUID
 
@@ -53,6 +54,26 @@ def test_a_clean_stop_is_remembered_once(tmp_path: Path) -> None:
     assert (found.topic_id, found.high_watermark, offsets(found)) == (TOPIC_ID, 3, [0])
     _, reports = open_store(tmp_path)
     assert [report.segments_walked for report in reports] == [1]
+
+
+def test_logs_close_side_by_side_and_one_that_fails_leaves_its_directory_unclean(tmp_path: Path) -> None:
+    for is_broken in (False, True):
+        home = tmp_path / str(is_broken)
+        store, _ = open_store(home)
+        logs = [store.create("events", partition, TOPIC_ID, now_ms=NOW_MS) for partition in range(5)]
+        for log in logs:
+            append(log, batch(2))
+        if is_broken:
+            (home / "events-2").rename(home / "moved-2")
+        with ThreadPoolExecutor(5) as pool:
+            if is_broken:
+                with pytest.raises(StorageError, match="events-2"):
+                    store.close(pool.map)
+            else:
+                store.close(pool.map)
+        assert (home / ".kafka_cleanshutdown").exists() is not is_broken
+    _, reports = open_store(tmp_path / "False")
+    assert [(report.log_end_offset, report.segments_walked) for report in reports] == [(2, 0)] * 5
 
 
 def test_partitions_are_spread_over_directories_and_keep_their_own_configuration(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.results import Finding, RecoveryReport
 
 FlushTask = tuple[PartitionLog, Callable[[], int]]
+MapLogs = Callable[[Callable[[PartitionLog], None], Iterable[PartitionLog]], Iterable[None]]
 
 
 class DataDirectory:
@@ -289,23 +290,24 @@ class LogStore:
         due = ((log, log.flush_task()) for log in self.all() if log.flush_due(now_ms))
         return [(log, task) for log, task in due if task is not None]
 
-    def close(self) -> None:
+    def close(self, map_logs: MapLogs = map) -> None:
         """Close every log, write the checkpoints and `.kafka_cleanshutdown`; a log that fails leaves its directory unclean.
 
+        `map_logs` may be that of a thread pool: closing waits for the disk, which takes many syncs at once.
         Raises the last StorageError after having closed all that can be closed.
         """
         failure: StorageError | None = None
         for home in self._directories:
             try:
-                self._close_directory(home)
+                self._close_directory(home, map_logs)
             except StorageError as error:
                 failure = error
         if failure is not None:
             raise failure
 
-    def _close_directory(self, home: DataDirectory) -> None:
-        for log in home.logs.values():
-            log.close()
+    def _close_directory(self, home: DataDirectory, map_logs: MapLogs) -> None:
+        for _ in map_logs(PartitionLog.close, home.logs.values()):
+            pass
         with storage_errors(home.path):
             home.checkpoint()
             home.mark_clean_shutdown()

@@ -13,6 +13,7 @@ import resource
 import signal
 import socket
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -43,6 +44,7 @@ from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks
 
 log = get_logger(__name__)
+CLOSING_THREADS = 16
 META_PROPERTIES = "meta.properties"
 
 
@@ -151,7 +153,8 @@ class Broker:
             self.acceptor.close_all()
         await self.tasks.stop()
         if self.logs is not None:
-            self.logs.close()
+            with ThreadPoolExecutor(CLOSING_THREADS) as pool:
+                self.logs.close(pool.map)
         if self.stop_metrics is not None:
             self.stop_metrics()
 
