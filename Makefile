@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench terraform-plan clean
+.PHONY: help setup demo chaos test check bench terraform-plan clean
 
 help: ## list the commands
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -12,6 +12,9 @@ setup: ## install what is missing: Debian packages and .venv
 
 demo: setup ## roll out three datacenters here, replay real traffic, print the verdict
 	@$(PYTHON) -m headrace.cli.demo
+
+chaos: setup ## run a demo in which every supervised process is killed once, at random moments
+	@$(PYTHON) scripts/chaos.py
 
 test: ## run all tests
 	@scripts/setup test

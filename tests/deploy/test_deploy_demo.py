@@ -44,6 +44,20 @@ REPORT = {
             "count": 4,
             "window_start": None,
         },
+        *(
+            {
+                "kind": "late",
+                "hop": "offline_to_warehouse",
+                "datacenter": "dc-east",
+                "topic": "pageviews",
+                "producer": "p-1",
+                "first_sequence": first,
+                "last_sequence": first + 999,
+                "count": 1000,
+                "window_start": None,
+            }
+            for first in (0, 2000)
+        ),
         {
             "kind": "recreation",
             "hop": "live_to_offline",
@@ -152,12 +166,13 @@ def test_the_last_screen_fits_80_columns_and_says_every_reason_as_a_sentence() -
     header = next(line for line in lines if "topic" in line)
     assert header.split() == ["topic", "produced", "live", "offline", "warehouse", "lost", "duplicated"]
     assert "…" not in text.getvalue()
-    assert [line.strip() for line in lines if line.startswith("  ")] == [
+    assert [line.strip() for line in lines if line.startswith("  ") and line.strip()] == [
         "loss: 4 events of pageviews in dc-east from live to offline, producer p-1, sequences 4 to 7.",
         "recreation: pageviews in dc-east, live to offline: the topic has another id.",
         "incomplete: producer p-1 of pageviews in dc-east: it has not closed.",
         "incomplete: no monitoring events were seen.",
         "incomplete: pageviews in dc-east: partition 0 is rotten.",
+        "late: 2,000 events of pageviews in dc-east, from offline to warehouse.",
     ]
     assert lines[-1] == "Verdict: incomplete  (complete until -)"
 

@@ -291,8 +291,8 @@ def run(settings: Settings, rollout: Rollout, output: Path) -> bool:
         print_verdict(console, report)
         for sentence in objections(report, published):
             console.print(f"[bold red]failed[/]: {sentence}", soft_wrap=True)
-        paths = ", ".join(os.path.relpath(output / name) for name in ("report.html", "report.json"))
-        console.print(f"Report: {escape(paths)}", soft_wrap=True)
+        folder = output.relative_to(Path.cwd()) if output.is_relative_to(Path.cwd()) else output
+        console.print(f"Report: {escape(f'{folder}/report.html, {folder}/report.json')}", soft_wrap=True)
         kept = settings.keep
     finally:
         if not kept:
@@ -339,8 +339,8 @@ def demo(inventory: Path, root: Path, output: Path) -> None:
     rollout = Rollout(
         inventory=inventory.absolute(), root=root.absolute(), ansible_log=output.absolute() / "ansible.log"
     )
-    refuse_while_running(rollout)
     check_log(settings.access_log)
+    refuse_while_running(rollout)
     # A plain kill takes the pipeline down like Ctrl-C does.
     signal.signal(signal.SIGTERM, interrupt)
     sys.exit(0 if run(settings, rollout, output.absolute()) else 1)

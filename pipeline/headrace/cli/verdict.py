@@ -5,6 +5,7 @@ Owns how a report reads on a terminal. It must not know how the report came abou
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -23,7 +24,7 @@ def print_verdict(console: Console, report: Mapping[str, Any]) -> None:
     for table in (tier_table(report), latency_table(report)):
         console.print(table)
         console.print()
-    sentences = [*findings(report), *reasons(report)]
+    sentences = [*findings(report), *reasons(report), *lateness(report)]
     for sentence in sentences[:_LISTED_MAX]:
         console.print(f"  {sentence}", soft_wrap=True, markup=False)
     if len(sentences) > _LISTED_MAX:
@@ -73,8 +74,10 @@ def _table(title: str) -> Table:
 
 
 def findings(report: Mapping[str, Any]) -> Iterator[str]:
-    """What was lost, doubled, late or changed at the source, one sentence each."""
+    """What was lost, doubled or changed at the source, one sentence each."""
     for finding in report["findings"]:
+        if finding["kind"] == "late":
+            continue
         place = f"{finding['topic']} in {finding['datacenter']}"
         hop = finding["hop"].replace("_", " ")
         if finding["producer"]:
@@ -93,3 +96,13 @@ def reasons(report: Mapping[str, Any]) -> Iterator[str]:
         subject += [item["topic"]] if item["topic"] else []
         place = " of ".join(subject) + (f" in {item['datacenter']}" if item["datacenter"] else "")
         yield f"incomplete: {place + ': ' if place else ''}{item['reason']}."
+
+
+def lateness(report: Mapping[str, Any]) -> Iterator[str]:
+    """How many events came late, by topic and hop: a delay is a finding, but nothing that is wrong with the result."""
+    counts: Counter[tuple[str, str, str]] = Counter()
+    for finding in report["findings"]:
+        if finding["kind"] == "late":
+            counts[finding["topic"], finding["datacenter"], finding["hop"]] += finding["count"]
+    for (topic, datacenter, hop), count in sorted(counts.items()):
+        yield f"late: {count:,} events of {topic} in {datacenter}, from {hop.replace('_', ' ')}."
