@@ -52,6 +52,15 @@ class IndexFile:
             return bytes(self._unwritten[start : start + self._entry_size])
         return self._opened().read_at(self._entry_size, start)
 
+    def entries_from(self, number: int) -> bytes:
+        """The bytes of entry `number` and all that follow."""
+        count = self.entry_count
+        if number >= self._written:
+            return bytes(self._unwritten[(number - self._written) * self._entry_size :])
+        start = number * self._entry_size
+        written = self._opened().read_at(self._written * self._entry_size - start, start)
+        return written + self._unwritten if count > self._written else written
+
     def is_trimmed(self) -> bool:
         """Whether the file ends with an entry, not with preallocated zeros, which a crash may have left."""
         count = self.entry_count
@@ -170,11 +179,13 @@ class OffsetIndex(IndexFile):
 class TimeIndex(IndexFile):
     """`<base offset>.timeindex`: every batch after `offset` that is older than `timestamp` is out of time order."""
 
-    __slots__ = ("_base_offset",)
+    __slots__ = ("_base_offset", "_checked")
 
     def __init__(self, files: Files, path: str, base_offset: int, size_max: int) -> None:
         super().__init__(files, path, _TIME_ENTRY.size, size_max)
         self._base_offset = base_offset
+        # How many entries were found to grow, and the last of them.
+        self._checked = (0, (-1, -1))
 
     @property
     def is_full(self) -> bool:
@@ -198,14 +209,24 @@ class TimeIndex(IndexFile):
         return self._parse(count - 1) if count else None
 
     def looks_valid(self, next_offset: int) -> bool:
-        """Whether the entries grow and end below `next_offset`; reads them all."""
-        previous = (-1, self._base_offset - 1)
-        for number in range(self.entry_count):
-            entry = self._parse(number)
-            if entry[0] <= previous[0] or entry[1] <= previous[1] or entry[1] >= next_offset:
+        """Whether the entries grow and end below `next_offset`; reads those that were not looked at before."""
+        checked, previous = self._checked
+        if checked > self.entry_count:
+            checked, previous = 0, (-1, -1)
+        for entry in _TIME_ENTRY.iter_unpack(self.entries_from(checked)):
+            if entry[0] <= previous[0] or entry[1] <= previous[1]:
                 return False
             previous = entry
-        return True
+        self._checked = (self.entry_count, previous)
+        return self._base_offset + previous[1] < next_offset
+
+    def clear(self) -> None:
+        super().clear()
+        self._checked = (0, (-1, -1))
+
+    def keep(self, count: int) -> None:
+        super().keep(count)
+        self._checked = (0, (-1, -1))
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries at and above `offset`."""
