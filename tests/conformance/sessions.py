@@ -8,7 +8,7 @@ differ is listed here, each with its reason, and nowhere else:
 - CLOCKS: broker time stamps (LogAppendTime) are replaced by "a time".
 - TEXTS: error messages are for people and ours say what to do, also where Kafka gives only the code.
 - FAULTY RECORDS: Kafka names the records of a batch that it refuses; to headrace a batch is opaque.
-- ORDER: lists that are sets (topics, partitions, brokers, keys, configurations) come in hash order from Kafka.
+- ORDER: lists that are sets (topics, partitions, brokers, keys, members, configurations) come in hash order from Kafka.
 - LEADER HINTS: the tagged current leader of an error answer (KIP-951) is optional and not given by headrace.
 """
 
@@ -143,7 +143,8 @@ class Session:
         if isinstance(value, dict):
             return {k: self.comparable(v, k) for k, v in value.items() if k not in NOT_COMPARED}
         if isinstance(value, list):
-            return [self.comparable(v) for v in _in_order(value, SET_FIELDS.get(name, ()))]
+            found = [self.comparable(v) for v in _in_order(value, SET_FIELDS.get(name, ()))]
+            return sorted(found, key=str) if name == "members" else found
         if isinstance(value, memoryview):
             value = bytes(value)
         if name == "records" and value:
