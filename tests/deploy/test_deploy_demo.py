@@ -90,7 +90,7 @@ def run_demo(**environment: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize("events", ["0", "-1", "many", "1.5", "٣", "9" * 5000])
 def test_a_number_of_events_that_is_none_is_refused(events: str) -> None:
     for name in ("DEMO_EVENTS", "DEMO_RATE"):
-        with pytest.raises(click.UsageError, match=f"{name} is .*: it must be a whole number above 0"):
+        with pytest.raises(demo.SettingError, match=f"{name} is .*: it must be a whole number above 0"):
             demo.read_settings({name: events})
 
 
@@ -124,7 +124,7 @@ def test_a_log_that_is_not_there_gets_one_sentence_and_failure(tmp_path: Path) -
     result = run_demo(ACCESS_LOG=str(tmp_path / "none.log"))
     assert result.returncode == 1
     assert result.stderr.count("\n") == 1
-    assert "none.log cannot be read: No such file or directory." in result.stderr
+    assert "none.log cannot be read: No such file or directory; set ACCESS_LOG" in result.stderr
 
 
 def test_a_pipeline_that_runs_is_left_alone(tmp_path: Path) -> None:
@@ -193,3 +193,11 @@ def test_a_demo_that_fails_with_a_complete_report_says_why(
     published = demo.Published(well=well, acknowledged=acknowledged)
     assert demo.objections(report, published) == sentences
     assert demo.is_complete(report, published) == (verdict_ == "complete" and not sentences)
+
+
+def test_a_wrong_setting_gets_one_sentence_and_exit_code_2() -> None:
+    result = run_demo(DEMO_EVENTS="0")
+    assert result.returncode == 2
+    assert result.stderr.splitlines() == [
+        "Error: DEMO_EVENTS is '0': it must be a whole number above 0, of at most 9 digits."
+    ]

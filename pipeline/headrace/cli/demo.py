@@ -47,6 +47,12 @@ _PROGRESS: Final = re.compile(rb"^(\d+) of \d+ events published$", re.MULTILINE)
 console = Console(highlight=False)
 
 
+class SettingError(click.ClickException):
+    """A variable of the environment that means nothing; the usage of the command would be no help."""
+
+    exit_code = 2
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """What the environment says of a demo."""
@@ -61,7 +67,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
     """Read ACCESS_LOG, DEMO_EVENTS, DEMO_RATE and DEMO_KEEP.
 
     Raises:
-        click.UsageError: DEMO_EVENTS or DEMO_RATE is no positive number.
+        SettingError: DEMO_EVENTS or DEMO_RATE is no positive number.
     """
     return Settings(
         access_log=Path(environment.get("ACCESS_LOG") or SAMPLE).absolute(),
@@ -74,7 +80,7 @@ def read_settings(environment: Mapping[str, str]) -> Settings:
 def positive_number(environment: Mapping[str, str], name: str, default: int) -> int:
     value = environment.get(name) or str(default)
     if not (value.isascii() and value.isdigit() and len(value) <= DIGITS_MAX and int(value) > 0):
-        raise click.UsageError(
+        raise SettingError(
             f"{name} is {value!r}: it must be a whole number above 0, of at most {DIGITS_MAX} digits."
         )
     return int(value)
@@ -82,13 +88,13 @@ def positive_number(environment: Mapping[str, str], name: str, default: int) -> 
 
 def check_log(path: Path) -> None:
     """Accept a log with at least one line that parses; raises click.ClickException for any other."""
-    advice = "Set ACCESS_LOG to an access log in combined format."
+    advice = "set ACCESS_LOG to an access log in combined format."
     try:
         require_page_view(path)
     except NothingToReplayError as error:
-        raise click.ClickException(f"{error} {advice}") from error
+        raise click.ClickException(f"{str(error).removesuffix('.')}; {advice}") from error
     except OSError as error:
-        raise click.ClickException(f"{path} cannot be read: {error.strerror}. {advice}") from error
+        raise click.ClickException(f"{path} cannot be read: {error.strerror}; {advice}") from error
 
 
 def refuse_while_running(rollout: Rollout) -> None:
