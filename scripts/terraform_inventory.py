@@ -20,7 +20,8 @@ HEADER = "# Written by scripts/terraform_inventory.py: change the map of datacen
 
 def inventory_text(inventory: dict[str, Any]) -> str:
     """The inventory as YAML: groups one a line, a host with all of its variables on one."""
-    return HEADER + yaml.safe_dump(inventory, default_flow_style=None, sort_keys=False, width=1000)
+    text: str = yaml.safe_dump(inventory, default_flow_style=None, sort_keys=False, width=1000)
+    return HEADER + text
 
 
 def main() -> int:

@@ -1,7 +1,7 @@
 """Writes the parts of terraform/pipeline that Terraform wants once a region: provider aliases and module calls.
 
-Terraform 1.11 takes a provider from no expression, so each region of terraform/pipeline/regions.txt gets an alias and a call of its
-own, which makes the datacenters that the map puts there. To add a region: add its line, in alphabetical order, and run this.
+Terraform 1.11 takes a provider from no expression, so each region of terraform/pipeline/regions.txt gets an alias and calls of
+its own, which make the datacenters that the map puts there. To add a region: add its line, in alphabetical order, and run this.
 """
 
 from __future__ import annotations

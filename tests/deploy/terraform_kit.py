@@ -15,7 +15,7 @@ import terraform_tools
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 TERRAFORM = CHECKOUT / "terraform"
-MODULES = sorted(path.parent for path in TERRAFORM.glob("*/*/versions.tf")) + [TERRAFORM / "pipeline"]
+MODULES = [*sorted(path.parent for path in TERRAFORM.glob("modules/*/versions.tf")), TERRAFORM / "pipeline"]
 COMMAND_SECONDS = 600
 
 needs_terraform = pytest.mark.skipif(

@@ -129,8 +129,7 @@ def test_only_the_small_example_gives_up_protection() -> None:
 def test_the_first_boot_is_a_sound_script(volume: str, tmp_path: Path) -> None:
     template = (TERRAFORM / "modules" / "cluster" / "first_boot.sh.tftpl").read_text(encoding="utf-8")
     (tmp_path / "main.tf").write_text(
-        'output "script" {\n  value = templatefile("first_boot.sh.tftpl", { volume_id = "%s" })\n}\n'
-        % volume,
+        f'output "script" {{\n  value = templatefile("first_boot.sh.tftpl", {{ volume_id = "{volume}" }})\n}}\n',
         encoding="utf-8",
     )
     (tmp_path / "first_boot.sh.tftpl").write_text(template, encoding="utf-8")
