@@ -29,8 +29,8 @@ def check(seed: int) -> None:
     kinds = {kind for kind, _, _ in pipeline.expected}
     assert outcome.verdict == ("loss" if "loss" in kinds else "duplicates" if kinds else "complete")
     assert sum(counts.produced for counts in outcome.topics.values()) == pipeline.acknowledged
-    assert ledger.latencies.histograms["producer_to_live"].max_ms == slowest_acknowledgement(pipeline)
-    assert ledger.latencies.histograms["end_to_end"].count == sum(map(len, pipeline.rows.values()))
+    assert ledger.latencies.histogram("producer_to_live").max_ms == slowest_acknowledgement(pipeline)
+    assert ledger.latencies.histogram("end_to_end").count == sum(map(len, pipeline.rows.values()))
 
 
 def check_all(seeds: Iterable[int]) -> None:

@@ -17,6 +17,7 @@ from rich.console import Console
 from headrace.audit import report as reports
 from headrace.audit import state
 from headrace.audit.counter import FAILURES, LogCounter, Publisher, PublishError
+from headrace.audit.latency import SPANS
 from headrace.audit.ledger import LATE_AFTER_MS, Ledger
 from headrace.audit.reconcile import Outcome, reconcile
 from headrace.audit.records import CounterTier
@@ -267,7 +268,7 @@ def _write(output: Path, found: dict[str, Any], ledger: Ledger) -> None:
 
     output.mkdir(parents=True, exist_ok=True)
     contents = {
-        "report.html": render(found, ledger.latencies.histograms),
+        "report.html": render(found, {span: ledger.latencies.histogram(span) for span in SPANS}),
         "report.json": json.dumps(found, indent=2) + "\n",
     }
     for name, text in contents.items():

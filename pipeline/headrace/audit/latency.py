@@ -57,6 +57,13 @@ class Histogram:
         self.sum_ms += int(values_ms.sum())
         self.max_ms = max(self.max_ms, int(values_ms.max()))
 
+    def add(self, other: Histogram) -> None:
+        """Take all values of another distribution."""
+        self.buckets += other.buckets
+        self.count += other.count
+        self.sum_ms += other.sum_ms
+        self.max_ms = max(self.max_ms, other.max_ms)
+
     def percentile(self, share: float) -> int:
         """Return the value below or at which this share of the values lies, rounded up to the end of its bucket."""
         at = int(np.searchsorted(np.cumsum(self.buckets), share * self.count))
@@ -73,12 +80,6 @@ class Histogram:
             "max": self.max_ms,
         }
         return {name: round(value / 1000, 6) for name, value in values.items()}
-
-    def cumulative(self) -> tuple[list[float], list[float]]:
-        """Return (seconds, share of the values at or below), a point for each bucket in use."""
-        used = np.flatnonzero(self.buckets)
-        shares = np.cumsum(self.buckets[used]) / max(1, self.count)
-        return [min(upper_of(int(at)), self.max_ms) / 1000 for at in used], shares.tolist()
 
     def as_json(self) -> dict[str, Any]:
         used = np.flatnonzero(self.buckets)
@@ -181,7 +182,8 @@ class Latencies:
     """Histograms of each hop and end to end, what came late, and the rows that wait for their times."""
 
     late_after_ms: int
-    histograms: dict[str, Histogram] = field(default_factory=lambda: {span: Histogram() for span in SPANS})
+    histograms: dict[tuple[str, str], Histogram] = field(default_factory=dict)
+    """By (datacenter, span)."""
     late: dict[tuple[Hop, Stream], Depth] = field(default_factory=dict)
     acknowledged: dict[Stream, Spans] = field(default_factory=dict)
     appended: dict[Place, Spans] = field(default_factory=dict)
@@ -231,6 +233,14 @@ class Latencies:
                 if place in spans:
                     spans[place].forget_below(self.next_offset[place])
 
+    def histogram(self, span: str) -> Histogram:
+        """Return the distribution over all datacenters."""
+        together = Histogram()
+        for (_, known), histogram in self.histograms.items():
+            if known == span:
+                together.add(histogram)
+        return together
+
     def files_waiting(self) -> set[str]:
         return {rows.file for rows in self.waiting}
 
@@ -252,7 +262,8 @@ class Latencies:
         ends = (acknowledged, appended, committed, committed)
         for span, begin, end in zip(SPANS, begins, ends, strict=True):
             known = new & (begin >= 0) & (end >= 0)
-            self.histograms[span].observe((end - begin)[known])
+            key = (rows.place.datacenter, span)
+            self.histograms.setdefault(key, Histogram()).observe((end - begin)[known])
         self._observe_late(rows, new, (acknowledged, appended, committed))
 
     def _observe_late(self, rows: Rows, new: npt.NDArray[np.bool_], arrivals: Iterable[Int64s]) -> None:

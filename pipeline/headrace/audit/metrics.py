@@ -34,7 +34,7 @@ class AuditMetrics:
         self._latency = Gauge(
             "headrace_audit_latency_seconds",
             "Latency by hop, of all events so far",
-            ["hop", "figure"],
+            ["datacenter", "hop", "figure"],
             registry=self._collected,
         )
 
@@ -47,6 +47,6 @@ class AuditMetrics:
             for name, gauge in self._counts.items():
                 gauge.labels(*key).set(getattr(counts, name))
         self._complete_until.set((outcome.complete_until or 0) / 1000)
-        for span, histogram in ledger.latencies.histograms.items():
+        for key, histogram in ledger.latencies.histograms.items():
             for figure, value in (histogram.summary() or {}).items():
-                self._latency.labels(span, figure).set(value)
+                self._latency.labels(*key, figure).set(value)

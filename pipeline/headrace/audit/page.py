@@ -78,7 +78,8 @@ def _lane(report: Row, datacenter: str) -> str:
     cells: list[str] = []
     for number, (tier, title, unit) in enumerate(STATIONS):
         if number:
-            cells.append(_hop(report, HOPS[number - 1], hops, sum(row[tier] for row in topics)))
+            latency = report["latency_seconds_by_datacenter"].get(datacenter, {}).get(HOPS[number - 1])
+            cells.append(_hop(HOPS[number - 1], hops, sum(row[tier] for row in topics), latency))
         count = sum(row[tier] for row in topics)
         cells.append(
             f'<div class="station"><span class="title">{title}</span><b>{count:,}</b><span class="unit">{unit}</span></div>'
@@ -86,7 +87,7 @@ def _lane(report: Row, datacenter: str) -> str:
     return f'<div class="lane"><h3>{escape(datacenter)}</h3><div class="way">{"".join(cells)}</div></div>'
 
 
-def _hop(report: Row, hop: str, rows: Iterable[Row], passed: int) -> str:
+def _hop(hop: str, rows: Iterable[Row], passed: int, latency: Row | None) -> str:
     mine = [row for row in rows if row["hop"] == hop]
     counts = {name: sum(row[name] for row in mine) for name in ("lost", "duplicated", "under_way")}
     faults = [
@@ -94,7 +95,6 @@ def _hop(report: Row, hop: str, rows: Iterable[Row], passed: int) -> str:
         for name, word in (("lost", "lost"), ("duplicated", "doubled"), ("under_way", "on their way"))
         if counts[name]
     ] or ['<span class="fine">none lost</span>']
-    latency = report["latency_seconds"][hop]
     median = f'<span class="median">{duration(latency["p50"])}</span>' if latency else ""
     return (
         f'<div class="hop{" bad" if counts["lost"] or counts["duplicated"] else ""}">{median}'

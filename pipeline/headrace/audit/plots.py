@@ -9,7 +9,7 @@ from typing import Any, Final
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
 from headrace.audit.latency import SPANS, Histogram, upper_of
 
@@ -62,9 +62,13 @@ def _draw(panel: Any, title: str, histogram: Histogram) -> None:
             linewidth=1.4,
             label=f"{name} {duration(summary[name])}",
         )
+    is_narrow = edges[-1] / edges[0] < 100
+    panel.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if is_narrow else (1.0,), numticks=20))
     panel.xaxis.set_major_formatter(FuncFormatter(lambda value, _: duration(value)))
     panel.xaxis.set_minor_formatter(FuncFormatter(lambda value, _: ""))
-    panel.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0%}" if value <= 1 else ""))
+    panel.yaxis.set_major_formatter(
+        FuncFormatter(lambda value, _: f"{value * 100:.3g}%" if value <= 1 else "")
+    )
     panel.yaxis.grid(True, color="#e3e8ed", linewidth=0.8)
     panel.set_axisbelow(True)
     panel.legend(frameon=False, fontsize=8, loc="best", labelcolor=INK)

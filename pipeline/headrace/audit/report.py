@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from headrace.audit.latency import HOPS, SPANS
+from headrace.audit.latency import HOPS, SPANS, Latencies
 from headrace.audit.ledger import Ledger, is_rejected
 from headrace.audit.reconcile import Counts, Finding, Incomplete, Outcome
 
@@ -42,7 +42,8 @@ def as_json(outcome: Outcome, ledger: Ledger, now_ms: int) -> dict[str, Any]:
             for key, counts in sorted(outcome.topics.items())
             if is_rejected(key[1])
         ],
-        "latency_seconds": {span: ledger.latencies.histograms[span].summary() for span in SPANS},
+        "latency_seconds": {span: ledger.latencies.histogram(span).summary() for span in SPANS},
+        "latency_seconds_by_datacenter": _by_datacenter(ledger.latencies),
         "findings": [_finding(item) for item in outcome.findings[:LISTED_MAX]],
         "incomplete": [_incomplete(item) for item in outcome.incomplete[:LISTED_MAX]],
         "hops": [
@@ -54,6 +55,13 @@ def as_json(outcome: Outcome, ledger: Ledger, now_ms: int) -> dict[str, Any]:
         "late_after_seconds": ledger.late_after_ms / 1000,
         "generated_at": _time(now_ms),
     }
+
+
+def _by_datacenter(latencies: Latencies) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for (datacenter, span), histogram in sorted(latencies.histograms.items()):
+        found.setdefault(datacenter, {})[span] = histogram.summary()
+    return found
 
 
 def _counts(counts: Counts) -> dict[str, int]:

@@ -183,7 +183,7 @@ def _to_parcel(fields: Any) -> Parcel:
 
 def _latencies(item: Latencies) -> dict[str, Any]:
     return {
-        "histograms": {span: value.as_json() for span, value in item.histograms.items()},
+        "histograms": [[*key, value.as_json()] for key, value in item.histograms.items()],
         "late": [[hop, *stream, value.as_json()] for (hop, stream), value in item.late.items()],
         "acknowledged": [[*key, value.as_json()] for key, value in item.acknowledged.items()],
         "appended": [[*key, value.as_json()] for key, value in item.appended.items()],
@@ -195,7 +195,9 @@ def _latencies(item: Latencies) -> dict[str, Any]:
 def _to_latencies(fields: Any, late_after_ms: int) -> Latencies:
     return Latencies(
         late_after_ms,
-        histograms={span: Histogram.from_json(value) for span, value in fields["histograms"].items()},
+        histograms={
+            (datacenter, span): Histogram.from_json(value) for datacenter, span, value in fields["histograms"]
+        },
         late={(hop, Stream(*stream)): depth_from_json(value) for hop, *stream, value in fields["late"]},
         acknowledged={Stream(*key): Spans.from_json(value) for *key, value in fields["acknowledged"]},
         appended={Place(*key): Spans.from_json(value) for *key, value in fields["appended"]},
