@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -36,25 +37,39 @@ def kafka_jars() -> Path:
 
 @pytest.fixture(scope="session")
 def pair(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    """One broker of each kind with the same configuration, each in a chroot of one ZooKeeper."""
-    home = tmp_path_factory.mktemp("pair")
-    zookeeper = ZooKeeperProcess(home / "zookeeper")
-    znodes = KazooClient(zookeeper.address)
-    znodes.start()
-    for chroot in ("/kafka", "/headrace"):
-        znodes.create(f"{chroot}/cluster/id", CLUSTER_ID, makepath=True)
-    kafka = KafkaBroker(
-        kafka_jars, home / "kafka", broker_id=1, zookeeper=f"{zookeeper.address}/kafka", set=SETTINGS
-    )
-    headrace = BrokerProcess(
-        home / "headrace", broker_id=1, zookeeper=f"{zookeeper.address}/headrace", set=SETTINGS
-    )
-    kafka.wait_until_serving()
-    both = Pair(headrace=headrace, kafka=kafka, znodes=znodes)
-    both.wait_for_producer_ids()
-    yield both
-    kafka.end()
-    headrace.end()
-    znodes.stop()
-    znodes.close()
-    zookeeper.end()
+    """One broker of each kind with the same configuration, shared by all tests: use topics and groups of your own."""
+    with running_pair(kafka_jars, tmp_path_factory.mktemp("pair")) as both:
+        yield both
+
+
+@pytest.fixture
+def own_pair(kafka_jars: Path, tmp_path: Path) -> Iterator[Pair]:
+    """A pair for one test, which may change the brokers themselves."""
+    with running_pair(kafka_jars, tmp_path) as both:
+        yield both
+
+
+@contextmanager
+def running_pair(jars: Path, home: Path) -> Iterator[Pair]:
+    """Both brokers, each in a chroot of one ZooKeeper."""
+    with ExitStack() as stack:
+        zookeeper = ZooKeeperProcess(home / "zookeeper")
+        stack.callback(zookeeper.end)
+        znodes = KazooClient(zookeeper.address)
+        stack.callback(znodes.close)
+        znodes.start()
+        stack.callback(znodes.stop)
+        for chroot in ("/kafka", "/headrace"):
+            znodes.create(f"{chroot}/cluster/id", CLUSTER_ID, makepath=True)
+        kafka = KafkaBroker(
+            jars, home / "kafka", broker_id=1, zookeeper=f"{zookeeper.address}/kafka", set=SETTINGS
+        )
+        stack.callback(kafka.end)
+        headrace = BrokerProcess(
+            home / "headrace", broker_id=1, zookeeper=f"{zookeeper.address}/headrace", set=SETTINGS
+        )
+        stack.callback(headrace.end)
+        kafka.wait_until_serving()
+        both = Pair(headrace=headrace, kafka=kafka, znodes=znodes)
+        both.wait_for_producer_ids()
+        yield both

@@ -142,7 +142,7 @@ def test_topics_are_altered_as_a_whole(pair: Pair, version: int) -> None:
     pair.compare(script)
 
 
-def test_brokers_are_altered(pair: Pair) -> None:
+def test_brokers_are_altered(own_pair: Pair) -> None:
     """Answers and znodes. When a change takes effect is not compared: the thread that waits for changes dies in Apache
     Kafka 3.9.2 now and then, and nothing takes effect any more.
     """
@@ -169,16 +169,16 @@ def test_brokers_are_altered(pair: Pair) -> None:
 
     def znodes(chroot: str) -> list[Any]:
         paths = [f"{chroot}/config/brokers/{name}" for name in ("1", "<default>")]
-        return [json.loads(pair.znodes.get(path)[0]) for path in paths]
+        return [json.loads(own_pair.znodes.get(path)[0]) for path in paths]
 
     def clear(session: Session) -> None:
         replace(session, 2, own, log_retention_ms="88000")
         replace(session, 2, own)
         replace(session, 2, everyone)
 
-    pair.compare(script)
+    own_pair.compare(script)
     stored, theirs = znodes("/headrace"), znodes("/kafka")
-    pair.compare(clear)
+    own_pair.compare(clear)
     assert stored == theirs
     assert stored == [
         {"version": 1, "config": {"message.max.bytes": "98000", "log.cleanup.policy": "delete,compact"}},
