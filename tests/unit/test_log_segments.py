@@ -2,13 +2,15 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from struct import pack
 
 import pytest
 from log_kit import NOW_MS, append, batch, fill, offsets, open_log
 
 from headrace.broker.config import LogConfig
 from headrace.broker.errors import OffsetOutOfRangeError, OutOfOrderSequenceError, StorageError
-from headrace.broker.log.files import OsFile
+from headrace.broker.log.files import OsFile, OsFiles
+from headrace.broker.log.index import TimeIndex
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.retention import SegmentFacts, retired
 
@@ -208,3 +210,21 @@ def test_flush_is_due_after_a_roll_and_after_flush_ms(tmp_path: Path) -> None:
     assert not lazy.flush_due(NOW_MS + 100 * HOUR_MS)
     lazy.roll_if_due(NOW_MS + 2 * HOUR_MS)
     assert lazy.flush_due(NOW_MS)
+
+
+def test_a_time_index_is_checked_once_and_again_from_there(tmp_path: Path) -> None:
+    index = TimeIndex(OsFiles(), str(tmp_path / "x.timeindex"), 100, 12_000)
+    for number in range(100):
+        index.add_if_newer(1000 + number, 100 + number)
+    assert index.looks_valid(200)
+    assert not index.looks_valid(199), "the last entry lies beyond the log"
+    index.append(pack(">qi", 1050, 120))
+    assert not index.looks_valid(1000), "a later entry is older"
+    index.keep(100)
+    assert index.looks_valid(200)
+    index.trim()
+    again = TimeIndex(OsFiles(), str(tmp_path / "x.timeindex"), 100, 12_000)
+    assert again.looks_valid(200)
+    again.keep(1)
+    assert again.looks_valid(101)
+    assert not again.looks_valid(100)

@@ -187,3 +187,23 @@ def test_names_are_kafkas() -> None:
     assert offset_of("00000000000000000042.log") == 42
     assert offset_of("leader-epoch-checkpoint") is None
     assert len(deleted_directory("t" * 249, 3, TOPIC_ID)) == 255
+
+
+def test_logs_are_opened_side_by_side(tmp_path: Path) -> None:
+    store, _ = open_store(tmp_path)
+    for partition in range(8):
+        append(store.create("events", partition, None, now_ms=NOW_MS), batch(partition + 1))
+    store.checkpoint()
+    with ThreadPoolExecutor(4) as pool:
+        again, reports = LogStore.open(
+            OsFiles(),
+            [str(tmp_path)],
+            LogConfig(),
+            broker_id=1,
+            cluster_id="c",
+            overrides=lambda _: {},
+            now_ms=NOW_MS,
+            map_keys=pool.map,
+        )
+    assert [log.log_end_offset for log in again.all()] == list(range(1, 9))
+    assert [report.log_end_offset for report in reports] == list(range(1, 9))

@@ -34,6 +34,8 @@ from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.results import Finding, RecoveryReport
 
 FlushTask = tuple[PartitionLog, Callable[[], int]]
+Opened = tuple[PartitionLog, RecoveryReport]
+MapKeys = Callable[[Callable[[TopicPartition], Opened], Iterable[TopicPartition]], Iterable[Opened]]
 MapLogs = Callable[[Callable[[PartitionLog], None], Iterable[PartitionLog]], Iterable[None]]
 
 
@@ -150,10 +152,12 @@ class LogStore:
         cluster_id: str,
         overrides: Callable[[str], Mapping[str, str]],
         now_ms: int,
+        map_keys: MapKeys = map,
     ) -> tuple[LogStore, list[RecoveryReport]]:
         """Open every log below `directories`; reports hold what recovery found in each of them.
 
-        `overrides` gives a topic's own configuration. Raises StorageError: a directory of another broker or cluster
+        `overrides` gives a topic's own configuration. `map_keys` may be that of a thread pool: recovery reads and
+        checks whole segments. Raises StorageError: a directory of another broker or cluster
         (meta.properties), a partition in two directories, an unreadable disk.
         """
         homes = [DataDirectory(files, path) for path in directories]
@@ -162,10 +166,10 @@ class LogStore:
         for home in homes:
             with storage_errors(home.path):
                 home.claim(broker_id, cluster_id)
-                reports += store._open_directory(home, now_ms)
+                reports += store._open_directory(home, now_ms, map_keys)
         return store, reports
 
-    def _open_directory(self, home: DataDirectory, now_ms: int) -> list[RecoveryReport]:
+    def _open_directory(self, home: DataDirectory, now_ms: int, map_keys: MapKeys) -> list[RecoveryReport]:
         home.remove_deleted()
         recovery_points = home.offsets(RECOVERY_POINT_FILE)
         log_start_offsets = home.offsets(LOG_START_OFFSET_FILE)
@@ -173,13 +177,11 @@ class LogStore:
         clean_offsets = home.offsets(CLEANER_OFFSET_FILE)
         was_clean = home.take_clean_shutdown()
         reports = [RecoveryReport(home.path, findings=home.findings)] if home.findings else []
-        for key in home.partitions():
-            if key in self._homes:
-                raise StorageError(
-                    f"{names.partition_directory(*key)} is in {self._homes[key].path} and in {home.path}: "
-                    "move one of the two folders away."
-                )
-            log, report = PartitionLog.open(
+        keys = home.partitions()
+        self._refuse_twins(keys, home)
+
+        def opened(key: TopicPartition) -> Opened:
+            return PartitionLog.open(
                 self._files,
                 f"{home.path}/{names.partition_directory(*key)}",
                 self._config_of(key[0]),
@@ -188,11 +190,21 @@ class LogStore:
                 clean_shutdown=was_clean,
                 log_start_offset=log_start_offsets.get(key, 0),
             )
+
+        for key, (log, report) in zip(keys, map_keys(opened, keys), strict=True):
             log.advance_high_watermark(high_watermarks.get(key, 0))
             log.cleaner.clean_offset = clean_offsets.get(key)
             self._adopt(key, log, home)
             reports.append(report)
         return reports
+
+    def _refuse_twins(self, keys: list[TopicPartition], home: DataDirectory) -> None:
+        for key in keys:
+            if key in self._homes:
+                raise StorageError(
+                    f"{names.partition_directory(*key)} is in {self._homes[key].path} and in {home.path}: "
+                    "move one of the two folders away."
+                )
 
     def _config_of(self, topic: str) -> LogConfig:
         return self._default_config.with_overrides(dict(self._overrides(topic)))

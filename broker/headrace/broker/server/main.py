@@ -160,15 +160,17 @@ class Broker:
 
     async def _open_logs(self) -> LogStore:
         def work() -> tuple[LogStore, list[RecoveryReport]]:
-            return LogStore.open(
-                OsFiles(),
-                [os.path.abspath(directory) for directory in self.config.log_dirs],
-                LogConfig.from_broker(self.cluster.config),
-                broker_id=self.cluster.broker_id,
-                cluster_id=self.cluster.cluster_id,
-                overrides=self.cluster.topic_config,
-                now_ms=self.clock.now_ms(),
-            )
+            with ThreadPoolExecutor(self.config.logs.num_recovery_threads_per_data_dir) as pool:
+                return LogStore.open(
+                    OsFiles(),
+                    [os.path.abspath(directory) for directory in self.config.log_dirs],
+                    LogConfig.from_broker(self.cluster.config),
+                    broker_id=self.cluster.broker_id,
+                    cluster_id=self.cluster.cluster_id,
+                    overrides=self.cluster.topic_config,
+                    now_ms=self.clock.now_ms(),
+                    map_keys=pool.map,
+                )
 
         logs, reports = await asyncio.to_thread(work)
         for report in reports:
