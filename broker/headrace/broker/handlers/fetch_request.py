@@ -12,6 +12,7 @@ from headrace.broker.wire.batches import MAGIC
 from headrace.broker.wire.varint import read_uvarint
 
 CONSUMER = -1
+BY_HAND_SIZE_MAX = 4 << 20
 NO_SESSION_EPOCH = -1
 INITIAL_SESSION_EPOCH = 0
 TOPIC_ID_VERSION, FLEXIBLE_VERSION, REPLICA_STATE_VERSION = 13, 12, 15
@@ -63,9 +64,11 @@ _FLEXIBLE_PARTITION = Struct(">iiqiqi")
 
 
 def read_fetch(version: int, frame: memoryview, offset: int) -> FetchRequest:
-    """Raises MalformedError."""
+    """Raises MalformedError. A request of uncommon size goes through the codec, which bounds its partitions."""
     try:
-        if version >= FLEXIBLE_VERSION:
+        if len(frame) > BY_HAND_SIZE_MAX:
+            request = None
+        elif version >= FLEXIBLE_VERSION:
             request = _read_flexible(version, frame, offset)
         elif version >= 9:
             request = _read_classic(frame, offset)

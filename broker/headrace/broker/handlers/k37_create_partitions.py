@@ -1,6 +1,6 @@
-"""CreatePartitions: versions 0 to 3 (KIP-195). Only the controller adds partitions.
+"""CreatePartitions (key 37), versions 0-3 (KIP-195). Only the controller adds partitions.
 
-Deviation: a manual assignment to a broker that is not alive is refused.
+Deviations: a topic gets at most 10,000 partitions, above which the answer is INVALID_PARTITIONS.
 """
 
 from __future__ import annotations

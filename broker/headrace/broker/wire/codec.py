@@ -46,14 +46,38 @@ _INT32 = Packer(">i")
 _UUID_SIZE = 16
 
 
-def compile_reader(struct: Struct, version: int, *, flexible: bool) -> Reader:
-    """A reader of the struct's fields in one version; every field the version lacks gets its default."""
+class Budget:
+    """How many elements all arrays of one message may have: a byte of a frame may cost a hundred in memory."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = 0
+
+    def begin(self, count_max: int) -> None:
+        """A new message is read."""
+        self._left = count_max
+
+    def spend(self, count: int) -> None:
+        """Raises MalformedError when the message has too many elements."""
+        self._left -= count
+        if self._left < 0:
+            raise MalformedError(f"a request has too many elements: {-self._left} above the bound")
+
+
+def compile_reader(struct: Struct, version: int, *, flexible: bool, budget: Budget | None = None) -> Reader:
+    """A reader of the struct's fields in one version; every field the version lacks gets its default.
+
+    Elements of arrays are taken from `budget`, which the caller begins for each message.
+    """
     present = [field for field in struct.fields if field.present_in(version)]
     tagged = {
-        field.tag: _value_reader(field, version, flexible) for field in present if field.tag is not None
+        field.tag: _value_reader(field, version, flexible, budget)
+        for field in present
+        if field.tag is not None
     }
     tag_names = {field.tag: field.name for field in present if field.tag is not None}
-    steps = _read_steps([field for field in present if field.tag is None], version, flexible)
+    steps = _read_steps([field for field in present if field.tag is None], version, flexible, budget)
     defaulted = [field for field in struct.fields if field not in present or field.tag is not None]
     constants = {field.name: field.new_default() for field in defaulted}
     mutable = [field for field in defaulted if isinstance(constants[field.name], list | dict)]
@@ -87,13 +111,17 @@ def compile_reader(struct: Struct, version: int, *, flexible: bool) -> Reader:
     return read
 
 
-def _read_steps(fields: Sequence[Field], version: int, flexible: bool) -> list[_ReadStep]:
+def _read_steps(
+    fields: Sequence[Field], version: int, flexible: bool, budget: Budget | None
+) -> list[_ReadStep]:
     steps: list[_ReadStep] = []
     for fixed, run in groupby(fields, _is_fixed):
         if fixed:
             steps.append(_fixed_read_step(list(run)))
         else:
-            steps += [_read_step(field.name, _value_reader(field, version, flexible)) for field in run]
+            steps += [
+                _read_step(field.name, _value_reader(field, version, flexible, budget)) for field in run
+            ]
     return steps
 
 
@@ -125,9 +153,9 @@ def _read_step(name: str, read: Reader) -> _ReadStep:
     return step
 
 
-def _value_reader(field: Field, version: int, flexible: bool) -> Reader:
+def _value_reader(field: Field, version: int, flexible: bool, budget: Budget | None) -> Reader:
     """A reader of one value; a null is refused unless the field is nullable in this version."""
-    read = _type_reader(field.type, version, flexible, nullable=field.nullable_in(version))
+    read = _type_reader(field.type, version, flexible, budget, nullable=field.nullable_in(version))
     if field.nullable_in(version) or _is_fixed(field) or field.type is RECORDS:
         return read
 
@@ -140,11 +168,13 @@ def _value_reader(field: Field, version: int, flexible: bool) -> Reader:
     return read_present
 
 
-def _type_reader(kind: FieldType, version: int, flexible: bool, *, nullable: bool = False) -> Reader:
+def _type_reader(
+    kind: FieldType, version: int, flexible: bool, budget: Budget | None, *, nullable: bool = False
+) -> Reader:
     if isinstance(kind, Array):
-        return _array_reader(kind, version, flexible)
+        return _array_reader(kind, version, flexible, budget)
     if isinstance(kind, Struct):
-        read = compile_reader(kind, version, flexible=flexible)
+        read = compile_reader(kind, version, flexible=flexible, budget=budget)
         return _nullable_struct_reader(read) if nullable else read
     if kind.format:
         return _fixed_reader(kind)
@@ -219,10 +249,10 @@ def _bytes_reader(read_size: _SizeReader) -> Reader:
     return read
 
 
-def _array_reader(kind: Array, version: int, flexible: bool) -> Reader:
+def _array_reader(kind: Array, version: int, flexible: bool, budget: Budget | None) -> Reader:
     read_size = _read_compact_size if flexible else _read_int32
     fixed_format = kind.of.format if isinstance(kind.of, Primitive) else ""
-    read_element = _type_reader(kind.of, version, flexible)
+    read_element = _type_reader(kind.of, version, flexible, budget)
     nulls_refused = not fixed_format
 
     def read(view: memoryview, offset: int) -> tuple[list[Any] | None, int]:
@@ -233,6 +263,8 @@ def _array_reader(kind: Array, version: int, flexible: bool) -> Reader:
             raise MalformedError(
                 f"an array of {count} elements does not fit the {len(view) - offset} bytes left"
             )
+        if budget is not None:
+            budget.spend(count)
         if fixed_format:
             elements = unpack_from(f">{count}{fixed_format}", view, offset)
             return list(elements), offset + count * Packer(">" + fixed_format).size

@@ -12,9 +12,12 @@ from struct import error as StructError
 from typing import TypeVar
 
 from headrace.broker.errors import UnsupportedVersionError
-from headrace.broker.wire.codec import Reader, Writer, compile_reader, compile_writer
+from headrace.broker.wire.codec import Budget, Reader, Writer, compile_reader, compile_writer
 from headrace.broker.wire.fields import Field, MalformedError, Message, Struct
 from headrace.broker.wire.varint import Bytes, OverlongError
+
+REQUEST_ELEMENTS_COUNT_MAX = 500_000
+"""Elements of all arrays of one request; Apache Kafka bounds a request's bytes only."""
 
 _C = TypeVar("_C")
 
@@ -32,6 +35,7 @@ class Api:
     flexible: int | None
     request: tuple[Field, ...]
     response: tuple[Field, ...]
+    _budget: Budget = field(default_factory=Budget, repr=False, compare=False)
     _readers: dict[tuple[str, int], Reader] = field(default_factory=dict, repr=False, compare=False)
     _writers: dict[tuple[str, int], Writer] = field(default_factory=dict, repr=False, compare=False)
 
@@ -39,7 +43,10 @@ class Api:
         return self.flexible is not None and version >= self.flexible
 
     def decode_request(self, version: int, buffer: Bytes, offset: int = 0) -> Message:
-        """Raises MalformedError, or UnsupportedVersionError for a version outside `versions`."""
+        """Raises MalformedError, also for too many elements, or UnsupportedVersionError for a version outside
+        `versions`. For one thread.
+        """
+        self._budget.begin(REQUEST_ELEMENTS_COUNT_MAX)
         return self._decode("request", version, buffer, offset)
 
     def decode_response(self, version: int, buffer: Bytes, offset: int = 0) -> Message:
@@ -56,7 +63,10 @@ class Api:
 
     def _decode(self, side: str, version: int, buffer: Bytes, offset: int) -> Message:
         read = self._readers.get((side, version)) or self._compiled(
-            self._readers, compile_reader, side, version
+            self._readers,
+            self._reader_of_requests if side == "request" else compile_reader,
+            side,
+            version,
         )
         try:
             message: Message = read(memoryview(buffer), offset)[0]
@@ -84,3 +94,6 @@ class Api:
         return cache.setdefault(
             (side, version), compiler(struct, version, flexible=self.is_flexible(version))
         )
+
+    def _reader_of_requests(self, struct: Struct, version: int, *, flexible: bool) -> Reader:
+        return compile_reader(struct, version, flexible=flexible, budget=self._budget)
