@@ -139,19 +139,24 @@ def whole_batches(records: Buffer, *, must_end: bool) -> list[Place]:
     placed: list[Place] = []
     position = 0
     while position < len(records):
-        if not must_end and _is_cut(records, position):
+        header = header_at(records, position) if must_end else _header_unless_cut(records, position)
+        if header is None:
             break
-        header = header_at(records, position)
         placed.append(Place(position, header))
         position += header.size
     return placed
 
 
-def _is_cut(records: Buffer, position: int) -> bool:
+def _header_unless_cut(records: Buffer, position: int) -> BatchHeader | None:
     left = len(records) - position
     if left < HEADER_SIZE:
-        return True
-    return read_header(records, position).size > left
+        return None
+    header = read_header(records, position)
+    size = header.size
+    if size > left:
+        return None
+    is_sound = header.magic == MAGIC and size >= HEADER_SIZE
+    return header if is_sound else header_at(records, position)
 
 
 def placed_batches(records: Buffer, next_offset: int) -> list[Place]:
