@@ -80,6 +80,12 @@ def test_a_budget_is_judged_by_the_median_of_the_rounds(tmp_path: Path) -> None:
     assert "| ≥ 1,000,000 | 950,000 | **not met** |" in rendered(tmp_path, "load", *rates)
 
 
+def test_what_a_load_costs_at_its_start_is_taken_off(tmp_path: Path) -> None:
+    start = run(load_cells.ONE, messages=1, cpu_seconds=8.0)
+    text = rendered(tmp_path, "load", start, run(load_cells.FLAT, messages=4_000_001, cpu_seconds=14.0))
+    assert "| ≤ 2 | 1.5 | met |" in text
+
+
 def test_a_start_has_no_rates(tmp_path: Path) -> None:
     text = rendered(tmp_path, "broker", run(START, messages=0, bytes=0, seconds=1.5))
     assert f"| {START} | – | – | – | – | 1.5 | 40 |" in text

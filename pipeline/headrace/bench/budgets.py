@@ -43,13 +43,17 @@ def memory_mib(run: Run) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """A limit on one figure of one cell: the most it may be, or with `is_floor` the least."""
+    """A limit on one figure of one cell: the most it may be, or with `is_floor` the least.
+
+    Of `beyond`, another cell, messages and CPU are taken off first, so that a start counts for nothing.
+    """
 
     cell: str
     figure: Callable[[Run], float]
     what: str
     limit: float
     is_floor: bool = False
+    beyond: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +101,18 @@ BUDGETS = (
         is_floor=True,
     ),
     Budget(
-        cell=load_cells.FLAT, figure=messages_per_second, what="records/s", limit=1_000_000, is_floor=True
+        cell=load_cells.FLAT,
+        figure=cpu_us_per_message,
+        what="CPU per record of all processes, their start aside (µs): 1 M/s on 2 cores",
+        limit=2,
+        beyond=load_cells.ONE,
+    ),
+    Budget(
+        cell=load_cells.FLAT,
+        figure=messages_per_second,
+        what="records/s, wall clock",
+        limit=1_000_000,
+        is_floor=True,
     ),
 )
 
@@ -106,7 +121,18 @@ def verdicts(runs: Sequence[Run]) -> list[Verdict]:
     """Judge every budget whose cell is among the runs."""
     judged = []
     for budget in BUDGETS:
-        figures = [budget.figure(run) for run in runs if run["cell"] == budget.cell]
+        base = [run for run in runs if run["cell"] == budget.beyond]
+        figures = [budget.figure(_beyond(base, run)) for run in runs if run["cell"] == budget.cell]
         if figures:
             judged.append(Verdict(budget=budget, measured=statistics.median(figures)))
     return judged
+
+
+def _beyond(base: Sequence[Run], run: Run) -> Run:
+    """The run without the median messages and CPU of the runs in `base`, if there are any."""
+    if not base:
+        return run
+    less = {
+        key: run[key] - statistics.median(other[key] for other in base) for key in ("messages", "cpu_seconds")
+    }
+    return {**run, **less}
