@@ -19,6 +19,13 @@ SERVICE_GROUPS = ("zookeeper", "broker", "haproxy", "registry", "load", "audit")
 NEEDED_GROUPS = ("live", "offline", "zookeeper", "broker", "registry", "load", "audit")
 SERVICE_MANAGERS = ("supervisor", "systemd")
 IDENTITIES = {"broker": "broker_id", "zookeeper": "zookeeper_id"}
+FOLDERS = (
+    "headrace_root",
+    "headrace_bin_dir",
+    "headrace_config_dir",
+    "headrace_data_dir",
+    "headrace_log_dir",
+)
 # The services that the hosts of a group run, and those of its offline hosts alone; in the order in which they stop.
 SERVICES = {
     "load": ("load",),
@@ -153,6 +160,7 @@ def inventory_problems(groups: Groups, hostvars: HostVars) -> list[str]:
         _missing_groups,
         _unknown_service_managers,
         _missing_variables,
+        _folders,
         _tiers,
         _datacenters_whole,
         _identities,
@@ -205,6 +213,18 @@ def _missing_variables(groups: Groups, hostvars: HostVars) -> list[str]:
         for host, names in needed.items()
         for name in names
         if hostvars[host].get(name) in (None, "")
+    ]
+
+
+def _folders(groups: Groups, hostvars: HostVars) -> list[str]:
+    """Blanks and quotes: neither Ansible's interpreter nor a service manager's command line takes them in a path."""
+    found = {
+        (name, str(hostvars[host].get(name, ""))): None for host in _service_hosts(groups) for name in FOLDERS
+    }
+    return [
+        f"{name} is {folder!r}: a path with blanks or quotes cannot be rolled out, so use (or move the checkout to) another."
+        for name, folder in found
+        if any(character.isspace() or character in "'\"" for character in folder)
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -120,6 +121,11 @@ BROKEN = {
         add_zookeeper,
         "Datacenter east has 2 ZooKeeper hosts: an even ensemble survives no more failures than one host fewer, "
         "so use an odd count.",
+    ),
+    "a blank in a folder": (
+        change_variable("east-broker-2", "headrace_data_dir", "/srv/my data"),
+        "headrace_data_dir is '/srv/my data': a path with blanks or quotes cannot be rolled out, so use (or move the "
+        "checkout to) another.",
     ),
     "no live datacenter": (
         empty_group("live"),
@@ -246,6 +252,12 @@ def test_preflight_refuses_a_folder_too_deep_for_a_socket(deployment: Any) -> No
     result = deployment.play("preflight.yml", "-e", f"headrace_root=/tmp/{'x' * 100}")
     assert result.returncode != 0
     assert "set headrace_root to a shorter folder" in result.stdout
+
+
+def test_preflight_refuses_a_folder_with_a_blank(deployment: Any) -> None:
+    result = deployment.play("preflight.yml", "-e", json.dumps({"headrace_root": "/tmp/my pipeline"}))
+    assert result.returncode != 0
+    assert "a path with blanks or quotes cannot be rolled out" in result.stdout
 
 
 @pytest.mark.parametrize("playbook", ["preflight.yml", "site.yml", "down.yml"])

@@ -99,7 +99,7 @@ class Rollout:
             str(self.inventory),
             str(CHECKOUT / "playbooks" / playbook),
         ]
-        for setting in (f"headrace_root={self.root}", *settings):
+        for setting in (json.dumps({"headrace_root": str(self.root)}), *settings):
             command += ["-e", setting]
         self.ansible_log.parent.mkdir(parents=True, exist_ok=True)
         # A session of its own: Ctrl-C reaches the demo alone, which then decides what ends and in which order.
