@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import demo_process
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -40,11 +40,8 @@ class Deployment:
 
 
 def copy_of_local(directory: Path, network: int) -> Deployment:
-    inventory = directory / "inventory"
-    shutil.copytree(CHECKOUT / "inventory" / "local", inventory)
-    deployment = Deployment(inventory=inventory, root=directory / "var")
-    deployment.edit("127.0.", f"127.{network}.")
-    return deployment
+    inventory = demo_process.copy_of_local(directory, network)
+    return Deployment(inventory=inventory, root=directory / "var")
 
 
 @pytest.fixture
@@ -60,7 +57,7 @@ def checked_in(tmp_path: Path) -> Callable[[str], Deployment]:
 
 
 @pytest.fixture(scope="module")
-def rolled_out(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+def rolled_out(alone: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """A pipeline of real processes, rolled out once a module and taken down at its end."""
     deployment = copy_of_local(tmp_path_factory.mktemp("deploy"), network=77)
     try:

@@ -9,39 +9,17 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 import xmlrpc.client
-from collections.abc import Callable
 from os import kill
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
+from demo_process import SERVICES, eventually, processes
 from supervisor.xmlrpc import SupervisorTransport
 
 PROGRAMS = Path(sys.executable).parent
-SERVICES = {
-    f"{datacenter}-{service}"
-    for datacenter, services in {
-        "dc-east": ("zookeeper-1", "broker-1", "broker-2", "haproxy", "registry", "counter"),
-        "dc-west": ("zookeeper-1", "broker-1", "broker-2", "haproxy", "registry", "counter"),
-        "offline": ("zookeeper-1", "broker-1", "broker-2", "registry", "counter", "load", "auditor"),
-    }.items()
-    for service in services
-}
-
-
-def processes(deployment: Any) -> dict[str, int]:
-    """Each running service's process id, as supervisor says."""
-    config = deployment.root / "supervisor" / "supervisord.conf"
-    result = subprocess.run(
-        [PROGRAMS / "supervisorctl", "-c", config, "status"], capture_output=True, text=True, check=False
-    )
-    return {
-        name: int(pid)
-        for name, pid in re.findall(r"^(\S+)\s+RUNNING\s+pid (\d+)", result.stdout, re.MULTILINE)
-    }
 
 
 def supervisorctl(deployment: Any, *arguments: str) -> None:
@@ -93,22 +71,13 @@ def changed_hosts(output: str) -> dict[str, int]:
     }
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.2)
-    return condition()
-
-
 def brokers_behind(bootstrap: str) -> set[int]:
     """The brokers that a client learns of when it starts from that address."""
     return set(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=20).brokers)
 
 
 def test_every_service_runs_and_a_second_run_changes_nothing(rolled_out: Any) -> None:
-    before = processes(rolled_out)
+    before = processes(rolled_out.root)
     assert set(before) == SERVICES
 
     again = rolled_out.play("site.yml")
@@ -118,7 +87,7 @@ def test_every_service_runs_and_a_second_run_changes_nothing(rolled_out: Any) ->
     assert checked.returncode == 0, checked.stdout[-4000:]
     assert changed_hosts(checked.stdout) == {}
 
-    assert processes(rolled_out) == before
+    assert processes(rolled_out.root) == before
 
 
 def test_the_topics_have_the_partitions_of_the_inventory(rolled_out: Any) -> None:
@@ -146,25 +115,25 @@ def test_clients_start_from_haproxy_while_one_broker_behind_it_is_stopped(rolled
 
 
 def test_a_killed_service_comes_back_as_another_process(rolled_out: Any) -> None:
-    before = processes(rolled_out)
+    before = processes(rolled_out.root)
     victims = ("dc-west-broker-2", "dc-west-registry", "dc-west-haproxy", "dc-west-zookeeper-1")
     for victim in victims:
         kill(before[victim], signal.SIGKILL)
-    assert eventually(lambda: set(processes(rolled_out)) == SERVICES)
-    after = processes(rolled_out)
+    assert eventually(lambda: set(processes(rolled_out.root)) == SERVICES)
+    after = processes(rolled_out.root)
     assert all(after[victim] != before[victim] for victim in victims)
     assert eventually(lambda: brokers_behind("127.77.2.100:9092") == {1, 2})
 
 
 def test_a_change_restarts_only_what_it_concerns_one_host_at_a_time(rolled_out: Any) -> None:
-    before = processes(rolled_out)
+    before = processes(rolled_out.root)
     brokers = {name for name in SERVICES if "-broker-" in name}
     change = json.dumps({"broker_properties": {"num.partitions": 3, "offsets.topic.replication.factor": 1}})
 
     checked = rolled_out.play("site.yml", "--check", "--diff", "-e", change)
     assert checked.returncode == 0, checked.stdout[-4000:]
     assert "+num.partitions=3" in checked.stdout
-    assert {name: processes(rolled_out).get(name) for name in brokers} == {
+    assert {name: processes(rolled_out.root).get(name) for name in brokers} == {
         name: before[name] for name in brokers
     }
 
@@ -172,7 +141,7 @@ def test_a_change_restarts_only_what_it_concerns_one_host_at_a_time(rolled_out: 
         changed = rolled_out.play("site.yml", "-e", change)
     assert changed.returncode == 0, changed.stdout[-4000:]
     assert set(changed_hosts(changed.stdout)) == brokers
-    after = processes(rolled_out)
+    after = processes(rolled_out.root)
     assert not [name for name in brokers if after.get(name) == before[name]]
     assert watch.down_together_max == 1
 
@@ -190,7 +159,7 @@ def test_a_service_that_does_not_start_is_named_with_its_log(rolled_out: Any) ->
 
 def test_down_stops_everything_and_removes_only_what_was_asked_for(rolled_out: Any) -> None:
     supervisord = int((rolled_out.root / "supervisor" / "supervisord.pid").read_text())
-    pids = [supervisord, *processes(rolled_out).values()]
+    pids = [supervisord, *processes(rolled_out.root).values()]
 
     assert rolled_out.play("down.yml").returncode == 0
     assert not [pid for pid in pids if is_alive(pid)]

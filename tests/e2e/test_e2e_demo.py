@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from demo_process import DATACENTERS, BusyError, DemoProcess, alone_on_this_machine, processes
+from demo_process import DATACENTERS, DemoProcess, processes
 
 EVENTS = 3_000
 NETWORK = 79
@@ -41,15 +40,6 @@ BROKEN_LINES = (
     line(b"/too/long/" + b"y" * 5 * 1024 * 1024),
     b"the last one has no end",
 )
-
-
-@pytest.fixture
-def alone() -> Iterator[None]:
-    try:
-        with alone_on_this_machine():
-            yield
-    except BusyError as error:
-        pytest.fail(str(error), pytrace=False)
 
 
 @pytest.fixture
