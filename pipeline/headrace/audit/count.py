@@ -8,7 +8,7 @@ that has no such beginning is counted as foreign. Pure: no sockets, no clock.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,9 @@ from headrace.load.columns import RecordColumns
 FRAME_SIZE: Final = 5
 NAME_SIZE_MAX: Final = 1024
 VARINT_BYTES_MAX: Final = 10
+WORD_SIZE: Final = 8
+CONTINUATIONS: Final = np.uint64(0x8080808080808080)
+PADDING: Final = bytes(16)
 
 
 class Envelopes(NamedTuple):
@@ -44,73 +47,107 @@ def count(records: Sequence[RecordColumns], window_size_ms: int) -> tuple[list[T
 
 def envelopes(records: RecordColumns) -> Envelopes:
     """Read the envelopes of all records that have one."""
-    # A value's fields are read past its end before they are checked, so the data is followed by zeros.
-    raw = np.frombuffer(records.data + bytes(VARINT_BYTES_MAX), dtype=np.uint8)
+    raw = _Bytes(records.data)
     index = np.flatnonzero(records.value_size > FRAME_SIZE)
-    start, end = records.value_start[index], (records.value_start + records.value_size)[index]
-    is_good = raw[start] == 0
-    time_ms, position = _varint(raw, start + FRAME_SIZE)
+    start = records.value_start[index]
+    end = start + records.value_size[index]
+    is_good = raw.bytes[start] == 0
+    time_ms, position = raw.varints(start + FRAME_SIZE)
     for _ in ("server", "service"):
         _, position, fits = _string(raw, position, end)
         is_good &= fits
     producer_start, position, fits = _string(raw, position, end)
     producer_size = position - producer_start
-    sequence, position = _varint(raw, position)
+    sequence, position = raw.varints(position)
     is_good &= fits & (producer_size > 0) & (position <= end) & (sequence >= 0)
     names, producer = _names(raw, producer_start, producer_size, is_good)
-    is_good &= producer >= 0
-    kept = np.flatnonzero(is_good)
+    kept = np.flatnonzero(producer >= 0)
     return Envelopes(index[kept], time_ms[kept], names, producer[kept], sequence[kept])
 
 
-def _varint(raw: npt.NDArray[np.uint8], position: Int64s) -> tuple[Int64s, Int64s]:
-    """Read a zigzag varint at each position; return the values and the positions behind; a too long one is -1."""
-    position = np.minimum(position, len(raw) - VARINT_BYTES_MAX)
-    byte = raw[position]
-    value = (byte & 0x7F).astype(np.uint64)
-    after = position + 1
-    more = np.flatnonzero(byte >= 0x80)
-    for number in range(1, VARINT_BYTES_MAX):
-        if not len(more):
-            break
-        byte = raw[position[more] + number]
-        value[more] |= (byte & 0x7F).astype(np.uint64) << np.uint64(7 * number)
-        after[more] += 1
-        more = more[byte >= 0x80]
-    decoded: Int64s = (value >> np.uint64(1)).view(np.int64) ^ -(value & np.uint64(1)).view(np.int64)
-    decoded[more] = -1
-    return decoded, after
+class _Bytes:
+    """Fetched bytes, as such and as the eight-byte word that begins at each of them."""
+
+    def __init__(self, data: bytes) -> None:
+        # Fields are read past a value's end before they are checked against it.
+        self.data = data if data.endswith(PADDING) else data + PADDING
+        self.bytes = np.frombuffer(self.data, dtype=np.uint8)
+        self._words = np.ndarray(
+            (len(self.data) - WORD_SIZE + 1,), dtype="<u8", buffer=self.data, strides=(1,)
+        )
+
+    def words(self, position: Int64s) -> npt.NDArray[np.uint64]:
+        found: npt.NDArray[np.uint64] = self._words[position]
+        return found
+
+    def varints(self, position: Int64s) -> tuple[Int64s, Int64s]:
+        """Read a zigzag varint at each position; return the values and the positions behind; a too long one is -1."""
+        position = np.minimum(position, len(self.data) - len(PADDING))
+        word = self.words(position)
+        ends = ~word & CONTINUATIONS
+        # All bits up to the first byte that does not continue.
+        kept = ends ^ (ends - np.uint64(1))
+        groups = word & kept & ~CONTINUATIONS
+        value = groups & np.uint64(0x7F)
+        for number in range(1, int(np.bitwise_count(kept.max(initial=0))) // 8):
+            value |= (groups >> np.uint64(number)) & np.uint64(0x7F << 7 * number)
+        after = position + (np.bitwise_count(kept) >> 3)
+        self._lengthen(position, np.flatnonzero(ends == 0), value, after)
+        decoded: Int64s = (value >> np.uint64(1)).view(np.int64) ^ -(value & np.uint64(1)).view(np.int64)
+        return decoded, after
+
+    def _lengthen(
+        self, position: Int64s, long: npt.NDArray[np.intp], value: npt.NDArray[np.uint64], after: Int64s
+    ) -> None:
+        """Read the varints of more than eight bytes, which are rare, in place."""
+        for at in long.tolist():
+            content = self.data[position[at] : position[at] + VARINT_BYTES_MAX]
+            size = next((number for number, byte in enumerate(content, 1) if byte < 0x80), 0)
+            number = sum((byte & 0x7F) << 7 * shift for shift, byte in enumerate(content[:size]))
+            is_fit = size > 0 and number < 1 << 64
+            value[at] = number if is_fit else 1
+            after[at] = position[at] + (size if is_fit else VARINT_BYTES_MAX)
 
 
-def _string(
-    raw: npt.NDArray[np.uint8], position: Int64s, end: Int64s
-) -> tuple[Int64s, Int64s, npt.NDArray[np.bool_]]:
+def _string(raw: _Bytes, position: Int64s, end: Int64s) -> tuple[Int64s, Int64s, npt.NDArray[np.bool_]]:
     """Return where each string begins and ends, and whether it lies within its value."""
-    size, start = _varint(raw, position)
+    size, start = raw.varints(position)
     after = start + size
     fits = (size >= 0) & (size <= NAME_SIZE_MAX) & (after <= end)
     return start, np.where(fits, after, start), fits
 
 
 def _names(
-    raw: npt.NDArray[np.uint8], start: Int64s, size: Int64s, is_good: npt.NDArray[np.bool_]
+    raw: _Bytes, start: Int64s, size: Int64s, is_good: npt.NDArray[np.bool_]
 ) -> tuple[list[str], npt.NDArray[np.intp]]:
-    """Return the distinct producers and each record's index among them, -1 where it is no text.
+    """Return the distinct producers and each record's index among them, -1 where there is none.
 
     A batch is one producer's, so neighbours are almost always equal, and Python looks at the borders only.
     """
     names: dict[bytes, int] = {}
     producer = np.full(len(start), -1, dtype=np.intp)
     kept = np.flatnonzero(is_good)
-    for length in np.unique(size[kept]).tolist():
-        members = kept[size[kept] == length]
-        text = raw[start[members][:, None] + np.arange(length)]
-        borders = np.flatnonzero((text[1:] != text[:-1]).any(axis=1)) + 1
-        for begin, end in zip([0, *borders.tolist()], [*borders.tolist(), len(members)], strict=True):
-            name = text[begin].tobytes()
+    sizes = size[kept]
+    for length in np.unique(sizes).tolist() if np.any(sizes != sizes[:1]) else sizes[:1].tolist():
+        members = kept[sizes == length]
+        differs = np.zeros(len(members) - 1, dtype=np.bool_)
+        for column in _columns(raw, start[members], length):
+            differs |= column[1:] != column[:-1]
+        borders = (np.flatnonzero(differs) + 1).tolist()
+        for begin, end in zip([0, *borders], [*borders, len(members)], strict=True):
+            at = int(start[members[begin]])
+            name = raw.data[at : at + length]
             if _is_text(name):
                 producer[members[begin:end]] = names.setdefault(name, len(names))
     return [name.decode() for name in names], producer
+
+
+def _columns(raw: _Bytes, start: Int64s, length: int) -> list[npt.NDArray[Any]]:
+    """Return texts of one length in words, the last of which may overlap; short ones in bytes."""
+    if length < WORD_SIZE:
+        return [raw.bytes[start + at] for at in range(length)]
+    places = [*range(0, length - WORD_SIZE, WORD_SIZE), length - WORD_SIZE]
+    return [raw.words(start + at) for at in places]
 
 
 def _is_text(name: bytes) -> bool:
