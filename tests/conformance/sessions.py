@@ -9,7 +9,6 @@ differ is listed here, each with its reason, and nowhere else:
 - TEXTS: error messages are for people and ours say what to do, also where Kafka gives only the code.
 - FAULTY RECORDS: Kafka names the records of a batch that it refuses; to headrace a batch is opaque.
 - ORDER: lists that are sets (topics, partitions, brokers, keys, members, configurations) come in hash order from Kafka.
-- LEADER HINTS: the tagged current leader of an error answer (KIP-951) is optional and not given by headrace.
 """
 
 from __future__ import annotations
@@ -40,8 +39,7 @@ TIMESTAMP_MS = 1_700_000_000_000
 IDENTITY_FIELDS = ("topic_id", "member_id", "leader", "session_id")
 TEXT_FIELDS = ("error_message", "documentation")
 CLOCK_FIELDS = ("log_append_time_ms",)
-HINT_FIELDS = ("current_leader", "node_endpoints", "diverging_epoch", "snapshot_id")
-NOT_COMPARED = (*HINT_FIELDS, *TEXT_FIELDS, "record_errors")
+NOT_COMPARED = (*TEXT_FIELDS, "record_errors")
 SET_FIELDS = {
     "topics": ("name", "topic", "topic_id"),
     "responses": ("name", "topic", "topic_id"),
