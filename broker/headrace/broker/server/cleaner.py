@@ -1,12 +1,13 @@
 """Compaction in the background: the dirtiest log first, its work in a thread, one log at a time.
 
-The thread lets the event loop go first between two batches, keeps to log.cleaner.io.max.bytes.per.second, and ends
+The thread gives way to the event loop within half a millisecond, keeps to log.cleaner.io.max.bytes.per.second, and ends
 within one batch when the broker stops. A log that cannot be compacted is reported and left alone until it is opened again.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 
 from headrace.broker.clock import Clock
@@ -20,6 +21,7 @@ from headrace.broker.structured_log import get_logger
 
 log = get_logger(__name__)
 _PAUSE_MAX_S = 0.1
+_GIVE_WAY_S = 0.0005
 
 
 class _Stopped(Exception):
@@ -39,8 +41,6 @@ class Pace:
         now_s = time.monotonic()
         self._ahead_s = max(0.0, self._ahead_s - (now_s - self._last_s)) + size / self._bytes_per_second
         self._last_s = now_s
-        # Even a pause of nothing hands the interpreter to the loop when it waits for it.
-        time.sleep(0)
         while self._ahead_s - (time.monotonic() - now_s) > _PAUSE_MAX_S and not self.is_stopped:
             time.sleep(_PAUSE_MAX_S)
         if self.is_stopped:
@@ -71,14 +71,20 @@ class Cleaner:
     async def _clean(self, partition_log: PartitionLog, dirt: Dirt) -> None:
         size, cleaner = partition_log.size, partition_log.cleaner
         jobs = cleaner.clean(partition_log, dirt, self._limits, self._clock.now_ms())
+        interval_s = sys.getswitchinterval()
+        sys.setswitchinterval(_GIVE_WAY_S)
         try:
             for job in jobs:
                 await self._in_thread(job)
-        except KafkaError as error:
+        except Exception as error:
+            # Whatever it is, the other logs must not wait behind it.
             cleaner.uncleanable = str(error)
+            if not isinstance(error, KafkaError):
+                raise
             log.error("log cannot be compacted", directory=partition_log.directory, reason=error)
             return
         finally:
+            sys.setswitchinterval(interval_s)
             jobs.close()
         self._logs.checkpoint()
         log.info(
