@@ -99,7 +99,9 @@ def test_a_module_is_valid_and_passes_its_tests(module: Path, tmp_path: Path) ->
     pipeline = terraform_tools.copy_of_terraform(tmp_path)
     workspace = Workspace(pipeline.parent / module.relative_to(TERRAFORM), settings)
     workspace.succeed("init")
-    workspace.succeed("validate")
+    # A module whose providers are its caller's is no whole by itself: validating the pipeline validates it.
+    if "configuration_aliases" not in (module / "versions.tf").read_text(encoding="utf-8"):
+        workspace.succeed("validate")
     assert "0 failed" in workspace.succeed("test")
 
 
