@@ -16,17 +16,13 @@ API = k47_offset_delete.API
 VERSIONS = (0, 0)
 
 
-def handle(
-    context: Context, header: RequestHeader, request: dict[str, Any]
-) -> dict[str, Any] | Deferred[dict[str, Any]]:
+def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
     wanted = [
         TopicPartition(topic["name"], partition["partition_index"])
         for topic in request["topics"]
         for partition in topic["partitions"]
     ]
     known = tuple(p for p in wanted if context.metadata.partition(p.topic, p.partition) is not None)
-    if not known:
-        return _response(wanted, {})
     answer: Deferred[DeleteOffsetsAnswer] = context.groups.ask(
         DeleteOffsets(group_id=request["group_id"], partitions=known)
     )

@@ -1,4 +1,4 @@
-"""DescribeCluster (key 60), versions 0-1."""
+"""DescribeCluster (key 60), versions 0-1. No deviations."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from headrace.broker.wire.frames import RequestHeader
 API = k60_describe_cluster.API
 VERSIONS = (0, 1)
 
-BROKERS = 1
+BROKERS, CONTROLLERS = 1, 2
 
 
 def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> dict[str, Any]:
     if request["endpoint_type"] != BROKERS:
+        is_known = request["endpoint_type"] == CONTROLLERS
         return {
-            "error_code": ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            "error_code": ErrorCode.MISMATCHED_ENDPOINT_TYPE
+            if is_known
+            else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             "error_message": "This is a broker: ask with the endpoint type of brokers.",
         }
     message = {
