@@ -18,7 +18,8 @@ from pathlib import Path
 
 TERRAFORM = Path(__file__).resolve().parents[1] / "terraform"
 EXAMPLES = TERRAFORM / "pipeline" / "examples"
-PROVIDER = Path("registry.terraform.io", "hashicorp", "aws")
+# Host of the registry, owner, name, version, platform, program: how a filesystem mirror is laid out.
+PROVIDER = "*/hashicorp/aws/*/*/terraform-provider-aws*"
 # Where Terraform itself looks, then where a machine's image may keep a mirror.
 PLUGIN_FOLDERS = (
     "~/.terraform.d/plugins",
@@ -42,7 +43,7 @@ def plugin_mirror() -> Path | None:
     for parent in MIRROR_PARENTS:
         places += sorted(Path(parent).glob("*")) + sorted(Path(parent).glob("*/*"))
     for place in places:
-        if any(place.joinpath(PROVIDER).glob("*/*/terraform-provider-aws*")):
+        if any(place.glob(PROVIDER)):
             return place
     return None
 
