@@ -201,3 +201,22 @@ def test_a_wrong_setting_gets_one_sentence_and_exit_code_2() -> None:
     assert result.stderr.splitlines() == [
         "Error: DEMO_EVENTS is '0': it must be a whole number above 0, of at most 9 digits."
     ]
+
+
+def test_a_play_that_fails_is_not_called_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    playbook = tmp_path / "ansible-playbook"
+    playbook.write_text(
+        "#!/bin/sh\n"
+        "echo 'PLAY [Check] ***'\n"
+        "echo 'PLAY [Start] ***'\n"
+        'echo \'fatal: [a]: FAILED! => {"msg": "a does not serve"}\'\n'
+        "echo 'PLAY RECAP ***'\n"
+        "exit 2\n"
+    )
+    playbook.chmod(0o755)
+    monkeypatch.setattr("headrace.cli.rollout.program", lambda _: str(playbook))
+    said: list[str] = []
+    rollout = Rollout(ansible_log=tmp_path / "ansible.log")
+    with pytest.raises(click.ClickException, match=r"site.yml failed: a: a does not serve\n"):
+        rollout.play("site.yml", lambda play, _: said.append(play))
+    assert said == ["Check"]

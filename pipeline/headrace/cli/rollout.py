@@ -88,7 +88,7 @@ class Rollout:
         return topology_of(json.loads(result.stdout))
 
     def play(self, playbook: str, say: Callable[[str, float], None], *settings: str) -> None:
-        """Run one playbook with extra variables; `say` gets each play's name and how long it took in seconds.
+        """Run one playbook with extra variables; `say` gets each finished play's name and how long it took in seconds.
 
         Raises:
             click.ClickException: a play failed; the message has each host's sentence and the log's path.
@@ -135,7 +135,7 @@ class Rollout:
                 log.flush()
                 started = _PLAY.match(line)
                 if started or line.startswith("PLAY RECAP"):
-                    if play:
+                    if play and not failures:
                         say(play, time.monotonic() - since)
                     play, since = started[1] if started else "", time.monotonic()
                 failures += failure_sentences(line)
