@@ -1,5 +1,6 @@
 """The logs of a broker: data directories, checkpoints, clean and other stops, deletion."""
 
+import errno
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import UUID
@@ -207,3 +208,47 @@ def test_logs_are_opened_side_by_side(tmp_path: Path) -> None:
         )
     assert [log.log_end_offset for log in again.all()] == list(range(1, 9))
     assert [report.log_end_offset for report in reports] == list(range(1, 9))
+
+
+class FailingFiles(OsFiles):
+    """A disk that takes no change of names and no checkpoint below `broken`."""
+
+    broken = "nowhere"
+
+    def rename(self, source: str, target: str) -> None:
+        self._check(source)
+        super().rename(source, target)
+
+    def replace_file(self, path: str, data: bytes) -> None:
+        self._check(path)
+        super().replace_file(path, data)
+
+    def _check(self, path: str) -> None:
+        if path.startswith(self.broken):
+            raise OSError(errno.EIO, "Input/output error")
+
+
+def test_a_failing_directory_keeps_the_others_from_nothing(tmp_path: Path) -> None:
+    files = FailingFiles()
+    folders = [str(tmp_path / name) for name in ("a", "b", "c")]
+    store, _ = LogStore.open(
+        files,
+        folders,
+        LogConfig(retention_ms=1, segment_bytes=200),
+        broker_id=1,
+        cluster_id="c",
+        overrides=lambda _: {},
+        now_ms=NOW_MS,
+    )
+    for partition in range(3):
+        append(store.create("events", partition, None, now_ms=NOW_MS), batch(), batch(), batch())
+    files.broken = folders[0]
+    with pytest.raises(StorageError, match="/a: Input/output error"):
+        store.checkpoint()
+    for name in ("b", "c"):
+        assert "events" in (tmp_path / name / "replication-offset-checkpoint").read_text()
+    findings = store.maintain(NOW_MS + 10_000)
+    assert [finding.kind for finding in findings if finding.path.startswith(folders[0])] == ["failed"]
+    assert {finding.kind for finding in findings if not finding.path.startswith(folders[0])} == {"retired"}
+    kept = {log.directory[len(str(tmp_path)) + 1]: log.log_start_offset for log in store.all()}
+    assert kept == {"a": 0, "b": 3, "c": 3}

@@ -63,7 +63,8 @@ class Finding(NamedTuple):
     """Something a person should know about one file of a log.
 
     `kind` is one of: `cut` (an unreadable tail removed), `rot` (bad bytes in flushed data, kept), `dropped` (a file
-    beyond a cut tail removed), `rebuilt` (an index made anew), `discarded` (an unreadable snapshot or checkpoint).
+    beyond a cut tail removed), `rebuilt` (an index made anew), `discarded` (an unreadable snapshot or checkpoint),
+    `retired` (a segment that retention took), `failed` (work on a log that its disk did not allow).
     """
 
     kind: str

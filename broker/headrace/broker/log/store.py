@@ -267,21 +267,31 @@ class LogStore:
                 log.update_config(config)
 
     def checkpoint(self) -> None:
-        """Write the recovery-point, log-start-offset and replication-offset (high watermark) checkpoints."""
+        """Write the recovery-point, log-start-offset and replication-offset (high watermark) checkpoints.
+
+        Raises the last StorageError after having written all that can be written.
+        """
+        failure: StorageError | None = None
         for home in self._directories:
-            with storage_errors(home.path):
-                home.checkpoint()
+            try:
+                with storage_errors(home.path):
+                    home.checkpoint()
+            except StorageError as error:
+                failure = error
+        if failure is not None:
+            raise failure
 
     def maintain(self, now_ms: int) -> list[Finding]:
-        """Roll, retire, expire and remove what is due; call every few seconds. Answers what it did or found."""
+        """Roll, retire, expire and remove what is due; call every few seconds. Answers what it did or found.
+
+        A log whose disk fails is a finding and keeps the others from nothing.
+        """
         findings: list[Finding] = []
         for log in self.all():
-            log.roll_if_due(now_ms)
-            log.expire_producers(now_ms)
-            for segment in log.delete_retired(now_ms):
-                path = f"{log.directory}/{names.segment_file(segment.base_offset, names.LOG_SUFFIX)}"
-                findings.append(Finding("retired", path, 0, segment.size, segment.reason))
-            findings += log.take_findings()
+            try:
+                findings += _maintain(log, now_ms)
+            except StorageError as error:
+                findings.append(Finding("failed", log.directory, 0, 0, str(error)))
         self._remove_doomed(now_ms)
         return findings
 
@@ -323,3 +333,13 @@ class LogStore:
         with storage_errors(home.path):
             home.checkpoint()
             home.mark_clean_shutdown()
+
+
+def _maintain(log: PartitionLog, now_ms: int) -> list[Finding]:
+    findings: list[Finding] = []
+    log.roll_if_due(now_ms)
+    log.expire_producers(now_ms)
+    for segment in log.delete_retired(now_ms):
+        path = f"{log.directory}/{names.segment_file(segment.base_offset, names.LOG_SUFFIX)}"
+        findings.append(Finding("retired", path, 0, segment.size, segment.reason))
+    return findings + log.take_findings()

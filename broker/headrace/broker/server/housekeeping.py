@@ -42,14 +42,21 @@ class Housekeeping:
                 log.info(finding.kind, path=finding.path, size=finding.size, reason=finding.reason)
         if now_ms - self._checkpointed_ms >= self._config.log_flush_offset_checkpoint_interval_ms:
             self._checkpointed_ms = now_ms
-            self._logs.checkpoint()
+            self._checkpoint()
 
     async def _flush(self) -> None:
         tasks = self._logs.flush_tasks(self._clock.now_ms())
         for partition_log, job in tasks:
             await self._flush_one(partition_log, job)
         if tasks:
+            self._checkpoint()
+
+    def _checkpoint(self) -> None:
+        try:
             self._logs.checkpoint()
+        except StorageError as error:
+            # Retention and the other logs' flushes go on; the next tick tries again.
+            log.error("checkpoint failed", reason=error)
 
     async def _flush_one(self, partition_log: PartitionLog, job: Callable[[], int]) -> None:
         syncing = asyncio.get_running_loop().run_in_executor(None, job)
