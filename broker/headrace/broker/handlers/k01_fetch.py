@@ -127,7 +127,7 @@ def _read_all(context: Context, request: FetchRequest, left: int) -> tuple[_Answ
     """
     answer: _Answer = []
     absent: _Answer = []
-    total, is_urgent, waits = 0, False, False
+    total, is_urgent = 0, False
     for topic in request.topics:
         found = []
         for wanted in topic.partitions:
@@ -138,17 +138,18 @@ def _read_all(context: Context, request: FetchRequest, left: int) -> tuple[_Answ
             elif item.error_code in NOT_IN_CLUSTER:
                 absent.append((topic, [item]))
                 continue
-            waits = True
-            is_urgent = is_urgent or item.error_code != 0 or item.diverging_epoch is not None
+            elif item.error_code != 0 or item.diverging_epoch is not None:
+                is_urgent = True
             found.append(item)
         if found:
             answer.append((topic, found))
+    is_urgent = is_urgent or not answer
     for topic, found in absent:
         if answer and answer[-1][0].key == topic.key:
             answer[-1][1].extend(found)
         else:
             answer.append((topic, found))
-    return answer, total, is_urgent or not waits
+    return answer, total, is_urgent
 
 
 def _read(
@@ -160,10 +161,10 @@ def _read(
     *,
     at_least_one: bool,
 ) -> _Found:
+    epoch = wanted.leader_epoch if wanted.leader_epoch >= 0 else NO_EPOCH
     try:
-        partition = led_partition(
-            context, _name_of(context, topic), wanted.partition_index, max(wanted.leader_epoch, NO_EPOCH)
-        )
+        name = topic.name or _name_of(context, topic)
+        partition = led_partition(context, name, wanted.partition_index, epoch)
         if wanted.last_fetched_epoch >= 0:
             diverging = _diverging_epoch(partition, wanted)
             if diverging is not None:
@@ -333,7 +334,17 @@ def _topic_head(version: int, topic: FetchTopic, partition_count: int) -> bytes:
 
 def _partition_head(version: int, item: _Found) -> bytes:
     """Everything of a partition before its records; aborted transactions are null or none, as Kafka has it."""
-    index, error_code, high_watermark, last_stable_offset, log_start_offset, records, aborted_count = item[:7]
+    (
+        index,
+        error_code,
+        high_watermark,
+        last_stable_offset,
+        log_start_offset,
+        records,
+        aborted_count,
+        _,
+        _,
+    ) = item
     size = 0 if records is None else records.size
     if version >= FLEXIBLE_VERSION:
         head = _PARTITION_12.pack(
