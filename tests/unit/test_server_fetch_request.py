@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.broker.handlers.fetch_request import (
@@ -64,6 +64,7 @@ def requests(draw: st.DrawFn) -> tuple[int, dict[str, Any]]:
     return version, message
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(requests())
 def test_both_readings_agree(request: tuple[int, dict[str, Any]]) -> None:
     version, message = request
