@@ -8,9 +8,9 @@ test ! -e var/local
 ansible-playbook -i inventory/local playbooks/site.yml
 fab status
 fab drain --service dc-east-broker-1
-if fab status | grep -q 'dc-east-broker-1 .*RUNNING'; then exit 1; fi
+if fab status | grep 'dc-east-broker-1 .*RUNNING' >/dev/null; then exit 1; fi
 fab restore --service dc-east-broker-1
-fab status | grep -q 'dc-east-broker-1 .*\(STARTING\|RUNNING\)'
+fab status | grep 'dc-east-broker-1 .*\(STARTING\|RUNNING\)' >/dev/null
 fab down
 test ! -e var/local/supervisor.sock
 ansible-playbook -i inventory/local playbooks/down.yml

@@ -305,7 +305,8 @@ def run(settings: Settings, rollout: Rollout, output: Path) -> bool:
             take_down(rollout)
     if kept:
         console.print(
-            "The pipeline goes on running: `.venv/bin/fab status` shows it, `.venv/bin/fab down` stops it."
+            "The pipeline goes on running: `.venv/bin/fab status` shows it, `.venv/bin/fab down` stops it.",
+            soft_wrap=True,
         )
     return is_complete(report, published)
 
