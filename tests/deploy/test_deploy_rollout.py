@@ -130,7 +130,7 @@ def test_a_change_restarts_only_what_it_concerns_one_host_at_a_time(rolled_out: 
     brokers = {name for name in SERVICES if "-broker-" in name}
     change = json.dumps({"broker_properties": {"num.partitions": 3, "offsets.topic.replication.factor": 1}})
 
-    checked = rolled_out.play("site.yml", "--check", "--diff", "-e", change)
+    checked = rolled_out.play("site.yml", "--check", "--diff", "--limit", "broker", "-e", change)
     assert checked.returncode == 0, checked.stdout[-4000:]
     assert "+num.partitions=3" in checked.stdout
     assert {name: processes(rolled_out.root).get(name) for name in brokers} == {
@@ -174,8 +174,3 @@ def test_down_stops_everything_and_removes_only_what_was_asked_for(rolled_out: A
     assert not (rolled_out.root / "data").exists()
     assert (rolled_out.root / "config").is_dir()
     assert (rolled_out.root / "log").is_dir()
-
-    would = rolled_out.play("site.yml", "--check", "--diff")
-    assert would.returncode == 0, would.stdout[-4000:]
-    assert changed_hosts(would.stdout)
-    assert not (rolled_out.root / "data").exists()
