@@ -18,10 +18,11 @@ from headrace.audit import report as reports
 from headrace.audit import state
 from headrace.audit.counter import FAILURES, LogCounter, Publisher, PublishError
 from headrace.audit.latency import SPANS
-from headrace.audit.ledger import LATE_AFTER_MS, Ledger
-from headrace.audit.reconcile import Outcome, reconcile
+from headrace.audit.ledger import LATE_AFTER_MS, ForeignLedgerError, Ledger
+from headrace.audit.metrics import AuditMetrics
+from headrace.audit.reconcile import reconcile
 from headrace.audit.records import CounterTier
-from headrace.audit.topics import ForeignLedgerError, OfflineTopics
+from headrace.audit.topics import OfflineTopics
 from headrace.audit.warehouse import Warehouse
 from headrace.audit.windows import WINDOW_SIZE_MS
 from headrace.broker.errors import KafkaError
@@ -156,14 +157,16 @@ class Auditor:
     def update(self, now_ms: int) -> int:
         """Read what is new; returns how much. A ledger of another cluster is begun anew."""
         try:
-            number = self._topics.read_into(self.ledger)
+            number = self._read()
         except ForeignLedgerError as error:
             log.warning("the ledger is built anew", reason=error)
             self.ledger = Ledger(self.ledger.late_after_ms)
-            number = self._topics.read_into(self.ledger)
-        number += self._warehouse.read_into(self.ledger)
+            number = self._read()
         self.ledger.settle(now_ms)
         return number
+
+    def _read(self) -> int:
+        return self._topics.read_into(self.ledger) + self._warehouse.read_into(self.ledger)
 
 
 @audit.command()
@@ -178,7 +181,7 @@ class Auditor:
     help="Folder of the ledger.",
 )
 @click.option(
-    "--interval", default=5.0, show_default=True, type=click.FloatRange(min=0.1), help="Seconds per round."
+    "--interval", default=10.0, show_default=True, type=click.FloatRange(min=0.1), help="Seconds per round."
 )
 @click.option("--metrics-listener", metavar="HOST:PORT", help="Serve Prometheus metrics there.")
 def watch(
@@ -208,8 +211,8 @@ def watch(
             log.warning("round incomplete", reason=error)
             number = 0
         changed += number
-        if number:
-            metrics(auditor, reconcile(auditor.ledger, now_ms()))
+        if metrics is not None:
+            metrics.observe(reconcile(auditor.ledger, now_ms()), auditor.ledger)
         if changed and time.monotonic() - saved >= SAVE_SECONDS:
             state.save(auditor.ledger, directory)
             saved, changed = time.monotonic(), 0
@@ -290,17 +293,16 @@ def _auditor(
         raise click.ClickException(str(error)) from error
 
 
-def _metrics(listener: str | None) -> Callable[[Auditor, Outcome], None]:
-    from headrace.audit.metrics import AuditMetrics
-
+def _metrics(listener: str | None) -> AuditMetrics | None:
+    if listener is None:
+        return None
     metrics = AuditMetrics()
-    if listener is not None:
-        try:
-            ((host, port),) = parse_bootstrap(listener)
-            metrics.serve(host, port)
-        except (ValueError, OSError) as error:
-            raise click.BadParameter(str(error), param_hint="--metrics-listener") from error
-    return lambda auditor, outcome: metrics.observe(outcome, auditor.ledger)
+    try:
+        ((host, port),) = parse_bootstrap(listener)
+        metrics.serve(host, port)
+    except (ValueError, OSError) as error:
+        raise click.BadParameter(str(error), param_hint="--metrics-listener") from error
+    return metrics
 
 
 def _stop_on_signals() -> threading.Event:

@@ -36,6 +36,10 @@ WINDOWS_MAX: Final = 10_000
 PROBLEMS_MAX: Final = 100
 
 
+class ForeignLedgerError(Exception):
+    """The ledger has read more than there is: it belongs to another cluster or warehouse."""
+
+
 class Counter(NamedTuple):
     """One partition in one tier."""
 
@@ -93,6 +97,8 @@ class Ledger:
     mirror_findings: dict[str, MirrorFinding] = field(default_factory=dict)
     files: dict[str, set[str]] = field(default_factory=dict)
     """Data files counted, by table."""
+    commits: dict[str, int] = field(default_factory=dict)
+    """The sequence number of the last snapshot of each table that was read."""
     rows_forgotten: set[str] = field(default_factory=set)
     """Files whose rows were still waiting for their times when the ledger was saved."""
     backlog: dict[Counter, list[Parcel]] = field(default_factory=dict)

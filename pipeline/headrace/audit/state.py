@@ -64,6 +64,7 @@ def as_json(ledger: Ledger) -> dict[str, Any]:
         "skipped": [[*_counter(key), value] for key, value in ledger.skipped.items()],
         "mirror_findings": [asdict(item) for item in ledger.mirror_findings.values()],
         "files": {table: sorted(files) for table, files in ledger.files.items()},
+        "commits": ledger.commits,
         "rows_forgotten": sorted(ledger.latencies.files_waiting() | ledger.rows_forgotten),
         "backlog": [
             [*_counter(key), [_parcel(item) for item in value]] for key, value in ledger.backlog.items()
@@ -98,6 +99,7 @@ def from_json(fields: Any) -> Ledger:
     ledger.skipped = {_to_counter(key): value for *key, value in fields["skipped"]}
     ledger.mirror_findings = {item["id"]: records.mirror_finding(item) for item in fields["mirror_findings"]}
     ledger.files = {table: set(files) for table, files in fields["files"].items()}
+    ledger.commits = dict(fields["commits"])
     ledger.rows_forgotten = set(fields["rows_forgotten"])
     ledger.backlog = {
         _to_counter(key): [_to_parcel(item) for item in value] for *key, value in fields["backlog"]

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from fastavro import schemaless_reader
 
-from headrace.audit.ledger import Ledger
+from headrace.audit.ledger import ForeignLedgerError, Ledger
 from headrace.audit.records import (
     ARRIVALS_TOPIC,
     COUNTS_TOPIC,
@@ -33,10 +33,6 @@ from headrace.load.wire_client import Client, ConnectionFailedError
 
 OWN_TOPICS: Final = (COUNTS_TOPIC, ARRIVALS_TOPIC, FINDINGS_TOPIC)
 MIRRORED_TOPICS: Final = (COUNTS_TOPIC, MONITORING_TOPIC)
-
-
-class ForeignLedgerError(Exception):
-    """The ledger has read more than there is: it belongs to another cluster or warehouse."""
 
 
 class OfflineTopics:

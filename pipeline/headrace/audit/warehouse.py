@@ -20,10 +20,11 @@ from pyiceberg.exceptions import NoSuchNamespaceError
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table.snapshots import Snapshot
 
 from headrace.audit.count import count
 from headrace.audit.latency import Place, Rows
-from headrace.audit.ledger import Ledger, PlacedTallies
+from headrace.audit.ledger import ForeignLedgerError, Ledger, PlacedTallies
 from headrace.audit.windows import WINDOW_SIZE_MS, Int64s, Stream, tally
 from headrace.load import history
 from headrace.load.columns import RecordColumns
@@ -39,6 +40,7 @@ COLUMNS: Final = (
     "header.producer",
     "header.sequence",
 )
+ARRIVAL_COLUMNS: Final = ("topic", "partition", "first_offset", "next_offset", "committed_at_ms")
 DEAD_LETTER_COLUMNS: Final = ["_datacenter", "_topic", "_partition", "_offset", "_last_offset", "value"]
 
 
@@ -58,25 +60,38 @@ class Warehouse:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
+        self._snapshots: dict[str, Snapshot | None] = {}
+        """What of each table was read last; an unchanged one costs nothing more."""
 
     def read_into(self, ledger: Ledger) -> int:
-        """Read what is new; returns how many data files. Files that are gone make it count everything anew."""
+        """Read what is new; returns how many data files. Files that are gone make it count everything anew.
+
+        Raises:
+            ForeignLedgerError: a table is not the one that was read before.
+        """
         names = self._event_tables()
         for name in names:
             self._read_arrivals(ledger, name)
         tables = {name: load_table(self._catalog, name) for name in names}
-        plans = {name: _files(table) for name, table in tables.items()}
+        changed = [name for name, table in tables.items() if self._is_new(ledger, name, table)]
+        plans = {name: _files(tables[name]) for name in changed}
         letters = self._dead_letter_files(tables)
-        present = {**{name: set(plan) for name, plan in plans.items()}, DEAD_LETTER: set(letters)}
+        present = {name: set(ledger.files.get(name, ())) for name in tables}
+        present |= {name: set(plan) for name, plan in plans.items()} | {DEAD_LETTER: set(letters)}
         if any(not files <= present.get(name, set()) for name, files in ledger.files.items()):
             ledger.forget_warehouse()
+            plans = {name: _files(table) for name, table in tables.items()}
         number = 0
         for name, plan in plans.items():
             number += sum(self._read_file(ledger, tables[name], name, *item) for item in plan.items())
         for path, table in letters.items():
             if path not in ledger.files.get(DEAD_LETTER, ()):
                 ledger.on_file(DEAD_LETTER, path, _dead_letters(ledger, table, path))
+        self._snapshots = {name: table.current_snapshot() for name, table in tables.items()}
         return number
+
+    def _is_new(self, ledger: Ledger, name: str, table: Table) -> bool:
+        return name not in ledger.files or self._snapshots.get(name) != table.current_snapshot()
 
     def _event_tables(self) -> list[str]:
         try:
@@ -86,11 +101,22 @@ class Warehouse:
         return [name for name in names if name not in (DEAD_LETTER, LOAD_HISTORY)]
 
     def _read_arrivals(self, ledger: Ledger, name: str) -> None:
-        rows = history.arrivals(self._catalog, name)
-        for topic, partition, first, following, committed in zip(
-            *(column.to_pylist() for column in rows.columns), strict=True
-        ):
+        """Read the commits that are new; those that expired since are in the load's history."""
+        snapshots = load_table(self._catalog, name).snapshots()
+        numbers = [snapshot.sequence_number or 0 for snapshot in snapshots]
+        known = ledger.commits.get(name, 0)
+        if known > max(numbers, default=0):
+            raise ForeignLedgerError(f"the ledger knows commit {known} of table {name}, which has fewer")
+        if not numbers or max(numbers) <= known:
+            return
+        if min(numbers) <= known + 1:
+            rows = history.rows_of(name, (item for item in snapshots if (item.sequence_number or 0) > known))
+        else:
+            rows = history.arrivals(self._catalog, name)
+        columns = (rows.column(column).to_pylist() for column in ARRIVAL_COLUMNS)
+        for topic, partition, first, following, committed in zip(*columns, strict=True):
             ledger.on_loaded(Place(*split_topic(topic), partition), first, following, committed)
+        ledger.commits[name] = max(numbers)
 
     def _dead_letter_files(self, tables: Mapping[str, Table]) -> dict[str, Table]:
         """Return the dead-letter files with a table to read them with: those settled and those about to be."""
