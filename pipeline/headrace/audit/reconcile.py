@@ -18,15 +18,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
+import numpy as np
+
 from headrace.audit.latency import HOPS, Hop
 from headrace.audit.ledger import TIERS, Accounts, Ledger, Tier, is_rejected
-from headrace.audit.windows import EMPTY, Depth, Stream, excess, once, total
+from headrace.audit.windows import EMPTY, Depth, Int64s, Stream, excess, once, total
 
 Verdict = Literal["complete", "loss", "duplicates", "incomplete"]
 Kind = Literal["loss", "duplicate", "late", "truncation", "recreation"]
 SILENT_AFTER_MS: Final = 60_000
 FINDINGS_MAX: Final = 10_000
-"""Findings that are listed; totals count all."""
+"""Findings of one kind, hop and stream that are listed; totals count all."""
 STOPPED_BY_FINDING: Final = ("truncation", "recreation")
 
 
@@ -225,6 +227,10 @@ _ENDS: Final[Mapping[Hop, tuple[str, str]]] = {
 def _findings(
     kind: Kind, hop: Hop, stream: Stream, found: Depth, windows: Mapping[int, list[int]]
 ) -> list[Finding]:
+    runs = found.runs()[:FINDINGS_MAX]
+    if not runs:
+        return []
+    known = _table(windows)
     return [
         Finding(
             kind=kind,
@@ -233,15 +239,25 @@ def _findings(
             first_sequence=run.first,
             last_sequence=run.last,
             count=run.total,
-            window_start=window_of(windows, run.first),
+            window_start=_window_of(known, run.first),
         )
-        for run in found.runs()
+        for run in runs
     ]
 
 
 def window_of(windows: Mapping[int, list[int]], sequence: int) -> int:
     """Return the start of the latest window that a sequence may be in; -1 where none is known."""
-    return max((start for start, (first, last) in windows.items() if first <= sequence <= last), default=-1)
+    return _window_of(_table(windows), sequence)
+
+
+def _table(windows: Mapping[int, list[int]]) -> Int64s:
+    """Return a row for each window: its start, its first and its last sequence."""
+    return np.array([(start, *ends) for start, ends in windows.items()], dtype=np.int64).reshape(-1, 3)
+
+
+def _window_of(known: Int64s, sequence: int) -> int:
+    holds = (known[:, 1] <= sequence) & (sequence <= known[:, 2])
+    return int(known[holds, 0].max(initial=-1))
 
 
 def _unaccounted(evidence: Evidence, expected: Depth, now_ms: int) -> str | None:

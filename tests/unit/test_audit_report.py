@@ -1,0 +1,142 @@
+"""The report's page, the saved ledger and the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from headrace.audit import state
+from headrace.audit.command import audit
+from headrace.audit.latency import SPANS, Histogram
+from headrace.audit.ledger import Ledger
+from headrace.audit.page import render
+from headrace.audit.plots import duration
+from headrace.audit.reconcile import reconcile
+from headrace.audit.records import MirrorFinding
+from headrace.audit.report import as_json, sentence
+
+NOW = 1_700_000_000_000
+NOTHING = {span: Histogram() for span in SPANS}
+
+
+def report(**changes: Any) -> dict[str, Any]:
+    ledger = Ledger()
+    return {**as_json(reconcile(ledger, NOW), ledger, NOW), **changes}
+
+
+def some_latencies() -> dict[str, Histogram]:
+    found = {span: Histogram() for span in SPANS}
+    for histogram in found.values():
+        histogram.observe(np.array([0, 1, 15, 15, 2000], dtype=np.int64))
+    return found
+
+
+def test_the_page_shows_every_latency_and_fetches_nothing() -> None:
+    page = render(report(), some_latencies())
+    assert page.count("<svg") == 1
+    assert all(span.replace("_", " ") in page for span in SPANS)
+    assert "no data yet" not in page
+    assert not any(mark in page for mark in ('src="', "url(http", "@import", "<link", "<script"))
+
+
+def test_the_page_of_nothing_says_so() -> None:
+    page = render(report(), NOTHING)
+    assert page.count("no data yet") == len(SPANS)
+    assert "No producer is known yet" in page
+
+
+def test_names_from_outside_are_escaped() -> None:
+    ledger = Ledger()
+    ledger.on_mirror_finding(
+        MirrorFinding(
+            id="1",
+            kind="truncation",
+            datacenter="<b>",
+            topic="<script>alert(1)</script>",
+            partition=0,
+            first_offset=1,
+            last_offset=2,
+            detected_ms=NOW,
+            reason="<i>",
+        )
+    )
+    found = as_json(reconcile(ledger, NOW), ledger, NOW)
+    page = render(found, NOTHING)
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
+    assert "truncation" in sentence(found)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.0, "0 ms"), (0.0234, "23.4 ms"), (3.512, "3.51 s"), (600.0, "10 min")]
+)
+def test_durations_read_as_a_person_says_them(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_a_saved_ledger_is_the_same_ledger(tmp_path: Path) -> None:
+    ledger = Ledger(5000)
+    ledger.problem("something")
+    state.save(ledger, tmp_path)
+    assert state.as_json(state.load(tmp_path, 5000)) == state.as_json(ledger)
+    assert [path.name for path in tmp_path.iterdir()] == ["ledger.json"]
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", "nonsense", '{"version": 1, "late_after_ms": 5000}'])
+def test_a_ledger_that_is_not_readable_is_built_again(tmp_path: Path, content: str) -> None:
+    (tmp_path / "ledger.json").write_text(content)
+    assert state.load(tmp_path, 5000).problems == []
+
+
+def test_a_ledger_of_another_bound_is_built_again(tmp_path: Path) -> None:
+    ledger = Ledger(5000)
+    ledger.problem("something")
+    state.save(ledger, tmp_path)
+    assert state.load(tmp_path, 6000).problems == []
+    fields = json.loads((tmp_path / "ledger.json").read_text())
+    (tmp_path / "ledger.json").write_text(json.dumps({**fields, "version": -1}))
+    assert state.load(tmp_path, 5000).problems == []
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["count", "--bootstrap", "nowhere", "--datacenter", "d", "--tier", "live", "--topics", "t"],
+        ["count", "--bootstrap", "h:1", "--datacenter", "d", "--tier", "other", "--topics", "t"],
+        ["count", "--bootstrap", "h:1", "--datacenter", "d", "--tier", "live", "--topics", " , "],
+        ["report", "--bootstrap", "h:1", "--output", "o", "--late-after", "0"],
+        ["watch", "--bootstrap", "h:1"],
+    ],
+)
+def test_wrong_use_ends_with_a_sentence_and_2(arguments: list[str]) -> None:
+    result = CliRunner().invoke(audit, arguments)
+    assert result.exit_code == 2
+    assert "Error:" in result.output
+
+
+def test_a_cluster_that_does_not_answer_ends_the_report_with_a_sentence(tmp_path: Path) -> None:
+    result = CliRunner().invoke(
+        audit,
+        [
+            "report",
+            "--bootstrap",
+            "127.0.0.1:1",
+            "--warehouse",
+            str(tmp_path / "w"),
+            "--output",
+            str(tmp_path),
+        ],
+    )
+    assert result.exit_code == 1
+    assert "the offline cluster does not answer" in result.output
+    assert not (tmp_path / "report.json").exists()
+
+
+@pytest.mark.parametrize("command", ["count", "watch", "report"])
+def test_help_has_an_example(command: str) -> None:
+    assert "Example: headrace audit" in CliRunner().invoke(audit, [command, "--help"]).output
