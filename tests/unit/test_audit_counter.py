@@ -1,0 +1,209 @@
+"""The counter's rounds over a log in memory: where it goes on, what it refuses, what it says."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from fastavro import schemaless_writer
+
+from headrace.audit.counter import BARRIER_INTERVAL_MS, COUNTS, LogCounter
+from headrace.audit.records import Barrier, Counted, CountRecord, Standstill, encode
+from headrace.broker.errors import OffsetOutOfRangeError
+from headrace.broker.wire.batches import Record, encode_batch, iter_batches
+from headrace.events.avro_schemas import MONITORING_TOPIC, parsed_schema
+from headrace.load.ranges import LogOffsets, TopicPartition
+from headrace.load.wire_client import Fetched
+
+PAGES = TopicPartition("pageviews", 0)
+ACCOUNTS = TopicPartition(MONITORING_TOPIC, 0)
+
+
+def event(sequence: int) -> bytes:
+    sink = io.BytesIO(b"\0\0\0\0\7")
+    sink.seek(5)
+    header = {"time": 1000, "server": "s", "service": "s", "producer": "p", "sequence": sequence}
+    record: dict[str, Any] = {"header": header, "reason": "", "line": b"", "size": 0, "sha256": ""}
+    schemaless_writer(sink, parsed_schema("rejected_line"), record)
+    return sink.getvalue()
+
+
+class MemoryCluster:
+    """Stands for the client and the publisher: logs are bytes, what is published is appended to the counts."""
+
+    def __init__(self) -> None:
+        self.logs: dict[TopicPartition, bytearray] = {
+            PAGES: bytearray(),
+            ACCOUNTS: bytearray(),
+            COUNTS: bytearray(),
+        }
+        self.starts: dict[TopicPartition, int] = {}
+        self.published: list[CountRecord] = []
+        self.now_ms = 0
+
+    def append(self, partition: TopicPartition, *values: bytes) -> None:
+        first = self.end(partition)
+        records = [Record(first + at, 1000, None, value, []) for at, value in enumerate(values)]
+        self.logs[partition] += encode_batch(records, base_offset=first)
+
+    def end(self, partition: TopicPartition) -> int:
+        return max((header.next_offset for _, header in iter_batches(self.logs[partition])), default=0)
+
+    def partitions(self, wanted: Any) -> list[TopicPartition]:
+        return [partition for partition in self.logs if wanted(partition.topic)]
+
+    def reachable_log_offsets(self, partitions: Any, **_: Any) -> dict[TopicPartition, LogOffsets]:
+        return {item: LogOffsets(self.starts.get(item, 0), self.end(item)) for item in partitions}
+
+    log_offsets = reachable_log_offsets
+
+    def fetch(self, partition: TopicPartition, offset: int, **_: Any) -> Fetched:
+        if not self.starts.get(partition, 0) <= offset <= self.end(partition):
+            raise OffsetOutOfRangeError("no")
+        log = self.logs[partition]
+        begin = next((at for at, header in iter_batches(log) if header.last_offset >= offset), len(log))
+        end = self.end(partition)
+        return Fetched(
+            records=memoryview(bytes(log[begin:])),
+            high_watermark=end,
+            last_stable_offset=end,
+            log_start_offset=0,
+        )
+
+    def publish(self, record: CountRecord) -> None:
+        self.published.append(record)
+        self.append(COUNTS, encode(record))
+
+    def flush(self) -> None:
+        pass
+
+    def counter(self) -> LogCounter:
+        return LogCounter(
+            self,  # type: ignore[arg-type]
+            self,  # type: ignore[arg-type]
+            tier="live",
+            datacenter="dc-east",
+            topics=["pageviews"],
+            window_size_ms=1000,
+            clock_ms=lambda: self.now_ms,
+        )
+
+    def news(self) -> list[tuple[str, int, int]]:
+        """What was published since the last call, but for barriers: (kind, first, next)."""
+        found = [
+            (type(item).__name__, item.first, item.next)
+            for item in self.published
+            if not isinstance(item, Barrier)
+        ]
+        self.published.clear()
+        return found
+
+
+@pytest.fixture
+def cluster() -> MemoryCluster:
+    return MemoryCluster()
+
+
+def test_counts_what_is_new_and_then_says_how_far_it_is(cluster: MemoryCluster) -> None:
+    cluster.append(PAGES, event(0), event(1), b"no event")
+    cluster.append(ACCOUNTS, b"x", b"y")
+    assert cluster.counter().round() is False
+    counted, barrier = cluster.published
+    assert isinstance(counted, Counted)
+    assert (counted.first, counted.next, counted.foreign) == (0, 3, 1)
+    assert [(item.producer, item.runs.tolist()) for item in counted.tallies] == [("p", [[0, 1]])]
+    assert barrier == Barrier(
+        tier="live",
+        datacenter="dc-east",
+        counted={PAGES: 3},
+        monitoring={0: 2},
+        whole=frozenset({"pageviews"}),
+        at_ms=0,
+    )
+
+
+def test_a_new_counter_goes_on_from_what_was_published(cluster: MemoryCluster) -> None:
+    cluster.append(PAGES, event(0))
+    cluster.counter().round()
+    cluster.news()
+    cluster.append(PAGES, event(1))
+    second = cluster.counter()
+    second.round()
+    assert cluster.news() == [("Counted", 1, 2)]
+
+
+def test_a_counter_that_died_before_its_barrier_goes_on_from_its_last_range(cluster: MemoryCluster) -> None:
+    cluster.append(PAGES, event(0))
+    cluster.counter().round()
+    cluster.append(PAGES, event(1))
+    counter = cluster.counter()
+    counter._tell = lambda *_: None  # type: ignore[method-assign, assignment]
+    counter.round()
+    cluster.news()
+    assert cluster.counter().positions == {PAGES: 2}
+
+
+def test_reads_back_past_the_records_of_others(cluster: MemoryCluster) -> None:
+    cluster.append(PAGES, event(0))
+    cluster.counter().round()
+    for _ in range(1200):
+        cluster.append(COUNTS, b"not of this counter")
+    assert cluster.counter().positions == {PAGES: 1}
+
+
+def test_says_nothing_new_until_a_barrier_is_due(cluster: MemoryCluster) -> None:
+    cluster.append(PAGES, event(0))
+    counter = cluster.counter()
+    counter.round()
+    cluster.published.clear()
+    cluster.now_ms = BARRIER_INTERVAL_MS - 1
+    counter.round()
+    assert cluster.published == []
+    cluster.now_ms = BARRIER_INTERVAL_MS
+    counter.round()
+    assert [type(item) for item in cluster.published] == [Barrier]
+
+
+def test_rot_is_said_once_and_never_passed_over(cluster: MemoryCluster) -> None:
+    cluster.append(PAGES, event(0))
+    cluster.append(PAGES, event(1))
+    good = bytes(cluster.logs[PAGES])
+    cluster.logs[PAGES][-1] ^= 1
+    counter = cluster.counter()
+    assert counter.round() is False
+    counter.round()
+    *_, stop, barrier = cluster.published
+    assert isinstance(stop, Standstill)
+    assert "checksum" in stop.reason
+    assert isinstance(barrier, Barrier)
+    assert barrier.whole == frozenset()
+    assert cluster.news() == [("Counted", 0, 1), ("Standstill", 1, 1)]
+    cluster.logs[PAGES] = bytearray(good)
+    counter.round()
+    assert cluster.news() == [("Counted", 1, 2)]
+
+
+def test_offsets_that_were_deleted_first_are_given_up_aloud(cluster: MemoryCluster) -> None:
+    cluster.append(PAGES, event(0))
+    counter = cluster.counter()
+    counter.round()
+    cluster.news()
+    cluster.append(PAGES, event(1))
+    cluster.append(PAGES, event(2))
+    cluster.starts[PAGES] = 2
+    counter.round()
+    assert cluster.news() == [("Standstill", 1, 2), ("Counted", 2, 3)]
+
+
+def test_a_log_that_ends_before_what_was_counted_stands_still(cluster: MemoryCluster) -> None:
+    cluster.append(PAGES, event(0), event(1))
+    counter = cluster.counter()
+    counter.round()
+    cluster.news()
+    cluster.logs[PAGES].clear()
+    cluster.append(PAGES, event(5))
+    counter.round()
+    (stop,) = (item for item in cluster.published if isinstance(item, Standstill))
+    assert "truncated or recreated" in stop.reason
+    assert cluster.news() == [("Standstill", 2, 2)]
