@@ -33,6 +33,9 @@ from headrace.load.wire_client import Client, ConnectionFailedError, parse_boots
 
 SAVE_SECONDS: Final = 15.0
 RETRY_SECONDS: Final = 1.0
+READ_FAILURES: Final = (ConnectionFailedError, KafkaError, WarehouseError, OSError)
+"""What reading may meet while brokers restart and loads tidy up their tables; the next try may do better."""
+REPORT_ATTEMPTS_MAX: Final = 3
 
 log = get_logger(__name__)
 
@@ -206,11 +209,11 @@ def watch(
     changed = 0
     while not stop.is_set():
         try:
-            number = auditor.update(now_ms())
-        except (ConnectionFailedError, KafkaError) as error:
+            changed += auditor.update(now_ms())
+        except READ_FAILURES as error:
             log.warning("round incomplete", reason=error)
-            number = 0
-        changed += number
+            stop.wait(RETRY_SECONDS)
+            continue
         if metrics is not None:
             metrics.observe(reconcile(auditor.ledger, now_ms()), auditor.ledger)
         if changed and time.monotonic() - saved >= SAVE_SECONDS:
@@ -251,10 +254,7 @@ def report(
     Example: headrace audit report --bootstrap 127.0.3.1:9092 --warehouse var/warehouse --output var/report
     """
     auditor = _auditor(bootstrap, warehouse, catalog_properties, directory, late_after_seconds)
-    try:
-        auditor.update(now_ms())
-    except (ConnectionFailedError, KafkaError) as error:
-        raise click.ClickException(f"the offline cluster does not answer: {error}") from error
+    _read_all(auditor)
     auditor.ledger.latencies.join(now_ms(), is_last=True)
     outcome = reconcile(auditor.ledger, now_ms())
     found = reports.as_json(outcome, auditor.ledger, now_ms())
@@ -264,6 +264,18 @@ def report(
     else:
         Console().print(f"{found['verdict']}: {reports.sentence(found)}", highlight=False, soft_wrap=True)
     sys.exit(0 if outcome.verdict == "complete" else 1)
+
+
+def _read_all(auditor: Auditor) -> None:
+    for attempt in range(1, REPORT_ATTEMPTS_MAX + 1):
+        try:
+            auditor.update(now_ms())
+            return
+        except (ConnectionFailedError, KafkaError) as error:
+            raise click.ClickException(f"the offline cluster does not answer: {error}") from error
+        except (WarehouseError, OSError) as error:
+            if attempt == REPORT_ATTEMPTS_MAX:
+                raise click.ClickException(f"the warehouse cannot be read: {error}") from error
 
 
 def _write(output: Path, found: dict[str, Any], ledger: Ledger) -> None:
