@@ -79,7 +79,9 @@ def test_fetch(pair: Pair, version: int) -> None:
             session.ask(
                 FETCH, version, fetch(version, topic, *partitions, max_bytes=size), note=f"max {size}"
             )
-        session.ask(FETCH, version, fetch(version, topic, wanted(16), isolation_level=1), note="read_committed")
+        session.ask(
+            FETCH, version, fetch(version, topic, wanted(16), isolation_level=1), note="read_committed"
+        )
         unknown = ("fetch-nowhere", UUID("11111111-2222-4333-8444-555555555555"))
         session.ask(FETCH, version, fetch(version, unknown, wanted(0)), note="unknown topic")
 
