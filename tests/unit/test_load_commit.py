@@ -171,6 +171,35 @@ def test_dead_letters_of_two_tables_do_not_shadow_each_other(catalog: Catalog, r
     assert offsets_in(catalog, tables.DEAD_LETTER) == [0, 2]
 
 
+def test_what_others_commit_to_the_tables_takes_no_position_and_repeats_no_letter(
+    catalog: Catalog, run: Run
+) -> None:
+    table = commit.settle(catalog, "pageviews")
+    commit.commit(table, attempt(catalog, run, 0, 5, dead=(2,)))
+    tables.load_table(catalog, "pageviews").delete("_offset < 2")
+    settled = commit.settle(catalog, "pageviews")
+    assert history.positions(settled) == {TopicPartition(TOPIC, 0): 5}
+    letters = tables.load_table(catalog, tables.DEAD_LETTER)
+    assert letters.scan().to_arrow().num_rows == 1
+    letters.delete("_offset == 2")
+    again = commit.settle(catalog, "pageviews")
+    assert tables.load_table(catalog, tables.DEAD_LETTER).scan().to_arrow().num_rows == 0
+    commit.commit(again, attempt(catalog, run, 5, 7))
+    rows = tables.load_table(catalog, "pageviews").scan().to_arrow()
+    assert sorted(rows["_offset"].to_pylist()) == [3, 4, 5, 6]
+
+
+def test_without_any_snapshot_of_a_load_left_nothing_begins_anew(catalog: Catalog, run: Run) -> None:
+    table = commit.settle(catalog, "pageviews")
+    first = commit.commit(table, attempt(catalog, run, 0, 5))
+    assert first is not None
+    table = tables.load_table(catalog, "pageviews")
+    table.delete("_offset < 2")
+    table.maintenance.expire_snapshots().by_ids([first.snapshot_id]).commit()
+    with pytest.raises(tables.WarehouseError, match="roll it back"):
+        commit.settle(catalog, "pageviews")
+
+
 def test_expired_snapshots_leave_positions_rows_and_arrivals(catalog: Catalog, run: Run) -> None:
     for number in range(30):
         commit.commit(commit.settle(catalog, "pageviews"), attempt(catalog, run, number, number + 1))

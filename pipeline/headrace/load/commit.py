@@ -79,9 +79,9 @@ def commit(
 
 
 def settle(catalog: Catalog, name: str) -> Table:
-    """Put the dead letters of the table's current snapshot where they belong, if they are not there yet.
+    """Put the dead letters of the table's last load where they belong, if they are not there yet.
 
-    The dead-letter table is read first: when it does not name the table's current snapshot although that one is newer,
+    The dead-letter table is read first: when it does not name the last load's snapshot although that one is newer,
     its files are still to be added; any other commit to it since makes this one refused and looked at again.
 
     Returns:
@@ -90,9 +90,9 @@ def settle(catalog: Catalog, name: str) -> Table:
     for _ in range(SETTLE_ATTEMPTS_MAX):
         dead_letters = ensure_table(catalog, DEAD_LETTER, DEAD_LETTER_TABLE)
         table = ensure_table(catalog, name)
-        snapshot = table.current_snapshot()
+        snapshot = history.newest_with(table, history.POSITIONS)
         paths = _dead_letter_paths(snapshot)
-        applied = history.summary_json(dead_letters.current_snapshot(), APPLIED)
+        applied = history.summary_json(history.newest_with(dead_letters, APPLIED), APPLIED)
         if snapshot is None or not paths or applied.get(name) == snapshot.snapshot_id:
             return table
         files = [parquet_file_to_data_file(dead_letters.io, dead_letters.metadata, path) for path in paths]
@@ -128,7 +128,7 @@ def append(table: Table, files: Iterable[DataFile], properties: Mapping[str, str
 
 
 def expire(catalog: Catalog, name: str, run: Run) -> int:
-    """Archive the arrivals of old snapshots and expire them; the last ones stay, the current one always.
+    """Archive the arrivals of old snapshots and expire them; the last ones stay, and the last load's always.
 
     Returns:
         how many snapshots expired. Another driver that does the same at the same time is let go first.
@@ -136,14 +136,15 @@ def expire(catalog: Catalog, name: str, run: Run) -> int:
     known = ensure_table(catalog, LOAD_HISTORY, LOAD_HISTORY_TABLE)
     table = ensure_table(catalog, name)
     ordered = sorted(table.snapshots(), key=lambda item: item.sequence_number or 0)
-    doomed = ordered[:-SNAPSHOTS_KEPT]
+    last_load = history.newest_with(table, history.POSITIONS)
+    doomed = [item for item in ordered[:-SNAPSHOTS_KEPT] if item != last_load]
     if not doomed:
         return 0
     try:
         _archive(known, name, doomed, run)
         table.maintenance.expire_snapshots().by_ids([item.snapshot_id for item in doomed]).commit()
-        _expire_all_but_last(catalog, LOAD_HISTORY)
-        _expire_all_but_last(catalog, DEAD_LETTER)
+        _expire_all_but_last(catalog, LOAD_HISTORY, history.ARCHIVED)
+        _expire_all_but_last(catalog, DEAD_LETTER, APPLIED)
     except (CommitFailedException, RefusedError):
         return 0
     return len(doomed)
@@ -165,8 +166,8 @@ def data_file(written: WrittenFile) -> DataFile:
 
 
 def dead_letter_paths(table: Table) -> list[str]:
-    """Return the dead-letter files that the table's current snapshot names, settled or not."""
-    return _dead_letter_paths(table.current_snapshot())
+    """Return the dead-letter files that the table's last load names, settled or not."""
+    return _dead_letter_paths(history.newest_with(table, history.POSITIONS))
 
 
 def _forward(table: Table, results: Sequence[TaskResult]) -> dict[TopicPartition, RangeResult]:
@@ -194,7 +195,7 @@ def _archive(known: Table, name: str, doomed: Sequence[Snapshot], run: Run) -> N
     missing = [item for item in doomed if (item.sequence_number or 0) > done]
     if not missing:
         return
-    archived = history.summary_json(known.current_snapshot(), history.ARCHIVED)
+    archived = history.summary_json(history.newest_with(known, history.ARCHIVED), history.ARCHIVED)
     archived[name] = max(item.sequence_number or 0 for item in missing)
     writer = FileWriter(target_of(known, run.folder_of(known)))
     writer.write(history.rows_of(name, missing).cast(arrow_schema(known)))
@@ -203,11 +204,9 @@ def _archive(known: Table, name: str, doomed: Sequence[Snapshot], run: Run) -> N
     append(known, files, {history.ARCHIVED: json.dumps(archived)})
 
 
-def _expire_all_but_last(catalog: Catalog, name: str) -> None:
+def _expire_all_but_last(catalog: Catalog, name: str, own_property: str) -> None:
     table = ensure_table(catalog, name)
-    current = table.current_snapshot()
-    doomed = [
-        item.snapshot_id for item in table.snapshots() if current and item.snapshot_id != current.snapshot_id
-    ]
+    kept = (table.current_snapshot(), history.newest_with(table, own_property))
+    doomed = [item.snapshot_id for item in table.snapshots() if item not in kept]
     if len(doomed) >= SNAPSHOTS_KEPT:
         table.maintenance.expire_snapshots().by_ids(doomed).commit()

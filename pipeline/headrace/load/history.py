@@ -7,7 +7,8 @@ Owns four properties in the summary of each snapshot of an event table:
 - `headrace.topics`: `{topic: id}`, which topic it was whose offsets these are;
 - `headrace.dead-letters`: paths of the commit's dead-letter files (see `commit`).
 
-Positions live in the current snapshot, which never expires. Arrivals of other snapshots are copied to the table
+Positions live in the newest snapshot that has them, which never expires: what others commit above it (a delete, a
+compaction) says nothing of offsets and takes nothing from them. Arrivals of other snapshots are copied to the table
 `warehouse.load_history` before those expire; that table's own snapshot says up to which sequence number
 (`headrace.archived`), so `arrivals` counts each commit once whatever dies in between.
 """
@@ -22,10 +23,10 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
 from headrace.load.ranges import TopicPartition
-from headrace.load.tables import LOAD_HISTORY, LOAD_HISTORY_TABLE, NAMESPACE, load_table
+from headrace.load.tables import LOAD_HISTORY, LOAD_HISTORY_TABLE, NAMESPACE, WarehouseError, load_table
 
 POSITIONS: Final = "headrace.positions"
 OFFSETS: Final = "headrace.offsets"
@@ -38,14 +39,31 @@ def positions(table: Table) -> dict[TopicPartition, int]:
     """Return the next offset to load of every partition that the table has ever loaded."""
     return {
         TopicPartition(topic, int(partition)): offset
-        for topic, partitions in summary_json(table.current_snapshot(), POSITIONS).items()
+        for topic, partitions in summary_json(newest_with(table, POSITIONS), POSITIONS).items()
         for partition, offset in partitions.items()
     }
 
 
 def topic_ids(table: Table) -> dict[str, str]:
     """Return the ids of the topics that the positions belong to, where the brokers gave one."""
-    return dict(summary_json(table.current_snapshot(), TOPICS))
+    return dict(summary_json(newest_with(table, POSITIONS), TOPICS))
+
+
+def newest_with(table: Table, name: str) -> Snapshot | None:
+    """Return the newest of the current snapshot and its ancestors that has a property, None where none ever had.
+
+    Raises:
+        WarehouseError: older snapshots, which may have had it, are expired; to begin anew would double rows.
+    """
+    snapshot = None
+    for snapshot in ancestors_of(table.current_snapshot(), table.metadata):
+        if snapshot.summary is not None and snapshot.summary[name] is not None:
+            return snapshot
+    if snapshot is not None and (snapshot.sequence_number or 0) > 1:
+        raise WarehouseError(
+            f"{'.'.join(table.name())} has no snapshot left with {name}: roll it back to a snapshot of a load, or expire fewer."
+        )
+    return None
 
 
 def summary_json(snapshot: Snapshot | None, name: str) -> Any:
@@ -98,7 +116,7 @@ def rows_of(name: str, snapshots: Iterable[Snapshot]) -> pa.Table:
 
 def archived_up_to(history: Table, name: str) -> int:
     """Return the sequence number up to which the history has a table's commits."""
-    return int(summary_json(history.current_snapshot(), ARCHIVED).get(name, 0))
+    return int(summary_json(newest_with(history, ARCHIVED), ARCHIVED).get(name, 0))
 
 
 def _archived(catalog: Catalog, name: str) -> tuple[pa.Table, int]:
