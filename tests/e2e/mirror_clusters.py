@@ -83,6 +83,15 @@ class Cluster:
     def delete_records(self, topic: str, partition: int, offset: int) -> None:
         self.admin.delete_records([TopicPartition(topic, partition, offset)])
 
+    def log_start(self, topic: str) -> int:
+        """The log start offset of a topic's only partition."""
+        client = Client(self.bootstrap)
+        try:
+            place = Place(topic, 0)
+            return client.log_offsets([place])[place].start
+        finally:
+            client.close()
+
     def batches(self, topic: str) -> dict[int, list[tuple[int, int, int]]]:
         """Partition → (base offset, last offset, checksum) of every batch, each checksum verified."""
         client = Client(self.bootstrap)

@@ -178,7 +178,7 @@ def _shorten(cluster: Cluster, topic: str) -> None:
     entry = ConfigEntry("retention.bytes", "30000", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
     cluster.admin.incremental_alter_configs([resource])[resource].result(20)
-    eventually(lambda: cluster.batches(topic)[0][0][0] > 200, what="retention")
+    eventually(lambda: cluster.log_start(topic) > 200, what="retention")
 
 
 def _mirror(*arguments: str) -> subprocess.CompletedProcess[str]:
