@@ -4,7 +4,7 @@ A script is a function of a `Session`; `Pair.compare(script)` runs it against bo
 differ is listed here, each with its reason, and nowhere else:
 
 - PORTS: both listen on ports of their own.
-- IDENTITIES: topic ids, member ids and fetch session ids are random; the same one must come back wherever it did before.
+- IDENTITIES: topic ids, member ids and fetch session ids are random, producer ids go on from those asked for before; the same one must come back wherever it did before.
 - CLOCKS: broker time stamps (LogAppendTime) are replaced by "a time".
 - TEXTS: error messages are for people and ours say what to do, also where Kafka gives only the code.
 - FAULTY RECORDS: Kafka names the records of a batch that it refuses; to headrace a batch is opaque.
@@ -36,7 +36,7 @@ INCREMENTAL_ALTER_CONFIGS, OFFSET_DELETE, DESCRIBE_CLUSTER = 44, 47, 60
 
 CLOSED = "connection closed"
 TIMESTAMP_MS = 1_700_000_000_000
-IDENTITY_FIELDS = ("topic_id", "member_id", "leader", "session_id")
+IDENTITY_FIELDS = ("topic_id", "member_id", "leader", "session_id", "producer_id")
 TEXT_FIELDS = ("error_message", "documentation")
 CLOCK_FIELDS = ("log_append_time_ms",)
 NOT_COMPARED = (*TEXT_FIELDS, "record_errors")
