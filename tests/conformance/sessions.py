@@ -4,7 +4,8 @@ A script is a function of a `Session`; `Pair.compare(script)` runs it against bo
 differ is listed here, each with its reason, and nowhere else:
 
 - PORTS: both listen on ports of their own.
-- IDENTITIES: topic, member and fetch session ids are random, producer ids go on from those asked for before; the same one must come back wherever it did before.
+- IDENTITIES: topic, member and fetch session ids are random, producer ids go on from those asked for before; the same
+  one must come back wherever it did before.
 - CLOCKS: broker time stamps (LogAppendTime) are replaced by "a time".
 - TEXTS: error messages are for people and ours say what to do, also where Kafka gives only the code.
 - FAULTY RECORDS: Kafka names the records of a batch that it refuses; to headrace a batch is opaque.

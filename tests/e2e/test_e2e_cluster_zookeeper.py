@@ -167,9 +167,9 @@ def test_a_chroot_is_created_and_stays_inside(server: ZooKeeperProcess) -> None:
         assert (await client.transaction([Create("/other")])) != []
 
     async def outside(client: ZooKeeperClient) -> None:
-        assert await client.children("/root/of/kafka") == ["node", "other"]
+        assert await client.children("/chroot/of/kafka") == ["node", "other"]
 
-    with_client(server, inside, chroot="/root/of/kafka")
+    with_client(server, inside, chroot="/chroot/of/kafka")
     with_client(server, outside)
 
 
