@@ -1,13 +1,17 @@
-"""What AlterConfigs and IncrementalAlterConfigs share: checks, a change for each resource, an answer for each."""
+"""What AlterConfigs and IncrementalAlterConfigs share: all but what becomes of a resource's overrides.
+
+Checks that hold for both, a change for each resource, an answer for each in the form that both responses have.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from headrace.broker.errors import ErrorCode, InvalidRequestError, KafkaError
 from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.zk.paths import DEFAULT_ENTITY
 
 TOPIC, BROKER = 2, 4
@@ -15,8 +19,15 @@ Resource = Mapping[str, Any]
 ChangeOf = Callable[[Resource, dict[str, str]], Mapping[str, str]]
 
 
-async def alter(context: Context, request: Mapping[str, Any], change_of: ChangeOf) -> dict[str, Any]:
-    """Give each resource, topic or broker, the overrides `change_of(resource, overrides)`."""
+def alter(context: Context, request: Mapping[str, Any], change_of: ChangeOf) -> Deferred[dict[str, Any]]:
+    """Give each resource, topic or broker, the overrides `change_of(resource, overrides)`; the response comes later."""
+    response: Deferred[dict[str, Any]] = context.cluster.later(
+        "alter-configs", _altered(context, request, change_of)
+    )
+    return response
+
+
+async def _altered(context: Context, request: Mapping[str, Any], change_of: ChangeOf) -> dict[str, Any]:
     counts = Counter((r["resource_type"], r["resource_name"]) for r in request["resources"])
     answers = []
     for resource in request["resources"]:
@@ -65,6 +76,12 @@ def check_broker(context: Context, name: str) -> None:
         raise InvalidRequestError(
             f"Unexpected broker id, expected {context.broker_id} or empty string, but received {name}"
         )
+
+
+def refuse_nulls(names: Sequence[str]) -> None:
+    """Raises InvalidRequestError naming the keys that came without the value that they need."""
+    if names:
+        raise InvalidRequestError(f"Null value not supported for : {', '.join(names)}")
 
 
 def _check_keys(resource: Resource) -> None:

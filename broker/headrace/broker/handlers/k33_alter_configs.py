@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.broker.errors import InvalidRequestError
-from headrace.broker.handlers.altered_configs import Resource, alter
+from headrace.broker.handlers.altered_configs import Resource, alter, refuse_nulls
 from headrace.broker.handlers.context import Context
 from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.wire.api import k33_alter_configs
@@ -21,13 +20,9 @@ VERSIONS = (0, 2)
 
 
 def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
-    work = alter(context, request, _replaced)
-    response: Deferred[dict[str, Any]] = context.cluster.later("alter-configs", work)
-    return response
+    return alter(context, request, _replaced)
 
 
 def _replaced(resource: Resource, overrides: dict[str, str]) -> Mapping[str, str]:
-    nulls = sorted(c["name"] for c in resource["configs"] if c["value"] is None)
-    if nulls:
-        raise InvalidRequestError(f"Null value not supported for : {','.join(nulls)}")
+    refuse_nulls(sorted(c["name"] for c in resource["configs"] if c["value"] is None))
     return {c["name"]: c["value"] for c in resource["configs"]}

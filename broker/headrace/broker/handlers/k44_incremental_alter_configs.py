@@ -11,7 +11,7 @@ from typing import Any
 
 from headrace.broker.config import BROKER_KEYS, TOPIC_CONFIGS, default_of_broker
 from headrace.broker.errors import InvalidConfigError, InvalidRequestError
-from headrace.broker.handlers.altered_configs import BROKER, Resource, alter
+from headrace.broker.handlers.altered_configs import BROKER, Resource, alter, refuse_nulls
 from headrace.broker.handlers.context import Context
 from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.wire.api import k44_incremental_alter_configs
@@ -23,15 +23,13 @@ SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 
 
 def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
-    work = alter(context, request, _changed)
-    response: Deferred[dict[str, Any]] = context.cluster.later("incremental-alter-configs", work)
-    return response
+    return alter(context, request, _changed)
 
 
 def _changed(resource: Resource, overrides: dict[str, str]) -> Mapping[str, str]:
-    nulls = [c["name"] for c in resource["configs"] if c["value"] is None and c["config_operation"] != DELETE]
-    if nulls:
-        raise InvalidRequestError(f"Null value not supported for : {', '.join(nulls)}")
+    refuse_nulls(
+        [c["name"] for c in resource["configs"] if c["value"] is None and c["config_operation"] != DELETE]
+    )
     changed = dict(overrides)
     for config in resource["configs"]:
         _apply(resource["resource_type"], changed, config)
