@@ -130,6 +130,27 @@ def test_a_topic_is_deleted_once(admin: AdminClient, topic: str) -> None:
     assert refused(lambda: admin.delete_topics([topic])[topic].result(30)) == "UNKNOWN_TOPIC_OR_PART"
 
 
+def test_the_name_of_a_deleted_topic_is_free_at_once(admin: AdminClient, topic: str) -> None:
+    for partition_count in range(1, 21):
+        create(admin, NewTopic(topic, partition_count, 1))
+        admin.delete_topics([topic])[topic].result(30)
+    create(admin, NewTopic(topic, 2, 1))
+    assert partitions(admin, topic) == 2
+
+
+def test_a_new_topic_waits_for_the_end_of_its_namesake(
+    broker: DevCluster, admin: AdminClient, topic: str
+) -> None:
+    other = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    create(admin, NewTopic(topic, 200, 1))
+    deletion = admin.delete_topics([topic])[topic]
+    while topic in other.list_topics(timeout=10).topics:
+        pass
+    create(other, NewTopic(topic, 3, 1))
+    deletion.result(30)
+    assert partitions(other, topic) == 3
+
+
 def test_500_partitions_are_created_and_led_in_one_request(admin: AdminClient, topic: str) -> None:
     create(admin, NewTopic(topic, 500, 1))
     found = admin.list_topics(topic, timeout=10).topics[topic].partitions

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 from processes import BrokerProcess, eventually
@@ -275,7 +275,7 @@ def test_a_deleted_topic_is_gone_everywhere_and_a_new_one_of_its_name_is_empty(
     old_id = json.loads(two.znodes.get("/brokers/topics/t")[0])["topic_id"]
     two.delete("t")
     for path in ("/brokers/topics/t", "/config/topics/t", "/admin/delete_topics/t"):
-        eventually(lambda path=path: two.znodes.exists(path) is None, what=f"the end of {path}")
+        assert two.znodes.exists(path) is None
     assert [p.name for p in two.home.glob("broker-*/logs/t-?")] == []
     two.create("t", 4)
     assert json.loads(two.znodes.get("/brokers/topics/t")[0])["topic_id"] != old_id
@@ -293,6 +293,8 @@ def test_a_topic_with_a_replica_on_a_dead_broker_is_deleted_when_it_returns(
     eventually(lambda: two.znodes.exists(f"/brokers/ids/{victim}") is None, what="the loss of a broker")
     two.delete("t")
     assert two.znodes.exists("/admin/delete_topics/t") is not None
+    with pytest.raises(KafkaException, match="marked for deletion"):
+        two.create("t", 2)
     two.start(victim)
     eventually(lambda: two.znodes.exists("/brokers/topics/t") is None, what="the end of the topic")
     assert [p.name for p in two.home.glob("broker-*/logs/t-?")] == []

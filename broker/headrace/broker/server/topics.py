@@ -2,14 +2,15 @@
 
 Invariants: nothing is written for a topic that fails a check; the configuration is written before the
 topic, so that no broker opens its log without it; an answer without error means that this broker's
-metadata cache shows it.
+metadata cache shows it. A deletion is answered when the name is free again, unless a broker that is away
+holds it up, and a new topic waits for its namesake's deletion under the same terms.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from uuid import uuid4
 
 from headrace.broker.config import BrokerConfig, LogConfig
@@ -33,12 +34,31 @@ from headrace.broker.replication.topic_requests import NewTopic, TopicResult, ch
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.structured_log import get_logger
 from headrace.broker.zk import paths
-from headrace.broker.zk.client import NoZnodeError, ZnodeExistsError, ZnodeVersionError, ZooKeeperClient
+from headrace.broker.zk.client import (
+    NoZnodeError,
+    Znode,
+    ZnodeExistsError,
+    ZnodeVersionError,
+    ZooKeeperClient,
+)
 
 log = get_logger(__name__)
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 PARTITION_COUNT_MAX = 10_000
+
+
+class _Deadline:
+    """The end of the time that a request grants."""
+
+    def __init__(self, timeout_ms: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._end = self._loop.time() + timeout_ms / 1000
+
+    @property
+    def left_seconds(self) -> float:
+        """What is left; 0 or less when it is over."""
+        return self._end - self._loop.time()
 
 
 class Topics:
@@ -50,25 +70,29 @@ class Topics:
         self._metadata = metadata
         self._defaults = LogConfig.from_broker(config)
         self._waiting: set[asyncio.Event] = set()
-        metadata.on_change(self._metadata_changed)
+        metadata.on_change(self._look_again)
 
     async def create(
         self, topics: Sequence[NewTopic], *, timeout_ms: int, validate_only: bool
     ) -> list[TopicResult]:
         """Create (or only check) topics, each on its own; in the order given."""
-        results = [await self._create(topic, validate_only=validate_only) for topic in topics]
+        deadline = _Deadline(0 if validate_only else timeout_ms)
+        doomed = await self._until_removed([topic.name for topic in topics], deadline)
+        results = [await self._create(topic, doomed, validate_only=validate_only) for topic in topics]
         if validate_only:
             return results
         made = [r.name for r in results if r.name is not None and r.error is ErrorCode.NONE]
         counts = {r.name: r.partition_count for r in results}
-        late = await self._until(made, lambda topic: self._is_led(topic, counts[topic]), timeout_ms)
+        late = await self._until(made, lambda topic: self._is_led(topic, counts[topic]), deadline)
         return [_timed_out(r) if r.name in late and r.error is ErrorCode.NONE else r for r in results]
 
     async def delete(self, names: Sequence[str], *, timeout_ms: int) -> list[TopicResult]:
         """Delete topics, each on its own; in the order given."""
+        deadline = _Deadline(timeout_ms)
         results = [await self._delete(name) for name in names]
         done = [r.name for r in results if r.name is not None and r.error is ErrorCode.NONE]
-        late = await self._until(done, lambda topic: self._metadata.topics(topic) is None, timeout_ms)
+        late = await self._until(done, lambda topic: self._metadata.topics(topic) is None, deadline)
+        await self._until_removed(set(done) - late, deadline)
         return [_timed_out(r) if r.name in late and r.error is ErrorCode.NONE else r for r in results]
 
     async def grow(
@@ -81,6 +105,7 @@ class Topics:
         validate_only: bool,
     ) -> TopicResult:
         """Add partitions up to `count`; `assignments` are those of the new ones."""
+        deadline = _Deadline(timeout_ms)
         try:
             await self._grow(name, count, assignments, validate_only=validate_only)
         except KafkaError as error:
@@ -88,7 +113,7 @@ class Topics:
         result = TopicResult(name=name, partition_count=count)
         if validate_only:
             return result
-        late = await self._until([name], lambda topic: self._is_led(topic, count), timeout_ms)
+        late = await self._until([name], lambda topic: self._is_led(topic, count), deadline)
         return _timed_out(result) if late else result
 
     async def _grow(
@@ -167,10 +192,12 @@ class Topics:
             )
         return NewTopic(name=name)
 
-    async def _create(self, topic: NewTopic, *, validate_only: bool) -> TopicResult:
+    async def _create(self, topic: NewTopic, doomed: set[str], *, validate_only: bool) -> TopicResult:
         try:
             check_name(topic.name)
             self._check_is_new(topic.name)
+            if topic.name in doomed:
+                raise TopicExistsError(f"Topic '{topic.name}' is marked for deletion.")
             configs = self._checked_configs(topic)
             assignment = TopicAssignment(
                 topic=topic.name,
@@ -282,15 +309,44 @@ class Topics:
         partitions = self._metadata.topics(topic) or {}
         return len(partitions) >= count and all(p.leader != NO_LEADER for p in partitions.values())
 
-    async def _until(self, names: Sequence[str], holds: Callable[[str], bool], timeout_ms: int) -> set[str]:
+    async def _until_removed(self, names: Iterable[str], deadline: _Deadline) -> set[str]:
+        """Wait for the end of the deletions of these topics; answers those that are not over: they wait for
+        a broker that is away, or the time ran out.
+        """
+        doomed = set(names) & set(await self._zookeeper.children(paths.DELETE_TOPICS))
+        if not doomed or deadline.left_seconds <= 0:
+            return doomed
+        znodes = await self._zookeeper.get_many([paths.topic(name) for name in doomed])
+        holders = {name: _replicas(name, znode) for name, znode in zip(doomed, znodes, strict=True)}
+        present = set(doomed)
+
+        def listed(names: list[str]) -> None:
+            nonlocal present
+            present = doomed & set(names)
+            self._look_again()
+
+        subscription = self._zookeeper.watch_children(paths.DELETE_TOPICS, listed)
+        try:
+            await self._until(
+                doomed,
+                lambda t: t not in present or not holders[t] <= self._metadata.brokers.keys(),
+                deadline,
+            )
+        finally:
+            subscription.cancel()
+        return present
+
+    async def _until(
+        self, names: Iterable[str], holds: Callable[[str], bool], deadline: _Deadline
+    ) -> set[str]:
         """Wait for `holds(topic)` of each; answers those for which the time ran out."""
         pending = {name for name in names if not holds(name)}
-        if not pending or timeout_ms <= 0:
+        if not pending or deadline.left_seconds <= 0:
             return pending
         changed = asyncio.Event()
         self._waiting.add(changed)
         try:
-            async with asyncio.timeout(timeout_ms / 1000):
+            async with asyncio.timeout(deadline.left_seconds):
                 while pending:
                     await changed.wait()
                     changed.clear()
@@ -301,9 +357,15 @@ class Topics:
             self._waiting.discard(changed)
         return pending
 
-    def _metadata_changed(self) -> None:
+    def _look_again(self) -> None:
         for event in self._waiting:
             event.set()
+
+
+def _replicas(topic: str, znode: Znode | None) -> set[int]:
+    """The brokers that hold the topic."""
+    partitions = {} if znode is None else paths.decode_topic(topic, znode.data).partitions
+    return {broker for assignment in partitions.values() for broker in assignment.replicas}
 
 
 def _check_count(count: int) -> None:
