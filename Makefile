@@ -18,7 +18,7 @@ chaos: setup ## run a demo in which every supervised process is killed once, at 
 
 test: ## run all tests
 	@scripts/setup test
-	@$(PYTHON) -m pytest tests
+	@$(PYTHON) -m pytest tests --numprocesses 2 --dist loadgroup
 
 check: ## lint, types, import contracts, playbooks
 	@scripts/setup test

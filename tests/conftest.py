@@ -1,4 +1,4 @@
-"""What all tests share: only one of them at a time has a whole pipeline on the machine."""
+"""What all tests share: only one of them at a time has a whole pipeline on the machine, and what may run beside what."""
 
 from __future__ import annotations
 
@@ -6,6 +6,26 @@ from collections.abc import Iterator
 
 import pytest
 from demo_process import BusyError, alone_on_this_machine
+
+FREE_FOLDERS = {"unit", "sim"}
+"""Their tests start nothing, so that any worker may take any one of them."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give tests that share what they started to one worker: a module, all of conformance, all whole pipelines."""
+    for item in items:
+        group = group_of(item)
+        if group:
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+def group_of(item: pytest.Item) -> str | None:
+    folder = item.path.parent.name
+    if folder in FREE_FOLDERS:
+        return None
+    if "alone" in getattr(item, "fixturenames", ()):
+        return "alone"
+    return "conformance" if folder == "conformance" else item.path.stem
 
 
 @pytest.fixture(scope="module")
