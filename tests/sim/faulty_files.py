@@ -119,6 +119,8 @@ class FaultyFiles:
     def __init__(self) -> None:
         self.room: int | None = None
         self.operations_left: int | None = None
+        # What was reported as a failure of the disk, oldest first.
+        self.failures: list[tuple[str, OSError]] = []
         self._seen: dict[str, Inode] = {}
         self._durable: dict[str, Inode] = {}
         # Changes of names since their directory was synced, in order; each sets or removes (None) some names at once.
@@ -208,6 +210,12 @@ class FaultyFiles:
         self.step()
         for change in self._changes.pop(path, []):
             _apply(change, self._durable)
+
+    def lock(self, path: str) -> FaultyFile:
+        return self.open(path, create=True)
+
+    def failed(self, path: str, error: OSError) -> None:
+        self.failures.append((path, error))
 
     # -- faults
 

@@ -1,5 +1,7 @@
 """How a broker performs the controller's requests: leading, following, stopping, and the fences of the past."""
 
+import asyncio
+import threading
 from uuid import UUID
 
 import pytest
@@ -37,7 +39,8 @@ class Log:
         self.epochs = []
 
     def assign_epoch(self, epoch):
-        self.epochs.append((epoch, self.log_end_offset))
+        if not self.epochs or self.epochs[-1][0] != epoch:
+            self.epochs.append((epoch, self.log_end_offset))
 
     def append_as_leader(self, records, *, leader_epoch, now_ms):
         self.log_end_offset += len(records)
@@ -53,17 +56,51 @@ class Logs:
     def __init__(self):
         self.logs = {}
         self.deleted = []
+        self.abandoned = []
 
     def get(self, topic, partition):
         return self.logs.get((topic, partition))
 
-    def create(self, topic, partition, topic_id, *, now_ms):
+    def create(self, topic, partition, topic_id):
         self.logs[topic, partition] = Log(topic_id)
         return self.logs[topic, partition]
 
-    def delete(self, topic, partition, *, now_ms):
-        del self.logs[topic, partition]
-        self.deleted.append((topic, partition))
+    def opening(self, topic, partition, topic_id, *, now_ms, epoch):
+        return Opening(self, (topic, partition), topic_id, epoch)
+
+    def name_syncs(self, openings):
+        return []
+
+    def opened(self, opening):
+        return self.logs[opening.key]
+
+    def abandon(self, openings):
+        self.abandoned += [opening.key for opening in openings]
+
+    def deletion(self, keys, *, now_ms):
+        def delete():
+            for key in keys:
+                if self.logs.pop(key, None) is not None:
+                    self.deleted.append(key)
+            return {}
+
+        return delete
+
+
+class Opening:
+    """What a thread does for a new or an existing log; `gate` holds it up."""
+
+    gate = None
+
+    def __init__(self, logs, key, topic_id, epoch):
+        self.logs, self.key, self.topic_id, self.epoch = logs, key, topic_id, epoch
+
+    def run(self):
+        if self.gate is not None:
+            assert self.gate.wait(10), "nothing else ran meanwhile"
+        log = self.logs.logs.get(self.key) or self.logs.create(*self.key, self.topic_id)
+        if self.epoch >= 0:
+            log.assign_epoch(self.epoch)
 
 
 def state(partition=0, *, leader=1, epoch=0, isr=(1,), replicas=(1,)):
@@ -103,6 +140,14 @@ def codes(response):
     return [e["error_code"] for t in response["topics"] for e in t["partition_errors"]]
 
 
+def take(partitions, request):
+    return asyncio.run(partitions.leader_and_isr(request))
+
+
+def stop(partitions, request):
+    return asyncio.run(partitions.stop_replica(request))
+
+
 @pytest.fixture
 def logs():
     return Logs()
@@ -121,7 +166,7 @@ def partitions(logs, metadata):
 def test_the_named_leader_opens_its_log_begins_the_epoch_and_leads(partitions, logs):
     changed = []
     partitions.on_change(lambda p: changed.append((p.topic, p.partition, p.is_leader)))
-    assert codes(partitions.leader_and_isr(leader_and_isr(state(epoch=3)))) == [ErrorCode.NONE]
+    assert codes(take(partitions, leader_and_isr(state(epoch=3)))) == [ErrorCode.NONE]
     partition = partitions.leader_of("t", 0)
     assert (partition.leader_epoch, partition.isr, partition.topic_id) == (3, (1,), TOPIC_ID)
     assert logs.get("t", 0).epochs == [(3, 0)]
@@ -130,7 +175,7 @@ def test_the_named_leader_opens_its_log_begins_the_epoch_and_leads(partitions, l
 
 
 def test_a_partition_led_elsewhere_is_not_led_here(partitions):
-    partitions.leader_and_isr(leader_and_isr(state(leader=2, isr=(2, 1), replicas=(2, 1))))
+    take(partitions, leader_and_isr(state(leader=2, isr=(2, 1), replicas=(2, 1))))
     with pytest.raises(NotLeaderOrFollowerError):
         partitions.leader_of("t", 0)
     assert partitions.get("t", 0).leader == 2
@@ -160,92 +205,89 @@ def test_an_unknown_partition_and_one_of_another_broker_are_told_apart(partition
 
 
 def test_an_older_controller_is_fenced(partitions):
-    partitions.leader_and_isr(leader_and_isr(state(), controller_epoch=5))
-    old = partitions.leader_and_isr(leader_and_isr(state(epoch=9), controller_epoch=4))
+    take(partitions, leader_and_isr(state(), controller_epoch=5))
+    old = take(partitions, leader_and_isr(state(epoch=9), controller_epoch=4))
     assert old == {"error_code": ErrorCode.STALE_CONTROLLER_EPOCH}
     assert partitions.leader_of("t", 0).leader_epoch == 0
     assert (
-        partitions.stop_replica(stop_replica(controller_epoch=4))["error_code"]
-        is ErrorCode.STALE_CONTROLLER_EPOCH
+        stop(partitions, stop_replica(controller_epoch=4))["error_code"] is ErrorCode.STALE_CONTROLLER_EPOCH
     )
 
 
 def test_a_request_to_an_earlier_life_of_the_broker_is_fenced(partitions):
     partitions.broker_epoch = 100
-    response = partitions.leader_and_isr(leader_and_isr(state(), broker_epoch=99))
+    response = take(partitions, leader_and_isr(state(), broker_epoch=99))
     assert response == {"error_code": ErrorCode.STALE_BROKER_EPOCH}
-    assert (
-        partitions.leader_and_isr(leader_and_isr(state(), broker_epoch=100))["error_code"] is ErrorCode.NONE
-    )
+    assert take(partitions, leader_and_isr(state(), broker_epoch=100))["error_code"] is ErrorCode.NONE
 
 
 @pytest.mark.parametrize("epoch", [4, 5])
 def test_a_leader_epoch_that_is_not_newer_changes_nothing(partitions, epoch):
-    partitions.leader_and_isr(leader_and_isr(state(epoch=5)))
-    again = partitions.leader_and_isr(leader_and_isr(state(leader=2, epoch=epoch, replicas=(1, 2))))
+    take(partitions, leader_and_isr(state(epoch=5)))
+    again = take(partitions, leader_and_isr(state(leader=2, epoch=epoch, replicas=(1, 2))))
     assert codes(again) == [ErrorCode.STALE_CONTROLLER_EPOCH]
     assert partitions.leader_of("t", 0).leader_epoch == 5
 
 
 def test_a_broker_takes_no_partition_that_is_not_assigned_to_it(partitions, logs):
-    assert codes(partitions.leader_and_isr(leader_and_isr(state(leader=2, replicas=(2,))))) == [
+    assert codes(take(partitions, leader_and_isr(state(leader=2, replicas=(2,))))) == [
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     ]
     assert logs.logs == {}
 
 
 def test_another_topic_of_the_same_name_is_refused_while_the_first_is_held(partitions):
-    partitions.leader_and_isr(leader_and_isr(state()))
-    other = partitions.leader_and_isr(leader_and_isr(state(epoch=1), topic_id=UUID(int=8)))
+    take(partitions, leader_and_isr(state()))
+    other = take(partitions, leader_and_isr(state(epoch=1), topic_id=UUID(int=8)))
     assert codes(other) == [ErrorCode.INCONSISTENT_TOPIC_ID]
 
 
 def test_the_log_of_a_deleted_topic_of_the_same_name_is_put_away(partitions, logs):
-    logs.create("t", 0, UUID(int=1), now_ms=0)
-    partitions.leader_and_isr(leader_and_isr(state()))
+    logs.create("t", 0, UUID(int=1))
+    take(partitions, leader_and_isr(state()))
     assert logs.deleted == [("t", 0)]
     assert partitions.leader_of("t", 0).log.topic_id == TOPIC_ID
 
 
 def test_a_controller_without_topic_ids_leaves_the_log_alone(partitions, logs):
-    kept = logs.create("t", 0, UUID(int=1), now_ms=0)
-    partitions.leader_and_isr(leader_and_isr(state(), topic_id=ZERO_UUID))
+    kept = logs.create("t", 0, UUID(int=1))
+    take(partitions, leader_and_isr(state(), topic_id=ZERO_UUID))
     assert partitions.leader_of("t", 0).log is kept
 
 
 def test_a_stopped_replica_is_deleted_and_watchers_hear_of_it(partitions, logs):
-    partitions.leader_and_isr(leader_and_isr(state()))
+    take(partitions, leader_and_isr(state()))
     changed = []
     partitions.on_change(lambda p: changed.append(p.is_leader))
-    response = partitions.stop_replica(stop_replica())
+    response = stop(partitions, stop_replica())
     assert [e["error_code"] for e in response["partition_errors"]] == [ErrorCode.NONE]
     assert (logs.deleted, changed, partitions.get("t", 0)) == ([("t", 0)], [False], None)
 
 
 def test_a_stop_without_delete_keeps_the_log(partitions, logs):
-    partitions.leader_and_isr(leader_and_isr(state(epoch=3)))
-    partitions.stop_replica(stop_replica(leader_epoch=3, delete=False))
+    take(partitions, leader_and_isr(state(epoch=3)))
+    stop(partitions, stop_replica(leader_epoch=3, delete=False))
     assert logs.get("t", 0) is not None
     with pytest.raises(NotLeaderOrFollowerError):
         partitions.leader_of("t", 0)
 
 
 def test_a_stop_of_an_older_leader_epoch_is_fenced(partitions):
-    partitions.leader_and_isr(leader_and_isr(state(epoch=3)))
-    response = partitions.stop_replica(stop_replica(leader_epoch=2))
+    take(partitions, leader_and_isr(state(epoch=3)))
+    response = stop(partitions, stop_replica(leader_epoch=2))
     assert [e["error_code"] for e in response["partition_errors"]] == [ErrorCode.FENCED_LEADER_EPOCH]
     assert partitions.leader_of("t", 0).leader_epoch == 3
 
 
 def test_with_one_replica_everything_appended_is_below_the_high_watermark_at_once(partitions):
-    partitions.leader_and_isr(leader_and_isr(state(epoch=2)))
+    take(partitions, leader_and_isr(state(epoch=2)))
     partition = partitions.leader_of("t", 0)
     assert partition.append(memoryview(bytearray(5)), required_acks=-1, now_ms=0) == 2
     assert partition.high_watermark == 5
 
 
 def test_with_followers_the_high_watermark_waits_for_the_slowest_in_sync_replica(partitions):
-    partitions.leader_and_isr(leader_and_isr(state(isr=(1, 2, 3), replicas=(1, 2, 3))))
+    take(partitions, leader_and_isr(state(isr=(1, 2, 3), replicas=(1, 2, 3))))
     partition = partitions.leader_of("t", 0)
     partition.append(memoryview(bytearray(5)), required_acks=1, now_ms=0)
     assert partition.high_watermark == 0
@@ -256,7 +298,7 @@ def test_with_followers_the_high_watermark_waits_for_the_slowest_in_sync_replica
 
 
 def test_acks_all_is_refused_below_min_insync_replicas_and_acks_1_is_not(partitions):
-    partitions.leader_and_isr(leader_and_isr(state(replicas=(1, 2))))
+    take(partitions, leader_and_isr(state(replicas=(1, 2))))
     partition = partitions.leader_of("t", 0)
     partition.log.config = LogConfig(min_insync_replicas=2)
     with pytest.raises(NotEnoughReplicasError):
@@ -266,7 +308,7 @@ def test_acks_all_is_refused_below_min_insync_replicas_and_acks_1_is_not(partiti
 
 
 def test_min_insync_replicas_asks_for_no_more_replicas_than_there_are(partitions):
-    partitions.leader_and_isr(leader_and_isr(state(replicas=(1,))))
+    take(partitions, leader_and_isr(state(replicas=(1,))))
     partition = partitions.leader_of("t", 0)
     partition.log.config = LogConfig(min_insync_replicas=2)
     partition.append(memoryview(bytearray(1)), required_acks=-1, now_ms=0)
@@ -274,8 +316,30 @@ def test_min_insync_replicas_asks_for_no_more_replicas_than_there_are(partitions
 
 
 def test_who_lost_the_lead_appends_no_more(partitions):
-    partitions.leader_and_isr(leader_and_isr(state(replicas=(1, 2))))
+    take(partitions, leader_and_isr(state(replicas=(1, 2))))
     partition = partitions.leader_of("t", 0)
-    partitions.leader_and_isr(leader_and_isr(state(leader=2, epoch=1, replicas=(1, 2))))
+    take(partitions, leader_and_isr(state(leader=2, epoch=1, replicas=(1, 2))))
     with pytest.raises(NotLeaderOrFollowerError):
         partition.append(memoryview(bytearray(1)), required_acks=1, now_ms=0)
+
+
+def test_the_loop_goes_on_while_logs_are_opened_and_clients_are_told_to_try_again(
+    partitions, logs, monkeypatch
+):
+    gate = threading.Event()
+    monkeypatch.setattr(Opening, "gate", gate)
+
+    async def look_meanwhile():
+        for number in (0, 99):
+            with pytest.raises(NotLeaderOrFollowerError):
+                partitions.leader_of("t", number)
+        gate.set()
+
+    async def script():
+        request = leader_and_isr(*(state(number) for number in range(100)))
+        response, _ = await asyncio.gather(partitions.leader_and_isr(request), look_meanwhile())
+        return response
+
+    assert codes(asyncio.run(script())) == [ErrorCode.NONE] * 100
+    assert partitions.leader_of("t", 99).log is logs.get("t", 99)
+    assert len(logs.abandoned) == 0

@@ -108,9 +108,10 @@ def test_a_deleted_partition_is_gone_at_once_and_its_files_after_a_delay(tmp_pat
     assert store.get("events", 0) is None
     assert [path.name for path in tmp_path.glob("*-delete")] == [f"events-0.{TOPIC_ID.hex}-delete"]
     assert store.create("events", 0, None, now_ms=NOW_MS).log_end_offset == 0
-    store.maintain(NOW_MS + 99)
+    assert store.removals(NOW_MS + 99) == []
     assert list(tmp_path.glob("*-delete"))
-    store.maintain(NOW_MS + 100)
+    for job in store.removals(NOW_MS + 100):
+        job()
     assert not list(tmp_path.glob("*-delete"))
 
 

@@ -110,7 +110,7 @@ class LogCleaner:
 
     def _guarded(self, job: Job) -> Job:
         def guarded() -> None:
-            with storage_errors(self._directory):
+            with storage_errors(self._files, self._directory):
                 job()
 
         return guarded
@@ -123,7 +123,7 @@ class LogCleaner:
         limits: CleanerLimits,
         generation: int,
     ) -> Generator[Job]:
-        with storage_errors(self._directory):
+        with storage_errors(self._files, self._directory):
             cleaned = new_segment(
                 self._files,
                 self._directory,
@@ -138,7 +138,7 @@ class LogCleaner:
         try:
             yield self._guarded(lambda: _fill(cleaned, sources, rules, limits))
             if self._segments.generation == generation:
-                with storage_errors(self._directory):
+                with storage_errors(self._files, self._directory):
                     self._swap(segments, cleaned, rules.now_ms + log.config.file_delete_delay_ms)
         finally:
             if cleaned.suffix == names.CLEANED_SUFFIX:

@@ -5,9 +5,10 @@ the position it began at; the caller decides what to cut. Everything that is not
 Must not know: batches, offsets, segments. `tests/sim/faulty_files.py` is the same door to a disk that tears and forgets.
 """
 
+import fcntl
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Protocol
 
@@ -17,16 +18,17 @@ Buffer = bytes | bytearray | memoryview
 
 
 @contextmanager
-def storage_errors(path: str) -> Iterator[None]:
-    """Turn the file system's errors into StorageError, naming `path`."""
+def storage_errors(files: "Files", path: str) -> Iterator[None]:
+    """Turn the file system's errors into StorageError, naming `path`; `files` hears of them."""
     try:
         yield
     except OSError as error:
-        raise storage_error(path, error) from error
+        raise storage_error(files, path, error) from error
 
 
-def storage_error(path: str, error: OSError) -> StorageError:
-    """The StorageError for an error of the file system at `path`."""
+def storage_error(files: "Files", path: str, error: OSError) -> StorageError:
+    """The StorageError for an error of the file system at `path`; `files` hears of it."""
+    files.failed(path, error)
     return StorageError(f"{path}: {error.strerror or error}. Free or repair the disk.")
 
 
@@ -91,6 +93,19 @@ class Files(Protocol):
     def sync_directory(self, path: str) -> None:
         """Return once the names in the directory are on the disk."""
 
+    def lock(self, path: str) -> File | None:
+        """Lock the file `path`, made when missing, until the answer is forgotten; None: another process has it.
+
+        It is the kind of lock that Java takes (fcntl), so that Apache Kafka and this broker keep each other out.
+        """
+
+    def failed(self, path: str, error: OSError) -> None:
+        """Hear of an error at `path` that somebody now gets a StorageError for; may be called in any thread."""
+
+
+def _nobody_listens(path: str, error: OSError) -> None:
+    del path, error
+
 
 class OsFile:
     """A File on a descriptor of the operating system."""
@@ -127,7 +142,10 @@ class OsFile:
 
 
 class OsFiles:
-    """The operating system's files."""
+    """The operating system's files; `on_failure(path, error)` hears of what became a StorageError, in any thread."""
+
+    def __init__(self, on_failure: Callable[[str, OSError], None] = _nobody_listens) -> None:
+        self._on_failure = on_failure
 
     def open(self, path: str, *, create: bool = False) -> OsFile:
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0)
@@ -178,3 +196,14 @@ class OsFiles:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+    def lock(self, path: str) -> OsFile | None:
+        file = self.open(path, create=True)
+        try:
+            fcntl.lockf(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError):
+            return None
+        return file
+
+    def failed(self, path: str, error: OSError) -> None:
+        self._on_failure(path, error)

@@ -73,12 +73,12 @@ class Flusher:
 
     def _job(self, end_offset: int) -> Callable[[], int]:
         files, directory = self._files, self._directory
-        with storage_errors(directory):
+        with storage_errors(files, directory):
             to_sync, must_sync_directory = self._segments.unsynced(self.recovery_point)
         to_sync += self._snapshots.take_unsynced()
 
         def flush() -> int:
-            with storage_errors(directory):
+            with storage_errors(files, directory):
                 for file in to_sync:
                     file.sync()
                 if must_sync_directory:

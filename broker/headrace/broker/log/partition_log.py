@@ -99,7 +99,7 @@ class PartitionLog:
         `recovery_point`: every batch below it was synced. `topic_id` is written to `partition.metadata` of a log
         that has none. Raises StorageError.
         """
-        with storage_errors(directory):
+        with storage_errors(files, directory):
             loaded, report = load(
                 files,
                 directory,
@@ -185,7 +185,7 @@ class PartitionLog:
                 segment = self._roll(base_offset, last_offset, now_ms)
             position = segment.write(records)
         except OSError as error:
-            raise storage_error(self.directory, error) from error
+            raise storage_error(self._files, self.directory, error) from error
         segment.note(position, size, last_offset, header.max_timestamp)
         self.log_end_offset = last_offset + 1
         if header.producer_id >= 0:
@@ -207,9 +207,9 @@ class PartitionLog:
             self._producers.check_epoch(header)
             return None
         check_client_batch(header)
-        check_timestamps(header, config, now_ms)
+        check_timestamps(records, header, config, now_ms)
         if "compact" in config.cleanup_policy:
-            check_keys(records, header)
+            check_keys(records, header, config, now_ms)
         return self._producers.check(header) if header.producer_id >= 0 else None
 
     def _append_several(
@@ -233,7 +233,7 @@ class PartitionLog:
             if self._is_stamping:
                 placed[index] = Place(position, stamp_append_time(records, position, header, now_ms))
             set_base_offset_and_epoch(records, position, header.base_offset, leader_epoch)
-        with storage_errors(self.directory):
+        with storage_errors(self._files, self.directory):
             self._assign_epoch(leader_epoch, base_offset)
             self._append_run(records, placed, now_ms)
         append_time_ms = now_ms if self._is_stamping else -1
@@ -246,7 +246,7 @@ class PartitionLog:
         Raises CorruptMessageError, InvalidRecordError (offsets below the log's end), StorageError.
         """
         placed = placed_batches(records, self.log_end_offset)
-        with storage_errors(self.directory):
+        with storage_errors(self._files, self.directory):
             result = self._append_placed(records, placed, now_ms)
             for _, header in placed:
                 self._assign_epoch(header.leader_epoch, header.base_offset)
@@ -260,7 +260,7 @@ class PartitionLog:
         placed = placed_batches(records, self.log_end_offset)
         for position, header in placed:
             set_base_offset_and_epoch(records, position, header.base_offset, leader_epoch)
-        with storage_errors(self.directory):
+        with storage_errors(self._files, self.directory):
             self._assign_epoch(leader_epoch, self.log_end_offset)
             return self._append_placed(records, placed, now_ms)
 
@@ -296,7 +296,7 @@ class PartitionLog:
 
     def assign_epoch(self, epoch: int) -> None:
         """Begin a leader epoch at the log's end: this broker has become leader."""
-        with storage_errors(self.directory):
+        with storage_errors(self._files, self.directory):
             self._assign_epoch(epoch, self.log_end_offset)
 
     def _assign_epoch(self, epoch: int, start_offset: int) -> None:
@@ -321,17 +321,17 @@ class PartitionLog:
         try:
             return self._segments.read(offset, size_max, upper_offset, at_least_one)
         except OSError as error:
-            raise storage_error(self.directory, error) from error
+            raise storage_error(self._files, self.directory, error) from error
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
         """The first record whose timestamp is at least `timestamp_ms`, or None."""
-        with storage_errors(self.directory):
+        with storage_errors(self._files, self.directory):
             found = timestamps.first_at_or_after(self._segments, timestamp_ms, self.log_start_offset)
         return None if found is None else self._with_epoch(*found)
 
     def latest_timestamp_offset(self) -> TimestampOffset | None:
         """The record with the largest timestamp (KIP-734), or None for an empty log."""
-        with storage_errors(self.directory):
+        with storage_errors(self._files, self.directory):
             found = timestamps.largest(self._segments)
         return None if found is None else self._with_epoch(*found)
 
@@ -372,7 +372,7 @@ class PartitionLog:
         """Begin a new segment when the active one is over its time."""
         if not self._segments.active.is_over(now_ms, self._segment_ms):
             return False
-        with storage_errors(self.directory):
+        with storage_errors(self._files, self.directory):
             self._roll(self.log_end_offset, self.log_end_offset, now_ms)
         return True
 
@@ -382,7 +382,7 @@ class PartitionLog:
         Compacted topics without `delete` keep all but the latter. Files go after file.delete.delay.ms.
         """
         deletes = "delete" in self.config.cleanup_policy
-        with storage_errors(self.directory):
+        with storage_errors(self._files, self.directory):
             self._segments.remove_due(now_ms)
             reasons = retired(
                 self._segments.facts(),
@@ -411,7 +411,7 @@ class PartitionLog:
             raise OffsetOutOfRangeError(
                 f"Records of {self.topic}-{self.partition} can be deleted up to {self.high_watermark}, not {offset}."
             )
-        with storage_errors(self.directory):
+        with storage_errors(self._files, self.directory):
             self._move_start(offset)
 
     def _move_start(self, offset: int) -> None:
@@ -427,7 +427,7 @@ class PartitionLog:
         if offset <= self.log_start_offset:
             self.start_at(offset)
             return
-        with storage_errors(self.directory):
+        with storage_errors(self._files, self.directory):
             # Where the last batch before a gap ends is not known yet; its segment's begin is low enough.
             self.cleaner.log_ends_at(offset)
             self._lower_recovery_point(self._segments.base_offset_at(offset))
@@ -440,7 +440,7 @@ class PartitionLog:
 
     def start_at(self, offset: int) -> None:
         """Drop everything and begin anew at `offset` (the empty target of a mirror, a follower that fell behind)."""
-        with storage_errors(self.directory):
+        with storage_errors(self._files, self.directory):
             self.cleaner.log_ends_at(offset)
             self._lower_recovery_point(offset)
             self._segments.restart_at(offset, self.config, self._segments.active.created_ms)
@@ -493,7 +493,7 @@ class PartitionLog:
 
     def close(self) -> None:
         """Write the producers' snapshot, complete the indexes, sync everything; nothing may be called afterwards."""
-        with storage_errors(self.directory):
+        with storage_errors(self._files, self.directory):
             self._snapshots.write(self._segments.active.next_offset, self._producers)
             self._segments.close()
             self._segments.names_changed()

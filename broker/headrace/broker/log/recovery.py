@@ -102,9 +102,7 @@ def load(
 def _make_directory(
     files: Files, directory: str, topic_id: UUID | None, report: RecoveryReport
 ) -> UUID | None:
-    if not files.exists(directory):
-        files.make_directory(directory)
-        files.sync_directory(directory.rpartition("/")[0])
+    files.make_directory(directory)
     path = f"{directory}/{PARTITION_METADATA_FILE}"
     if files.exists(path):
         try:

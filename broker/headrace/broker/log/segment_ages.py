@@ -18,7 +18,7 @@ class SegmentAge(NamedTuple):
 
 def segment_ages(files: Files, directory: str) -> list[SegmentAge]:
     """Every segment of the log in `directory`, by offset. Raises StorageError."""
-    with storage_errors(directory):
+    with storage_errors(files, directory):
         found = []
         for name in files.list(directory):
             base_offset = names.offset_of(name)

@@ -1,12 +1,14 @@
-"""The logs of one broker: its data directories, their checkpoints, their recovery at start.
+"""The logs of one broker: its data directories, their recovery at start, what is made and deleted in them.
 
-Owns the folder names, `meta.properties`, the offset checkpoints and `.kafka_cleanshutdown`. Invariant: a recovery point
-on the disk is never ahead of what has been synced. Must not know: who leads what.
+Invariant: a partition has one log here. What waits for the disk is handed out as jobs for threads, everything else
+is called on the event loop. Must not know: who leads what.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
 from itertools import chain
 from uuid import UUID
 
@@ -14,113 +16,24 @@ from headrace.broker.config import LogConfig
 from headrace.broker.errors import StorageError
 from headrace.broker.log import names
 from headrace.broker.log.checkpoints import (
-    CLEAN_SHUTDOWN_FILE,
     CLEANER_OFFSET_FILE,
     LOG_START_OFFSET_FILE,
-    META_PROPERTIES_FILE,
     RECOVERY_POINT_FILE,
     REPLICATION_OFFSET_FILE,
-    CheckpointError,
     TopicPartition,
-    decode_meta_properties,
-    decode_offsets,
-    encode_clean_shutdown,
-    encode_meta_properties,
-    encode_offsets,
 )
 from headrace.broker.log.compaction import Dirt
+from headrace.broker.log.data_directory import DataDirectory
 from headrace.broker.log.files import Files, storage_errors
+from headrace.broker.log.opening import NO_EPOCH, Opening
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.results import Finding, RecoveryReport
 
+Job = Callable[[], None]
 FlushTask = tuple[PartitionLog, Callable[[], int]]
 Opened = tuple[PartitionLog, RecoveryReport]
 MapKeys = Callable[[Callable[[TopicPartition], Opened], Iterable[TopicPartition]], Iterable[Opened]]
 MapLogs = Callable[[Callable[[PartitionLog], None], Iterable[PartitionLog]], Iterable[None]]
-
-
-class DataDirectory:
-    """One of `log.dirs`: the logs in it and its checkpoint files. All methods may raise OSError."""
-
-    def __init__(self, files: Files, path: str) -> None:
-        self._files = files
-        self.path = path
-        self.logs: dict[TopicPartition, PartitionLog] = {}
-        self.findings: list[Finding] = []
-        self._clean_offsets: dict[TopicPartition, int] | None = None
-
-    def claim(self, broker_id: int, cluster_id: str) -> None:
-        """Make the directory this broker's, or raise StorageError when it is somebody else's."""
-        self._files.make_directory(self.path)
-        path = f"{self.path}/{META_PROPERTIES_FILE}"
-        if not self._files.exists(path):
-            self._files.replace_file(path, encode_meta_properties(broker_id, cluster_id))
-            return
-        try:
-            found = decode_meta_properties(self._files.read(path))
-        except CheckpointError as error:
-            raise StorageError(f"{path} cannot be read: {error}. Restore or remove it.") from None
-        for key, expected in (("broker.id", str(broker_id)), ("cluster.id", cluster_id)):
-            if found.get(key, expected) != expected:
-                raise StorageError(
-                    f"{path} says {key}={found[key]}, but this broker has {key}={expected}: "
-                    "give it a data directory of its own."
-                )
-
-    def offsets(self, name: str) -> dict[TopicPartition, int]:
-        """The content of an offset checkpoint; an unreadable one is as good as none, and is reported."""
-        path = f"{self.path}/{name}"
-        if not self._files.exists(path):
-            return {}
-        data = self._files.read(path)
-        try:
-            return decode_offsets(data)
-        except CheckpointError as error:
-            self.findings.append(Finding("discarded", path, 0, len(data), str(error)))
-            return {}
-
-    def write_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replace an offset checkpoint."""
-        self._files.replace_file(f"{self.path}/{name}", encode_offsets(offsets))
-
-    def take_clean_shutdown(self) -> bool:
-        """Whether the last stop was a clean one; from now on any stop is unclean until `mark_clean_shutdown`."""
-        path = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
-        was_clean = self._files.exists(path)
-        if was_clean:
-            self._files.remove(path)
-            self._files.sync_directory(self.path)
-        return was_clean
-
-    def mark_clean_shutdown(self) -> None:
-        """Every log here is closed and synced."""
-        self._files.replace_file(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", encode_clean_shutdown())
-
-    def remove_deleted(self) -> None:
-        """Remove the folders of deleted partitions that an earlier run left."""
-        for name in self._files.list(self.path):
-            if name.endswith(names.DELETE_DIRECTORY_SUFFIX):
-                self._files.remove_directory(f"{self.path}/{name}")
-
-    def partitions(self) -> list[TopicPartition]:
-        """The partitions that have a folder here."""
-        found = (names.parse_partition_directory(name) for name in self._files.list(self.path))
-        return [partition for partition in found if partition is not None]
-
-    def checkpoint(self) -> None:
-        """Write the offsets that a restart begins with."""
-        logs = self.logs
-        self.write_offsets(RECOVERY_POINT_FILE, {key: log.recovery_point for key, log in logs.items()})
-        self.write_offsets(
-            LOG_START_OFFSET_FILE,
-            {key: log.log_start_offset for key, log in logs.items() if log.has_moved_start},
-        )
-        self.write_offsets(REPLICATION_OFFSET_FILE, {key: log.high_watermark for key, log in logs.items()})
-        cleaned = {key: log.cleaner.clean_offset for key, log in logs.items()}
-        clean_offsets = {key: offset for key, offset in cleaned.items() if offset is not None}
-        if clean_offsets != self._clean_offsets:
-            self.write_offsets(CLEANER_OFFSET_FILE, clean_offsets)
-            self._clean_offsets = clean_offsets
 
 
 class LogStore:
@@ -138,6 +51,8 @@ class LogStore:
         self._default_config = default_config
         self._overrides = overrides
         self._homes: dict[TopicPartition, DataDirectory] = {}
+        # Existing logs that a thread works on.
+        self._busy: set[TopicPartition] = set()
         # Folders of deleted partitions and when they go; bounded by the partitions deleted in file.delete.delay.ms.
         self._doomed: list[tuple[int, str]] = []
 
@@ -153,18 +68,19 @@ class LogStore:
         overrides: Callable[[str], Mapping[str, str]],
         now_ms: int,
         map_keys: MapKeys = map,
+        make_lock: Callable[[], AbstractContextManager[object] | None] = lambda: None,
     ) -> tuple[LogStore, list[RecoveryReport]]:
         """Open every log below `directories`; reports hold what recovery found in each of them.
 
         `overrides` gives a topic's own configuration. `map_keys` may be that of a thread pool: recovery reads and
-        checks whole segments. Raises StorageError: a directory of another broker or cluster
+        checks whole segments; `make_lock` makes locks of threads. Raises StorageError: a directory of another broker or cluster
         (meta.properties), a partition in two directories, an unreadable disk.
         """
-        homes = [DataDirectory(files, path) for path in directories]
+        homes = [DataDirectory(files, path, make_lock()) for path in directories]
         store = cls(files, homes, default_config, overrides)
         reports: list[RecoveryReport] = []
         for home in homes:
-            with storage_errors(home.path):
+            with storage_errors(files, home.path):
                 home.claim(broker_id, cluster_id)
                 reports += store._open_directory(home, now_ms, map_keys)
         return store, reports
@@ -220,34 +136,114 @@ class LogStore:
         return None if home is None else home.logs[topic, partition]
 
     def create(self, topic: str, partition: int, topic_id: UUID | None, *, now_ms: int) -> PartitionLog:
-        """The log of a partition, made in the directory with the fewest logs when it does not exist."""
+        """The log of a partition, made at once in the directory with the fewest logs when it does not exist."""
         existing = self.get(topic, partition)
         if existing is not None:
             return existing
-        home = min(self._directories, key=lambda directory: len(directory.logs))
-        log, _ = PartitionLog.open(
+        opening = self.opening(topic, partition, topic_id, now_ms=now_ms)
+        for job in (opening.run, *self.name_syncs([opening])):
+            job()
+        return self.opened(opening)
+
+    def opening(
+        self, topic: str, partition: int, topic_id: UUID | None, *, now_ms: int, epoch: int = NO_EPOCH
+    ) -> Opening:
+        """What a thread has to do so that this broker can take a partition; hand it to `opened` afterwards.
+
+        A new log goes to the directory with the fewest of them. `epoch` is the leader epoch to begin, if any.
+        """
+        key = (topic, partition)
+        log = self.get(topic, partition)
+        homes = [self._homes[key]] if log is not None else self._by_number_of_logs()
+        opening = Opening(
             self._files,
-            f"{home.path}/{names.partition_directory(topic, partition)}",
+            key,
+            homes,
             self._config_of(topic),
-            now_ms=now_ms,
+            log=log,
             topic_id=topic_id,
+            epoch=epoch,
+            now_ms=now_ms,
         )
-        self._adopt((topic, partition), log, home)
-        return log
+        if log is None:
+            homes[0].expected.add(key)
+        else:
+            self._busy.add(key)
+        return opening
+
+    def opened(self, opening: Opening) -> PartitionLog:
+        """Take in what threads made ready. Raises StorageError when they could not."""
+        key = opening.key
+        self.abandon([opening])
+        if opening.error is not None:
+            raise opening.error
+        assert opening.log is not None, "it was made, or there is an error"
+        if opening.is_new:
+            self._adopt(key, opening.log, opening.home)
+            # The topic's configuration may have changed meanwhile.
+            opening.log.update_config(self._config_of(key[0]))
+        return opening.log
+
+    def name_syncs(self, openings: Iterable[Opening]) -> list[Job]:
+        """Jobs for a thread, after those of `openings` and before `opened`: the new folders' names go to the disk."""
+        made: dict[DataDirectory, list[Opening]] = {}
+        for opening in openings:
+            if opening.is_new:
+                made.setdefault(opening.home, []).append(opening)
+        return [partial(_sync_names, home, openings) for home, openings in made.items()]
+
+    def abandon(self, openings: Iterable[Opening]) -> None:
+        """These are over, whatever came of them."""
+        for opening in openings:
+            self._busy.discard(opening.key)
+            for home in self._directories:
+                home.expected.discard(opening.key)
+
+    def _by_number_of_logs(self) -> list[DataDirectory]:
+        return sorted(self._directories, key=lambda home: len(home.logs) + len(home.expected))
 
     def delete(self, topic: str, partition: int, *, now_ms: int) -> None:
-        """Rename its folder to `<topic>-<p>.<uuid>-delete`; `maintain` removes it after file.delete.delay.ms."""
-        home = self._homes.pop((topic, partition), None)
-        if home is None:
-            return
-        log = home.logs.pop((topic, partition))
-        doomed = f"{home.path}/{names.deleted_directory(topic, partition, log.topic_id)}"
-        with storage_errors(home.path):
-            self._files.rename(log.directory, doomed)
-            self._files.sync_directory(home.path)
-            # A partition of that name must not begin with the offsets of this one.
-            home.checkpoint()
-        self._doomed.append((now_ms + log.config.file_delete_delay_ms, doomed))
+        """Delete one log at once, as `deletion` does. Raises StorageError."""
+        failures = self.deletion([(topic, partition)], now_ms=now_ms)()
+        for error in failures.values():
+            raise error
+
+    def deletion(
+        self, keys: Iterable[TopicPartition], *, now_ms: int
+    ) -> Callable[[], dict[TopicPartition, StorageError]]:
+        """Forget these logs; the job, for a thread, renames their folders and answers what it could not delete.
+
+        A folder `<topic>-<p>.<uuid>-delete` is removed by a job of `removals` after file.delete.delay.ms.
+        """
+        renames: list[tuple[TopicPartition, DataDirectory, str, str]] = []
+        for key in keys:
+            home = self._homes.pop(key, None)
+            if home is not None:
+                log = home.logs.pop(key)
+                doomed = f"{home.path}/{names.deleted_directory(*key, log.topic_id)}"
+                renames.append((key, home, log.directory, doomed))
+                self._doomed.append((now_ms + log.config.file_delete_delay_ms, doomed))
+        # A partition of that name must not begin with the offsets of this one.
+        checkpoints = {home: home.checkpoint_job() for _, home, _, _ in renames}
+
+        def delete() -> dict[TopicPartition, StorageError]:
+            failures: dict[TopicPartition, StorageError] = {}
+            for key, home, directory, doomed in renames:
+                try:
+                    with storage_errors(self._files, home.path):
+                        self._files.rename(directory, doomed)
+                except StorageError as error:
+                    failures[key] = error
+            for home, checkpoint in checkpoints.items():
+                try:
+                    home.sync_names()
+                    with storage_errors(self._files, home.path):
+                        checkpoint()
+                except StorageError as error:
+                    failures |= {key: error for key, other, _, _ in renames if other is home}
+            return failures
+
+        return delete
 
     def all(self) -> Iterable[PartitionLog]:
         """Every open log."""
@@ -272,35 +268,42 @@ class LogStore:
         Raises the last StorageError after having written all that can be written.
         """
         failure: StorageError | None = None
-        for home in self._directories:
+        for job in self.checkpoint_jobs():
             try:
-                with storage_errors(home.path):
-                    home.checkpoint()
+                job()
             except StorageError as error:
                 failure = error
         if failure is not None:
             raise failure
 
+    def checkpoint_jobs(self) -> list[Job]:
+        """What `checkpoint` does, a job for a thread for each directory, of the offsets as they are now."""
+        return [self._guarded(home.path, home.checkpoint_job()) for home in self._directories]
+
+    def _guarded(self, path: str, job: Job) -> Job:
+        def guarded() -> None:
+            with storage_errors(self._files, path):
+                job()
+
+        return guarded
+
     def maintain(self, now_ms: int) -> list[Finding]:
-        """Roll, retire, expire and remove what is due; call every few seconds. Answers what it did or found.
+        """Roll, retire and expire what is due; call every few seconds. Answers what it did or found.
 
         A log whose disk fails is a finding and keeps the others from nothing.
         """
         findings: list[Finding] = []
-        for log in self.all():
-            try:
-                findings += _maintain(log, now_ms)
-            except StorageError as error:
-                findings.append(Finding("failed", log.directory, 0, 0, str(error)))
-        self._remove_doomed(now_ms)
+        for home in self._directories:
+            for key, log in home.logs.items():
+                if key not in self._busy:
+                    findings += _maintained(log, now_ms)
         return findings
 
-    def _remove_doomed(self, now_ms: int) -> None:
+    def removals(self, now_ms: int) -> list[Job]:
+        """Jobs for a thread that remove the folders of partitions deleted file.delete.delay.ms ago."""
         due = [path for due_ms, path in self._doomed if due_ms <= now_ms]
         self._doomed = [doomed for doomed in self._doomed if doomed[0] > now_ms]
-        for path in due:
-            with storage_errors(path):
-                self._files.remove_directory(path)
+        return [self._guarded(path, partial(self._files.remove_directory, path)) for path in due]
 
     def filthiest(self, now_ms: int) -> tuple[PartitionLog, Dirt] | None:
         """The compacted log with the largest share of dirty bytes, when one is worth a cleaning (see `LogCleaner`)."""
@@ -330,9 +333,25 @@ class LogStore:
     def _close_directory(self, home: DataDirectory, map_logs: MapLogs) -> None:
         for _ in map_logs(PartitionLog.close, home.logs.values()):
             pass
-        with storage_errors(home.path):
+        with storage_errors(self._files, home.path):
             home.checkpoint()
             home.mark_clean_shutdown()
+        home.release()
+
+
+def _sync_names(home: DataDirectory, openings: Iterable[Opening]) -> None:
+    try:
+        home.sync_names()
+    except StorageError as error:
+        for opening in openings:
+            opening.error = opening.error or error
+
+
+def _maintained(log: PartitionLog, now_ms: int) -> list[Finding]:
+    try:
+        return _maintain(log, now_ms)
+    except StorageError as error:
+        return [Finding("failed", log.directory, 0, 0, str(error))]
 
 
 def _maintain(log: PartitionLog, now_ms: int) -> list[Finding]:

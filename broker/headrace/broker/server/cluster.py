@@ -283,9 +283,9 @@ class Cluster(SessionListener):
         async with self._control:
             if key == k04_leader_and_isr.API.key:
                 await self._configs.learn({topic for topic, _, _ in partition_states(request)})
-                return self._partitions.leader_and_isr(request)
+                return await self._partitions.leader_and_isr(request)
             if key == k05_stop_replica.API.key:
-                return self._partitions.stop_replica(request)
+                return await self._partitions.stop_replica(request)
             assert key == k06_update_metadata.API.key, f"key {key} is not the controller's"
             return self._update_metadata(request)
 

@@ -1,19 +1,19 @@
 """What a broker does by the clock: idle connections, flushing, retention, checkpoints.
 
-One tick a second looks what is due, so that an idle broker wakes once a second. Syncing runs in a thread, one log at a
-time; everything else is quick and runs on the loop.
+One tick a second looks what is due, so that an idle broker wakes once a second. Syncing, checkpoints and removing run
+in a thread, one after the other; everything else is quick and runs on the loop.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from headrace.broker.clock import Clock
 from headrace.broker.config_sections import Logs
 from headrace.broker.errors import StorageError
 from headrace.broker.log.partition_log import PartitionLog
-from headrace.broker.log.store import LogStore
+from headrace.broker.log.store import Job, LogStore
 from headrace.broker.structured_log import get_logger
 
 log = get_logger(__name__)
@@ -40,23 +40,28 @@ class Housekeeping:
             self._maintained_ms = now_ms
             for finding in self._logs.maintain(self._clock.now_ms()):
                 log.info(finding.kind, path=finding.path, size=finding.size, reason=finding.reason)
+            await self._do(self._logs.removals(self._clock.now_ms()), "removal of deleted logs failed")
         if now_ms - self._checkpointed_ms >= self._config.log_flush_offset_checkpoint_interval_ms:
             self._checkpointed_ms = now_ms
-            self._checkpoint()
+            await self._checkpoint()
 
     async def _flush(self) -> None:
         tasks = self._logs.flush_tasks(self._clock.now_ms())
         for partition_log, job in tasks:
             await self._flush_one(partition_log, job)
         if tasks:
-            self._checkpoint()
+            await self._checkpoint()
 
-    def _checkpoint(self) -> None:
-        try:
-            self._logs.checkpoint()
-        except StorageError as error:
-            # Retention and the other logs' flushes go on; the next tick tries again.
-            log.error("checkpoint failed", reason=error)
+    async def _checkpoint(self) -> None:
+        await self._do(self._logs.checkpoint_jobs(), "checkpoint failed")
+
+    async def _do(self, jobs: Iterable[Job], failed: str) -> None:
+        """Each in its turn; retention and the other logs' flushes go on when one fails, the next tick tries again."""
+        for job in jobs:
+            try:
+                await asyncio.to_thread(job)
+            except StorageError as error:
+                log.error(failed, reason=error)
 
     async def _flush_one(self, partition_log: PartitionLog, job: Callable[[], int]) -> None:
         syncing = asyncio.get_running_loop().run_in_executor(None, job)

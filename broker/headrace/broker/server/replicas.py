@@ -2,12 +2,15 @@
 
 Invariants: a request of an older controller epoch, of an older broker epoch or with an older leader epoch
 changes nothing; a partition's leader epoch never goes back; everyone who watches (`on_change`) is told
-after the change. Must not know ZooKeeper: the only source is the controller's requests.
+after the change. Logs are made and deleted in threads: the caller sees to it that the next request waits until the one
+before is answered. Must not know ZooKeeper: the only source is the controller's requests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -16,6 +19,7 @@ from headrace.broker.errors import (
     ErrorCode,
     KafkaError,
     NotLeaderOrFollowerError,
+    StorageError,
     UnknownTopicOrPartitionError,
 )
 from headrace.broker.replication.leader import Partition
@@ -24,12 +28,15 @@ from headrace.broker.server.metadata import MetadataCache, partition_states
 from headrace.broker.structured_log import get_logger
 
 if TYPE_CHECKING:
+    from headrace.broker.log.opening import Opening
     from headrace.broker.log.store import LogStore
 
 log = get_logger(__name__)
 PartitionCallback = Callable[[Partition], None]
+TopicPartition = tuple[str, int]
 EPOCH_DURING_DELETE = -2
 NO_EPOCH = -1
+THREADS_MAX = 8
 
 
 class Partitions:
@@ -42,7 +49,9 @@ class Partitions:
         self.broker_epoch = -1
         self._metadata = metadata
         self._clock = clock
-        self._partitions: dict[tuple[str, int], Partition] = {}
+        self._partitions: dict[TopicPartition, Partition] = {}
+        # What threads make ready for a request that is being performed.
+        self._openings: dict[TopicPartition, Opening] = {}
         self._callbacks: list[PartitionCallback] = []
 
     def leader_of(self, topic: str, partition: int) -> Partition:
@@ -54,7 +63,8 @@ class Partitions:
         found = self._partitions.get((topic, partition))
         if found is not None and found.is_leader:
             return found
-        if found is not None or self._metadata.partition(topic, partition) is not None:
+        is_known = found is not None or (topic, partition) in self._openings
+        if is_known or self._metadata.partition(topic, partition) is not None:
             raise NotLeaderOrFollowerError(f"this broker does not lead {topic}-{partition}")
         raise UnknownTopicOrPartitionError(f"this broker does not know {topic}-{partition}")
 
@@ -74,14 +84,23 @@ class Partitions:
         """Call `callback(partition)` after it became led (`is_leader`), stopped being led, or was deleted."""
         self._callbacks.append(callback)
 
-    def leader_and_isr(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Perform a LeaderAndIsr request; answers the response message."""
+    async def leader_and_isr(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Perform a LeaderAndIsr request; answers the response message once all its logs are there."""
         error = self.fenced(request)
         if error is not ErrorCode.NONE:
             return {"error_code": error}
         self.controller_epoch = request["controller_epoch"]
+        states = list(partition_states(request))
+        try:
+            await self._open_logs(states)
+            return self._take_all(states)
+        finally:
+            self.logs.abandon(self._openings.values())
+            self._openings = {}
+
+    def _take_all(self, states: Sequence[tuple[str, UUID, Mapping[str, Any]]]) -> dict[str, Any]:
         topics: dict[str, tuple[UUID, list[dict[str, Any]]]] = {}
-        for topic, topic_id, state in partition_states(request):
+        for topic, topic_id, state in states:
             code = self._take(topic, topic_id, state)
             answer = {"topic_name": topic, "partition_index": state["partition_index"], "error_code": code}
             topics.setdefault(topic, (topic_id, []))[1].append(answer)
@@ -91,21 +110,26 @@ class Partitions:
             "topics": [{"topic_id": id_, "partition_errors": answers} for id_, answers in topics.values()],
         }
 
-    def stop_replica(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Perform a StopReplica request; answers the response message."""
+    async def stop_replica(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Perform a StopReplica request; answers the response message once the logs are put away."""
         error = self.fenced(request)
         if error is not ErrorCode.NONE:
             return {"error_code": error}
         self.controller_epoch = request["controller_epoch"]
+        codes: dict[TopicPartition, ErrorCode] = {}
+        deleted: list[TopicPartition] = []
+        for topic, partition, leader_epoch, delete in _stopping(request):
+            code = codes[topic, partition] = self._stop(topic, partition, leader_epoch, delete=delete)
+            if delete and code is ErrorCode.NONE:
+                deleted.append((topic, partition))
+        for key, failure in (await self._delete_logs(deleted)).items():
+            log.error("cannot delete a log", topic=key[0], partition=key[1], reason=failure)
+            codes[key] = failure.code
         return {
             "error_code": ErrorCode.NONE,
             "partition_errors": [
-                {
-                    "topic_name": topic,
-                    "partition_index": partition,
-                    "error_code": self._stop(topic, partition, leader_epoch, delete=delete),
-                }
-                for topic, partition, leader_epoch, delete in _stopping(request)
+                {"topic_name": topic, "partition_index": partition, "error_code": code}
+                for (topic, partition), code in codes.items()
             ],
         }
 
@@ -117,8 +141,56 @@ class Partitions:
             return ErrorCode.STALE_BROKER_EPOCH
         return ErrorCode.NONE
 
-    def _take(self, topic: str, topic_id: UUID, state: Mapping[str, Any]) -> ErrorCode:
-        """One partition of a LeaderAndIsr request."""
+    async def _open_logs(self, states: Sequence[tuple[str, UUID, Mapping[str, Any]]]) -> None:
+        """Have threads make ready the logs that this request needs and nobody has yet."""
+        wanted = [
+            (topic, topic_id, state)
+            for topic, topic_id, state in states
+            if (topic, state["partition_index"]) not in self._partitions
+            and self._refusal(topic, topic_id, state) is ErrorCode.NONE
+        ]
+        await self._put_away_logs_of_namesakes(wanted)
+        for topic, topic_id, state in wanted:
+            self._begin_opening(topic, topic_id, state)
+        openings = list(self._openings.values())
+        await in_threads([opening.run for opening in openings])
+        await in_threads(self.logs.name_syncs(openings))
+
+    def _begin_opening(self, topic: str, topic_id: UUID, state: Mapping[str, Any]) -> None:
+        number = state["partition_index"]
+        self._openings[topic, number] = self.logs.opening(
+            topic,
+            number,
+            None if topic_id == ZERO_UUID else topic_id,
+            now_ms=self._clock.now_ms(),
+            epoch=state["leader_epoch"] if state["leader"] == self.broker_id else NO_EPOCH,
+        )
+
+    async def _put_away_logs_of_namesakes(
+        self, states: Iterable[tuple[str, UUID, Mapping[str, Any]]]
+    ) -> None:
+        """Delete what deleted topics of the same names left, while this broker was away."""
+        old = []
+        for topic, topic_id, state in states:
+            own_log = self.logs.get(topic, state["partition_index"])
+            known = (None, ZERO_UUID, topic_id)
+            if own_log is not None and topic_id != ZERO_UUID and own_log.topic_id not in known:
+                log.warning(
+                    "log of a deleted topic of the same name is put away",
+                    topic=topic,
+                    partition=state["partition_index"],
+                )
+                old.append((topic, state["partition_index"]))
+        for key, failure in (await self._delete_logs(old)).items():
+            log.error("cannot delete a log", topic=key[0], partition=key[1], reason=failure)
+
+    async def _delete_logs(self, keys: Sequence[TopicPartition]) -> dict[TopicPartition, StorageError]:
+        if not keys:
+            return {}
+        return await asyncio.to_thread(self.logs.deletion(keys, now_ms=self._clock.now_ms()))
+
+    def _refusal(self, topic: str, topic_id: UUID, state: Mapping[str, Any]) -> ErrorCode:
+        """Why this broker does not take a partition of a LeaderAndIsr request; NONE when it does."""
         number = state["partition_index"]
         if self.broker_id not in state["replicas"]:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -128,8 +200,16 @@ class Partitions:
             return ErrorCode.INCONSISTENT_TOPIC_ID
         if found is not None and state["leader_epoch"] <= found.leader_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
+        return ErrorCode.NONE
+
+    def _take(self, topic: str, topic_id: UUID, state: Mapping[str, Any]) -> ErrorCode:
+        """One partition of a LeaderAndIsr request, its log being ready."""
+        number = state["partition_index"]
+        refusal = self._refusal(topic, topic_id, state)
+        if refusal is not ErrorCode.NONE:
+            return refusal
         try:
-            partition = found or self._open(topic, number, topic_id)
+            partition = self._partitions.get((topic, number)) or self._opened(topic, number, topic_id)
             partition.follow(_state_of(state), tuple(state["replicas"]))
         except KafkaError as error:
             log.error("cannot take a partition", topic=topic, partition=number, reason=error)
@@ -137,19 +217,8 @@ class Partitions:
         self._tell(partition)
         return ErrorCode.NONE
 
-    def _open(self, topic: str, number: int, topic_id: UUID) -> Partition:
-        own_log = self.logs.get(topic, number)
-        if (
-            own_log is not None
-            and own_log.topic_id not in (None, ZERO_UUID, topic_id)
-            and topic_id != ZERO_UUID
-        ):
-            log.warning("log of a deleted topic of the same name is put away", topic=topic, partition=number)
-            self.logs.delete(topic, number, now_ms=self._clock.now_ms())
-            own_log = None
-        if own_log is None:
-            known_id = None if topic_id == ZERO_UUID else topic_id
-            own_log = self.logs.create(topic, number, known_id, now_ms=self._clock.now_ms())
+    def _opened(self, topic: str, number: int, topic_id: UUID) -> Partition:
+        own_log = self.logs.opened(self._openings.pop((topic, number)))
         partition = Partition(self.broker_id, topic, number, topic_id, own_log)
         self._partitions[topic, number] = partition
         return partition
@@ -159,14 +228,8 @@ class Partitions:
         partition = self._partitions.get((topic, number))
         if partition is not None and 0 <= leader_epoch < partition.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
-        try:
-            if delete:
-                self._partitions.pop((topic, number), None)
-                if self.logs.get(topic, number) is not None:
-                    self.logs.delete(topic, number, now_ms=self._clock.now_ms())
-        except KafkaError as error:
-            log.error("cannot delete a log", topic=topic, partition=number, reason=error)
-            return error.code
+        if delete:
+            self._partitions.pop((topic, number), None)
         if partition is not None:
             partition.is_leader = False
             self._tell(partition)
@@ -175,6 +238,18 @@ class Partitions:
     def _tell(self, partition: Partition) -> None:
         for callback in self._callbacks:
             callback(partition)
+
+
+async def in_threads(jobs: Sequence[Callable[[], None]]) -> None:
+    """Do all jobs, `THREADS_MAX` at a time, while the event loop goes on; raises what the first that fails raises."""
+    if not jobs:
+        return
+    loop = asyncio.get_running_loop()
+    pool = ThreadPoolExecutor(min(len(jobs), THREADS_MAX), "logs")
+    try:
+        await asyncio.gather(*(loop.run_in_executor(pool, job) for job in jobs))
+    finally:
+        pool.shutdown(wait=False)
 
 
 def _state_of(state: Mapping[str, Any]) -> PartitionState:

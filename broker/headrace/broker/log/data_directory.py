@@ -1,0 +1,166 @@
+"""One of `log.dirs`: whose it is, the logs in it, and its checkpoint files.
+
+Owns `.lock`, `meta.properties`, the offset checkpoints and `.kafka_cleanshutdown`. Invariants: a recovery point on the
+disk is never ahead of what has been synced; an older state of a checkpoint never replaces a newer one, whatever threads
+write them; nobody else's process uses the directory meanwhile. Must not know: the other directories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+
+from headrace.broker.errors import StorageError
+from headrace.broker.log import names
+from headrace.broker.log.checkpoints import (
+    CLEAN_SHUTDOWN_FILE,
+    CLEANER_OFFSET_FILE,
+    LOCK_FILE,
+    LOG_START_OFFSET_FILE,
+    META_PROPERTIES_FILE,
+    RECOVERY_POINT_FILE,
+    REPLICATION_OFFSET_FILE,
+    CheckpointError,
+    TopicPartition,
+    decode_meta_properties,
+    decode_offsets,
+    encode_clean_shutdown,
+    encode_meta_properties,
+    encode_offsets,
+)
+from headrace.broker.log.files import File, Files, storage_errors
+from headrace.broker.log.partition_log import PartitionLog
+from headrace.broker.log.results import Finding
+
+META_PROPERTIES_VERSION = "0"
+_VALUES_OF_THIS_BROKER = ("broker.id", "cluster.id", "version")
+
+
+class DataDirectory:
+    """See the module's text. All methods may raise OSError; `lock` is held while checkpoints are written."""
+
+    def __init__(self, files: Files, path: str, lock: AbstractContextManager[object] | None = None) -> None:
+        self._files = files
+        self._writing = nullcontext() if lock is None else lock
+        self._lock: File | None = None
+        self._clean_offsets: dict[TopicPartition, int] | None = None
+        # Number of the last state of the checkpoints that was taken, and of the last one on the disk.
+        self._taken = self._written = 0
+        self.path = path
+        self.logs: dict[TopicPartition, PartitionLog] = {}
+        # Partitions whose logs are being made here.
+        self.expected: set[TopicPartition] = set()
+        self.findings: list[Finding] = []
+
+    def claim(self, broker_id: int, cluster_id: str) -> None:
+        """Make the directory this broker's, or raise StorageError when it is somebody else's."""
+        if not self._files.exists(self.path):
+            self._files.make_directory(self.path)
+            self._files.sync_directory(self.path.rpartition("/")[0] or "/")
+        self._check_owner(broker_id, cluster_id)
+        self._lock = self._files.lock(f"{self.path}/{LOCK_FILE}")
+        if self._lock is None:
+            raise StorageError(
+                f"Another broker uses {self.path} (it holds a lock on {LOCK_FILE} there): "
+                "stop it, or give this one a data directory of its own."
+            )
+        path = f"{self.path}/{META_PROPERTIES_FILE}"
+        if not self._files.exists(path):
+            self._files.replace_file(path, encode_meta_properties(broker_id, cluster_id))
+
+    def _check_owner(self, broker_id: int, cluster_id: str) -> None:
+        path = f"{self.path}/{META_PROPERTIES_FILE}"
+        if not self._files.exists(path):
+            return
+        try:
+            found = decode_meta_properties(self._files.read(path))
+        except CheckpointError as error:
+            raise StorageError(f"{path} cannot be read: {error}. Restore or remove it.") from None
+        expected_values = (str(broker_id), cluster_id, META_PROPERTIES_VERSION)
+        for key, expected in zip(_VALUES_OF_THIS_BROKER, expected_values, strict=True):
+            if found.get(key, expected) != expected:
+                raise StorageError(
+                    f"{path} says {key}={found[key]}, but this broker has {key}={expected}: "
+                    "give it a data directory of its own."
+                )
+
+    def release(self) -> None:
+        """Let others use the directory."""
+        self._lock = None
+
+    def offsets(self, name: str) -> dict[TopicPartition, int]:
+        """The content of an offset checkpoint; an unreadable one is as good as none, and is reported."""
+        path = f"{self.path}/{name}"
+        if not self._files.exists(path):
+            return {}
+        data = self._files.read(path)
+        try:
+            return decode_offsets(data)
+        except CheckpointError as error:
+            self.findings.append(Finding("discarded", path, 0, len(data), str(error)))
+            return {}
+
+    def take_clean_shutdown(self) -> bool:
+        """Whether the last stop was a clean one; from now on any stop is unclean until `mark_clean_shutdown`."""
+        path = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
+        was_clean = self._files.exists(path)
+        if was_clean:
+            self._files.remove(path)
+            self._files.sync_directory(self.path)
+        return was_clean
+
+    def mark_clean_shutdown(self) -> None:
+        """Every log here is closed and synced."""
+        self._files.replace_file(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", encode_clean_shutdown())
+
+    def remove_deleted(self) -> None:
+        """Remove the folders of deleted partitions that an earlier run left."""
+        for name in self._files.list(self.path):
+            if name.endswith(names.DELETE_DIRECTORY_SUFFIX):
+                self._files.remove_directory(f"{self.path}/{name}")
+
+    def partitions(self) -> list[TopicPartition]:
+        """The partitions that have a folder here."""
+        found = (names.parse_partition_directory(name) for name in self._files.list(self.path))
+        return [partition for partition in found if partition is not None]
+
+    def sync_names(self) -> None:
+        """The folders' names are on the disk when this returns. Raises StorageError."""
+        with storage_errors(self._files, self.path):
+            self._files.sync_directory(self.path)
+
+    def checkpoint(self) -> None:
+        """Write the offsets that a restart begins with."""
+        self.checkpoint_job()()
+
+    def checkpoint_job(self) -> Callable[[], None]:
+        """The offsets that a restart begins with, as they are now; the job, for any thread, writes them."""
+        logs = self.logs
+        state = {
+            RECOVERY_POINT_FILE: {key: log.recovery_point for key, log in logs.items()},
+            LOG_START_OFFSET_FILE: {
+                key: log.log_start_offset for key, log in logs.items() if log.has_moved_start
+            },
+            REPLICATION_OFFSET_FILE: {key: log.high_watermark for key, log in logs.items()},
+        }
+        cleaned = {key: log.cleaner.clean_offset for key, log in logs.items()}
+        clean_offsets = {key: offset for key, offset in cleaned.items() if offset is not None}
+        self._taken += 1
+        number = self._taken
+
+        def write() -> None:
+            with self._writing:
+                if number > self._written:
+                    self._write(state, clean_offsets)
+                    self._written = number
+
+        return write
+
+    def _write(
+        self, state: Mapping[str, Mapping[TopicPartition, int]], clean_offsets: dict[TopicPartition, int]
+    ) -> None:
+        for name, offsets in state.items():
+            self._files.replace_file(f"{self.path}/{name}", encode_offsets(offsets))
+        if clean_offsets != self._clean_offsets:
+            self._files.replace_file(f"{self.path}/{CLEANER_OFFSET_FILE}", encode_offsets(clean_offsets))
+            self._clean_offsets = clean_offsets

@@ -1,0 +1,91 @@
+"""Making a partition's log ready in a thread: its folder, its topic id, the epoch of its leader.
+
+The event loop decides where (`LogStore.opening`), a thread does it, the loop takes the outcome in (`LogStore.opened`).
+Until then nobody else has the log. The folder's own name is on the disk once its data directory was synced, which is
+done once for all the logs of a request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from uuid import UUID
+
+from headrace.broker.config import LogConfig
+from headrace.broker.errors import StorageError
+from headrace.broker.log import names
+from headrace.broker.log.checkpoints import PARTITION_METADATA_FILE, TopicPartition, encode_partition_metadata
+from headrace.broker.log.data_directory import DataDirectory
+from headrace.broker.log.files import Files, storage_errors
+from headrace.broker.log.partition_log import PartitionLog
+
+NO_EPOCH = -1
+
+
+class Opening:
+    """A log to be made, in the first of `homes` that takes it, or an existing `log` to be completed.
+
+    `epoch` is the leader epoch that begins at its end, or NO_EPOCH. `error` says why there is no usable log.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        key: TopicPartition,
+        homes: Sequence[DataDirectory],
+        config: LogConfig,
+        *,
+        log: PartitionLog | None,
+        topic_id: UUID | None,
+        epoch: int,
+        now_ms: int,
+    ) -> None:
+        self._files = files
+        self._homes = homes
+        self._config = config
+        self._topic_id = topic_id
+        self._epoch = epoch
+        self._now_ms = now_ms
+        self.key = key
+        self.home = homes[0]
+        self.is_new = log is None
+        self.log = log
+        self.error: StorageError | None = None
+
+    def run(self) -> None:
+        """Do it, in any one thread."""
+        try:
+            log = self._make() if self.log is None else self.log
+            if log.topic_id is None and self._topic_id is not None:
+                self._write_topic_id(log, self._topic_id)
+            if self._epoch != NO_EPOCH:
+                log.assign_epoch(self._epoch)
+            self.log = log
+        except StorageError as error:
+            self.error = error
+
+    def _make(self) -> PartitionLog:
+        for home in self._homes:
+            directory = f"{home.path}/{names.partition_directory(*self.key)}"
+            try:
+                log, _ = PartitionLog.open(
+                    self._files, directory, self._config, now_ms=self._now_ms, topic_id=self._topic_id
+                )
+            except StorageError as error:
+                self.error = error
+                if isinstance(error.__cause__, OSError):
+                    self._files.failed(home.path, error.__cause__)
+                with suppress(OSError):
+                    self._files.remove_directory(directory)
+                continue
+            self.home, self.error = home, None
+            return log
+        assert self.error is not None, "there is at least one directory"
+        raise self.error
+
+    def _write_topic_id(self, log: PartitionLog, topic_id: UUID) -> None:
+        with storage_errors(self._files, log.directory):
+            self._files.replace_file(
+                f"{log.directory}/{PARTITION_METADATA_FILE}", encode_partition_metadata(topic_id)
+            )
+        log.topic_id = topic_id
