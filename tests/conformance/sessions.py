@@ -8,7 +8,6 @@ differ is listed here, each with its reason, and nowhere else:
   one must come back wherever it did before.
 - CLOCKS: broker time stamps (LogAppendTime) are replaced by "a time".
 - TEXTS: error messages are for people and ours say what to do, also where Kafka gives only the code.
-- FAULTY RECORDS: Kafka names the records of a batch that it refuses; to headrace a batch is opaque.
 - ORDER: lists that are sets (topics, partitions, brokers, keys, members, configurations) come in hash order from Kafka.
 """
 
@@ -38,9 +37,8 @@ INCREMENTAL_ALTER_CONFIGS, OFFSET_DELETE, DESCRIBE_CLUSTER = 44, 47, 60
 CLOSED = "connection closed"
 TIMESTAMP_MS = 1_700_000_000_000
 IDENTITY_FIELDS = ("topic_id", "member_id", "leader", "session_id", "producer_id")
-TEXT_FIELDS = ("error_message", "documentation")
+TEXT_FIELDS = ("error_message", "batch_index_error_message", "documentation")
 CLOCK_FIELDS = ("log_append_time_ms",)
-NOT_COMPARED = (*TEXT_FIELDS, "record_errors")
 SET_FIELDS = {
     "topics": ("name", "topic", "topic_id"),
     "responses": ("name", "topic", "topic_id"),
@@ -140,7 +138,7 @@ class Session:
     def comparable(self, value: Any, name: str = "") -> Any:
         """`value` without what may differ (see the module's docstring)."""
         if isinstance(value, dict):
-            return {k: self.comparable(v, k) for k, v in value.items() if k not in NOT_COMPARED}
+            return {k: self.comparable(v, k) for k, v in value.items() if k not in TEXT_FIELDS}
         if isinstance(value, list):
             found = [self.comparable(v) for v in _in_order(value, SET_FIELDS.get(name, ()))]
             return sorted(found, key=str) if name == "members" else found

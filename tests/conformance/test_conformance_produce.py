@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 from typing import Any
 
 import pytest
@@ -178,10 +179,11 @@ def test_log_append_time(pair: Pair) -> None:
 
 def test_timestamps_out_of_bounds(pair: Pair) -> None:
     def script(session: Session) -> None:
-        limits = {"message.timestamp.before.max.ms": "1000", "message.timestamp.after.max.ms": "1000"}
+        limits = {"message.timestamp.before.max.ms": "1000000", "message.timestamp.after.max.ms": "1000000"}
         create_topic(session, "produce-timestamps", configs=limits)
-        for timestamp_ms in (TIMESTAMP_MS, 9_000_000_000_000):
-            records = batch(b"a", b"b", timestamp_ms=timestamp_ms)
+        now_ms, future_ms = int(time.time() * 1000), 9_000_000_000_000
+        for times in ((TIMESTAMP_MS, TIMESTAMP_MS), (future_ms, future_ms), (now_ms, future_ms, now_ms, -1)):
+            records = batches.encode_batch([batches.Record(0, time_ms, None, b"v", []) for time_ms in times])
             session.ask(PRODUCE, 8, produce_message("produce-timestamps", records))
 
     pair.compare(script)
@@ -194,6 +196,9 @@ def test_a_compacted_topic_wants_keys(pair: Pair) -> None:
         for version in (3, 8, 11):
             session.ask(PRODUCE, version, produce_message("produce-compacted", keyed), note="with a key")
             session.ask(PRODUCE, version, produce_message("produce-compacted", batch(b"v")), note="without")
+            keys = (b"a", None, b"b", None)
+            mixed = batches.encode_batch([batches.Record(0, TIMESTAMP_MS, key, b"v", []) for key in keys])
+            session.ask(PRODUCE, version, produce_message("produce-compacted", mixed), note="with some")
 
     pair.compare(script)
 

@@ -94,8 +94,9 @@ def test_timestamps_are_bounded(tmp_path: Path) -> None:
     config = LogConfig(message_timestamp_before_max_ms=1000, message_timestamp_after_max_ms=1000)
     log, _ = open_log(tmp_path, config)
     for timestamp_ms in (NOW_MS - 1001, NOW_MS + 1001):
-        with pytest.raises(InvalidTimestampError):
+        with pytest.raises(InvalidTimestampError) as raised:
             append(log, batch(timestamp_ms=timestamp_ms))
+        assert raised.value.records_at_fault == (0,)
     append(log, batch(timestamp_ms=NOW_MS - 1000), batch(timestamp_ms=NOW_MS + 1000))
     assert log.log_end_offset == 2
 

@@ -152,6 +152,8 @@ class KafkaError(Exception):
     """
 
     code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR
+    records_at_fault: tuple[int, ...] = ()
+    """The records of a refused batch that are to blame, by their places in it (KIP-467)."""
     _classes: ClassVar[dict[ErrorCode, type[KafkaError]]] = {}
 
     def __init_subclass__(cls) -> None:

@@ -336,6 +336,10 @@ def _partition_response(outcome: _Outcome) -> dict[str, Any]:
             "error_code": outcome.error.code,
             "base_offset": -1,
             "log_start_offset": outcome.log_start_offset,
+            "record_errors": [
+                {"batch_index": index, "batch_index_error_message": str(outcome.error)}
+                for index in outcome.error.records_at_fault
+            ],
             "error_message": str(outcome.error) or None,
         }
     assert outcome.result is not None

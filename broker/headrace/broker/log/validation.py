@@ -1,13 +1,14 @@
 """What a leader demands of a batch before it is appended, in Apache Kafka's order and with its error codes.
 
 Pure checks on the header and checksum; no record inside is looked at (a batch is opaque), so a single record's wrong
-timestamp or offset goes unseen; but in a compacted topic every record needs a key, so there a batch is unpacked. Must
-not know: files, the log's state.
+timestamp or offset goes unseen; but in a compacted topic every record needs a key, so there a batch is unpacked, and
+a batch that is refused for its timestamps is, to name the records at fault. Must not know: files, the log's state.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from struct import Struct
 
 from headrace.broker.config import LogConfig
@@ -15,6 +16,7 @@ from headrace.broker.errors import (
     CorruptMessageError,
     InvalidRecordError,
     InvalidTimestampError,
+    KafkaError,
     MessageTooLargeError,
     NotOneBatchError,
     RecordListTooLargeError,
@@ -33,7 +35,7 @@ from headrace.broker.wire.batches import (
     read_header,
     set_crc,
 )
-from headrace.broker.wire.columns import read_columns
+from headrace.broker.wire.columns import Columns, read_columns
 from headrace.broker.wire.compression import Codec
 
 _CONTROL_BIT = 0x20
@@ -42,6 +44,7 @@ _ATTRIBUTES = Struct(">h")
 _ATTRIBUTES_AT = 21
 _TIMESTAMP = Struct(">q")
 _MAX_TIMESTAMP_AT = 35
+NO_TIMESTAMP = -1
 
 
 def header_at(records: Buffer, position: int) -> BatchHeader:
@@ -112,26 +115,52 @@ def check_client_batch(header: BatchHeader) -> None:
         )
 
 
-def check_timestamps(header: BatchHeader, config: LogConfig, now_ms: int) -> None:
+def check_timestamps(records: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
     """Raise InvalidTimestampError outside message.timestamp.before.max.ms and .after.max.ms (KIP-937)."""
     if header.attributes & _TIMESTAMP_TYPE_BIT:
-        raise InvalidTimestampError("A producer must not set the timestamp type LogAppendTime.")
-    if header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
-        raise InvalidTimestampError(
+        reason = "A producer must not set the timestamp type LogAppendTime."
+    elif header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
+        reason = (
             f"Timestamp {header.max_timestamp} is more than message.timestamp.after.max.ms="
             f"{config.message_timestamp_after_max_ms} ahead of the broker's time {now_ms}."
         )
-    if 0 <= header.base_timestamp < now_ms - config.message_timestamp_before_max_ms:
-        raise InvalidTimestampError(
+    elif 0 <= header.base_timestamp < now_ms - config.message_timestamp_before_max_ms:
+        reason = (
             f"Timestamp {header.base_timestamp} is more than message.timestamp.before.max.ms="
             f"{config.message_timestamp_before_max_ms} behind the broker's time {now_ms}."
         )
+    else:
+        return
+    error = InvalidTimestampError(reason)
+    # A batch that does not unpack is refused for its header alone.
+    with suppress(KafkaError):
+        error.records_at_fault = _records_at_fault(read_columns(records, 0, header), header, config, now_ms)
+    raise error
 
 
-def check_keys(records: Buffer, header: BatchHeader) -> None:
+def check_keys(records: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
     """Raise InvalidRecordError for a record without a key, which compaction could not keep. Unpacks the batch."""
-    if None in read_columns(records, 0, header).keys:
-        raise InvalidRecordError("A compacted topic takes no record without a key: give each record one.")
+    columns = read_columns(records, 0, header)
+    if None in columns.keys:
+        error = InvalidRecordError("A compacted topic takes no record without a key: give each record one.")
+        error.records_at_fault = _records_at_fault(columns, header, config, now_ms)
+        raise error
+
+
+def _records_at_fault(
+    columns: Columns, header: BatchHeader, config: LogConfig, now_ms: int
+) -> tuple[int, ...]:
+    earliest_ms = now_ms - config.message_timestamp_before_max_ms
+    latest_ms = now_ms + config.message_timestamp_after_max_ms
+    is_stamped = header.attributes & _TIMESTAMP_TYPE_BIT != 0
+    needs_key = "compact" in config.cleanup_policy
+    return tuple(
+        index
+        for index, (key, time_ms) in enumerate(zip(columns.keys, columns.timestamps_ms, strict=True))
+        if is_stamped
+        or (needs_key and key is None)
+        or (time_ms != NO_TIMESTAMP and not earliest_ms <= time_ms <= latest_ms)
+    )
 
 
 def whole_batches(records: Buffer, *, must_end: bool) -> list[Place]:
