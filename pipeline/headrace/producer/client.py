@@ -2,7 +2,9 @@
 
 Each event gets an envelope (time, server, service, producer, sequence), is encoded with its registered schema and
 sent asynchronously. A thread of its own serves the delivery callbacks and publishes monitoring events: per topic and
-event-time window what was acknowledged, failed or is unknown, a heartbeat when idle, and a closing one on close.
+event-time window what was acknowledged, failed or is unknown, a heartbeat when idle, and a closing one on close. A
+monitoring event that was not delivered is published again until the producer closes: without it the audit could never
+call that window complete, and reading it twice changes nothing.
 """
 
 from __future__ import annotations
@@ -11,7 +13,9 @@ import logging
 import threading
 import time
 import uuid
+from collections import deque
 from collections.abc import Mapping
+from functools import partial
 from types import TracebackType
 from typing import Any, Final
 
@@ -40,6 +44,9 @@ DELIVERIES_MAX: Final = 200_000
 
 ACCOUNTING_DELAY_MS: Final = 1000
 """How long after a window's end it is accounted: longer than a sender takes from reading the clock to noting it."""
+
+UNPUBLISHED_MAX: Final = 10_000
+"""Bound of the accounts that wait to be published, again or for the first time; beyond it a failed one is given up."""
 
 _POLL_SECONDS: Final = 0.1
 _FULL_QUEUE_PAUSE_SECONDS: Final = 0.002
@@ -88,7 +95,7 @@ class Producer:
         self._full_queue_seconds_max = float(config["delivery.timeout.ms"]) / 1000
         self._client = KafkaProducer(config)
         self._monitoring_sequence = 0
-        self._unpublished: list[tuple[str, Account]] = []
+        self._unpublished: deque[tuple[str, Account]] = deque()
         self.monitoring_failures = 0
         self._closing = threading.Event()
         self._closed = False
@@ -213,28 +220,37 @@ class Producer:
                     MONITORING_TOPIC,
                     value=value,
                     timestamp=header.time,
-                    on_delivery=self._on_monitoring_delivery,
+                    on_delivery=partial(self._on_monitoring_delivery, topic, account),
                 )
             except BufferError:
                 return
             except KafkaException as error:
-                self._on_monitoring_delivery(error.args[0], None)
+                self._give_up(error.args[0])
             self._monitoring_sequence += 1
-            del self._unpublished[0]
+            self._unpublished.popleft()
 
     def _publish_all(self, *, seconds_max: float) -> None:
         deadline = time.monotonic() + seconds_max
         self._publish()
-        while self._unpublished and time.monotonic() < deadline:
+        while (self._unpublished or len(self._client)) and time.monotonic() < deadline:
             self._client.poll(_POLL_SECONDS)
             self._publish()
-        left = self._client.flush(max(0.0, deadline - time.monotonic()))
-        self.monitoring_failures += left + len(self._unpublished)
+        self.monitoring_failures += len(self._client) + len(self._unpublished)
 
-    def _on_monitoring_delivery(self, error: KafkaError | None, _: Any) -> None:
-        if error is not None:
-            self.monitoring_failures += 1
-            _log.error("a monitoring event was not delivered: %s", error.str())
+    def _on_monitoring_delivery(self, topic: str, account: Account, error: KafkaError | None, _: Any) -> None:
+        if error is None:
+            return
+        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE or len(self._unpublished) >= UNPUBLISHED_MAX:
+            self._give_up(error)
+        else:
+            _log.warning(
+                "a %s account was not delivered and is published again: %s", account.kind, error.str()
+            )
+            self._unpublished.append((topic, account))
+
+    def _give_up(self, error: KafkaError) -> None:
+        self.monitoring_failures += 1
+        _log.error("a monitoring event was not delivered: %s", error.str())
 
 
 def now_ms() -> int:
