@@ -13,7 +13,6 @@ from headrace.broker.handlers.fetch_request import (
     FetchPartition,
     FetchTopic,
     _from_message,
-    _magic_for,
     read_fetch,
 )
 from headrace.broker.wire.api.k01_fetch import API
@@ -70,14 +69,14 @@ def test_both_readings_agree(request: tuple[int, dict[str, Any]]) -> None:
     version, message = request
     data = bytes(7) + API.encode_request(version, message)
     assert read_fetch(version, memoryview(data), 7) == _from_message(
-        API.decode_request(version, data, 7), _magic_for(version)
+        version, API.decode_request(version, data, 7)
     )
 
 
 @given(versions, st.binary(max_size=200))
 def test_random_bytes_are_malformed_or_read_as_the_codec_reads_them(version: int, data: bytes) -> None:
     try:
-        expected = _from_message(API.decode_request(version, data), _magic_for(version))
+        expected = _from_message(version, API.decode_request(version, data))
     except MalformedError:
         expected = None
     try:

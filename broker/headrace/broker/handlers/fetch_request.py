@@ -15,7 +15,7 @@ CONSUMER = -1
 BY_HAND_SIZE_MAX = 4 << 20
 NO_SESSION_EPOCH = -1
 INITIAL_SESSION_EPOCH = 0
-TOPIC_ID_VERSION, FLEXIBLE_VERSION, REPLICA_STATE_VERSION = 13, 12, 15
+RACK_VERSION, FLEXIBLE_VERSION, TOPIC_ID_VERSION, REPLICA_STATE_VERSION = 11, 12, 13, 15
 
 
 class FetchPartition(NamedTuple):
@@ -71,14 +71,14 @@ def read_fetch(version: int, frame: memoryview, offset: int) -> FetchRequest:
         elif version >= FLEXIBLE_VERSION:
             request = _read_flexible(version, frame, offset)
         elif version >= 9:
-            request = _read_classic(frame, offset)
+            request = _read_classic(version, frame, offset)
         else:
             request = None
     except (StructError, IndexError, ValueError):
         request = None
     if request is not None:
         return request
-    return _from_message(API.decode_request(version, frame, offset), _magic_for(version))
+    return _from_message(version, API.decode_request(version, frame, offset))
 
 
 def _magic_for(version: int) -> int:
@@ -86,11 +86,13 @@ def _magic_for(version: int) -> int:
     return MAGIC if version > 3 else 1 if version > 1 else 0
 
 
-def _read_classic(frame: memoryview, offset: int) -> FetchRequest | None:
-    """Versions 9 to 11; None (the codec reads it) for a session's request that forgets topics."""
+def _read_classic(version: int, frame: memoryview, offset: int) -> FetchRequest | None:
+    """Versions 9 to 11; None (the codec reads or refuses it) for a session's request that forgets topics."""
     head = _HEAD_WITH_REPLICA.unpack_from(frame, offset)
     offset += _HEAD_WITH_REPLICA.size
     (topic_count,) = _INT32.unpack_from(frame, offset)
+    if topic_count < 0:
+        return None
     offset += 4
     topics = []
     for _ in range(topic_count):
@@ -100,6 +102,8 @@ def _read_classic(frame: memoryview, offset: int) -> FetchRequest | None:
         end = offset + 2 + name_size
         key = bytes(frame[offset + 2 : end])
         (partition_count,) = _INT32.unpack_from(frame, end)
+        if partition_count < 0:
+            return None
         offset = end + 4
         partitions = []
         for _ in range(partition_count):
@@ -108,7 +112,13 @@ def _read_classic(frame: memoryview, offset: int) -> FetchRequest | None:
             partitions.append(FetchPartition(index, epoch, fetch_offset, size_max))
         topics.append(FetchTopic(str(key, "utf-8"), None, key, partitions))
     (forgotten_count,) = _INT32.unpack_from(frame, offset)
-    return None if forgotten_count else _request(head, topics)
+    is_whole = version < RACK_VERSION or _has_string(frame, offset + 4)
+    return _request(head, topics) if is_whole and not forgotten_count else None
+
+
+def _has_string(frame: memoryview, offset: int) -> bool:
+    (size,) = _INT16.unpack_from(frame, offset)
+    return bool(0 <= size <= len(frame) - offset - 2)
 
 
 def _read_flexible(version: int, frame: memoryview, offset: int) -> FetchRequest | None:
@@ -120,6 +130,8 @@ def _read_flexible(version: int, frame: memoryview, offset: int) -> FetchRequest
         head = _HEAD_WITH_REPLICA.unpack_from(frame, offset)
         offset += _HEAD_WITH_REPLICA.size
     topic_count, offset = read_uvarint(frame, offset)
+    if topic_count < 1:
+        return None
     topics = []
     for _ in range(topic_count - 1):
         key_size = 16
@@ -130,6 +142,8 @@ def _read_flexible(version: int, frame: memoryview, offset: int) -> FetchRequest
                 return None
         key = bytes(frame[offset : offset + key_size])
         partition_count, offset = read_uvarint(frame, offset + key_size)
+        if partition_count < 1:
+            return None
         partitions = []
         for _ in range(partition_count - 1):
             index, epoch, fetch_offset, last_epoch, _, size_max = _FLEXIBLE_PARTITION.unpack_from(
@@ -168,7 +182,7 @@ def _topic_of(version: int, key: bytes, partitions: list[FetchPartition]) -> Fet
     return FetchTopic(str(key, "utf-8"), None, key, partitions)
 
 
-def _from_message(message: dict[str, Any], magic: int) -> FetchRequest:
+def _from_message(version: int, message: dict[str, Any]) -> FetchRequest:
     return FetchRequest(
         replica_id=max(message["replica_id"], message["replica_state"]["replica_id"]),
         max_wait_ms=message["max_wait_ms"],
@@ -177,22 +191,23 @@ def _from_message(message: dict[str, Any], magic: int) -> FetchRequest:
         isolation_level=message["isolation_level"],
         session_id=message["session_id"],
         session_epoch=message["session_epoch"],
-        topics=[_topic_of_message(topic) for topic in message["topics"]],
+        topics=[_topic_of_message(version, topic) for topic in message["topics"]],
         forgotten=tuple(
-            (_key_of(topic), index)
+            (_key_of(version, topic), index)
             for topic in message["forgotten_topics_data"]
             for index in topic["partitions"]
         ),
-        magic=magic,
+        magic=_magic_for(version),
     )
 
 
-def _key_of(topic: dict[str, Any]) -> bytes:
-    topic_id: UUID = topic["topic_id"]
-    return topic_id.bytes if topic_id.int else topic["topic"].encode()
+def _key_of(version: int, topic: dict[str, Any]) -> bytes:
+    """What names the topic in this version, as the answer repeats it."""
+    key: bytes = topic["topic_id"].bytes if version >= TOPIC_ID_VERSION else topic["topic"].encode()
+    return key
 
 
-def _topic_of_message(topic: dict[str, Any]) -> FetchTopic:
+def _topic_of_message(version: int, topic: dict[str, Any]) -> FetchTopic:
     partitions = [
         FetchPartition(
             p["partition"],
@@ -203,7 +218,4 @@ def _topic_of_message(topic: dict[str, Any]) -> FetchTopic:
         )
         for p in topic["partitions"]
     ]
-    topic_id: UUID = topic["topic_id"]
-    if topic_id.int == 0:
-        return FetchTopic(topic["topic"], None, topic["topic"].encode(), partitions)
-    return FetchTopic(None, topic_id, topic_id.bytes, partitions)
+    return _topic_of(version, _key_of(version, topic), partitions)
