@@ -49,7 +49,7 @@ async def _delete(context: Context, wishes: list[Wish], timeout_ms: int) -> dict
         if refused is not None:
             answers.append(refused)
             continue
-        name = wish[0] or context.metadata.topic_name(wish[1])
+        name = wish[0] if wish[0] is not None else context.metadata.topic_name(wish[1])
         names[name] = (name, wish[1])
     for result in await context.cluster.delete_topics(list(names), timeout_ms=timeout_ms):
         answers.append(_answer(names[result.name], result.error, result.message))
