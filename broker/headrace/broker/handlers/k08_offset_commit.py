@@ -21,6 +21,7 @@ from headrace.broker.wire.frames import RequestHeader
 API = k08_offset_commit.API
 VERSIONS = (0, 9)
 NO_TIMESTAMP = -1
+TIME_MAX_MS = (1 << 63) - 1
 
 
 def handle(
@@ -66,7 +67,7 @@ def _known_offsets(context: Context, request: dict[str, Any]) -> dict[TopicParti
     """What is to be stored, without the partitions that the cluster does not have."""
     now_ms = context.clock.now_ms()
     retention_ms = request.get("retention_time_ms", -1)
-    expire_timestamp_ms = now_ms + retention_ms if retention_ms != -1 else -1
+    expire_timestamp_ms = min(now_ms + retention_ms, TIME_MAX_MS) if retention_ms != -1 else -1
     offsets: dict[TopicPartition, OffsetValue] = {}
     for topic in request["topics"]:
         for partition in topic["partitions"]:
