@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 
 import pytest
 from sessions import API_VERSIONS, CLOSED, FETCH, METADATA, PRODUCE, Pair, Session, raw_frame
@@ -10,6 +11,7 @@ from sessions import API_VERSIONS, CLOSED, FETCH, METADATA, PRODUCE, Pair, Sessi
 from headrace.broker.wire import frames
 from headrace.broker.wire.api import APIS
 
+CORPUS = Path(__file__).parents[1] / "sim" / "frame_corpus.txt"
 HEADER = frames.encode_request_header(METADATA, 4, 7, "script")
 
 
@@ -76,5 +78,17 @@ def test_requests_before_a_bad_frame_are_answered(pair: Pair) -> None:
         session.send_only(good + raw_frame(b"", -1))
         session.next_answer(METADATA, 4, note="the good one")
         session.next_answer(METADATA, 4, note="the bad one")
+
+    pair.compare(script)
+
+
+def test_frames_that_once_broke_something(pair: Pair) -> None:
+    def script(session: Session) -> None:
+        for line in CORPUS.read_text().splitlines():
+            if line.startswith("#"):
+                continue
+            name, _, data = line.split()
+            header = frames.read_request_header(bytes.fromhex(data))
+            session.send_frame(raw_frame(bytes.fromhex(data)), header.key, header.version, note=name)
 
     pair.compare(script)

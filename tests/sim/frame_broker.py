@@ -1,0 +1,295 @@
+"""A broker's connections and handlers in this process: real logs, groups, fetch sessions and caches, no sockets.
+
+What needs ZooKeeper is a stand-in that says no or agrees without a deed; time is a queue that `rest` moves. `serve` does with a
+frame what `server.connection` does: a handler may raise MalformedError or CloseConnectionError, anything else is a
+defect and comes out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+from headrace.broker.config import BrokerConfig, LogConfig
+from headrace.broker.errors import ErrorCode, UnknownTopicOrPartitionError
+from headrace.broker.handlers.context import Client, Context
+from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.handlers.replies import CloseConnectionError
+from headrace.broker.handlers.table import HANDLERS
+from headrace.broker.log.files import OsFiles
+from headrace.broker.log.results import LogSlice
+from headrace.broker.log.store import LogStore
+from headrace.broker.replication.topic_requests import TopicResult
+from headrace.broker.server.metadata import MetadataCache
+from headrace.broker.server.producer_ids import ProducerIds
+from headrace.broker.server.replicas import Partitions
+from headrace.broker.server.runtime import OFFSETS_TOPIC, GroupCoordinator
+from headrace.broker.server.waiting import Waiting
+from headrace.broker.wire.fields import MalformedError
+from headrace.broker.wire.frames import FrameDecoder, FrameError, read_request_header
+
+SIZE_MAX = 1 << 20
+PARKED_COUNT_MAX = 50
+SETTINGS = {
+    "zookeeper.connect": "none",
+    "log.dirs": "none",
+    "offsets.topic.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "socket.request.max.bytes": str(SIZE_MAX),
+    "message.max.bytes": "100000",
+    "log.segment.bytes": "1000000",
+}
+OVERRIDES: dict[str, dict[str, str]] = {
+    "fuzz-compacted": {"cleanup.policy": "compact"},
+    "fuzz-gzip": {"compression.type": "gzip"},
+}
+
+
+class Queue:
+    """A clock and a scheduler."""
+
+    def __init__(self) -> None:
+        self.ms = 1_700_000_000_000
+        self._queue: list[tuple[int, int, Callable[[], None]]] = []
+        self._sequence = 0
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    monotonic_ms = now_ms
+
+    def call_soon(self, callback: Callable[..., Any], *args: Any) -> Any:
+        return self.call_later(0, callback, *args)
+
+    def call_later(self, delay: float, callback: Callable[..., Any], *args: Any) -> Any:
+        handle = SimpleNamespace(cancelled=False)
+        handle.cancel = lambda: setattr(handle, "cancelled", True)
+        self._sequence += 1
+        action = lambda: None if handle.cancelled else callback(*args)  # noqa: E731
+        heapq.heappush(self._queue, (self.ms + int(min(delay, 1e9) * 1000), self._sequence, action))
+        return handle
+
+    def run(self, ms: int = 0) -> None:
+        end = self.ms + ms
+        while self._queue and self._queue[0][0] <= end:
+            due, _, action = heapq.heappop(self._queue)
+            self.ms = max(self.ms, due)
+            action()
+        self.ms = end
+
+
+class StandInCluster:
+    """What `server.cluster` does for handlers, without ZooKeeper: nothing is created, changed or deleted."""
+
+    is_controller = True
+    static_properties: Mapping[str, str] = {}
+
+    def __init__(self) -> None:
+        self.consumer_offsets = self
+        self.offsets: dict[tuple[str, str, int], int] = {}
+
+    def later(self, name: str, work: Coroutine[Any, Any, Any]) -> Deferred[Any]:
+        deferred: Deferred[Any] = Deferred()
+        try:
+            work.send(None)
+        except StopIteration as done:
+            deferred.complete(done.value)
+        except Exception as error:
+            deferred.fail(error)
+        else:
+            raise AssertionError(f"{name} waits for something that is not here")
+        return deferred
+
+    def topic_config(self, topic: str) -> dict[str, str]:
+        return OVERRIDES.get(topic, {})
+
+    def broker_overrides(self, name: str) -> dict[str, str]:
+        return {}
+
+    def auto_create(self, names: Sequence[str]) -> None: ...
+
+    async def control(self, key: int, request: Mapping[str, Any]) -> dict[str, Any]:
+        return {"error_code": ErrorCode.STALE_CONTROLLER_EPOCH}
+
+    async def shut_down(self, broker_id: int, broker_epoch: int) -> list[Any]:
+        return []
+
+    async def create_topics(self, topics: Sequence[Any], **_: Any) -> list[TopicResult]:
+        return [TopicResult(name=topic.name, error=ErrorCode.POLICY_VIOLATION) for topic in topics]
+
+    async def delete_topics(self, names: Sequence[str], **_: Any) -> list[TopicResult]:
+        return [TopicResult(name=name, error=ErrorCode.TOPIC_DELETION_DISABLED) for name in names]
+
+    async def create_partitions(self, topic: str, count: int, assignments: Any, **_: Any) -> TopicResult:
+        return TopicResult(name=topic, error=ErrorCode.POLICY_VIOLATION)
+
+    async def alter_topic_config(self, topic: str, change: Any, *, validate_only: bool) -> None:
+        if topic not in OVERRIDES:
+            raise UnknownTopicOrPartitionError(f"no topic {topic}")
+        LogConfig().with_overrides(dict(change(dict(OVERRIDES[topic]))))
+
+    async def alter_broker_config(self, name: str, change: Any, *, validate_only: bool) -> None:
+        change({})
+
+    async def allocate_producer_id_block(self) -> tuple[int, int]:
+        return 1000, 1_000_000
+
+    async def commit(self, group: str, topic: str, partition: int, offset: int) -> None:
+        self.offsets[group, topic, partition] = offset
+
+    async def fetch(self, group: str, topic: str, partition: int) -> int | None:
+        return self.offsets.get((group, topic, partition))
+
+
+class FrameBroker:
+    """One broker that leads two partitions of each of `topics`."""
+
+    def __init__(self, directory: Path, topics: Sequence[str]) -> None:
+        config, _ = BrokerConfig.from_properties({**SETTINGS, "log.dirs": str(directory)})
+        self.queue = Queue()
+        self.cluster = StandInCluster()
+        self.logs, _ = LogStore.open(
+            OsFiles(),
+            [str(directory)],
+            LogConfig.from_broker(config),
+            broker_id=1,
+            cluster_id="fuzz",
+            overrides=self.cluster.topic_config,
+            now_ms=self.queue.now_ms(),
+        )
+        metadata = MetadataCache("fuzz")
+        partitions = Partitions(1, self.logs, metadata, self.queue)
+        self.waiting = Waiting(self.queue)
+        self.groups = GroupCoordinator(
+            config.groups,
+            clock=self.queue,
+            partitions=partitions,
+            metadata=metadata,
+            waiting=self.waiting,
+            scheduler=self.queue,
+        )
+        self.context = Context(
+            broker_id=1,
+            config=config,
+            clock=self.queue,
+            partitions=partitions,
+            metadata=metadata,
+            cluster=self.cluster,
+            waiting=self.waiting,
+            metrics=SimpleNamespace(produced=lambda *_: None, fetched=lambda *_: None),
+            groups=self.groups,
+            producer_ids=ProducerIds(
+                self.cluster.allocate_producer_id_block, lambda work: self.cluster.later("ids", work)
+            ),
+        )
+        self.context.client = Client("127.0.0.1", "PLAINTEXT")
+        self._lead(metadata, partitions, dict.fromkeys(topics, 2) | {OFFSETS_TOPIC: 1})
+        self.parked: deque[Deferred[Any]] = deque()
+        self.rest()
+
+    def _lead(self, metadata: MetadataCache, partitions: Partitions, topics: Mapping[str, int]) -> None:
+        states = [
+            {
+                "topic_name": name,
+                "topic_id": UUID(int=number + 100),
+                "partition_states": [_state(partition) for partition in range(count)],
+            }
+            for number, (name, count) in enumerate(topics.items())
+        ]
+        endpoint = {"port": 9092, "host": "127.0.0.1", "listener": "PLAINTEXT", "security_protocol": 0}
+        metadata.update(
+            {
+                "controller_id": 1,
+                "controller_epoch": 1,
+                "topic_states": states,
+                "live_brokers": [{"id": 1, "endpoints": [endpoint], "rack": None}],
+            }
+        )
+        request = {"controller_id": 1, "controller_epoch": 1, "topic_states": states, "live_leaders": []}
+        assert asyncio.run(partitions.leader_and_isr(request))["error_code"] == 0
+        assert len(list(partitions.led())) == sum(topics.values())
+
+    def rest(self, ms: int = 0) -> None:
+        """Let time pass."""
+        self.queue.run(ms)
+
+    def stream(self) -> FrameDecoder:
+        """A connection's receive buffer."""
+        return FrameDecoder(SIZE_MAX)
+
+    def receive(self, decoder: FrameDecoder, data: bytes) -> tuple[list[memoryview], bool]:
+        """The frames that these bytes complete, and whether the connection ends with them."""
+        frames: list[memoryview] = []
+        position = 0
+        while position < len(data):
+            room = decoder.writable()
+            size = min(len(room), len(data) - position)
+            room[:size] = data[position : position + size]
+            position += size
+            try:
+                frames += [memoryview(bytearray(frame)) for frame in decoder.received(size)]
+            except FrameError as error:
+                return [*frames, *error.frames], True
+        return frames, False
+
+    def serve(self, frame: memoryview) -> bytes | None:
+        """The reply to a frame when there is one at once; b"" when the connection is closed for it."""
+        try:
+            header = read_request_header(frame)
+            handler = HANDLERS.get(header.key)
+            if handler is None or not handler.version_min <= header.version <= handler.version_max:
+                if header.key != 18:
+                    raise CloseConnectionError("not served")
+                handler = HANDLERS[18]
+            reply = handler.serve(self.context, header, frame)
+        except (MalformedError, CloseConnectionError):
+            return b""
+        if not isinstance(reply, Deferred):
+            return None if reply is None else _bytes_of(reply)
+        return self._wait_for(reply)
+
+    def _wait_for(self, reply: Deferred[Any]) -> bytes | None:
+        answers: list[Any] = []
+        errors: list[BaseException] = []
+        reply.then(answers.append, errors.append)
+        self.rest()
+        if errors and not isinstance(errors[0], MalformedError | CloseConnectionError):
+            raise errors[0]
+        if errors:
+            return b""
+        if answers:
+            return _bytes_of(answers[0])
+        self.parked.append(reply)
+        if len(self.parked) > PARKED_COUNT_MAX:
+            self.parked.popleft().cancel()
+        return None
+
+    def close(self) -> None:
+        self.groups.close()
+        self.logs.close()
+
+
+def _bytes_of(parts: Sequence[bytes | LogSlice]) -> bytes:
+    data = b"".join(part.read() if isinstance(part, LogSlice) else bytes(part) for part in parts)
+    assert len(data) == 4 + int.from_bytes(data[:4], "big"), "a reply whose size is not that of its frame"
+    return data[4:]
+
+
+def _state(partition: int) -> dict[str, Any]:
+    return {
+        "partition_index": partition,
+        "controller_epoch": 1,
+        "leader": 1,
+        "leader_epoch": 0,
+        "isr": [1],
+        "partition_epoch": 0,
+        "zk_version": 0,
+        "replicas": [1],
+        "is_new": True,
+    }

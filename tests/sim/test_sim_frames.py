@@ -1,0 +1,153 @@
+"""Frames of every kind to one broker's handlers: each is answered in its form or closes its connection, nothing else."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from frame_broker import FrameBroker
+from frame_fuzzer import GROUPS, TOPICS, Frame, FrameFuzzer, closes
+
+from headrace.broker.handlers.table import HANDLERS
+from headrace.broker.wire import batches, frames
+from headrace.broker.wire.api import APIS
+
+CORPUS = Path(__file__).with_name("frame_corpus.txt")
+SEEDS = [f"{os.environ.get('FUZZ_SEED', 'headrace')}-{number}" for number in range(4)]
+FRAMES_COUNT = 12_000
+API_VERSIONS = 18
+KNOWN = [
+    (key, version)
+    for key, handler in sorted(HANDLERS.items())
+    for version in range(handler.version_min, handler.version_max + 1)
+]
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[FrameBroker]:
+    logging.disable(logging.CRITICAL)
+    broker = FrameBroker(tmp_path, TOPICS)
+    yield broker
+    broker.close()
+    logging.disable(logging.NOTSET)
+
+
+def decoded(frame: memoryview | bytes, reply: bytes) -> dict[str, object]:
+    """The answer, which must be one to this very request."""
+    header = frames.read_request_header(frame)
+    handler = HANDLERS[header.key]
+    is_known = handler.version_min <= header.version <= handler.version_max
+    version = header.version if is_known else 0
+    correlation_id, offset = frames.read_response_header(header.key, version, reply)
+    assert correlation_id == header.correlation_id
+    return APIS[header.key].decode_response(version, reply, offset)
+
+
+def examine(broker: FrameBroker, fuzzer: FrameFuzzer, frame: Frame, outcomes: Counter[str]) -> None:
+    """Serve what the bytes hold and check what comes out."""
+    received, is_over = broker.receive(broker.stream(), frame.data)
+    outcomes["no frame"] += is_over
+    for request in received:
+        reply = broker.serve(request)
+        if bytes(request) == frame.data[4:] and frame.is_last:
+            assert reply == b"", "a frame that is no request was served"
+        if reply:
+            fuzzer.learn(decoded(request, reply))
+        outcomes["answered" if reply else "closed" if reply == b"" else "waits, or has no answer"] += 1
+
+
+def session(broker: FrameBroker, offset: int) -> None:
+    """What an ordinary client does: it publishes one record, reads it back and commits an offset."""
+    batch = batches.encode_batch([batches.Record(0, broker.queue.now_ms(), b"k", b"a good one", [])])
+    partition = {"index": 1, "records": bytes(batch)}
+    request = {
+        "acks": -1,
+        "timeout_ms": 1000,
+        "topic_data": [{"name": "witness", "partition_data": [partition]}],
+    }
+    (topic,) = ask(broker, 0, 9, request)["responses"]
+    (appended,) = topic["partition_responses"]
+    assert (appended["error_code"], appended["base_offset"]) == (0, offset)
+    wanted = {"partition": 1, "fetch_offset": offset, "partition_max_bytes": 1000}
+    topics = [{"topic": "witness", "partitions": [wanted]}]
+    (topic,) = ask(broker, 1, 11, {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1000, "topics": topics})[
+        "responses"
+    ]
+    records = topic["partitions"][0]["records"]
+    assert batches.decode_records(records, 0, batches.read_header(records))[0].value == b"a good one"
+    committed = {"partition_index": 1, "committed_offset": offset, "committed_metadata": ""}
+    request = {"group_id": "witness", "topics": [{"name": "witness", "partitions": [committed]}]}
+    assert ask(broker, 8, 5, request)["topics"][0]["partitions"][0]["error_code"] == 0
+
+
+def ask(broker: FrameBroker, key: int, version: int, message: dict[str, object]) -> dict[str, object]:
+    header = frames.encode_request_header(key, version, 5, "witness")
+    frame = memoryview(bytearray(header + APIS[key].encode_request(version, message)))
+    reply = broker.serve(frame)
+    assert reply, f"{APIS[key].name} was not answered"
+    return decoded(frame, reply)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_frames_before_and_after_a_valid_session(tmp_path: Path, seed: str) -> None:
+    logging.disable(logging.CRITICAL)
+    broker = FrameBroker(tmp_path, [*TOPICS, "witness"])
+    fuzzer, outcomes = FrameFuzzer(seed), Counter[str]()
+    for number in range(FRAMES_COUNT):
+        if number % (FRAMES_COUNT // 4) == 0:
+            session(broker, number * 4 // FRAMES_COUNT)
+        frame = fuzzer.next()
+        try:
+            examine(broker, fuzzer, frame, outcomes)
+        except Exception as error:
+            error.add_note(f"seed {seed}, frame {number}, {APIS[frame.key].name}: {frame.data[:4000].hex()}")
+            raise
+        if number % 100 == 0:
+            broker.rest(100)
+    session(broker, 4)
+    broker.close()
+    logging.disable(logging.NOTSET)
+    # The frames are worth something only when a good part passes the first checks, and a good part does not.
+    assert min(outcomes["answered"], outcomes["closed"]) > FRAMES_COUNT // 4, outcomes
+    assert outcomes["no frame"] > 0
+    assert outcomes["waits, or has no answer"] > 0
+
+
+def corpus() -> list[tuple[str, str, bytes]]:
+    lines = [line.split() for line in CORPUS.read_text().splitlines() if line and not line.startswith("#")]
+    return [(name, outcome, bytes.fromhex(data)) for name, outcome, data in lines]
+
+
+@pytest.mark.parametrize(("outcome", "data"), [c[1:] for c in corpus()], ids=[c[0] for c in corpus()])
+def test_a_frame_that_once_broke_something(broker: FrameBroker, outcome: str, data: bytes) -> None:
+    frame = memoryview(bytearray(data))
+    reply = broker.serve(frame)
+    assert closes(data) is (outcome == "closed")
+    if outcome == "closed":
+        assert reply == b""
+    else:
+        assert reply
+        decoded(frame, reply)
+
+
+@pytest.mark.parametrize(("key", "version"), KNOWN, ids=[f"{APIS[k].name}-{v}" for k, v in KNOWN])
+def test_undamaged_frames_are_valid_requests(key: int, version: int) -> None:
+    fuzzer = FrameFuzzer(f"{key}-{version}")
+    for _ in range(20):
+        data = fuzzer.valid(key, version)
+        header = frames.read_request_header(data)
+        assert (header.key, header.version) == (key, version)
+        APIS[key].decode_request(version, data, header.body_offset)
+        assert not closes(data)
+
+
+def test_the_same_seed_gives_the_same_frames() -> None:
+    first, second, other = FrameFuzzer(1), FrameFuzzer(1), FrameFuzzer(2)
+    made = [first.next().data for _ in range(200)]
+    assert made == [second.next().data for _ in range(200)]
+    assert made != [other.next().data for _ in range(200)]
+    assert any(GROUPS[0].encode() in data for data in made)
