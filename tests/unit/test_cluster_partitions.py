@@ -11,6 +11,7 @@ from headrace.broker.errors import (
     ErrorCode,
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
+    StorageError,
     UnknownTopicOrPartitionError,
 )
 from headrace.broker.replication.model import ZERO_UUID
@@ -57,6 +58,7 @@ class Logs:
         self.logs = {}
         self.deleted = []
         self.abandoned = []
+        self.has_offline = False
 
     def get(self, topic, partition):
         return self.logs.get((topic, partition))
@@ -65,7 +67,9 @@ class Logs:
         self.logs[topic, partition] = Log(topic_id)
         return self.logs[topic, partition]
 
-    def opening(self, topic, partition, topic_id, *, now_ms, epoch):
+    def opening(self, topic, partition, topic_id, *, now_ms, epoch, is_new):
+        if self.has_offline and not is_new and (topic, partition) not in self.logs:
+            raise StorageError("it may be in a directory that failed")
         return Opening(self, (topic, partition), topic_id, epoch)
 
     def name_syncs(self, openings):
@@ -103,7 +107,7 @@ class Opening:
             log.assign_epoch(self.epoch)
 
 
-def state(partition=0, *, leader=1, epoch=0, isr=(1,), replicas=(1,)):
+def state(partition=0, *, leader=1, epoch=0, isr=(1,), replicas=(1,), is_new=False):
     return {
         "partition_index": partition,
         "controller_epoch": 1,
@@ -112,7 +116,7 @@ def state(partition=0, *, leader=1, epoch=0, isr=(1,), replicas=(1,)):
         "isr": list(isr),
         "partition_epoch": 0,
         "replicas": list(replicas),
-        "is_new": False,
+        "is_new": is_new,
     }
 
 
@@ -343,3 +347,29 @@ def test_the_loop_goes_on_while_logs_are_opened_and_clients_are_told_to_try_agai
     assert codes(asyncio.run(script())) == [ErrorCode.NONE] * 100
     assert partitions.leader_of("t", 99).log is logs.get("t", 99)
     assert len(logs.abandoned) == 0
+
+
+def test_what_was_in_a_failed_directory_is_out_of_reach_until_the_next_start(partitions, logs):
+    take(partitions, leader_and_isr(state(0), state(1)))
+    changed = []
+    partitions.on_change(lambda p: changed.append((p.partition, p.is_leader)))
+    logs.has_offline = True
+    del logs.logs["t", 0]
+    partitions.take_offline([("t", 0)])
+    assert changed == [(0, False)]
+    with pytest.raises(StorageError):
+        partitions.leader_of("t", 0)
+    assert partitions.leader_of("t", 1).is_leader
+    again = take(partitions, leader_and_isr(state(0), state(1)))
+    assert codes(again) == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.STALE_CONTROLLER_EPOCH]
+    response = stop(partitions, stop_replica())
+    assert [e["error_code"] for e in response["partition_errors"]] == [ErrorCode.KAFKA_STORAGE_ERROR]
+
+
+def test_with_a_failed_directory_only_new_partitions_get_new_logs(partitions, logs):
+    logs.has_offline = True
+    answer = take(partitions, leader_and_isr(state(0), state(1, is_new=True)))
+    assert codes(answer) == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
+    assert list(logs.logs) == [("t", 1)]
+    with pytest.raises(StorageError):
+        partitions.leader_of("t", 0)

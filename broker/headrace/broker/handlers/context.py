@@ -24,7 +24,9 @@ T = TypeVar("T")
 
 
 class Logs(Protocol):
-    """The logs in this broker's data directories."""
+    """The logs in this broker's data directories; `offline` are those that failed, by path, and why."""
+
+    offline: dict[str, str]
 
     def all(self) -> Iterable[PartitionLog]: ...
 

@@ -23,7 +23,13 @@ def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> 
         wanted = {(t["topic"], index) for t in request["topics"] for index in t["partitions"]}
     found = _by_directory(context, wanted)
     directories = dict.fromkeys(os.path.abspath(directory) for directory in context.config.log_dirs)
-    return {"error_code": 0, "results": [_describe(path, found.get(path, {})) for path in directories]}
+    offline = context.partitions.logs.offline
+    return {
+        "error_code": 0,
+        "results": [
+            _failed(path) if path in offline else _describe(path, found.get(path, {})) for path in directories
+        ],
+    }
 
 
 def _by_directory(context: Context, wanted: Wanted) -> dict[str, dict[str, list[dict[str, Any]]]]:
@@ -43,11 +49,15 @@ def _by_directory(context: Context, wanted: Wanted) -> dict[str, dict[str, list[
     return found
 
 
+def _failed(path: str) -> dict[str, Any]:
+    return {"error_code": ErrorCode.KAFKA_STORAGE_ERROR, "log_dir": path, "topics": []}
+
+
 def _describe(path: str, topics: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
     try:
         space = os.statvfs(path)
     except OSError:
-        return {"error_code": ErrorCode.KAFKA_STORAGE_ERROR, "log_dir": path, "topics": []}
+        return _failed(path)
     return {
         "error_code": 0,
         "log_dir": path,

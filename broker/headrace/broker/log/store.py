@@ -1,11 +1,13 @@
 """The logs of one broker: its data directories, their recovery at start, what is made and deleted in them.
 
-Invariant: a partition has one log here. What waits for the disk is handed out as jobs for threads, everything else
-is called on the event loop. Must not know: who leads what.
+Invariant: a partition has one log here. A directory whose disk fails goes offline, with its logs, until the next start
+(KIP-112); the others go on. What waits for the disk is handed out as jobs for threads, everything else is called on the
+event loop. Must not know: who leads what.
 """
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -33,6 +35,8 @@ Job = Callable[[], None]
 FlushTask = tuple[PartitionLog, Callable[[], int]]
 Opened = tuple[PartitionLog, RecoveryReport]
 MapKeys = Callable[[Callable[[TopicPartition], Opened], Iterable[TopicPartition]], Iterable[Opened]]
+# A full disk, or a broker at its limits: the directory is as good as before once there is room.
+_PASSING = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 MapLogs = Callable[[Callable[[PartitionLog], None], Iterable[PartitionLog]], Iterable[None]]
 
 
@@ -48,6 +52,8 @@ class LogStore:
     ) -> None:
         self._files = files
         self._directories = directories
+        # Directories that failed, and why.
+        self.offline: dict[str, str] = {}
         self._default_config = default_config
         self._overrides = overrides
         self._homes: dict[TopicPartition, DataDirectory] = {}
@@ -73,17 +79,53 @@ class LogStore:
         """Open every log below `directories`; reports hold what recovery found in each of them.
 
         `overrides` gives a topic's own configuration. `map_keys` may be that of a thread pool: recovery reads and
-        checks whole segments; `make_lock` makes locks of threads. Raises StorageError: a directory of another broker or cluster
-        (meta.properties), a partition in two directories, an unreadable disk.
+        checks whole segments; `make_lock` makes locks of threads. A directory whose disk fails is `offline`.
+        Raises StorageError: a directory of another broker or cluster (meta.properties) or one that another
+        process uses, a partition in two directories, no directory that can be used.
         """
         homes = [DataDirectory(files, path, make_lock()) for path in directories]
         store = cls(files, homes, default_config, overrides)
         reports: list[RecoveryReport] = []
         for home in homes:
-            with storage_errors(files, home.path):
-                home.claim(broker_id, cluster_id)
-                reports += store._open_directory(home, now_ms, map_keys)
+            try:
+                with storage_errors(files, home.path):
+                    home.claim(broker_id, cluster_id)
+                    reports += store._open_directory(home, now_ms, map_keys)
+            except StorageError as error:
+                if not isinstance(error.__cause__, OSError):
+                    raise
+                store._put_offline(home, str(error))
+        if not store._directories:
+            raise StorageError(f"No data directory can be used: {' '.join(store.offline.values())}")
         return store, reports
+
+    def failed(self, path: str, error: OSError) -> list[TopicPartition] | None:
+        """The disk failed at `path`, a data directory or a log: the directory goes offline.
+
+        Answers the partitions that went with it; None when it goes on: its disk is only full, the log was deleted
+        meanwhile, or the directory is offline already.
+        """
+        if error.errno in _PASSING:
+            return None
+        for home in self._directories:
+            if path == home.path or any(log.directory == path for log in home.logs.values()):
+                return self._put_offline(home, error.strerror or str(error))
+        return None
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether no directory is left."""
+        return not self._directories
+
+    def _put_offline(self, home: DataDirectory, reason: str) -> list[TopicPartition]:
+        self.offline[home.path] = reason
+        self._directories = [other for other in self._directories if other is not home]
+        lost = list(home.logs)
+        for key in lost:
+            del self._homes[key]
+        home.logs = {}
+        home.release()
+        return lost
 
     def _open_directory(self, home: DataDirectory, now_ms: int, map_keys: MapKeys) -> list[RecoveryReport]:
         home.remove_deleted()
@@ -146,14 +188,26 @@ class LogStore:
         return self.opened(opening)
 
     def opening(
-        self, topic: str, partition: int, topic_id: UUID | None, *, now_ms: int, epoch: int = NO_EPOCH
+        self,
+        topic: str,
+        partition: int,
+        topic_id: UUID | None,
+        *,
+        now_ms: int,
+        epoch: int = NO_EPOCH,
+        is_new: bool = True,
     ) -> Opening:
         """What a thread has to do so that this broker can take a partition; hand it to `opened` afterwards.
 
         A new log goes to the directory with the fewest of them. `epoch` is the leader epoch to begin, if any.
+        Raises StorageError for a partition that `is_new` does not say to be new and that may be in an offline directory.
         """
         key = (topic, partition)
         log = self.get(topic, partition)
+        if log is None and not is_new and self.offline:
+            raise StorageError(
+                f"{topic}-{partition} may be in a data directory that failed: {', '.join(self.offline)}."
+            )
         homes = [self._homes[key]] if log is not None else self._by_number_of_logs()
         opening = Opening(
             self._files,
@@ -177,6 +231,8 @@ class LogStore:
         self.abandon([opening])
         if opening.error is not None:
             raise opening.error
+        if opening.home not in self._directories:
+            raise StorageError(f"{opening.home.path} failed meanwhile.")
         assert opening.log is not None, "it was made, or there is an error"
         if opening.is_new:
             self._adopt(key, opening.log, opening.home)

@@ -9,6 +9,7 @@ must be performed. Knows nothing of ZooKeeper or sockets: `server.controller` pe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from headrace.broker.replication.election import (
@@ -26,9 +27,11 @@ from headrace.broker.replication.events import (
     Event,
     ForgetBroker,
     IsrChanged,
+    LogDirectoriesFailed,
     PartitionWord,
     RefuseDeletion,
     RemoveTopic,
+    ReplicasAnswered,
     ReplicasDeleted,
     SendLeaderAndIsr,
     SendStopReplica,
@@ -66,6 +69,8 @@ class Controller:
         self.epoch = 0
         self.brokers: dict[int, Broker] = {}
         self.leaving: set[int] = set()
+        # Replicas in data directories that failed, by broker.
+        self.offline: dict[int, frozenset[TopicPartition]] = {}
         self.topics: dict[str, TopicAssignment] = {}
         self.states: dict[TopicPartition, PartitionState] = {}
         self.deleting: dict[str, set[tuple[int, int]]] = {}
@@ -81,6 +86,8 @@ class Controller:
             TopicsHidden: self._topics_hidden,
             TopicRemoved: self._topic_removed,
             IsrChanged: self._isr_changed,
+            LogDirectoriesFailed: self._log_directories_failed,
+            ReplicasAnswered: self._replicas_answered,
             ShutdownRequested: self._shutdown_requested,
             BrokerBehind: self._broker_behind,
         }
@@ -119,6 +126,8 @@ class Controller:
         )
         started = (self.brokers.keys() - old.keys()) | restarted
         self.leaving -= gone | restarted
+        for broker_id in gone | restarted:
+            self.offline.pop(broker_id, None)
         if not gone and not started:
             return []
         commands: list[Command] = [ForgetBroker(broker_id=b) for b in sorted(gone | restarted)]
@@ -189,13 +198,34 @@ class Controller:
         self.states.update(changed)
         return self._metadata_to(self.brokers, self._words(changed))
 
+    def _log_directories_failed(self, event: LogDirectoriesFailed) -> list[Command]:
+        return self._leaders_to(event.brokers & self.brokers.keys(), self._settled(()))
+
+    def _replicas_answered(self, event: ReplicasAnswered) -> list[Command]:
+        if event.broker_id not in self.brokers:
+            return []
+        before = self.offline.get(event.broker_id, frozenset())
+        self.offline[event.broker_id] = (before - event.online) | event.offline
+        failed = {key for key in event.offline - before if key in self.states}
+        writes = self._due_writes(restarted=frozenset(), topics=sorted({topic for topic, _ in failed}))
+        changing = {(w.topic, w.partition) for w in writes}
+        words = self._words({key: self.states[key] for key in sorted(failed - changing)})
+        return (self._metadata_to(self.brokers, words) if words else []) + self._write(writes)
+
+    def _online(self, topic: str, partition: int) -> AbstractSet[int]:
+        """The brokers that are alive and did not lose this partition with a data directory."""
+        if not self.offline:
+            return self.brokers.keys()
+        key = (topic, partition)
+        return {b for b in self.brokers if key not in self.offline.get(b, ())}
+
     def _shutdown_requested(self, event: ShutdownRequested) -> list[Command]:
         self.leaving.add(event.broker_id)
         writes = []
         for topic, partition in self.remaining(event.broker_id):
             state = self.states[topic, partition]
             replicas = self.topics[topic].partitions[partition].replicas
-            choice = elect_for_shutdown(replicas, state.isr, self.brokers.keys(), self.leaving)
+            choice = elect_for_shutdown(replicas, state.isr, self._online(topic, partition), self.leaving)
             if choice is not None:
                 writes.append(self._successor(topic, partition, state, *choice))
         return self._write(writes)
@@ -242,7 +272,7 @@ class Controller:
         state = self.states.get((topic, partition))
         if state is None:
             return self._first_state(topic, partition, assignment)
-        live = self.brokers.keys()
+        live = self._online(topic, partition)
         steady = live - restarted
         if state.leader in steady:
             isr = tuple(r for r in state.isr if r in steady)
@@ -258,7 +288,7 @@ class Controller:
         return self._successor(topic, partition, state, NO_LEADER, isr)
 
     def _first_state(self, topic: str, partition: int, assignment: ReplicaAssignment) -> StateWrite | None:
-        choice = elect_first(assignment.replicas, self.brokers.keys())
+        choice = elect_first(assignment.replicas, self._online(topic, partition))
         if choice is None:
             return None
         state = PartitionState(
@@ -311,6 +341,7 @@ class Controller:
         self, topic: str, partition: int, state: PartitionState, *, is_new: bool = False
     ) -> PartitionWord:
         assignment = self.topics[topic].partitions[partition]
+        online = self._online(topic, partition)
         if topic in self.deleting:
             state = replace(state, leader=LEADER_DURING_DELETE)
         return PartitionWord(
@@ -320,7 +351,7 @@ class Controller:
             state=state,
             assignment=assignment,
             is_new=is_new,
-            offline=tuple(r for r in assignment.replicas if r not in self.brokers),
+            offline=tuple(r for r in assignment.replicas if r not in online),
         )
 
     def _leaders_to(self, broker_ids: Iterable[int], words: tuple[PartitionWord, ...]) -> list[Command]:

@@ -89,6 +89,22 @@ class IsrChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirectoriesFailed:
+    """Data directories of these brokers failed: they have to be asked which replicas were there (KIP-112)."""
+
+    brokers: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicasAnswered:
+    """A broker's answer to LeaderAndIsr: replicas in data directories that failed, and such as it took."""
+
+    broker_id: int
+    offline: frozenset[TopicPartition]
+    online: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShutdownRequested:
     """A broker is about to stop and asks that others lead what it leads."""
 
@@ -113,6 +129,8 @@ Event = (
     | TopicsHidden
     | TopicRemoved
     | IsrChanged
+    | LogDirectoriesFailed
+    | ReplicasAnswered
     | ShutdownRequested
 )
 

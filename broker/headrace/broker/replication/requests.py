@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from headrace.broker.errors import ErrorCode
 from headrace.broker.replication.events import (
     PartitionWord,
+    ReplicasAnswered,
     SendLeaderAndIsr,
     SendStopReplica,
     SendUpdateMetadata,
@@ -93,6 +95,22 @@ def stopped_partitions(response: Mapping[str, Any]) -> frozenset[TopicPartition]
         return frozenset()
     return frozenset(
         (p["topic_name"], p["partition_index"]) for p in response["partition_errors"] if not p["error_code"]
+    )
+
+
+def answered_replicas(command: SendLeaderAndIsr, response: Mapping[str, Any]) -> ReplicasAnswered:
+    """Which replicas a LeaderAndIsr response says are in failed data directories, and which were taken."""
+    topics = {word.topic_id: word.topic for word in command.partitions}
+    codes = {
+        (topics[topic["topic_id"]], partition["partition_index"]): partition["error_code"]
+        for topic in response.get("topics") or ()
+        if topic["topic_id"] in topics
+        for partition in topic["partition_errors"]
+    }
+    return ReplicasAnswered(
+        broker_id=command.broker_id,
+        offline=frozenset(key for key, code in codes.items() if code == ErrorCode.KAFKA_STORAGE_ERROR),
+        online=frozenset(key for key, code in codes.items() if code == ErrorCode.NONE),
     )
 
 

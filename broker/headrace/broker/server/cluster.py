@@ -298,6 +298,13 @@ class Cluster(SessionListener):
             raise NotControllerError("This is not the correct controller for this cluster.")
         return await self._office.shut_down(broker_id, broker_epoch)
 
+    def log_directory_failed(self) -> None:
+        """Have the controller ask which replicas of this broker are out of reach (KIP-112)."""
+        event = paths.encode_log_directory_event(self.broker_id)
+        self._mailbox.post(
+            lambda: self._zookeeper.create(paths.LOG_DIRECTORY_EVENT_PREFIX, event, sequence=True)
+        )
+
     def session_started(self) -> None:
         """The last session is over: register again, and run for controller again."""
         log.warning("new ZooKeeper session, this broker registers again", broker=self.broker_id)

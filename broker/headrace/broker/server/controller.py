@@ -197,6 +197,7 @@ class ControllerOffice:
             zookeeper.watch_children(paths.TOPICS, self._topics_listed),
             zookeeper.watch_children(paths.DELETE_TOPICS, self._deletions_listed),
             zookeeper.watch_children(paths.ISR_CHANGES, self._isr_changes_listed),
+            zookeeper.watch_children(paths.LOG_DIRECTORY_EVENTS, self._log_directory_events_listed),
         ]
 
     async def _resign(self) -> None:
@@ -274,6 +275,18 @@ class ControllerOffice:
         for change in changes:
             await self._zookeeper.delete(change)
 
+    def _log_directory_events_listed(self, names: list[str]) -> None:
+        if names:
+            self._mailbox.post(lambda: self._read_log_directory_events(names))
+
+    async def _read_log_directory_events(self, names: Sequence[str]) -> None:
+        found = [f"{paths.LOG_DIRECTORY_EVENTS}/{name}" for name in names]
+        znodes = await self._zookeeper.get_many(found)
+        brokers = frozenset(paths.decode_log_directory_event(z.data) for z in znodes if z is not None)
+        await self._handle(events.LogDirectoriesFailed(brokers=brokers))
+        for path in found:
+            await self._zookeeper.delete(path)
+
     async def _handle(self, event: events.Event) -> None:
         """One event, its commands, and the events that these bring about at once."""
         pending: deque[events.Event] = deque([event])
@@ -313,6 +326,7 @@ class ControllerOffice:
             case events.SendLeaderAndIsr():
                 key, version = k04_leader_and_isr.API.key, requests.LEADER_AND_ISR_VERSION
                 message = requests.leader_and_isr(command, listener=self._listener, **office)
+                answered = self._on_led(command, core)
             case events.SendUpdateMetadata():
                 key, version = k06_update_metadata.API.key, requests.UPDATE_METADATA_VERSION
                 message = requests.update_metadata(command, **office)
@@ -322,6 +336,15 @@ class ControllerOffice:
                 message = requests.stop_replica(command, **office)
                 answered = self._on_stopped(command.broker_id, core)
         self._peers.send(command.broker_id, endpoint, key, version, message, answered)
+
+    def _on_led(self, command: events.SendLeaderAndIsr, core: Controller) -> Callable[[dict[str, Any]], None]:
+        def answered(response: dict[str, Any]) -> None:
+            if self._core is core:
+                event = requests.answered_replicas(command, response)
+                if event.offline or core.offline.get(command.broker_id):
+                    self._tell(event)
+
+        return answered
 
     def _on_stopped(self, broker_id: int, core: Controller) -> Callable[[dict[str, Any]], None]:
         def answered(response: dict[str, Any]) -> None:

@@ -12,7 +12,8 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Callable, Coroutine
+import threading
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -21,7 +22,8 @@ from typing import Any
 import uvloop
 
 from headrace.broker.clock import SystemClock
-from headrace.broker.config import BrokerConfig, Listener, LogConfig, parse_properties
+from headrace.broker.config import BrokerConfig, ConfigurationError, Listener, LogConfig, parse_properties
+from headrace.broker.errors import StorageError
 from headrace.broker.handlers.context import Context
 from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.log.files import OsFiles
@@ -51,7 +53,8 @@ META_PROPERTIES = "meta.properties"
 def run(config: BrokerConfig, announce: Callable[[str], None]) -> None:
     """Run a broker until SIGTERM or SIGINT; `announce("HOST:PORT")` is called once it serves.
 
-    Raises ConfigurationError, ZooKeeperError or StorageError when it cannot start.
+    Raises ConfigurationError, ZooKeeperError or StorageError when it cannot start, StorageError also when every disk
+    has failed.
     """
     check_embedded(config.properties)
     _allow_open_files()
@@ -67,7 +70,7 @@ def _allow_open_files() -> None:
 async def _serve(config: BrokerConfig, announce: Callable[[str], None]) -> None:
     loop, starter = asyncio.get_running_loop(), asyncio.current_task()
     stopping = asyncio.Event()
-    broker = Broker(config)
+    broker = Broker(config, stopping.set)
 
     def stop() -> None:
         stopping.set()
@@ -82,6 +85,8 @@ async def _serve(config: BrokerConfig, announce: Callable[[str], None]) -> None:
         log.info("serving", broker=broker.cluster.broker_id, listener=f"{address.host}:{address.port}")
         announce(f"{address.host}:{address.port}")
         await stopping.wait()
+        if broker.failure is not None:
+            raise broker.failure
     except asyncio.CancelledError:
         if not stopping.is_set():
             raise
@@ -91,9 +96,15 @@ async def _serve(config: BrokerConfig, announce: Callable[[str], None]) -> None:
 
 
 class Broker:
-    """One broker's parts; `start` and `stop` are each called once."""
+    """One broker's parts; `start` and `stop` are each called once.
 
-    def __init__(self, config: BrokerConfig) -> None:
+    `give_up()` is called when it cannot go on, with the reason in `failure`.
+    """
+
+    def __init__(self, config: BrokerConfig, give_up: Callable[[], None]) -> None:
+        self.failure: StorageError | None = None
+        self.give_up = give_up
+        self.partitions: Partitions | None = None
         self.tasks = Tasks()
         self.embedded = Tasks()
         self.clock = SystemClock()
@@ -112,9 +123,12 @@ class Broker:
 
     async def start(self) -> None:
         """Returns once clients are served and the cluster knows this broker."""
-        await self.cluster.connect(stored_broker_id(self.config.log_dirs))
-        self.logs = await self._open_logs()
-        partitions = Partitions(self.cluster.broker_id, self.logs, self.metadata, self.clock)
+        directories = data_directories(self.config)
+        await self.cluster.connect(stored_broker_id(directories))
+        self.logs = await self._open_logs(directories)
+        partitions = self.partitions = Partitions(
+            self.cluster.broker_id, self.logs, self.metadata, self.clock
+        )
         partitions.on_change(self._partition_changed)
         self.metrics.led = partitions.led
         context = self._make_context(partitions)
@@ -158,24 +172,50 @@ class Broker:
         if self.stop_metrics is not None:
             self.stop_metrics()
 
-    async def _open_logs(self) -> LogStore:
+    async def _open_logs(self, directories: Sequence[str]) -> LogStore:
+        loop = asyncio.get_running_loop()
+
+        def disk_failed(path: str, error: OSError) -> None:
+            # The loop is closed when the last files are.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(self._disk_failed, path, error)
+
         def work() -> tuple[LogStore, list[RecoveryReport]]:
             with ThreadPoolExecutor(self.config.logs.num_recovery_threads_per_data_dir) as pool:
                 return LogStore.open(
-                    OsFiles(),
-                    [os.path.abspath(directory) for directory in self.config.log_dirs],
+                    OsFiles(disk_failed),
+                    directories,
                     LogConfig.from_broker(self.cluster.config),
                     broker_id=self.cluster.broker_id,
                     cluster_id=self.cluster.cluster_id,
                     overrides=self.cluster.topic_config,
                     now_ms=self.clock.now_ms(),
                     map_keys=pool.map,
+                    make_lock=threading.Lock,
                 )
 
         logs, reports = await asyncio.to_thread(work)
         for report in reports:
             _log_recovery(report)
+        for path, reason in logs.offline.items():
+            log.error("data directory cannot be used", path=path, reason=reason)
         return logs
+
+    def _disk_failed(self, path: str, error: OSError) -> None:
+        """Go on without a data directory (KIP-112), or give up after the last one."""
+        if self.logs is None or self.partitions is None:
+            return
+        lost = self.logs.failed(path, error)
+        if lost is None:
+            return
+        log.error("data directory failed", path=path, reason=error, partitions=len(lost))
+        self.partitions.take_offline(lost)
+        if self.logs.has_failed:
+            reasons = "; ".join(f"{path}: {reason}" for path, reason in self.logs.offline.items())
+            self.failure = StorageError(f"All data directories have failed ({reasons}). Repair the disks.")
+            self.give_up()
+        else:
+            self.cluster.log_directory_failed()
 
     def _make_context(self, partitions: Partitions) -> Context:
         self.groups = GroupCoordinator(
@@ -246,11 +286,19 @@ def endpoints(config: BrokerConfig) -> list[Endpoint]:
     ]
 
 
-def stored_broker_id(directories: tuple[str, ...]) -> int | None:
+def data_directories(config: BrokerConfig) -> list[str]:
+    """Absolute paths of log.dirs. Raises ConfigurationError when two of them are one directory."""
+    directories = [os.path.abspath(directory) for directory in config.log_dirs]
+    if len({os.path.realpath(directory) for directory in directories}) < len(directories):
+        raise ConfigurationError("log.dirs", ",".join(config.log_dirs), "each directory once")
+    return directories
+
+
+def stored_broker_id(directories: Sequence[str]) -> int | None:
     """The broker id that an earlier start wrote to a data directory."""
     for directory in directories:
         with (
-            suppress(FileNotFoundError, ValueError, KeyError),
+            suppress(OSError, ValueError, KeyError),
             open(os.path.join(directory, META_PROPERTIES)) as file,
         ):
             return int(parse_properties(file.read())["broker.id"])

@@ -52,17 +52,21 @@ class Partitions:
         self._partitions: dict[TopicPartition, Partition] = {}
         # What threads make ready for a request that is being performed.
         self._openings: dict[TopicPartition, Opening] = {}
+        # Replicas in data directories that failed.
+        self._offline: set[TopicPartition] = set()
         self._callbacks: list[PartitionCallback] = []
 
     def leader_of(self, topic: str, partition: int) -> Partition:
         """The partition when this broker leads it.
 
-        Raises NotLeaderOrFollowerError (the cluster has it, this broker does not lead it) or
-        UnknownTopicOrPartitionError (this broker does not know it).
+        Raises NotLeaderOrFollowerError (the cluster has it, this broker does not lead it), StorageError (its
+        data directory failed) or UnknownTopicOrPartitionError (this broker does not know it).
         """
         found = self._partitions.get((topic, partition))
         if found is not None and found.is_leader:
             return found
+        if (topic, partition) in self._offline:
+            raise StorageError(f"{topic}-{partition} is in a data directory that failed")
         is_known = found is not None or (topic, partition) in self._openings
         if is_known or self._metadata.partition(topic, partition) is not None:
             raise NotLeaderOrFollowerError(f"this broker does not lead {topic}-{partition}")
@@ -83,6 +87,15 @@ class Partitions:
     def on_change(self, callback: PartitionCallback) -> None:
         """Call `callback(partition)` after it became led (`is_leader`), stopped being led, or was deleted."""
         self._callbacks.append(callback)
+
+    def take_offline(self, keys: Iterable[TopicPartition]) -> None:
+        """The data directory of these replicas failed: they are out of reach until the broker starts again."""
+        for key in keys:
+            self._offline.add(key)
+            partition = self._partitions.pop(key, None)
+            if partition is not None:
+                partition.is_leader = False
+                self._tell(partition)
 
     async def leader_and_isr(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Perform a LeaderAndIsr request; answers the response message once all its logs are there."""
@@ -158,13 +171,18 @@ class Partitions:
 
     def _begin_opening(self, topic: str, topic_id: UUID, state: Mapping[str, Any]) -> None:
         number = state["partition_index"]
-        self._openings[topic, number] = self.logs.opening(
-            topic,
-            number,
-            None if topic_id == ZERO_UUID else topic_id,
-            now_ms=self._clock.now_ms(),
-            epoch=state["leader_epoch"] if state["leader"] == self.broker_id else NO_EPOCH,
-        )
+        try:
+            self._openings[topic, number] = self.logs.opening(
+                topic,
+                number,
+                None if topic_id == ZERO_UUID else topic_id,
+                now_ms=self._clock.now_ms(),
+                epoch=state["leader_epoch"] if state["leader"] == self.broker_id else NO_EPOCH,
+                is_new=state.get("is_new", False),
+            )
+        except StorageError as error:
+            log.error("cannot take a partition", topic=topic, partition=number, reason=error)
+            self._offline.add((topic, number))
 
     async def _put_away_logs_of_namesakes(
         self, states: Iterable[tuple[str, UUID, Mapping[str, Any]]]
@@ -192,6 +210,8 @@ class Partitions:
     def _refusal(self, topic: str, topic_id: UUID, state: Mapping[str, Any]) -> ErrorCode:
         """Why this broker does not take a partition of a LeaderAndIsr request; NONE when it does."""
         number = state["partition_index"]
+        if (topic, number) in self._offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
         if self.broker_id not in state["replicas"]:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         found = self._partitions.get((topic, number))
@@ -225,6 +245,8 @@ class Partitions:
 
     def _stop(self, topic: str, number: int, leader_epoch: int, *, delete: bool) -> ErrorCode:
         """One partition of a StopReplica request; `leader_epoch` below 0 is no fence."""
+        if (topic, number) in self._offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR
         partition = self._partitions.get((topic, number))
         if partition is not None and 0 <= leader_epoch < partition.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH

@@ -36,6 +36,8 @@ DELETE_TOPICS = "/admin/delete_topics"
 ISR_CHANGES = "/isr_change_notification"
 ISR_CHANGE_PREFIX = "/isr_change_notification/isr_change_"
 LOG_DIRECTORY_EVENTS = "/log_dir_event_notification"
+LOG_DIRECTORY_EVENT_PREFIX = "/log_dir_event_notification/log_dir_event_"
+LOG_DIRECTORY_FAILURE = 1
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 FEATURE = "/feature"
 DEFAULT_ENTITY = "<default>"
@@ -330,3 +332,13 @@ def decode_isr_change(data: bytes) -> Sequence[tuple[str, int]]:
     """The partitions whose in-sync replicas a leader changed."""
     fields = _load(ISR_CHANGES, data)
     return [(p["topic"], p["partition"]) for p in fields.get("partitions") or ()]
+
+
+def encode_log_directory_event(broker_id: int) -> bytes:
+    """A data directory of that broker failed (KIP-112)."""
+    return _dump({"version": 1, "broker": broker_id, "event": LOG_DIRECTORY_FAILURE})
+
+
+def decode_log_directory_event(data: bytes) -> int:
+    """The broker one of whose data directories failed."""
+    return int(_load(LOG_DIRECTORY_EVENTS, data)["broker"])
