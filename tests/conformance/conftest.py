@@ -14,6 +14,9 @@ from processes import BrokerProcess
 from sessions import Pair
 from zookeeper_process import ZooKeeperProcess
 
+# Its assertions then tell what they compared.
+pytest.register_assert_rewrite("swapped_broker")
+
 CLUSTER_ID = b'{"version":"1","id":"Yz3mX2fWQ0uQk1qJ8pYb1g"}'
 SETTINGS = {
     "offsets.topic.num.partitions": "5",

@@ -65,28 +65,14 @@ def free_port() -> int:
         return port
 
 
-class KafkaBroker:
-    """A process of kafka.Kafka; it keeps its port and data over restarts."""
+class KafkaProcess:
+    """A process of kafka.Kafka with a given `server.properties`; it may be started again."""
 
-    def __init__(
-        self, jars: Path, home: Path, *, broker_id: int, zookeeper: str, set: Mapping[str, str] | None = None
-    ):
-        home.mkdir(parents=True, exist_ok=True)
+    def __init__(self, jars: Path, config: Path, *, bootstrap: str, log: Path) -> None:
         self._jars = jars
-        self.home = home
-        self.bootstrap = f"127.0.0.1:{free_port()}"
-        self.log = home / "kafka.log"
-        self._config = home / "server.properties"
-        properties = {
-            "broker.id": str(broker_id),
-            "listeners": f"PLAINTEXT://{self.bootstrap}",
-            "log.dirs": str(home / "logs"),
-            "zookeeper.connect": zookeeper,
-            "offsets.topic.replication.factor": "1",
-            "group.initial.rebalance.delay.ms": "0",
-            **(set or {}),
-        }
-        self._config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        self._config = config
+        self.bootstrap = bootstrap
+        self.log = log
         self.start()
 
     @property
@@ -113,9 +99,33 @@ class KafkaBroker:
         self.process.wait(60)
 
     def end(self) -> None:
+        """Whatever state it is in, it is gone afterwards."""
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
+
+
+class KafkaBroker(KafkaProcess):
+    """Apache Kafka with a `server.properties` of its own below `home`; it keeps its port and data over restarts."""
+
+    def __init__(
+        self, jars: Path, home: Path, *, broker_id: int, zookeeper: str, set: Mapping[str, str] | None = None
+    ):
+        home.mkdir(parents=True, exist_ok=True)
+        self.home = home
+        bootstrap = f"127.0.0.1:{free_port()}"
+        config = home / "server.properties"
+        properties = {
+            "broker.id": str(broker_id),
+            "listeners": f"PLAINTEXT://{bootstrap}",
+            "log.dirs": str(home / "logs"),
+            "zookeeper.connect": zookeeper,
+            "offsets.topic.replication.factor": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            **(set or {}),
+        }
+        config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        super().__init__(jars, config, bootstrap=bootstrap, log=home / "kafka.log")
 
 
 def run_tool(

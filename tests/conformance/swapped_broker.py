@@ -1,0 +1,408 @@
+"""One broker on one `server.properties`, run by headrace or by Apache Kafka in turn, and the life that clients lead with it.
+
+What the clients were told is kept here; every new engine has to know it all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import defaultdict
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+from kafka_oracle import KafkaProcess, free_port
+from kazoo.client import KazooClient
+from processes import ForegroundProcess, eventually
+from sessions import PRODUCE, Session, batch, produce_message
+from zookeeper_process import ZooKeeperProcess
+
+BROKER_ID = 4
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
+PARTITIONS = 2
+GROUPED, COMPACTED, SEQUENCED, LIVELY = "grouped", "compacted", "sequenced", "lively"
+PRODUCER_ID = 900_000
+KEYS = 10
+SMALL_SEGMENTS = {"segment.bytes": "6000", "index.interval.bytes": "500"}
+Place = tuple[str, int]
+
+
+class SwappedBroker:
+    """The broker, its ZooKeeper and its files; `start(engine)` runs it, `stop` and `kill` end it."""
+
+    def __init__(self, home: Path, jars: Path) -> None:
+        self._jars = jars
+        self._home = home
+        self.zookeeper = ZooKeeperProcess(home / "zookeeper")
+        self._znodes = KazooClient(self.zookeeper.address)
+        self._znodes.start()
+        self.directories = [home / "disk-1", home / "disk-2"]
+        self.bootstrap = f"127.0.0.1:{free_port()}"
+        self._config = home / "server.properties"
+        properties = {
+            "broker.id": str(BROKER_ID),
+            "listeners": f"PLAINTEXT://{self.bootstrap}",
+            "log.dirs": ",".join(map(str, self.directories)),
+            "zookeeper.connect": self.zookeeper.address,
+            "zookeeper.session.timeout.ms": "3000",
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.num.partitions": "3",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "transaction.state.log.num.partitions": "2",
+            "group.initial.rebalance.delay.ms": "0",
+            "log.cleaner.backoff.ms": "200",
+            "log.cleaner.dedupe.buffer.size": "2000000",
+            "log.message.timestamp.after.max.ms": str(2**62),
+        }
+        self._config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        self._process: ForegroundProcess | KafkaProcess | None = None
+
+    def start(self, engine: str) -> None:
+        if engine == "headrace":
+            arguments = ["headrace.broker.command", "--config", str(self._config)]
+            self._process = ForegroundProcess(arguments, self._home / "headrace.log")
+            assert self._process.bootstrap == self.bootstrap
+        else:
+            log = self._home / "kafka.log"
+            self._process = KafkaProcess(self._jars, self._config, bootstrap=self.bootstrap, log=log)
+            self._process.wait_until_serving()
+
+    def stop(self) -> None:
+        """A clean stop."""
+        assert self._process is not None
+        self._process.stop()
+        assert self._process.process.returncode in (0, 143)
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until ZooKeeper has forgotten the broker, as a supervisor's restarts do."""
+        assert self._process is not None
+        self._process.process.kill()
+        self._process.process.wait()
+        eventually(lambda: not self._znodes.exists(f"/brokers/ids/{BROKER_ID}"), what="the session's end")
+
+    def end(self) -> None:
+        if self._process is not None:
+            self._process.end()
+        self._znodes.stop()
+        self._znodes.close()
+        self.zookeeper.end()
+
+    def files(self, suffix: str) -> list[Path]:
+        """All segment files of a kind, in both directories."""
+        return sorted(p for directory in self.directories for p in directory.glob(f"*-*/*{suffix}"))
+
+    def clean_offset(self, topic: str) -> int:
+        """Up to where the cleaner went; -1 when it never did."""
+        for directory in self.directories:
+            path = directory / "cleaner-offset-checkpoint"
+            lines = path.read_text().splitlines() if path.exists() else []
+            for line in lines:
+                if line.startswith(f"{topic} 0 "):
+                    return int(line.split()[2])
+        return -1
+
+
+def fingerprints(broker: SwappedBroker) -> dict[Path, tuple[int, str]]:
+    """Size and SHA-256 of every segment."""
+    return {path: _fingerprint(path.read_bytes()) for path in broker.files(".log")}
+
+
+def _fingerprint(data: bytes) -> tuple[int, str]:
+    return len(data), hashlib.sha256(data).hexdigest()
+
+
+def differing(before: dict[Path, tuple[int, str]]) -> list[str]:
+    """The segments that do not begin with what they held before."""
+    return [
+        path.name
+        for path, (size, digest) in before.items()
+        if not path.exists() or _fingerprint(path.read_bytes()[:size]) != (size, digest)
+    ]
+
+
+class Life:
+    """What clients do with the broker, engine after engine; every method asserts that the past is remembered."""
+
+    def __init__(self, broker: SwappedBroker) -> None:
+        self._broker = broker
+        self.written: dict[Place, list[Any]] = defaultdict(list)
+        self.committed: dict[Place, int] = defaultdict(int)
+        self.latest: dict[bytes, bytes | None] = {}
+        self.sequence = 0
+        self.last_batch: tuple[bytes, int] | None = None
+        self.lively = Producer(
+            {
+                "bootstrap.servers": broker.bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 2,
+                "log_level": 0,
+            }
+        )
+        self.lively_count = 0
+        # Producers silent for a day and records older than retention.ms are forgotten.
+        self.begun_ms = time.time_ns() // 1_000_000
+        self.admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+
+    def begin(self) -> None:
+        """Topics with all codecs and kinds of timestamps, and those that the groups and producers use."""
+        topics = [
+            NewTopic(
+                f"{codec}-{kind}", PARTITIONS, 1, config={**SMALL_SEGMENTS, "message.timestamp.type": kind}
+            )
+            for codec in CODECS
+            for kind in TIMESTAMP_TYPES
+        ]
+        topics += [NewTopic(name, PARTITIONS, 1, config=SMALL_SEGMENTS) for name in (GROUPED, LIVELY)]
+        topics.append(NewTopic(SEQUENCED, 1, 1, config=SMALL_SEGMENTS))
+        compact = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.bytes": "3000"}
+        topics.append(NewTopic(COMPACTED, 1, 1, config=compact))
+        for future in self.admin.create_topics(topics, operation_timeout=20).values():
+            future.result(30)
+        change = ConfigEntry("max.message.bytes", "54321", incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource("TOPIC", GROUPED, incremental_configs=[change])
+        for altered in self.admin.incremental_alter_configs([resource]).values():
+            altered.result(20)
+
+    def go_on(self, engine: str) -> None:
+        """The same after every start: remember all, then do more of it."""
+        self.check_configs()
+        self.check_groups()
+        self.read_everything()
+        self.consume_on()
+        self.write_on(engine)
+        self.write_sequences()
+        self.compact_on(engine)
+        self.consume_on()
+        self.read_everything()
+
+    # -- writing
+
+    def write_on(self, engine: str) -> None:
+        """Some more records of every codec; each is acknowledged by all."""
+        for codec in CODECS:
+            settings = {
+                "bootstrap.servers": self._broker.bootstrap,
+                "compression.type": codec,
+                "batch.num.messages": 20,
+                "linger.ms": 5,
+                "log_level": 0,
+            }
+            producer = Producer(settings)
+            names = [f"{codec}-{kind}" for kind in TIMESTAMP_TYPES]
+            for number in range(160):
+                for name in (*names, GROUPED) if codec == "none" else names:
+                    self._send(producer, name, number, f"{engine} {number} ".encode() * 4)
+            assert producer.flush(30) == 0
+        for number in range(40):
+            self._send(self.lively, LIVELY, number, b"%d" % (self.lively_count + number))
+        self.lively_count += 40
+        assert self.lively.flush(30) == 0
+
+    def _send(self, producer: Producer, topic: str, number: int, value: bytes) -> None:
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            assert error is None, error
+            place = topic, message.partition() or 0
+            self.written[place].append((message.offset(), value))
+
+        producer.produce(
+            topic,
+            value,
+            b"key",
+            partition=number % PARTITIONS,
+            timestamp=self.begun_ms - 5000 + number,
+            headers=[("h", b"x")],
+            on_delivery=delivered,
+        )
+
+    def write_sequences(self) -> None:
+        """An idempotent producer with an id of its own: its last batch is known, a gap is refused, the next one goes in."""
+        host, _, port = self._broker.bootstrap.rpartition(":")
+        session = Session((host, int(port)))
+        if self.last_batch is not None:
+            data, offset = self.last_batch
+            repeated = self._produce(session, data)
+            assert repeated == (0, offset), "the repetition of the last batch"
+            assert self._produce(session, self._sequenced(self.sequence + 5))[0] == 45, "out of order"
+            assert self._produce(session, self._sequenced(self.sequence, epoch=1))[0] == 47, "fenced"
+        for _ in range(6):
+            data = self._sequenced(self.sequence)
+            error_code, offset = self._produce(session, data)
+            assert error_code == 0
+            self.written[SEQUENCED, 0] += [(offset + n, b"sequenced %d" % n) for n in range(3)]
+            self.sequence += 3
+            self.last_batch = data, offset
+        session.close()
+
+    def _sequenced(self, sequence: int, epoch: int = 3) -> bytes:
+        values = [b"sequenced %d" % n for n in range(3)]
+        return bytes(
+            batch(
+                *values,
+                timestamp_ms=self.begun_ms,
+                producer_id=PRODUCER_ID,
+                producer_epoch=epoch,
+                base_sequence=sequence,
+                codec=sequence % 5,
+            )
+        )
+
+    @staticmethod
+    def _produce(session: Session, data: bytes) -> tuple[int, int]:
+        answer = session.look(PRODUCE, 9, produce_message(SEQUENCED, data, acks=-1))
+        partition = answer["responses"][0]["partition_responses"][0]
+        return partition["error_code"], partition["base_offset"]
+
+    def compact_on(self, engine: str) -> None:
+        """Keys written over and over, some ended by a tombstone, until the cleaner has been there."""
+        before = self._broker.clean_offset(COMPACTED)
+        producer = Producer(
+            {"bootstrap.servers": self._broker.bootstrap, "batch.num.messages": 5, "log_level": 0}
+        )
+        for number in range(200):
+            key = b"%d" % (number % KEYS)
+            value = None if number % 23 == 22 else f"{engine} {number} ".encode() * 8
+            producer.produce(COMPACTED, value, key)
+            self.latest[key] = value
+        assert producer.flush(30) == 0
+        eventually(lambda: self._broker.clean_offset(COMPACTED) > before, what=f"{engine}'s compaction")
+
+    # -- reading
+
+    def read_everything(self) -> None:
+        """From the begin to the end of every partition."""
+        places = [*self.written, (COMPACTED, 0)]
+        found = read(self._broker.bootstrap, places)
+        for (topic, partition), written in self.written.items():
+            messages = found[topic, partition]
+            assert [(m.offset(), m.value()) for m in messages] == written, (topic, partition)
+            if topic.endswith("CreateTime"):
+                assert all(m.timestamp()[1] < self.begun_ms for m in messages)
+            elif topic.endswith("LogAppendTime"):
+                assert {m.timestamp()[0] for m in messages} == {2}
+                assert all(m.timestamp()[1] >= self.begun_ms for m in messages)
+        compacted = found[COMPACTED, 0]
+        assert {m.key(): m.value() for m in compacted} == self.latest
+        clean = self._broker.clean_offset(COMPACTED)
+        keys = [m.key() for m in compacted if (m.offset() or 0) < clean]
+        assert len(keys) == len(set(keys)), "it is clean"
+
+    def consume_on(self) -> None:
+        """Two members of a group go on exactly where the group committed last, and commit a part of what there is."""
+        wanted = {
+            place: min(self.committed[place] + 30, len(written))
+            for place, written in self.written.items()
+            if place[0] == GROUPED
+        }
+        if not wanted:
+            return
+        with closing(self._member()) as first, closing(self._member()) as second:
+            for place, offsets in consumed((first, second), wanted):
+                assert offsets == list(range(self.committed[place], self.committed[place] + len(offsets)))
+            places = [TopicPartition(*place, end) for place, end in wanted.items()]
+            first.commit(offsets=places, asynchronous=False)
+        self.committed.update(wanted)
+
+    def _member(self) -> Consumer:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._broker.bootstrap,
+                "group.id": "readers",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "heartbeat.interval.ms": 200,
+                "partition.assignment.strategy": "cooperative-sticky",
+                "log_level": 0,
+            }
+        )
+        consumer.subscribe([GROUPED])
+        return consumer
+
+    # -- what is known
+
+    def check_configs(self) -> None:
+        """Configurations that were changed while a broker ran."""
+
+        def is_known() -> bool:
+            (future,) = self.admin.describe_configs([ConfigResource("TOPIC", GROUPED)]).values()
+            try:
+                return bool(future.result(20)["max.message.bytes"].value == "54321")
+            except KafkaException:
+                # A broker serves before the controller has told it of the topics.
+                return False
+
+        eventually(is_known, what="the changed configuration")
+
+    def check_groups(self) -> None:
+        """The offsets that the group committed."""
+        if not self.committed:
+            return
+        host, _, port = self._broker.bootstrap.rpartition(":")
+        consumer = Consumer({"bootstrap.servers": f"{host}:{port}", "group.id": "readers", "log_level": 0})
+        places = sorted(self.committed)
+        found = consumer.committed([TopicPartition(*place) for place in places], timeout=30)
+        consumer.close()
+        assert [p.offset for p in found] == [self.committed[place] for place in places]
+
+
+def read(bootstrap: str, places: list[Place]) -> dict[Place, list[Message]]:
+    """All messages of partitions, read as a consumer does who wants committed ones only."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "unused",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
+    )
+    consumer.assign([TopicPartition(*place, OFFSET_BEGINNING) for place in places])
+    found: dict[Place, list[Message]] = {place: [] for place in places}
+    ended: set[Place] = set()
+
+    def is_read() -> bool:
+        for message in consumer.consume(1000, timeout=0.1):
+            place = message.topic() or "", message.partition() or 0
+            error = message.error()
+            if error is None:
+                found[place].append(message)
+            else:
+                assert error.code() == KafkaError._PARTITION_EOF, error
+                ended.add(place)
+        return len(ended) == len(places)
+
+    eventually(is_read, timeout_s=40, what="the end of every partition")
+    consumer.close()
+    return found
+
+
+def consumed(members: tuple[Consumer, ...], wanted: dict[Place, int]) -> list[tuple[Place, list[int]]]:
+    """The offsets that members of a group get until they have come to those wanted, one partition each.
+
+    By member, for a partition that changes hands is read from the committed offset again.
+    """
+    seen: dict[tuple[int, Place], list[int]] = defaultdict(list)
+
+    def is_done() -> bool:
+        for number, member in enumerate(members):
+            for message in member.consume(100, timeout=0.1):
+                assert message.error() is None, message.error()
+                seen[number, (message.topic(), message.partition())].append(message.offset())
+        ends = {place: offsets[-1] + 1 for (_, place), offsets in seen.items()}
+        has_come = all(ends.get(place, 0) >= end for place, end in wanted.items())
+        return has_come and all(len(member.assignment()) == 1 for member in members)
+
+    eventually(is_done, timeout_s=40, what="the group's messages")
+    return [(place, offsets) for (_, place), offsets in seen.items()]
