@@ -308,6 +308,8 @@ class Cluster(SessionListener):
     def session_started(self) -> None:
         """The last session is over: register again, and run for controller again."""
         log.warning("new ZooKeeper session, this broker registers again", broker=self.broker_id)
+        if self._office is not None:
+            self._office.session_started()
         self._mailbox.post(self._register_again)
 
     def session_suspended(self) -> None:
@@ -416,11 +418,23 @@ class Cluster(SessionListener):
         return True
 
     async def _register_again(self) -> None:
-        while not await self._register():
-            log.error("another broker uses this broker's id", broker=self.broker_id)
+        if not await self._is_registered_now():
             await asyncio.sleep(PAUSE_BEFORE_REGISTERING_AGAIN_SECONDS)
-        if self._office is not None:
-            self._office.session_started()
+            self._mailbox.post(self._register_again)
+        elif self._office is not None:
+            self._office.registered()
+
+    async def _is_registered_now(self) -> bool:
+        try:
+            is_registered = await self._register()
+        except ZooKeeperClosedError:
+            raise
+        except ZooKeeperError as error:
+            log.error("cannot register, trying again", broker=self.broker_id, reason=error)
+            return False
+        if not is_registered:
+            log.warning("another session holds this broker's id, trying again", broker=self.broker_id)
+        return is_registered
 
     def _make_controller(self) -> Controller:
         def unclean(topic: str) -> bool:

@@ -14,7 +14,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from headrace.broker.clock import Clock
-from headrace.broker.errors import BrokerNotAvailableError, NotControllerError, StaleBrokerEpochError
+from headrace.broker.errors import (
+    BrokerNotAvailableError,
+    KafkaError,
+    NotControllerError,
+    StaleBrokerEpochError,
+)
 from headrace.broker.replication import events, requests
 from headrace.broker.replication.controller import Controller
 from headrace.broker.replication.model import (
@@ -79,6 +84,7 @@ class ControllerOffice:
         self._subscriptions: list[Subscription] = []
         self._topic_subscriptions: dict[str, Subscription] = {}
         self._core: Controller | None = None
+        self._is_registered = True
         self._epoch_version = -1
 
     @property
@@ -97,8 +103,15 @@ class ControllerOffice:
         self._zookeeper.watch_data(paths.CONTROLLER, lambda znode: self._mailbox.post(self._office_changed))
 
     def session_started(self) -> None:
-        """A new ZooKeeper session: an office held in the last one is gone."""
-        self._mailbox.post(self._resign)
+        """A new ZooKeeper session: an office held in the last one is gone, and this broker is no candidate
+        until it has registered again.
+        """
+        self._is_registered = False
+        self._mailbox.post(self._office_changed)
+
+    def registered(self) -> None:
+        """This broker is registered in the present session: it runs for controller again."""
+        self._is_registered = True
         self._mailbox.post(self._office_changed)
 
     async def shut_down(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
@@ -106,7 +119,17 @@ class ControllerOffice:
 
         Raises NotControllerError, BrokerNotAvailableError (no such broker) and StaleBrokerEpochError.
         """
-        return await self._mailbox.ask(lambda: self._shut_down(broker_id, broker_epoch))
+
+        async def work() -> list[TopicPartition]:
+            try:
+                return await self._shut_down(broker_id, broker_epoch)
+            except KafkaError:
+                raise
+            except Exception as error:
+                await self._failed(error)
+                raise NotControllerError("This broker was controller until now.") from error
+
+        return await self._mailbox.ask(work)
 
     async def _failed(self, error: Exception) -> None:
         match error:
@@ -127,29 +150,29 @@ class ControllerOffice:
         self._tell(events.BrokerBehind(broker_id=broker_id))
 
     async def _office_changed(self) -> None:
-        """Somebody took or left `/controller`: take it when it is free."""
+        """Somebody took or left `/controller`: take it when it is free, and leave it when it is not ours."""
         znode = await self._zookeeper.get(paths.CONTROLLER)
+        is_own = znode is not None and znode.ephemeral_owner == self._zookeeper.session_id
+        if is_own and self._core is not None:
+            return
+        await self._resign()
+        if not self._is_registered:
+            return
         if znode is not None:
-            if znode.ephemeral_owner == self._zookeeper.session_id:
-                return
-            await self._resign()
-            if paths.decode_controller(znode.data) != self._broker_id:
+            if not is_own and paths.decode_controller(znode.data) != self._broker_id:
                 return
             await self._vacate(znode.version)
-        await self._resign()
         epoch = await self._elect()
         if epoch is not None:
             log.info("elected controller", broker=self._broker_id, epoch=epoch)
             await self._take_office(epoch)
 
     async def _vacate(self, version: int) -> None:
-        """An earlier life of this very broker holds the office in a session that is not over yet: end it
-        now.
+        """End a term now that nobody performs: of an earlier life of this broker, whose session is not over
+        yet, or one of this session that was given up.
         """
-        try:
+        with contextlib.suppress(ZnodeVersionError):
             await self._zookeeper.delete(paths.CONTROLLER, version)
-        except ZnodeVersionError:
-            return
 
     async def _elect(self) -> int | None:
         """Take `/controller` and the next epoch in one step; None when another broker was faster."""
@@ -393,7 +416,7 @@ class ControllerOffice:
             else:
                 await self._as_controller(Set(path, data, write.state.zk_version))
         except (NoZnodeError, ZnodeExistsError, ZnodeVersionError):
-            await self._check_office()
+            log.debug("partition state is another one", topic=write.topic, partition=write.partition)
         return (await self._read_states([(write.topic, write.partition)]))[write.topic, write.partition]
 
     async def _create_if_missing(self, path: str) -> None:
@@ -404,7 +427,12 @@ class ControllerOffice:
             return
 
     async def _as_controller(self, operation: Operation) -> None:
-        await self._zookeeper.transaction([Check(paths.CONTROLLER_EPOCH, self._epoch_version), operation])
+        """Raises ControllerMovedError when this term is over, else what the operation itself raises."""
+        try:
+            await self._zookeeper.transaction([Check(paths.CONTROLLER_EPOCH, self._epoch_version), operation])
+        except (NoZnodeError, ZnodeExistsError, ZnodeVersionError):
+            await self._check_office()
+            raise
 
     async def _check_office(self) -> None:
         """Raises ControllerMovedError when the epoch is no longer this term's."""
