@@ -54,6 +54,26 @@ def test_an_idle_segment_rolls_when_its_time_is_over(tmp_path: Path) -> None:
     assert bases(log) == [0, 1]
 
 
+@pytest.mark.parametrize("is_closed", [True, False], ids=["clean", "crash"])
+def test_a_preallocated_segment_has_its_whole_length_until_it_rolls(tmp_path: Path, is_closed: bool) -> None:
+    config = LogConfig(preallocate=True, segment_bytes=3 * len(batch()))
+    log, _ = open_log(tmp_path, config)
+    fill(log, 4)
+
+    def sizes() -> list[int]:
+        return [path.stat().st_size for path in sorted(Path(log.directory).glob("*.log"))]
+
+    assert sizes() == [3 * len(batch())] * 2
+    if is_closed:
+        log.close()
+        assert sizes() == [3 * len(batch()), len(batch())]
+    log, report = open_log(tmp_path, config, clean_shutdown=is_closed)
+    assert log.log_end_offset == 4
+    assert report.bytes_cut == (0 if is_closed else 2 * len(batch()))
+    fill(log, 3)
+    assert offsets(log) == list(range(7))
+
+
 def test_the_active_segments_indexes_are_preallocated_and_trimmed_when_rolled(tmp_path: Path) -> None:
     log, _ = open_log(
         tmp_path, LogConfig(segment_bytes=1000, index_interval_bytes=100, segment_index_bytes=4096)

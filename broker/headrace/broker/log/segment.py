@@ -44,6 +44,7 @@ class Segment:
         "_is_torn",
         "_largest_timestamp",
         "_older",
+        "_preallocated_size",
         "_recent",
         "base_offset",
         "created_ms",
@@ -67,9 +68,11 @@ class Segment:
         index_size_max: int,
         index_interval_bytes: int,
         now_ms: int,
+        preallocated_size: int = 0,
         suffix: str = "",
     ) -> None:
         self._files = files
+        self._preallocated_size = preallocated_size
         self._file: File | None = None
         self._is_torn = False
         self._is_full = False
@@ -293,15 +296,19 @@ class Segment:
         return read_header(self.log.read_at(HEADER_SIZE, position)).size
 
     def become_active(self) -> None:
-        """Preallocate the indexes; the segment takes appends."""
+        """Preallocate the indexes, and an empty file where `preallocate` asks for it; the segment takes appends."""
+        if self._preallocated_size and not self.size:
+            self.log.truncate(self._preallocated_size)
         self.index.preallocate()
         self.time_index.preallocate()
         self._is_full = self.index.is_full or self.time_index.is_full
         self.is_active = True
 
     def become_inactive(self) -> None:
-        """Complete and trim the indexes; nothing is appended any more."""
+        """Complete and trim the indexes and a preallocated file; nothing is appended any more."""
         self._finish_indexes()
+        if self._preallocated_size:
+            self.log.truncate(self.size)
         self.is_active = False
         self._recent, self._older = {}, {}
 

@@ -32,6 +32,7 @@ def new_segment(
         index_size_max=config.segment_index_bytes,
         index_interval_bytes=config.index_interval_bytes,
         now_ms=now_ms,
+        preallocated_size=config.segment_bytes if config.preallocate and not suffix else 0,
         suffix=suffix,
     )
 
