@@ -1,6 +1,8 @@
 """The logs of a broker: data directories, checkpoints, clean and other stops, deletion."""
 
 import errno
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import UUID
@@ -253,3 +255,88 @@ def test_a_failing_directory_keeps_the_others_from_nothing(tmp_path: Path) -> No
     assert {finding.kind for finding in findings if not finding.path.startswith(folders[0])} == {"retired"}
     kept = {log.directory[len(str(tmp_path)) + 1]: log.log_start_offset for log in store.all()}
     assert kept == {"a": 0, "b": 3, "c": 3}
+
+
+def open_failing_store(files: FailingFiles, tmp_path: Path, *folders: str) -> tuple[LogStore, list[str]]:
+    paths = [str(tmp_path / name) for name in folders]
+    store, _ = LogStore.open(
+        files,
+        paths,
+        LogConfig(segment_bytes=200),
+        broker_id=1,
+        cluster_id="c",
+        overrides=lambda _: {},
+        now_ms=NOW_MS,
+    )
+    return store, paths
+
+
+def test_a_failed_directory_takes_its_logs_along_and_what_is_not_new_stays_out_of_reach(
+    tmp_path: Path,
+) -> None:
+    store, paths = open_failing_store(FailingFiles(), tmp_path, "a", "b")
+    logs = [store.create("events", partition, None, now_ms=NOW_MS) for partition in range(4)]
+    error = OSError(errno.EIO, "Input/output error")
+    assert store.failed(logs[0].directory, error) == [("events", 0), ("events", 2)]
+    assert store.failed(logs[2].directory, error) is None, "it is offline already"
+    assert (store.offline, store.has_failed) == ({paths[0]: "Input/output error"}, False)
+    assert list(store.all()) == [logs[1], logs[3]]
+    with pytest.raises(StorageError, match="may be in a data directory that failed"):
+        store.opening("events", 0, None, now_ms=NOW_MS, is_new=False)
+    assert store.create("events", 4, None, now_ms=NOW_MS).directory == f"{paths[1]}/events-4"
+    assert store.failed(paths[1], error) == [("events", 1), ("events", 3), ("events", 4)]
+    assert store.has_failed
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE])
+def test_a_full_disk_is_no_failed_disk_and_neither_is_a_deleted_log(tmp_path: Path, number: int) -> None:
+    store, paths = open_failing_store(FailingFiles(), tmp_path, "a", "b")
+    log = store.create("events", 0, None, now_ms=NOW_MS)
+    assert store.failed(log.directory, OSError(number, "full")) is None
+    store.delete("events", 0, now_ms=NOW_MS)
+    assert store.failed(log.directory, FileNotFoundError(errno.ENOENT, "gone")) is None
+    assert store.offline == {}
+    assert store.failed(paths[0], OSError(errno.EROFS, "Read-only file system")) == []
+
+
+def test_a_directory_that_fails_at_the_start_is_offline_and_with_none_left_there_is_no_start(
+    tmp_path: Path,
+) -> None:
+    files = FailingFiles()
+    files.broken = str(tmp_path / "a")
+    store, paths = open_failing_store(files, tmp_path, "a", "b")
+    assert list(store.offline) == [paths[0]]
+    assert store.create("events", 0, None, now_ms=NOW_MS).directory.startswith(paths[1])
+    with pytest.raises(StorageError, match="No data directory can be used.*Input/output error"):
+        open_failing_store(files, tmp_path, "a")
+
+
+def test_a_log_that_cannot_be_made_in_one_directory_is_made_in_the_next(tmp_path: Path) -> None:
+    files = FailingFiles()
+    store, paths = open_failing_store(files, tmp_path, "a", "b")
+    reported: list[str] = []
+    files.failed = lambda path, error: reported.append(path)  # type: ignore[method-assign]
+    files.broken = paths[0]
+    log = store.create("events", 0, TOPIC_ID, now_ms=NOW_MS)
+    assert log.directory == f"{paths[1]}/events-0"
+    assert not (tmp_path / "a" / "events-0").exists()
+    assert paths[0] in reported
+
+
+def test_one_process_at_a_time_uses_a_directory_by_the_lock_that_java_takes(tmp_path: Path) -> None:
+    store, _ = open_store(tmp_path)
+    take = (
+        "import fcntl, sys; file = open(sys.argv[1], 'r+b'); "
+        "fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB); print('locked', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", take, str(tmp_path / ".lock")]
+    refused = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    assert "BlockingIOError" in refused.stderr
+    store.close()
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "locked\n"
+        with pytest.raises(StorageError, match="Another broker uses"):
+            open_store(tmp_path)
+        other.communicate()
+    open_store(tmp_path)
