@@ -11,6 +11,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka_oracle import KafkaBroker
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 from processes import BrokerProcess, eventually
 from zookeeper_process import ZooKeeperProcess
 
@@ -50,8 +51,10 @@ class MixedCluster:
             return False
 
     def controller(self) -> int | None:
-        znode = self.znodes.exists("/controller") and self.znodes.get("/controller")[0]
-        return json.loads(znode)["brokerid"] if znode else None
+        try:
+            return json.loads(self.znodes.get("/controller")[0])["brokerid"]
+        except NoNodeError:
+            return None
 
     def create(self, topic: str) -> None:
         admin = self.admin(HEADRACE)
