@@ -307,7 +307,7 @@ def test_a_directory_that_fails_at_the_start_is_offline_and_with_none_left_there
     store, paths = open_failing_store(files, tmp_path, "a", "b")
     assert list(store.offline) == [paths[0]]
     assert store.create("events", 0, None, now_ms=NOW_MS).directory.startswith(paths[1])
-    with pytest.raises(StorageError, match="No data directory can be used.*Input/output error"):
+    with pytest.raises(StorageError, match=r"No data directory can be used.*Input/output error"):
         open_failing_store(files, tmp_path, "a")
 
 

@@ -1,0 +1,251 @@
+"""Several data directories beside Apache Kafka's: where logs go, what a failed one does, who may use one (KIP-112, 113)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+import pytest
+from kafka_oracle import KafkaBroker
+from kazoo.client import KazooClient
+from processes import BrokerProcess, eventually
+from sessions import (
+    FETCH,
+    LIST_OFFSETS,
+    METADATA,
+    PRODUCE,
+    Message,
+    Pair,
+    Session,
+    batch,
+    create_topic,
+    produce_message,
+)
+from zookeeper_process import ZooKeeperProcess
+
+DESCRIBE_LOG_DIRS = 35
+STORAGE_ERROR = 56
+PARTITIONS = 4
+# Both notice a failed disk when they write the next checkpoint.
+SETTINGS = {
+    "log.flush.offset.checkpoint.interval.ms": "300",
+    "replica.high.watermark.checkpoint.interval.ms": "300",
+    "offsets.topic.num.partitions": "1",
+}
+LOGGING = """log4j.rootLogger=ERROR, stdout
+log4j.appender.stdout=org.apache.log4j.ConsoleAppender
+log4j.appender.stdout.layout=org.apache.log4j.SimpleLayout
+"""
+CLUSTER_ID = b'{"version":"1","id":"Yz3mX2fWQ0uQk1qJ8pYb1g"}'
+
+
+class Directories(Pair):
+    """A pair with two data directories each, `a` and `b` below its home."""
+
+    def home(self, session: Session) -> Path:
+        return self.kafka.home if session._address == self.kafka.address else self.headrace.home
+
+    def directory_of(self, session: Session, topic: str, partition: int) -> str:
+        (found,) = [d.parent.name for d in self.home(session).glob(f"[ab]/{topic}-{partition}")]
+        return found
+
+    def break_directory(self, session: Session, name: str) -> None:
+        directory = self.home(session) / name
+        directory.rename(directory.with_name(f"{name}-away"))
+        directory.touch()
+
+
+def directories(home: Path, *names: str) -> dict[str, str]:
+    return {**SETTINGS, "log.dirs": ",".join(str(home / name) for name in names)}
+
+
+@pytest.fixture
+def zookeeper(tmp_path: Path) -> Iterator[ZooKeeperProcess]:
+    process = ZooKeeperProcess(tmp_path / "zookeeper")
+    yield process
+    process.end()
+
+
+def start_headrace(home: Path, zookeeper: ZooKeeperProcess) -> BrokerProcess:
+    address = f"{zookeeper.address}/headrace"
+    return BrokerProcess(home, broker_id=1, zookeeper=address, set=directories(home, "a", "b"))
+
+
+@pytest.fixture
+def both(kafka_jars: Path, tmp_path: Path, zookeeper: ZooKeeperProcess) -> Iterator[Directories]:
+    with ExitStack() as stack:
+        znodes = KazooClient(zookeeper.address)
+        stack.callback(znodes.close)
+        znodes.start()
+        stack.callback(znodes.stop)
+        for chroot in ("/kafka", "/headrace"):
+            znodes.create(f"{chroot}/cluster/id", CLUSTER_ID, makepath=True)
+        home = tmp_path / "kafka"
+        settings = directories(home, "a", "b")
+        kafka = KafkaBroker(
+            kafka_jars, home, broker_id=1, zookeeper=f"{zookeeper.address}/kafka", set=settings
+        )
+        stack.callback(kafka.end)
+        headrace = start_headrace(tmp_path / "headrace", zookeeper)
+        stack.callback(headrace.end)
+        kafka.wait_until_serving()
+        pair = Directories(headrace=headrace, kafka=kafka, znodes=znodes)
+        pair.wait_for_producer_ids()
+        yield pair
+
+
+def described(session: Session, pair: Directories, topic: str) -> Message:
+    """DescribeLogDirs with the partitions' numbers replaced by how many they are: which goes where first is chance."""
+    wanted = [{"topic": topic, "partitions": list(range(PARTITIONS))}]
+    answer = session.look(DESCRIBE_LOG_DIRS, 4, {"topics": wanted})
+    for result in answer["results"]:
+        result["log_dir"] = Path(result["log_dir"]).name
+        for name in ("total_bytes", "usable_bytes"):
+            result[name] = "bytes" if result[name] > 0 else result[name]
+        for found in result["topics"]:
+            assert {pair.directory_of(session, topic, p["partition_index"]) for p in found["partitions"]} == {
+                result["log_dir"]
+            }
+            for number, partition in enumerate(found["partitions"]):
+                partition["partition_index"] = number
+    return answer
+
+
+def code_of(session: Session, topic: str, partition: int) -> int:
+    """What ListOffsets says of a partition."""
+    wanted = [{"partition_index": partition, "timestamp": -1}]
+    answer = session.look(
+        LIST_OFFSETS, 7, {"replica_id": -1, "topics": [{"name": topic, "partitions": wanted}]}
+    )
+    return int(answer["topics"][0]["partitions"][0]["error_code"])
+
+
+def test_a_failed_directory_takes_its_partitions_along_and_no_others(both: Directories) -> None:
+    def script(session: Session) -> None:
+        create_topic(session, "spread", PARTITIONS)
+        for partition in range(PARTITIONS):
+            session.ask(PRODUCE, 9, produce_message("spread", batch(b"x"), partition=partition))
+        session.note("before", described(session, both, "spread"))
+        places = {p: both.directory_of(session, "spread", p) for p in range(PARTITIONS)}
+        lost, kept = (sorted(p for p in places if places[p] == name) for name in "ab")
+        both.break_directory(session, "a")
+        eventually(lambda: code_of(session, "spread", lost[0]) == STORAGE_ERROR, what="the failure")
+        for partition in (*lost, *kept):
+            ask_everything(session, partition)
+        no_leader = partial(has_leaders, session, "spread", dict.fromkeys(lost, -1) | dict.fromkeys(kept, 1))
+        eventually(no_leader, what="partitions without a leader")
+        note_metadata(session, "spread", (*lost, *kept))
+        session.note("after", described(session, both, "spread"))
+        create_topic(session, "later", 2)
+        session.note("new partitions", {both.directory_of(session, "later", p) for p in (0, 1)})
+        chroot = "/kafka" if session._address == both.kafka.address else "/headrace"
+        for partition in (lost[0], kept[0]):
+            state = both.znodes.get(f"{chroot}/brokers/topics/spread/partitions/{partition}/state")[0]
+            session.note("state", state)
+        session.note("events", both.znodes.get_children(f"{chroot}/log_dir_event_notification"))
+
+    both.compare(script)
+    # The last directory gone, neither goes on.
+    for home in (both.kafka.home, both.headrace.home):
+        (home / "b").rename(home / "b-away")
+        (home / "b").touch()
+    assert both.headrace.process.wait(30) == 1
+    assert "All data directories have failed" in both.headrace.log.read_text()
+    assert both.kafka.process.wait(30) == 1
+
+
+def ask_everything(session: Session, partition: int) -> None:
+    session.ask(PRODUCE, 9, produce_message("spread", batch(b"y"), partition=partition))
+    fetched = [{"partition": partition, "fetch_offset": 0, "partition_max_bytes": 1000}]
+    session.ask(
+        FETCH,
+        11,
+        {
+            "replica_id": -1,
+            "max_wait_ms": 0,
+            "min_bytes": 0,
+            "max_bytes": 10_000,
+            "session_epoch": -1,
+            "topics": [{"topic": "spread", "partitions": fetched}],
+        },
+    )
+    session.note("list offsets", code_of(session, "spread", partition))
+
+
+def partitions_of(session: Session, topic: str) -> dict[int, Message]:
+    message = {"topics": [{"name": topic}], "allow_auto_topic_creation": False}
+    found = session.look(METADATA, 9, message)["topics"][0]["partitions"]
+    return {p["partition_index"]: p for p in found}
+
+
+def has_leaders(session: Session, topic: str, leaders: dict[int, int]) -> bool:
+    return {p: found["leader_id"] for p, found in partitions_of(session, topic).items()} == leaders
+
+
+def note_metadata(session: Session, topic: str, order: tuple[int, ...]) -> None:
+    found = partitions_of(session, topic)
+    session.note("metadata", [{**found[p], "partition_index": n} for n, p in enumerate(order)])
+
+
+def test_a_directory_that_fails_at_the_start_leaves_old_partitions_out_of_reach(
+    both: Directories, zookeeper: ZooKeeperProcess
+) -> None:
+    def before(session: Session) -> None:
+        create_topic(session, "old", PARTITIONS)
+        session.note("created", sorted(both.directory_of(session, "old", p) for p in range(PARTITIONS)))
+
+    both.compare(before)
+    assert both.headrace.stop() == 0
+    both.kafka.stop()
+    for home in (both.kafka.home, both.headrace.home):
+        (home / "a").rename(home / "a-away")
+        (home / "a").touch()
+    both.kafka.start()
+    headrace = start_headrace(both.headrace.home, zookeeper)
+    again = both._replace(headrace=headrace)
+    try:
+        both.kafka.wait_until_serving()
+        again.wait_for_producer_ids()
+
+        def after(session: Session) -> None:
+            lost = sorted(int(d.name.rpartition("-")[2]) for d in both.home(session).glob("a-away/old-*"))
+            kept = sorted(set(range(PARTITIONS)) - set(lost))
+            expected = dict.fromkeys(lost, -1) | dict.fromkeys(kept, 1)
+            eventually(partial(has_leaders, session, "old", expected), what="the leaders")
+            note_metadata(session, "old", (*lost, *kept))
+            session.note("codes", [code_of(session, "old", p) for p in (*lost, *kept)])
+            session.note("described", described_paths(session))
+
+        again.compare(after)
+    finally:
+        headrace.end()
+
+
+def described_paths(session: Session) -> list[tuple[str, int]]:
+    answer = session.look(DESCRIBE_LOG_DIRS, 4, {"topics": []})
+    return [(Path(result["log_dir"]).name, result["error_code"]) for result in answer["results"]]
+
+
+def test_a_data_directory_serves_one_broker_of_either_kind(both: Directories, kafka_jars: Path) -> None:
+    homes = [broker.home for broker in (both.kafka, both.headrace)]
+    texts = [(home / "server.properties").read_text() for home in homes]
+    # The same broker of the same cluster: only the lock can tell.
+    for home, other_home, text in zip(homes, reversed(homes), reversed(texts), strict=True):
+        (home / "second.properties").write_text(text.replace(str(other_home), str(home)))
+    ours = [sys.executable, "-m", "headrace.broker.command", "--config", f"{homes[0]}/second.properties"]
+    refused = subprocess.run(ours, capture_output=True, text=True, timeout=60, check=False)
+    assert (refused.returncode, refused.stderr.splitlines()[-1]) == (
+        1,
+        f"Error: Another broker uses {homes[0]}/a (it holds a lock on .lock there): stop it, or give this one a data "
+        "directory of its own.",
+    )
+    (homes[1] / "log4j.properties").write_text(LOGGING)
+    logging = f"-Dlog4j.configuration=file:{homes[1]}/log4j.properties"
+    theirs = ["java", logging, "-cp", f"{kafka_jars}/*", "kafka.Kafka", f"{homes[1]}/second.properties"]
+    kafka = subprocess.run(theirs, capture_output=True, text=True, timeout=90, check=False)
+    assert kafka.returncode == 1
+    assert "Failed to acquire lock on file .lock" in kafka.stdout + kafka.stderr
