@@ -126,6 +126,18 @@ def test_too_little_data_goes_on_waiting_until_the_time_is_over(loop: ManualLoop
     assert waiting.parked_count == 0
 
 
+def test_a_partition_that_is_named_twice_is_waited_for_once(loop: ManualLoop, waiting: Waiting) -> None:
+    fetch = Fetch(wanted=1)
+    answers = park(waiting, fetch, ("t", 0), ("t", 0))
+    other = Fetch(wanted=1)
+    others = park(waiting, other)
+    fetch.available = other.available = 1
+    waiting.wake("t", 0)
+    loop.turn()
+    assert answers == others == ["1 bytes"]
+    assert waiting.parked_count == 0
+
+
 def test_a_finished_request_leaves_no_timer_and_no_index(loop: ManualLoop, waiting: Waiting) -> None:
     fetch = Fetch(wanted=1)
     park(waiting, fetch, ("t", 0), ("u", 7))

@@ -58,7 +58,8 @@ class Waiting:
 
         At the time-out, or at once when too many are parked, the value is that of `attempt(True)`, which must give one.
         """
-        parked = _Parked(tuple(keys), attempt)
+        # A request may name a partition twice.
+        parked = _Parked(tuple(dict.fromkeys(keys)), attempt)
         if self.parked_count >= self._parked_max or timeout_ms <= 0:
             parked.deferred.complete(attempt(True))
             return parked.deferred
