@@ -145,6 +145,9 @@ class ErrorCode(IntEnum):
     VOTER_NOT_FOUND = 127
 
 
+TEXT_SIZE_MAX = 1000
+
+
 class KafkaError(Exception):
     """A refusal that a client is told by its code; the text is one sentence for people.
 
@@ -160,7 +163,8 @@ class KafkaError(Exception):
         KafkaError._classes.setdefault(cls.code, cls)
 
     def __str__(self) -> str:
-        return super().__str__() or self.code.name
+        """What went wrong, for people; cut where a name from outside makes it longer than an answer may hold."""
+        return super().__str__()[:TEXT_SIZE_MAX] or self.code.name
 
 
 def error_of(code: int, message: str = "") -> KafkaError:

@@ -106,11 +106,11 @@ class _Outcome(NamedTuple):
 def handle(context: Context, header: RequestHeader, frame: memoryview) -> Reply:
     try:
         single = _read_single(header.version, frame, header.body_offset)
+        topic = "" if single is None else str(single.name, "utf-8")
     except (StructError, IndexError, ValueError):
         single = None
     if single is None:
         return _handle_any(context, header, frame)
-    topic = str(single.name, "utf-8", "replace")
     outcome = _append(context, header.version, topic, single.partition_index, single.records, single.acks)
     result = outcome.result
     if result is None or single.acks == 0 or (single.acks == -1 and not _is_committed(outcome)):

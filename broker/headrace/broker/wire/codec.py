@@ -41,6 +41,8 @@ _ReadStep = Callable[[Message, memoryview, int], int]
 _WriteStep = Callable[[bytearray, Message], None]
 
 STRING_SIZE_MAX = 0x7FFF
+# A byte that is no UTF-8 becomes U+FFFD, which has three.
+STRING_SIZE_SAFE = STRING_SIZE_MAX // 3
 _INT16 = Packer(">h")
 _INT32 = Packer(">i")
 _UUID_SIZE = 16
@@ -231,7 +233,10 @@ def _string_reader(read_size: _SizeReader) -> Reader:
         end = offset + size
         if end > len(view) or size > STRING_SIZE_MAX:
             raise MalformedError(f"a string of {size} bytes is too long or runs past the end of the frame")
-        return str(view[offset:end], "utf-8", "replace"), end
+        text = str(view[offset:end], "utf-8", "replace")
+        if size > STRING_SIZE_SAFE and len(text.encode()) > STRING_SIZE_MAX:
+            raise MalformedError(f"a string of {size} bytes that are no UTF-8 is too long to be said again")
+        return text, end
 
     return read
 
