@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import struct
-from pathlib import Path
 
 import pytest
+from frame_corpus import corpus
 from sessions import API_VERSIONS, CLOSED, FETCH, METADATA, PRODUCE, Pair, Session, raw_frame
 
 from headrace.broker.wire import frames
 from headrace.broker.wire.api import APIS
 
-CORPUS = Path(__file__).parents[1] / "sim" / "frame_corpus.txt"
+# Kafka decodes these, but its answer does not fit a string: it never answers, or says UNKNOWN_SERVER_ERROR.
+KAFKA_FAILS = (
+    "produce-v3-name-that-grows",
+    "metadata-v4-name-that-grows",
+    "describe-configs-v1-longest-name",
+    "alter-configs-v1-longest-name",
+    "create-topics-v2-longest-name",
+    "create-partitions-v2-longest-name",
+)
 HEADER = frames.encode_request_header(METADATA, 4, 7, "script")
 
 
@@ -84,11 +92,10 @@ def test_requests_before_a_bad_frame_are_answered(pair: Pair) -> None:
 
 def test_frames_that_once_broke_something(pair: Pair) -> None:
     def script(session: Session) -> None:
-        for line in CORPUS.read_text().splitlines():
-            if line.startswith("#"):
+        for name, _, data in corpus():
+            if name in KAFKA_FAILS:
                 continue
-            name, _, data = line.split()
-            header = frames.read_request_header(bytes.fromhex(data))
-            session.send_frame(raw_frame(bytes.fromhex(data)), header.key, header.version, note=name)
+            header = frames.read_request_header(data)
+            session.send_frame(raw_frame(data), header.key, header.version, note=name)
 
     pair.compare(script)

@@ -267,6 +267,8 @@ class FrameFuzzer:
             return random.choice((b"", b"\0\0", random.randbytes(random.randrange(40))))
         if self._learnt[name] and random.random() < 0.6:
             return str(random.choice(self._learnt[name])).encode()
+        if random.random() < 0.01:
+            return random.choice((b"y" * 32_767, b"\xff" * 10_922))
         value = random.choice(USUAL.get(name, ("", "a", "x" * 300)))
         return None if value is None else str(value).encode()
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 from frame_broker import FrameBroker
+from frame_corpus import corpus
 from frame_fuzzer import GROUPS, TOPICS, Frame, FrameFuzzer, closes
 
 from headrace.broker.handlers.table import HANDLERS
 from headrace.broker.wire import batches, frames
 from headrace.broker.wire.api import APIS
 
-CORPUS = Path(__file__).with_name("frame_corpus.txt")
 SEEDS = [f"{os.environ.get('FUZZ_SEED', 'headrace')}-{number}" for number in range(4)]
 FRAMES_COUNT = 12_000
 API_VERSIONS = 18
@@ -117,12 +117,9 @@ def test_frames_before_and_after_a_valid_session(tmp_path: Path, seed: str) -> N
     assert outcomes["waits, or has no answer"] > 0
 
 
-def corpus() -> list[tuple[str, str, bytes]]:
-    lines = [line.split() for line in CORPUS.read_text().splitlines() if line and not line.startswith("#")]
-    return [(name, outcome, bytes.fromhex(data)) for name, outcome, data in lines]
-
-
-@pytest.mark.parametrize(("outcome", "data"), [c[1:] for c in corpus()], ids=[c[0] for c in corpus()])
+@pytest.mark.parametrize(
+    ("outcome", "data"), [entry[1:] for entry in corpus()], ids=[entry.name for entry in corpus()]
+)
 def test_a_frame_that_once_broke_something(broker: FrameBroker, outcome: str, data: bytes) -> None:
     frame = memoryview(bytearray(data))
     reply = broker.serve(frame)
