@@ -40,7 +40,8 @@ class Housekeeping:
             self._maintained_ms = now_ms
             for finding in self._logs.maintain(self._clock.now_ms()):
                 log.info(finding.kind, path=finding.path, size=finding.size, reason=finding.reason)
-            await self._do(self._logs.removals(self._clock.now_ms()), "removal of deleted logs failed")
+        # A deleted topic's disk space comes back when file.delete.delay.ms says, however rarely retention looks.
+        await self._do(self._logs.removals(self._clock.now_ms()), "removal of deleted logs failed")
         if now_ms - self._checkpointed_ms >= self._config.log_flush_offset_checkpoint_interval_ms:
             self._checkpointed_ms = now_ms
             await self._checkpoint()
