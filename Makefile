@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
 .DEFAULT_GOAL := help
-.PHONY: help setup demo chaos test check bench terraform-plan clean
+.PHONY: help setup demo chaos test fuzz check bench terraform-plan clean
 
 help: ## list the commands
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,6 +19,10 @@ chaos: setup ## run a demo in which every supervised process is killed once, at 
 test: ## run all tests
 	@scripts/setup test
 	@$(PYTHON) -m pytest tests --numprocesses 2 --dist loadgroup
+
+fuzz: ## send a broker FRAMES (1,000,000) odd frames from SEED, between sessions of an ordinary client
+	@scripts/setup test
+	@$(PYTHON) scripts/fuzz.py --frames $(or $(FRAMES),1000000) $(if $(SEED),--seed $(SEED))
 
 check: ## lint, types, import contracts, playbooks
 	@scripts/setup test
