@@ -14,12 +14,19 @@ from headrace.mirror.state import State
 
 SEEDS = 240
 STEPS = 250
+TRUNCATED_AGAIN_SEEDS = (1037, 2190)
+"""The source loses more after a resume, before anything was appended, than it had lost before."""
 
 
 @pytest.mark.parametrize("block", range(4))
 def test_the_copy_is_the_sources_or_says_why_not(block: int) -> None:
     for seed in range(block, SEEDS, 4):
         MirrorWorld(seed).run(STEPS)
+
+
+@pytest.mark.parametrize("seed", TRUNCATED_AGAIN_SEEDS)
+def test_what_a_source_loses_while_a_resumed_copy_waits_is_told(seed: int) -> None:
+    MirrorWorld(seed).run(STEPS)
 
 
 def test_the_seeds_meet_every_kind_of_finding() -> None:

@@ -267,6 +267,7 @@ class Copier:
         self._source_start_offset = found.log_start_offset
         self.source_end_offset = found.log_end_offset
         if self._may_jump():
+            self._tell_passed(found, now_ms)
             if found.log_end_offset < end:
                 self._pause(now_ms)
                 return
@@ -278,6 +279,19 @@ class Copier:
             self._stop_truncated(request, found, now_ms)
             return
         self.phase = Phase.COPYING
+
+    def _tell_passed(self, found: Surveyed, now_ms: int) -> None:
+        """Resumed, and the source lost more than was told then: it is another one from further below."""
+        passed_from = self.state.passed_from
+        if passed_from is None:
+            return
+        agreed = min(found.log_end_offset, passed_from)
+        if found.epoch >= 0:
+            agreed = min(agreed, found.epoch_end, self.state.epoch_end(found.epoch, passed_from))
+        if agreed < passed_from:
+            reason = "resumed, and the source was truncated again: its new messages at these offsets are passed over"
+            self._report(Kind.LOSS, (agreed, passed_from - 1), reason, now_ms)
+            self._save(replace(self.state, passed_from=agreed))
 
     def _is_gone(self, found: Surveyed) -> bool:
         """The source has already deleted what comes next."""
@@ -350,14 +364,17 @@ class Copier:
         stopped = self.state.stopped
         if stopped is None or stop_id(stopped) != stop:
             return
+        resumed_at = passed_from = self._target.log_end_offset
         if stopped.kind in (Kind.RECREATION, Kind.TRUNCATION):
+            passed_from = stopped.first_offset
             reason = (
                 f"resumed after a {stopped.kind}: the source's new messages at these offsets are passed over"
             )
-            self._report(Kind.LOSS, (stopped.first_offset, stopped.last_offset), reason, now_ms)
-        source_id = NO_ID if stopped.kind is Kind.RECREATION else self.state.source_id
-        resumed_at = self._target.log_end_offset
-        self._save(replace(self.state, source_id=source_id, epochs=(), stopped=None, resumed_at=resumed_at))
+            self._report(Kind.LOSS, (passed_from, stopped.last_offset), reason, now_ms)
+        going_on = replace(self.state, stopped=None, resumed_at=resumed_at, passed_from=passed_from)
+        if stopped.kind is Kind.RECREATION:
+            going_on = replace(going_on, source_id=NO_ID, epochs=())
+        self._save(going_on)
         self.phase, self.located_at, self._source_start_offset = Phase.LOCATING, None, UNKNOWN
         self._went_well()
 

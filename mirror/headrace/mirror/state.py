@@ -27,6 +27,7 @@ class State:
     `epochs` are the source's leader epochs with the offset where each begins in the copy, oldest first: an epoch is
     noted before its first batch is appended, so one at or above the log's end was never copied.
     `resumed_at` is the log's end at the last resume: as long as it ends there, the next batch may lie further on.
+    `passed_from` is the first offset below it at which the source's messages are known, and told, to be others.
     """
 
     target_id: UUID
@@ -35,10 +36,15 @@ class State:
     epochs: tuple[tuple[int, int], ...] = ()
     stopped: Finding | None = None
     resumed_at: int | None = None
+    passed_from: int | None = None
 
     def epoch_before(self, offset: int) -> int | None:
         """The source's leader epoch of the batch that ends at `offset`, None when that is not known."""
         return next((epoch for epoch, start in reversed(self.epochs) if start < offset), None)
+
+    def epoch_end(self, epoch: int, end: int) -> int:
+        """Where batches of an epoch above `epoch` begin in the copy, which ends at `end`."""
+        return min((start for known, start in self.epochs if known > epoch), default=end)
 
     def with_epoch(self, epoch: int, start_offset: int) -> State:
         """Batches from `start_offset` on are of `epoch`."""
@@ -53,6 +59,7 @@ class State:
             "epochs": self.epochs,
             "stopped": self.stopped.as_dict() if self.stopped else None,
             "resumed_at": self.resumed_at,
+            "passed_from": self.passed_from,
         }
         return json.dumps(fields, separators=(",", ":")).encode()
 
@@ -67,10 +74,15 @@ def decode(value: bytes) -> State:
             source_bootstrap=str(fields["source_bootstrap"]),
             epochs=tuple((int(epoch), int(start)) for epoch, start in fields["epochs"]),
             stopped=findings.from_dict(fields["stopped"]) if fields["stopped"] else None,
-            resumed_at=None if fields["resumed_at"] is None else int(fields["resumed_at"]),
+            resumed_at=_offset_or_none(fields["resumed_at"]),
+            passed_from=_offset_or_none(fields.get("passed_from")),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"no state of a mirror partition: {value[:200]!r}") from error
+
+
+def _offset_or_none(value: Any) -> int | None:
+    return None if value is None else int(value)
 
 
 def state_key(topic: str, partition: int) -> bytes:
