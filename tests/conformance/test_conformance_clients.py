@@ -1,0 +1,160 @@
+"""Client libraries do the same with headrace as with Apache Kafka: one script, both engines at once, one result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from itertools import chain
+from typing import TypeVar
+
+import pytest
+from client_drivers import DRIVERS, Driver, Member, Record
+from processes import eventually
+from sessions import Pair, Session, create_topic
+
+T = TypeVar("T")
+CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
+TIMESTAMP_MS = 1_700_000_000_000
+PARTITION_COUNT = 6
+MESSAGE_COUNT = 20
+"""In each partition."""
+
+
+def agree(pair: Pair, script: Callable[[str], T]) -> T:
+    """What the script returns for both brokers, which must be the same."""
+    with ThreadPoolExecutor(2) as pool:
+        ours, theirs = pool.map(script, (pair.headrace.bootstrap, pair.kafka.bootstrap))
+    assert ours == theirs
+    return ours
+
+
+def make_topic(bootstrap: str, name: str, partitions: int = 1) -> None:
+    host, _, port = bootstrap.rpartition(":")
+    with closing(Session((host, int(port)))) as session:
+        create_topic(session, name, partitions)
+
+
+def records(count: int) -> list[Record]:
+    return [
+        Record(n, TIMESTAMP_MS + n * 1000, b"key %d" % (n % 3), b"value %d " % n * 20, [("n", b"%d" % n)])
+        for n in range(count)
+    ]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("client", DRIVERS)
+def test_records_come_back_as_they_were_sent(pair: Pair, client: str, codec: str) -> None:
+    topic = f"clients-{client}-{codec}"
+    # A null key and a null value, and what no batch of librdkafka's default size holds at once.
+    sent = [
+        *records(300),
+        Record(300, TIMESTAMP_MS, None, b"no key", []),
+        Record(301, TIMESTAMP_MS, b"k", None, []),
+    ]
+
+    def script(bootstrap: str) -> tuple[list[int], list[Record]]:
+        make_topic(bootstrap, topic)
+        with closing(DRIVERS[client](bootstrap)) as driver:
+            return driver.produce(topic, sent, codec), driver.read(topic, len(sent))
+
+    offsets, read = agree(pair, script)
+    assert offsets == list(range(len(sent)))
+    assert read == sent
+
+
+@pytest.mark.parametrize("client", DRIVERS)
+def test_offsets_are_found_by_time(pair: Pair, client: str) -> None:
+    topic = f"clients-{client}-times"
+    times = [0, TIMESTAMP_MS, TIMESTAMP_MS + 1, TIMESTAMP_MS + 8999, TIMESTAMP_MS + 9000, TIMESTAMP_MS + 9001]
+
+    def script(bootstrap: str) -> list[int | None]:
+        make_topic(bootstrap, topic)
+        with closing(DRIVERS[client](bootstrap)) as driver:
+            driver.produce(topic, records(10), "none")
+            return [driver.offset_at(topic, time_ms) for time_ms in times]
+
+    assert agree(pair, script) == [0, 0, 1, 9, 9, None]
+
+
+def fill(driver: Driver, topic: str) -> None:
+    """Twenty messages for each partition."""
+    for partition in range(PARTITION_COUNT):
+        driver.produce(topic, records(MESSAGE_COUNT), "none", partition)
+
+
+def poll_until(members: list[Member], condition: Callable[[], bool], what: str) -> None:
+    def met() -> bool:
+        for member in members:
+            member.poll()
+        return condition()
+
+    eventually(met, timeout_s=60, what=what)
+
+
+def is_shared(members: list[Member]) -> bool:
+    """Whether each partition has one owner and each member as many as the others."""
+    owned = [sorted(member.owned()) for member in members]
+    share = PARTITION_COUNT // len(members)
+    return sorted(chain(*owned)) == list(range(PARTITION_COUNT)) and {len(each) for each in owned} == {share}
+
+
+@pytest.mark.parametrize(
+    ("client", "assignor"),
+    [(client, assignor) for client in DRIVERS for assignor in DRIVERS[client].assignors],
+)
+def test_a_group_shares_its_partitions_and_takes_over(pair: Pair, client: str, assignor: str) -> None:
+    topic = f"clients-{client}-{assignor}"
+
+    def script(bootstrap: str) -> list[int | None]:
+        make_topic(bootstrap, topic, PARTITION_COUNT)
+        with closing(DRIVERS[client](bootstrap)) as driver:
+            first = driver.member(topic, topic, assignor)
+            poll_until([first], lambda: len(first.owned()) == PARTITION_COUNT, "the first assignment")
+            second = driver.member(topic, topic, assignor)
+            both = [first, second]
+            poll_until(both, lambda: is_shared(both), "a shared assignment")
+            fill(driver, topic)
+            count = PARTITION_COUNT * MESSAGE_COUNT
+            poll_until(both, lambda: len(first.seen) + len(second.seen) == count, "all messages")
+            assert not first.seen & second.seen
+            for member in both:
+                member.commit()
+            found = [first.committed(partition) for partition in range(PARTITION_COUNT)]
+            second.close()
+            poll_until([first], lambda: len(first.owned()) == PARTITION_COUNT, "the takeover")
+            first.seen.clear()
+            fill(driver, topic)
+            poll_until([first], lambda: len(first.seen) == count, "what came later")
+            assert {offset for _, offset in first.seen} == set(range(MESSAGE_COUNT, 2 * MESSAGE_COUNT))
+            first.commit()
+            found += [first.committed(partition) for partition in range(PARTITION_COUNT)]
+            first.close()
+            return found
+
+    once, twice = [MESSAGE_COUNT] * PARTITION_COUNT, [2 * MESSAGE_COUNT] * PARTITION_COUNT
+    assert agree(pair, script) == [*once, *twice]
+
+
+@pytest.mark.parametrize("client", DRIVERS)
+def test_a_static_member_comes_back_to_its_partitions(pair: Pair, client: str) -> None:
+    topic = f"clients-{client}-static"
+
+    def script(bootstrap: str) -> bool:
+        make_topic(bootstrap, topic, PARTITION_COUNT)
+        with closing(DRIVERS[client](bootstrap)) as driver:
+            first = driver.member(topic, topic, "range", "first")
+            poll_until([first], lambda: len(first.owned()) == PARTITION_COUNT, "the first assignment")
+            second = driver.member(topic, topic, "range", "second")
+            both = [first, second]
+            poll_until(both, lambda: is_shared(both), "a shared assignment")
+            before = first.owned(), second.owned()
+            second.close()
+            again = driver.member(topic, topic, "range", "second")
+            poll_until([first, again], lambda: bool(again.owned()), "the return")
+            after = first.owned(), again.owned()
+            for member in (first, again):
+                member.close()
+            return before == after
+
+    assert agree(pair, script)
