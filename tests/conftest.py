@@ -11,6 +11,7 @@ FREE_FOLDERS = {"unit", "sim"}
 """Their tests start nothing, so that any worker may take any one of them."""
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give tests that share what they started to one worker: a module, all of conformance, all whole pipelines."""
     for item in items:
