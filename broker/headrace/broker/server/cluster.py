@@ -278,16 +278,28 @@ class Cluster(SessionListener):
         return deferred
 
     async def control(self, key: int, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Perform a LeaderAndIsr, StopReplica or UpdateMetadata request in its turn; answers the response."""
+        """Perform a LeaderAndIsr, StopReplica or UpdateMetadata request in its turn; answers the response.
+
+        What fails for a reason that nobody foresaw is answered too: the controller's next word must get through.
+        """
+        try:
+            async with self._control:
+                return await self._controlled(key, request)
+        except ZooKeeperClosedError:
+            return {"error_code": ErrorCode.BROKER_NOT_AVAILABLE}
+        except Exception as error:
+            log.failure("a request of the controller failed", error, broker=self.broker_id, key=key)
+            return {"error_code": ErrorCode.UNKNOWN_SERVER_ERROR}
+
+    async def _controlled(self, key: int, request: Mapping[str, Any]) -> dict[str, Any]:
         assert self._partitions is not None, "join before serving"
-        async with self._control:
-            if key == k04_leader_and_isr.API.key:
-                await self._configs.learn({topic for topic, _, _ in partition_states(request)})
-                return await self._partitions.leader_and_isr(request)
-            if key == k05_stop_replica.API.key:
-                return await self._partitions.stop_replica(request)
-            assert key == k06_update_metadata.API.key, f"key {key} is not the controller's"
-            return self._update_metadata(request)
+        if key == k04_leader_and_isr.API.key:
+            await self._configs.learn({topic for topic, _, _ in partition_states(request)})
+            return await self._partitions.leader_and_isr(request)
+        if key == k05_stop_replica.API.key:
+            return await self._partitions.stop_replica(request)
+        assert key == k06_update_metadata.API.key, f"key {key} is not the controller's"
+        return self._update_metadata(request)
 
     async def shut_down(self, broker_id: int, broker_epoch: int) -> list[tuple[str, int]]:
         """ControlledShutdown: what the broker still leads.

@@ -1,8 +1,10 @@
 """Runs for controller, and performs what `replication.controller` decides while this broker is it.
 
-Invariants: events are handled one at a time, each with all its commands, before the next; every write to
-ZooKeeper is conditional on the controller's epoch, so that a controller that lost its office without
-knowing changes nothing; the outcome of a write is the next event. Decides nothing itself.
+Invariants: events are handled one at a time, each with all its commands, before the next; a watch only says
+that something is to be read, and it is read when its turn comes, so that no event is older than what was
+done before it; every write to ZooKeeper is conditional on the controller's epoch, so that a controller that
+lost its office without knowing changes nothing; the outcome of a write is the next event. Decides nothing
+itself.
 """
 
 from __future__ import annotations
@@ -25,10 +27,9 @@ from headrace.broker.replication.controller import Controller
 from headrace.broker.replication.model import (
     LEADER_DURING_DELETE,
     PartitionState,
-    TopicAssignment,
     TopicPartition,
 )
-from headrace.broker.server.mailbox import Mailbox
+from headrace.broker.server.mailbox import Mailbox, Work
 from headrace.broker.server.peers import Peers
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks
@@ -42,15 +43,16 @@ from headrace.broker.zk.client import (
     Operation,
     Set,
     Subscription,
+    Znode,
     ZnodeExistsError,
     ZnodeVersionError,
     ZooKeeperClient,
     ZooKeeperClosedError,
     ZooKeeperError,
 )
+from headrace.broker.zk.reads import READS_IN_FLIGHT_MAX, read_brokers, read_states, read_topics
 
 log = get_logger(__name__)
-READS_IN_FLIGHT_MAX = 200
 PAUSE_AFTER_FAILURE_SECONDS = 1.0
 NO_EPOCH = -1
 
@@ -83,6 +85,7 @@ class ControllerOffice:
         self._mailbox = Mailbox(self._failed)
         self._subscriptions: list[Subscription] = []
         self._topic_subscriptions: dict[str, Subscription] = {}
+        self._changed_topics: set[str] = set()
         self._core: Controller | None = None
         self._is_registered = True
         self._epoch_version = -1
@@ -197,14 +200,14 @@ class ControllerOffice:
 
     async def _take_office(self, epoch: int) -> None:
         await self._zookeeper.ensure(paths.FEATURE, paths.encode_feature())
-        topics = await self._read_topics(await self._zookeeper.children(paths.TOPICS))
-        brokers = await self._read_brokers(await self._zookeeper.children(paths.BROKER_IDS))
+        topics = await read_topics(self._zookeeper, await self._zookeeper.children(paths.TOPICS))
+        brokers = await read_brokers(self._zookeeper, await self._zookeeper.children(paths.BROKER_IDS))
         keys = [(t.topic, p) for t in topics.values() for p in t.partitions]
         elected = events.Elected(
             epoch=epoch,
             brokers=brokers,
             topics=topics,
-            states={key: s for key, s in (await self._read_states(keys)).items() if s is not None},
+            states={key: s for key, s in (await read_states(self._zookeeper, keys)).items() if s is not None},
             deletions=frozenset(await self._zookeeper.children(paths.DELETE_TOPICS)),
         )
         self._core = self._make()
@@ -216,12 +219,18 @@ class ControllerOffice:
         for topic in topics:
             self._watch_topic(topic)
         self._subscriptions = [
-            zookeeper.watch_children(paths.BROKER_IDS, lambda ids: self._mailbox.post(self._brokers_listed)),
-            zookeeper.watch_children(paths.TOPICS, self._topics_listed),
-            zookeeper.watch_children(paths.DELETE_TOPICS, self._deletions_listed),
-            zookeeper.watch_children(paths.ISR_CHANGES, self._isr_changes_listed),
-            zookeeper.watch_children(paths.LOG_DIRECTORY_EVENTS, self._log_directory_events_listed),
+            zookeeper.watch_children(path, self._poster(work))
+            for path, work in (
+                (paths.BROKER_IDS, self._brokers_listed),
+                (paths.TOPICS, self._topics_listed),
+                (paths.DELETE_TOPICS, self._deletions_listed),
+                (paths.ISR_CHANGES, self._isr_changes_listed),
+                (paths.LOG_DIRECTORY_EVENTS, self._log_directory_events_listed),
+            )
         ]
+
+    def _poster(self, work: Work) -> Callable[[list[str]], None]:
+        return lambda names: self._mailbox.post(work)
 
     async def _resign(self) -> None:
         if self._core is None:
@@ -263,51 +272,69 @@ class ControllerOffice:
     async def _brokers_listed(self) -> None:
         if self._core is not None:
             names = await self._zookeeper.children(paths.BROKER_IDS)
-            await self._handle(events.BrokersChanged(brokers=await self._read_brokers(names)))
+            await self._handle(events.BrokersChanged(brokers=await read_brokers(self._zookeeper, names)))
 
-    def _topics_listed(self, names: list[str]) -> None:
-        for topic in self._topic_subscriptions.keys() - set(names):
+    async def _topics_listed(self) -> None:
+        if self._core is None:
+            return
+        names = await self._zookeeper.children(paths.TOPICS)
+        removed = frozenset((self._core.topics.keys() | self._topic_subscriptions.keys()) - set(names))
+        for topic in removed & self._topic_subscriptions.keys():
             self._topic_subscriptions.pop(topic).cancel()
-            self._tell(events.TopicsChanged(topics={}, removed=frozenset({topic})))
+        await self._handle(events.TopicsChanged(topics={}, removed=removed))
         for topic in names:
             if topic not in self._topic_subscriptions:
                 self._watch_topic(topic)
 
     def _watch_topic(self, topic: str) -> None:
-        def changed(znode: Any) -> None:
-            if znode is not None:
-                assignment = paths.decode_topic(topic, znode.data)
-                self._tell(events.TopicsChanged(topics={topic: assignment}))
+        def changed(znode: Znode | None) -> None:
+            if self._changed_topics:
+                self._changed_topics.add(topic)
+            elif znode is not None:
+                self._changed_topics.add(topic)
+                self._mailbox.post(self._read_changed_topics)
 
         self._topic_subscriptions[topic] = self._zookeeper.watch_data(paths.topic(topic), changed)
 
-    def _deletions_listed(self, names: list[str]) -> None:
-        if names:
-            self._tell(events.DeletionsRequested(topics=frozenset(names)))
+    async def _read_changed_topics(self) -> None:
+        names, self._changed_topics = sorted(self._changed_topics), set()
+        if self._core is None:
+            return
+        topics = await read_topics(self._zookeeper, names)
+        known = self._core.topics
+        changed = {name: topic for name, topic in topics.items() if known.get(name) != topic}
+        if changed:
+            await self._handle(events.TopicsChanged(topics=changed))
 
-    def _isr_changes_listed(self, names: list[str]) -> None:
-        if names:
-            self._mailbox.post(lambda: self._read_isr_changes(names))
+    async def _deletions_listed(self) -> None:
+        if self._core is not None:
+            names = await self._zookeeper.children(paths.DELETE_TOPICS)
+            await self._handle(events.DeletionsRequested(topics=frozenset(names)))
 
-    async def _read_isr_changes(self, names: Sequence[str]) -> None:
-        changes = [f"{paths.ISR_CHANGES}/{name}" for name in names]
-        znodes = await self._zookeeper.get_many(changes)
-        keys = {key for z in znodes if z is not None for key in paths.decode_isr_change(z.data)}
-        states = await self._read_states(sorted(keys))
-        await self._handle(events.IsrChanged(states={k: s for k, s in states.items() if s is not None}))
-        for change in changes:
-            await self._zookeeper.delete(change)
+    async def _isr_changes_listed(self) -> None:
+        znodes = await self._notifications(paths.ISR_CHANGES)
+        keys = {key for z in znodes.values() for key in paths.decode_isr_change(z.data)}
+        if keys:
+            states = await read_states(self._zookeeper, sorted(keys))
+            await self._handle(events.IsrChanged(states={k: s for k, s in states.items() if s is not None}))
+        await self._delete_all(znodes)
 
-    def _log_directory_events_listed(self, names: list[str]) -> None:
-        if names:
-            self._mailbox.post(lambda: self._read_log_directory_events(names))
+    async def _log_directory_events_listed(self) -> None:
+        znodes = await self._notifications(paths.LOG_DIRECTORY_EVENTS)
+        brokers = frozenset(paths.decode_log_directory_event(z.data) for z in znodes.values())
+        if brokers:
+            await self._handle(events.LogDirectoriesFailed(brokers=brokers))
+        await self._delete_all(znodes)
 
-    async def _read_log_directory_events(self, names: Sequence[str]) -> None:
-        found = [f"{paths.LOG_DIRECTORY_EVENTS}/{name}" for name in names]
+    async def _notifications(self, parent: str) -> dict[str, Znode]:
+        """The children by path; none when this broker is not controller."""
+        names = await self._zookeeper.children(parent) if self._core is not None else []
+        found = [f"{parent}/{name}" for name in names]
         znodes = await self._zookeeper.get_many(found)
-        brokers = frozenset(paths.decode_log_directory_event(z.data) for z in znodes if z is not None)
-        await self._handle(events.LogDirectoriesFailed(brokers=brokers))
-        for path in found:
+        return {path: znode for path, znode in zip(found, znodes, strict=True) if znode is not None}
+
+    async def _delete_all(self, znodes: Iterable[str]) -> None:
+        for path in znodes:
             await self._zookeeper.delete(path)
 
     async def _handle(self, event: events.Event) -> None:
@@ -417,7 +444,9 @@ class ControllerOffice:
                 await self._as_controller(Set(path, data, write.state.zk_version))
         except (NoZnodeError, ZnodeExistsError, ZnodeVersionError):
             log.debug("partition state is another one", topic=write.topic, partition=write.partition)
-        return (await self._read_states([(write.topic, write.partition)]))[write.topic, write.partition]
+        return (await read_states(self._zookeeper, [(write.topic, write.partition)]))[
+            write.topic, write.partition
+        ]
 
     async def _create_if_missing(self, path: str) -> None:
         """Nothing when it is there, nor when its topic is gone: the state's own write will tell."""
@@ -451,36 +480,6 @@ class ControllerOffice:
             await self._as_controller(Delete(paths.delete_topic(topic)))
         log.info("topic deleted", topic=topic)
         return events.TopicRemoved(topic=topic)
-
-    async def _read_brokers(self, names: Sequence[str]) -> dict[int, Any]:
-        znodes = await self._zookeeper.get_many([paths.broker(int(name)) for name in names])
-        return {
-            int(name): paths.decode_broker(int(name), znode.data, znode.creation_zxid)
-            for name, znode in zip(names, znodes, strict=True)
-            if znode is not None
-        }
-
-    async def _read_topics(self, names: Sequence[str]) -> dict[str, TopicAssignment]:
-        topics: dict[str, TopicAssignment] = {}
-        for first in range(0, len(names), READS_IN_FLIGHT_MAX):
-            batch = names[first : first + READS_IN_FLIGHT_MAX]
-            znodes = await self._zookeeper.get_many([paths.topic(name) for name in batch])
-            for name, znode in zip(batch, znodes, strict=True):
-                if znode is not None:
-                    topics[name] = paths.decode_topic(name, znode.data)
-        return topics
-
-    async def _read_states(
-        self, keys: Sequence[TopicPartition]
-    ) -> dict[TopicPartition, PartitionState | None]:
-        states: dict[TopicPartition, PartitionState | None] = {}
-        for first in range(0, len(keys), READS_IN_FLIGHT_MAX):
-            batch = keys[first : first + READS_IN_FLIGHT_MAX]
-            znodes = await self._zookeeper.get_many([paths.partition_state(*key) for key in batch])
-            for key, z in zip(batch, znodes, strict=True):
-                path = paths.partition_state(*key)
-                states[key] = None if z is None else paths.decode_partition_state(path, z.data, z.version)
-        return states
 
 
 def _same(found: PartitionState, wanted: PartitionState) -> bool:

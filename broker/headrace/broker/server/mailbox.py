@@ -7,6 +7,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+from headrace.broker.structured_log import get_logger
+
+log = get_logger(__name__)
 T = TypeVar("T")
 Work = Callable[[], Awaitable[Any]]
 
@@ -51,6 +54,12 @@ class Mailbox:
                 await self._filled.wait()
             work = self._queue.popleft()
             try:
-                await work()
+                await self._do(work)
             except Exception as error:
-                await self._failed(error)
+                log.failure("a failure could not be dealt with", error)
+
+    async def _do(self, work: Work) -> None:
+        try:
+            await work()
+        except Exception as error:
+            await self._failed(error)

@@ -36,11 +36,11 @@ from headrace.broker.structured_log import get_logger
 from headrace.broker.zk import paths
 from headrace.broker.zk.client import (
     NoZnodeError,
-    Znode,
     ZnodeExistsError,
     ZnodeVersionError,
     ZooKeeperClient,
 )
+from headrace.broker.zk.reads import read_topics
 
 log = get_logger(__name__)
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -316,8 +316,7 @@ class Topics:
         doomed = set(names) & set(await self._zookeeper.children(paths.DELETE_TOPICS))
         if not doomed or deadline.left_seconds <= 0:
             return doomed
-        znodes = await self._zookeeper.get_many([paths.topic(name) for name in doomed])
-        holders = {name: _replicas(name, znode) for name, znode in zip(doomed, znodes, strict=True)}
+        topics = await read_topics(self._zookeeper, sorted(doomed))
         present = set(doomed)
 
         def listed(names: list[str]) -> None:
@@ -329,7 +328,7 @@ class Topics:
         try:
             await self._until(
                 doomed,
-                lambda t: t not in present or not holders[t] <= self._metadata.brokers.keys(),
+                lambda t: t not in present or self._is_held_up(topics.get(t)),
                 deadline,
             )
         finally:
@@ -357,15 +356,14 @@ class Topics:
             self._waiting.discard(changed)
         return pending
 
+    def _is_held_up(self, topic: TopicAssignment | None) -> bool:
+        """Whether a broker that holds part of the topic is away."""
+        partitions = {} if topic is None else topic.partitions
+        return any(b not in self._metadata.brokers for a in partitions.values() for b in a.replicas)
+
     def _look_again(self) -> None:
         for event in self._waiting:
             event.set()
-
-
-def _replicas(topic: str, znode: Znode | None) -> set[int]:
-    """The brokers that hold the topic."""
-    partitions = {} if znode is None else paths.decode_topic(topic, znode.data).partitions
-    return {broker for assignment in partitions.values() for broker in assignment.replicas}
 
 
 def _check_count(count: int) -> None:

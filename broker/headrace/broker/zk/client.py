@@ -137,7 +137,7 @@ class ZooKeeperClient:
         self._connected = asyncio.Event()
         self._closed = False
         self._listeners: list[SessionListener] = []
-        self._subscriptions: set[Subscription] = set()
+        self._subscriptions: dict[Subscription, None] = {}
         self.session_id = 0
 
     async def connect(self) -> None:
@@ -299,7 +299,7 @@ class ZooKeeperClient:
         )
 
     def _subscribe(self, subscription: Subscription) -> Subscription:
-        self._subscriptions.add(subscription)
+        self._subscriptions[subscription] = None
         subscription.read()
         return subscription
 
@@ -389,7 +389,7 @@ class Subscription:
     def cancel(self) -> None:
         """No further calls."""
         self._cancelled = True
-        self._client._subscriptions.discard(self)
+        self._client._subscriptions.pop(self, None)
 
     def read(self) -> None:
         """Read now and tell; while a read is under way, once more after it."""
