@@ -28,7 +28,7 @@ check: ## lint, types, import contracts, playbooks
 	@scripts/setup test
 	@scripts/check
 
-bench: ## measure a broker, the mirror and the load; writes docs/benchmarks.md
+bench: ## measure a broker beside Apache Kafka, the mirror and the load; writes docs/benchmarks.md
 	@scripts/setup bench
 	@$(PYTHON) -m headrace.cli bench
 

@@ -15,10 +15,11 @@ from pathlib import Path
 import click
 import confluent_kafka
 import fastavro
+import psutil
 import pytest
 
 from headrace.bench import generator
-from headrace.bench.machine import ProcessTree
+from headrace.bench.machine import ProcessTree, voluntary_switches
 from headrace.bench.peers import Peer, headrace
 
 BURN = "import time\nwhile time.process_time() < 0.5: pass"
@@ -36,9 +37,9 @@ def peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
         yield running
 
 
-def values_of(peer: Peer, topic: str, count: int) -> list[bytes]:
+def values_of(peer: Peer, topic: str, count: int, partitions: int = 2) -> list[bytes]:
     consumer = confluent_kafka.Consumer({"bootstrap.servers": peer.bootstrap, "group.id": "test"})
-    consumer.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in range(2)])
+    consumer.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in range(partitions)])
     messages = consumer.consume(count, timeout=20)
     consumer.close()
     return [message.value() for message in messages]
@@ -51,20 +52,49 @@ def test_a_program_that_is_compiled_already_is_used_again(program: Path) -> None
 
 
 @pytest.mark.parametrize("batch", [1, 50, 0])
-def test_what_is_produced_is_consumed(program: Path, peer: Peer, batch: int) -> None:
-    topic = f"noise-{batch}"
+@pytest.mark.parametrize(("acks", "connections"), [("all", 1), ("0", 3)])
+def test_what_is_produced_is_consumed(
+    program: Path, peer: Peer, batch: int, acks: str, connections: int
+) -> None:
+    topic = f"noise-{batch}-{acks}"
     peer.create_topic(topic, 2)
+    where = {"bootstrap": peer.bootstrap, "topic": topic, "partitions": 2, "messages": 1000}
+    codec = "zstd" if batch else "none"
     produced = generator.run(
-        program, "produce", peer.bootstrap, topic, 2, 1000, 200, batch, "all", "zstd" if batch else "none"
+        program, "produce", **where, connections=connections, batch=batch, acks=acks, codec=codec
     )
     assert (produced.messages, produced.bytes) == (1000, 200_000)
-    consumed = generator.run(program, "consume", peer.bootstrap, topic, 2, 1000)
+    consumed = generator.run(program, "consume", **where, connections=min(connections, 2))
     assert (consumed.messages, consumed.bytes) == (1000, 200_000)
+
+
+def test_a_run_by_time_ends_when_its_time_is_over(program: Path, peer: Peer) -> None:
+    peer.create_topic("timed", 1)
+    where = {"bootstrap": peer.bootstrap, "topic": "timed"}
+    produced = generator.run(program, "produce", **where, seconds=0.5, batch=50)
+    assert produced.messages > 0
+    assert produced.seconds >= 0.4
+    assert len(values_of(peer, "timed", produced.messages, partitions=1)) == produced.messages
+
+
+@pytest.mark.parametrize(("partitions", "connections"), [(1, 1), (4, 2)])
+def test_latency_is_that_of_every_message_after_the_warm_up(
+    program: Path, peer: Peer, partitions: int, connections: int
+) -> None:
+    topic = f"latency-{partitions}"
+    peer.create_topic(topic, partitions)
+    where = {"bootstrap": peer.bootstrap, "topic": topic, "partitions": partitions}
+    for _ in range(2):  # the second run must not count what the first has left in the log
+        outcome = generator.run(program, "latency", **where, connections=connections, rate=500, seconds=0.5)
+        assert outcome.messages == 750
+        assert 0 < outcome.latency["p50_ms"] <= outcome.latency["p99_ms"] <= outcome.latency["p999_ms"]
+        assert outcome.latency["max_ms"] < 20_000
 
 
 def test_events_are_avro_of_their_schema_in_the_registrys_frame(program: Path, peer: Peer) -> None:
     peer.create_topic("events", 2)
-    produced = generator.run(program, "events", peer.bootstrap, "events", 2, 5000, 0x12345678)
+    where = {"bootstrap": peer.bootstrap, "topic": "events", "partitions": 2, "messages": 5000}
+    produced = generator.run(program, "produce", **where, batch=0, schema=0x12345678)
     values = values_of(peer, "events", 5000)
     assert sum(len(value) for value in values) == produced.bytes
     assert 190 <= produced.bytes / 5000 <= 210
@@ -82,8 +112,12 @@ def test_events_are_avro_of_their_schema_in_the_registrys_frame(program: Path, p
 
 
 def test_a_wrong_call_of_the_generator_is_an_error_that_shows_it(program: Path) -> None:
-    with pytest.raises(click.ClickException, match="`consume nowhere` failed: usage"):
-        generator.run(program, "consume", "nowhere")
+    with pytest.raises(
+        click.ClickException, match="`consume topic=t` failed: load_generator: usage: bootstrap"
+    ):
+        generator.run(program, "consume", topic="t")
+    with pytest.raises(click.ClickException, match="no such name: color"):
+        generator.run(program, "produce", color="red")
 
 
 def test_cpu_of_children_that_have_ended_counts() -> None:
@@ -92,6 +126,18 @@ def test_cpu_of_children_that_have_ended_counts() -> None:
     assert tree.watch(parent) == "done\n"
     assert tree.cpu_seconds >= 0.2
     assert tree.memory_mib_max > 5
+
+
+def test_a_process_that_sleeps_and_wakes_is_seen_to() -> None:
+    nap = "import time\nprint(1, flush=True)\nfor _ in range(10000): time.sleep(0.001)"
+    with subprocess.Popen([sys.executable, "-c", nap], stdout=subprocess.PIPE, text=True) as sleeper:
+        assert sleeper.stdout is not None
+        sleeper.stdout.readline()
+        process = psutil.Process(sleeper.pid)
+        before = voluntary_switches(process)
+        while voluntary_switches(process) < before + 50:
+            assert sleeper.poll() is None
+        sleeper.kill()
 
 
 def test_the_yardstick_takes_exactly_the_bytes_that_it_was_told(tmp_path: Path) -> None:

@@ -8,11 +8,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from kafka_oracle import KafkaBroker, NoOracleError, find_jars
+from kafka_oracle import KafkaBroker
 from kazoo.client import KazooClient
 from processes import BrokerProcess
 from sessions import Pair
 from zookeeper_process import ZooKeeperProcess
+
+from headrace.bench.apache_kafka import NoKafkaError, find_jars
 
 # Its assertions then tell what they compared.
 pytest.register_assert_rewrite("swapped_broker")
@@ -32,7 +34,7 @@ def kafka_jars() -> Path:
     """The folder with Apache Kafka's jars."""
     try:
         return find_jars()
-    except NoOracleError as error:
+    except NoKafkaError as error:
         if os.environ.get("CI"):
             pytest.fail(str(error))
         pytest.skip(str(error))

@@ -1,62 +1,17 @@
-"""Apache Kafka 3.9 in ZooKeeper mode, the oracle: its jars, a broker process of it, and its command line tools.
-
-The jars lie in the folder that HEADRACE_KAFKA_JARS names, or are fetched once with Maven (pom.xml) into the user's cache.
-"""
+"""Apache Kafka 3.9 in ZooKeeper mode, the oracle: a broker process of it, and its command line tools."""
 
 from __future__ import annotations
 
-import os
-import shutil
 import socket
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from processes import eventually
 
-VERSION = "3.9.2"
-POM = Path(__file__).with_name("pom.xml")
+from headrace.bench import apache_kafka
+
 JVM = ("java", "-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-FETCH_TIMEOUT_S = 240
-
-
-class NoOracleError(Exception):
-    """Why Apache Kafka cannot be had here."""
-
-
-def find_jars() -> Path:
-    """The folder with Kafka's jars; fetches them when they are nowhere yet. Raises NoOracleError."""
-    named = os.environ.get("HEADRACE_KAFKA_JARS")
-    if named:
-        if not list(Path(named).glob("kafka_2.13-*.jar")):
-            raise NoOracleError(f"HEADRACE_KAFKA_JARS={named} is no folder with Apache Kafka's jars")
-        return Path(named)
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headrace"
-    jars = cache / f"kafka-{VERSION}"
-    if not jars.is_dir():
-        _fetch(cache, jars)
-    return jars
-
-
-def _fetch(cache: Path, jars: Path) -> None:
-    if shutil.which("mvn") is None:
-        raise NoOracleError(
-            "Apache Kafka's jars are not here and Maven (mvn), which fetches them, is not installed"
-        )
-    cache.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache) as folder:
-        goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}/jars"]
-        command = ["mvn", "-q", "-B", "-f", str(POM), *goal]
-        run = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False)
-        if run.returncode != 0:
-            raise NoOracleError(
-                f"Maven could not fetch Apache Kafka's jars: {(run.stdout + run.stderr)[-500:]}"
-            )
-        # Whole or not at all, also when two test runs fetch at once.
-        if not jars.is_dir():
-            os.rename(f"{folder}/jars", jars)
-
 
 def free_port() -> int:
     with socket.socket() as sock:
@@ -82,7 +37,7 @@ class KafkaProcess:
 
     def start(self) -> None:
         with self.log.open("ab") as log:
-            command = [*JVM, "-cp", f"{self._jars}/*", "kafka.Kafka", str(self._config)]
+            command = apache_kafka.command(self._jars, self._config, JVM)
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
 
     def wait_until_serving(self) -> None:

@@ -164,7 +164,7 @@ class _Brokers:
         ]
         deadline = time.monotonic() + START_TIMEOUT_S
         for address in addresses:
-            while _brokers_known_to(address) < len(addresses):
+            while brokers_known_to(address) < len(addresses):
                 self._check_alive()
                 if time.monotonic() > deadline:
                     raise DevError(f"the broker at {address} did not learn of all others in time.")
@@ -229,7 +229,7 @@ def _server_properties(
     return "".join(f"{key}={value}\n" for key, value in values.items())
 
 
-def _brokers_known_to(address: str) -> int:
+def brokers_known_to(address: str) -> int:
     """How many brokers the one at that address names in its metadata; 0 without a controller or an answer."""
     host, port = _address(address, "address")
     request = k03_metadata.API.encode_request(METADATA_VERSION, {"topics": []})
@@ -240,6 +240,8 @@ def _brokers_known_to(address: str) -> int:
             stream = sock.makefile("rb")
             reply = stream.read(int.from_bytes(stream.read(4), "big"))
     except OSError:
+        return 0
+    if not reply:
         return 0
     _, offset = frames.read_response_header(k03_metadata.API.key, METADATA_VERSION, reply)
     metadata = k03_metadata.API.decode_response(METADATA_VERSION, reply, offset)

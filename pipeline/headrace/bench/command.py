@@ -2,116 +2,176 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
 
-from headrace.bench import broker_cells, generator, load_cells, machine, mirror_cells, page
-from headrace.bench.runs import Group, RawRun, Workshop
+from headrace.bench import generator, machine, page, tables
+from headrace.bench.apache_kafka import NoKafkaError, find_jars
+from headrace.bench.groups import (
+    CELLS,
+    GROUPS,
+    KAFKA_CELLS,
+    MORE_CELLS,
+    choose,
+    every_cell,
+    expected,
+    measure,
+)
+from headrace.bench.progress import TimeLeft
+from headrace.bench.runs import Effort, RawRun, Workshop
 
-GROUPS: tuple[Group, ...] = (broker_cells, mirror_cells, load_cells)
-CELLS = tuple(cell for group in GROUPS for cell in group.cells)
+Records = dict[str, dict[str, Any]]
+"""What is kept of each cell: where and when it ran, how busy the machine was, and its raw runs."""
 
 
-@click.command(epilog="Example: headrace bench --rounds 3 --cell 'produce, batch of 50' --cell broker")
-@click.option("--rounds", default=3, show_default=True, type=click.IntRange(1, 50), help="Runs of each cell.")
+@click.command(epilog="Example: headrace bench --cell 'produce, batch of 50' --cell mirror")
 @click.option(
     "--cell",
     "names",
     multiple=True,
     metavar="NAME",
-    help=f"Only these: {', '.join(group.name for group in GROUPS)} (all cells of a table) or cells by name: "
-    f"{'; '.join(CELLS)}.",
+    help=f"Only this cell, or the cells of every run of a table: {', '.join(group.name for group in GROUPS)}.",
+)
+@click.option("--list", "is_list", is_flag=True, help="Print the names of all cells and run none.")
+@click.option(
+    "--pairs",
+    default=7,
+    show_default=True,
+    type=click.IntRange(1, 100),
+    help="Runs of each broker cell, in turns with Apache Kafka.",
+)
+@click.option(
+    "--seconds", default=3.0, show_default=True, type=click.FloatRange(0.2, 60), help="Length of such a run."
+)
+@click.option(
+    "--warm-up",
+    default=60.0,
+    show_default=True,
+    type=click.FloatRange(0, 600),
+    help="Seconds for Apache Kafka to get warm; a minute and 5 M messages, or as much of both.",
+)
+@click.option(
+    "--rounds",
+    default=3,
+    show_default=True,
+    type=click.IntRange(1, 50),
+    help="Runs of each cell of mirror and load.",
 )
 @click.option(
     "--docs", default="docs", show_default=True, type=click.Path(path_type=Path), help="Where the page goes."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the raw runs and write no page.")
-def bench(rounds: int, names: tuple[str, ...], docs: Path, as_json: bool) -> None:
-    """Measure broker, mirror and load with a C client as load generator.
+def bench(
+    names: tuple[str, ...],
+    is_list: bool,
+    pairs: int,
+    seconds: float,
+    warm_up: float,
+    rounds: int,
+    docs: Path,
+    as_json: bool,
+) -> None:
+    """Measure broker, mirror and load with a C client as load generator, the broker beside Apache Kafka.
 
-    The raw runs of a table whose cells all ran replace those beside the page, and the page is made anew.
+    The raw runs of a cell that ran replace those beside the page, and the page is made anew. Without --cell all cells of
+    the budgets run; the other cells, of which --list prints the names, run when they are named.
     """
-    wanted = _wanted(names)
-    console = Console(stderr=True, soft_wrap=True)
-    program = generator.build(Path(tempfile.gettempdir()) / "headrace-bench")
-    records = {}
-    with machine.congestion_control() as control:
-        for group in GROUPS:
-            chosen = tuple(cell for cell in group.cells if cell in wanted)
-            if chosen:
-                records[group.name] = _record(group, chosen, rounds, control, program, console)
-    if as_json:
-        click.echo(json.dumps(records, indent=1))
+    if is_list:
+        click.echo("\n".join((*CELLS, *MORE_CELLS)))
         return
-    _write(records, docs, console)
+    try:
+        wanted = choose(names)
+    except KeyError as error:
+        raise click.BadParameter(
+            f"there is no cell {error}; headrace bench --list prints their names.", param_hint="--cell"
+        ) from None
+    effort = Effort(rounds=rounds, pairs=pairs, seconds=seconds, warm_up_seconds=warm_up)
+    records: Records = {}
+    try:
+        _measure(wanted, effort, records, Console(stderr=True, soft_wrap=True, highlight=False))
+    finally:
+        # Also what was measured before a failure or Ctrl-C is worth its minutes.
+        if as_json:
+            click.echo(json.dumps(list(records.values()), indent=1))
+        elif records:
+            _write(records, docs)
+            click.echo(f"Wrote {docs / 'benchmarks.md'}.", err=True)
 
 
-def _wanted(names: tuple[str, ...]) -> set[str]:
-    """The cells that names of cells or tables stand for; all of them without names."""
-    by_name = {cell: {cell} for cell in CELLS} | {group.name: set(group.cells) for group in GROUPS}
-    for name in names:
-        if name not in by_name:
-            raise click.BadParameter(
-                f"{name!r} is no cell; choose from {', '.join(by_name)}.", param_hint="--cell"
-            )
-    return set().union(*(by_name[name] for name in names)) if names else set(CELLS)
+def _measure(wanted: set[str], effort: Effort, records: Records, console: Console) -> None:
+    """Run the wanted cells; a cell is added to the records once all its runs are there."""
+    program = generator.build(Path(tempfile.gettempdir()) / "headrace-bench")
+    jars = _kafka_jars(console) if wanted.intersection(KAFKA_CELLS) else None
+    with _scratch(console) as data, machine.congestion_control() as control:
+        workshop = Workshop(generator=program, data=data, effort=effort, kafka_jars=jars, say=console.print)
+        left = TimeLeft({cell: expected(cell, workshop) for cell in wanted})
+        begun: Records = {}
+        for run in measure(wanted, workshop):
+            left.ran(run.cell)
+            console.print(f"{tables.sentence(run.as_json())}   [dim]{left}[/dim]")
+            record = begun.setdefault(run.cell, _new_record(run.cell, effort, control))
+            _keep(run, record)
+            if left.is_complete(run.cell):
+                records[run.cell] = record
 
 
-def _record(
-    group: Group, chosen: tuple[str, ...], rounds: int, control: str, program: Path, console: Console
-) -> dict[str, Any]:
-    """Run the chosen cells of a table; the record says where and when, and how busy the machine was."""
-    load_before = os.getloadavg()[0]
-    runs = [run for number in range(rounds) for run in _round(group, chosen, number, program, console)]
+def _kafka_jars(console: Console) -> Path | None:
+    try:
+        return find_jars()
+    except NoKafkaError as error:
+        console.print(f"headrace is measured alone, without Apache Kafka beside it. {error}")
+        return None
+
+
+@contextlib.contextmanager
+def _scratch(console: Console) -> Iterator[Path]:
+    """A folder for data and logs, which are kept only when something failed."""
+    data = Path(tempfile.mkdtemp(prefix="headrace-bench-"))
+    try:
+        yield data
+    except click.ClickException:
+        console.print(f"The files and logs are kept in {data}.")
+        raise
+    except BaseException:
+        shutil.rmtree(data, ignore_errors=True)
+        raise
+    shutil.rmtree(data, ignore_errors=True)
+
+
+def _new_record(cell: str, effort: Effort, control: str) -> dict[str, Any]:
     return {
-        "title": group.title,
+        "cell": cell,
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "note": f"{group.note}; congestion control {control}",
-        "load_average": [round(load_before, 2), round(os.getloadavg()[0], 2)],
+        "congestion_control": control,
+        "effort": asdict(effort),
+        "load_average": [],
         "machine": machine.describe(),
-        "runs": [run.as_json() for run in runs],
+        "runs": [],
     }
 
 
-def _round(
-    group: Group, chosen: tuple[str, ...], number: int, program: Path, console: Console
-) -> list[RawRun]:
-    data = Path(tempfile.mkdtemp(prefix=f"headrace-bench-{group.name}-"))
-    workshop = Workshop(generator=program, data=data, round=number)
-    runs: list[RawRun] = []
-    try:
-        with console.status(f"{group.title}, round {number + 1}: {chosen[0]}") as status:
-            for run in group.measure(chosen, workshop):
-                runs.append(run)
-                console.print(f"round {number + 1}  {page.sentence(run)}", highlight=False)
-                if len(runs) < len(chosen):
-                    status.update(f"{group.title}, round {number + 1}: {chosen[len(runs)]}")
-    except click.ClickException:
-        console.print(f"The files and logs of this round are kept in {data}.")
-        raise
-    shutil.rmtree(data, ignore_errors=True)
-    return runs
+def _keep(run: RawRun, record: dict[str, Any]) -> None:
+    """Add a run; the load average is kept as of the first and the last."""
+    record["runs"].append(run.as_json())
+    record["load_average"] = [*record["load_average"][:1], round(os.getloadavg()[0], 2)]
 
 
-def _write(records: dict[str, dict[str, Any]], docs: Path, console: Console) -> None:
-    """Keep the raw runs of whole tables and make the page of all that is kept."""
-    folder = docs / "benchmarks"
-    folder.mkdir(parents=True, exist_ok=True)
-    for group in GROUPS:
-        record = records.get(group.name)
-        if record is None:
-            continue
-        if {run["cell"] for run in record["runs"]} != set(group.cells):
-            console.print(f"{folder / group.name}.json stays as it is: not all cells of the table ran.")
-            continue
-        (folder / f"{group.name}.json").write_text(json.dumps(record, indent=1) + "\n")
+def _write(records: Records, docs: Path) -> None:
+    """Keep the raw runs of the cells that ran and make the page of all that is kept."""
+    for group, cell in every_cell():
+        if cell in records:
+            file = page.file_of(docs / "benchmarks", group, cell)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps(records[cell], indent=1) + "\n")
     page.write(docs)
-    console.print(f"Wrote {docs / 'benchmarks.md'}.")

@@ -6,22 +6,25 @@ import hashlib
 import json
 import shutil
 import subprocess
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 
 import click
 
 RUN_SECONDS_MAX = 360
+PERCENTILES = ("p50_ms", "p99_ms", "p999_ms", "max_ms")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What one run of the generator saw: messages, seconds, payload bytes."""
+    """What one run of the generator saw: messages, seconds, payload bytes, and percentiles of latency if it took any."""
 
     messages: int
     seconds: float
     bytes: int
+    latency: Mapping[str, float] = field(default_factory=dict)
 
 
 def build(cache: Path) -> Path:
@@ -37,7 +40,7 @@ def build(cache: Path) -> Path:
         )
     cache.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
-        [compiler, "-O2", "-x", "c", "-", "-o", str(program), "-lrdkafka"],
+        [compiler, "-O2", "-x", "c", "-", "-o", str(program), "-pthread", "-lrdkafka"],
         input=source,
         capture_output=True,
         check=False,
@@ -49,13 +52,22 @@ def build(cache: Path) -> Path:
     return program
 
 
-def run(program: Path, *arguments: str | int) -> Outcome:
-    """Run the generator and return what it printed; a failed message or a time-out is an error."""
-    command = [str(program), *(str(argument) for argument in arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_SECONDS_MAX, check=False)
+def run(program: Path, mode: str, /, **options: str | float) -> Outcome:
+    """Run the generator in a mode (produce, consume, latency) with options as the source's head lists them.
+
+    A failed message or a time-out is an error.
+    """
+    command = [str(program), mode, *(f"{name}={value}" for name, value in options.items())]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_SECONDS_MAX, check=False)
+    except subprocess.TimeoutExpired:
+        raise click.ClickException(f"`{' '.join(command[1:])}` did not end in {RUN_SECONDS_MAX} s") from None
     if done.returncode:
         raise click.ClickException(
             f"`{' '.join(command[1:])}` failed: {done.stderr.strip()[:300] or done.stdout}"
         )
     seen = json.loads(done.stdout)
-    return Outcome(messages=seen["messages"], seconds=seen["seconds"], bytes=int(seen["bytes"]))
+    latency = {name: seen[name] for name in PERCENTILES if name in seen}
+    return Outcome(
+        messages=seen["messages"], seconds=seen["seconds"], bytes=int(seen["bytes"]), latency=latency
+    )

@@ -38,23 +38,36 @@ note = f"{PARTITIONS} partitions, 1 MB batches, no compression, {TASKS} Spark ta
 cells = (ONE, FLAT)
 
 
+more_cells: tuple[str, ...] = ()
+
+
+def expected(cell: str, workshop: Workshop) -> tuple[int, float]:
+    """Runs of the cell and about how long they take."""
+    rounds = workshop.effort.rounds
+    return rounds, rounds * (25.0 if cell == ONE else 50.0)
+
+
 def measure(wanted: tuple[str, ...], workshop: Workshop) -> Iterator[RawRun]:
-    """Run the wanted cells, each with a cluster, a registry and a warehouse of its own."""
-    for cell in wanted:
-        yield _measure(cell, workshop)
+    """Run the wanted cells round by round, each with a cluster, a registry and a warehouse of its own."""
+    for number in range(workshop.effort.rounds):
+        for cell in wanted:
+            yield _measure(cell, number, workshop)
 
 
-def _measure(cell: str, workshop: Workshop) -> RawRun:
-    data = workshop.data / f"load-{MESSAGES[cell]}"
-    with headrace(data / "broker") as peer, _registry(peer, data) as registry:
+def _measure(cell: str, number: int, workshop: Workshop) -> RawRun:
+    with (
+        workshop.folder("load") as data,
+        headrace(data / "broker") as peer,
+        _registry(peer, data) as registry,
+    ):
         peer.create_topic(TOPIC, PARTITIONS)
-        schema_id = _register(registry)
-        arguments = (TOPIC, PARTITIONS, MESSAGES[cell], schema_id)
-        filled = run(workshop.generator, "events", peer.bootstrap, *arguments)
-        return _load(cell, peer, registry, filled, data, workshop)
+        where = {"bootstrap": peer.bootstrap, "topic": TOPIC}
+        options = {"partitions": PARTITIONS, "messages": MESSAGES[cell], "batch": 0}
+        filled = run(workshop.generator, "produce", **where, **options, schema=_register(registry))
+        return _load(cell, number, peer, registry, filled, data)
 
 
-def _load(cell: str, peer: Peer, registry: str, filled: Outcome, data: Path, workshop: Workshop) -> RawRun:
+def _load(cell: str, number: int, peer: Peer, registry: str, filled: Outcome, data: Path) -> RawRun:
     command = [sys.executable, "-m", "headrace.cli", "load", "--once", "--json", "--tasks", str(TASKS)]
     command += ["--bootstrap", peer.bootstrap, "--registry", registry, "--topics", TOPIC]
     command += ["--warehouse", str(data / "warehouse")]
@@ -70,7 +83,7 @@ def _load(cell: str, peer: Peer, registry: str, filled: Outcome, data: Path, wor
     return RawRun(
         cell=cell,
         peer=peer.name,
-        round=workshop.round,
+        round=number,
         messages=filled.messages,
         bytes=filled.bytes,
         seconds=totals["seconds"],

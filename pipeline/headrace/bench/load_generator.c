@@ -1,36 +1,71 @@
 /* Load generator on librdkafka: the same client for every broker that is measured.
  *
- *   load_generator produce BOOTSTRAP TOPIC PARTITIONS MESSAGES SIZE BATCH ACKS CODEC
- *   load_generator events BOOTSTRAP TOPIC PARTITIONS MESSAGES SCHEMA_ID
- *   load_generator consume BOOTSTRAP TOPIC PARTITIONS MESSAGES
+ *   load_generator produce NAME=VALUE...   publish and count the acknowledgements
+ *   load_generator consume NAME=VALUE...   read `messages` messages from offset 0, all connections together
+ *   load_generator latency NAME=VALUE...   publish at a steady rate and read at the same time
  *
- * `produce` publishes noise of SIZE bytes; `events` publishes flat Avro events (flat_event.avsc) of 200 bytes on average
- * behind the schema registry's frame. BATCH is the number of messages a record batch may hold, 0 for batches of up to 1 MB. A run prints one line of JSON:
- * messages, seconds from the first call to the last acknowledgement (or message), payload bytes, and failures. It exits
- * with 1 when a message failed or the run did not end within five minutes.
+ * Names: bootstrap, topic, partitions (1), connections (1), messages (0: no end but `seconds`), seconds (0: no end but
+ * `messages`), size (200), batch (messages a record batch may hold; 0: batches of up to 1 MB), acks (1), codec (none),
+ * rate (messages a second), schema (-1: values are noise of `size` bytes; else flat Avro events, flat_event.avsc, of 200
+ * bytes on average behind the schema registry's frame).
+ *
+ * `latency` is measured from the moment a message was due, so that a stalled client or broker is not excused, to its
+ * arrival in the consumer; the first second warms up and is left out. Each connection is a client instance of its own;
+ * partitions are shared among those that read.
+ *
+ * A run prints one line of JSON: messages, seconds from the first call to the last acknowledgement (or message), payload
+ * bytes, failures, and for `latency` percentiles in milliseconds. With acks=0 the run lasts until the broker has answered
+ * a question behind all messages, and what it then holds is what counts. It exits with 1 when a message failed or the run
+ * did not end within five minutes.
  */
 #include <librdkafka/rdkafka.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { SECONDS_MAX = 300, QUEUE_MESSAGES_MAX = 200000, POLL_EVERY = 256, CONSUME_MANY = 10000 };
+enum { SECONDS_MAX = 300, STRAGGLER_SECONDS_MAX = 20, QUEUE_MESSAGES_MAX = 200000, QUEUE_SINGLES_MAX = 10000, QUEUE_MESSAGES_MIN = 10000 };
+enum { POLL_EVERY = 256, CONSUME_MANY = 10000, CONNECTIONS_MAX = 1000, QUEUED_KILOBYTES = 65536, QUEUED_KILOBYTES_MIN = 2048 };
 enum { NOISE_SIZE = 65536, VALUE_SIZE_MAX = 65536, EVENT_SIZE_MAX = 512, PATH_SIZE_MIN = 20, PATH_SIZES = 41, AGENTS = 61, AGENT_SIZE = 83 };
+static const double WARM_UP_SECONDS = 1;
 
 typedef struct {
-    int size;           /* of a value of noise */
-    long schema_id;     /* -1: noise, else events of this schema */
-    long long start_ms; /* when the first event happened */
-} Values;
+    const char *bootstrap, *topic, *acks, *codec;
+    long partitions, connections, messages, size, batch, rate, schema;
+    double seconds;
+} Options;
+
+typedef struct {
+    rd_kafka_t *rk[CONNECTIONS_MAX];
+    rd_kafka_topic_t *topic[CONNECTIONS_MAX];
+    long count;
+} Clients;
+
+typedef struct {
+    rd_kafka_t *rk;
+    rd_kafka_topic_t *topic;
+    rd_kafka_queue_t *queue;
+    pthread_t thread;
+    double *latencies, counted_from; /* NULL: none are kept */
+    long latency_count, latency_space;
+} Reader;
 
 static long acknowledged, failed;
 static double last_event;
+static atomic_long seen, seen_bytes, read_errors;
+static atomic_int stopped;
 
 static double now_seconds(void) {
     struct timespec ts;
     clock_gettime(CLOCK_MONOTONIC, &ts);
     return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+static void sleep_until(double due) {
+    const struct timespec ts = {.tv_sec = (time_t)due, .tv_nsec = (long)((due - (double)(time_t)due) * 1e9)};
+    clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL);
 }
 
 static void die(const char *what, const char *why) {
@@ -41,6 +76,12 @@ static void die(const char *what, const char *why) {
 static void set(rd_kafka_conf_t *conf, const char *name, const char *value) {
     char why[512];
     if (rd_kafka_conf_set(conf, name, value, why, sizeof why) != RD_KAFKA_CONF_OK) die(name, why);
+}
+
+static void set_number(rd_kafka_conf_t *conf, const char *name, long value) {
+    char number[32];
+    snprintf(number, sizeof number, "%ld", value);
+    set(conf, name, number);
 }
 
 static void on_delivery(rd_kafka_t *rk, const rd_kafka_message_t *message, void *opaque) {
@@ -54,8 +95,8 @@ static void on_delivery(rd_kafka_t *rk, const rd_kafka_message_t *message, void 
     last_event = now_seconds();
 }
 
-static int report(long messages, double seconds, double bytes) {
-    printf("{\"messages\": %ld, \"seconds\": %.6f, \"bytes\": %.0f, \"failed\": %ld}\n", messages, seconds, bytes, failed);
+static int report(long messages, double seconds, double bytes, const char *more) {
+    printf("{\"messages\": %ld, \"seconds\": %.6f, \"bytes\": %.0f, \"failed\": %ld%s}\n", messages, seconds, bytes, failed, more);
     return failed == 0 ? 0 : 1;
 }
 
@@ -87,12 +128,12 @@ static char *put_string(char *to, const char *text, size_t size) {
     return to + size;
 }
 
-static size_t put_event(char *event, const char *noise, const Values *values, long i) {
+static size_t put_event(char *event, const char *noise, long schema, long long start_ms, long i) {
     static const char producer[] = "0b0c3a1e-6a3f-4a0b-8f6e-2f1e7f1d2c3b", server[] = "web-1.dc-east";
     char *to = event;
     *to++ = 0;
-    for (int shift = 24; shift >= 0; shift -= 8) *to++ = (char)(values->schema_id >> shift);
-    to = put_long(to, values->start_ms + i / 1000);
+    for (int shift = 24; shift >= 0; shift -= 8) *to++ = (char)(schema >> shift);
+    to = put_long(to, start_ms + i / 1000);
     to = put_string(to, producer, sizeof producer - 1);
     to = put_long(to, i);
     to = put_string(to, server, sizeof server - 1);
@@ -103,24 +144,6 @@ static size_t put_event(char *event, const char *noise, const Values *values, lo
     return (size_t)(to - event);
 }
 
-static rd_kafka_t *new_producer(const char *bootstrap, long batch, const char *acks, const char *codec) {
-    char why[512], number[32];
-    rd_kafka_conf_t *conf = rd_kafka_conf_new();
-    set(conf, "bootstrap.servers", bootstrap);
-    set(conf, "acks", acks);
-    set(conf, "compression.codec", codec);
-    snprintf(number, sizeof number, "%ld", batch > 0 ? batch : 100000);
-    set(conf, "batch.num.messages", number);
-    set(conf, "batch.size", "1000000");
-    set(conf, "linger.ms", batch == 1 ? "0" : "50");
-    snprintf(number, sizeof number, "%d", (int)QUEUE_MESSAGES_MAX);
-    set(conf, "queue.buffering.max.messages", number);
-    rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
-    rd_kafka_t *rk = rd_kafka_new(RD_KAFKA_PRODUCER, conf, why, sizeof why);
-    if (!rk) die("producer", why);
-    return rk;
-}
-
 static rd_kafka_topic_t *find_topic(rd_kafka_t *rk, const char *name) {
     rd_kafka_topic_t *topic = rd_kafka_topic_new(rk, name, NULL);
     const struct rd_kafka_metadata *metadata;
@@ -129,87 +152,298 @@ static rd_kafka_topic_t *find_topic(rd_kafka_t *rk, const char *name) {
     return topic;
 }
 
-static int produce(rd_kafka_t *rk, const char *name, int partitions, long messages, long batch, const Values *values) {
-    const long stripe = batch > 0 ? batch : 4000;
+/* Producers that wait for company unless batches hold one message or latency is what counts. */
+static void open_producers(Clients *clients, const Options *options, int is_hasty) {
+    const long queue = (options->batch == 1 ? QUEUE_SINGLES_MAX : QUEUE_MESSAGES_MAX) / options->connections;
+    clients->count = options->connections;
+    for (long c = 0; c < clients->count; c++) {
+        char why[512];
+        rd_kafka_conf_t *conf = rd_kafka_conf_new();
+        set(conf, "bootstrap.servers", options->bootstrap);
+        set(conf, "acks", options->acks);
+        set(conf, "compression.codec", options->codec);
+        set_number(conf, "batch.num.messages", options->batch > 0 ? options->batch : 100000);
+        set(conf, "batch.size", "1000000");
+        set(conf, "linger.ms", is_hasty || options->batch == 1 ? "0" : "50");
+        set(conf, "socket.nagle.disable", is_hasty ? "true" : "false");
+        set_number(conf, "queue.buffering.max.messages", queue > QUEUE_MESSAGES_MIN || options->batch == 1 ? queue : QUEUE_MESSAGES_MIN);
+        rd_kafka_conf_set_dr_msg_cb(conf, on_delivery);
+        clients->rk[c] = rd_kafka_new(RD_KAFKA_PRODUCER, conf, why, sizeof why);
+        if (!clients->rk[c]) die("producer", why);
+        clients->topic[c] = find_topic(clients->rk[c], options->topic);
+    }
+}
+
+static void poll_all(const Clients *clients, int timeout_ms) {
+    for (long c = 0; c < clients->count; c++) rd_kafka_poll(clients->rk[c], timeout_ms);
+}
+
+static void close_all(const Clients *clients) {
+    for (long c = 0; c < clients->count; c++) {
+        rd_kafka_topic_destroy(clients->topic[c]);
+        rd_kafka_destroy(clients->rk[c]);
+    }
+}
+
+static void publish(const Clients *clients, long c, long partition, const char *value, size_t size, double start) {
+    while (rd_kafka_produce(clients->topic[c], (int)partition, RD_KAFKA_MSG_F_COPY, (void *)value, size, NULL, 0, NULL) == -1) {
+        if (rd_kafka_last_error() != RD_KAFKA_RESP_ERR__QUEUE_FULL) die("produce", rd_kafka_err2str(rd_kafka_last_error()));
+        poll_all(clients, 0);
+        rd_kafka_poll(clients->rk[c], 10);
+        if (now_seconds() - start > SECONDS_MAX) die("produce", "out of time");
+    }
+}
+
+static void await_acknowledgements(const Clients *clients, long sent, double start) {
+    while (acknowledged + failed < sent && now_seconds() - start < SECONDS_MAX) poll_all(clients, clients->count == 1 ? 20 : 1);
+    failed += sent - acknowledged - failed;
+}
+
+/* How many messages the broker holds, asked on each connection behind everything that was sent there. */
+static long count_in_log(const Clients *clients, const Options *options) {
+    int64_t low, high;
+    long held = 0;
+    for (long c = 0; c < clients->count; c++)
+        if (rd_kafka_query_watermark_offsets(clients->rk[c], options->topic, 0, &low, &high, SECONDS_MAX * 1000)) die("acks=0", "no answer behind it");
+    last_event = now_seconds();
+    for (long p = 0; p < options->partitions; p++) {
+        if (rd_kafka_query_watermark_offsets(clients->rk[0], options->topic, (int)p, &low, &high, 30000)) die("acks=0", "no end offset");
+        held += (long)high;
+    }
+    return held;
+}
+
+static int produce(const Options *options) {
+    static Clients clients;
+    const long stripe = options->batch > 0 ? options->batch : 4000;
+    const long long start_ms = (long long)time(NULL) * 1000;
     const char *noise = make_noise();
     char event[EVENT_SIZE_MAX];
     double bytes = 0;
-    rd_kafka_topic_t *topic = find_topic(rk, name);
+    long i = 0;
+    open_producers(&clients, options, 0);
     const double start = now_seconds();
-    for (long i = 0; i < messages; i++) {
-        const int partition = (int)((i / stripe) % partitions);
-        const int is_event = values->schema_id >= 0;
-        const char *value = is_event ? event : noise + (i * 7919) % NOISE_SIZE;
-        const size_t size = is_event ? put_event(event, noise, values, i) : (size_t)values->size;
-        while (rd_kafka_produce(topic, partition, RD_KAFKA_MSG_F_COPY, (void *)value, size, NULL, 0, NULL) == -1) {
-            if (rd_kafka_last_error() != RD_KAFKA_RESP_ERR__QUEUE_FULL) die("produce", rd_kafka_err2str(rd_kafka_last_error()));
-            rd_kafka_poll(rk, 10);
-            if (now_seconds() - start > SECONDS_MAX) die("produce", "out of time");
-        }
+    for (; options->messages == 0 || i < options->messages; i++) {
+        const long turn = i / stripe, c = turn % clients.count, partition = (turn / clients.count + c) % options->partitions;
+        const char *value = options->schema >= 0 ? event : noise + (i * 7919) % NOISE_SIZE;
+        const size_t size = options->schema >= 0 ? put_event(event, noise, options->schema, start_ms, i) : (size_t)options->size;
+        publish(&clients, c, partition, value, size, start);
         bytes += (double)size;
-        if (i % POLL_EVERY == 0) rd_kafka_poll(rk, 0);
+        if (i % POLL_EVERY == 0) {
+            poll_all(&clients, 0);
+            if (options->seconds > 0 && now_seconds() - start >= options->seconds) {
+                i++;
+                break;
+            }
+        }
     }
-    while (acknowledged + failed < messages && now_seconds() - start < SECONDS_MAX) rd_kafka_poll(rk, 20);
-    failed += messages - acknowledged - failed;
-    rd_kafka_topic_destroy(topic);
-    rd_kafka_destroy(rk);
-    return report(acknowledged, last_event - start, bytes);
+    await_acknowledgements(&clients, i, start);
+    if (!strcmp(options->acks, "0")) {
+        const long held = count_in_log(&clients, options);
+        failed += i - held;
+        acknowledged = held;
+    }
+    const double seconds = last_event - start;
+    close_all(&clients);
+    return report(acknowledged, seconds, bytes, "");
 }
 
-static int produce_noise(char **argv) {
-    const Values values = {.size = atoi(argv[4]), .schema_id = -1};
-    if (values.size < 0 || values.size > VALUE_SIZE_MAX) die("produce", "SIZE is from 0 to 65536");
-    rd_kafka_t *rk = new_producer(argv[0], atol(argv[5]), argv[6], argv[7]);
-    return produce(rk, argv[1], atoi(argv[2]), atol(argv[3]), atol(argv[5]), &values);
+static void keep_latency(Reader *reader, const rd_kafka_message_t *message, double now) {
+    double due;
+    memcpy(&due, message->payload, sizeof due);
+    if (due >= reader->counted_from && reader->latency_count < reader->latency_space)
+        reader->latencies[reader->latency_count++] = now - due;
 }
 
-static int produce_events(char **argv) {
-    const Values values = {.schema_id = atol(argv[4]), .start_ms = (long long)time(NULL) * 1000};
-    return produce(new_producer(argv[0], 0, "1", "none"), argv[1], atoi(argv[2]), atol(argv[3]), 0, &values);
-}
-
-static int consume(char **argv) {
-    const int partitions = atoi(argv[2]);
-    const long messages = atol(argv[3]);
-    static rd_kafka_message_t *many[CONSUME_MANY];
-    char why[512];
-    rd_kafka_conf_t *conf = rd_kafka_conf_new();
-    set(conf, "bootstrap.servers", argv[0]);
-    set(conf, "queued.min.messages", "1000000");
-    set(conf, "fetch.wait.max.ms", "100");
-    set(conf, "enable.partition.eof", "false");
-    rd_kafka_t *rk = rd_kafka_new(RD_KAFKA_CONSUMER, conf, why, sizeof why);
-    if (!rk) die("consumer", why);
-    rd_kafka_topic_t *topic = find_topic(rk, argv[1]);
-    rd_kafka_queue_t *queue = rd_kafka_queue_new(rk);
-    const double start = now_seconds();
-    for (int p = 0; p < partitions; p++)
-        if (rd_kafka_consume_start_queue(topic, p, RD_KAFKA_OFFSET_BEGINNING, queue)) die("consume", "cannot start");
-    long seen = 0;
-    double bytes = 0;
-    while (seen < messages && now_seconds() - start < SECONDS_MAX) {
-        const ssize_t count = rd_kafka_consume_batch_queue(queue, 100, many, CONSUME_MANY);
+static void *read_on(void *argument) {
+    Reader *reader = argument;
+    rd_kafka_message_t **many = calloc(CONSUME_MANY, sizeof *many);
+    while (!atomic_load(&stopped)) {
+        const ssize_t count = rd_kafka_consume_batch_queue(reader->queue, 10, many, reader->latencies ? 1 : CONSUME_MANY);
+        long bytes = 0, good = 0;
+        const double now = reader->latencies ? now_seconds() : 0;
         for (ssize_t i = 0; i < count; i++) {
-            if (many[i]->err) failed++;
-            else { seen++; bytes += (double)many[i]->len; }
+            if (many[i]->err) atomic_fetch_add(&read_errors, 1);
+            else {
+                good++;
+                bytes += (long)many[i]->len;
+                if (reader->latencies) keep_latency(reader, many[i], now);
+            }
             rd_kafka_message_destroy(many[i]);
         }
+        atomic_fetch_add(&seen_bytes, bytes);
+        atomic_fetch_add(&seen, good);
     }
+    free(many);
+    return NULL;
+}
+
+static void open_reader(Reader *reader, const Options *options, long connections, int is_hasty) {
+    char why[512];
+    const long kilobytes = QUEUED_KILOBYTES / connections;
+    rd_kafka_conf_t *conf = rd_kafka_conf_new();
+    set(conf, "bootstrap.servers", options->bootstrap);
+    set(conf, "queued.min.messages", "1000000");
+    set_number(conf, "queued.max.messages.kbytes", kilobytes > QUEUED_KILOBYTES_MIN ? kilobytes : QUEUED_KILOBYTES_MIN);
+    set(conf, "fetch.wait.max.ms", is_hasty ? "500" : "100");
+    set(conf, "socket.nagle.disable", is_hasty ? "true" : "false");
+    set(conf, "enable.partition.eof", "false");
+    reader->rk = rd_kafka_new(RD_KAFKA_CONSUMER, conf, why, sizeof why);
+    if (!reader->rk) die("consumer", why);
+    reader->topic = find_topic(reader->rk, options->topic);
+    reader->queue = rd_kafka_queue_new(reader->rk);
+}
+
+/* Reader r of n takes each n-th partition, or one of them when there are more readers than partitions. Where they end is
+ * asked before anything is fetched: an answer would have to wait behind a fetch that waits. */
+static void assign(Reader *reader, const Options *options, long r, long connections, int is_from_end) {
+    const long step = connections < options->partitions ? connections : options->partitions, first = r % options->partitions;
+    int64_t low, *from = calloc((size_t)options->partitions, sizeof *from);
+    for (long p = first; is_from_end && p < options->partitions; p += step)
+        if (rd_kafka_query_watermark_offsets(reader->rk, options->topic, (int)p, &low, &from[p], 30000)) die("consume", "no end offset");
+    for (long p = first; p < options->partitions; p += step)
+        if (rd_kafka_consume_start_queue(reader->topic, (int)p, from[p], reader->queue)) die("consume", "cannot start");
+    free(from);
+}
+
+static void start_readers(Reader *readers, long connections) {
+    for (long r = 0; r < connections; r++)
+        if (pthread_create(&readers[r].thread, NULL, read_on, &readers[r])) die("consume", "no thread");
+}
+
+static void stop_readers(Reader *readers, const Options *options, long connections) {
+    const long step = connections < options->partitions ? connections : options->partitions;
+    atomic_store(&stopped, 1);
+    for (long r = 0; r < connections; r++) {
+        pthread_join(readers[r].thread, NULL);
+        for (long p = r % options->partitions; p < options->partitions; p += step) rd_kafka_consume_stop(readers[r].topic, (int)p);
+        rd_kafka_queue_destroy(readers[r].queue);
+        rd_kafka_topic_destroy(readers[r].topic);
+        rd_kafka_destroy(readers[r].rk);
+    }
+}
+
+static void await_messages(long messages, double seconds_max) {
+    const double start = now_seconds();
+    while (atomic_load(&seen) < messages && now_seconds() - start < seconds_max) sleep_until(now_seconds() + 0.001);
+    failed += atomic_load(&read_errors);
+    if (atomic_load(&seen) < messages) failed += messages - atomic_load(&seen);
+}
+
+static int consume(const Options *options) {
+    static Reader readers[CONNECTIONS_MAX];
+    for (long r = 0; r < options->connections; r++) open_reader(&readers[r], options, options->connections, 0);
+    const double start = now_seconds();
+    for (long r = 0; r < options->connections; r++) assign(&readers[r], options, r, options->connections, 0);
+    start_readers(readers, options->connections);
+    await_messages(options->messages, SECONDS_MAX);
     const double seconds = now_seconds() - start;
-    if (seen < messages) failed += messages - seen;
-    for (int p = 0; p < partitions; p++) rd_kafka_consume_stop(topic, p);
-    rd_kafka_queue_destroy(queue);
-    rd_kafka_topic_destroy(topic);
-    rd_kafka_destroy(rk);
-    return report(seen, seconds, bytes);
+    const long messages = atomic_load(&seen);
+    const double bytes = (double)atomic_load(&seen_bytes);
+    stop_readers(readers, options, options->connections);
+    return report(messages, seconds, bytes, "");
+}
+
+static int compare(const void *a, const void *b) {
+    const double left = *(const double *)a, right = *(const double *)b;
+    return (left > right) - (left < right);
+}
+
+static double percentile_ms(const double *sorted, long count, double share) {
+    const long index = (long)(share * (double)count);
+    return sorted[index < count ? index : count - 1] * 1e3;
+}
+
+static int report_latencies(Reader *readers, long connections, long sent, double seconds, double bytes) {
+    long count = 0;
+    for (long r = 0; r < connections; r++) count += readers[r].latency_count;
+    if (count == 0) die("latency", "no message arrived after the warm-up");
+    double *all = malloc((size_t)count * sizeof *all), *to = all;
+    for (long r = 0; r < connections; r++) {
+        memcpy(to, readers[r].latencies, (size_t)readers[r].latency_count * sizeof *to);
+        to += readers[r].latency_count;
+    }
+    qsort(all, (size_t)count, sizeof *all, compare);
+    char more[256];
+    snprintf(more, sizeof more, ", \"p50_ms\": %.4f, \"p99_ms\": %.4f, \"p999_ms\": %.4f, \"max_ms\": %.4f", percentile_ms(all, count, 0.5),
+             percentile_ms(all, count, 0.99), percentile_ms(all, count, 0.999), all[count - 1] * 1e3);
+    return report(sent, seconds, bytes, more);
+}
+
+static int latency(const Options *options) {
+    static Clients clients;
+    static Reader readers[CONNECTIONS_MAX];
+    static char value[VALUE_SIZE_MAX];
+    const long connections = options->connections < options->partitions ? options->connections : options->partitions;
+    const long messages = (long)((options->seconds + WARM_UP_SECONDS) * (double)options->rate);
+    memcpy(value, make_noise(), sizeof value);
+    open_producers(&clients, options, 1);
+    for (long r = 0; r < connections; r++) {
+        open_reader(&readers[r], options, connections, 1);
+        readers[r].latency_space = messages;
+        readers[r].latencies = malloc((size_t)messages * sizeof *readers[r].latencies);
+        assign(&readers[r], options, r, connections, 1);
+    }
+    const double start = now_seconds() + 0.1;
+    for (long r = 0; r < connections; r++) readers[r].counted_from = start + WARM_UP_SECONDS;
+    start_readers(readers, connections);
+    for (long i = 0; i < messages; i++) {
+        const double due = start + (double)i / (double)options->rate;
+        const long c = i % clients.count;
+        rd_kafka_poll(clients.rk[c], 0);
+        if (now_seconds() < due) sleep_until(due);
+        memcpy(value, &due, sizeof due);
+        publish(&clients, c, i % options->partitions, value, (size_t)options->size, start);
+    }
+    await_acknowledgements(&clients, messages, start);
+    await_messages(messages, STRAGGLER_SECONDS_MAX);
+    const double seconds = now_seconds() - start;
+    stop_readers(readers, options, connections);
+    close_all(&clients);
+    return report_latencies(readers, connections, messages, seconds, (double)messages * (double)options->size);
+}
+
+static int take(Options *options, const char *name, const char *value) {
+    const struct { const char *name; const char **text; long *number; } known[] = {
+        {"bootstrap", &options->bootstrap, NULL},    {"topic", &options->topic, NULL},
+        {"acks", &options->acks, NULL},              {"codec", &options->codec, NULL},
+        {"partitions", NULL, &options->partitions},  {"connections", NULL, &options->connections},
+        {"messages", NULL, &options->messages},      {"size", NULL, &options->size},
+        {"batch", NULL, &options->batch},            {"rate", NULL, &options->rate},
+        {"schema", NULL, &options->schema},
+    };
+    for (size_t k = 0; k < sizeof known / sizeof *known; k++)
+        if (!strcmp(name, known[k].name)) {
+            if (known[k].text) *known[k].text = value;
+            else *known[k].number = atol(value);
+            return 1;
+        }
+    if (strcmp(name, "seconds")) return 0;
+    options->seconds = atof(value);
+    return 1;
+}
+
+static void check(const Options *options) {
+    if (!options->bootstrap || !options->topic) die("usage", "bootstrap=HOST:PORT and topic=NAME are needed");
+    if (options->connections < 1 || options->connections > CONNECTIONS_MAX) die("usage", "connections is from 1 to 1000");
+    if (options->partitions < 1) die("usage", "partitions is at least 1");
+    if (options->size < (long)sizeof(double) || options->size > VALUE_SIZE_MAX) die("usage", "size is from 8 to 65536");
+    if (options->messages <= 0 && options->seconds <= 0) die("usage", "messages=N or seconds=S is needed");
 }
 
 int main(int argc, char **argv) {
-    if (argc == 10 && !strcmp(argv[1], "produce")) return produce_noise(argv + 2);
-    if (argc == 7 && !strcmp(argv[1], "events")) return produce_events(argv + 2);
-    if (argc == 6 && !strcmp(argv[1], "consume")) return consume(argv + 2);
-    fprintf(stderr, "usage: load_generator produce BOOTSTRAP TOPIC PARTITIONS MESSAGES SIZE BATCH ACKS CODEC\n"
-                    "       load_generator events BOOTSTRAP TOPIC PARTITIONS MESSAGES SCHEMA_ID\n"
-                    "       load_generator consume BOOTSTRAP TOPIC PARTITIONS MESSAGES\n");
-    return 2;
+    Options options = {.acks = "1", .codec = "none", .partitions = 1, .connections = 1, .size = 200, .rate = 1000, .schema = -1};
+    for (int i = 2; i < argc; i++) {
+        char *equals = strchr(argv[i], '=');
+        if (!equals) die("usage", argv[i]);
+        *equals = 0;
+        if (!take(&options, argv[i], equals + 1)) die("usage: no such name", argv[i]);
+    }
+    if (argc > 1) {
+        check(&options);
+        if (!strcmp(argv[1], "produce")) return produce(&options);
+        if (!strcmp(argv[1], "consume")) return consume(&options);
+        if (!strcmp(argv[1], "latency")) return latency(&options);
+    }
+    die("usage", "produce, consume or latency, then NAME=VALUE...");
 }

@@ -43,19 +43,25 @@ note = f"{PARTITIONS} partitions, no compression; CPU and memory of the target's
 cells = (BATCH_50, RAW_COPY, BATCH_MAX)
 
 
+more_cells: tuple[str, ...] = ()
+
+
+def expected(cell: str, workshop: Workshop) -> tuple[int, float]:
+    """Runs of the cell and about how long they take."""
+    rounds = workshop.effort.rounds
+    return rounds, rounds * (5.0 if cell == RAW_COPY else 20.0)
+
+
 def measure(wanted: tuple[str, ...], workshop: Workshop) -> Iterator[RawRun]:
-    """Run the wanted cells, each with two clusters of its own."""
-    for cell in wanted:
-        yield _raw_copy(workshop) if cell == RAW_COPY else _measure(cell, workshop)
+    """Run the wanted cells round by round, each with two clusters of its own."""
+    for number in range(workshop.effort.rounds):
+        for cell in wanted:
+            yield _raw_copy(number, workshop) if cell == RAW_COPY else _measure(cell, number, workshop)
 
 
-def _measure(cell: str, workshop: Workshop) -> RawRun:
-    batch, messages = SIZES[cell]
-    data = workshop.data / f"mirror-{batch}"
-    with headrace(data / "source", SOURCE_SETTINGS) as source:
-        source.create_topic(TOPIC, PARTITIONS)
-        arguments = (TOPIC, PARTITIONS, messages, MESSAGE_SIZE, batch, "1", "none")
-        filled = run(workshop.generator, "produce", source.bootstrap, *arguments)
+def _measure(cell: str, number: int, workshop: Workshop) -> RawRun:
+    with workshop.folder("mirror") as data, headrace(data / "source", SOURCE_SETTINGS) as source:
+        batch, filled = _fill(cell, source, workshop)
         with _waiting_target(source, data / "target") as target:
             before = cpu_seconds(target.process)
             source.process.resume()
@@ -63,7 +69,7 @@ def _measure(cell: str, workshop: Workshop) -> RawRun:
             return RawRun(
                 cell=cell,
                 peer=target.name,
-                round=workshop.round,
+                round=number,
                 messages=filled.messages,
                 bytes=filled.bytes,
                 seconds=seconds,
@@ -71,6 +77,15 @@ def _measure(cell: str, workshop: Workshop) -> RawRun:
                 memory_mib=target.memory_mib,
                 settings={"batch": batch, "partitions": PARTITIONS},
             )
+
+
+def _fill(cell: str, source: Peer, workshop: Workshop) -> tuple[int, Outcome]:
+    """Make the source's topic and fill it; gives the batch and what went in."""
+    batch, messages = SIZES[cell]
+    source.create_topic(TOPIC, PARTITIONS)
+    options = {"partitions": PARTITIONS, "messages": messages, "size": MESSAGE_SIZE, "batch": batch}
+    where = {"bootstrap": source.bootstrap, "topic": TOPIC}
+    return batch, run(workshop.generator, "produce", **where, **options)
 
 
 @contextlib.contextmanager
@@ -89,7 +104,7 @@ def _waiting_target(source: Peer, data: Path) -> Iterator[Peer]:
         source.process.resume()
 
 
-def _raw_copy(workshop: Workshop) -> RawRun:
+def _raw_copy(number: int, workshop: Workshop) -> RawRun:
     size = SIZES[BATCH_MAX][1] * MESSAGE_SIZE
     command = [sys.executable, "-m", "headrace.bench.raw_copy", str(workshop.data / "raw"), str(size)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as copy:
@@ -102,13 +117,12 @@ def _raw_copy(workshop: Workshop) -> RawRun:
     return RawRun(
         cell=RAW_COPY,
         peer="raw copy",
-        round=workshop.round,
+        round=number,
         messages=size // MESSAGE_SIZE,
         bytes=size,
         seconds=round(figures["seconds"], 4),
         cpu_seconds=round(figures["cpu_seconds"], 4),
         memory_mib=figures["memory_mib"],
-        settings={},
     )
 
 

@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import json
-import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from headrace.bench import budgets
-from headrace.bench.budgets import Run, Verdict
-from headrace.bench.runs import RawRun
+from headrace.bench import budgets, tables
+from headrace.bench.budgets import BUDGETS, Budget, Verdict
+from headrace.bench.contest import KAFKA
+from headrace.bench.figures import Run
+from headrace.bench.groups import GROUPS
+from headrace.bench.runs import Group
+from headrace.bench.tables import number
 
-ORDER = ("broker", "mirror", "load")
 PLOT = "budgets.svg"
+Record = Mapping[str, Any]
 
 HEAD = """# Benchmarks
 
 `make bench` measures and writes this page; every figure is computed from the raw runs in [`benchmarks/`](benchmarks/).
 Messages have 200 B. The load generator is a C program on librdkafka; it runs on the same machine and shares its cores
 with what is measured, so rates are what both reach together, while CPU is that of the measured processes alone. A figure is the
-median of the rounds, with the lowest and highest in brackets.
+median of the runs, with the lowest and highest in brackets.
+
+Apache Kafka runs beside headrace in the same run, with the JVM options of its own start script, warm (a minute and five
+million messages unless a section says otherwise), and the client takes them in turns: A B, B A, A B, ... Columns with × are
+medians of the ratios of such pairs, headrace over Apache Kafka, again with the lowest and highest. Both brokers stay up; the
+one that is not measured idles. What a run has written is deleted before the next.
 """
 BUDGETS_HEAD = """## Budgets
 
@@ -33,108 +42,85 @@ PLOT_LINE = """
 """
 
 
+def file_of(folder: Path, group: Group, cell: str) -> Path:
+    """Where the raw runs of a cell are kept, below the folder `benchmarks`."""
+    return folder / group.name / f"{re.sub(r'[^a-z0-9]+', '-', cell.lower()).strip('-')}.json"
+
+
 def write(docs: Path) -> None:
-    """Make `benchmarks.md` and the plot in `docs` from `docs/benchmarks/*.json`."""
+    """Make `benchmarks.md` and the plot in `docs` from `docs/benchmarks/*/*.json`."""
     folder = docs / "benchmarks"
     (docs / "benchmarks.md").write_text(render(folder))
-    _plot(budgets.verdicts(_all_runs(_records(folder))), folder / PLOT)
+    _plot(budgets.verdicts(_all_runs(folder)), folder / PLOT)
 
 
 def render(folder: Path) -> str:
     """The page's text from the raw runs in `folder`."""
-    records = _records(folder)
-    lines = [BUDGETS_HEAD, *(_verdict_row(verdict) for verdict in budgets.verdicts(_all_runs(records)))]
-    return "\n".join([HEAD, *lines, PLOT_LINE, *(_section(record) for record in records)])
+    judged = {verdict.budget: verdict for verdict in budgets.verdicts(_all_runs(folder))}
+    lines = [BUDGETS_HEAD, *(_budget_row(budget, judged.get(budget)) for budget in BUDGETS)]
+    sections = [_section(group, records) for group in GROUPS if (records := _records(folder, group))]
+    return "\n".join([HEAD, *lines, PLOT_LINE, *sections])
 
 
-def sentence(run: RawRun) -> str:
-    """One line for the terminal."""
-    recorded = run.as_json()
-    if not _is_flow(recorded):
-        return f"{run.cell}: {run.seconds:.2f} s, {run.memory_mib} MiB"
-    return (
-        f"{run.cell}: {budgets.messages_per_second(recorded):,.0f} messages/s, "
-        f"{budgets.cpu_us_per_message(recorded):.3g} µs CPU a message, "
-        f"{budgets.mb_per_cpu_second(recorded):,.0f} MB per CPU-second, {run.memory_mib} MiB"
-    )
-
-
-def _records(folder: Path) -> list[dict[str, Any]]:
-    files = [folder / f"{name}.json" for name in ORDER]
+def _records(folder: Path, group: Group) -> list[Record]:
+    files = [file_of(folder, group, cell) for cell in (*group.cells, *group.more_cells)]
     return [json.loads(file.read_text()) for file in files if file.exists()]
 
 
-def _all_runs(records: Sequence[Mapping[str, Any]]) -> list[Run]:
-    return [run for record in records for run in record["runs"]]
+def _all_runs(folder: Path) -> list[Run]:
+    return [run for group in GROUPS for record in _records(folder, group) for run in record["runs"]]
 
 
-def _verdict_row(verdict: Verdict) -> str:
-    budget = verdict.budget
-    limit = f"{'≥' if budget.is_floor else '≤'} {_number(budget.limit)}"
+def _budget_row(budget: Budget, verdict: Verdict | None) -> str:
+    limit = f"{'≥' if budget.is_floor else '≤'} {number(budget.limit)}"
+    if verdict is None:
+        return f"| {budget.cell} | {budget.what} | {limit} | – | not measured |"
     word = "met" if verdict.is_met else "**not met**"
-    return f"| {budget.cell} | {budget.what} | {limit} | {_number(verdict.measured)} | {word} |"
+    return f"| {budget.cell} | {budget.what} | {limit} | {number(verdict.measured)} | {word} |"
 
 
-def _section(record: Mapping[str, Any]) -> str:
-    machine = record["machine"]
-    before, after = record["load_average"]
-    cells: dict[str, list[Run]] = {}
-    for run in record["runs"]:
-        cells.setdefault(run["cell"], []).append(run)
-    rounds = max(len(runs) for runs in cells.values())
-    lines = [
-        f"## {record['title']}",
-        "",
-        f"{record['note'][0].upper()}{record['note'][1:]}. {rounds} rounds on {record['date']}, load average {before} "
-        f"before and {after} after; {machine['cores']} cores of {machine['processor']}, "
-        f"{machine['memory_mib'] / 1024:.0f} GiB, Linux {machine['kernel']}, Python {machine['python']}.",
-        "",
-        "| cell | messages/s | MB/s | CPU per message (µs) | MB per CPU-second | seconds | memory (MiB) |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    return "\n".join([*lines, *(_row(cell, runs) for cell, runs in cells.items())]) + "\n"
+def _section(group: Group, records: Sequence[Record]) -> str:
+    runs = [run for record in records for run in record["runs"]]
+    note = f"{group.note[0].upper()}{group.note[1:]}."
+    return "\n".join([f"## {group.title}", "", f"{note} {_circumstances(records)}", "", *tables.of(runs)])
 
 
-def _row(cell: str, runs: Sequence[Run]) -> str:
-    def column(figure: Callable[[Run], float]) -> str:
-        return _spread(figure(run) for run in runs)
-
-    flows = (
-        budgets.messages_per_second,
-        budgets.megabytes_per_second,
-        budgets.cpu_us_per_message,
-        budgets.mb_per_cpu_second,
+def _circumstances(records: Sequence[Record]) -> str:
+    """When and where the runs of a table were made, and how busy the machine was."""
+    dates = sorted({record["date"] for record in records})
+    machines = {
+        f"{machine['cores']} cores of {machine['processor']}, {machine['memory_mib'] / 1024:.0f} GiB, "
+        f"Linux {machine['kernel']}, Python {machine['python']}"
+        for machine in (record["machine"] for record in records)
+    }
+    controls = {record["congestion_control"] for record in records}
+    warm_ups = sorted(
+        {
+            f"{record['effort']['warm_up_seconds']:g}"
+            for record in records
+            if any(run["peer"] == KAFKA for run in record["runs"])
+        }
     )
-    columns = [column(figure) if _is_flow(runs[0]) else "–" for figure in flows]
-    columns += [column(budgets.seconds), column(budgets.memory_mib)]
-    return f"| {cell} | {' | '.join(columns)} |"
+    warm = f"; Apache Kafka warmed up for {_span(warm_ups)} s" if warm_ups else ""
+    load = [value for record in records for value in record["load_average"]]
+    return (
+        f"Measured {_span(dates)} at a load average (others' work and the benchmark's own) of {_span(sorted(load))}; "
+        f"congestion control {_span(sorted(controls))}{warm}; {'; '.join(sorted(machines))}."
+    )
 
 
-def _is_flow(run: Run) -> bool:
-    """Whether a rate means anything: not at a start, nor for a single message."""
-    return int(run["messages"]) > 1
+def _span(values: Sequence[object]) -> str:
+    return f"{values[0]}" if values[0] == values[-1] else f"{values[0]} to {values[-1]}"
 
 
-def _spread(values: Iterable[float]) -> str:
-    numbers = list(values)
-    middle = _number(statistics.median(numbers))
-    if len(numbers) == 1:
-        return middle
-    return f"{middle} ({_number(min(numbers))}–{_number(max(numbers))})"
-
-
-def _number(value: float) -> str:
-    """Three significant digits below a hundred, whole numbers above."""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
-
-
-def _plot(verdicts: Sequence[Verdict], file: Path) -> None:
+def _plot(verdicts: Iterable[Verdict], file: Path) -> None:
     """Bars of the share of each budget that is used; the line at 100 % is the budget."""
     import matplotlib
 
     matplotlib.use("svg")
     from matplotlib import pyplot
 
+    verdicts = list(verdicts)
     names = [f"{verdict.budget.cell}: {verdict.budget.what}" for verdict in verdicts]
     shares = [verdict.share * 100 for verdict in verdicts]
     colours = ["#2a7f62" if verdict.is_met else "#b3402f" for verdict in verdicts]

@@ -16,6 +16,8 @@ import psutil
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from headrace.bench.runs import HEADRACE
+
 STOP_SECONDS_MAX = 60
 TOPIC_SECONDS_MAX = 120
 
@@ -28,14 +30,20 @@ class Peer:
     bootstrap: str
     process: psutil.Process
     start_seconds: float
+    log_directory: Path | None = None
+    """Where its partitions lie, if the benchmark watches them go."""
 
     @property
     def memory_mib(self) -> int:
         return int(self.process.memory_info().rss) // 2**20
 
+    def admin(self) -> AdminClient:
+        """A client whose errors come as exceptions alone, not also as lines on the terminal."""
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
+
     def create_topic(self, name: str, partitions: int) -> None:
         """Create a topic with one replica a partition."""
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin = self.admin()
         try:
             topic = NewTopic(name, partitions, 1)
             for created in admin.create_topics([topic], request_timeout=TOPIC_SECONDS_MAX).values():
@@ -61,7 +69,7 @@ def headrace(data: Path, settings: Mapping[str, str] | None = None) -> Iterator[
         if not ready or ready[0] != "ready":
             raise click.ClickException(f"headrace dev did not start; see {data / 'dev.log'}.")
         yield Peer(
-            name="headrace",
+            name=HEADRACE,
             bootstrap=ready[1],
             process=_broker_of(dev.pid, ready[1]),
             start_seconds=round(start_seconds, 3),

@@ -32,7 +32,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "Count, reconcile and report loss, duplicates and latency.",
     ),
     "mirror": ("headrace.mirror.command:mirror", "mirror", "Show and resume mirror partitions."),
-    "bench": ("headrace.bench.command:bench", "dev", "Measure a broker with the C client as load generator."),
+    "bench": ("headrace.bench.command:bench", "dev", "Measure a broker beside Apache Kafka, the mirror and the load."),
 }
 
 

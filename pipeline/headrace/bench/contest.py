@@ -1,0 +1,176 @@
+"""headrace and Apache Kafka side by side: one ZooKeeper, one `server.properties`, one disk, one client.
+
+Both brokers run all the time; the one that is not measured idles. The data of a run is deleted before the next one
+begins, so that neither the disk nor the page cache drifts. Must not know what is measured.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from importlib.resources import as_file, files
+from pathlib import Path
+
+import click
+import psutil
+from confluent_kafka import KafkaException
+
+from headrace.bench import apache_kafka
+from headrace.bench.peers import STOP_SECONDS_MAX, TOPIC_SECONDS_MAX, Peer
+from headrace.bench.runs import HEADRACE
+from headrace.broker import zookeeper_server
+from headrace.broker.dev import brokers_known_to
+
+KAFKA = f"Apache Kafka {apache_kafka.VERSION}"
+START_SECONDS_MAX = 90
+POLL_SECONDS = 0.02
+SETTINGS = {
+    "broker.id": "1",
+    "auto.create.topics.enable": "false",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    # What a run has written is gone before the next one begins.
+    "log.segment.delete.delay.ms": "500",
+    # Buffers that the kernel sizes itself: the default of 100 KiB costs both brokers a good deal in large batches.
+    "socket.send.buffer.bytes": "-1",
+    "socket.receive.buffer.bytes": "-1",
+}
+"""The same for both; everything else is Kafka's default, which is headrace's."""
+JVM_OPTIONS = (
+    *("-Xms1G", "-Xmx1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
+    *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent", "-XX:MaxInlineLevel=15"),
+    "-Djava.awt.headless=true",
+)
+"""As kafka-server-start.sh sets them."""
+
+
+@contextlib.contextmanager
+def zookeeper(data: Path) -> Iterator[str]:
+    """A ZooKeeper on a free port; gives its HOST:PORT."""
+    port = _free_port()
+    data.mkdir(parents=True, exist_ok=True)
+    config = data / "zoo.cfg"
+    config.write_text(zookeeper_server.config_text(data / "data", "127.0.0.1", port))
+    try:
+        command = zookeeper_server.command(zookeeper_server.find_jars(), config, sync=False)
+    except zookeeper_server.ZooKeeperServerError as error:
+        raise click.ClickException(str(error)) from None
+    with _process(command, data / "zookeeper.log") as process:
+        _until(lambda: zookeeper_server.is_serving("127.0.0.1", port), process, data / "zookeeper.log")
+        yield f"127.0.0.1:{port}"
+
+
+@contextlib.contextmanager
+def broker(kind: str, jars: Path | None, data: Path, ensemble: str) -> Iterator[Peer]:
+    """A broker of that kind (HEADRACE or KAFKA, which needs the jars) with empty data and a chroot of its own."""
+    data.mkdir(parents=True, exist_ok=True)
+    port = _free_port()
+    bootstrap = f"127.0.0.1:{port}"
+    config, log = data / "server.properties", data / "broker.log"
+    properties = {
+        **SETTINGS,
+        "listeners": f"PLAINTEXT://{bootstrap}",
+        "log.dirs": str(data / "logs"),
+        "zookeeper.connect": f"{ensemble}/{data.name}-{port}",
+    }
+    config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+    with _command(kind, jars, config, data) as command, _process(command, log) as process:
+        began = time.monotonic()
+        _until(lambda: brokers_known_to(bootstrap) == 1, process, log)
+        yield Peer(
+            name=kind,
+            bootstrap=bootstrap,
+            process=psutil.Process(process.pid),
+            start_seconds=round(time.monotonic() - began, 3),
+            log_directory=data / "logs",
+        )
+
+
+@contextlib.contextmanager
+def both(jars: Path | None, data: Path, ensemble: str) -> Iterator[Sequence[Peer]]:
+    """headrace, and Apache Kafka beside it if there are jars."""
+    with contextlib.ExitStack() as stack:
+        peers = [stack.enter_context(broker(HEADRACE, None, data / "headrace", ensemble))]
+        if jars is not None:
+            peers.append(stack.enter_context(broker(KAFKA, jars, data / "kafka", ensemble)))
+        yield peers
+
+
+@contextlib.contextmanager
+def topic(peer: Peer, name: str, partitions: int) -> Iterator[str]:
+    """A topic of the broker for as long as it is needed; its files are gone afterwards."""
+    peer.create_topic(name, partitions)
+    yield name
+    _delete_topic(peer, name)
+
+
+def in_turns(peers: Sequence[Peer], pairs: int) -> Iterator[tuple[int, Peer]]:
+    """Who runs next in which pair: A B, B A, A B, ..."""
+    for number in range(pairs):
+        for peer in peers if number % 2 == 0 else reversed(peers):
+            yield number, peer
+
+
+def _delete_topic(peer: Peer, name: str) -> None:
+    admin = peer.admin()
+    try:
+        for deleted in admin.delete_topics([name], request_timeout=TOPIC_SECONDS_MAX).values():
+            deleted.result(TOPIC_SECONDS_MAX)
+    except (KafkaException, TimeoutError) as error:
+        raise click.ClickException(f"topic {name} cannot be deleted: {error!r}") from error
+    assert peer.log_directory is not None
+    deadline = time.monotonic() + TOPIC_SECONDS_MAX
+    while any(peer.log_directory.glob(f"{name}-*")):
+        if time.monotonic() > deadline:
+            raise click.ClickException(f"{peer.name} keeps files of the deleted topic {name}.")
+        time.sleep(POLL_SECONDS)
+
+
+@contextlib.contextmanager
+def _command(kind: str, jars: Path | None, config: Path, data: Path) -> Iterator[list[str]]:
+    if kind == HEADRACE:
+        yield [sys.executable, "-m", "headrace.broker.command", "--config", str(config)]
+        return
+    assert jars is not None
+    with as_file(files("headrace.bench").joinpath("log4j.properties")) as logging:
+        options = (
+            *JVM_OPTIONS,
+            f"-Dlog4j.configuration=file:{logging}",
+            f"-Dheadrace.log={data / 'kafka.log'}",
+        )
+        yield apache_kafka.command(jars, config, options)
+
+
+@contextlib.contextmanager
+def _process(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        try:
+            process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _until(is_ready: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while not is_ready():
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise click.ClickException(f"A process did not start; see {log}.")
+        time.sleep(POLL_SECONDS)
+
+
+def _free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+        return port
