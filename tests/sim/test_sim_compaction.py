@@ -64,18 +64,18 @@ def _replaced_segments_stay_after_a_crash(patch: pytest.MonkeyPatch) -> None:
 
 def _tombstones_go_at_once(patch: pytest.MonkeyPatch) -> None:
     rules = compaction.Rules
-    patch.setattr(cleaning, "Rules", lambda latest, now_ms, _, last: rules(latest, now_ms, 0, last))
+    patch.setattr(cleaning, "Rules", lambda latest, now_ms, _, *rest: rules(latest, now_ms, 0, *rest))
 
 
 def _last_batches_of_producers_go(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ProducerStates, "last_offsets", lambda self: {})
+    patch.setattr(ProducerStates, "last_batches", lambda self: {})
 
 
 def _part_of_the_map_is_taken_for_all(patch: pytest.MonkeyPatch) -> None:
     index_dirt = compaction.index_dirt
 
-    def index(sources: object, dirt: Dirt, size_max: int, buffer_size: int) -> compaction.OffsetMap:
-        latest = index_dirt(sources, dirt, size_max, buffer_size)  # type: ignore[arg-type]
+    def index(sources: object, dirt: Dirt, *limits: object) -> compaction.OffsetMap:
+        latest = index_dirt(sources, dirt, *limits)  # type: ignore[arg-type]
         latest.latest_offset = dirt.end_offset - 1
         return latest
 

@@ -11,7 +11,7 @@ from log_kit import NOW_MS, open_log
 from headrace.broker.config import LogConfig
 from headrace.broker.errors import CorruptMessageError, RecordListTooLargeError
 from headrace.broker.log.cleaning import CleanerLimits
-from headrace.broker.log.compaction import OffsetMap, UncleanableError
+from headrace.broker.log.compaction import OffsetMap
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.store import LogStore
@@ -255,30 +255,6 @@ def test_rot_is_no_reason_to_write_it_anew_with_a_right_checksum(tmp_path: Path)
         clean(log)
     assert path.read_bytes() == bytes(data)
     assert not list(path.parent.glob("*.cleaned"))
-
-
-def test_a_log_with_transactions_is_left_as_it_is(tmp_path: Path) -> None:
-    log, _ = open_log(tmp_path, CONFIG)
-    batch = encode_batch(
-        [Record(0, NOW_MS, b"k", b"v", [])],
-        producer_id=1,
-        producer_epoch=0,
-        base_sequence=0,
-        transactional=True,
-    )
-    log.append_as_leader(memoryview(batch), leader_epoch=0, now_ms=NOW_MS, from_client=False)
-    marker = encode_batch(
-        [Record(0, NOW_MS, b"\0\0\0\1", b"\0\0\0\0\0\0", [])],
-        producer_id=1,
-        producer_epoch=0,
-        transactional=True,
-        control=True,
-    )
-    log.append_as_leader(memoryview(marker), leader_epoch=0, now_ms=NOW_MS, from_client=False)
-    log.advance_high_watermark(2)
-    roll(log)
-    with pytest.raises(UncleanableError, match="transaction"):
-        clean(log)
 
 
 def test_max_compaction_lag_rolls_the_active_segment_in_time(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from headrace.broker.handlers import k01_fetch
 from headrace.broker.handlers.context import Client
 from headrace.broker.handlers.fetch_sessions import FetchSessions
 from headrace.broker.log.results import EpochEndOffset, LogSlice
+from headrace.broker.log.transactions import AbortedTransaction
 from headrace.broker.wire import frames
 from headrace.broker.wire.api.k01_fetch import API
 
@@ -26,6 +27,9 @@ class FakeLog:
 
     def read(self, offset: int, **_: Any) -> LogSlice:
         return LogSlice(None, 0, 0)
+
+    def aborted_transactions(self, offset: int, found: LogSlice) -> list[AbortedTransaction]:
+        return []
 
     def epoch_end_offset(self, epoch: int) -> EpochEndOffset:
         return EpochEndOffset(4, 6)
@@ -79,7 +83,7 @@ def ask(context: Any, version: int, *partitions: dict[str, Any], **fields: Any) 
     header = frames.read_request_header(memoryview(frame))
     parts = k01_fetch.handle(context, header, memoryview(frame))
     assert isinstance(parts, list)
-    reply = b"".join(part for part in parts if isinstance(part, bytes))
+    reply = b"".join(part.read() if isinstance(part, LogSlice) else part for part in parts)
     assert int.from_bytes(reply[:4], "big") == len(reply) - 4
     correlation_id, offset = frames.read_response_header(1, version, reply[4:])
     assert correlation_id == 5
@@ -118,6 +122,27 @@ def test_a_diverging_epoch_is_told(context: Any, version: int) -> None:
 def test_read_committed_names_the_aborted_transactions(context: Any) -> None:
     answer = ask(context, 11, {"partition": LED}, isolation_level=1)
     assert answer["responses"][0]["partitions"][0]["aborted_transactions"] == []
+
+
+@pytest.mark.parametrize("count", [1, 2, 130])
+@pytest.mark.parametrize("version", [v for v in VERSIONS if v >= 4])
+def test_aborted_transactions_come_with_their_producers(
+    context: Any, monkeypatch: pytest.MonkeyPatch, version: int, count: int
+) -> None:
+    aborted = [AbortedTransaction(10 + n, 3 + n, 9 + n, 4) for n in range(count)]
+    records = LogSlice(SimpleNamespace(read_at=lambda size, position: b"records"), 0, 7)  # type: ignore[arg-type]
+    monkeypatch.setattr(FakeLog, "read", lambda self, offset, **_: records)
+    monkeypatch.setattr(FakeLog, "aborted_transactions", lambda self, offset, found: aborted)
+    told = {"partition": LED}
+    for isolation_level, expected in ((0, None), (1, aborted)):
+        answer = ask(context, version, told, isolation_level=isolation_level)
+        found = answer["responses"][0]["partitions"][0]
+        assert bytes(found["records"]) == b"records"
+        assert (found["last_stable_offset"], found["log_start_offset"]) == (8, 3 if version >= 5 else -1)
+        told_of = found["aborted_transactions"]
+        assert (told_of is None) is (expected is None)
+        if expected is not None:
+            assert [(a["producer_id"], a["first_offset"]) for a in told_of] == [a[:2] for a in expected]
 
 
 @pytest.mark.parametrize("version", [v for v in VERSIONS if v >= 7])

@@ -11,6 +11,7 @@ answer holds slices of segment files. There is no preferred read replica: at rep
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -36,12 +37,14 @@ from headrace.broker.handlers.fetch_sessions import NO_SESSION, Turn
 from headrace.broker.handlers.led import NO_EPOCH, led_partition
 from headrace.broker.handlers.replies import Parts, Reply
 from headrace.broker.log.results import EpochEndOffset, LogSlice
+from headrace.broker.log.transactions import AbortedTransaction
 from headrace.broker.wire.api import k01_fetch
 from headrace.broker.wire.batches import MAGIC
 from headrace.broker.wire.frames import RequestHeader
 from headrace.broker.wire.varint import encode_uvarint
 
 if TYPE_CHECKING:
+    from headrace.broker.log.partition_log import PartitionLog
     from headrace.broker.replication.leader import Partition
 
 API = k01_fetch.API
@@ -62,6 +65,9 @@ _PARTITION_4 = Struct(">ihqqii")
 _PARTITION_5 = Struct(">ihqqqii")
 _PARTITION_11 = Struct(">ihqqqiii")
 _PARTITION_12 = Struct(">ihqqqBi")
+_PARTITION_START = Struct(">ihqq")
+_INT64 = Struct(">q")
+_ABORTED = Struct(">qq")
 _DIVERGING_EPOCH = Struct(">BBiqB")
 _CURRENT_LEADER = Struct(">BBiiB")
 _EMPTY_SIZE = _TOP.size + 1
@@ -69,7 +75,7 @@ _NO_TAGS = b"\0"
 
 
 class _Found(NamedTuple):
-    """What one partition has to offer; offsets are -1 with an error. `aborted_count` is -1 for "not asked for"."""
+    """What one partition has to offer; offsets are -1 with an error. `aborted` is None for "not asked for"."""
 
     partition_index: int
     error_code: int
@@ -77,7 +83,7 @@ class _Found(NamedTuple):
     last_stable_offset: int
     log_start_offset: int
     records: LogSlice | ConvertedRecords | None
-    aborted_count: int = -1
+    aborted: Sequence[AbortedTransaction] | None = None
     diverging_epoch: EpochEndOffset | None = None
     current_leader: CurrentLeader | None = None
 
@@ -188,7 +194,7 @@ def _read(
             log.last_stable_offset,
             log.log_start_offset,
             records,
-            0 if request.isolation_level == READ_COMMITTED else -1,
+            _aborted(log, request, wanted, records),
         )
     except KafkaError as error:
         leader = None
@@ -201,10 +207,24 @@ def _read(
             UNKNOWN,
             UNKNOWN,
             None,
-            0 if error.code in NOT_IN_CLUSTER else -1,
+            () if error.code in NOT_IN_CLUSTER else None,
             None,
             leader,
         )
+
+
+def _aborted(
+    log: PartitionLog,
+    request: FetchRequest,
+    wanted: FetchPartition,
+    records: LogSlice | ConvertedRecords | None,
+) -> Sequence[AbortedTransaction] | None:
+    """What a reader of committed records has to pass over; None for the others."""
+    if request.isolation_level != READ_COMMITTED:
+        return None
+    if not isinstance(records, LogSlice) or not records.size:
+        return ()
+    return log.aborted_transactions(wanted.offset, records)
 
 
 def _diverging_epoch(partition: Partition, wanted: FetchPartition) -> _Found | None:
@@ -341,11 +361,14 @@ def _partition_head(version: int, item: _Found) -> bytes:
         last_stable_offset,
         log_start_offset,
         records,
-        aborted_count,
+        aborted,
         _,
         _,
     ) = item
     size = 0 if records is None else records.size
+    if aborted:
+        return _head_with_aborted(version, item, aborted, size)
+    aborted_count = -1 if aborted is None else 0
     if version >= FLEXIBLE_VERSION:
         head = _PARTITION_12.pack(
             index,
@@ -375,3 +398,24 @@ def _partition_head(version: int, item: _Found) -> bytes:
     if version == 4:
         return _PARTITION_4.pack(index, error_code, high_watermark, last_stable_offset, aborted_count, size)
     return _PARTITION_0.pack(index, error_code, high_watermark, size)
+
+
+def _head_with_aborted(version: int, item: _Found, aborted: Sequence[AbortedTransaction], size: int) -> bytes:
+    """The same where transactions were aborted (versions 4 and later), each with its producer and first offset."""
+    is_flexible = version >= FLEXIBLE_VERSION
+    head = bytearray(
+        _PARTITION_START.pack(
+            item.partition_index, item.error_code, item.high_watermark, item.last_stable_offset
+        )
+    )
+    if version >= 5:
+        head += _INT64.pack(item.log_start_offset)
+    head += encode_uvarint(len(aborted) + 1) if is_flexible else _INT32.pack(len(aborted))
+    for transaction in aborted:
+        head += _ABORTED.pack(transaction.producer_id, transaction.first_offset)
+        if is_flexible:
+            head += _NO_TAGS
+    if version >= 11:
+        head += _INT32.pack(UNKNOWN)
+    head += encode_uvarint(size + 1) if is_flexible else _INT32.pack(size)
+    return bytes(head)

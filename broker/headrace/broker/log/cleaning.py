@@ -19,6 +19,7 @@ from headrace.broker.log.compaction import (
     OffsetMap,
     Rules,
     Source,
+    Transactions,
     clean_batch,
     find_dirt,
     group,
@@ -49,10 +50,18 @@ class LogCleaner:
     """See the module's text.
 
     `clean_offset` is what cleaner-offset-checkpoint says of the log; `uncleanable` why it is left alone until it is
-    opened again, or None.
+    opened again, or None; `is_paused` while the log moves to another data directory.
     """
 
-    __slots__ = ("_directory", "_files", "_segments", "_snapshots", "clean_offset", "uncleanable")
+    __slots__ = (
+        "_directory",
+        "_files",
+        "_segments",
+        "_snapshots",
+        "clean_offset",
+        "is_paused",
+        "uncleanable",
+    )
 
     def __init__(
         self, files: Files, directory: str, segments: Segments, snapshots: ProducerSnapshots
@@ -63,6 +72,7 @@ class LogCleaner:
         self._snapshots = snapshots
         self.clean_offset: int | None = None
         self.uncleanable: str | None = None
+        self.is_paused = False
 
     def log_ends_at(self, offset: int) -> None:
         """The log was truncated: what will lie above is dirty."""
@@ -71,7 +81,8 @@ class LogCleaner:
 
     def dirt(self, log: PartitionLog, now_ms: int) -> Dirt | None:
         """What a cleaning would go through, or None when there is no need of one."""
-        if "compact" not in log.config.cleanup_policy or self.uncleanable or len(self._segments) == 1:
+        is_left_alone = self.uncleanable is not None or self.is_paused
+        if "compact" not in log.config.cleanup_policy or is_left_alone or len(self._segments) == 1:
             return None
         found = find_dirt(
             list(self._segments),
@@ -94,19 +105,32 @@ class LogCleaner:
         latest: list[OffsetMap] = []
         sources = [Source.of(segment) for segment in old]
 
+        aborted = [transaction for segment in self._segments for transaction in segment.transactions.all()]
+
         def index() -> None:
-            latest.append(index_dirt(sources, dirt, limits.dedupe_buffer_size, limits.io_buffer_size))
+            limit = limits.dedupe_buffer_size
+            latest.append(index_dirt(sources, dirt, aborted, limit, limits.io_buffer_size))
 
         yield self._guarded(index)
-        rules = Rules(latest[0], now_ms, log.config.delete_retention_ms, log.producers.last_offsets())
+        rules = Rules(
+            latest[0],
+            now_ms,
+            log.config.delete_retention_ms,
+            log.producers.last_batches(),
+            Transactions(aborted, old[0].base_offset if old else 0),
+        )
         end_offset = latest[0].latest_offset + 1
         for segments in group([segment for segment in old if segment.base_offset < end_offset], log.config):
-            if self._segments.generation != generation:
+            if not self._may_swap(generation):
                 return
             yield from self._clean_group(log, segments, rules, limits, generation)
-        if self._segments.generation == generation:
+        if self._may_swap(generation):
             yield self._guarded(lambda: self._files.sync_directory(self._directory))
             self.clean_offset = end_offset
+
+    def _may_swap(self, generation: int) -> bool:
+        """Whether the log is still what it was at that generation, and where it was."""
+        return self._segments.generation == generation and not self.is_paused
 
     def _guarded(self, job: Job) -> Job:
         def guarded() -> None:
@@ -137,7 +161,7 @@ class LogCleaner:
         sources = [Source.of(segment) for segment in segments]
         try:
             yield self._guarded(lambda: _fill(cleaned, sources, rules, limits))
-            if self._segments.generation == generation:
+            if self._may_swap(generation):
                 with storage_errors(self._files, self._directory):
                     self._swap(segments, cleaned, rules.now_ms + log.config.file_delete_delay_ms)
         finally:
@@ -164,6 +188,9 @@ def _fill(cleaned: Segment, sources: Sequence[Source], rules: Rules, limits: Cle
                 kept_header = read_header(kept)
                 position = cleaned.write(kept)
                 cleaned.note(position, len(kept), kept_header.last_offset, kept_header.max_timestamp)
+    for aborted in rules.transactions.still_aborted:
+        cleaned.note_marker(aborted)
+    rules.transactions.still_aborted.clear()
     cleaned.become_inactive()
     for file in cleaned.files_to_sync():
         file.sync()

@@ -16,7 +16,9 @@ from headrace.broker.config import LogConfig
 from headrace.broker.errors import CorruptMessageError, RecordListTooLargeError
 from headrace.broker.log.files import Buffer, File
 from headrace.broker.log.index import INT32_MAX
+from headrace.broker.log.producers import ABORT, LastBatch, read_marker
 from headrace.broker.log.segment import Segment
+from headrace.broker.log.transactions import AbortedTransaction
 from headrace.broker.wire.batches import (
     BatchHeader,
     check_crc,
@@ -30,10 +32,6 @@ from headrace.broker.wire.columns import read_columns
 _KEY_SIZE_MAX = 40
 # What a dictionary costs an entry in CPython, the key's bytes apart: two objects, and a table that may be half empty.
 _ENTRY_SIZE = 200
-
-
-class UncleanableError(CorruptMessageError):
-    """The log holds what the cleaner cannot compact."""
 
 
 class OffsetMap:
@@ -172,8 +170,8 @@ class Source(NamedTuple):
     def batches(self, buffer_size: int) -> Iterator[tuple[BatchHeader, memoryview, bool]]:
         """Every batch with its header, and whether it is the last; its checksum is right.
 
-        Reads `buffer_size` bytes at once, or one batch when that is larger. Raises CorruptMessageError,
-        UnsupportedForMessageFormatError and UncleanableError.
+        Reads `buffer_size` bytes at once, or one batch when that is larger. Raises CorruptMessageError and
+        UnsupportedForMessageFormatError.
         """
         position = 0
         while position < self.size:
@@ -203,23 +201,83 @@ class Source(NamedTuple):
 def _check(chunk: memoryview, position: int, header: BatchHeader) -> None:
     if not check_crc(chunk, position, header):
         raise CorruptMessageError(f"The checksum of the batch at offset {header.base_offset} is wrong.")
-    if header.is_transactional or header.is_control:
-        raise UncleanableError(
-            f"The batch at offset {header.base_offset} belongs to a transaction; such logs are not compacted yet."
-        )
 
 
-def index_dirt(sources: Sequence[Source], dirt: Dirt, size_max: int, buffer_size: int) -> OffsetMap:
+class Transactions:
+    """Which batches of a walk through the log belong to aborted transactions, and which markers nobody needs any more.
+
+    Every batch from `start_offset` on has to be shown to it, in order. `still_aborted` collects the aborted
+    transactions that have batches yet: the indexes of the cleaned segments.
+    """
+
+    __slots__ = ("_aborted", "_aborted_now", "_committed_now", "_next", "still_aborted")
+
+    def __init__(self, aborted: Sequence[AbortedTransaction], start_offset: int) -> None:
+        later = [transaction for transaction in aborted if transaction.last_offset >= start_offset]
+        self._aborted = sorted(later, key=lambda transaction: transaction.first_offset)
+        self._next = 0
+        # By producer: the aborted transaction under way, and whether one of its batches was seen.
+        self._aborted_now: dict[int, tuple[AbortedTransaction, bool]] = {}
+        self._committed_now: set[int] = set()
+        self.still_aborted: list[AbortedTransaction] = []
+
+    def is_aborted(self, header: BatchHeader) -> bool:
+        """Whether a data batch belongs to an aborted transaction."""
+        self._begin_upto(header.last_offset)
+        if not header.is_transactional:
+            return False
+        under_way = self._aborted_now.get(header.producer_id)
+        if under_way is None:
+            self._committed_now.add(header.producer_id)
+            return False
+        self._aborted_now[header.producer_id] = (under_way[0], True)
+        return True
+
+    def is_unneeded(self, header: BatchHeader, batch: Buffer) -> bool:
+        """Whether a marker is all that is left of its transaction."""
+        self._begin_upto(header.last_offset)
+        if header.record_count == 0:
+            return True
+        marker = read_marker(batch, 0, header)
+        if marker is None:
+            return False
+        if marker.kind != ABORT:
+            has_batches = header.producer_id in self._committed_now
+            self._committed_now.discard(header.producer_id)
+            return not has_batches
+        aborted, has_batches = self._aborted_now.pop(header.producer_id, (None, False))
+        if aborted is not None and has_batches:
+            self.still_aborted.append(aborted)
+        return not has_batches
+
+    def _begin_upto(self, offset: int) -> None:
+        while self._next < len(self._aborted) and self._aborted[self._next].first_offset <= offset:
+            transaction = self._aborted[self._next]
+            self._aborted_now.setdefault(transaction.producer_id, (transaction, False))
+            self._next += 1
+
+
+def index_dirt(
+    sources: Sequence[Source],
+    dirt: Dirt,
+    aborted: Sequence[AbortedTransaction],
+    size_max: int,
+    buffer_size: int,
+) -> OffsetMap:
     """The last offset of each key in `dirt`, or in its first part when the map is full before.
 
     Raises RecordListTooLargeError when not even one batch fits.
     """
     latest = OffsetMap(size_max)
-    for source in sources:
-        if source.next_offset <= dirt.first_dirty_offset:
-            continue
+    dirty = [source for source in sources if source.next_offset > dirt.first_dirty_offset]
+    transactions = Transactions(aborted, dirty[0].base_offset if dirty else 0)
+    for source in dirty:
         for header, batch, _ in source.batches(buffer_size):
+            is_valid = _is_valid(transactions, header, batch)
             if header.last_offset < dirt.first_dirty_offset:
+                continue
+            if not is_valid:
+                latest.latest_offset = header.last_offset
                 continue
             if not _index_batch(latest, header, batch, dirt.first_dirty_offset):
                 if latest.latest_offset < 0:
@@ -232,6 +290,14 @@ def index_dirt(sources: Sequence[Source], dirt: Dirt, size_max: int, buffer_size
     return latest
 
 
+def _is_valid(transactions: Transactions, header: BatchHeader, batch: Buffer) -> bool:
+    """Whether the records of a batch are data that count."""
+    if header.is_control:
+        transactions.is_unneeded(header, batch)
+        return False
+    return not transactions.is_aborted(header)
+
+
 def _index_batch(latest: OffsetMap, header: BatchHeader, batch: memoryview, start: int) -> bool:
     columns = read_columns(batch, 0, header)
     return all(
@@ -241,12 +307,22 @@ def _index_batch(latest: OffsetMap, header: BatchHeader, batch: memoryview, star
 
 
 class Rules(NamedTuple):
-    """What one cleaning goes by. `last_offsets`: where each known producer's last batch ends."""
+    """What one cleaning goes by; `last_batches` are those of the producers that are known."""
 
     latest: OffsetMap
     now_ms: int
     delete_retention_ms: int
-    last_offsets: Mapping[int, int]
+    last_batches: Mapping[int, LastBatch]
+    transactions: Transactions
+
+    def is_last_of_producer(self, header: BatchHeader) -> bool:
+        """Whether the batch tells a producer's last sequence number, or its epoch where that has no data."""
+        last = self.last_batches.get(header.producer_id)
+        if last is None:
+            return False
+        if last.last_offset >= 0:
+            return header.last_offset == last.last_offset
+        return header.is_control and header.producer_epoch == last.epoch
 
 
 def clean_batch(header: BatchHeader, batch: Buffer, rules: Rules, *, is_last: bool) -> Buffer | None:
@@ -254,7 +330,11 @@ def clean_batch(header: BatchHeader, batch: Buffer, rules: Rules, *, is_last: bo
 
     `is_last`: it tells where the cleaned segment ends, so that it stays, empty or not.
     """
-    is_kept_empty = is_last or rules.last_offsets.get(header.producer_id) == header.last_offset
+    is_kept_empty = is_last or rules.is_last_of_producer(header)
+    if header.is_control:
+        return _clean_marker(header, batch, rules, is_kept_empty)
+    if rules.transactions.is_aborted(header):
+        return rewrite_batch(header, []) if is_kept_empty else None
     horizon_ms = header.delete_horizon_ms
     columns = read_columns(batch, 0, header)
     is_over = horizon_ms is not None and horizon_ms <= rules.now_ms
@@ -274,3 +354,15 @@ def clean_batch(header: BatchHeader, batch: Buffer, rules: Rules, *, is_last: bo
         return batch
     records = decode_records(batch, 0, header)
     return rewrite_batch(header, [records[number] for number in kept], delete_horizon_ms=horizon_ms)
+
+
+def _clean_marker(header: BatchHeader, batch: Buffer, rules: Rules, is_kept_empty: bool) -> Buffer | None:
+    """A marker outlives its transaction's last batch by delete.retention.ms, counted from the cleaning that finds it so."""
+    is_unneeded = rules.transactions.is_unneeded(header, batch)
+    horizon_ms = header.delete_horizon_ms
+    if header.record_count == 0 or (is_unneeded and horizon_ms is not None and horizon_ms <= rules.now_ms):
+        return rewrite_batch(header, []) if is_kept_empty else None
+    if is_unneeded and horizon_ms is None:
+        horizon_ms = rules.now_ms + rules.delete_retention_ms
+        return rewrite_batch(header, decode_records(batch, 0, header), delete_horizon_ms=horizon_ms)
+    return batch

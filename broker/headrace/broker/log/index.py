@@ -154,6 +154,11 @@ class OffsetIndex(IndexFile):
         count = self.entry_count
         return self._parse(count - 1) if count else None
 
+    def offset_behind(self, position: int) -> int | None:
+        """An offset above all that lie before `position`: that of the first entry at or behind it, if there is one."""
+        number = _last_at_or_below(self.entry_count, self._position, position - 1) + 1
+        return self._parse(number)[0] if number < self.entry_count else None
+
     def looks_valid(self, log_size: int) -> bool:
         """Whether the last entry can belong to a log file of `log_size` bytes (Kafka's sanity check, a little more)."""
         last = self.last()
@@ -170,6 +175,9 @@ class OffsetIndex(IndexFile):
 
     def _relative_offset(self, number: int) -> int:
         return int.from_bytes(self.entry(number)[:4], "big", signed=True)
+
+    def _position(self, number: int) -> int:
+        return int.from_bytes(self.entry(number)[4:], "big", signed=True)
 
     def _parse(self, number: int) -> tuple[int, int]:
         relative, position = _OFFSET_ENTRY.unpack(self.entry(number))

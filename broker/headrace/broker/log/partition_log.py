@@ -32,6 +32,7 @@ from headrace.broker.log.retention import retired
 from headrace.broker.log.segment import Place, Segment
 from headrace.broker.log.segments import EMPTY_SLICE, Segments
 from headrace.broker.log.snapshots import ProducerSnapshots
+from headrace.broker.log.transactions import AbortedTransaction
 from headrace.broker.log.validation import (
     check_client_batch,
     check_integrity,
@@ -75,8 +76,7 @@ class PartitionLog:
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = self._segments.active.next_offset
         self.high_watermark = self.log_start_offset
-        recovery_point = min(loaded.recovery_point, self.log_end_offset)
-        self._flusher = Flusher(files, directory, self._segments, self._snapshots, recovery_point)
+        self._flusher = Flusher(files, directory, self._segments, self._snapshots, loaded.recovery_point)
         self.cleaner = LogCleaner(files, directory, self._segments, self._snapshots)
         self.latest_epoch = self._epochs.latest
         self.update_config(config)
@@ -189,7 +189,7 @@ class PartitionLog:
         segment.note(position, size, last_offset, header.max_timestamp)
         self.log_end_offset = last_offset + 1
         if header.producer_id >= 0:
-            self._producers.note(records, 0, header, base_offset)
+            segment.note_marker(self._producers.note(records, 0, header, base_offset))
         if last_offset - self._flusher.recovery_point >= config.flush_messages - 1:
             self._flusher.flush(self._segments.active.next_offset)
         return AppendResult(base_offset, last_offset, append_time_ms, self.log_start_offset, 1)
@@ -272,24 +272,19 @@ class PartitionLog:
 
     def _append_run(self, records: memoryview, run: list[Place], now_ms: int) -> None:
         """One write for batches that fit one segment."""
-        start, first = run[0]
-        last = run[-1].header
-        end = run[-1].position + last.size
+        (start, first), (position, last) = run[0], run[-1]
+        end = position + last.size
         segment = self._segments.active
+        newest_ms = max(header.max_timestamp for _, header in run)
         if segment.must_roll(
-            end - start,
-            last.last_offset,
-            max(header.max_timestamp for _, header in run),
-            now_ms,
-            self.config.segment_bytes,
-            self._segment_ms,
+            end - start, last.last_offset, newest_ms, now_ms, self.config.segment_bytes, self._segment_ms
         ):
             segment = self._roll(first.base_offset, last.last_offset, now_ms)
         written_at = segment.write(records[start:end]) - start
         for position, header in run:
             segment.note(written_at + position, header.size, header.last_offset, header.max_timestamp)
             if header.producer_id >= 0:
-                self._producers.note(records, position, header, header.base_offset)
+                segment.note_marker(self._producers.note(records, position, header, header.base_offset))
         self.log_end_offset = last.last_offset + 1
         if self.log_end_offset - self._flusher.recovery_point >= self.config.flush_messages:
             self._flusher.flush(self._segments.active.next_offset)
@@ -322,6 +317,11 @@ class PartitionLog:
             return self._segments.read(offset, size_max, upper_offset, at_least_one)
         except OSError as error:
             raise storage_error(self._files, self.directory, error) from error
+
+    def aborted_transactions(self, offset: int, found: LogSlice) -> list[AbortedTransaction]:
+        """Those that readers of committed records pass over in what they got from `offset` on."""
+        with storage_errors(self._files, self.directory):
+            return self._segments.aborted(offset, found)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
         """The first record whose timestamp is at least `timestamp_ms`, or None."""
@@ -397,8 +397,8 @@ class PartitionLog:
             if len(reasons) == len(self._segments):
                 self._roll(self.log_end_offset, self.log_end_offset, now_ms)
             deleted = self._segments.take_first(reasons, now_ms + self.config.file_delete_delay_ms)
-            self._move_start(next(iter(self._segments)).base_offset)
             first_base_offset = next(iter(self._segments)).base_offset
+            self._move_start(first_base_offset)
             self._snapshots.remove(lambda offset: offset < first_base_offset)
         return deleted
 

@@ -15,6 +15,7 @@ from crc32c import crc32c
 
 from headrace.broker.errors import CorruptMessageError, InvalidProducerEpochError, OutOfOrderSequenceError
 from headrace.broker.log.files import Buffer
+from headrace.broker.log.transactions import AbortedTransaction
 from headrace.broker.wire.batches import BatchHeader, decode_records
 
 BATCHES_MAX = 5
@@ -25,7 +26,23 @@ _SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
 _SNAPSHOT_VERSION = 1
 _CRC_END = 6
 _CONTROL_BIT = 0x20
-_END_TRANSACTION_MARKER = struct.Struct(">hi")
+_MARKER_KEY = struct.Struct(">hh")
+_MARKER_VALUE = struct.Struct(">hi")
+ABORT, COMMIT = 0, 1
+
+
+class Marker(NamedTuple):
+    """How a transaction ended: ABORT or COMMIT, as the coordinator of that epoch decided."""
+
+    kind: int
+    coordinator_epoch: int
+
+
+class LastBatch(NamedTuple):
+    """Where the last data batch of a producer's epoch ends; -1 when that epoch has none."""
+
+    last_offset: int
+    epoch: int
 
 
 class CachedBatch(NamedTuple):
@@ -89,12 +106,13 @@ class ProducerStates:
         """The state of one producer."""
         return self._producers.get(producer_id)
 
-    def last_offsets(self) -> dict[int, int]:
-        """The last offset of each producer that has written a batch: compaction keeps that batch, if empty."""
+    def last_batches(self) -> dict[int, LastBatch]:
+        """The last batch of each producer, which compaction keeps, if empty."""
         return {
-            producer_id: producer.batches[-1].last_offset
+            producer_id: LastBatch(
+                producer.batches[-1].last_offset if producer.batches else -1, producer.epoch
+            )
             for producer_id, producer in self._producers.items()
-            if producer.batches
         }
 
     def items(self) -> Iterable[tuple[int, Producer]]:
@@ -126,12 +144,18 @@ class ProducerStates:
                 f"Producer {header.producer_id} wrote with epoch {header.producer_epoch}; its epoch is {producer.epoch}."
             )
 
-    def note(self, records: Buffer, position: int, header: BatchHeader, base_offset: int) -> None:
-        """Take in the batch at `position` of `records`, which lies at `base_offset` in the log now."""
-        if header.attributes & _CONTROL_BIT:
-            self.end_transaction(header, base_offset, _coordinator_epoch(records, position, header))
-        else:
+    def note(
+        self, records: Buffer, position: int, header: BatchHeader, base_offset: int
+    ) -> AbortedTransaction | None:
+        """Take in the batch at `position` of `records`, which lies at `base_offset` in the log now.
+
+        Returns the transaction that it aborts, if it does.
+        """
+        if not header.attributes & _CONTROL_BIT:
             self.append(header, base_offset)
+            return None
+        marker = read_marker(records, position, header)
+        return None if marker is None else self.end_transaction(header, base_offset, marker)
 
     def append(self, header: BatchHeader, base_offset: int) -> None:
         """Take in a data batch that lies at `base_offset` now."""
@@ -145,15 +169,23 @@ class ProducerStates:
         if header.is_transactional and producer.transaction_first_offset < 0:
             producer.transaction_first_offset = self._open[header.producer_id] = base_offset
 
-    def end_transaction(self, header: BatchHeader, base_offset: int, coordinator_epoch: int) -> None:
-        """Take in a commit or abort marker."""
+    def end_transaction(
+        self, header: BatchHeader, base_offset: int, marker: Marker
+    ) -> AbortedTransaction | None:
+        """Take in a commit or abort marker; returns the transaction that it aborts, if it does."""
         producer = self._producer(header)
-        producer.coordinator_epoch = coordinator_epoch
+        producer.coordinator_epoch = marker.coordinator_epoch
         producer.last_timestamp_ms = header.max_timestamp
-        if producer.transaction_first_offset >= 0:
-            self._ended.append((producer.transaction_first_offset, base_offset))
-            producer.transaction_first_offset = -1
-            del self._open[header.producer_id]
+        first_offset = producer.transaction_first_offset
+        if first_offset < 0:
+            return None
+        self._ended.append((first_offset, base_offset))
+        producer.transaction_first_offset = -1
+        del self._open[header.producer_id]
+        if marker.kind != ABORT:
+            return None
+        last_stable_offset = min(self._open.values(), default=base_offset + 1)
+        return AbortedTransaction(header.producer_id, first_offset, base_offset, last_stable_offset)
 
     def _producer(self, header: BatchHeader) -> Producer:
         producer = self._producers.get(header.producer_id)
@@ -260,9 +292,13 @@ def _check_sequence(producer: Producer, header: BatchHeader) -> None:
         )
 
 
-def _coordinator_epoch(records: Buffer, position: int, header: BatchHeader) -> int:
-    """The transaction coordinator's epoch in a commit or abort marker; -1 in other control batches."""
-    marker = decode_records(records, position, header)
-    if len(marker) != 1 or marker[0].value is None or len(marker[0].value) < _END_TRANSACTION_MARKER.size:
-        raise CorruptMessageError("A control batch holds no transaction marker.")
-    return int(_END_TRANSACTION_MARKER.unpack_from(marker[0].value)[1])
+def read_marker(records: Buffer, position: int, header: BatchHeader) -> Marker | None:
+    """The transaction marker in a control batch; None in one that compaction has emptied, and where none can be read."""
+    try:
+        found = decode_records(records, position, header)
+    except CorruptMessageError:
+        return None
+    key, value = (found[0].key, found[0].value) if found else (None, None)
+    if key is None or len(key) < _MARKER_KEY.size or value is None or len(value) < _MARKER_VALUE.size:
+        return None
+    return Marker(_MARKER_KEY.unpack_from(key)[1], _MARKER_VALUE.unpack_from(value)[1])

@@ -83,7 +83,8 @@ def load(
     epochs = _load_epochs(files, directory, segments, loading.epochs, report)
     epochs.truncate_from_end(end_offset)
     snapshots = ProducerSnapshots(files, directory)
-    producers, findings = snapshots.restore(segments, end_offset)
+    unindexed = {segment.base_offset for segment in loading.unindexed if segment in segments}
+    producers, findings = snapshots.restore(segments, end_offset, unindexed)
     report.findings += findings
     report.log_start_offset, report.log_end_offset = log_start_offset, end_offset
     report.segments = len(segments)
@@ -130,6 +131,7 @@ def _find_segments(
     for base_offset in sorted(bases) or [log_start_offset]:
         segment = new_segment(files, directory, base_offset, config, now_ms)
         segment.size = segment.log.size()
+        segment.transactions.exists = base_offset in by_suffix.get(names.TRANSACTION_INDEX_SUFFIX, ())
         segments.append(segment)
     return segments
 
@@ -156,6 +158,8 @@ class _Loading:
         self._recovery_point = recovery_point
         self._report = report
         self.checked: list[Segment] = []
+        # Those whose transaction indexes, cleared now, are to be made anew.
+        self.unindexed: list[Segment] = []
         # (epoch, start offset) as the checked batches tell it.
         self.epochs: list[tuple[int, int]] = []
 
@@ -165,6 +169,7 @@ class _Loading:
             following = segments[number + 1] if number + 1 < len(segments) else None
             if self._is_trusted(segment, following, clean_shutdown):
                 self._trust(segment, following)
+                self._trust_transactions(segment)
                 continue
             reaches_end = self._check(segment, following is None)
             if following is not None and not (reaches_end and self._continues(segment, following)):
@@ -210,8 +215,15 @@ class _Loading:
             if not is_sound or segment.index.last() is not None:
                 self._report_rebuilt(segment, "it was missing, empty or not cut to its entries")
 
-    def _report_rebuilt(self, segment: Segment, reason: str) -> None:
-        path = segment.path(names.INDEX_SUFFIX)
+    def _trust_transactions(self, segment: Segment) -> None:
+        if not segment.transactions.looks_valid(segment.base_offset, segment.next_offset):
+            segment.transactions.clear()
+            self.unindexed.append(segment)
+            self.checked.append(segment)
+            self._report_rebuilt(segment, "its entries cannot be right", names.TRANSACTION_INDEX_SUFFIX)
+
+    def _report_rebuilt(self, segment: Segment, reason: str, suffix: str = names.INDEX_SUFFIX) -> None:
+        path = segment.path(suffix)
         self._report.findings.append(Finding("rebuilt", path, 0, 0, reason))
 
     def _continues(self, segment: Segment, following: Segment) -> bool:
@@ -238,6 +250,9 @@ class _Loading:
         self._report.segments_walked += 1
         self.checked.append(segment)
         segment.begin_rebuild()
+        if not segment.transactions.is_empty:
+            segment.transactions.clear()
+            self.unindexed.append(segment)
         position = 0
         while position < segment.size:
             header, problem = check_batch(segment, position)
@@ -257,6 +272,8 @@ class _Loading:
 
     def _take(self, segment: Segment, position: int, header: BatchHeader) -> None:
         segment.note(position, header.size, header.last_offset, header.max_timestamp)
+        if header.is_control and segment not in self.unindexed[-1:]:
+            self.unindexed.append(segment)
         if header.leader_epoch >= 0 and (not self.epochs or header.leader_epoch > self.epochs[-1][0]):
             self.epochs.append((header.leader_epoch, header.base_offset))
 

@@ -14,6 +14,7 @@ from headrace.broker.errors import CorruptMessageError
 from headrace.broker.log import names
 from headrace.broker.log.files import Buffer, File, Files
 from headrace.broker.log.index import INT32_MAX, OffsetIndex, TimeIndex
+from headrace.broker.log.transactions import AbortedTransaction, TransactionIndex
 from headrace.broker.wire.batches import HEADER_SIZE, MAGIC, BatchHeader, read_header
 
 _SCAN_SIZE = 8192
@@ -57,6 +58,7 @@ class Segment:
         "size",
         "suffix",
         "time_index",
+        "transactions",
     )
 
     def __init__(
@@ -87,6 +89,7 @@ class Segment:
         self.created_ms = now_ms
         self.index = OffsetIndex(files, self.path(names.INDEX_SUFFIX), base_offset, index_size_max)
         self.time_index = TimeIndex(files, self.path(names.TIME_INDEX_SUFFIX), base_offset, index_size_max)
+        self.transactions = TransactionIndex(files, self.path(names.TRANSACTION_INDEX_SUFFIX))
         # The largest timestamp with its batch's last offset; None until it is needed and read from the time index.
         self._largest_timestamp: tuple[int, int] | None = None
         self.first_timestamp_ms: int | None = None
@@ -150,6 +153,11 @@ class Segment:
         if self._bytes_since_index_entry > self.index_interval_bytes:
             self._add_index_entries(last_offset, position)
         self._bytes_since_index_entry += size
+
+    def note_marker(self, aborted: AbortedTransaction | None) -> None:
+        """Account for a transaction that a batch just noted has aborted, if it has."""
+        if aborted is not None:
+            self.transactions.append(aborted)
 
     def _add_index_entries(self, last_offset: int, position: int) -> None:
         if not self._is_full:
@@ -307,6 +315,7 @@ class Segment:
     def become_inactive(self) -> None:
         """Complete and trim the indexes and a preallocated file; nothing is appended any more."""
         self._finish_indexes()
+        self.transactions.write_out()
         if self._preallocated_size:
             self.log.truncate(self.size)
         self.is_active = False
@@ -335,6 +344,7 @@ class Segment:
         self.next_offset = next_offset
         self.index.truncate_to(next_offset)
         self.time_index.truncate_to(next_offset)
+        self.transactions.truncate_to(next_offset)
         self._largest_timestamp = None
         self._recent, self._older = {}, {}
         if position == 0:
@@ -370,7 +380,8 @@ class Segment:
 
     def files_to_sync(self) -> list[File]:
         """Open files whose contents a flush must bring to the disk."""
-        return [self.log, self.index.file_to_sync(), self.time_index.file_to_sync()]
+        indexes = [self.index.file_to_sync(), self.time_index.file_to_sync()]
+        return [self.log, *indexes, *self.transactions.files_to_sync()]
 
     def rename_files(self, suffix: str) -> None:
         """Give the names of its files another end, the `.log` file first."""
@@ -380,6 +391,7 @@ class Segment:
             self._files.rename(path, self.path(file_suffix))
         self.index.path = self.path(names.INDEX_SUFFIX)
         self.time_index.path = self.path(names.TIME_INDEX_SUFFIX)
+        self.transactions.path = self.path(names.TRANSACTION_INDEX_SUFFIX)
 
     def remove_files(self) -> None:
         """Remove its files at once."""

@@ -17,6 +17,7 @@ from headrace.broker.log.files import File, Files
 from headrace.broker.log.results import DeletedSegment, LogSlice
 from headrace.broker.log.retention import SegmentFacts
 from headrace.broker.log.segment import Segment
+from headrace.broker.log.transactions import AbortedTransaction
 
 EMPTY_SLICE = LogSlice(None, 0, 0)
 
@@ -121,6 +122,24 @@ class Segments:
                 return _slice(segment, position, size_max, upper_offset, at_least_one)
         return EMPTY_SLICE
 
+    def aborted(self, offset: int, found: LogSlice) -> list[AbortedTransaction]:
+        """The aborted transactions in a slice that was read from `offset`, and perhaps some behind it."""
+        transactions: list[AbortedTransaction] = []
+        first = self._number(offset)
+        end_offset: int | None = None
+        for number in range(first, len(self._segments)):
+            segment = self._segments[number]
+            if end_offset is None and segment.log is found.file:
+                behind = segment.index.offset_behind(found.position + found.size)
+                end_offset = segment.next_offset if behind is None else behind
+            if segment.transactions.is_empty:
+                continue
+            more, is_whole = segment.transactions.overlapping(offset, end_offset or segment.next_offset)
+            transactions += more
+            if is_whole and end_offset is not None:
+                break
+        return transactions
+
     def _number(self, offset: int) -> int:
         """Number of the segment that holds `offset`, or would."""
         if offset >= self.active.base_offset:
@@ -211,6 +230,8 @@ class Segments:
         for segment in self._segments:
             if segment.next_offset > recovery_point or segment is self.active or segment in self._rolled:
                 files += segment.files_to_sync()
+                self._has_unsynced_names = self._has_unsynced_names or segment.transactions.is_new_name
+                segment.transactions.is_new_name = False
         self._rolled.clear()
         has_unsynced_names, self._has_unsynced_names = self._has_unsynced_names, False
         return files, has_unsynced_names

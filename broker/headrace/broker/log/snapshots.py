@@ -6,7 +6,7 @@ batches behind it, gives the same state.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from contextlib import suppress
 
 from headrace.broker.errors import CorruptMessageError
@@ -15,6 +15,7 @@ from headrace.broker.log.files import File, Files
 from headrace.broker.log.producers import ProducerStates, SnapshotError
 from headrace.broker.log.results import Finding
 from headrace.broker.log.segment import Place, Segment
+from headrace.broker.log.transactions import AbortedTransaction
 
 _CONTROL_BIT = 0x20
 
@@ -59,21 +60,32 @@ class ProducerSnapshots:
             if is_unwanted(offset):
                 self._files.remove(self._path(offset))
 
-    def restore(self, segments: Iterable[Segment], end_offset: int) -> tuple[ProducerStates, list[Finding]]:
-        """The state at the log's end: the newest sound snapshot and the batches behind it."""
+    def restore(
+        self, segments: Iterable[Segment], end_offset: int, unindexed: Container[int] = ()
+    ) -> tuple[ProducerStates, list[Finding]]:
+        """The state at the log's end: the newest sound snapshot and the batches behind it.
+
+        Makes anew the transaction indexes of the segments whose base offsets are in `unindexed`, which must be empty:
+        then the snapshot is one from before them.
+        """
         segments = list(segments)
-        states, offset, findings = self._newest(segments[0].base_offset, end_offset)
+        upto = min((s.base_offset for s in segments if s.base_offset in unindexed), default=end_offset)
+        states, offset, findings = self._newest(segments[0].base_offset, end_offset, upto)
         for segment in segments:
             if segment.next_offset > offset:
                 # Behind unreadable bytes, which recovery has reported, nobody can tell what producers wrote.
                 with suppress(CorruptMessageError):
-                    replay(states, segment, offset)
+                    replay(states, segment, offset, is_unindexed=segment.base_offset in unindexed)
         return states, findings
 
-    def _newest(self, start_offset: int, end_offset: int) -> tuple[ProducerStates, int, list[Finding]]:
+    def _newest(
+        self, start_offset: int, end_offset: int, upto: int
+    ) -> tuple[ProducerStates, int, list[Finding]]:
         findings: list[Finding] = []
         for offset in self.offsets():
             path = self._path(offset)
+            if upto < offset <= end_offset:
+                continue
             # Below the first segment it would miss batches that retention took.
             if start_offset <= offset <= end_offset:
                 data = self._files.read(path)
@@ -85,18 +97,20 @@ class ProducerSnapshots:
         return ProducerStates(), 0, findings
 
 
-def replay(states: ProducerStates, segment: Segment, offset: int) -> None:
-    """Take in the segment's batches from `offset` on."""
+def replay(states: ProducerStates, segment: Segment, offset: int, *, is_unindexed: bool = False) -> None:
+    """Take in the segment's batches from `offset` on, and what they abort into its transaction index."""
     place = segment.find(offset)
     if place is None:
         return
     for found in segment.walk(place.position):
         if found.header.producer_id >= 0:
-            _take_in(states, segment, found)
+            aborted = _take_in(states, segment, found)
+            if is_unindexed:
+                segment.note_marker(aborted)
 
 
-def _take_in(states: ProducerStates, segment: Segment, place: Place) -> None:
+def _take_in(states: ProducerStates, segment: Segment, place: Place) -> AbortedTransaction | None:
     header = place.header
     is_control = bool(header.attributes & _CONTROL_BIT)
     batch = segment.log.read_at(header.size, place.position) if is_control else b""
-    states.note(batch, 0, header, header.base_offset)
+    return states.note(batch, 0, header, header.base_offset)

@@ -1,0 +1,337 @@
+"""Transactions in a log: which were aborted is known after every roll, truncation and crash, and to compaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from log_kit import NOW_MS, open_log
+
+from headrace.broker.config import LogConfig
+from headrace.broker.log.cleaning import CleanerLimits
+from headrace.broker.log.files import OsFiles
+from headrace.broker.log.partition_log import PartitionLog
+from headrace.broker.log.transactions import AbortedTransaction, TransactionIndex
+from headrace.broker.wire.batches import BatchHeader, Record, decode_records, encode_batch, iter_batches
+
+ABORT, COMMIT = 0, 1
+RETENTION_MS = 1000
+COMPACTED = LogConfig(cleanup_policy=("compact",), segment_bytes=500, delete_retention_ms=RETENTION_MS)
+SMALL = LogConfig(segment_bytes=300)
+
+
+class Writer:
+    """A transactional producer together with its coordinator."""
+
+    def __init__(self, log: PartitionLog, producer_id: int) -> None:
+        self.log = log
+        self.producer_id = producer_id
+        self.sequence = 0
+        self.epoch = 0
+
+    def put(self, key: bytes, value: bytes | None = b"v") -> int:
+        offset = self._append(
+            encode_batch(
+                [Record(0, NOW_MS, key, value, [])],
+                producer_id=self.producer_id,
+                producer_epoch=self.epoch,
+                base_sequence=self.sequence,
+                transactional=True,
+            )
+        )
+        self.sequence += 1
+        return offset
+
+    def end(self, kind: int) -> int:
+        marker = Record(0, NOW_MS, b"\0\0\0" + bytes([kind]), b"\0\0\0\0\0\7", [])
+        return self._append(
+            encode_batch(
+                [marker],
+                producer_id=self.producer_id,
+                producer_epoch=self.epoch,
+                transactional=True,
+                control=True,
+            )
+        )
+
+    def _append(self, batch: bytearray) -> int:
+        found = self.log.append_as_leader(memoryview(batch), leader_epoch=0, now_ms=NOW_MS, from_client=False)
+        self.log.advance_high_watermark(self.log.log_end_offset)
+        return found.base_offset
+
+
+def plain(log: PartitionLog, key: bytes, value: bytes | None = b"v") -> None:
+    """A record outside of any transaction."""
+    log.append_as_leader(
+        memoryview(encode_batch([Record(0, NOW_MS, key, value, [])])), leader_epoch=0, now_ms=NOW_MS
+    )
+    log.advance_high_watermark(log.log_end_offset)
+
+
+def aborted_in(log: PartitionLog) -> list[AbortedTransaction]:
+    """What a consumer is told who reads the log from its start, a batch at a time."""
+    found: dict[AbortedTransaction, None] = {}
+    for offset, data in batches(log):
+        upper = log.read(offset, size_max=len(data), upper_offset=log.log_end_offset)
+        found.update(dict.fromkeys(log.aborted_transactions(offset, upper)))
+    return list(found)
+
+
+def batches(log: PartitionLog) -> Iterator[tuple[int, bytes]]:
+    offset = log.log_start_offset
+    while data := log.read(offset, size_max=1, upper_offset=log.log_end_offset).read():
+        yield offset, data
+        offset = next(iter_batches(data))[1].next_offset
+
+
+def headers(log: PartitionLog) -> list[BatchHeader]:
+    return [next(iter_batches(data))[1] for _, data in batches(log)]
+
+
+def held(log: PartitionLog) -> list[tuple[int, bytes | None]]:
+    """(offset, key) of every data record."""
+    return [
+        (record.offset, record.key)
+        for _, data in batches(log)
+        for record in decode_records(data, 0, next(iter_batches(data))[1])
+        if not next(iter_batches(data))[1].is_control
+    ]
+
+
+def clean(log: PartitionLog, now_ms: int = NOW_MS) -> None:
+    """One more record, so that there is dirt, a roll, and a cleaning."""
+    plain(log, b"z")
+    log.roll_if_due(NOW_MS + log.config.segment_ms * 2)
+    task = log.flush_task()
+    if task is not None:
+        log.flushed(task())
+    log.update_config(
+        LogConfig(
+            cleanup_policy=("compact",),
+            segment_bytes=500,
+            delete_retention_ms=RETENTION_MS,
+            min_cleanable_dirty_ratio=0,
+        )
+    )
+    dirt = log.cleaner.dirt(log, now_ms)
+    assert dirt is not None
+    for job in log.cleaner.clean(log, dirt, CleanerLimits(), now_ms):
+        job()
+
+
+def fill(log: PartitionLog) -> list[AbortedTransaction]:
+    """Interleaved transactions over several segments; those that were aborted."""
+    first, second = Writer(log, 1), Writer(log, 2)
+    first.put(b"a")
+    second.put(b"b")
+    first.put(b"c")
+    aborted = [AbortedTransaction(1, 0, first.end(ABORT), 1)]
+    first.put(b"d")
+    second.put(b"e")
+    first.end(COMMIT)
+    marker = second.end(ABORT)
+    aborted.append(AbortedTransaction(2, 1, marker, marker + 1))
+    plain(log, b"f")
+    third = Writer(log, 3)
+    begin = third.put(b"g")
+    marker = third.end(ABORT)
+    return [*aborted, AbortedTransaction(3, begin, marker, marker + 1)]
+
+
+# -- the index
+
+
+def test_readers_are_told_of_the_transactions_aborted_in_what_they_read(tmp_path: Path) -> None:
+    log, _ = open_log(tmp_path, SMALL)
+    expected = fill(log)
+    assert log.segment_count == 3
+    assert sorted(aborted_in(log)) == sorted(expected)
+    committed = log.read(8, size_max=1, upper_offset=log.log_end_offset)
+    assert {aborted.producer_id for aborted in log.aborted_transactions(8, committed)} <= {3}
+
+
+def test_a_log_without_aborted_transactions_has_no_index_of_them(tmp_path: Path) -> None:
+    log, _ = open_log(tmp_path, SMALL)
+    writer = Writer(log, 1)
+    for _ in range(5):
+        writer.put(b"k")
+        writer.end(COMMIT)
+    log.close()
+    assert not list((tmp_path / "events-0").glob("*.txnindex"))
+    assert aborted_in(log) == []
+
+
+@pytest.mark.parametrize("recovery_point", [0, 5, 12])
+@pytest.mark.parametrize("damage", [None, b"", b"garbage", b"\0" * 34])
+def test_recovery_makes_the_indexes_anew(tmp_path: Path, damage: bytes | None, recovery_point: int) -> None:
+    log, _ = open_log(tmp_path, SMALL)
+    expected = fill(log)
+    task = log.flush_task()
+    assert task is not None
+    task()
+    indexes = {path: path.read_bytes() for path in (tmp_path / "events-0").glob("*.txnindex")}
+    assert len(indexes) > 1
+    for path in indexes:
+        is_checked = int(path.name[:20]) >= recovery_point
+        if damage is None and is_checked:
+            path.unlink()
+        elif damage is not None and (damage or is_checked):
+            path.write_bytes(damage)
+    again, _ = open_log(tmp_path, SMALL, recovery_point=recovery_point)
+    assert sorted(aborted_in(again)) == sorted(expected)
+    again.close()
+    assert {path: path.read_bytes() for path in indexes} == indexes
+
+
+def test_recovery_knows_transactions_that_begin_below_what_it_checks(tmp_path: Path) -> None:
+    log, _ = open_log(tmp_path, SMALL)
+    writer = Writer(log, 1)
+    writer.put(b"a")
+    for _ in range(6):
+        plain(log, b"x")
+    marker = writer.end(ABORT)
+    log.roll_if_due(NOW_MS + SMALL.segment_ms * 2)
+    for path in (tmp_path / "events-0").glob("*.txnindex"):
+        path.unlink()
+    again, _ = open_log(tmp_path, SMALL, recovery_point=6)
+    assert aborted_in(again) == [AbortedTransaction(1, 0, marker, marker + 1)]
+
+
+def test_a_truncated_marker_is_forgotten_and_its_transaction_open_again(tmp_path: Path) -> None:
+    log, _ = open_log(tmp_path)
+    writer = Writer(log, 1)
+    writer.put(b"a")
+    first = writer.end(ABORT)
+    begin = writer.put(b"b")
+    marker = writer.end(ABORT)
+    log.truncate_to(marker)
+    assert aborted_in(log) == [AbortedTransaction(1, 0, first, first + 1)]
+    assert log.last_stable_offset == begin
+    assert writer.end(ABORT) == marker
+    log.close()
+    again, _ = open_log(tmp_path, clean_shutdown=True, recovery_point=log.log_end_offset)
+    assert [aborted.last_offset for aborted in aborted_in(again)] == [first, marker]
+
+
+def test_an_index_goes_with_its_segment(tmp_path: Path) -> None:
+    log, _ = open_log(tmp_path, SMALL)
+    fill(log)
+    log.delete_before(log.log_end_offset)
+    log.delete_retired(NOW_MS)
+    log.delete_retired(NOW_MS + SMALL.file_delete_delay_ms + 1)
+    folder = tmp_path / "events-0"
+    assert {path.stem for path in folder.glob("*.txnindex")} <= {path.stem for path in folder.glob("*.log")}
+    fill(log)
+    log.start_at(100)
+    assert not list(folder.glob("*.txnindex"))
+
+
+def test_many_entries_are_found_by_their_offsets(tmp_path: Path) -> None:
+    index = TransactionIndex(OsFiles(), f"{tmp_path}/x.txnindex")
+    everything = [AbortedTransaction(n % 3, n * 10, n * 10 + 15, n * 10 + 5) for n in range(200)]
+    for aborted in everything:
+        index.append(aborted)
+    assert index.all() == everything
+    for first in (0, 15, 16, 777, 1500, 3000):
+        for end in (first + 1, first + 100, 5000):
+            found, is_whole = index.overlapping(first, end)
+            expected = [a for a in everything if a.last_offset >= first and a.first_offset < end]
+            assert found == expected
+            assert is_whole is any(a.last_stable_offset >= end for a in everything)
+
+
+# -- compaction
+
+
+def test_aborted_records_go_and_do_not_take_the_committed_ones_along(tmp_path: Path) -> None:
+    log, _ = open_log(tmp_path, COMPACTED)
+    plain(log, b"kept")
+    writer = Writer(log, 1)
+    for number in range(6):
+        writer.put(b"kept", b"aborted")
+        writer.put(b"aborted %d" % number)
+        writer.end(ABORT)
+    writer.put(b"kept too")
+    writer.end(COMMIT)
+    clean(log)
+    assert held(log)[0] == (0, b"kept")
+    assert [key for _, key in held(log)] == [b"kept", b"kept too", b"z"]
+
+
+def test_an_open_transaction_keeps_what_lies_above_it(tmp_path: Path) -> None:
+    log, _ = open_log(tmp_path, COMPACTED)
+    plain(log, b"a")
+    plain(log, b"a")
+    log.roll_if_due(NOW_MS + log.config.segment_ms * 2)
+    writer = Writer(log, 1)
+    writer.put(b"a")
+    for _ in range(10):
+        plain(log, b"b")
+    clean(log)
+    assert [offset for offset, _ in held(log)] == [1, *range(2, 14)]
+    assert log.cleaner.clean_offset == 2
+
+
+@pytest.mark.parametrize("kind", [ABORT, COMMIT])
+def test_a_marker_stays_until_its_records_are_gone_and_the_retention_is_over(
+    tmp_path: Path, kind: int
+) -> None:
+    log, _ = open_log(tmp_path, COMPACTED)
+    writer, later = Writer(log, 1), Writer(log, 1)
+    writer.put(b"k")
+    marker = writer.end(kind)
+    later.epoch = 1
+    later.put(b"k")
+    later.end(COMMIT)
+
+    def marker_state() -> str:
+        found = [header for header in headers(log) if header.base_offset == marker]
+        if not found:
+            return "gone"
+        return "kept" if found[0].delete_horizon_ms is None else f"until {found[0].delete_horizon_ms}"
+
+    states = []
+    for now_ms in (NOW_MS, NOW_MS + 1, NOW_MS + RETENTION_MS, NOW_MS + RETENTION_MS + 1):
+        clean(log, now_ms)
+        states.append(marker_state())
+    horizon_ms = NOW_MS + 1 + RETENTION_MS
+    assert states == ["kept", f"until {horizon_ms}", f"until {horizon_ms}", "gone"]
+    assert (2, b"k") in held(log)
+    again, report = open_log(tmp_path, COMPACTED, recovery_point=0)
+    assert (report.bytes_cut, held(again)) == (0, held(log))
+
+
+def test_the_cleaned_index_knows_only_transactions_that_have_batches_yet(tmp_path: Path) -> None:
+    log, _ = open_log(tmp_path, COMPACTED)
+    first, second = Writer(log, 1), Writer(log, 2)
+    first.put(b"a")
+    first.end(ABORT)
+    begin = second.put(b"b")
+    marker = second.end(ABORT)
+    first.put(b"c")
+    first.end(COMMIT)
+    clean(log)
+    assert [aborted.producer_id for aborted in aborted_in(log)] == [1, 2], "it has read batches of both"
+    clean(log, NOW_MS + 1)
+    assert aborted_in(log) == [AbortedTransaction(2, begin, marker, marker + 1)], "kept empty for its sequence"
+    sequences = {header.producer_id: header.base_sequence for header in headers(log) if not header.is_control}
+    assert (sequences[1], sequences[2]) == (1, 0)
+    again, _ = open_log(tmp_path, COMPACTED, recovery_point=log.log_end_offset)
+    assert aborted_in(again) == aborted_in(log)
+
+
+def test_an_epoch_without_data_lives_on_in_its_marker(tmp_path: Path) -> None:
+    log, _ = open_log(tmp_path, COMPACTED)
+    writer = Writer(log, 1)
+    writer.put(b"k")
+    writer.epoch = 5
+    marker = writer.end(ABORT)
+    for now_ms in (NOW_MS, NOW_MS + 1, NOW_MS + 5 * RETENTION_MS, NOW_MS + 9 * RETENTION_MS):
+        clean(log, now_ms)
+    kept = [header for header in headers(log) if header.base_offset == marker]
+    assert [(header.producer_epoch, header.record_count) for header in kept] == [(5, 0)]
+    for path in (tmp_path / "events-0").glob("*.snapshot"):
+        path.unlink()
+    again, _ = open_log(tmp_path, COMPACTED)
+    assert again.last_stable_offset == again.high_watermark
