@@ -11,7 +11,8 @@ from processes import eventually
 
 from headrace.bench import apache_kafka
 
-JVM = ("java", "-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+JVM = ("-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+
 
 def free_port() -> int:
     with socket.socket() as sock:
