@@ -9,6 +9,7 @@ from itertools import chain
 from typing import TypeVar
 
 import pytest
+from client_admins import ADMINS
 from client_drivers import DRIVERS, Driver, Member, Record
 from processes import eventually
 from sessions import Pair, Session, create_topic
@@ -158,3 +159,9 @@ def test_a_static_member_comes_back_to_its_partitions(pair: Pair, client: str) -
             return before == after
 
     assert agree(pair, script)
+
+
+@pytest.mark.parametrize("client", ADMINS)
+def test_an_admin_client_gets_the_same_answers(pair: Pair, client: str) -> None:
+    transcript = agree(pair, lambda bootstrap: ADMINS[client](bootstrap, f"clients-{client}-admin"))
+    assert len(transcript) > 10

@@ -6,7 +6,7 @@ every call and is only valid until `handle` returns (a handler that answers late
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -158,8 +158,3 @@ class Context:
     def use_config(self, config: BrokerConfig) -> None:
         """Requests from now on see a changed configuration."""
         self.config = config
-
-    def topic_overrides(self, topic: str) -> Mapping[str, str]:
-        """A topic's own configuration."""
-        overrides: Mapping[str, str] = self.cluster.topic_config(topic)
-        return overrides

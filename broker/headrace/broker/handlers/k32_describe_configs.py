@@ -6,7 +6,7 @@ not listed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import dropwhile
 from typing import Any
 
@@ -22,6 +22,7 @@ from headrace.broker.config_keys import Key, text_of
 from headrace.broker.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
 from headrace.broker.handlers.altered_configs import check_broker
 from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.replication.topic_requests import check_name
 from headrace.broker.wire.api import k32_describe_configs
 from headrace.broker.wire.frames import RequestHeader
@@ -37,19 +38,46 @@ TYPE_CODES = {"BOOLEAN": 1, "STRING": 2, "INT": 3, "LONG": 5, "DOUBLE": 6, "LIST
 DEFAULT_TEXTS = {name: text for name in BROKER_KEYS if (text := text_of(default_of_broker(name))) is not None}
 
 Entry = dict[str, Any]
+Overrides = Mapping[str, Mapping[str, str]]
 Levels = tuple[tuple[int, Mapping[str, str]], ...]
 
 
-def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> dict[str, Any]:
-    return {"results": [_describe(context, header, resource, request) for resource in request["resources"]]}
+def handle(
+    context: Context, header: RequestHeader, request: dict[str, Any]
+) -> dict[str, Any] | Deferred[dict[str, Any]]:
+    topics = {r["resource_name"] for r in request["resources"] if r["resource_type"] == TOPIC}
+    known = [topic for topic in topics if context.metadata.topics(topic) is not None]
+    if not known:
+        return _answer(context, header, request, {})
+    described: Deferred[dict[str, Any]] = context.cluster.later(
+        "describe-configs", _described(context, header, request, known)
+    )
+    return described
+
+
+async def _described(
+    context: Context, header: RequestHeader, request: Mapping[str, Any], topics: Sequence[str]
+) -> dict[str, Any]:
+    return _answer(context, header, request, await context.cluster.stored_topic_configs(topics))
+
+
+def _answer(
+    context: Context, header: RequestHeader, request: Mapping[str, Any], overrides: Overrides
+) -> dict[str, Any]:
+    results = [_describe(context, header, resource, request, overrides) for resource in request["resources"]]
+    return {"results": results}
 
 
 def _describe(
-    context: Context, header: RequestHeader, resource: Mapping[str, Any], request: Mapping[str, Any]
+    context: Context,
+    header: RequestHeader,
+    resource: Mapping[str, Any],
+    request: Mapping[str, Any],
+    overrides: Overrides,
 ) -> Entry:
     result: Entry = {"resource_type": resource["resource_type"], "resource_name": resource["resource_name"]}
     try:
-        entries = _entries(context, resource["resource_type"], resource["resource_name"])
+        entries = _entries(context, resource["resource_type"], resource["resource_name"], overrides)
     except KafkaError as error:
         return {**result, "error_code": error.code, "error_message": str(error), "configs": []}
     wanted = resource["configuration_keys"]
@@ -57,13 +85,13 @@ def _describe(
     return {**result, "error_code": 0, "error_message": None, "configs": configs}
 
 
-def _entries(context: Context, resource_type: int, name: str) -> Iterable[Entry]:
+def _entries(context: Context, resource_type: int, name: str, overrides: Overrides) -> Iterable[Entry]:
     levels = _levels(context)
     if resource_type == TOPIC:
         check_name(name)
-        if context.metadata.topics(name) is None:
+        if name not in overrides:
             raise UnknownTopicOrPartitionError(f"The topic {name} does not exist.")
-        return _topic_entries(context.config, levels, context.topic_overrides(name))
+        return _topic_entries(context.config, levels, overrides[name])
     if resource_type == BROKER:
         check_broker(context, name)
         return _broker_entries(context.config, levels) if name else _default_entries(levels)

@@ -164,6 +164,10 @@ class Cluster(SessionListener):
         """The topic's overrides as `/config/topics/<t>` holds them, from memory."""
         return self._configs.of(topic)
 
+    async def stored_topic_configs(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+        """The topics' overrides as `/config/topics` holds them now: a change shows as soon as it was answered."""
+        return await self._configs.stored(topics)
+
     async def create_topics(
         self, topics: Sequence[NewTopic], *, timeout_ms: int, validate_only: bool = False
     ) -> list[TopicResult]:
@@ -204,7 +208,7 @@ class Cluster(SessionListener):
         if self._metadata.topics(topic) is None:
             raise UnknownTopicOrPartitionError(f"The topic '{topic}' does not exist.")
         if validate_only:
-            checked(dict(self._configs.of(topic)))
+            checked((await self._configs.stored([topic]))[topic])
         else:
             await self._configs.alter(TOPICS, topic, checked)
 

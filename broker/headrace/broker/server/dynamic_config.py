@@ -130,12 +130,17 @@ class DynamicConfigs:
         for name in [name for name, created_ms in self._seen.items() if created_ms < oldest_ms]:
             await self._zookeeper.delete(f"{paths.CONFIG_CHANGES}/{name}")
 
+    async def stored(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+        """The topics' overrides as ZooKeeper holds them now, perhaps ahead of the notification."""
+        names = {name: paths.entity_config(TOPICS, name) for name in topics}
+        znodes = await self._zookeeper.get_many(list(names.values()))
+        return {
+            name: {} if znode is None else paths.decode_config(path, znode.data)
+            for (name, path), znode in zip(names.items(), znodes, strict=True)
+        }
+
     async def _read(self, topics: Iterable[str]) -> None:
-        names = list(topics)
-        znodes = await self._zookeeper.get_many([paths.entity_config(TOPICS, name) for name in names])
-        for name, znode in zip(names, znodes, strict=True):
-            path = paths.entity_config(TOPICS, name)
-            self._overrides[name] = {} if znode is None else paths.decode_config(path, znode.data)
+        self._overrides.update(await self.stored(topics))
 
     async def _read_broker(self, name: str) -> None:
         path = paths.entity_config(BROKERS, name)
