@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from itertools import count
 
 import pytest
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
@@ -129,6 +130,7 @@ def test_lz4_of_format_0_has_the_checksum_of_its_time() -> None:
             InvalidRecordError,
         ),
     ],
+    ids=count(),
 )
 def test_bad_sets_are_refused(data: bytes, error: type[KafkaError]) -> None:
     with pytest.raises(error):
