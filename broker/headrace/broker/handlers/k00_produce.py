@@ -18,6 +18,7 @@ from headrace.broker.errors import (
     ErrorCode,
     InvalidRecordError,
     InvalidRequiredAcksError,
+    InvalidTopicError,
     KafkaError,
     MessageTooLargeError,
     NotEnoughReplicasError,
@@ -32,6 +33,7 @@ from headrace.broker.errors import (
 from headrace.broker.handlers.context import Client, Context
 from headrace.broker.handlers.current_leader import CurrentLeader, current_leader, node_endpoints
 from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.handlers.k03_metadata import INTERNAL_TOPICS
 from headrace.broker.handlers.replies import CloseConnectionError, Parts, Reply
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire import frames
@@ -51,8 +53,10 @@ VERSIONS = (0, 11)
 RAW = True
 FORMAT_2_VERSION, ZSTD_VERSION, LEADER_TAG_VERSION = 3, 7, 10
 OLD_FORMATS = (0, 1)
+ADMIN_CLIENT_ID = "__admin_client"
 UNREAD = (
     CorruptMessageError,
+    InvalidTopicError,
     MessageTooLargeError,
     NotEnoughReplicasError,
     NotOneBatchError,
@@ -111,7 +115,7 @@ def handle(context: Context, header: RequestHeader, frame: memoryview) -> Reply:
         single = None
     if single is None:
         return _handle_any(context, header, frame)
-    outcome = _append(context, header.version, topic, single.partition_index, single.records, single.acks)
+    outcome = _append(context, header, topic, single.partition_index, single.records, single.acks)
     result = outcome.result
     if result is None or single.acks == 0 or (single.acks == -1 and not _is_committed(outcome)):
         return _answer(context, header, [outcome], single.acks, single.timeout_ms)
@@ -194,7 +198,7 @@ def _flexible_reply(correlation_id: int, single: _Single, result: AppendResult) 
 
 
 def _append(
-    context: Context, version: int, topic: str, index: int, records: memoryview | None, acks: int
+    context: Context, header: RequestHeader, topic: str, index: int, records: memoryview | None, acks: int
 ) -> _Outcome:
     """Append one partition's records; an error becomes part of the outcome."""
     partition = None
@@ -203,20 +207,28 @@ def _append(
             raise InvalidRequiredAcksError(f"acks={acks}: give -1 (all), 0 or 1")
         if not records:
             raise InvalidRecordError("the request has no record batch for this partition")
-        if version < ZSTD_VERSION and _is_zstd(records):
+        if header.version < ZSTD_VERSION and _is_zstd(records):
             raise UnsupportedCompressionTypeError("a producer of this version must not compress with zstd")
         if _is_transactional(records):
             # An open transaction that nobody can end would hold up every reader of committed records for good.
             raise TransactionalIdAuthorizationError("transactions are not served: use no transactional id")
+        if topic in INTERNAL_TOPICS:
+            _check_internal(context, header, topic, index)
         partition = context.partitions.leader_of(topic, index)
         if len(records) > MAGIC_AT and records[MAGIC_AT] in OLD_FORMATS:
-            records = _converted(version, records)
+            records = _converted(header.version, records)
         result = partition.append(records, required_acks=acks, now_ms=context.clock.now_ms())
     except KafkaError as error:
         return _Outcome(topic, index, None, None, error, _log_start_offset(partition, error))
     context.metrics.produced(topic, len(records))
     context.waiting.wake(topic, index)
     return _Outcome(topic, index, partition, result)
+
+
+def _check_internal(context: Context, header: RequestHeader, topic: str, index: int) -> None:
+    """Raises InvalidTopicError for clients that are not, by their name, the broker's own tools, as in Kafka."""
+    if header.client_id != ADMIN_CLIENT_ID and context.metadata.partition(topic, index) is not None:
+        raise InvalidTopicError(f"{topic} is written by brokers only: commit offsets, or use another topic")
 
 
 def _is_batch(records: memoryview) -> bool:
@@ -253,7 +265,7 @@ def _handle_any(context: Context, header: RequestHeader, frame: memoryview) -> R
     request = API.decode_request(header.version, frame, header.body_offset)
     acks = request["acks"]
     outcomes = [
-        _append(context, header.version, topic["name"], partition["index"], partition["records"], acks)
+        _append(context, header, topic["name"], partition["index"], partition["records"], acks)
         for topic in request["topic_data"]
         for partition in topic["partition_data"]
     ]
