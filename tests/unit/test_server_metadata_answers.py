@@ -109,3 +109,12 @@ def test_kept_answers_have_a_bound() -> None:
     assert 0 < len(kept) <= 8
     bodies.put(1, (12, "L", b"huge"), bytes(9 << 20))
     assert bodies.get(1, (12, "L", b"huge")) is None
+
+
+def test_a_leader_without_the_clients_listener_is_told_as_that_from_version_6_on(context: Any) -> None:
+    context.client = Client("host", "NOWHERE")
+    errors = {
+        version: ask(context, "pageviews", version=version)["topics"][0]["partitions"][0]["error_code"]
+        for version in (5, 6, 12)
+    }
+    assert errors == {5: 5, 6: 72, 12: 72}

@@ -6,6 +6,9 @@ is LEADER_NOT_AVAILABLE, upon which clients ask again.
 Answers are kept as encoded bodies by what was asked, and dropped when the metadata cache changes: a thousand clients
 that refresh a large topic cost one encoding.
 
+A broker that no controller has told of any broker yet lets clients wait for that word: an answer without brokers would
+leave librdkafka, which has no other broker to ask then, without a controller until its next periodic refresh.
+
 Deviations: a topic with neither name nor id gets UNKNOWN_TOPIC_ID, where Kafka fails the whole request.
 """
 
@@ -17,6 +20,7 @@ from uuid import UUID
 
 from headrace.broker.errors import ErrorCode
 from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.replies import Parts
 from headrace.broker.wire import frames
 from headrace.broker.wire.api import k03_metadata
@@ -32,9 +36,25 @@ TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11
 CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}\Z")
 ZERO_UUID = UUID(int=0)
+LISTENER_ERROR_VERSION = 6
+UNTOLD = ("", -1)
+"""What those wait for who ask a broker that knows nothing yet; no partition is called so."""
+UNTOLD_WAIT_MS_MAX = 20_000
 
 
-def handle(context: Context, header: RequestHeader, frame: memoryview) -> Parts:
+def handle(context: Context, header: RequestHeader, frame: memoryview) -> Parts | Deferred[Parts]:
+    if context.metadata.brokers:
+        return _answered(context, header, frame)
+    client, kept = context.client, memoryview(bytes(frame))
+
+    def attempt(final: bool) -> Parts | None:
+        context.client = client
+        return _answered(context, header, kept) if final or context.metadata.brokers else None
+
+    return context.waiting.park([UNTOLD], UNTOLD_WAIT_MS_MAX, attempt)
+
+
+def _answered(context: Context, header: RequestHeader, frame: memoryview) -> Parts:
     version = context.metadata.version
     key = (header.version, context.client.listener, bytes(frame[header.body_offset :]))
     body = context.metadata_bodies.get(version, key)
@@ -56,7 +76,7 @@ def _answer(context: Context, version: int, request: dict[str, Any]) -> tuple[di
     ):
         return _refusal_of_ids(request), False
     missing: list[str] = []
-    topics = [_topic(context, *wanted, missing) for wanted in _wanted(context, version, request)]
+    topics = [_topic(context, version, *wanted, missing) for wanted in _wanted(context, version, request)]
     may_create = context.config.topics.auto_create_topics_enable and request["allow_auto_topic_creation"]
     if missing and may_create:
         context.cluster.auto_create(missing)
@@ -91,7 +111,9 @@ def _wanted(context: Context, version: int, request: dict[str, Any]) -> list[tup
     return [(name, ZERO_UUID) for name in dict.fromkeys(topic["name"] for topic in topics)]
 
 
-def _topic(context: Context, name: str | None, topic_id: UUID, missing: list[str]) -> dict[str, Any]:
+def _topic(
+    context: Context, version: int, name: str | None, topic_id: UUID, missing: list[str]
+) -> dict[str, Any]:
     metadata = context.metadata
     if name is None:
         name = metadata.topic_name(topic_id)
@@ -108,7 +130,9 @@ def _topic(context: Context, name: str | None, topic_id: UUID, missing: list[str
         "name": name,
         "topic_id": metadata.topic_id(name),
         "is_internal": name in INTERNAL_TOPICS,
-        "partitions": [_partition(context, index, partitions[index]) for index in sorted(partitions)],
+        "partitions": [
+            _partition(context, version, index, partitions[index]) for index in sorted(partitions)
+        ],
     }
 
 
@@ -136,17 +160,37 @@ def _refusal(code: ErrorCode, name: str | None, topic_id: UUID) -> dict[str, Any
     }
 
 
-def _partition(context: Context, index: int, partition: Any) -> dict[str, Any]:
-    is_led = context.metadata.endpoint(partition.leader, context.client.listener) is not None
+def _partition(context: Context, version: int, index: int, partition: Any) -> dict[str, Any]:
+    replicas, isr = list(partition.replicas), list(partition.isr)
+    error = _leader_error(context, version, partition.leader)
+    is_led = error is ErrorCode.NONE
+    if version == 0:
+        replicas, isr = _reachable(context, replicas), _reachable(context, isr)
+        if is_led and (len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr)):
+            error = ErrorCode.REPLICA_NOT_AVAILABLE
     return {
-        "error_code": 0 if is_led else ErrorCode.LEADER_NOT_AVAILABLE,
+        "error_code": error,
         "partition_index": index,
         "leader_id": partition.leader if is_led else -1,
         "leader_epoch": partition.leader_epoch,
-        "replica_nodes": list(partition.replicas),
-        "isr_nodes": list(partition.isr),
+        "replica_nodes": replicas,
+        "isr_nodes": isr,
         "offline_replicas": list(partition.offline_replicas),
     }
+
+
+def _leader_error(context: Context, version: int, leader: int) -> ErrorCode:
+    """NONE when clients of this listener reach the leader."""
+    if context.metadata.endpoint(leader, context.client.listener) is not None:
+        return ErrorCode.NONE
+    is_alive = version >= LISTENER_ERROR_VERSION and leader in context.metadata.brokers
+    return ErrorCode.LISTENER_NOT_FOUND if is_alive else ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def _reachable(context: Context, brokers: list[int]) -> list[int]:
+    """Version 0 tells only of brokers that are alive: its clients believed in no others."""
+    listener = context.client.listener
+    return [broker for broker in brokers if context.metadata.endpoint(broker, listener) is not None]
 
 
 def _brokers(context: Context) -> list[dict[str, Any]]:
