@@ -4,7 +4,6 @@ deviations.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 from uuid import UUID
 
@@ -30,6 +29,9 @@ def handle(
     if not context.config.topics.delete_topic_enable:
         code = ErrorCode.INVALID_REQUEST if header.version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
         return {"responses": [_answer(wish, code, "Topic deletion is disabled.") for wish in wishes]}
+    if any(name is not None and topic_id != ZERO_UUID for name, topic_id in wishes):
+        message = "Topic name and topic ID can not both be specified."
+        return {"responses": [_answer(wish, ErrorCode.INVALID_REQUEST, message) for wish in wishes]}
     work = _delete(context, wishes, request["timeout_ms"])
     response: Deferred[dict[str, Any]] = context.cluster.later("delete-topics", work)
     return response
@@ -41,30 +43,25 @@ def _wishes(request: dict[str, Any]) -> list[Wish]:
 
 
 async def _delete(context: Context, wishes: list[Wish], timeout_ms: int) -> dict[str, Any]:
+    names = [_name_of(context, wish) for wish in wishes]
+    wanted = list(dict.fromkeys(name for name in names if name is not None))
+    results = await context.cluster.delete_topics(wanted, timeout_ms=timeout_ms)
+    done = {result.name: result for result in results}
     answers = []
-    names: dict[str, Wish] = {}
-    counts = Counter(wishes)
-    for wish in counts:
-        refused = _refusal(context, wish, counts[wish])
-        if refused is not None:
-            answers.append(refused)
-            continue
-        name = wish[0] if wish[0] is not None else context.metadata.topic_name(wish[1])
-        names[name] = (name, wish[1])
-    for result in await context.cluster.delete_topics(list(names), timeout_ms=timeout_ms):
-        answers.append(_answer(names[result.name], result.error, result.message))
+    for (name, topic_id), found in zip(wishes, names, strict=True):
+        if found is None:
+            refused = "This server does not host this topic ID."
+            answers.append(_answer((name, topic_id), ErrorCode.UNKNOWN_TOPIC_ID, refused))
+        else:
+            answers.append(_answer((found, topic_id), done[found].error, done[found].message))
     return {"responses": answers}
 
 
-def _refusal(context: Context, wish: Wish, count: int) -> dict[str, Any] | None:
+def _name_of(context: Context, wish: Wish) -> str | None:
+    """The name that is wished, or that of the topic with that id; None when nobody knows the id."""
     name, topic_id = wish
-    if name is not None and topic_id != ZERO_UUID:
-        return _answer(wish, ErrorCode.INVALID_REQUEST, "Topic name and topic ID can not both be specified.")
-    if count > 1:
-        return _answer(wish, ErrorCode.INVALID_REQUEST, "Duplicate topic name or id.")
-    if name is None and context.metadata.topic_name(topic_id) is None:
-        return _answer(wish, ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID.")
-    return None
+    known: str | None = name if name is not None else context.metadata.topic_name(topic_id)
+    return known
 
 
 def _answer(wish: Wish, error: ErrorCode, message: str | None) -> dict[str, Any]:

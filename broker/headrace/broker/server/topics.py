@@ -380,11 +380,4 @@ def _check_factor(factor: int) -> None:
 
 def _timed_out(result: TopicResult) -> TopicResult:
     error = RequestTimedOutError("The request timed out.")
-    return TopicResult(
-        name=result.name,
-        error=error.code,
-        message=str(error),
-        topic_id=result.topic_id,
-        partition_count=result.partition_count,
-        replication_factor=result.replication_factor,
-    )
+    return TopicResult(name=result.name, error=error.code, message=str(error), topic_id=result.topic_id)
