@@ -17,7 +17,7 @@ import socket
 import struct
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 from uuid import UUID
 
 from kafka_oracle import KafkaBroker
@@ -61,16 +61,20 @@ class Session:
         self._address = address
         self._socket: socket.socket | None = None
         self.transcript: list[tuple[str, Any]] = []
+        self.seen = Seen()
         self._identities: dict[Any, str] = {}
 
     def ask(self, key: int, version: int, message: Message | None = None, *, note: str = "") -> Message:
         """The answer as it came; its comparable form goes into the transcript."""
         return self.send_frame(self.frame(key, version, message or {}), key, version, note=note)
 
-    def look(self, key: int, version: int, message: Message | None = None) -> Message:
-        """Like `ask`, without a note: for waiting until something has come about."""
+    def look(self, key: int, version: int, message: Message | None = None, *, noted: bool = False) -> Message:
+        """Like `ask`, without a note: for waiting until something has come about, or when the script itself notes it."""
         self._write(self.frame(key, version, message or {}))
-        return self._decode(self._read(), key, version)
+        answer = self._decode(self._read(), key, version)
+        if noted:
+            self.seen.add(key, version, answer)
+        return answer
 
     def frame(self, key: int, version: int, message: Message, client: str | None = "script") -> bytes:
         header = frames.encode_request_header(key, version, 7, client)
@@ -87,6 +91,7 @@ class Session:
             self.transcript.append((label, "no answer" if isinstance(error, TimeoutError) else CLOSED))
             return {}
         self.transcript.append((label, self.comparable(answer)))
+        self.seen.add(key, version, answer)
         return answer
 
     def send_only(self, data: bytes) -> None:
@@ -109,6 +114,7 @@ class Session:
         """A second connection of the same script; its answers are noted in the same transcript."""
         session = Session(self._address)
         session.transcript, session._identities = self.transcript, self._identities
+        session.seen = self.seen
         return session
 
     def _write(self, data: bytes) -> None:
@@ -175,6 +181,39 @@ def _batches(records: bytes) -> list[Any]:
     return [*found, f"{len(records) - end} bytes of a cut batch"] if end < len(records) else found
 
 
+class Seen(dict[int, dict[str, set[int]]]):
+    """Which versions of each key were answered, and with which error codes."""
+
+    compared: ClassVar[Seen]
+    """What both brokers answered alike since it was cleared."""
+
+    def add(self, key: int, version: int, answer: Message) -> None:
+        entry = self.setdefault(key, {"versions": set(), "codes": set()})
+        entry["versions"].add(version)
+        entry["codes"].update(_error_codes(answer))
+
+    def merge(self, other: Seen) -> None:
+        for key, entry in other.items():
+            mine = self.setdefault(key, {"versions": set(), "codes": set()})
+            for name, values in entry.items():
+                mine[name] |= values
+
+
+Seen.compared = Seen()
+
+
+def _error_codes(value: Any) -> Iterator[int]:
+    if isinstance(value, dict):
+        for name, each in value.items():
+            if name == "error_code":
+                yield int(each)
+            else:
+                yield from _error_codes(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _error_codes(each)
+
+
 class Pair(NamedTuple):
     """The two brokers."""
 
@@ -204,6 +243,8 @@ class Pair(NamedTuple):
         ]
         assert not differences, "\n".join(differences)
         assert theirs.transcript, "a script that notes nothing compares nothing"
+        assert ours.seen == theirs.seen
+        Seen.compared.merge(theirs.seen)
         return theirs.transcript
 
 

@@ -288,7 +288,7 @@ def test_listing_and_describing_groups(pair: Pair, version: int) -> None:
         if version >= 5:
             filters += [{"types_filter": ["classic"]}, {"types_filter": ["consumer"]}]
         for wanted in filters:
-            answer = session.look(LIST_GROUPS, version, wanted)
+            answer = session.look(LIST_GROUPS, version, wanted, noted=True)
             found = [g for g in answer["groups"] if g["group_id"].startswith(group)]
             found.sort(key=lambda g: g["group_id"])
             session.note(f"list {wanted}", (answer["error_code"], found))

@@ -44,7 +44,7 @@ def test_the_same_versions_of_the_keys_that_are_served(pair: Pair) -> None:
 def test_api_versions_errors(pair: Pair) -> None:
     def script(session: Session) -> None:
         for software in ({}, {"client_software_name": "a b", "client_software_version": "1"}):
-            answer = session.look(API_VERSIONS, 3, {"client_software_name": "", **software})
+            answer = session.look(API_VERSIONS, 3, {"client_software_name": "", **software}, noted=True)
             session.note("bad software name", answer["error_code"])
         header = frames.encode_request_header(API_VERSIONS, 4, 7, "script")
         for version in (5, 99, 32767):
@@ -111,7 +111,7 @@ def test_all_topics(pair: Pair) -> None:
     def script(session: Session) -> None:
         create_topic(session, "metadata-all")
         for version in (0, 1, 9, 12):
-            answer = session.look(METADATA, version, {"topics": [] if version == 0 else None})
+            answer = session.look(METADATA, version, {"topics": [] if version == 0 else None}, noted=True)
             found = [t for t in answer["topics"] if t["name"] == "metadata-all"]
             session.note(f"all topics v{version}", session.comparable(found))
 

@@ -40,7 +40,7 @@ def test_create_partitions(pair: Pair, version: int) -> None:
                 "timeout_ms": 10_000,
                 "validate_only": validate_only,
             }
-            answer = session.look(CREATE_PARTITIONS, version, message)
+            answer = session.look(CREATE_PARTITIONS, version, message, noted=True)
             results = sorted((r["name"], r["error_code"]) for r in answer["results"])
             session.note(f"{topics} {validate_only}", results)
 
@@ -78,7 +78,7 @@ def test_groups_are_listed_and_described(pair: Pair, version: int) -> None:
         eventually(is_committed, what="the commit")
 
         def listed(note: str, message: Message) -> None:
-            answer = session.look(LIST_GROUPS, version, message)
+            answer = session.look(LIST_GROUPS, version, message, noted=True)
             groups = [g for g in answer["groups"] if g["group_id"] == "simple"]
             session.note(note, (answer["error_code"], groups))
 

@@ -82,7 +82,7 @@ def test_create_topics(pair: Pair, version: int) -> None:
 
 
 def ask(session: Session, version: int, note: str, message: Message) -> None:
-    answer = session.look(CREATE_TOPICS, version, message)
+    answer = session.look(CREATE_TOPICS, version, message, noted=True)
     for topic in answer["topics"]:
         topic["configs"] = [c for c in topic["configs"] if c["name"] not in NOT_HAD]
     session.note(f"CreateTopics v{version} {note}", session.comparable(answer))
@@ -154,7 +154,7 @@ def test_describe_configs_of_a_topic(pair: Pair, version: int) -> None:
             message: Message = {"resources": [resource]}
             if version >= 1:
                 message["include_synonyms"] = True
-            answer = session.look(DESCRIBE_CONFIGS, version, message)
+            answer = session.look(DESCRIBE_CONFIGS, version, message, noted=True)
             session.note(f"keys {keys}", session.comparable(described(answer)))
         for kind, other in (
             (TOPIC, "configs-nowhere"),
