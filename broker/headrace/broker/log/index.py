@@ -20,13 +20,14 @@ INT32_MAX = 2**31 - 1
 class IndexFile:
     """Fixed-size entries in one file; the newest few wait in memory, to be written together."""
 
-    __slots__ = ("_entry_size", "_file", "_files", "_unwritten", "_written", "entries_max", "path")
+    __slots__ = ("_count", "_entry_size", "_file", "_files", "_unwritten", "_written", "entries_max", "path")
 
     def __init__(self, files: Files, path: str, entry_size: int, size_max: int) -> None:
         self._files = files
         self._entry_size = entry_size
         self._file: File | None = None
-        self._written = -1
+        # Entries in the file, and with those waiting in memory; -1 until the file is opened.
+        self._written = self._count = -1
         self._unwritten = bytearray()
         self.path = path
         self.entries_max = size_max // entry_size
@@ -34,15 +35,15 @@ class IndexFile:
     def _opened(self) -> File:
         if self._file is None:
             self._file = self._files.open(self.path, create=True)
-            self._written = self._file.size() // self._entry_size
+            self._written = self._count = self._file.size() // self._entry_size
         return self._file
 
     @property
     def entry_count(self) -> int:
         """Entries in the file and those still waiting in memory."""
-        if self._written < 0:
+        if self._count < 0:
             self._opened()
-        return self._written + len(self._unwritten) // self._entry_size
+        return self._count
 
     def entry(self, number: int) -> bytes:
         """The bytes of entry `number`."""
@@ -68,6 +69,7 @@ class IndexFile:
 
     def append(self, entry: bytes) -> None:
         """Add one entry; the caller has checked `is_full`."""
+        self._count = self.entry_count + 1
         self._unwritten += entry
         if len(self._unwritten) >= _UNWRITTEN_ENTRIES_MAX * self._entry_size:
             self.write_out()
@@ -80,16 +82,15 @@ class IndexFile:
     def write_out(self) -> None:
         """Hand the waiting entries to the file."""
         if self._unwritten:
-            count = len(self._unwritten) // self._entry_size
             self._opened().write_at(self._unwritten, self._written * self._entry_size)
             self._unwritten.clear()
-            self._written += count
+            self._written = self._count
 
     def keep(self, count: int) -> None:
         """Drop every entry after the first `count`."""
         if count < self.entry_count:
             self.write_out()
-            self._written = count
+            self._written = self._count = count
             file = self._opened()
             size = file.size()
             file.truncate(count * self._entry_size)
@@ -110,7 +111,7 @@ class IndexFile:
         """Forget all entries, in memory and in the file."""
         self._opened().truncate(0)
         self._unwritten.clear()
-        self._written = 0
+        self._written = self._count = 0
 
     def file_to_sync(self) -> File:
         """The open file, all entries written out."""
@@ -187,13 +188,15 @@ class OffsetIndex(IndexFile):
 class TimeIndex(IndexFile):
     """`<base offset>.timeindex`: every batch after `offset` that is older than `timestamp` is out of time order."""
 
-    __slots__ = ("_base_offset", "_checked")
+    __slots__ = ("_base_offset", "_checked", "_last")
 
     def __init__(self, files: Files, path: str, base_offset: int, size_max: int) -> None:
         super().__init__(files, path, _TIME_ENTRY.size, size_max)
         self._base_offset = base_offset
         # How many entries were found to grow, and the last of them.
         self._checked = (0, (-1, -1))
+        # The last entry, once it was asked for: each append asks.
+        self._last: tuple[int, int] | None = None
 
     @property
     def is_full(self) -> bool:
@@ -202,9 +205,10 @@ class TimeIndex(IndexFile):
 
     def add_if_newer(self, timestamp_ms: int, offset: int) -> None:
         """Note the largest timestamp so far and its batch's last offset, unless the last entry says as much."""
-        last = self.last()
+        last = self._last or self.last()
         if last is None or (timestamp_ms > last[0] and offset > last[1]):
             self.append(_TIME_ENTRY.pack(timestamp_ms, offset - self._base_offset))
+            self._last = (timestamp_ms, offset)
 
     def lookup(self, timestamp_ms: int) -> tuple[int, int]:
         """(timestamp, offset) of the last entry at or below `timestamp_ms`; (-1, base offset) without one."""
@@ -214,7 +218,9 @@ class TimeIndex(IndexFile):
     def last(self) -> tuple[int, int] | None:
         """(timestamp, offset) of the last entry: the segment's largest timestamp once it is rolled."""
         count = self.entry_count
-        return self._parse(count - 1) if count else None
+        if self._last is None and count:
+            self._last = self._parse(count - 1)
+        return self._last
 
     def looks_valid(self, next_offset: int) -> bool:
         """Whether the entries grow and end below `next_offset`; reads those that were not looked at before."""
@@ -230,11 +236,11 @@ class TimeIndex(IndexFile):
 
     def clear(self) -> None:
         super().clear()
-        self._checked = (0, (-1, -1))
+        self._checked, self._last = (0, (-1, -1)), None
 
     def keep(self, count: int) -> None:
         super().keep(count)
-        self._checked = (0, (-1, -1))
+        self._checked, self._last = (0, (-1, -1)), None
 
     def truncate_to(self, offset: int) -> None:
         """Drop the entries at and above `offset`."""
