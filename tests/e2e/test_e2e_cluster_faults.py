@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
@@ -16,6 +18,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 from processes import BrokerProcess, eventually
 from zookeeper_process import ZooKeeperProcess
+
+from headrace.broker.wire import frames
+from headrace.broker.wire.api import k03_metadata
 
 SESSION_TIMEOUT_MS = 3000
 
@@ -44,6 +49,9 @@ class Cluster:
             },
         )
         return self.brokers[broker_id]
+
+    def address(self, broker_id: int) -> tuple[str, int]:
+        return "127.0.0.1", self._ports[broker_id]
 
     def end(self) -> None:
         for broker in self.brokers.values():
@@ -184,6 +192,38 @@ def test_a_broker_killed_and_restarted_at_once_needs_no_session_time_out(
     one.produce("t", 0, b"after")
     assert one.read("t", 0, 2) == [b"before", b"after"]
     assert int(one.znodes.get("/controller_epoch")[0]) == epoch + 1
+
+
+def test_whom_a_restarting_broker_answers_it_tells_of_the_cluster(cluster: Callable[[int], Cluster]) -> None:
+    """librdkafka takes an answer without brokers for minutes for the truth when it knows no other broker."""
+    one = cluster(1)
+    one.brokers[1].kill()
+    starting = threading.Thread(target=one.start, args=(1,))
+    starting.start()
+    answer = first_metadata(one.address(1))
+    starting.join()
+    assert ([b["node_id"] for b in answer["brokers"]], answer["controller_id"]) == ([1], 1)
+
+
+def first_metadata(address: tuple[str, int]) -> dict[str, Any]:
+    """What the broker says to the first who reaches it."""
+    request = k03_metadata.API.encode_request(8, {"topics": []})
+    header = frames.encode_request_header(k03_metadata.API.key, 8, 0, "test")
+
+    def connected() -> socket.socket | None:
+        try:
+            return socket.create_connection(address, timeout=30)
+        except ConnectionRefusedError:
+            return None
+
+    while (sock := connected()) is None:
+        time.sleep(0.001)
+    with sock:
+        sock.sendall(frames.frame(header, request))
+        stream = sock.makefile("rb")
+        reply = stream.read(int.from_bytes(stream.read(4), "big"))
+    _, offset = frames.read_response_header(k03_metadata.API.key, 8, reply)
+    return k03_metadata.API.decode_response(8, reply, offset)
 
 
 def test_another_broker_takes_over_from_a_killed_controller(cluster: Callable[[int], Cluster]) -> None:
