@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 from uuid import uuid4
@@ -43,6 +42,7 @@ from headrace.broker.server.dynamic_config import BROKERS, TOPICS, DynamicConfig
 from headrace.broker.server.mailbox import Mailbox
 from headrace.broker.server.metadata import MetadataCache, partition_states
 from headrace.broker.server.peers import Connection, PeerError, Peers
+from headrace.broker.server.registration import Registration
 from headrace.broker.server.replicas import Partitions
 from headrace.broker.server.topics import Topics
 from headrace.broker.server.zookeeper_offsets import ZooKeeperOffsets
@@ -57,7 +57,6 @@ from headrace.broker.wire.api import (
 from headrace.broker.zk import paths
 from headrace.broker.zk.client import (
     SessionListener,
-    ZnodeExistsError,
     ZnodeVersionError,
     ZooKeeperClient,
     ZooKeeperClosedError,
@@ -67,7 +66,6 @@ from headrace.broker.zk.client import (
 log = get_logger(__name__)
 T = TypeVar("T")
 PRODUCER_ID_BLOCK_SIZE = 1000
-PAUSE_BEFORE_REGISTERING_AGAIN_SECONDS = 0.5
 LEAVE_SECONDS_MAX = 10.0
 
 
@@ -94,12 +92,11 @@ class Cluster(SessionListener):
         self._config_callbacks: list[Callable[[BrokerConfig], None]] = []
         self._creating: set[str] = set()
         self._partitions: Partitions | None = None
-        self._endpoints: tuple[Endpoint, ...] = ()
+        self._registration: Registration | None = None
         self._office: ControllerOffice | None = None
         self._leaving = False
         self.broker_id = config.broker_id
         self.cluster_id = ""
-        self.broker_epoch = -1
 
     async def connect(self, stored_broker_id: int | None = None) -> None:
         """Open the ZooKeeper session; afterwards `broker_id`, `cluster_id` and `topic_config` are known.
@@ -126,9 +123,16 @@ class Cluster(SessionListener):
         Raises ZooKeeperError when another broker uses this broker's id.
         """
         self._partitions = partitions
-        self._endpoints = tuple(endpoints)
         self._tasks.start("cluster", self._mailbox.run())
-        await self._register_in_time()
+        broker = Broker(
+            broker_id=self.broker_id,
+            epoch=-1,
+            endpoints=tuple(endpoints),
+            rack=self._config.network.broker_rack,
+        )
+        self._registration = Registration(self._zookeeper, self._clock, broker)
+        await self._registration.begin(2 * self._config.zookeeper.zookeeper_session_timeout_ms)
+        self._registered()
         self._zookeeper.add_listener(self)
         self._configs.on_change(self._config_changed)
         self._configs.on_broker_change(self._broker_config_changed)
@@ -159,6 +163,11 @@ class Cluster(SessionListener):
     def is_controller(self) -> bool:
         """Whether this broker is the controller, as far as it knows."""
         return self._office is not None and self._office.is_active
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of this broker's registration; -1 before it."""
+        return -1 if self._registration is None else self._registration.epoch
 
     def topic_config(self, topic: str) -> dict[str, str]:
         """The topic's overrides as `/config/topics/<t>` holds them, from memory."""
@@ -397,60 +406,28 @@ class Cluster(SessionListener):
         version = await self._zookeeper.set(paths.BROKER_SEQUENCE_ID, b"")
         return version + self._config.network.reserved_broker_max_id
 
-    async def _register_in_time(self) -> None:
-        session_timeout_ms = self._config.zookeeper.zookeeper_session_timeout_ms
-        deadline_ms = self._clock.monotonic_ms() + 2 * session_timeout_ms
-        while not await self._register():
-            if self._clock.monotonic_ms() > deadline_ms:
-                raise ZooKeeperError(
-                    f"broker id {self.broker_id} is in use by another broker of this cluster: "
-                    "give this one a broker.id of its own"
-                )
-            await asyncio.sleep(PAUSE_BEFORE_REGISTERING_AGAIN_SECONDS)
-
-    async def _register(self) -> bool:
-        """Register; False while a session of another broker holds the id."""
-        path = paths.broker(self.broker_id)
-        registration = Broker(
-            broker_id=self.broker_id,
-            epoch=-1,
-            endpoints=self._endpoints,
-            rack=self._config.network.broker_rack,
-        )
-        data = paths.encode_broker(registration, jmx_port=-1, now_ms=self._clock.now_ms())
-        with contextlib.suppress(ZnodeExistsError):
-            await self._zookeeper.create(path, data, ephemeral=True)
-        znode = await self._zookeeper.get(path)
-        if znode is None:
-            return False
-        if znode.ephemeral_owner != self._zookeeper.session_id:
-            if paths.decode_broker(self.broker_id, znode.data, -1).endpoints == self._endpoints:
-                await self._zookeeper.delete(path, znode.version)
-            return False
-        self.broker_epoch = znode.creation_zxid
-        assert self._partitions is not None, "join sets them"
-        self._partitions.broker_epoch = self.broker_epoch
-        log.info("registered", broker=self.broker_id, epoch=self.broker_epoch)
-        return True
-
     async def _register_again(self) -> None:
-        if not await self._is_registered_now():
-            await asyncio.sleep(PAUSE_BEFORE_REGISTERING_AGAIN_SECONDS)
+        assert self._registration is not None, "join makes it"
+        if not await self._registration.renew():
             self._mailbox.post(self._register_again)
-        elif self._office is not None:
+            return
+        self._registered()
+        await self._forget_deleted_topics()
+        if self._office is not None:
             self._office.registered()
 
-    async def _is_registered_now(self) -> bool:
-        try:
-            is_registered = await self._register()
-        except ZooKeeperClosedError:
-            raise
-        except ZooKeeperError as error:
-            log.error("cannot register, trying again", broker=self.broker_id, reason=error)
-            return False
-        if not is_registered:
-            log.warning("another session holds this broker's id, trying again", broker=self.broker_id)
-        return is_registered
+    def _registered(self) -> None:
+        assert self._partitions is not None, "join sets them"
+        self._partitions.broker_epoch = self.broker_epoch
+
+    async def _forget_deleted_topics(self) -> None:
+        """No controller tells this broker again of what was deleted while it was away."""
+        shown = {name: self._metadata.topic_id(name) for name in self._metadata.topic_names()}
+        present = set(await self._zookeeper.children(paths.TOPICS))
+        for name in shown.keys() - present:
+            if self._metadata.topic_id(name) == shown[name]:
+                self._metadata.forget(name)
+                self._configs.forget(name)
 
     def _make_controller(self) -> Controller:
         def unclean(topic: str) -> bool:

@@ -1,6 +1,7 @@
 """What this broker knows of the cluster, as the controller's UpdateMetadata requests told it.
 
-Invariants: only UpdateMetadata changes the cache; `version` grows with each change, so that encoded
+Invariants: only UpdateMetadata changes the cache, but for topics that were deleted while this broker was away
+(`forget`); a topic has the partitions of one topic id; `version` grows with each change, so that encoded
 Metadata bodies can be cached by it; a topic is here only with at least one partition. Must not know
 ZooKeeper: what a broker tells its clients is what the controller said last, also while ZooKeeper is away.
 """
@@ -88,6 +89,11 @@ class MetadataCache:
             self._update_partition(topic, topic_id, state)
         self._changed()
 
+    def forget(self, topic: str) -> None:
+        """The topic is gone."""
+        self._remove_topic(topic)
+        self._changed()
+
     def set_cluster_id(self, cluster_id: str) -> None:
         """Say which cluster this is; known once ZooKeeper answered."""
         self.cluster_id = cluster_id
@@ -99,7 +105,7 @@ class MetadataCache:
             return
         old_id = self._topic_ids.get(topic, ZERO_UUID)
         if topic_id not in (ZERO_UUID, old_id):
-            self._topic_names.pop(old_id, None)
+            self._remove_topic(topic)
             self._topic_ids[topic] = topic_id
             self._topic_names[topic_id] = topic
         self._topics.setdefault(topic, {})[state["partition_index"]] = PartitionMetadata(
@@ -116,9 +122,11 @@ class MetadataCache:
             return
         partitions.pop(partition, None)
         if not partitions:
-            del self._topics[topic]
-            topic_id = self._topic_ids.pop(topic, ZERO_UUID)
-            self._topic_names.pop(topic_id, None)
+            self._remove_topic(topic)
+
+    def _remove_topic(self, topic: str) -> None:
+        self._topics.pop(topic, None)
+        self._topic_names.pop(self._topic_ids.pop(topic, ZERO_UUID), None)
 
     def _changed(self) -> None:
         self.version += 1

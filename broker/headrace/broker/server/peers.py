@@ -1,7 +1,8 @@
 """Requests to other brokers: one connection a broker, in order, one at a time, repeated until they arrive.
 
 Invariants: a request is sent again after any failure until it is answered or its peer is forgotten, so a
-broker sees the controller's words in their order; a peer's queue is bounded by `QUEUE_SIZE_MAX`, and one
+broker sees the controller's words in their order; what fails in any other way is logged, and the next one is
+sent; a peer's queue is bounded by `QUEUE_SIZE_MAX`, and one
 that does not keep up is reported through `on_overflow` once its queue was emptied. A request to the broker
 itself is a call.
 """
@@ -129,9 +130,12 @@ class Peer:
                 self._filled.clear()
                 await self._filled.wait()
             pending = self._queue.popleft()
-            response = await self._until_answered(pending)
-            if pending.answered is not None:
-                pending.answered(response)
+            try:
+                response = await self._until_answered(pending)
+                if pending.answered is not None:
+                    pending.answered(response)
+            except Exception as error:
+                log.failure("request to a peer failed", error, broker=self._broker_id, key=pending.key)
 
     async def _until_answered(self, pending: _Pending) -> Message:
         pause = PAUSE_SECONDS_MIN
