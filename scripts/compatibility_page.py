@@ -18,14 +18,12 @@ START, END = "<!-- table made by scripts/compatibility_page.py -->\n", "<!-- end
 
 TRANSACTIONS, SECURITY, QUOTAS = "transactions come later", "security comes later", "quotas come later"
 TOKENS, REASSIGNMENT = "delegation tokens come later", "reassignment and replication come later"
-LOG_DIRECTORIES = "moving a partition between data directories comes later"
 NEW_GROUPS = "the new group protocol (KIP-848), which Apache Kafka 3.9 refuses in ZooKeeper mode"
 KRAFT = "no part of ZooKeeper mode"
 NOT_SERVED = {
     17: SECURITY,
     **dict.fromkeys((24, 25, 26, 27, 28, 65, 66), TRANSACTIONS),
     **dict.fromkeys((29, 30, 31, 36, 50, 51), SECURITY),
-    34: LOG_DIRECTORIES,
     **dict.fromkeys((38, 39, 40, 41), TOKENS),
     **dict.fromkeys((43, 45, 46, 56), REASSIGNMENT),
     **dict.fromkeys((48, 49), QUOTAS),

@@ -126,6 +126,8 @@ class FaultyFiles:
         # Changes of names since their directory was synced, in order; each sets or removes (None) some names at once.
         self._changes: dict[str, list[dict[str, Inode | None]]] = {}
         self._directories: set[str] = {"/"}
+        # Renames of directories since the directory that holds them was synced, in order.
+        self._moved: dict[str, list[tuple[str, str]]] = {}
 
     def _change(self, directory: str, change: dict[str, Inode | None]) -> None:
         _apply(change, self._seen)
@@ -173,6 +175,7 @@ class FaultyFiles:
         self.step()
         if source in self._directories:
             self._rename_directory(source, target)
+            self._moved.setdefault(_parent(target), []).append((source, target))
             return
         self._change(_parent(target), {source: None, target: self._inode(source)})
 
@@ -181,6 +184,11 @@ class FaultyFiles:
         for names in (self._seen, self._durable):
             for path in [path for path in names if _parent(path) == source]:
                 names[target + path[len(source) :]] = names.pop(path)
+        if source in self._changes:
+            self._changes[target] = [
+                {target + path[len(source) :]: inode for path, inode in change.items()}
+                for change in self._changes.pop(source)
+            ]
 
     def remove(self, path: str) -> None:
         self.step()
@@ -208,6 +216,7 @@ class FaultyFiles:
 
     def sync_directory(self, path: str) -> None:
         self.step()
+        self._moved.pop(path, None)
         for change in self._changes.pop(path, []):
             _apply(change, self._durable)
 
@@ -221,6 +230,12 @@ class FaultyFiles:
 
     def crash(self, random: Random) -> None:
         """A power cut: what was not synced survives in part."""
+        for directory in sorted(self._moved):
+            moved = self._moved[directory]
+            for source, target in reversed(moved[random.randint(0, len(moved)) :]):
+                if target in self._directories:
+                    self._rename_directory(target, source)
+        self._moved.clear()
         for directory in sorted(self._changes):
             changes = self._changes[directory]
             for change in changes[: random.randint(0, len(changes))]:

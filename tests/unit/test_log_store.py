@@ -207,7 +207,7 @@ def test_logs_are_opened_side_by_side(tmp_path: Path) -> None:
             cluster_id="c",
             overrides=lambda _: {},
             now_ms=NOW_MS,
-            map_keys=pool.map,
+            map_folders=pool.map,
         )
     assert [log.log_end_offset for log in again.all()] == list(range(1, 9))
     assert [report.log_end_offset for report in reports] == list(range(1, 9))
@@ -340,3 +340,16 @@ def test_one_process_at_a_time_uses_a_directory_by_the_lock_that_java_takes(tmp_
             open_store(tmp_path)
         other.communicate()
     open_store(tmp_path)
+
+
+def test_what_a_crash_kept_in_the_checkpoints_is_not_said_of_a_new_log_of_that_name(tmp_path: Path) -> None:
+    store, _ = open_store(tmp_path)
+    append(store.create("events", 0, None, now_ms=NOW_MS), batch(3))
+    store.close()
+    (tmp_path / "events-0").rename(tmp_path / f"events-0.{TOPIC_ID.hex}-delete")
+    store, _ = open_store(tmp_path)
+    assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n0\n"
+    append(store.create("events", 0, None, now_ms=NOW_MS), batch())
+    again, reports = open_store(tmp_path)
+    assert (reports[0].segments_walked, reports[0].log_start_offset, reports[0].log_end_offset) == (1, 0, 1)
+    assert [log.recovery_point for log in again.all()] == [0]

@@ -147,6 +147,11 @@ class Replication:
     replica_fetch_min_bytes: int = integer(1, "Bytes a follower's fetch waits for.")
     replica_fetch_response_max_bytes: int = integer(10485760, "Bytes of a follower's fetch.", low=0)
     num_replica_fetchers: int = integer(1, "Connections to each leader.")
+    num_replica_alter_log_dirs_threads: int | None = integer(
+        None,
+        "Replicas moved to other data directories at a time; as many as there are directories by default.",
+        low=1,
+    )
     replica_high_watermark_checkpoint_interval_ms: int = long(5000, "How often high watermarks are written.")
     auto_leader_rebalance_enable: bool = boolean(True, "Whether preferred leaders are restored.")
     leader_imbalance_per_broker_percentage: int = integer(10, "Imbalance that is tolerated.")

@@ -370,6 +370,10 @@ class StorageError(KafkaError):
     code = ErrorCode.KAFKA_STORAGE_ERROR
 
 
+class LogDirNotFoundError(KafkaError):
+    code = ErrorCode.LOG_DIR_NOT_FOUND
+
+
 class UnknownProducerIdError(KafkaError):
     code = ErrorCode.UNKNOWN_PRODUCER_ID
 

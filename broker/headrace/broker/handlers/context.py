@@ -30,6 +30,12 @@ class Logs(Protocol):
 
     def all(self) -> Iterable[PartitionLog]: ...
 
+    def get(self, topic: str, partition: int) -> PartitionLog | None: ...
+
+    def copies(self) -> Iterable[PartitionLog]:
+        """Copies of logs on their way to other directories."""
+        ...
+
 
 class Partitions(Protocol):
     """The partitions that this broker holds a replica of."""
@@ -122,6 +128,7 @@ class Context:
         "metadata",
         "metadata_bodies",
         "metrics",
+        "moves",
         "partitions",
         "producer_ids",
         "waiting",
@@ -140,6 +147,7 @@ class Context:
         metrics: Metrics,
         groups: Any,
         producer_ids: Any,
+        moves: Any,
     ) -> None:
         self.broker_id = broker_id
         self.config = config
@@ -151,6 +159,7 @@ class Context:
         self.metrics = metrics
         self.groups = groups
         self.producer_ids = producer_ids
+        self.moves = moves
         self.client = Client("", "")
         self.metadata_bodies = MetadataBodies()
         self.fetch_sessions = FetchSessions(config.network.max_incremental_fetch_session_cache_slots)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 from headrace.broker.errors import ErrorCode
 from headrace.broker.handlers.context import Context
 from headrace.broker.wire.api import k35_describe_log_dirs
 from headrace.broker.wire.frames import RequestHeader
+
+if TYPE_CHECKING:
+    from headrace.broker.log.partition_log import PartitionLog
 
 API = k35_describe_log_dirs.API
 VERSIONS = (0, 4)
@@ -35,18 +39,27 @@ def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> 
 def _by_directory(context: Context, wanted: Wanted) -> dict[str, dict[str, list[dict[str, Any]]]]:
     """Data directory → topic → its partitions there."""
     found: dict[str, dict[str, list[dict[str, Any]]]] = {}
-    for log in context.partitions.logs.all():
+    logs = context.partitions.logs
+    for log, is_copy in chain(((log, False) for log in logs.all()), ((log, True) for log in logs.copies())):
         if wanted is None or (log.topic, log.partition) in wanted:
-            is_held = context.partitions.get(log.topic, log.partition) is not None
             partition = {
                 "partition_index": log.partition,
                 "partition_size": log.size,
-                "offset_lag": max(log.high_watermark - log.log_end_offset, 0) if is_held else NO_LAG,
-                "is_future_key": False,
+                "offset_lag": _lag(context, log, is_copy),
+                "is_future_key": is_copy,
             }
             topics = found.setdefault(log.directory.rpartition("/")[0], {})
             topics.setdefault(log.topic, []).append(partition)
     return found
+
+
+def _lag(context: Context, log: PartitionLog, is_copy: bool) -> int:
+    """How far a copy is behind its log, or the log behind what is committed."""
+    if is_copy:
+        source = context.partitions.logs.get(log.topic, log.partition)
+        return NO_LAG if source is None else source.log_end_offset - log.log_end_offset
+    is_held = context.partitions.get(log.topic, log.partition) is not None
+    return max(log.high_watermark - log.log_end_offset, 0) if is_held else NO_LAG
 
 
 def _failed(path: str) -> dict[str, Any]:

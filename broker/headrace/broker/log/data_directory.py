@@ -48,6 +48,9 @@ class DataDirectory:
         self._taken = self._written = 0
         self.path = path
         self.logs: dict[TopicPartition, PartitionLog] = {}
+        # Copies of logs in other directories that are on their way here, and such as have everything but the name's end.
+        self.futures: dict[TopicPartition, PartitionLog] = {}
+        self.successors: dict[TopicPartition, PartitionLog] = {}
         # Partitions whose logs are being made here.
         self.expected: set[TopicPartition] = set()
         self.findings: list[Finding] = []
@@ -119,10 +122,14 @@ class DataDirectory:
             if name.endswith(names.DELETE_DIRECTORY_SUFFIX):
                 self._files.remove_directory(f"{self.path}/{name}")
 
-    def partitions(self) -> list[TopicPartition]:
-        """The partitions that have a folder here."""
-        found = (names.parse_partition_directory(name) for name in self._files.list(self.path))
-        return [partition for partition in found if partition is not None]
+    def folders(self) -> list[str]:
+        """The folders that hold logs or copies of logs."""
+        return [name for name in self._files.list(self.path) if names.partition_of(name) is not None]
+
+    @property
+    def log_count(self) -> int:
+        """How many logs there are here, or will be."""
+        return len(self.logs) + len(self.futures) + len(self.expected)
 
     def sync_names(self) -> None:
         """The folders' names are on the disk when this returns. Raises StorageError."""
@@ -135,7 +142,7 @@ class DataDirectory:
 
     def checkpoint_job(self) -> Callable[[], None]:
         """The offsets that a restart begins with, as they are now; the job, for any thread, writes them."""
-        logs = self.logs
+        logs = self.logs | self.successors
         state = {
             RECOVERY_POINT_FILE: {key: log.recovery_point for key, log in logs.items()},
             LOG_START_OFFSET_FILE: {

@@ -90,11 +90,13 @@ class Flusher:
         return flush
 
     def done(self, recovery_point: int | None) -> None:
-        """The end of a job: its answer, or None when it failed."""
+        """The end of a job: its answer, or None when it failed. One that began before the log moved says nothing."""
         end, self._end_under_way = self._end_under_way, None
+        if end is None:
+            return
         if recovery_point is None:
             self._has_failed = True
-        elif end is not None:
+        else:
             self.recovery_point = max(self.recovery_point, min(recovery_point, end))
 
     def flush(self, end_offset: int) -> None:

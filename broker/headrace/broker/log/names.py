@@ -14,7 +14,9 @@ CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 TEMPORARY_SUFFIX = ".tmp"
 DELETE_DIRECTORY_SUFFIX = "-delete"
+FUTURE_DIRECTORY_SUFFIX = "-future"
 _DIRECTORY_NAME_LENGTH_MAX = 255
+_UNIQUE_LENGTH = 32
 
 
 def segment_file(base_offset: int, suffix: str) -> str:
@@ -45,3 +47,26 @@ def deleted_directory(topic: str, partition: int, unique: UUID | None = None) ->
     """`pageviews-3.<32 hex digits>-delete`, the topic cut so that the name fits a file system."""
     suffix = f"-{partition}.{(unique or uuid4()).hex}{DELETE_DIRECTORY_SUFFIX}"
     return topic[: _DIRECTORY_NAME_LENGTH_MAX - len(suffix)] + suffix
+
+
+def future_directory(topic: str, partition: int) -> str:
+    """`pageviews-3.<32 hex digits>-future`: the copy of a log that is on its way to another data directory (KIP-113)."""
+    return f"{partition_directory(topic, partition)}.{uuid4().hex}{FUTURE_DIRECTORY_SUFFIX}"
+
+
+def parse_future_directory(name: str) -> tuple[str, int] | None:
+    """(topic, partition) of such a copy's name; None for other names."""
+    if not name.endswith(FUTURE_DIRECTORY_SUFFIX):
+        return None
+    prefix, _, unique = name.removesuffix(FUTURE_DIRECTORY_SUFFIX).rpartition(".")
+    return parse_partition_directory(prefix) if len(unique) == _UNIQUE_LENGTH else None
+
+
+def partition_of(name: str) -> tuple[str, int] | None:
+    """(topic, partition) of a folder that holds a log, or the copy of one."""
+    return parse_partition_directory(name) or parse_future_directory(name)
+
+
+def fits_future_directory(topic: str, partition: int) -> bool:
+    """Whether a file system takes the name of such a copy (KAFKA-4893)."""
+    return len(future_directory(topic, partition)) <= _DIRECTORY_NAME_LENGTH_MAX

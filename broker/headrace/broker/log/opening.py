@@ -13,7 +13,6 @@ from uuid import UUID
 
 from headrace.broker.config import LogConfig
 from headrace.broker.errors import StorageError
-from headrace.broker.log import names
 from headrace.broker.log.checkpoints import PARTITION_METADATA_FILE, TopicPartition, encode_partition_metadata
 from headrace.broker.log.data_directory import DataDirectory
 from headrace.broker.log.files import Files, storage_errors
@@ -23,7 +22,7 @@ NO_EPOCH = -1
 
 
 class Opening:
-    """A log to be made, in the first of `homes` that takes it, or an existing `log` to be completed.
+    """A log to be made, as `folder` in the first of `homes` that takes it, or an existing `log` to be completed.
 
     `epoch` is the leader epoch that begins at its end, or NO_EPOCH. `error` says why there is no usable log.
     """
@@ -33,15 +32,17 @@ class Opening:
         files: Files,
         key: TopicPartition,
         homes: Sequence[DataDirectory],
+        folder: str,
         config: LogConfig,
         *,
         log: PartitionLog | None,
         topic_id: UUID | None,
-        epoch: int,
         now_ms: int,
+        epoch: int = NO_EPOCH,
     ) -> None:
         self._files = files
         self._homes = homes
+        self._folder = folder
         self._config = config
         self._topic_id = topic_id
         self._epoch = epoch
@@ -66,7 +67,7 @@ class Opening:
 
     def _make(self) -> PartitionLog:
         for home in self._homes:
-            directory = f"{home.path}/{names.partition_directory(*self.key)}"
+            directory = f"{home.path}/{self._folder}"
             try:
                 log, _ = PartitionLog.open(
                     self._files, directory, self._config, now_ms=self._now_ms, topic_id=self._topic_id

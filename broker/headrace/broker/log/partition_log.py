@@ -59,7 +59,7 @@ class PartitionLog:
     """
 
     def __init__(self, files: Files, directory: str, config: LogConfig, loaded: LoadedLog) -> None:
-        name = names.parse_partition_directory(directory.rpartition("/")[2])
+        name = names.partition_of(directory.rpartition("/")[2])
         if name is None:
             raise ValueError(f"{directory} is not named <topic>-<partition>")
         self.topic, self.partition = name

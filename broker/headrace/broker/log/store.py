@@ -15,7 +15,7 @@ from itertools import chain
 from uuid import UUID
 
 from headrace.broker.config import LogConfig
-from headrace.broker.errors import StorageError
+from headrace.broker.errors import LogDirNotFoundError, StorageError
 from headrace.broker.log import names
 from headrace.broker.log.checkpoints import (
     CLEANER_OFFSET_FILE,
@@ -27,6 +27,7 @@ from headrace.broker.log.checkpoints import (
 from headrace.broker.log.compaction import Dirt
 from headrace.broker.log.data_directory import DataDirectory
 from headrace.broker.log.files import Files, storage_errors
+from headrace.broker.log.moving import SUCCESSOR_MARK, Moves
 from headrace.broker.log.opening import NO_EPOCH, Opening
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.results import Finding, RecoveryReport
@@ -34,7 +35,8 @@ from headrace.broker.log.results import Finding, RecoveryReport
 Job = Callable[[], None]
 FlushTask = tuple[PartitionLog, Callable[[], int]]
 Opened = tuple[PartitionLog, RecoveryReport]
-MapKeys = Callable[[Callable[[TopicPartition], Opened], Iterable[TopicPartition]], Iterable[Opened]]
+MapFolders = Callable[[Callable[[str], Opened], Iterable[str]], Iterable[Opened]]
+_Rename = tuple[TopicPartition, DataDirectory, str, str]
 # A full disk, or a broker at its limits: the directory is as good as before once there is room.
 _PASSING = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 MapLogs = Callable[[Callable[[PartitionLog], None], Iterable[PartitionLog]], Iterable[None]]
@@ -57,6 +59,7 @@ class LogStore:
         self._default_config = default_config
         self._overrides = overrides
         self._homes: dict[TopicPartition, DataDirectory] = {}
+        self.moves = Moves(files, self)
         # Existing logs that a thread works on.
         self._busy: set[TopicPartition] = set()
         # Folders of deleted partitions and when they go; bounded by the partitions deleted in file.delete.delay.ms.
@@ -73,12 +76,12 @@ class LogStore:
         cluster_id: str,
         overrides: Callable[[str], Mapping[str, str]],
         now_ms: int,
-        map_keys: MapKeys = map,
+        map_folders: MapFolders = map,
         make_lock: Callable[[], AbstractContextManager[object] | None] = lambda: None,
     ) -> tuple[LogStore, list[RecoveryReport]]:
         """Open every log below `directories`; reports hold what recovery found in each of them.
 
-        `overrides` gives a topic's own configuration. `map_keys` may be that of a thread pool: recovery reads and
+        `overrides` gives a topic's own configuration. `map_folders` may be that of a thread pool: recovery reads and
         checks whole segments; `make_lock` makes locks of threads. A directory whose disk fails is `offline`.
         Raises StorageError: a directory of another broker or cluster (meta.properties) or one that another
         process uses, a partition in two directories, no directory that can be used.
@@ -90,13 +93,14 @@ class LogStore:
             try:
                 with storage_errors(files, home.path):
                     home.claim(broker_id, cluster_id)
-                    reports += store._open_directory(home, now_ms, map_keys)
+                    reports += store._open_directory(home, now_ms, map_folders)
             except StorageError as error:
                 if not isinstance(error.__cause__, OSError):
                     raise
                 store._put_offline(home, str(error))
         if not store._directories:
             raise StorageError(f"No data directory can be used: {' '.join(store.offline.values())}")
+        store.moves.settle_interrupted(now_ms)
         return store, reports
 
     def failed(self, path: str, error: OSError) -> list[TopicPartition] | None:
@@ -108,7 +112,9 @@ class LogStore:
         if error.errno in _PASSING:
             return None
         for home in self._directories:
-            if path == home.path or any(log.directory == path for log in home.logs.values()):
+            if path == home.path or path in (
+                log.directory for log in chain(home.logs.values(), home.futures.values())
+            ):
                 return self._put_offline(home, error.strerror or str(error))
         return None
 
@@ -124,10 +130,13 @@ class LogStore:
         for key in lost:
             del self._homes[key]
         home.logs = {}
+        self.moves.lost(home)
         home.release()
         return lost
 
-    def _open_directory(self, home: DataDirectory, now_ms: int, map_keys: MapKeys) -> list[RecoveryReport]:
+    def _open_directory(
+        self, home: DataDirectory, now_ms: int, map_folders: MapFolders
+    ) -> list[RecoveryReport]:
         home.remove_deleted()
         recovery_points = home.offsets(RECOVERY_POINT_FILE)
         log_start_offsets = home.offsets(LOG_START_OFFSET_FILE)
@@ -135,39 +144,55 @@ class LogStore:
         clean_offsets = home.offsets(CLEANER_OFFSET_FILE)
         was_clean = home.take_clean_shutdown()
         reports = [RecoveryReport(home.path, findings=home.findings)] if home.findings else []
-        keys = home.partitions()
-        self._refuse_twins(keys, home)
+        folders = home.folders()
 
-        def opened(key: TopicPartition) -> Opened:
-            return PartitionLog.open(
+        def opened(folder: str) -> Opened:
+            key = names.partition_of(folder)
+            assert key is not None, "it was chosen for its name"
+            # What a checkpoint says is said of the log, not of a copy.
+            is_copy = names.parse_partition_directory(folder) is None
+            log, report = PartitionLog.open(
                 self._files,
-                f"{home.path}/{names.partition_directory(*key)}",
-                self._config_of(key[0]),
+                f"{home.path}/{folder}",
+                self.config_of(key[0]),
                 now_ms=now_ms,
-                recovery_point=recovery_points.get(key, 0),
+                recovery_point=0 if is_copy else recovery_points.get(key, 0),
                 clean_shutdown=was_clean,
-                log_start_offset=log_start_offsets.get(key, 0),
+                log_start_offset=0 if is_copy else log_start_offsets.get(key, 0),
             )
-
-        for key, (log, report) in zip(keys, map_keys(opened, keys), strict=True):
             log.advance_high_watermark(high_watermarks.get(key, 0))
             log.cleaner.clean_offset = clean_offsets.get(key)
-            self._adopt(key, log, home)
+            return log, report
+
+        for folder, (log, report) in zip(folders, map_folders(opened, folders), strict=True):
+            self._take_in(folder, log, home)
             reports.append(report)
+        if (recovery_points.keys() | log_start_offsets.keys()) - home.logs.keys() - home.successors.keys():
+            # A crash kept the end of a log out of the checkpoints: a new one of that name must not begin with them.
+            home.checkpoint()
         return reports
 
-    def _refuse_twins(self, keys: list[TopicPartition], home: DataDirectory) -> None:
-        for key in keys:
-            if key in self._homes:
-                raise StorageError(
-                    f"{names.partition_directory(*key)} is in {self._homes[key].path} and in {home.path}: "
-                    "move one of the two folders away."
-                )
+    def _take_in(self, folder: str, log: PartitionLog, home: DataDirectory) -> None:
+        key = (log.topic, log.partition)
+        if names.parse_partition_directory(folder) is None and self.moves.target(key) is None:
+            self.moves.add(key, home, log)
+        elif names.parse_partition_directory(folder) is None:
+            self._files.remove_directory(log.directory)
+        elif self._files.exists(f"{log.directory}/{SUCCESSOR_MARK}"):
+            home.successors[key] = log
+        elif key in self._homes:
+            raise StorageError(
+                f"{folder} is in {self._homes[key].path} and in {home.path}: move one of the two folders away."
+            )
+        else:
+            self.adopt(key, log, home)
 
-    def _config_of(self, topic: str) -> LogConfig:
+    def config_of(self, topic: str) -> LogConfig:
+        """A topic's configuration."""
         return self._default_config.with_overrides(dict(self._overrides(topic)))
 
-    def _adopt(self, key: TopicPartition, log: PartitionLog, home: DataDirectory) -> None:
+    def adopt(self, key: TopicPartition, log: PartitionLog, home: DataDirectory) -> None:
+        """From now on this is the log of that partition."""
         self._homes[key] = home
         home.logs[key] = log
         log.on_recovery_point_lowered = home.checkpoint
@@ -208,12 +233,13 @@ class LogStore:
             raise StorageError(
                 f"{topic}-{partition} may be in a data directory that failed: {', '.join(self.offline)}."
             )
-        homes = [self._homes[key]] if log is not None else self._by_number_of_logs()
+        homes = [self._homes[key]] if log is not None else self._homes_for(key)
         opening = Opening(
             self._files,
             key,
             homes,
-            self._config_of(topic),
+            names.partition_directory(*key),
+            self.config_of(topic),
             log=log,
             topic_id=topic_id,
             epoch=epoch,
@@ -235,9 +261,10 @@ class LogStore:
             raise StorageError(f"{opening.home.path} failed meanwhile.")
         assert opening.log is not None, "it was made, or there is an error"
         if opening.is_new:
-            self._adopt(key, opening.log, opening.home)
+            self.adopt(key, opening.log, opening.home)
+            self.moves.preferred.pop(key, None)
             # The topic's configuration may have changed meanwhile.
-            opening.log.update_config(self._config_of(key[0]))
+            opening.log.update_config(self.config_of(key[0]))
         return opening.log
 
     def name_syncs(self, openings: Iterable[Opening]) -> list[Job]:
@@ -255,8 +282,36 @@ class LogStore:
             for home in self._directories:
                 home.expected.discard(opening.key)
 
-    def _by_number_of_logs(self) -> list[DataDirectory]:
-        return sorted(self._directories, key=lambda home: len(home.logs) + len(home.expected))
+    def _homes_for(self, key: TopicPartition) -> list[DataDirectory]:
+        """Where a new log is to be made: where somebody wants it, else where there are the fewest."""
+        preferred = self.moves.preferred.get(key)
+        wanted = [home for home in self._directories if home.path == preferred]
+        return wanted or sorted(self._directories, key=lambda home: home.log_count)
+
+    def live_directory(self, path: str) -> DataDirectory:
+        """The data directory of that path. Raises StorageError when it failed, LogDirNotFoundError when there is none."""
+        for home in self._directories:
+            if home.path == path:
+                return home
+        if path in self.offline:
+            raise StorageError(f"{path} has failed.")
+        raise LogDirNotFoundError(f"{path} is none of this broker's log.dirs.")
+
+    def directories(self) -> Sequence[DataDirectory]:
+        """Those that have not failed."""
+        return self._directories
+
+    def home_of(self, key: TopicPartition) -> DataDirectory:
+        """Where a log is."""
+        return self._homes[key]
+
+    def rehome(self, key: TopicPartition, home: DataDirectory) -> None:
+        """A log has gone to another directory."""
+        self.adopt(key, self._homes[key].logs.pop(key), home)
+
+    def doom(self, path: str, due_ms: int) -> None:
+        """Have `removals` remove a folder from then on."""
+        self._doomed.append((due_ms, path))
 
     def delete(self, topic: str, partition: int, *, now_ms: int) -> None:
         """Delete one log at once, as `deletion` does. Raises StorageError."""
@@ -265,29 +320,29 @@ class LogStore:
             raise error
 
     def deletion(
-        self, keys: Iterable[TopicPartition], *, now_ms: int
+        self, keys: Sequence[TopicPartition], *, now_ms: int
     ) -> Callable[[], dict[TopicPartition, StorageError]]:
         """Forget these logs; the job, for a thread, renames their folders and answers what it could not delete.
 
         A folder `<topic>-<p>.<uuid>-delete` is removed by a job of `removals` after file.delete.delay.ms.
         """
-        renames: list[tuple[TopicPartition, DataDirectory, str, str]] = []
+        renames: list[_Rename] = []
         for key in keys:
             home = self._homes.pop(key, None)
             if home is not None:
                 log = home.logs.pop(key)
                 doomed = f"{home.path}/{names.deleted_directory(*key, log.topic_id)}"
                 renames.append((key, home, log.directory, doomed))
-                self._doomed.append((now_ms + log.config.file_delete_delay_ms, doomed))
+                self.doom(doomed, now_ms + log.config.file_delete_delay_ms)
+        copies = [(key, self.moves.cancel(key, now_ms)) for key in keys if self.moves.target(key) is not None]
         # A partition of that name must not begin with the offsets of this one.
         checkpoints = {home: home.checkpoint_job() for _, home, _, _ in renames}
 
         def delete() -> dict[TopicPartition, StorageError]:
             failures: dict[TopicPartition, StorageError] = {}
-            for key, home, directory, doomed in renames:
+            for key, job in chain(map(self._renaming, renames), copies):
                 try:
-                    with storage_errors(self._files, home.path):
-                        self._files.rename(directory, doomed)
+                    job()
                 except StorageError as error:
                     failures[key] = error
             for home, checkpoint in checkpoints.items():
@@ -301,20 +356,28 @@ class LogStore:
 
         return delete
 
+    def _renaming(self, rename: _Rename) -> tuple[TopicPartition, Job]:
+        key, home, directory, doomed = rename
+        return key, self._guarded(home.path, partial(self._files.rename, directory, doomed))
+
     def all(self) -> Iterable[PartitionLog]:
         """Every open log."""
         return chain.from_iterable(home.logs.values() for home in self._directories)
 
+    def copies(self) -> Iterable[PartitionLog]:
+        """Every copy of a log that is on its way to another directory."""
+        return self.moves.copies()
+
     def update_defaults(self, config: LogConfig) -> None:
         """Use changed defaults of the broker in all logs, under their topics' own. Raises InvalidConfigError."""
         self._default_config = config
-        for log in self.all():
-            log.update_config(self._config_of(log.topic))
+        for log in chain(self.all(), self.copies()):
+            log.update_config(self.config_of(log.topic))
 
     def update_config(self, topic: str, overrides: Mapping[str, str]) -> None:
         """Use a topic's changed configuration in all its logs. Raises InvalidConfigError."""
         config = self._default_config.with_overrides(dict(overrides))
-        for log in self.all():
+        for log in chain(self.all(), self.copies()):
             if log.topic == topic:
                 log.update_config(config)
 
@@ -387,7 +450,7 @@ class LogStore:
             raise failure
 
     def _close_directory(self, home: DataDirectory, map_logs: MapLogs) -> None:
-        for _ in map_logs(PartitionLog.close, home.logs.values()):
+        for _ in map_logs(PartitionLog.close, [*home.logs.values(), *self.moves.open_copies(home)]):
             pass
         with storage_errors(self._files, home.path):
             home.checkpoint()

@@ -24,7 +24,6 @@ import uvloop
 from headrace.broker.clock import SystemClock
 from headrace.broker.config import BrokerConfig, ConfigurationError, Listener, LogConfig, parse_properties
 from headrace.broker.errors import StorageError
-from headrace.broker.handlers import k03_metadata
 from headrace.broker.handlers.context import Context
 from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.log.files import OsFiles
@@ -39,6 +38,7 @@ from headrace.broker.server.housekeeping import Housekeeping
 from headrace.broker.server.listener import Acceptor, bind
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.metrics import BrokerMetrics, serve_metrics
+from headrace.broker.server.moves import ReplicaMoves
 from headrace.broker.server.producer_ids import ProducerIds
 from headrace.broker.server.replicas import Partitions
 from headrace.broker.server.runtime import GroupCoordinator
@@ -120,7 +120,6 @@ class Broker:
         self.metadata = MetadataCache()
         self.cluster = Cluster(self.config, self.clock, self.metadata, self.tasks)
         self.waiting = Waiting(asyncio.get_running_loop())
-        self.metadata.on_change(lambda: self.waiting.wake(*k03_metadata.UNTOLD))
         self.metrics.parked = lambda: self.waiting.parked_count
 
     async def start(self) -> None:
@@ -192,7 +191,7 @@ class Broker:
                     cluster_id=self.cluster.cluster_id,
                     overrides=self.cluster.topic_config,
                     now_ms=self.clock.now_ms(),
-                    map_keys=pool.map,
+                    map_folders=pool.map,
                     make_lock=threading.Lock,
                 )
 
@@ -239,7 +238,12 @@ class Broker:
             metrics=self.metrics,
             groups=self.groups,
             producer_ids=ProducerIds(self.cluster.allocate_producer_id_block, self._run),
+            moves=self._make_moves(partitions),
         )
+
+    def _make_moves(self, partitions: Partitions) -> ReplicaMoves:
+        threads = self.config.replication.num_replica_alter_log_dirs_threads or len(self.config.log_dirs)
+        return ReplicaMoves(partitions.logs, partitions, self.clock, self.tasks, threads=threads)
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Deferred[Any]:
         """The outcome of `work` in a task of the broker."""

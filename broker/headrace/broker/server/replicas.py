@@ -9,7 +9,7 @@ before is answered. Must not know ZooKeeper: the only source is the controller's
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -55,6 +55,9 @@ class Partitions:
         # Replicas in data directories that failed.
         self._offline: set[TopicPartition] = set()
         self._callbacks: list[PartitionCallback] = []
+        self._before_deletion: Callable[[Iterable[TopicPartition]], Awaitable[None]] | None = None
+        # Held while replicas are taken, stopped or sent to other directories.
+        self.changing = asyncio.Lock()
 
     def leader_of(self, topic: str, partition: int) -> Partition:
         """The partition when this broker leads it.
@@ -65,12 +68,29 @@ class Partitions:
         found = self._partitions.get((topic, partition))
         if found is not None and found.is_leader:
             return found
-        if (topic, partition) in self._offline:
+        if found is not None:
+            raise NotLeaderOrFollowerError(f"this broker does not lead {topic}-{partition}")
+        return self.replica(topic, partition)
+
+    def replica(self, topic: str, partition: int) -> Partition:
+        """The replica, whoever leads it.
+
+        Raises NotLeaderOrFollowerError (it is elsewhere, or not ready yet), StorageError (its data directory
+        failed) or UnknownTopicOrPartitionError.
+        """
+        found = self._partitions.get((topic, partition))
+        if found is not None:
+            return found
+        if self.is_offline(topic, partition):
             raise StorageError(f"{topic}-{partition} is in a data directory that failed")
-        is_known = found is not None or (topic, partition) in self._openings
-        if is_known or self._metadata.partition(topic, partition) is not None:
+        is_expected = (topic, partition) in self._openings
+        if is_expected or self._metadata.partition(topic, partition) is not None:
             raise NotLeaderOrFollowerError(f"this broker does not lead {topic}-{partition}")
         raise UnknownTopicOrPartitionError(f"this broker does not know {topic}-{partition}")
+
+    def is_offline(self, topic: str, partition: int) -> bool:
+        """Whether this replica went with a data directory that failed."""
+        return (topic, partition) in self._offline
 
     def get(self, topic: str, partition: int) -> Partition | None:
         """The replica, whoever leads it, or None."""
@@ -88,6 +108,10 @@ class Partitions:
         """Call `callback(partition)` after it became led (`is_leader`), stopped being led, or was deleted."""
         self._callbacks.append(callback)
 
+    def before_deletion(self, callback: Callable[[Iterable[TopicPartition]], Awaitable[None]]) -> None:
+        """Await `callback(partitions)` before their logs are deleted: nobody works on them afterwards."""
+        self._before_deletion = callback
+
     def take_offline(self, keys: Iterable[TopicPartition]) -> None:
         """The data directory of these replicas failed: they are out of reach until the broker starts again."""
         for key in keys:
@@ -104,12 +128,13 @@ class Partitions:
             return {"error_code": error}
         self.controller_epoch = request["controller_epoch"]
         states = list(partition_states(request))
-        try:
-            await self._open_logs(states)
-            return self._take_all(states)
-        finally:
-            self.logs.abandon(self._openings.values())
-            self._openings = {}
+        async with self.changing:
+            try:
+                await self._open_logs(states)
+                return self._take_all(states)
+            finally:
+                self.logs.abandon(self._openings.values())
+                self._openings = {}
 
     def _take_all(self, states: Sequence[tuple[str, UUID, Mapping[str, Any]]]) -> dict[str, Any]:
         topics: dict[str, tuple[UUID, list[dict[str, Any]]]] = {}
@@ -129,6 +154,17 @@ class Partitions:
         if error is not ErrorCode.NONE:
             return {"error_code": error}
         self.controller_epoch = request["controller_epoch"]
+        async with self.changing:
+            codes = await self._stop_all(request)
+        return {
+            "error_code": ErrorCode.NONE,
+            "partition_errors": [
+                {"topic_name": topic, "partition_index": partition, "error_code": code}
+                for (topic, partition), code in codes.items()
+            ],
+        }
+
+    async def _stop_all(self, request: Mapping[str, Any]) -> dict[TopicPartition, ErrorCode]:
         codes: dict[TopicPartition, ErrorCode] = {}
         deleted: list[TopicPartition] = []
         for topic, partition, leader_epoch, delete in _stopping(request):
@@ -138,13 +174,7 @@ class Partitions:
         for key, failure in (await self._delete_logs(deleted)).items():
             log.error("cannot delete a log", topic=key[0], partition=key[1], reason=failure)
             codes[key] = failure.code
-        return {
-            "error_code": ErrorCode.NONE,
-            "partition_errors": [
-                {"topic_name": topic, "partition_index": partition, "error_code": code}
-                for (topic, partition), code in codes.items()
-            ],
-        }
+        return codes
 
     def fenced(self, request: Mapping[str, Any]) -> ErrorCode:
         """STALE_CONTROLLER_EPOCH or STALE_BROKER_EPOCH for a request of the past, else NONE."""
@@ -205,6 +235,8 @@ class Partitions:
     async def _delete_logs(self, keys: Sequence[TopicPartition]) -> dict[TopicPartition, StorageError]:
         if not keys:
             return {}
+        if self._before_deletion is not None:
+            await self._before_deletion(keys)
         return await asyncio.to_thread(self.logs.deletion(keys, now_ms=self._clock.now_ms()))
 
     def _refusal(self, topic: str, topic_id: UUID, state: Mapping[str, Any]) -> ErrorCode:

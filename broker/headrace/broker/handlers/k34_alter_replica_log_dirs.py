@@ -1,0 +1,38 @@
+"""AlterReplicaLogDirs: versions 0 to 2. Moves replicas to other data directories of this broker (KIP-113).
+
+The answer says that a move was begun; DescribeLogDirs shows how far it is. A directory for a replica that is not here
+yet is remembered until it comes, and REPLICA_NOT_AVAILABLE answered. No deviations.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.broker.errors import ErrorCode
+from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.wire.api import k34_alter_replica_log_dirs
+from headrace.broker.wire.frames import RequestHeader
+
+API = k34_alter_replica_log_dirs.API
+VERSIONS = (0, 2)
+
+
+def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
+    wanted = {
+        (topic["name"], partition): directory["path"]
+        for directory in request["dirs"]
+        for topic in directory["topics"]
+        for partition in topic["partitions"]
+    }
+    codes: Deferred[dict[tuple[str, int], ErrorCode]] = context.cluster.later(
+        "alter-replica-log-dirs", context.moves.alter(wanted)
+    )
+    return codes.map(_answer)
+
+
+def _answer(codes: dict[tuple[str, int], ErrorCode]) -> dict[str, Any]:
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for (topic, partition), code in codes.items():
+        topics.setdefault(topic, []).append({"partition_index": partition, "error_code": code})
+    return {"results": [{"topic_name": name, "partitions": found} for name, found in topics.items()]}

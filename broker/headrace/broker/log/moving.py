@@ -1,0 +1,456 @@
+"""Moving a log to another data directory of the same broker while it is in use (KIP-113).
+
+A copy grows in `<topic>-<p>.<uuid>-future` of the target directory until it has everything. Then it is synced, marked as
+the log's successor and given the log's own name; what was appended meanwhile follows, and on the event loop, between two
+appends, the log goes on as its successor and the old folder is renamed to be deleted.
+Invariants: at each moment one of the two folders has every synced batch. After a crash the marked folder counts if it
+holds all that the other does, else it is a copy again, and the move goes on. What waits for the disk is a job for
+threads; a copy is touched by nothing else while its job runs. Must not know: who wants the move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from headrace.broker.errors import CorruptMessageError, StorageError
+from headrace.broker.log import names
+from headrace.broker.log.checkpoints import TopicPartition
+from headrace.broker.log.data_directory import DataDirectory
+from headrace.broker.log.files import Files, storage_errors
+from headrace.broker.log.opening import Opening
+from headrace.broker.log.partition_log import PartitionLog
+from headrace.broker.log.results import LogSlice
+from headrace.broker.wire.batches import HEADER_SIZE, read_header
+
+if TYPE_CHECKING:
+    from headrace.broker.log.store import LogStore
+
+Job = Callable[[], None]
+Steps = Generator[Job, None, bool]
+SUCCESSOR_MARK = ".successor"
+# In the folder of a log that was truncated after its successor had its name: that one is only a copy again.
+KEPT_MARK = ".kept"
+COPIED_AT_ONCE_MAX = 1024 * 1024
+# What may be copied on the event loop while the log changes over: about a millisecond's work.
+COPIED_LAST_MAX = 256 * 1024
+_LAST_SLICES_MAX = 4
+_PREFERRED_MAX = 10_000
+
+
+class Moves:
+    """The copies of a store's logs; `preferred` says where a partition that is not here yet is to be made."""
+
+    def __init__(self, files: Files, store: LogStore) -> None:
+        self._files = files
+        self._store = store
+        self._targets: dict[TopicPartition, DataDirectory] = {}
+        # Copies that were closed to get their final name.
+        self._closed: set[TopicPartition] = set()
+        # Logs that were truncated after their successors were named.
+        self._kept: set[TopicPartition] = set()
+        self.preferred: dict[TopicPartition, str] = {}
+
+    def copies(self) -> Iterable[PartitionLog]:
+        """All copies, finished or not."""
+        return [home.futures[key] for key, home in self._targets.items()]
+
+    def target(self, key: TopicPartition) -> str | None:
+        """The data directory that a log moves to, or None."""
+        home = self._targets.get(key)
+        return None if home is None else home.path
+
+    def prefer(self, key: TopicPartition, path: str) -> None:
+        """Make this partition in that directory when it comes; the oldest of too many wishes is forgotten."""
+        self.preferred.pop(key, None)
+        self.preferred[key] = path
+        if len(self.preferred) > _PREFERRED_MAX:
+            del self.preferred[next(iter(self.preferred))]
+
+    def add(self, key: TopicPartition, home: DataDirectory, copy: PartitionLog) -> None:
+        """A copy that is there already."""
+        self._targets[key] = home
+        home.futures[key] = copy
+
+    def begin(self, key: TopicPartition, path: str, now_ms: int) -> Opening:
+        """Begin a copy of an existing log: what a thread has to do; hand it to `begun` afterwards."""
+        source = self._store.get(*key)
+        assert source is not None, "only what is here moves"
+        home = self._store.live_directory(path)
+        home.expected.add(key)
+        return Opening(
+            self._files,
+            key,
+            [home],
+            names.future_directory(*key),
+            source.config,
+            log=None,
+            topic_id=source.topic_id,
+            now_ms=now_ms,
+        )
+
+    def begun(self, opening: Opening) -> None:
+        """Take in the copy that a thread made. Raises StorageError when it could not."""
+        self._store.abandon([opening])
+        if opening.error is not None:
+            raise opening.error
+        assert opening.log is not None, "it was made, or there is an error"
+        self.add(opening.key, opening.home, opening.log)
+        self.preferred.pop(opening.key, None)
+
+    def cancel(self, key: TopicPartition, now_ms: int) -> Job:
+        """Forget a copy; the job renames its folder to be deleted."""
+        home = self._targets.pop(key, None)
+        self._closed.discard(key)
+        self._kept.discard(key)
+        source = self._store.get(*key)
+        if source is not None:
+            source.cleaner.is_paused = False
+            source.on_recovery_point_lowered = self._store.home_of(key).checkpoint
+        if home is None:
+            return lambda: None
+        copy = home.futures.pop(key)
+        home.successors.pop(key, None)
+        doomed = f"{home.path}/{names.deleted_directory(*key)}"
+        self._store.doom(doomed, now_ms + copy.config.file_delete_delay_ms)
+        folders = (copy.directory, f"{home.path}/{names.partition_directory(*key)}")
+
+        def rename() -> None:
+            for folder in folders:
+                if self._files.exists(folder):
+                    self._files.rename(folder, doomed)
+            self._files.sync_directory(home.path)
+            if source is not None:
+                self._files.remove(f"{source.directory}/{KEPT_MARK}")
+
+        return self._guarded(home, rename)
+
+    def lost(self, home: DataDirectory) -> None:
+        """The directory failed: forget its copies; what is on the disk goes on at the next start."""
+        for key in [key for key, target in self._targets.items() if target is home]:
+            del self._targets[key]
+            self._closed.discard(key)
+            self._kept.discard(key)
+
+    def settle_interrupted(self, now_ms: int) -> None:
+        """At the start: decide for each successor whether it is the log, or still a copy. Raises StorageError.
+
+        While a directory is missing nobody can know that the log in it has no more than its successor.
+        """
+        for home in self._store.directories():
+            successors, home.successors = home.successors, {}
+            for key, successor in successors.items():
+                with storage_errors(self._files, home.path):
+                    self._settle(key, successor, home, now_ms)
+
+    def _settle(self, key: TopicPartition, successor: PartitionLog, home: DataDirectory, now_ms: int) -> None:
+        source = self._store.get(*key)
+        if source is None:
+            if not self._store.offline:
+                self._store.adopt(key, successor, home)
+                remove_mark(self._files, successor.directory, SUCCESSOR_MARK)
+        elif self._holds_all_of(source, successor):
+            if source.log_start_offset > successor.log_start_offset:
+                successor.advance_high_watermark(source.log_start_offset)
+                successor.delete_before(source.log_start_offset)
+            old_home = self._store.home_of(key)
+            doomed = f"{old_home.path}/{names.deleted_directory(*key, source.topic_id)}"
+            self._files.rename(source.directory, doomed)
+            self._files.sync_directory(old_home.path)
+            self._store.doom(doomed, now_ms + source.config.file_delete_delay_ms)
+            del old_home.logs[key]
+            self._store.adopt(key, successor, home)
+            old_home.checkpoint()
+            remove_mark(self._files, successor.directory, SUCCESSOR_MARK)
+        else:
+            directory = f"{home.path}/{names.future_directory(*key)}"
+            successor.close()
+            self._files.rename(successor.directory, directory)
+            self._files.sync_directory(home.path)
+            self.add(key, home, self._reopened(directory, successor, now_ms))
+
+    def _holds_all_of(self, source: PartitionLog, successor: PartitionLog) -> bool:
+        is_kept = self._files.exists(f"{source.directory}/{KEPT_MARK}")
+        return not is_kept and common_end(source, successor) >= source.log_end_offset
+
+    def open_copies(self, home: DataDirectory) -> list[PartitionLog]:
+        """Copies that a clean stop has to close."""
+        return [copy for key, copy in home.futures.items() if key not in self._closed]
+
+    # -- the steps of one move
+
+    def steps(self, key: TopicPartition, now_ms: Callable[[], int]) -> Steps:
+        """Jobs for a thread, one after the other; the next one is decided when it is asked for.
+
+        The value at the end tells whether the move is over; otherwise the log was truncated at a bad moment: the copy
+        has to be cancelled and begun again. A job raises StorageError or CorruptMessageError: call `steps` again later.
+        """
+        if key in self._closed:
+            yield self._reopen_job(key, now_ms)
+        while (pair := self._pair(key)) is not None:
+            source, copy = pair
+            source.cleaner.is_paused = True
+            job = _align(source, copy) or _copy_job(self._files, source, copy, now_ms)
+            if job is None:
+                break
+            yield job
+            copy.advance_high_watermark(source.high_watermark)
+        yield from self._finish_copy(key, now_ms)
+        return (yield from self._change_over(key, now_ms))
+
+    def _pair(self, key: TopicPartition) -> tuple[PartitionLog, PartitionLog] | None:
+        """A log and its copy; None when one of them is gone."""
+        source, home = self._store.get(*key), self._targets.get(key)
+        return None if source is None or home is None else (source, home.futures[key])
+
+    def _finish_copy(self, key: TopicPartition, now_ms: Callable[[], int]) -> Generator[Job]:
+        """Sync the copy, mark it and give it the log's own name; it then goes on being filled."""
+        pair = self._pair(key)
+        if pair is None:
+            return
+        (source, copy), home = pair, self._targets[key]
+        self._watch_truncation(key, source)
+        yield self._guarded(
+            self._store.home_of(key), partial(remove_mark, self._files, source.directory, KEPT_MARK)
+        )
+        if key in self._kept or self._pair(key) is None:
+            return
+        self._closed.add(key)
+        yield copy.close
+        mark = f"{copy.directory}/{SUCCESSOR_MARK}"
+        yield self._guarded(home, partial(self._files.replace_file, mark, b""))
+        home.successors[key] = copy
+        yield self._guarded(home, home.checkpoint_job())
+        renamed: list[PartitionLog] = []
+
+        def rename() -> None:
+            directory = f"{home.path}/{names.partition_directory(*key)}"
+            self._files.rename(copy.directory, directory)
+            self._files.sync_directory(home.path)
+            renamed.append(self._reopened(directory, copy, now_ms()))
+
+        yield self._guarded(home, rename)
+        if self._targets.get(key) is home:
+            home.futures[key] = home.successors[key] = renamed[0]
+            self._closed.discard(key)
+
+    def _watch_truncation(self, key: TopicPartition, source: PartitionLog) -> None:
+        """Before anything of the log is taken away, it is on the disk that a successor does not count any more."""
+        self._kept.discard(key)
+        checkpoint = self._store.home_of(key).checkpoint
+
+        def lowered() -> None:
+            self._kept.add(key)
+            self._files.replace_file(f"{source.directory}/{KEPT_MARK}", b"")
+            checkpoint()
+
+        source.on_recovery_point_lowered = lowered
+
+    def _reopened(self, directory: str, closed: PartitionLog, now_ms: int) -> PartitionLog:
+        log, _ = PartitionLog.open(
+            self._files,
+            directory,
+            closed.config,
+            now_ms=now_ms,
+            recovery_point=closed.recovery_point,
+            clean_shutdown=True,
+            log_start_offset=closed.log_start_offset,
+        )
+        log.advance_high_watermark(closed.high_watermark)
+        return log
+
+    def _reopen_job(self, key: TopicPartition, now_ms: Callable[[], int]) -> Job:
+        """Go back behind a finishing that failed half way: the copy has the name of one, and is open."""
+        home = self._targets[key]
+        closed = home.futures[key]
+        home.successors.pop(key, None)
+
+        def reopen() -> None:
+            renamed = f"{home.path}/{names.partition_directory(*key)}"
+            if self._files.exists(renamed):
+                self._files.rename(renamed, closed.directory)
+                self._files.sync_directory(home.path)
+            home.futures[key] = self._reopened(closed.directory, closed, now_ms())
+            self._closed.discard(key)
+
+        return self._guarded(home, reopen)
+
+    def _change_over(self, key: TopicPartition, now_ms: Callable[[], int]) -> Steps:
+        while (pair := self._pair(key)) is not None:
+            source, successor = pair
+            if key in self._kept or not _is_prefix(source, successor):
+                return False
+            job = (
+                _move_start_job(source, successor)
+                or _copy_rest(self._files, source, successor, now_ms)
+                or _epoch_job(source, successor)
+                or _flush_job(source, successor)
+            )
+            if job is None:
+                yield self._promote(key, source, successor, now_ms())
+                return True
+            yield job
+        return True
+
+    def _promote(
+        self, key: TopicPartition, source: PartitionLog, successor: PartitionLog, now_ms: int
+    ) -> Job:
+        """The log goes on as its successor from now on; the job makes that last."""
+        home, old_home = self._targets[key], self._store.home_of(key)
+        doomed = f"{old_home.path}/{names.deleted_directory(*key, source.topic_id)}"
+        with storage_errors(self._files, old_home.path):
+            self._files.rename(source.directory, doomed)
+        self._store.doom(doomed, now_ms + source.config.file_delete_delay_ms)
+        del self._targets[key], home.futures[key], home.successors[key]
+        _become(source, successor)
+        self._store.rehome(key, home)
+        checkpoints = [
+            self._guarded(old_home, old_home.checkpoint_job()),
+            self._guarded(home, home.checkpoint_job()),
+        ]
+        directory = source.directory
+
+        def settle() -> None:
+            old_home.sync_names()
+            for checkpoint in checkpoints:
+                checkpoint()
+            self._guarded(home, partial(remove_mark, self._files, directory, SUCCESSOR_MARK))()
+
+        return settle
+
+    def _guarded(self, home: DataDirectory, job: Job) -> Job:
+        def guarded() -> None:
+            with storage_errors(self._files, home.path):
+                job()
+
+        return guarded
+
+
+def remove_mark(files: Files, directory: str, mark: str) -> None:
+    """Have it on the disk that `mark` no longer holds for the log in `directory`. Raises OSError."""
+    files.remove(f"{directory}/{mark}")
+    files.sync_directory(directory)
+
+
+def common_end(source: PartitionLog, copy: PartitionLog) -> int:
+    """Where `copy` ceases to be what `source` holds, as their leader epochs tell (KIP-101, KIP-279)."""
+    epoch = copy.latest_epoch
+    while epoch >= 0 and source.latest_epoch >= 0:
+        epoch = min(epoch, source.latest_epoch)
+        theirs, ours = source.epoch_end_offset(epoch), copy.epoch_end_offset(epoch)
+        if theirs.leader_epoch == ours.leader_epoch:
+            return min(theirs.end_offset, ours.end_offset)
+        epoch = min(theirs.leader_epoch, ours.leader_epoch)
+    return min(source.log_end_offset, copy.log_end_offset)
+
+
+def _is_prefix(source: PartitionLog, copy: PartitionLog) -> bool:
+    """Whether `copy` holds nothing but what `source` does, and goes on where that is still to be had."""
+    is_within = source.log_start_offset <= copy.log_end_offset and copy.latest_epoch <= source.latest_epoch
+    return is_within and common_end(source, copy) >= copy.log_end_offset
+
+
+def _align(source: PartitionLog, copy: PartitionLog) -> Job | None:
+    """What has to be taken away from the copy because the log lost it."""
+    if copy.log_end_offset < source.log_start_offset:
+        start_offset = _first_base_offset(source)
+        return partial(copy.start_at, start_offset) if copy.log_end_offset < start_offset else None
+    end_offset = common_end(source, copy)
+    if end_offset < copy.log_end_offset:
+        return partial(copy.truncate_to, end_offset)
+    return _move_start_job(source, copy)
+
+
+def _first_base_offset(source: PartitionLog) -> int:
+    """Where the batch that holds the log start offset begins: DeleteRecords may have put it into the middle of one."""
+    start_offset = source.log_start_offset
+    found = source.read(start_offset, size_max=1, upper_offset=source.log_end_offset)
+    if found.size == 0:
+        return start_offset
+    assert found.file is not None, "it has a size"
+    return min(start_offset, read_header(found.file.read_at(HEADER_SIZE, found.position)).base_offset)
+
+
+def _move_start_job(source: PartitionLog, copy: PartitionLog) -> Job | None:
+    if copy.log_start_offset >= source.log_start_offset:
+        return None
+    copy.advance_high_watermark(source.log_start_offset)
+    return partial(copy.delete_before, source.log_start_offset)
+
+
+def _copy_job(
+    files: Files, source: PartitionLog, copy: PartitionLog, now_ms: Callable[[], int]
+) -> Job | None:
+    """Copy the next batches; None when there are none."""
+    if copy.log_end_offset >= source.log_end_offset:
+        return None
+    return partial(_append, files, source, copy, _next_batches(source, copy), now_ms)
+
+
+def _copy_rest(
+    files: Files, source: PartitionLog, copy: PartitionLog, now_ms: Callable[[], int]
+) -> Job | None:
+    """Copy at once what little is left; a job when it is more than that."""
+    for _ in range(_LAST_SLICES_MAX):
+        if copy.log_end_offset >= source.log_end_offset:
+            return None
+        found = _next_batches(source, copy)
+        if found.size > COPIED_LAST_MAX:
+            break
+        _append(files, source, copy, found, now_ms)
+    return _copy_job(files, source, copy, now_ms)
+
+
+def _next_batches(source: PartitionLog, copy: PartitionLog) -> LogSlice:
+    offset = max(copy.log_end_offset, source.log_start_offset)
+    found = source.read(offset, size_max=COPIED_AT_ONCE_MAX, upper_offset=source.log_end_offset)
+    if found.size == 0:
+        raise CorruptMessageError(f"{source.directory}: no batch can be read at offset {offset}")
+    return found
+
+
+def _append(
+    files: Files, source: PartitionLog, copy: PartitionLog, found: LogSlice, now_ms: Callable[[], int]
+) -> None:
+    with storage_errors(files, source.directory):
+        records = bytearray(found.read())
+    copy.append_as_follower(memoryview(records), now_ms=now_ms())
+
+
+def _epoch_job(source: PartitionLog, copy: PartitionLog) -> Job | None:
+    """An epoch that no batch has yet."""
+    if copy.latest_epoch == source.latest_epoch:
+        return None
+    return partial(copy.assign_epoch, source.latest_epoch)
+
+
+def _flush_job(source: PartitionLog, copy: PartitionLog) -> Job | None:
+    """The copy is synced as far as the log is."""
+    if copy.recovery_point >= source.recovery_point:
+        return None
+    task = copy.flush_task()
+    if task is None:
+        raise StorageError(
+            f"{copy.directory}: an earlier sync failed. Repair the disk and restart the broker."
+        )
+
+    def flush() -> None:
+        recovery_point: int | None = None
+        try:
+            recovery_point = task()
+        finally:
+            copy.flushed(recovery_point)
+
+    return flush
+
+
+def _become(log: PartitionLog, successor: PartitionLog) -> None:
+    """`log`, which others hold, goes on with the files of `successor`, which holds the same."""
+    high_watermark, clean_offset = log.high_watermark, log.cleaner.clean_offset
+    config, findings = log.config, log.findings
+    vars(log).update(vars(successor))
+    log.findings = findings + successor.findings
+    log.cleaner.clean_offset = clean_offset
+    log.advance_high_watermark(high_watermark)
+    log.update_config(config)

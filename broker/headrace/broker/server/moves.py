@@ -1,0 +1,154 @@
+"""Replicas on their way to another data directory: performs the steps that `log.moving` decides (KIP-113).
+
+Invariants: at most `threads` moves copy at a time, each a bounded piece at a time in a thread; a move that fails is tried
+again after `BACKOFF_MS`; one that is given up has no thread at work any more when its copy is deleted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+
+from headrace.broker.clock import Clock
+from headrace.broker.errors import (
+    ErrorCode,
+    InvalidTopicError,
+    KafkaError,
+    NotLeaderOrFollowerError,
+    StorageError,
+)
+from headrace.broker.log import names
+from headrace.broker.log.store import LogStore
+from headrace.broker.replication.leader import Partition
+from headrace.broker.server.replicas import Partitions
+from headrace.broker.structured_log import get_logger
+from headrace.broker.tasks import Tasks
+
+log = get_logger(__name__)
+TopicPartition = tuple[str, int]
+BACKOFF_MS = 1000
+
+
+class ReplicaMoves:
+    """All moves of this broker."""
+
+    def __init__(
+        self, logs: LogStore, partitions: Partitions, clock: Clock, tasks: Tasks, *, threads: int
+    ) -> None:
+        self._logs = logs
+        self._partitions = partitions
+        self._clock = clock
+        self._tasks = tasks
+        self._slots = asyncio.Semaphore(threads)
+        self._running: dict[TopicPartition, asyncio.Task[None]] = {}
+        partitions.on_change(self._partition_changed)
+        partitions.before_deletion(self.stop)
+
+    async def alter(self, wanted: Mapping[TopicPartition, str]) -> dict[TopicPartition, ErrorCode]:
+        """Have each of these partitions in that directory: move it, or make it there when it comes."""
+        async with self._partitions.changing:
+            return {key: await self._answer(key, path) for key, path in wanted.items()}
+
+    async def stop(self, keys: Iterable[TopicPartition]) -> None:
+        """Return once nothing works on these any more."""
+        tasks = [self._running.pop(key) for key in keys if key in self._running]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _answer(self, key: TopicPartition, path: str) -> ErrorCode:
+        try:
+            await self._alter(key, path)
+        except NotLeaderOrFollowerError:
+            # What a broker without the replica has always answered here.
+            return ErrorCode.REPLICA_NOT_AVAILABLE
+        except KafkaError as error:
+            log.warning("replica is not moved", topic=key[0], partition=key[1], to=path, reason=error)
+            return error.code
+        return ErrorCode.NONE
+
+    async def _alter(self, key: TopicPartition, path: str) -> None:
+        """Raises LogDirNotFoundError, StorageError, InvalidTopicError, and what `Partitions.replica` raises."""
+        if not names.fits_future_directory(*key):
+            raise InvalidTopicError("the topic's name is too long for the folder of a copy")
+        moves = self._logs.moves
+        self._logs.live_directory(path)
+        if not self._partitions.is_offline(*key) and moves.target(key) not in (None, path):
+            await self._cancel(key)
+        is_here = self._logs.get(*key) is not None and self._logs.home_of(key).path == path
+        if not is_here and moves.target(key) != path and not self._partitions.is_offline(*key):
+            moves.prefer(key, path)
+        self._partitions.replica(*key)
+        if is_here or moves.target(key) == path:
+            return
+        if self._logs.offline:
+            raise StorageError(
+                f"no replica is moved while data directories are offline: {self._logs.offline}"
+            )
+        await self._begin(key, path)
+        self._start(key)
+
+    async def _begin(self, key: TopicPartition, path: str) -> None:
+        opening = self._logs.moves.begin(key, path, self._clock.now_ms())
+        await _in_thread(opening.run)
+        for job in self._logs.name_syncs([opening]):
+            await _in_thread(job)
+        self._logs.moves.begun(opening)
+
+    async def _cancel(self, key: TopicPartition) -> None:
+        await self.stop([key])
+        await _in_thread(self._logs.moves.cancel(key, self._clock.now_ms()))
+
+    def _partition_changed(self, partition: Partition) -> None:
+        """A move that an earlier start of the broker left goes on once the replica is in use."""
+        key = (partition.topic, partition.partition)
+        is_held = self._partitions.get(*key) is partition
+        if is_held and self._logs.moves.target(key) is not None and key not in self._running:
+            self._start(key)
+
+    def _start(self, key: TopicPartition) -> None:
+        task = self._tasks.start(f"move-{key[0]}-{key[1]}", self._move(key))
+        self._running[key] = task
+        task.add_done_callback(lambda done: self._ended(key, done))
+
+    def _ended(self, key: TopicPartition, task: asyncio.Task[None]) -> None:
+        if self._running.get(key) is task:
+            del self._running[key]
+
+    async def _move(self, key: TopicPartition) -> None:
+        async with self._slots:
+            path = self._logs.moves.target(key)
+            while path is not None:
+                try:
+                    if await self._run(key):
+                        log.info("replica moved", topic=key[0], partition=key[1], to=path)
+                        return
+                    # The log was truncated when the copy was almost done with.
+                    await _in_thread(self._logs.moves.cancel(key, self._clock.now_ms()))
+                    await self._begin(key, path)
+                except KafkaError as error:
+                    log.error("replica cannot be moved yet", topic=key[0], partition=key[1], reason=error)
+                    await asyncio.sleep(BACKOFF_MS / 1000)
+                path = self._logs.moves.target(key)
+
+    async def _run(self, key: TopicPartition) -> bool:
+        """All steps; whether the move is over, or has to begin anew."""
+        steps = self._logs.moves.steps(key, self._clock.now_ms)
+        try:
+            while True:
+                await _in_thread(next(steps))
+        except StopIteration as end:
+            return bool(end.value)
+        finally:
+            steps.close()
+
+
+async def _in_thread(job: Callable[[], None]) -> None:
+    """Do a job; when the task is cancelled it ends after the job."""
+    working = asyncio.get_running_loop().run_in_executor(None, job)
+    try:
+        await asyncio.shield(working)
+    except asyncio.CancelledError:
+        await asyncio.wait([working])
+        working.exception()
+        raise

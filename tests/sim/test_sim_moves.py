@@ -1,0 +1,68 @@
+"""A log that moves between data directories, under a disk that forgets; with a safety rule off, some seed notices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from move_simulation import MoveSimulation
+
+from headrace.broker.errors import KafkaError
+from headrace.broker.log import moving
+from headrace.broker.log.moving import Moves
+
+SEEDS = 80
+STEPS = 150
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_a_moving_log_survives_every_crash(block: int) -> None:
+    done = 0
+    for seed in range(block, SEEDS, 4):
+        simulation = MoveSimulation(seed)
+        simulation.run(STEPS)
+        done += simulation.moves_done
+    assert done > SEEDS / 4, "the moves came to nothing"
+
+
+def _successors_always_count(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Moves, "_holds_all_of", lambda self, source, successor: True)
+
+
+def _truncations_leave_no_mark(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Moves, "_watch_truncation", lambda self, key, source: None)
+
+
+def _the_copy_need_not_be_synced(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(moving, "_flush_job", lambda source, copy: None)
+
+
+def _copies_are_never_cut(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(moving, "_align", lambda source, copy: None)
+
+
+def _whatever_was_truncated_meanwhile(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(moving, "_is_prefix", lambda source, copy: True)
+
+
+@pytest.mark.parametrize(
+    ("break_rule", "first_seed"),
+    [
+        (_successors_always_count, 0),
+        (_truncations_leave_no_mark, 50),
+        (_the_copy_need_not_be_synced, 0),
+        (_copies_are_never_cut, 0),
+        (_whatever_was_truncated_meanwhile, 30),
+    ],
+)
+def test_without_a_safety_rule_some_seed_notices(
+    break_rule: Callable[[pytest.MonkeyPatch], None], first_seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_rule(monkeypatch)
+    with pytest.raises((AssertionError, KafkaError)):
+        live(range(first_seed, first_seed + SEEDS))
+
+
+def live(seeds: range) -> None:
+    for seed in seeds:
+        MoveSimulation(seed).run(STEPS)
