@@ -1,7 +1,8 @@
 """What a broker does by the clock: idle connections, flushing, retention, checkpoints.
 
-One tick a second looks what is due, so that an idle broker wakes once a second. Syncing, checkpoints and removing run
-in a thread, one after the other; everything else is quick and runs on the loop.
+One tick in two seconds looks what is due, so that an idle broker wakes less than once a second, ZooKeeper's pings
+included. Syncing, checkpoints and removing run in a thread, one after the other; everything else is quick and runs on the
+loop.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ log = get_logger(__name__)
 class Housekeeping:
     """Calls what is due; `run` once every `INTERVAL_MS`."""
 
-    INTERVAL_MS = 1000
+    INTERVAL_MS = 2000
 
     def __init__(self, config: Logs, logs: LogStore, clock: Clock, sweep: Callable[[], None]) -> None:
         self._config = config
