@@ -27,7 +27,7 @@ from sessions import (
 )
 from zookeeper_process import ZooKeeperProcess
 
-DESCRIBE_LOG_DIRS = 35
+ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS = 34, 35
 STORAGE_ERROR = 56
 PARTITIONS = 4
 # Both notice a failed disk when they write the next checkpoint.
@@ -52,6 +52,15 @@ class Directories(Pair):
     def directory_of(self, session: Session, topic: str, partition: int) -> str:
         (found,) = [d.parent.name for d in self.home(session).glob(f"[ab]/{topic}-{partition}")]
         return found
+
+    def folders(self, session: Session, topic: str, partition: int) -> list[str]:
+        """Where there is a folder of this partition, copies included and deleted ones not."""
+        found = self.home(session).glob(f"[ab]/{topic}-{partition}*")
+        return sorted(d.parent.name for d in found if not d.name.endswith("-delete"))
+
+    def file_sizes(self, session: Session, topic: str, partition: int) -> dict[str, int]:
+        (folder,) = self.home(session).glob(f"[ab]/{topic}-{partition}")
+        return {file.name: file.stat().st_size for file in folder.glob("*.log")}
 
     def break_directory(self, session: Session, name: str) -> None:
         directory = self.home(session) / name
@@ -110,6 +119,7 @@ def described(session: Session, pair: Directories, topic: str) -> Message:
             assert {pair.directory_of(session, topic, p["partition_index"]) for p in found["partitions"]} == {
                 result["log_dir"]
             }
+            found["partitions"].sort(key=lambda p: p["partition_size"])
             for number, partition in enumerate(found["partitions"]):
                 partition["partition_index"] = number
     return answer
@@ -160,20 +170,20 @@ def test_a_failed_directory_takes_its_partitions_along_and_no_others(both: Direc
 
 def ask_everything(session: Session, partition: int) -> None:
     session.ask(PRODUCE, 9, produce_message("spread", batch(b"y"), partition=partition))
-    fetched = [{"partition": partition, "fetch_offset": 0, "partition_max_bytes": 1000}]
-    session.ask(
-        FETCH,
-        11,
-        {
-            "replica_id": -1,
-            "max_wait_ms": 0,
-            "min_bytes": 0,
-            "max_bytes": 10_000,
-            "session_epoch": -1,
-            "topics": [{"topic": "spread", "partitions": fetched}],
-        },
-    )
+    session.ask(FETCH, 11, fetch_message("spread", partition))
     session.note("list offsets", code_of(session, "spread", partition))
+
+
+def fetch_message(topic: str, partition: int) -> Message:
+    fetched = [{"partition": partition, "fetch_offset": 0, "partition_max_bytes": 1_000_000}]
+    return {
+        "replica_id": -1,
+        "max_wait_ms": 0,
+        "min_bytes": 0,
+        "max_bytes": 1_000_000,
+        "session_epoch": -1,
+        "topics": [{"topic": topic, "partitions": fetched}],
+    }
 
 
 def partitions_of(session: Session, topic: str) -> dict[int, Message]:
@@ -189,6 +199,51 @@ def has_leaders(session: Session, topic: str, leaders: dict[int, int]) -> bool:
 def note_metadata(session: Session, topic: str, order: tuple[int, ...]) -> None:
     found = partitions_of(session, topic)
     session.note("metadata", [{**found[p], "partition_index": n} for n, p in enumerate(order)])
+
+
+def alter(session: Session, path: Path | str, *replicas: tuple[str, int], version: int = 2) -> None:
+    topics: dict[str, list[int]] = {}
+    for topic, partition in replicas:
+        topics.setdefault(topic, []).append(partition)
+    directory = {
+        "path": str(path),
+        "topics": [{"name": name, "partitions": numbers} for name, numbers in topics.items()],
+    }
+    session.ask(ALTER_REPLICA_LOG_DIRS, version, {"dirs": [directory]})
+
+
+def test_replicas_move_to_other_directories_while_they_are_in_use(both: Directories) -> None:
+    def script(session: Session) -> None:
+        home = both.home(session)
+        here, there = 0, 1
+        # A wish for a partition that is not there yet is kept.
+        alter(session, home / "a", ("moving", here), ("moving", 2))
+        alter(session, home / "b", ("moving", there), ("moving", 3))
+        create_topic(session, "moving", PARTITIONS)
+        places = [both.directory_of(session, "moving", p) for p in range(PARTITIONS)]
+        session.note("as wished", places)
+        for number in range(60):
+            records = batch(f"value {number} ".encode() * 100, b"b")
+            session.look(PRODUCE, 9, produce_message("moving", records, partition=here))
+        alter(session, "/nowhere", ("moving", here))
+        alter(session, "b", ("moving", here))
+        alter(session, home / "b", ("moving", 99), ("nothing", 0), version=1)
+        alter(session, home / "b", ("t" * 230, 0))
+        alter(session, home / "b", ("moving", there), version=0)
+        alter(session, home / "b", ("moving", here))
+        session.ask(PRODUCE, 9, produce_message("moving", batch(b"meanwhile"), partition=here))
+        eventually(lambda: both.folders(session, "moving", here) == ["b"], what="the move")
+        session.ask(PRODUCE, 9, produce_message("moving", batch(b"afterwards"), partition=here))
+        session.ask(FETCH, 11, fetch_message("moving", here))
+        session.note("sizes", both.file_sizes(session, "moving", here))
+        session.note("described", described(session, both, "moving"))
+        alter(session, home / "a", ("moving", here))
+        alter(session, home / "b", ("moving", here))
+        alter(session, home / "a", ("moving", here))
+        eventually(lambda: both.folders(session, "moving", here) == ["a"], what="the way back")
+        session.ask(FETCH, 11, fetch_message("moving", here))
+
+    both.compare(script)
 
 
 def test_a_directory_that_fails_at_the_start_leaves_old_partitions_out_of_reach(
