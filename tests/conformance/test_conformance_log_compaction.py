@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.broker.config import LogConfig
-from headrace.broker.log.cleaning import CleanerLimits
+from headrace.broker.log.compaction import CleanerLimits
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.store import LogStore
 from headrace.broker.wire.batches import Record, encode_batch

@@ -7,22 +7,20 @@ found by a scanner of its own. It raises AssertionError where the log differs.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from random import Random
 from struct import unpack_from
 
 import pytest
 from crc32c import crc32c
-from faulty_files import Died, FaultyFiles
+from disk_life import DATA, DiskLife, Hazards
+from faulty_files import FaultyFiles
 
 from headrace.broker.config import LogConfig
 from headrace.broker.errors import OutOfOrderSequenceError, StorageError
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.results import RecoveryReport
-from headrace.broker.log.store import LogStore
 from headrace.broker.wire.batches import Record, encode_batch, set_base_offset_and_epoch
 
-DATA = "/data"
-DIRECTORY = "/data/events-0"
+HAZARDS = Hazards(pause_ms_max=50, death_chance=0.04, operations_max=12, crash_chance=0.05)
 
 
 @dataclass(frozen=True)
@@ -41,14 +39,12 @@ class Batch:
         return self.last_offset + 1
 
 
-class LogSimulation:
+class LogSimulation(DiskLife):
     """One seed's life. `is_mirror` appends batches that carry their offsets, with gaps."""
 
     def __init__(self, seed: int, *, is_mirror: bool = False) -> None:
-        self.random = Random(seed)
+        super().__init__(seed)
         self.is_mirror = is_mirror
-        self.files = FaultyFiles()
-        self.now_ms = 1_000_000
         self.epoch = 0
         self.config = LogConfig(
             segment_bytes=self.random.choice((700, 1500, 5000)),
@@ -62,8 +58,6 @@ class LogSimulation:
         self.flushed: dict[int, Batch] = {}
         self.sequences: dict[int, int] = {}
         self.start_floor = 0
-        self.log: PartitionLog
-        self.store: LogStore
         self.reports: list[RecoveryReport] = []
         self._open()
 
@@ -71,36 +65,17 @@ class LogSimulation:
 
     def run(self, steps: int) -> None:
         """Live, crash and recover; every recovery is checked."""
-        for _ in range(steps):
-            self.now_ms += self.random.randint(0, 50)
-            if self.random.random() < 0.04:
-                self.files.operations_left = self.random.randint(0, 12)
-            try:
-                self._step()
-            except Died:
-                self._crash()
-            if self.random.random() < 0.05:
-                self._crash()
-        self.files.operations_left = None
+        self.live(steps, HAZARDS, self._step, self._crash)
         self._check_reads()
         self._stop_cleanly()
 
     def _step(self) -> None:
         steps = (self._append, self._append, self._append, self._append, self._flush, self._check_reads)
-        rare = (self._truncate, self._delete_before, self._fill_disk, self._roll, self._stop_cleanly)
+        rare = (self._truncate, self._delete_before, self._fill_disk, self.roll, self._stop_cleanly)
         self.random.choice(steps if self.random.random() < 0.85 else rare)()
 
     def _open(self) -> None:
-        self.store, self.reports = LogStore.open(
-            self.files,
-            [DATA],
-            self.config,
-            broker_id=1,
-            cluster_id="simulation",
-            overrides=lambda _: {},
-            now_ms=self.now_ms,
-        )
-        self.log = self.store.create("events", 0, None, now_ms=self.now_ms)
+        self.reports = self.start(self.config)
 
     @property
     def end_offset(self) -> int:
@@ -158,19 +133,13 @@ class LogSimulation:
         return Batch(base_offset, base_offset + count - 1, bytes(data), timestamps, self.epoch, producer)
 
     def _flush(self) -> None:
-        task = self.log.flush_task()
-        if task is not None:
-            self.log.flushed(task())
+        self.flush()
         self._note_flushed(self.log.recovery_point)
-        self.store.checkpoint()
 
     def _note_flushed(self, end_offset: int) -> None:
         for batch in self.batches:
             if batch.last_offset < end_offset:
                 assert self.flushed.setdefault(batch.base_offset, batch) == batch, "an offset was used twice"
-
-    def _roll(self) -> None:
-        self.log.roll_if_due(self.now_ms + self.config.segment_ms + 1)
 
     def _truncate(self) -> None:
         candidates = [batch for batch in self.batches[-6:] if batch.base_offset > self.log.log_start_offset]
@@ -220,12 +189,9 @@ class LogSimulation:
     # -- death and what must be there afterwards
 
     def _crash(self) -> None:
-        loses_power = self.random.random() < 0.6
+        loses_power = self.die()
         if loses_power:
-            self.files.crash(self.random)
             self._flip_a_bit_of_the_tail()
-        else:
-            self.files.kill()
         self._damage_a_hint()
         possible = [*self.batches, *self.pending]
         survivors = scan(self.files)

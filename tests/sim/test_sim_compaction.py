@@ -1,18 +1,22 @@
-"""Compaction under a disk that tears writes and forgets unsynced ones; with a safety rule off, some seed notices."""
+"""Compaction, of transactions too, under a disk that tears and forgets; with a safety rule off, some seed notices."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from compaction_simulation import CompactionSimulation
 
 from headrace.broker.log import cleaning, compaction, recovery
+from headrace.broker.log.cleaning import LogCleaner
 from headrace.broker.log.compaction import Dirt
-from headrace.broker.log.files import Files
+from headrace.broker.log.files import Buffer, Files
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.producers import ProducerStates
 from headrace.broker.log.segment import Segment
+from headrace.broker.log.snapshots import ProducerSnapshots
+from headrace.broker.log.transactions import TransactionIndex
+from headrace.broker.wire.batches import BatchHeader
 
 SEEDS = 100
 STEPS = 200
@@ -82,9 +86,74 @@ def _part_of_the_map_is_taken_for_all(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(cleaning, "index_dirt", index)
 
 
+def _markers_that_decide_are_not_synced(patch: pytest.MonkeyPatch) -> None:
+    def sync(cleaner: LogCleaner, log: PartitionLog) -> Iterator[None]:
+        return True
+        yield
+
+    patch.setattr(LogCleaner, "_sync", sync)
+
+
+def _open_transactions_are_compacted(patch: pytest.MonkeyPatch) -> None:
+    dirt = LogCleaner.dirt
+
+    def unbounded(cleaner: LogCleaner, log: PartitionLog, now_ms: int) -> Dirt | None:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(PartitionLog, "last_stable_offset", property(lambda self: self.high_watermark))
+            return dirt(cleaner, log, now_ms)
+
+    patch.setattr(LogCleaner, "dirt", unbounded)
+
+
+def _aborted_transactions_are_not_known(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(TransactionIndex, "all", lambda self: [])
+
+
+def _cleaned_segments_have_no_transaction_index(patch: pytest.MonkeyPatch) -> None:
+    note_marker = Segment.note_marker
+    patch.setattr(
+        Segment,
+        "note_marker",
+        lambda self, aborted: None if self.suffix == ".cleaned" else note_marker(self, aborted),
+    )
+
+
+def _transaction_indexes_are_not_synced(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(TransactionIndex, "files_to_sync", lambda self: [])
+
+
+def _recovery_makes_no_transaction_index(patch: pytest.MonkeyPatch) -> None:
+    restore = ProducerSnapshots.restore
+    patch.setattr(
+        ProducerSnapshots, "restore", lambda self, segments, end, _=(): restore(self, segments, end)
+    )
+
+
+def _markers_go_before_their_records(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(compaction.Transactions, "is_unneeded", lambda self, header, batch: True)
+
+
+def _markers_go_at_once(patch: pytest.MonkeyPatch) -> None:
+    def clean_marker(
+        header: BatchHeader, batch: Buffer, rules: compaction.Rules, is_kept_empty: bool
+    ) -> Buffer | None:
+        is_unneeded = rules.transactions.is_unneeded(header, batch)
+        return None if is_unneeded and not is_kept_empty else batch
+
+    patch.setattr(compaction, "_clean_marker", clean_marker)
+
+
 @pytest.mark.parametrize(
     "break_rule",
     [
+        _markers_that_decide_are_not_synced,
+        _open_transactions_are_compacted,
+        _aborted_transactions_are_not_known,
+        _cleaned_segments_have_no_transaction_index,
+        _transaction_indexes_are_not_synced,
+        _recovery_makes_no_transaction_index,
+        _markers_go_before_their_records,
+        _markers_go_at_once,
         _unsynced_data_is_cleaned,
         _cleaned_files_are_not_synced,
         _old_files_go_before_the_swap,

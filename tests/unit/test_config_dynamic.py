@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.broker.config import BROKER_KEYS, BrokerConfig, LogConfig
-from headrace.broker.config_dynamic import DYNAMIC_KEYS, check, merged, usable, with_levels
+from headrace.broker.config_dynamic import DYNAMIC_KEYS, check, check_step, merged, usable, with_levels
 from headrace.broker.config_keys import ConfigurationError
 from headrace.broker.errors import InvalidRequestError
 
@@ -60,3 +60,22 @@ def test_levels_that_do_not_go_together_are_an_error() -> None:
     static, _ = BrokerConfig.from_properties({})
     with pytest.raises(ConfigurationError):
         with_levels(static, {"max.connections": "x"}, {})
+
+
+@pytest.mark.parametrize(("threads", "is_allowed"), [(1, False), (2, True), (8, True), (9, False)])
+def test_cleaner_threads_change_by_a_factor_of_two_at_most(threads: int, is_allowed: bool) -> None:
+    current, _ = BrokerConfig.from_properties({"log.cleaner.threads": "4"})
+    changed = {"log.cleaner.threads": str(threads)}
+    check(changed)
+    if is_allowed:
+        check_step(current, changed)
+    else:
+        with pytest.raises(InvalidRequestError, match="in steps"):
+            check_step(current, changed)
+
+
+def test_each_cleaner_thread_needs_some_memory() -> None:
+    enough = {"log.cleaner.threads": "2", "log.cleaner.dedupe.buffer.size": "2097154"}
+    assert BrokerConfig.from_properties(enough)[0].logs.log_cleaner_threads == 2
+    with pytest.raises(ConfigurationError, match=r"log\.cleaner\.threads=2"):
+        BrokerConfig.from_properties({**enough, "log.cleaner.dedupe.buffer.size": "2097152"})

@@ -9,7 +9,7 @@ import pytest
 from log_kit import NOW_MS, open_log
 
 from headrace.broker.config import LogConfig
-from headrace.broker.log.cleaning import CleanerLimits
+from headrace.broker.log.compaction import CleanerLimits
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.transactions import AbortedTransaction, TransactionIndex
@@ -314,7 +314,9 @@ def test_the_cleaned_index_knows_only_transactions_that_have_batches_yet(tmp_pat
     clean(log)
     assert [aborted.producer_id for aborted in aborted_in(log)] == [1, 2], "it has read batches of both"
     clean(log, NOW_MS + 1)
-    assert aborted_in(log) == [AbortedTransaction(2, begin, marker, marker + 1)], "kept empty for its sequence"
+    assert aborted_in(log) == [AbortedTransaction(2, begin, marker, marker + 1)], (
+        "kept empty for its sequence"
+    )
     sequences = {header.producer_id: header.base_sequence for header in headers(log) if not header.is_control}
     assert (sequences[1], sequences[2]) == (1, 0)
     again, _ = open_log(tmp_path, COMPACTED, recovery_point=log.log_end_offset)

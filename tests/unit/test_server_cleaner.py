@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 from log_kit import NOW_MS, append
@@ -12,7 +14,10 @@ from log_kit import NOW_MS, append
 from headrace.broker.clock import SystemClock
 from headrace.broker.config import LogConfig
 from headrace.broker.config_sections import Logs
+from headrace.broker.log.cleaning import Job, LogCleaner
+from headrace.broker.log.compaction import CleanerLimits, Dirt
 from headrace.broker.log.files import OsFiles
+from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.store import LogStore
 from headrace.broker.server.cleaner import Cleaner, Pace, _Stopped
 from headrace.broker.wire.batches import Record, encode_batch
@@ -47,7 +52,8 @@ def test_every_dirty_log_is_cleaned_but_the_one_that_rots(tmp_path: Path) -> Non
     data[100] ^= 1
     rotten.write_bytes(data)
     interval_s = sys.getswitchinterval()
-    asyncio.run(Cleaner(Logs(), store, SystemClock()).run())
+    cleaner = Cleaner(Logs(), store, SystemClock())
+    asyncio.run(cleaner.clean_all())
     assert sys.getswitchinterval() == interval_s
     cleaned = {log.partition: log.cleaner.clean_offset for log in store.all()}
     assert cleaned[1] is None
@@ -55,6 +61,10 @@ def test_every_dirty_log_is_cleaned_but_the_one_that_rots(tmp_path: Path) -> Non
     assert [log.cleaner.uncleanable is None for log in store.all()] == [True, False, True]
     assert rotten.read_bytes() == data
     assert "events 0" in (tmp_path / "cleaner-offset-checkpoint").read_text()
+    figures = cleaner.figures
+    assert (figures.max_dirty_ratio, figures.uncleanable_partitions) == (0, 1)
+    assert figures.cleaned_bytes > 20_000
+    assert figures.ended_ms is not None
 
 
 def test_a_broker_that_stops_waits_for_no_cleaning(tmp_path: Path) -> None:
@@ -62,7 +72,7 @@ def test_a_broker_that_stops_waits_for_no_cleaning(tmp_path: Path) -> None:
     cleaner = Cleaner(Logs(log_cleaner_io_max_bytes_per_second=10.0), store, SystemClock())
 
     async def stop_soon() -> None:
-        running = asyncio.get_running_loop().create_task(cleaner.run())
+        running = asyncio.get_running_loop().create_task(cleaner.clean_all())
         await asyncio.sleep(0.3)
         assert not running.done(), "ten bytes a second take longer"
         running.cancel()
@@ -83,3 +93,61 @@ def test_the_pace_ends_when_the_broker_stops() -> None:
     pace.is_stopped = True
     with pytest.raises(_Stopped):
         pace(1)
+
+
+def test_as_many_logs_are_cleaned_at_a_time_as_there_are_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = dirty_store(tmp_path, 4)
+    together = Barrier(3, timeout=20)
+    limits: list[CleanerLimits] = []
+    clean = LogCleaner.clean
+
+    def cleaning(
+        cleaner: LogCleaner, log: PartitionLog, dirt: Dirt, limit: CleanerLimits, now_ms: int
+    ) -> Iterator[Job]:
+        limits.append(limit)
+        if len(limits) <= 3:
+            yield lambda: together.wait() and None
+        yield from clean(cleaner, log, dirt, limit, now_ms)
+
+    monkeypatch.setattr(LogCleaner, "clean", cleaning)
+    config = Logs(log_cleaner_threads=3, log_cleaner_dedupe_buffer_size=9_000_000)
+    asyncio.run(Cleaner(config, store, SystemClock()).clean_all())
+    assert all((log.cleaner.clean_offset or 0) > 100 for log in store.all())
+    assert {limit.dedupe_buffer_size for limit in limits} == {2_700_000}
+
+
+def test_a_log_that_makes_no_progress_waits_for_the_next_round(tmp_path: Path) -> None:
+    store = dirty_store(tmp_path, 2)
+    stuck = store.get("events", 0)
+    assert stuck is not None
+    append(stuck, memoryview(encode_batch([Record(0, NOW_MS, b"k", b"v", [])])))
+    flush = stuck.flush_task()
+    assert flush is not None, "a flush is under way, which a cleaning would wait for"
+    cleaner = Cleaner(Logs(), store, SystemClock())
+    asyncio.run(cleaner.clean_all())
+    assert [log.cleaner.clean_offset is None for log in store.all()] == [True, False]
+    assert cleaner.figures.max_dirty_ratio == 0, "it is out of this round"
+    stuck.flushed(flush())
+    asyncio.run(cleaner.clean_all())
+    assert (stuck.cleaner.clean_offset or 0) > 100
+    assert stuck.cleaner.uncleanable is None
+
+
+def test_all_threads_together_keep_to_the_speed_which_may_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = [0.0]
+    monkeypatch.setattr("headrace.broker.server.cleaner.time.monotonic", lambda: seconds[0])
+
+    def sleep(length_s: float) -> None:
+        seconds[0] += length_s
+
+    monkeypatch.setattr("headrace.broker.server.cleaner.time.sleep", sleep)
+    pace = Pace(1000)
+    for _ in range(100):
+        pace(100)
+    assert 9.5 <= seconds[0] <= 10
+    pace.bytes_per_second = 10_000
+    for _ in range(100):
+        pace(100)
+    assert 10.5 <= seconds[0] <= 11

@@ -50,6 +50,7 @@ PREFIXES_WITHOUT_EFFECT = (
 )
 PREFIXES_OF_EMBEDDED_PARTS = ("mirror.", "headrace.")
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
+CLEANER_MEMORY_MIN = 1024 * 1024
 
 
 def parse_properties(text: str) -> dict[str, str]:
@@ -148,6 +149,7 @@ class BrokerConfig:
         network: sections.Network = values["network"]
         listeners = _listeners("listeners", network.listeners)
         _check_security(network, listeners)
+        _check_cleaner(values["logs"])
         config = cls(
             **values,
             listeners=listeners,
@@ -220,6 +222,15 @@ def _check_security(network: sections.Network, listeners: tuple[Listener, ...]) 
         raise ConfigurationError("inter.broker.listener.name", name, "the name of one of the listeners")
 
 
+def _check_cleaner(logs: sections.Logs) -> None:
+    if logs.log_cleaner_dedupe_buffer_size / logs.log_cleaner_threads <= CLEANER_MEMORY_MIN:
+        raise ConfigurationError(
+            "log.cleaner.dedupe.buffer.size",
+            str(logs.log_cleaner_dedupe_buffer_size),
+            f"more than {CLEANER_MEMORY_MIN} bytes for each of log.cleaner.threads={logs.log_cleaner_threads}",
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogConfig:
     """What one partition's log runs with; attributes are topic configuration names with underscores for dots."""
@@ -259,6 +270,11 @@ class LogConfig:
     )
     max_message_bytes: int = integer(
         1048588, "The largest record batch.", low=0, synonyms=("message.max.bytes",)
+    )
+    message_downconversion_enable: bool = boolean(
+        True,
+        "Whether clients that know old message formats only get them.",
+        synonyms=("log.message.downconversion.enable",),
     )
     message_timestamp_after_max_ms: int = long(
         LONG_MAX, "How far ahead a timestamp may be.", low=0, synonyms=("log.message.timestamp.after.max.ms",)

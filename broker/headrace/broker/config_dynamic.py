@@ -17,6 +17,12 @@ from headrace.broker.errors import InvalidRequestError
 DYNAMIC_KEYS = frozenset(
     (
         *(config.key.synonyms[0] for config in TOPIC_CONFIGS.values()),
+        "log.cleaner.backoff.ms",
+        "log.cleaner.dedupe.buffer.size",
+        "log.cleaner.io.buffer.load.factor",
+        "log.cleaner.io.buffer.size",
+        "log.cleaner.io.max.bytes.per.second",
+        "log.cleaner.threads",
         "max.connections",
         "max.connections.per.ip",
     )
@@ -56,6 +62,16 @@ def check(changed: Mapping[str, str]) -> None:
             BROKER_KEYS[name][1].parse(name, value)
         except ConfigurationError as error:
             raise InvalidRequestError(str(error)) from None
+
+
+def check_step(current: BrokerConfig, changed: Mapping[str, str]) -> None:
+    """Raises InvalidRequestError for values, already checked, that are too far from those in use."""
+    if "log.cleaner.threads" in changed:
+        now, wanted = current.logs.log_cleaner_threads, int(changed["log.cleaner.threads"])
+        if not now / 2 <= wanted <= now * 2:
+            raise InvalidRequestError(
+                f"log.cleaner.threads={wanted} is less than half or more than double of {now}: change it in steps."
+            )
 
 
 def usable(stored: Mapping[str, str]) -> dict[str, str]:

@@ -83,16 +83,17 @@ class Logs:
         ("delete",), "What retires old data.", choices=CLEANUP_POLICIES
     )
     log_cleaner_enable: bool = boolean(True, "Whether compacted topics are cleaned.")
+    log_cleaner_threads: int = integer(1, "How many logs are cleaned at a time.", low=1)
     log_cleaner_backoff_ms: int = long(15_000, "How often the cleaner looks for dirty logs.", low=0)
     log_cleaner_dedupe_buffer_size: int = long(
-        134217728, "The most bytes of memory for the keys of one cleaning.", low=1048576
+        134217728, "The most bytes of memory for the keys of all cleanings.", low=1048576
     )
     log_cleaner_io_buffer_load_factor: float = double(
         0.9, "Share of that memory that is used.", low=0, high=1
     )
     log_cleaner_io_buffer_size: int = integer(524288, "Bytes that the cleaner reads at once.", low=1)
     log_cleaner_io_max_bytes_per_second: float = double(
-        DOUBLE_MAX, "The most that the cleaner reads.", low=1, high=DOUBLE_MAX
+        DOUBLE_MAX, "The most that the cleaner reads and writes.", low=1, high=DOUBLE_MAX
     )
     log_cleaner_delete_retention_ms: int = long(86_400_000, "How long tombstones are kept.", low=0)
     log_cleaner_min_compaction_lag_ms: int = long(0, "Younger records are not compacted.", low=0)
@@ -118,6 +119,9 @@ class Logs:
     )
     log_message_timestamp_before_max_ms: int = long(LONG_MAX, "How old a record's timestamp may be.", low=0)
     log_message_timestamp_after_max_ms: int = long(LONG_MAX, "How far ahead a timestamp may be.", low=0)
+    log_message_downconversion_enable: bool = boolean(
+        True, "Whether clients that know old message formats only get them."
+    )
     message_max_bytes: int = integer(1048588, "The largest record batch.", low=0)
     compression_type: str = string("producer", "How batches are compressed.", choices=COMPRESSION_TYPES)
     min_insync_replicas: int = integer(1, "In-sync replicas that acks=all asks for.", low=1)
@@ -220,9 +224,7 @@ KEYS_WITHOUT_EFFECT = frozenset(
         "inter.broker.protocol.version",
         "kafka.metrics.polling.interval.secs",
         "kafka.metrics.reporters",
-        "log.cleaner.threads",
         "log.dir.failure.timeout.ms",
-        "log.message.downconversion.enable",
         "log.message.format.version",
         "log.message.timestamp.difference.max.ms",
         "max.connection.creation.rate",

@@ -15,7 +15,13 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from headrace.broker.errors import ErrorCode, KafkaError, OffsetOutOfRangeError, error_of
+from headrace.broker.errors import (
+    ErrorCode,
+    KafkaError,
+    OffsetOutOfRangeError,
+    UnsupportedVersionError,
+    error_of,
+)
 from headrace.broker.handlers.context import Client, Context
 from headrace.broker.handlers.current_leader import (
     LEADER_MOVED,
@@ -186,7 +192,7 @@ def _read(
             found = log.read(
                 wanted.offset, size_max=max(size_max, 0), upper_offset=upper_offset, at_least_one=at_least_one
             )
-            records = found if request.magic == MAGIC else down_converted(found, request.magic, wanted.offset)
+            records = found if request.magic == MAGIC else _converted(log, request, wanted, found)
         return _Found(
             wanted.partition_index,
             0,
@@ -211,6 +217,17 @@ def _read(
             None,
             leader,
         )
+
+
+def _converted(
+    log: PartitionLog, request: FetchRequest, wanted: FetchPartition, found: LogSlice
+) -> ConvertedRecords:
+    """Raises UnsupportedVersionError where the topic does not convert; what is empty needs no conversion."""
+    if found.size and not log.config.message_downconversion_enable:
+        raise UnsupportedVersionError(
+            f"message.downconversion.enable is false, and this client knows format {request.magic} at best."
+        )
+    return down_converted(found, request.magic, wanted.offset)
 
 
 def _aborted(

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headrace.broker.log import names
 from headrace.broker.log.compaction import (
+    CleanerLimits,
     Dirt,
     OffsetMap,
     Rules,
@@ -35,15 +35,6 @@ if TYPE_CHECKING:
     from headrace.broker.log.partition_log import PartitionLog
 
 Job = Callable[[], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CleanerLimits:
-    """Bounds of a cleaning, in bytes. `pace(bytes)` is called in the thread for each batch read: it may wait, or raise."""
-
-    dedupe_buffer_size: int = 128 * 1024 * 1024
-    io_buffer_size: int = 512 * 1024
-    pace: Callable[[int], None] = lambda _: None
 
 
 class LogCleaner:
@@ -81,10 +72,15 @@ class LogCleaner:
 
     def dirt(self, log: PartitionLog, now_ms: int) -> Dirt | None:
         """What a cleaning would go through, or None when there is no need of one."""
+        found = self.find(log, now_ms)
+        return found if found is not None and found.is_worth_it(log.config) else None
+
+    def find(self, log: PartitionLog, now_ms: int) -> Dirt | None:
+        """The same whether it is worth the work or not; None where nothing can be cleaned."""
         is_left_alone = self.uncleanable is not None or self.is_paused
         if "compact" not in log.config.cleanup_policy or is_left_alone or len(self._segments) == 1:
             return None
-        found = find_dirt(
+        return find_dirt(
             list(self._segments),
             log.config,
             clean_offset=self.clean_offset,
@@ -92,7 +88,6 @@ class LogCleaner:
             upper_offset=min(log.last_stable_offset, log.recovery_point),
             now_ms=now_ms,
         )
-        return found if found.is_worth_it(log.config.min_cleanable_dirty_ratio) else None
 
     def clean(self, log: PartitionLog, dirt: Dirt, limits: CleanerLimits, now_ms: int) -> Generator[Job]:
         """Jobs for a thread, one after the other; what one has cleaned is swapped in when the next is asked for.
@@ -105,11 +100,12 @@ class LogCleaner:
         latest: list[OffsetMap] = []
         sources = [Source.of(segment) for segment in old]
 
+        if log.recovery_point < log.log_end_offset and not (yield from self._sync(log)):
+            return
         aborted = [transaction for segment in self._segments for transaction in segment.transactions.all()]
 
         def index() -> None:
-            limit = limits.dedupe_buffer_size
-            latest.append(index_dirt(sources, dirt, aborted, limit, limits.io_buffer_size))
+            latest.append(index_dirt(sources, dirt, aborted, limits))
 
         yield self._guarded(index)
         rules = Rules(
@@ -127,6 +123,21 @@ class LogCleaner:
         if self._may_swap(generation):
             yield self._guarded(lambda: self._files.sync_directory(self._directory))
             self.clean_offset = end_offset
+
+    def _sync(self, log: PartitionLog) -> Generator[Job, None, bool]:
+        """Bring the log to the disk; False when somebody else is at it.
+
+        A marker decides what becomes of records far below it: it must not get lost with the power once they are gone.
+        """
+        task = log.flush_task()
+        if task is None:
+            return False
+        answers: list[int] = []
+        try:
+            yield lambda: answers.append(task())
+        finally:
+            log.flushed(answers[0] if answers else None)
+        return True
 
     def _may_swap(self, generation: int) -> bool:
         """Whether the log is still what it was at that generation, and where it was."""
@@ -181,12 +192,12 @@ def _fill(cleaned: Segment, sources: Sequence[Source], rules: Rules, limits: Cle
     """Write what stays of `sources`, and bring it to the disk."""
     end = max((source.next_offset for source in sources if source.size), default=-1)
     for source in sources:
-        for header, batch, is_last in source.batches(limits.io_buffer_size):
-            limits.pace(header.size)
+        for header, batch, is_last in source.batches(limits):
             kept = clean_batch(header, batch, rules, is_last=is_last and source.next_offset == end)
             if kept is not None:
                 kept_header = read_header(kept)
                 position = cleaned.write(kept)
+                limits.pace(len(kept))
                 cleaned.note(position, len(kept), kept_header.last_offset, kept_header.max_timestamp)
     for aborted in rules.transactions.still_aborted:
         cleaned.note_marker(aborted)

@@ -8,7 +8,8 @@ first met it, is over. Must not know: threads, how segments are replaced.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -85,9 +86,9 @@ class Dirt(NamedTuple):
         """Share of the dirty bytes."""
         return self.dirty_bytes / (self.clean_bytes + self.dirty_bytes) if self.dirty_bytes else 0.0
 
-    def is_worth_it(self, ratio_min: float) -> bool:
+    def is_worth_it(self, config: LogConfig) -> bool:
         """Whether to clean now."""
-        return self.dirty_bytes > 0 and (self.is_overdue or self.ratio > ratio_min)
+        return self.dirty_bytes > 0 and (self.is_overdue or self.ratio > config.min_cleanable_dirty_ratio)
 
 
 def find_dirt(
@@ -155,6 +156,18 @@ def _fits(segments: list[Segment], config: LogConfig) -> bool:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanerLimits:
+    """Bounds of a cleaning, in bytes. `pace(bytes)` is called in the thread for what is read and written.
+
+    It may wait, or raise.
+    """
+
+    dedupe_buffer_size: int = 128 * 1024 * 1024
+    io_buffer_size: int = 512 * 1024
+    pace: Callable[[int], None] = lambda _: None
+
+
 class Source(NamedTuple):
     """A segment's file as it is to be read by a thread, which must not touch the segment itself."""
 
@@ -167,22 +180,25 @@ class Source(NamedTuple):
     def of(cls, segment: Segment) -> Source:
         return cls(segment.log, segment.size, segment.base_offset, segment.next_offset)
 
-    def batches(self, buffer_size: int) -> Iterator[tuple[BatchHeader, memoryview, bool]]:
+    def batches(self, limits: CleanerLimits) -> Iterator[tuple[BatchHeader, memoryview, bool]]:
         """Every batch with its header, and whether it is the last; its checksum is right.
 
-        Reads `buffer_size` bytes at once, or one batch when that is larger. Raises CorruptMessageError and
+        Reads `limits.io_buffer_size` bytes at once, or one batch when that is larger. Raises CorruptMessageError and
         UnsupportedForMessageFormatError.
         """
         position = 0
         while position < self.size:
-            chunk = memoryview(self.file.read_at(min(buffer_size, self.size - position), position))
+            size = min(limits.io_buffer_size, self.size - position)
+            chunk = memoryview(self.file.read_at(size, position))
             end = 0
             for start, header in iter_batches(chunk):
+                limits.pace(header.size)
                 _check(chunk, start, header)
                 end = start + header.size
                 yield header, chunk[start:end], position + end == self.size
             if end == 0:
                 header, chunk = self._whole_batch(position)
+                limits.pace(header.size)
                 _check(chunk, 0, header)
                 end = header.size
                 yield header, chunk, position + end == self.size
@@ -261,18 +277,17 @@ def index_dirt(
     sources: Sequence[Source],
     dirt: Dirt,
     aborted: Sequence[AbortedTransaction],
-    size_max: int,
-    buffer_size: int,
+    limits: CleanerLimits,
 ) -> OffsetMap:
     """The last offset of each key in `dirt`, or in its first part when the map is full before.
 
     Raises RecordListTooLargeError when not even one batch fits.
     """
-    latest = OffsetMap(size_max)
+    latest = OffsetMap(limits.dedupe_buffer_size)
     dirty = [source for source in sources if source.next_offset > dirt.first_dirty_offset]
     transactions = Transactions(aborted, dirty[0].base_offset if dirty else 0)
     for source in dirty:
-        for header, batch, _ in source.batches(buffer_size):
+        for header, batch, _ in source.batches(limits):
             is_valid = _is_valid(transactions, header, batch)
             if header.last_offset < dirt.first_dirty_offset:
                 continue

@@ -230,8 +230,6 @@ class Segments:
         for segment in self._segments:
             if segment.next_offset > recovery_point or segment is self.active or segment in self._rolled:
                 files += segment.files_to_sync()
-                self._has_unsynced_names = self._has_unsynced_names or segment.transactions.is_new_name
-                segment.transactions.is_new_name = False
         self._rolled.clear()
         has_unsynced_names, self._has_unsynced_names = self._has_unsynced_names, False
         return files, has_unsynced_names

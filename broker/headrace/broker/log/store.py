@@ -24,7 +24,6 @@ from headrace.broker.log.checkpoints import (
     REPLICATION_OFFSET_FILE,
     TopicPartition,
 )
-from headrace.broker.log.compaction import Dirt
 from headrace.broker.log.data_directory import DataDirectory
 from headrace.broker.log.files import Files, storage_errors
 from headrace.broker.log.moving import SUCCESSOR_MARK, Moves
@@ -423,11 +422,6 @@ class LogStore:
         due = [path for due_ms, path in self._doomed if due_ms <= now_ms]
         self._doomed = [doomed for doomed in self._doomed if doomed[0] > now_ms]
         return [self._guarded(path, partial(self._files.remove_directory, path)) for path in due]
-
-    def filthiest(self, now_ms: int) -> tuple[PartitionLog, Dirt] | None:
-        """The compacted log with the largest share of dirty bytes, when one is worth a cleaning (see `LogCleaner`)."""
-        dirty = [(log, dirt) for log in self.all() if (dirt := log.cleaner.dirt(log, now_ms)) is not None]
-        return max(dirty, key=lambda found: found[1].ratio, default=None)
 
     def flush_tasks(self, now_ms: int) -> list[FlushTask]:
         """Flush jobs that are due, for threads; hand each answer to its log's `flushed`, then call `checkpoint`."""

@@ -28,9 +28,12 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionIndex:
-    """See the module's text. `exists` tells whether there is a file; `is_new_name` whether its name may be unsynced."""
+    """See the module's text. `exists` tells whether there is a file.
 
-    __slots__ = ("_file", "_files", "_unwritten", "_written", "exists", "is_new_name", "path")
+    Its name may be unsynced while its segment is active, for a crash then has the index made anew.
+    """
+
+    __slots__ = ("_file", "_files", "_unwritten", "_written", "exists", "path")
 
     def __init__(self, files: Files, path: str, *, exists: bool = False) -> None:
         self._files = files
@@ -39,7 +42,6 @@ class TransactionIndex:
         self._written = -1
         self.path = path
         self.exists = exists
-        self.is_new_name = False
 
     @property
     def is_empty(self) -> bool:
@@ -51,7 +53,7 @@ class TransactionIndex:
             self._file = self._files.open(self.path, create=True)
             if not self.exists:
                 self._file.truncate(0)
-                self.exists = self.is_new_name = True
+                self.exists = True
             self._written = self._file.size() // _ENTRY.size
         return self._file
 

@@ -241,6 +241,7 @@ class Cluster(SessionListener):
         def checked(overrides: dict[str, str]) -> Mapping[str, str]:
             changed = change(overrides)
             config_dynamic.check(changed)
+            config_dynamic.check_step(self.config, changed)
             return changed
 
         if validate_only:

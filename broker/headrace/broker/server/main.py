@@ -139,9 +139,7 @@ class Broker:
         await self.cluster.join(partitions, endpoints(self.config))
         housekeeping = Housekeeping(self.config.logs, self.logs, self.clock, self.acceptor.sweep)
         self.tasks.every("housekeeping", housekeeping.INTERVAL_MS, housekeeping.run)
-        if self.config.logs.log_cleaner_enable:
-            cleaner = Cleaner(self.config.logs, self.logs, self.clock)
-            self.tasks.every("cleaner", cleaner.interval_ms, cleaner.run)
+        self._start_cleaner(self.logs)
         if self.config.network.headrace_metrics_listener:
             self.stop_metrics = serve_metrics(self.metrics, self.config.network.headrace_metrics_listener)
         await self._known_to_cluster()
@@ -154,6 +152,13 @@ class Broker:
         # What a start builds stays: the collector need not walk it while clients wait.
         gc.collect()
         gc.freeze()
+
+    def _start_cleaner(self, logs: LogStore) -> None:
+        if self.config.logs.log_cleaner_enable:
+            cleaner = Cleaner(self.cluster.config.logs, logs, self.clock)
+            self.cluster.on_broker_config(lambda config: cleaner.use_config(config.logs))
+            self.metrics.cleaner = lambda: (cleaner.figures, self.clock.monotonic_ms())
+            self.tasks.start("cleaner", cleaner.run())
 
     async def stop(self) -> None:
         """Take down what `start` built, as far as it came."""

@@ -18,6 +18,7 @@ from headrace.broker.handlers.table import HANDLERS
 
 if TYPE_CHECKING:
     from headrace.broker.replication.leader import Partition
+    from headrace.broker.server.cleaner import CleanerFigures
 
 KEY_COUNT = 128
 SIZE_BUCKETS = 33
@@ -40,6 +41,8 @@ class BrokerMetrics:
         self.fetched_bytes: dict[str, int] = {}
         self.connections: Callable[[], int] = lambda: 0
         self.parked: Callable[[], int] = lambda: 0
+        # What the cleaner tells, and the monotonic time; None where there is no cleaner.
+        self.cleaner: Callable[[], tuple[CleanerFigures, int] | None] = lambda: None
         self.led: Callable[[], Iterable[Partition]] = lambda: ()
         self.registry.register(self)
 
@@ -71,6 +74,7 @@ class BrokerMetrics:
         yield _by_topic("headrace_produced_bytes", "Bytes appended.", self.produced_bytes)
         yield _by_topic("headrace_fetched_bytes", "Bytes fetched.", self.fetched_bytes)
         yield from self._partitions()
+        yield from self._cleaner()
         yield GaugeMetricFamily(
             "headrace_open_files", "Open file descriptors.", len(os.listdir("/proc/self/fd"))
         )
@@ -90,6 +94,34 @@ class BrokerMetrics:
         family = HistogramMetricFamily("headrace_request_size_bytes", "Sizes of requests.")
         family.add_metric([], [*buckets, ("+Inf", total)], sum_value=sum(self.request_bytes))
         return family
+
+    def _cleaner(self) -> Iterator[Metric]:
+        found = self.cleaner()
+        if found is None:
+            return
+        figures, now_ms = found
+        yield GaugeMetricFamily(
+            "headrace_cleaner_max_dirty_percent",
+            "Dirty bytes of the dirtiest compacted log.",
+            figures.max_dirty_ratio * 100,
+        )
+        yield CounterMetricFamily(
+            "headrace_cleaner_cleaned_bytes", "Bytes of log that were cleaned.", figures.cleaned_bytes
+        )
+        yield GaugeMetricFamily(
+            "headrace_cleaner_uncleanable_partitions",
+            "Logs that could not be compacted.",
+            figures.uncleanable_partitions,
+        )
+        if figures.ended_ms is not None:
+            yield GaugeMetricFamily(
+                "headrace_cleaner_last_run_seconds", "How long the last run took.", figures.last_run_s
+            )
+            yield GaugeMetricFamily(
+                "headrace_cleaner_seconds_since_last_run",
+                "How long ago the last run ended.",
+                (now_ms - figures.ended_ms) / 1000,
+            )
 
     def _partitions(self) -> Iterator[Metric]:
         families = {
