@@ -24,6 +24,7 @@ import uvloop
 from headrace.broker.clock import SystemClock
 from headrace.broker.config import BrokerConfig, ConfigurationError, Listener, LogConfig, parse_properties
 from headrace.broker.errors import StorageError
+from headrace.broker.handlers import k03_metadata
 from headrace.broker.handlers.context import Context
 from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.log.files import OsFiles
@@ -120,6 +121,7 @@ class Broker:
         self.metadata = MetadataCache()
         self.cluster = Cluster(self.config, self.clock, self.metadata, self.tasks)
         self.waiting = Waiting(asyncio.get_running_loop())
+        self.metadata.on_change(lambda: self.waiting.wake(*k03_metadata.UNTOLD))
         self.metrics.parked = lambda: self.waiting.parked_count
 
     async def start(self) -> None:
