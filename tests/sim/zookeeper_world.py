@@ -219,6 +219,7 @@ class SimulatedKazoo:
 
     def __init__(self, ensemble: Ensemble, timeout: float) -> None:
         self.chroot = ""
+        self.last_zxid = 0
         self.is_dead = False
         self.frozen_until = 0.0
         self._ensemble = ensemble
@@ -371,12 +372,14 @@ class SimulatedKazoo:
                 value, error = work(), None
             except Exception as refusal:
                 value, error = None, refusal
+            zxid = self._ensemble.zxid
             if self._connection == connection:
-                self.deliver(lambda: self._answered(result, value, error))
+                self.deliver(lambda: self._answered(result, value, error, zxid))
 
         self._ensemble.loop.call_at(at, arrived)
 
-    def _answered(self, result: Result, value: Any, error: BaseException | None) -> None:
+    def _answered(self, result: Result, value: Any, error: BaseException | None, zxid: int) -> None:
+        self.last_zxid = zxid
         self._in_flight.remove(result)
         result.finish(value, error)
 

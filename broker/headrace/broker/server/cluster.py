@@ -123,6 +123,8 @@ class Cluster(SessionListener):
         Raises ZooKeeperError when another broker uses this broker's id.
         """
         self._partitions = partitions
+        # What is still on its way to an earlier life of this broker is none of its business.
+        partitions.broker_epoch = self._zookeeper.last_zxid + 1
         self._tasks.start("cluster", self._mailbox.run())
         broker = Broker(
             broker_id=self.broker_id,
@@ -422,10 +424,13 @@ class Cluster(SessionListener):
         self._partitions.broker_epoch = self.broker_epoch
 
     async def _forget_deleted_topics(self) -> None:
-        """No controller tells this broker again of what was deleted while it was away."""
+        """No controller tells this broker again of what was deleted while it was away, nor of deletions that
+        end before it hears of the registration.
+        """
         shown = {name: self._metadata.topic_id(name) for name in self._metadata.topic_names()}
+        doomed = set(await self._zookeeper.children(paths.DELETE_TOPICS))
         present = set(await self._zookeeper.children(paths.TOPICS))
-        for name in shown.keys() - present:
+        for name in shown.keys() - (present - doomed):
             if self._metadata.topic_id(name) == shown[name]:
                 self._metadata.forget(name)
                 self._configs.forget(name)

@@ -180,6 +180,11 @@ class ZooKeeperClient:
         """Whether a server answers right now, as far as is known."""
         return self._connected.is_set() and not self._closed
 
+    @property
+    def last_zxid(self) -> int:
+        """The last change that the server knew of when it answered last: later ones have higher numbers."""
+        return int(self._kazoo.last_zxid)
+
     def add_listener(self, listener: SessionListener) -> None:
         """Tell `listener` about sessions that begin, are interrupted and go on, from the next one on."""
         self._listeners.append(listener)
