@@ -33,6 +33,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 PARTITIONS = 2
 GROUPED, COMPACTED, SEQUENCED, LIVELY = "grouped", "compacted", "sequenced", "lively"
+TRANSACTED = "transacted"
 PRODUCER_ID = 900_000
 KEYS = 10
 SMALL_SEGMENTS = {"segment.bytes": "6000", "index.interval.bytes": "500"}
@@ -165,7 +166,9 @@ class Life:
             for codec in CODECS
             for kind in TIMESTAMP_TYPES
         ]
-        topics += [NewTopic(name, PARTITIONS, 1, config=SMALL_SEGMENTS) for name in (GROUPED, LIVELY)]
+        topics += [
+            NewTopic(name, PARTITIONS, 1, config=SMALL_SEGMENTS) for name in (GROUPED, LIVELY, TRANSACTED)
+        ]
         topics.append(NewTopic(SEQUENCED, 1, 1, config=SMALL_SEGMENTS))
         compact = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.bytes": "3000"}
         topics.append(NewTopic(COMPACTED, 1, 1, config=compact))
@@ -210,12 +213,35 @@ class Life:
             self._send(self.lively, LIVELY, number, b"%d" % (self.lively_count + number))
         self.lively_count += 40
         assert self.lively.flush(30) == 0
+        if engine == "kafka":
+            self._write_transactions()
 
-    def _send(self, producer: Producer, topic: str, number: int, value: bytes) -> None:
+    def _write_transactions(self) -> None:
+        """Some are aborted: their records are written all the same, and nobody may be told of them."""
+        producer = self._transactional_producer()
+        for number in range(9):
+            is_aborted = number % 3 == 1
+            producer.begin_transaction()
+            for record in range(6):
+                value = f"transaction {number} {record}".encode() * 5
+                self._send(producer, TRANSACTED, record, value, is_kept=not is_aborted)
+            end(producer, is_aborted=is_aborted)
+
+    def _transactional_producer(self) -> Producer:
+        producer = Producer(
+            {"bootstrap.servers": self._broker.bootstrap, "transactional.id": "mover", "log_level": 0}
+        )
+        producer.init_transactions(60)
+        return producer
+
+    def _send(
+        self, producer: Producer, topic: str, number: int, value: bytes, *, is_kept: bool = True
+    ) -> None:
         def delivered(error: KafkaError | None, message: Message) -> None:
             assert error is None, error
             place = topic, message.partition() or 0
-            self.written[place].append((message.offset(), value))
+            if is_kept:
+                self.written[place].append((message.offset(), value))
 
         producer.produce(
             topic,
@@ -268,6 +294,8 @@ class Life:
     def compact_on(self, engine: str) -> None:
         """Keys written over and over, some ended by a tombstone, until the cleaner has been there."""
         before = self._broker.clean_offset(COMPACTED)
+        if engine == "kafka":
+            self._compact_transactions()
         producer = Producer(
             {"bootstrap.servers": self._broker.bootstrap, "batch.num.messages": 5, "log_level": 0}
         )
@@ -278,6 +306,18 @@ class Life:
             self.latest[key] = value
         assert producer.flush(30) == 0
         eventually(lambda: self._broker.clean_offset(COMPACTED) > before, what=f"{engine}'s compaction")
+
+    def _compact_transactions(self) -> None:
+        producer = self._transactional_producer()
+        for number in range(12):
+            is_aborted = number % 2 == 1
+            producer.begin_transaction()
+            for record in range(3):
+                key, value = b"%d" % ((number + record) % KEYS), f"transaction {number} ".encode() * 8
+                producer.produce(COMPACTED, value, key)
+                if not is_aborted:
+                    self.latest[key] = value
+            end(producer, is_aborted=is_aborted)
 
     # -- reading
 
@@ -355,6 +395,15 @@ class Life:
         found = consumer.committed([TopicPartition(*place) for place in places], timeout=30)
         consumer.close()
         assert [p.offset for p in found] == [self.committed[place] for place in places]
+
+
+def end(producer: Producer, *, is_aborted: bool) -> None:
+    """End a transaction whose records are all in the log."""
+    assert producer.flush(30) == 0
+    if is_aborted:
+        producer.abort_transaction(30)
+    else:
+        producer.commit_transaction(30)
 
 
 def read(bootstrap: str, places: list[Place]) -> dict[Place, list[Message]]:
