@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from headrace.broker.errors import NotLeaderOrFollowerError, UnknownTopicOrPartitionError
+from headrace.broker.errors import NotLeaderOrFollowerError, StorageError, UnknownTopicOrPartitionError
 from headrace.broker.handlers import k00_produce
 from headrace.broker.handlers.context import Client
 from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.handlers.refused_writes import REPEAT_MS, RefusedWrites
 from headrace.broker.handlers.replies import CloseConnectionError
 from headrace.broker.log.results import AppendResult
 from headrace.broker.wire import frames
@@ -25,9 +26,12 @@ class FakePartition:
     def __init__(self, *, commits: bool = True) -> None:
         self.is_leader = True
         self.appended: list[bytes] = []
-        self.log = SimpleNamespace(high_watermark=200 if commits else 0)
+        self.is_disk_full = False
+        self.log = SimpleNamespace(high_watermark=200 if commits else 0, directory="/data/pageviews-0")
 
     def append(self, records: memoryview, *, required_acks: int, now_ms: int) -> AppendResult:
+        if self.is_disk_full:
+            raise StorageError("/data/pageviews-0: No space left on device. Free or repair the disk.")
         self.appended.append(bytes(records))
         return AppendResult(100, 104, -1, 7, 1)
 
@@ -64,6 +68,7 @@ class FakeContext(SimpleNamespace):
             clock=SimpleNamespace(now_ms=lambda: 1),
             metrics=SimpleNamespace(produced=lambda topic, size: None),
             client=Client("here", "INSIDE"),
+            refused_writes=RefusedWrites(),
             metadata=SimpleNamespace(
                 partition=lambda topic, index: SimpleNamespace(leader=7, leader_epoch=6),
                 endpoint=lambda broker_id, listener: SimpleNamespace(host="seven", port=9092),
@@ -208,3 +213,28 @@ def test_a_name_of_127_and_more_bytes_is_answered_right() -> None:
         message = message_of(9, ask(context, request_of(9, 1, single("x" * size))))
         assert message["responses"][0]["name"] == "x" * size
         assert message["responses"][0]["partition_responses"][0]["error_code"] == 0
+
+
+def test_a_full_disk_is_logged_once_a_minute_while_it_lasts_and_once_when_it_is_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level("INFO", "headrace")
+    context = FakeContext(FakePartition())
+    codes = []
+    for now_ms, is_disk_full in (
+        (1, True),
+        (2, True),
+        (1 + REPEAT_MS, True),
+        (2 + REPEAT_MS, False),
+        (3, False),
+    ):
+        context.clock = SimpleNamespace(now_ms=lambda now_ms=now_ms: now_ms)
+        context.partition.is_disk_full = is_disk_full
+        (topic,) = message_of(9, ask(context, request_of(9, 1, single())))["responses"]
+        codes.append(topic["partition_responses"][0]["error_code"])
+    assert codes == [56, 56, 56, 0, 0]
+    refusal = "log directory refuses writes, producers get KAFKA_STORAGE_ERROR"
+    assert caplog.messages == [refusal, refusal, "log directory takes writes again"]
+    facts = caplog.records[0].facts  # type: ignore[attr-defined]
+    assert facts["directory"] == "/data"
+    assert "No space left on device" in str(facts["reason"])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from headrace.broker.clock import Clock
 from headrace.broker.config import BrokerConfig
 from headrace.broker.handlers.fetch_sessions import FetchSessions
+from headrace.broker.handlers.refused_writes import RefusedWrites
 
 if TYPE_CHECKING:
     from headrace.broker.handlers.deferred import Deferred
@@ -85,7 +86,9 @@ class Client:
 class MetadataBodies:
     """Encoded Metadata answers to what was asked, of one version of the metadata cache; at most `SIZE_MAX` bytes."""
 
-    SIZE_MAX = 8 << 20
+    SIZE_MAX = 4 << 20
+    ENTRY_SIZE = 512
+    """What an entry costs beside its bytes: small requests in great number must not exceed the bound, either."""
 
     __slots__ = ("_bodies", "_size", "_version")
 
@@ -102,7 +105,7 @@ class MetadataBodies:
 
     def put(self, version: int, key: tuple[int, str, bytes], body: bytes) -> None:
         """Keep an answer; when there is no room all others go."""
-        size = len(key[2]) + len(body)
+        size = len(key[2]) + len(body) + self.ENTRY_SIZE
         if version != self._version or self._size + size > self.SIZE_MAX:
             self._clear(version)
         if size <= self.SIZE_MAX:
@@ -131,6 +134,7 @@ class Context:
         "moves",
         "partitions",
         "producer_ids",
+        "refused_writes",
         "waiting",
     )
 
@@ -162,6 +166,7 @@ class Context:
         self.moves = moves
         self.client = Client("", "")
         self.metadata_bodies = MetadataBodies()
+        self.refused_writes = RefusedWrites()
         self.fetch_sessions = FetchSessions(config.network.max_incremental_fetch_session_cache_slots)
 
     def use_config(self, config: BrokerConfig) -> None:

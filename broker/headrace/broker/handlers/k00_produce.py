@@ -219,7 +219,11 @@ def _append(
             records = _converted(header.version, records)
         result = partition.append(records, required_acks=acks, now_ms=context.clock.now_ms())
     except KafkaError as error:
+        if partition is not None and isinstance(error, StorageError):
+            context.refused_writes.refused(partition.log.directory, error, context.clock.now_ms())
         return _Outcome(topic, index, None, None, error, _log_start_offset(partition, error))
+    if context.refused_writes.directories:
+        context.refused_writes.worked(partition.log.directory)
     context.metrics.produced(topic, len(records))
     context.waiting.wake(topic, index)
     return _Outcome(topic, index, partition, result)
