@@ -118,3 +118,11 @@ def test_a_leader_without_the_clients_listener_is_told_as_that_from_version_6_on
         for version in (5, 6, 12)
     }
     assert errors == {5: 5, 6: 72, 12: 72}
+
+
+def test_many_small_kept_answers_have_a_bound_too() -> None:
+    bodies = MetadataBodies()
+    for i in range(20_000):
+        bodies.put(1, (12, "L", str(i).encode()), b"")
+    kept = [i for i in range(20_000) if bodies.get(1, (12, "L", str(i).encode())) is not None]
+    assert 0 < len(kept) <= MetadataBodies.SIZE_MAX // MetadataBodies.ENTRY_SIZE
