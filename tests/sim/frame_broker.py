@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -134,6 +134,12 @@ class StandInCluster:
             raise UnknownTopicOrPartitionError(f"no topic {topic}")
         LogConfig().with_overrides(dict(change(dict(OVERRIDES[topic]))))
 
+    async def stored_topic_configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+        return {topic: self.topic_config(topic) for topic in topics}
+
+    async def alter(self, wanted: Mapping[tuple[str, int], str]) -> dict[tuple[str, int], ErrorCode]:
+        return dict.fromkeys(wanted, ErrorCode.LOG_DIR_NOT_FOUND)
+
     async def alter_broker_config(self, name: str, change: Any, *, validate_only: bool) -> None:
         change({})
 
@@ -187,6 +193,7 @@ class FrameBroker:
             producer_ids=ProducerIds(
                 self.cluster.allocate_producer_id_block, lambda work: self.cluster.later("ids", work)
             ),
+            moves=self.cluster,
         )
         self.context.client = Client("127.0.0.1", "PLAINTEXT")
         self._lead(metadata, partitions, dict.fromkeys(topics, 2) | {OFFSETS_TOPIC: 1})

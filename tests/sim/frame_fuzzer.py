@@ -38,6 +38,7 @@ from headrace.broker.wire.varint import encode_uvarint
 TOPICS = ("fuzz-0", "fuzz-1", "fuzz-compacted", "fuzz-gzip")
 NEW_TOPICS = ("fuzz-new-0", "fuzz-new-1")
 GROUPS = ("fuzz-group-0", "fuzz-group-1", "fuzz-group-2")
+UNKNOWN_ID = Uuid(int=7)
 NUMBERS = (
     0,
     1,
@@ -71,6 +72,7 @@ LEARNT_COUNT_MAX = 16
 USUAL: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("name", "topic", "topic_name", "topics"), (*TOPICS, "nowhere", "", "bad/name")),
     **dict.fromkeys(("group_id", "groups", "groups_names", "key", "coordinator_keys"), (*GROUPS, "")),
+    "topic_names": (*NEW_TOPICS, "nowhere", ""),
     "resource_name": (*TOPICS, "1", "", "7"),
     "member_id": ("", "nobody"),
     "group_instance_id": (None, None, "instance"),
@@ -274,7 +276,7 @@ class FrameFuzzer:
 
     def _uuid(self, name: str) -> Uuid:
         known = list(self._learnt[name]) or [Uuid(int=0)]
-        return self._random.choice((*known, *known, Uuid(int=0), Uuid(int=7)))
+        return self._random.choice((*known, *known, Uuid(int=0), UNKNOWN_ID))
 
     def _number(self, name: str, form: str) -> bytes:
         random = self._random
@@ -375,6 +377,8 @@ def is_allowed(frame: Frame) -> bool:
         return bool(request["broker_id"] > 1)
     if header.key == 19:
         return request.get("validate_only", False) or all(map(_is_small, request["topics"]))
+    if header.key == 20:
+        return not any(map(_is_kept, [*request["topics"], *({"name": n} for n in request["topic_names"])]))
     if header.key == 37:
         return all(topic["count"] <= PARTITIONS_COUNT_MAX for topic in request["topics"])
     return True
@@ -386,6 +390,11 @@ def _is_small(topic: dict[str, Any]) -> bool:
         and topic["num_partitions"] <= PARTITIONS_COUNT_MAX
         and len(topic["assignments"]) <= PARTITIONS_COUNT_MAX
     )
+
+
+def _is_kept(topic: dict[str, Any]) -> bool:
+    """Whether deleting it would take from others what they work with: a name or an id that an answer told."""
+    return topic["name"] in TOPICS or topic.get("topic_id", UNKNOWN_ID) not in (Uuid(int=0), UNKNOWN_ID)
 
 
 def _joined(pieces: list[Piece]) -> bytes:
