@@ -22,9 +22,10 @@ from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.results import AppendResult
 from headrace.broker.wire.batches import BatchHeader, Record, encode_batch, iter_batches, read_header
 from headrace.mirror.arrivals import Arrival, missing
-from headrace.mirror.copier import Copier, Fetch, Located, Phase, Survey, Surveyed
+from headrace.mirror.copier import Copier, Phase
 from headrace.mirror.findings import STOPPING, Finding, Kind
 from headrace.mirror.local_topic import last_batch
+from headrace.mirror.questions import Fetch, Located, Survey, Surveyed
 from headrace.mirror.state import State, stop_id
 
 DIRECTORY = "/data/dc-east.events-0"

@@ -16,8 +16,9 @@ from headrace.broker.wire.batches import (
     iter_batches,
     read_header,
 )
-from headrace.mirror.copier import VANISHED_AFTER_MS, Copier, Fetch, Located, Phase, Survey, Surveyed
+from headrace.mirror.copier import VANISHED_AFTER_MS, Copier, Phase
 from headrace.mirror.findings import Finding, Kind
+from headrace.mirror.questions import Fetch, Located, Survey, Surveyed
 from headrace.mirror.state import State, decode, stop_id
 
 ID, OTHER_ID = UUID(int=1), UUID(int=2)

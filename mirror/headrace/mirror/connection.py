@@ -17,6 +17,7 @@ from headrace.broker.wire.fields import MalformedError
 from headrace.broker.wire.schema import Api
 
 RESPONSE_SIZE_MAX = 192 * 1024 * 1024
+PIECE_SIZE = 256 * 1024
 BUFFER_SIZE_MIN, BUFFER_SIZE_KEPT = 64 * 1024, 16 * 1024 * 1024
 Message = dict[str, Any]
 
@@ -96,7 +97,8 @@ class Connection:
         if not 0 <= size <= RESPONSE_SIZE_MAX:
             raise ProtocolError(f"an answer of {size} bytes")
         if size > len(self._buffer) or len(self._buffer) > BUFFER_SIZE_KEPT:
-            self._buffer = memoryview(bytearray(max(size, BUFFER_SIZE_MIN)))
+            # Rounded up, so that answers of about one size do not each bring new memory, which is slow.
+            self._buffer = memoryview(bytearray(max(1 << (size - 1).bit_length(), BUFFER_SIZE_MIN)))
         frame = self._buffer[:size]
         await self._fill(loop, frame)
         return frame
@@ -104,6 +106,9 @@ class Connection:
     async def _fill(self, loop: asyncio.AbstractEventLoop, view: memoryview) -> None:
         position = 0
         while position < len(view):
+            # The loop is woken once for a good piece of a large answer, not for each packet.
+            wanted = min(len(view) - position, PIECE_SIZE)
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
             count = await loop.sock_recv_into(self._sock, view[position:])
             if count == 0:
                 raise ProtocolError("the connection was closed")

@@ -13,10 +13,9 @@ where the journal is kept. Leader epochs: KIP-101, KIP-320; topic ids: KIP-516.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Protocol
-from uuid import UUID
 
 from headrace.broker.errors import (
     CorruptMessageError,
@@ -28,11 +27,11 @@ from headrace.broker.log.results import AppendResult
 from headrace.broker.log.segment import Place
 from headrace.broker.wire.batches import BatchHeader, check_crc, iter_batches
 from headrace.mirror.findings import Finding, Kind
+from headrace.mirror.questions import UNKNOWN, Fetch, Located, Survey, Surveyed
 from headrace.mirror.state import NO_ID, State, stop_id
 
 VANISHED_AFTER_MS = 30_000
 REPORTED_MAX = 1_000
-UNKNOWN = -1
 
 
 class Target(Protocol):
@@ -76,51 +75,6 @@ class Phase(StrEnum):
     SURVEYING = "surveying"
     COPYING = "copying"
     STOPPED = "stopped"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Located:
-    """The partition as the source's metadata shows it; `leader` is -1 while it has none."""
-
-    topic_id: UUID
-    leader: int
-    leader_epoch: int
-    is_compacted: bool
-    bootstrap: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
-    """Ask for the log's start and end, where `epoch` ends and which batch lies where the copy has `tail` (unless None)."""
-
-    topic_id: UUID
-    leader_epoch: int
-    log_end_offset: int
-    epoch: int | None
-    tail: BatchHeader | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fetch:
-    """Ask for batches from `offset` on."""
-
-    topic_id: UUID
-    leader_epoch: int
-    offset: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surveyed:
-    """`epoch` is the largest that the source knows not above the one asked for, `epoch_end` where it ends; -1: none.
-
-    `tail` is the source's batch at the base offset of the one asked for; None when the source no longer has it.
-    """
-
-    log_start_offset: int
-    log_end_offset: int
-    epoch: int = UNKNOWN
-    epoch_end: int = UNKNOWN
-    tail: BatchHeader | None = None
 
 
 class Copier:

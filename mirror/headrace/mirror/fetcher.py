@@ -15,7 +15,8 @@ from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.api import k01_fetch, k02_list_offsets, k23_offset_for_leader_epoch
 from headrace.broker.wire.batches import HEADER_SIZE, BatchHeader, read_header
 from headrace.mirror.connection import FAILURES, Connection, Message, ProtocolError
-from headrace.mirror.copier import UNKNOWN, Copier, Fetch, Survey, Surveyed
+from headrace.mirror.copier import Copier
+from headrace.mirror.questions import UNKNOWN, Fetch, Survey, Surveyed
 
 if TYPE_CHECKING:
     from headrace.mirror.source import Source

@@ -22,8 +22,9 @@ from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.api import k03_metadata, k32_describe_configs
 from headrace.mirror.config import Address, SourceConfig, Tunables
 from headrace.mirror.connection import FAILURES, Connection
-from headrace.mirror.copier import Copier, Located
+from headrace.mirror.copier import Copier
 from headrace.mirror.fetcher import Fetcher
+from headrace.mirror.questions import Located
 
 log = get_logger(__name__)
 REFRESH_PAUSE_SECONDS = 0.2
