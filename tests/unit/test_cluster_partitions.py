@@ -59,6 +59,7 @@ class Logs:
         self.deleted = []
         self.abandoned = []
         self.has_offline = False
+        self.is_full = False
 
     def get(self, topic, partition):
         return self.logs.get((topic, partition))
@@ -76,6 +77,8 @@ class Logs:
         return []
 
     def opened(self, opening):
+        if self.is_full:
+            raise StorageError("no space left on device")
         return self.logs[opening.key]
 
     def abandon(self, openings):
@@ -373,3 +376,13 @@ def test_with_a_failed_directory_only_new_partitions_get_new_logs(partitions, lo
     assert list(logs.logs) == [("t", 1)]
     with pytest.raises(StorageError):
         partitions.leader_of("t", 0)
+
+
+def test_what_a_full_disk_refused_is_taken_when_the_controller_asks_again(partitions, logs):
+    logs.is_full = True
+    assert codes(take(partitions, leader_and_isr(state(is_new=True)))) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert partitions.refused == {("t", 0)}
+    logs.is_full = False
+    assert codes(take(partitions, leader_and_isr(state(epoch=1)))) == [ErrorCode.NONE]
+    assert partitions.refused == set()
+    assert partitions.leader_of("t", 0).is_leader

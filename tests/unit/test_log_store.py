@@ -353,3 +353,44 @@ def test_what_a_crash_kept_in_the_checkpoints_is_not_said_of_a_new_log_of_that_n
     again, reports = open_store(tmp_path)
     assert (reports[0].segments_walked, reports[0].log_start_offset, reports[0].log_end_offset) == (1, 0, 1)
     assert [log.recovery_point for log in again.all()] == [0]
+
+
+class FullFiles(OsFiles):
+    """A disk without room for new files while `is_full`; `reported` are the failures of the disk."""
+
+    def __init__(self) -> None:
+        self.reported: list[tuple[str, OSError]] = []
+        super().__init__(lambda path, error: self.reported.append((path, error)))
+        self.is_full = False
+
+    def replace_file(self, path: str, data: bytes) -> None:
+        if self.is_full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().replace_file(path, data)
+
+
+def test_a_full_disk_refuses_new_logs_and_checkpoints_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    files = FullFiles()
+    store, _ = LogStore.open(
+        files,
+        [str(tmp_path)],
+        LogConfig(),
+        broker_id=1,
+        cluster_id="c",
+        overrides=lambda _: {},
+        now_ms=NOW_MS,
+    )
+    log = store.create("events", 0, TOPIC_ID, now_ms=NOW_MS)
+    files.is_full = True
+    with pytest.raises(StorageError, match="No space left"):
+        store.create("events", 1, TOPIC_ID, now_ms=NOW_MS)
+    with pytest.raises(StorageError, match="No space left"):
+        store.checkpoint()
+    assert [path.name for path in tmp_path.glob("events-*")] == ["events-0"]
+    assert files.reported
+    assert [store.failed(path, error) for path, error in files.reported] == [None] * len(files.reported)
+    assert (list(store.all()), store.offline) == ([log], {})
+    files.is_full = False
+    store.create("events", 1, TOPIC_ID, now_ms=NOW_MS)
+    store.checkpoint()
+    assert "events 1" in (tmp_path / "recovery-point-offset-checkpoint").read_text()

@@ -205,11 +205,11 @@ class Controller:
         if event.broker_id not in self.brokers:
             return []
         before = self.offline.get(event.broker_id, frozenset())
-        self.offline[event.broker_id] = (before - event.online) | event.offline
-        failed = {key for key in event.offline - before if key in self.states}
-        writes = self._due_writes(restarted=frozenset(), topics=sorted({topic for topic, _ in failed}))
+        now = self.offline[event.broker_id] = (before - event.online) | event.offline
+        changed = {key for key in before ^ now if key in self.states}
+        writes = self._due_writes(restarted=frozenset(), topics=sorted({topic for topic, _ in changed}))
         changing = {(w.topic, w.partition) for w in writes}
-        words = self._words({key: self.states[key] for key in sorted(failed - changing)})
+        words = self._words({key: self.states[key] for key in sorted(changed - changing)})
         return (self._metadata_to(self.brokers, words) if words else []) + self._write(writes)
 
     def _online(self, topic: str, partition: int) -> AbstractSet[int]:

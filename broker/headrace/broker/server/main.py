@@ -49,6 +49,7 @@ from headrace.broker.tasks import Tasks
 
 log = get_logger(__name__)
 CLOSING_THREADS = 16
+REFUSED_INTERVAL_MS = 5000
 META_PROPERTIES = "meta.properties"
 
 
@@ -156,6 +157,7 @@ class Broker:
         gc.freeze()
 
     def _start_cleaner(self, logs: LogStore) -> None:
+        self.tasks.every("refused replicas", REFUSED_INTERVAL_MS, self._ask_for_refused)
         if self.config.logs.log_cleaner_enable:
             cleaner = Cleaner(self.cluster.config.logs, logs, self.clock)
             self.cluster.on_broker_config(lambda config: cleaner.use_config(config.logs))
@@ -247,6 +249,11 @@ class Broker:
             producer_ids=ProducerIds(self.cluster.allocate_producer_id_block, self._run),
             moves=self._make_moves(partitions),
         )
+
+    def _ask_for_refused(self) -> None:
+        """A full disk may have room again: have the controller send what this broker could not take."""
+        if self.partitions is not None and self.partitions.refused:
+            self.cluster.log_directory_failed()
 
     def _make_moves(self, partitions: Partitions) -> ReplicaMoves:
         threads = self.config.replication.num_replica_alter_log_dirs_threads or len(self.config.log_dirs)

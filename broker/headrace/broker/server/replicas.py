@@ -54,6 +54,8 @@ class Partitions:
         self._openings: dict[TopicPartition, Opening] = {}
         # Replicas in data directories that failed.
         self._offline: set[TopicPartition] = set()
+        # Replicas that could not be taken, as on a full disk: the controller has to be told to try again.
+        self.refused: set[TopicPartition] = set()
         self._callbacks: list[PartitionCallback] = []
         self._before_deletion: Callable[[Iterable[TopicPartition]], Awaitable[None]] | None = None
         # Held while replicas are taken, stopped or sent to other directories.
@@ -116,6 +118,7 @@ class Partitions:
         """The data directory of these replicas failed: they are out of reach until the broker starts again."""
         for key in keys:
             self._offline.add(key)
+            self.refused.discard(key)
             partition = self._partitions.pop(key, None)
             if partition is not None:
                 partition.is_leader = False
@@ -264,8 +267,12 @@ class Partitions:
             partition = self._partitions.get((topic, number)) or self._opened(topic, number, topic_id)
             partition.follow(_state_of(state), tuple(state["replicas"]))
         except KafkaError as error:
-            log.error("cannot take a partition", topic=topic, partition=number, reason=error)
+            if (topic, number) not in self.refused:
+                log.error("cannot take a partition", topic=topic, partition=number, reason=error)
+            if isinstance(error, StorageError):
+                self.refused.add((topic, number))
             return error.code
+        self.refused.discard((topic, number))
         self._tell(partition)
         return ErrorCode.NONE
 
@@ -279,6 +286,7 @@ class Partitions:
         """One partition of a StopReplica request; `leader_epoch` below 0 is no fence."""
         if (topic, number) in self._offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
+        self.refused.discard((topic, number))
         partition = self._partitions.get((topic, number))
         if partition is not None and 0 <= leader_epoch < partition.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
