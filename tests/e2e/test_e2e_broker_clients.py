@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from uuid import uuid4
 
 import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from processes import DevCluster
 
 
@@ -46,15 +44,6 @@ def produce(bootstrap: str, topic: str, values: list[bytes], **settings: object)
     assert errors == []
 
 
-@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_what_librdkafka_produces_it_consumes_in_every_codec(
-    broker: DevCluster, topic: str, codec: str
-) -> None:
-    values = [f"value {i} {'x' * 100}".encode() for i in range(500)]
-    produce(broker.bootstrap, topic, values, **{"compression.type": codec})
-    assert sorted(consume_all(broker.bootstrap, topic, 500)) == sorted(values)
-
-
 @pytest.mark.parametrize(
     "settings", [{"acks": 0}, {"acks": 1}, {"acks": "all"}, {"enable.idempotence": True}]
 )
@@ -65,48 +54,6 @@ def test_every_kind_of_acknowledgement_stores_the_messages(
     produce(broker.bootstrap, topic, [b"first"])
     produce(broker.bootstrap, topic, values, **settings)
     assert len(consume_all(broker.bootstrap, topic, 201)) == 201
-
-
-def test_kcat_produces_consumes_and_lists(broker: DevCluster, topic: str) -> None:
-    run = ["kcat", "-b", broker.bootstrap, "-t", topic]
-    subprocess.run([*run, "-P"], input=b"one\ntwo\nthree\n", check=True, timeout=30)
-    output = subprocess.run(
-        [*run, "-C", "-o", "beginning", "-e", "-q"], capture_output=True, check=True, timeout=30
-    )
-    assert output.stdout == b"one\ntwo\nthree\n"
-    listing = subprocess.run(
-        ["kcat", "-b", broker.bootstrap, "-L"], capture_output=True, check=True, timeout=30
-    )
-    assert f'topic "{topic}" with 1 partitions'.encode() in listing.stdout
-
-
-def test_kafka_python_produces_consumes_and_commits(broker: DevCluster, topic: str) -> None:
-    producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
-    offsets = [producer.send(topic, str(i).encode()).get(timeout=20).offset for i in range(20)]
-    producer.close()
-    assert offsets == list(range(20))
-    consumer = KafkaConsumer(
-        topic, bootstrap_servers=broker.bootstrap, group_id="python", auto_offset_reset="earliest"
-    )
-    values = [next(consumer).value for _ in range(20)]
-    consumer.commit()
-    assert values == [str(i).encode() for i in range(20)]
-    assert consumer.committed(TopicPartition(topic, 0)) == 20
-    consumer.close()
-
-
-def test_offsets_are_found_by_time(broker: DevCluster, topic: str) -> None:
-    producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap})
-    for timestamp in (1000, 2000, 3000):
-        producer.produce(topic, b"x", timestamp=timestamp)
-        assert producer.flush(20) == 0
-    consumer = confluent_kafka.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "times"})
-    partition = confluent_kafka.TopicPartition
-    assert consumer.get_watermark_offsets(partition(topic, 0), timeout=20) == (0, 3)
-    found = consumer.offsets_for_times([partition(topic, 0, 1500)], timeout=20)
-    later = consumer.offsets_for_times([partition(topic, 0, 3001)], timeout=20)
-    consumer.close()
-    assert (found[0].offset, later[0].offset) == (1, confluent_kafka.OFFSET_END)
 
 
 def test_topic_configuration_says_where_each_value_comes_from(broker: DevCluster, topic: str) -> None:
