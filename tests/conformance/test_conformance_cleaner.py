@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 from processes import eventually
 from swapped_broker import SwappedBroker, end
@@ -52,14 +52,23 @@ class Writer:
     def __init__(self, bootstrap: str) -> None:
         self._settings = {"bootstrap.servers": bootstrap, "log_level": 0, "linger.ms": 0}
         self._admin = AdminClient(self._settings)
-        (made,) = self._admin.create_topics([NewTopic(TOPIC, 1, 1, config={**CONFIGS, **PAUSED})]).values()
-        made.result(30)
+        eventually(self._has_topic, timeout_s=90, what="the topic")
         self._plain = Producer({**self._settings, "enable.idempotence": True})
         self._transactional = [
             Producer({**self._settings, "transactional.id": f"writer-{number}"}) for number in range(2)
         ]
         for producer in self._transactional:
             producer.init_transactions(60)
+
+    def _has_topic(self) -> bool:
+        topic = NewTopic(TOPIC, 1, 1, config={**CONFIGS, **PAUSED})
+        (made,) = self._admin.create_topics([topic], request_timeout=15).values()
+        try:
+            made.result()
+        except KafkaException as error:
+            # A broker on a busy machine may answer late; what it was asked it has done all the same.
+            return bool(error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS)
+        return True
 
     def configure(self, configs: dict[str, str]) -> None:
         entries = [
