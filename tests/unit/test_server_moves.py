@@ -1,0 +1,260 @@
+"""Replicas on their way to another data directory: what clients are told, what is given up, what goes on after a restart."""
+
+import asyncio
+import threading
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+from uuid import UUID
+
+import pytest
+from log_kit import NOW_MS, append, batch, offsets
+
+from headrace.broker.config import LogConfig
+from headrace.broker.errors import ErrorCode
+from headrace.broker.handlers import k35_describe_log_dirs
+from headrace.broker.log.files import OsFiles
+from headrace.broker.log.store import LogStore
+from headrace.broker.server.metadata import MetadataCache
+from headrace.broker.server.moves import ReplicaMoves
+from headrace.broker.server.replicas import Partitions
+from headrace.broker.tasks import Tasks
+
+TOPIC_ID = UUID(int=7)
+KEY = ("events", 0)
+
+
+class Clock:
+    def now_ms(self):
+        return NOW_MS
+
+    def monotonic_ms(self):
+        return NOW_MS
+
+
+class GatedFiles(OsFiles):
+    """Files whose directories are not renamed before the gate is open; `reached` says that somebody waits."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate = threading.Event()
+        self.gate.set()
+        self.reached = threading.Event()
+
+    def rename(self, source, target):
+        if source.endswith("-future"):
+            self.reached.set()
+            assert self.gate.wait(10)
+        super().rename(source, target)
+
+
+class Broker:
+    """The parts of one broker around its data directories `a`, `b` and `c`."""
+
+    def __init__(self, home, files=None):
+        self.paths = [str(home / name) for name in "abc"]
+        self.logs, _ = LogStore.open(
+            files or OsFiles(),
+            self.paths,
+            LogConfig(segment_bytes=2000, file_delete_delay_ms=0),
+            broker_id=1,
+            cluster_id="c",
+            overrides=lambda _: {},
+            now_ms=NOW_MS,
+        )
+        self.tasks = Tasks()
+        self.metadata = MetadataCache()
+        self.partitions = Partitions(1, self.logs, self.metadata, Clock())
+        self.moves = ReplicaMoves(self.logs, self.partitions, Clock(), self.tasks, threads=2)
+
+    async def lead(self, epoch=0, *, is_new=False):
+        state = {
+            "partition_index": 0,
+            "controller_epoch": 1,
+            "leader": 1,
+            "leader_epoch": epoch,
+            "isr": [1],
+            "partition_epoch": 0,
+            "replicas": [1],
+            "is_new": is_new,
+        }
+        topic = {"topic_name": "events", "topic_id": TOPIC_ID, "partition_states": [state]}
+        await self.partitions.leader_and_isr(
+            {"controller_id": 1, "controller_epoch": 1, "broker_epoch": -1, "topic_states": [topic]}
+        )
+        return self.partitions.leader_of(*KEY).log
+
+    async def moved(self):
+        await asyncio.gather(*self.moves._running.values())
+        assert self.logs.moves.target(KEY) is None
+
+    def path_of(self, log):
+        return log.directory.rpartition("/")[0]
+
+    def described(self):
+        """(directory, is a copy, lag) of each replica."""
+        context = SimpleNamespace(config=SimpleNamespace(log_dirs=self.paths), partitions=self.partitions)
+        answer = k35_describe_log_dirs.handle(context, None, {"topics": None})
+        return [
+            (Path(result["log_dir"]).name, partition["is_future_key"], partition["offset_lag"])
+            for result in answer["results"]
+            for topic in result["topics"]
+            for partition in topic["partitions"]
+        ]
+
+    def folders(self):
+        return sorted(
+            f"{Path(path).name}/{folder.name.split('.')[0]}"
+            for path in self.paths
+            for folder in Path(path).glob("events-0*")
+            if not folder.name.endswith("-delete")
+        )
+
+
+async def filled(broker, count=30):
+    log = await broker.lead(is_new=True)
+    for _ in range(count):
+        append(log, batch(2, size=100))
+    return log
+
+
+def test_a_log_moves_and_those_who_hold_it_notice_nothing(tmp_path):
+    async def script():
+        broker = Broker(tmp_path)
+        log = await filled(broker)
+        before = offsets(log)
+        reader = log.read(0, size_max=500, upper_offset=log.log_end_offset)
+        assert await broker.moves.alter({KEY: broker.paths[1]}) == {KEY: ErrorCode.NONE}
+        append(log, batch(2))
+        await broker.moved()
+        await broker.tasks.stop()
+        assert broker.partitions.leader_of(*KEY).log is log is broker.logs.get(*KEY)
+        assert (broker.path_of(log), broker.folders()) == (broker.paths[1], ["b/events-0"])
+        assert (offsets(log), log.high_watermark, log.topic_id) == ([*before, 60], 62, TOPIC_ID)
+        assert reader.read()[:8] == bytes(8), "what was being read is still there"
+        append(log, batch(2))
+        assert broker.described() == [("b", False, 0)]
+
+    asyncio.run(script())
+
+
+def test_a_copy_is_shown_with_its_lag_and_given_up_for_another_directory(tmp_path):
+    async def script():
+        files = GatedFiles()
+        broker = Broker(tmp_path, files)
+        log = await filled(broker)
+        files.gate.clear()
+        await broker.moves.alter({KEY: broker.paths[1]})
+        assert await asyncio.to_thread(files.reached.wait, 10)
+        append(log, batch(2))
+        assert broker.described() == [("a", False, 0), ("b", True, 2)]
+        changing = broker.moves.alter({KEY: broker.paths[2]})
+        files_open = asyncio.to_thread(files.gate.set)
+        answer, _ = await asyncio.gather(changing, files_open)
+        assert answer == {KEY: ErrorCode.NONE}
+        await broker.moved()
+        await broker.tasks.stop()
+        assert (broker.path_of(log), broker.folders()) == (broker.paths[2], ["c/events-0"])
+        assert log.log_end_offset == 62
+
+    asyncio.run(script())
+
+
+def test_asking_for_the_present_directory_gives_a_move_up(tmp_path):
+    async def script():
+        files = GatedFiles()
+        broker = Broker(tmp_path, files)
+        log = await filled(broker)
+        files.gate.clear()
+        await broker.moves.alter({KEY: broker.paths[1]})
+        assert await asyncio.to_thread(files.reached.wait, 10)
+        staying = broker.moves.alter({KEY: broker.paths[0]})
+        await asyncio.gather(staying, asyncio.to_thread(files.gate.set))
+        await broker.tasks.stop()
+        assert (broker.path_of(log), broker.folders()) == (broker.paths[0], ["a/events-0"])
+        assert not log.cleaner.is_paused
+
+    asyncio.run(script())
+
+
+def test_a_move_goes_on_after_a_restart(tmp_path):
+    async def begin():
+        files = GatedFiles()
+        broker = Broker(tmp_path, files)
+        await filled(broker)
+        files.gate.clear()
+        await broker.moves.alter({KEY: broker.paths[1]})
+        assert await asyncio.to_thread(files.reached.wait, 10)
+        assert broker.folders() == ["a/events-0", "b/events-0"]
+        # The process dies before the copy gets its name.
+        files.rename = lambda source, target: (_ for _ in ()).throw(OSError(5, "dead"))
+        files.gate.set()
+        await broker.tasks.stop()
+
+    async def go_on():
+        broker = Broker(tmp_path)
+        log = await broker.lead(epoch=1)
+        await broker.moved()
+        await broker.tasks.stop()
+        assert (broker.path_of(log), broker.folders()) == (broker.paths[1], ["b/events-0"])
+        assert (log.log_end_offset, log.latest_epoch) == (60, 1)
+
+    with suppress(OSError):
+        asyncio.run(begin())
+    asyncio.run(go_on())
+
+
+def test_a_deleted_partition_leaves_no_copy_behind(tmp_path):
+    async def script():
+        files = GatedFiles()
+        broker = Broker(tmp_path, files)
+        await filled(broker)
+        files.gate.clear()
+        await broker.moves.alter({KEY: broker.paths[1]})
+        assert await asyncio.to_thread(files.reached.wait, 10)
+        stopping = broker.partitions.stop_replica(
+            {
+                "controller_id": 1,
+                "controller_epoch": 1,
+                "topic_states": [
+                    {
+                        "topic_name": "events",
+                        "partition_states": [
+                            {"partition_index": 0, "leader_epoch": -2, "delete_partition": True}
+                        ],
+                    }
+                ],
+            }
+        )
+        response, _ = await asyncio.gather(stopping, asyncio.to_thread(files.gate.set))
+        assert [e["error_code"] for e in response["partition_errors"]] == [ErrorCode.NONE]
+        assert (broker.folders(), broker.described()) == ([], [])
+        for job in broker.logs.removals(NOW_MS):
+            job()
+        left = [name for path in broker.paths for name in OsFiles().list(path) if name.startswith("events")]
+        assert left == []
+        await broker.tasks.stop()
+
+    asyncio.run(script())
+
+
+@pytest.mark.parametrize("kind", ["unknown", "failed", "long"])
+def test_what_cannot_be_moved_says_why(tmp_path, kind):
+    async def script():
+        broker = Broker(tmp_path)
+        log = await filled(broker)
+        if kind == "unknown":
+            wanted = {KEY: str(tmp_path / "d"), ("nothing", 0): broker.paths[1]}
+            expected = [ErrorCode.LOG_DIR_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        elif kind == "failed":
+            broker.logs.failed(broker.paths[2], OSError(5, "Input/output error"))
+            wanted = {KEY: broker.paths[2], ("events", 0): broker.paths[1]}
+            expected = [ErrorCode.KAFKA_STORAGE_ERROR]
+        else:
+            wanted = {("t" * 230, 0): broker.paths[1]}
+            expected = [ErrorCode.INVALID_TOPIC_EXCEPTION]
+        assert list((await broker.moves.alter(wanted)).values()) == expected
+        await broker.tasks.stop()
+        assert (broker.path_of(log), broker.folders()) == (broker.paths[0], ["a/events-0"])
+
+    asyncio.run(script())
