@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from headrace.broker.config import LogConfig
 from headrace.broker.errors import NotLeaderOrFollowerError, UnknownTopicOrPartitionError
 from headrace.broker.handlers import k01_fetch
 from headrace.broker.handlers.context import Client
@@ -24,6 +25,7 @@ LED, MOVED, ABSENT = 0, 1, 2
 
 class FakeLog:
     high_watermark, last_stable_offset, log_start_offset, log_end_offset = 9, 8, 3, 10
+    config = LogConfig()
 
     def read(self, offset: int, **_: Any) -> LogSlice:
         return LogSlice(None, 0, 0)
@@ -122,6 +124,18 @@ def test_a_diverging_epoch_is_told(context: Any, version: int) -> None:
 def test_read_committed_names_the_aborted_transactions(context: Any) -> None:
     answer = ask(context, 11, {"partition": LED}, isolation_level=1)
     assert answer["responses"][0]["partitions"][0]["aborted_transactions"] == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_topic_that_does_not_convert_refuses_old_versions(
+    context: Any, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    monkeypatch.setattr(FakeLog, "config", LogConfig(message_downconversion_enable=False))
+    found = ask(context, version, {"partition": LED})["responses"][0]["partitions"][0]
+    if version < 4:
+        assert (found["error_code"], found["high_watermark"], found["records"]) == (35, -1, None)
+    else:
+        assert (found["error_code"], found["high_watermark"]) == (0, 9)
 
 
 @pytest.mark.parametrize("count", [1, 2, 130])

@@ -59,7 +59,9 @@ RAW = True
 
 READ_COMMITTED = 1
 UNKNOWN = -1
-LEADER_TAG_VERSION = 16
+ZSTD_VERSION, LEADER_TAG_VERSION = 10, 16
+# Errors that come with null for records, as Kafka has it; the others come with none.
+WITHOUT_RECORDS = (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 NOT_IN_CLUSTER = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 _PREFIX = Struct(">ii")
@@ -222,8 +224,8 @@ def _read(
 def _converted(
     log: PartitionLog, request: FetchRequest, wanted: FetchPartition, found: LogSlice
 ) -> ConvertedRecords:
-    """Raises UnsupportedVersionError where the topic does not convert; what is empty needs no conversion."""
-    if found.size and not log.config.message_downconversion_enable:
+    """Raises UnsupportedVersionError where the topic does not convert, in Apache Kafka's way also where it is empty."""
+    if not log.config.message_downconversion_enable:
         raise UnsupportedVersionError(
             f"message.downconversion.enable is false, and this client knows format {request.magic} at best."
         )
@@ -290,11 +292,22 @@ def _finish(
     error_code, session_id = ErrorCode.NONE, NO_SESSION
     if turn is not None:
         error_code, session_id, answer = turn.finish(answer, context.clock.monotonic_ms())
+    if header.version < ZSTD_VERSION:
+        answer = [(topic, [_unless_zstd(context, topic, item) for item in found]) for topic, found in answer]
     for topic, found in answer:
         size = sum(item.records.size for item in found if item.records is not None)
         if size:
             context.metrics.fetched(_name_of(context, topic), size)
     return _encode(context, client, header, error_code, session_id, answer)
+
+
+def _unless_zstd(context: Context, topic: FetchTopic, item: _Found) -> _Found:
+    """The item, or its refusal to a client that knows no zstd when that is its topic's own codec."""
+    partition = context.partitions.get(topic.name or "", item.partition_index)
+    if item.error_code or partition is None or partition.log.config.compression_type != "zstd":
+        return item
+    error = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    return _Found(item.partition_index, error, UNKNOWN, UNKNOWN, UNKNOWN, None, ())
 
 
 def _encode(
@@ -383,6 +396,8 @@ def _partition_head(version: int, item: _Found) -> bytes:
         _,
     ) = item
     size = 0 if records is None else records.size
+    if error_code in WITHOUT_RECORDS:
+        size = -1
     if aborted:
         return _head_with_aborted(version, item, aborted, size)
     aborted_count = -1 if aborted is None else 0
