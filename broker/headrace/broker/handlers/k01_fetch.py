@@ -60,6 +60,8 @@ RAW = True
 READ_COMMITTED = 1
 UNKNOWN = -1
 ZSTD_VERSION, LEADER_TAG_VERSION = 10, 16
+# Errors that come with null for records, as Kafka has it; the others come with none.
+WITHOUT_RECORDS = (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 NOT_IN_CLUSTER = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 _PREFIX = Struct(">ii")
@@ -222,8 +224,8 @@ def _read(
 def _converted(
     log: PartitionLog, request: FetchRequest, wanted: FetchPartition, found: LogSlice
 ) -> ConvertedRecords:
-    """Raises UnsupportedVersionError where the topic does not convert; what is empty needs no conversion."""
-    if found.size and not log.config.message_downconversion_enable:
+    """Raises UnsupportedVersionError where the topic does not convert, in Apache Kafka's way also where it is empty."""
+    if not log.config.message_downconversion_enable:
         raise UnsupportedVersionError(
             f"message.downconversion.enable is false, and this client knows format {request.magic} at best."
         )
@@ -394,6 +396,8 @@ def _partition_head(version: int, item: _Found) -> bytes:
         _,
     ) = item
     size = 0 if records is None else records.size
+    if error_code in WITHOUT_RECORDS:
+        size = -1
     if aborted:
         return _head_with_aborted(version, item, aborted, size)
     aborted_count = -1 if aborted is None else 0
