@@ -394,3 +394,14 @@ def test_a_full_disk_refuses_new_logs_and_checkpoints_and_goes_on_when_there_is_
     store.create("events", 1, TOPIC_ID, now_ms=NOW_MS)
     store.checkpoint()
     assert "events 1" in (tmp_path / "recovery-point-offset-checkpoint").read_text()
+
+
+def test_an_older_checkpoint_never_replaces_a_newer_one(tmp_path: Path) -> None:
+    store, _ = open_store(tmp_path)
+    store.create("events", 0, None, now_ms=NOW_MS)
+    (older,) = store.checkpoint_jobs()
+    store.create("events", 1, None, now_ms=NOW_MS)
+    (newer,) = store.checkpoint_jobs()
+    newer()
+    older()
+    assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n2\nevents 0 0\nevents 1 0\n"
