@@ -131,7 +131,7 @@ def _zookeeper(directory: Path) -> Iterator[str]:
     except zookeeper_server.ZooKeeperServerError as error:
         raise DevError(str(error)) from None
     with log_path.open("ab") as log:
-        child = _start(command, stdout=log, stderr=log)
+        child = start_child(command, stdout=log, stderr=log)
     try:
         deadline = time.monotonic() + START_TIMEOUT_S
         while not zookeeper_server.is_serving(host, port):
@@ -210,7 +210,7 @@ def _brokers(
             logs.append(home / "broker.log")
             command = [sys.executable, "-m", "headrace.broker.command", "--config", str(config)]
             with logs[-1].open("ab") as log:
-                children.append(_start(command, stdout=subprocess.PIPE, stderr=log))
+                children.append(start_child(command, stdout=subprocess.PIPE, stderr=log))
         yield _Brokers(children, logs)
     finally:
         _stop(children)
@@ -248,7 +248,7 @@ def brokers_known_to(address: str) -> int:
     return len(metadata["brokers"]) if metadata["controller_id"] >= 0 else 0
 
 
-def _start(command: Sequence[str], *, stdout: int | IO[bytes], stderr: IO[bytes]) -> Child:
+def start_child(command: Sequence[str], *, stdout: int | IO[bytes], stderr: IO[bytes]) -> Child:
     """A child in a session of its own, so that Ctrl-C reaches only us, that ends when we do."""
     return subprocess.Popen(
         command,

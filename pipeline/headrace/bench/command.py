@@ -7,6 +7,8 @@ import datetime
 import json
 import os
 import shutil
+import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -98,9 +100,12 @@ def bench(
         ) from None
     effort = Effort(rounds=rounds, pairs=pairs, seconds=seconds, warm_up_seconds=warm_up)
     records: Records = {}
+    # Whoever ends us ends the brokers, too.
+    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         _measure(wanted, effort, records, Console(stderr=True, soft_wrap=True, highlight=False))
     finally:
+        signal.signal(signal.SIGTERM, before)
         # Also what was measured before a failure or Ctrl-C is worth its minutes.
         if as_json:
             click.echo(json.dumps(list(records.values()), indent=1))

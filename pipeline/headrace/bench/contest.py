@@ -23,7 +23,7 @@ from headrace.bench import apache_kafka
 from headrace.bench.peers import STOP_SECONDS_MAX, TOPIC_SECONDS_MAX, Peer
 from headrace.bench.runs import HEADRACE
 from headrace.broker import zookeeper_server
-from headrace.broker.dev import brokers_known_to
+from headrace.broker.dev import brokers_known_to, start_child
 
 KAFKA = f"Apache Kafka {apache_kafka.VERSION}"
 START_SECONDS_MAX = 90
@@ -149,7 +149,7 @@ def _command(kind: str, jars: Path | None, config: Path, data: Path) -> Iterator
 @contextlib.contextmanager
 def _process(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
     with log.open("wb") as output:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        process = start_child(command, stdout=output, stderr=output)
     try:
         yield process
     finally:
