@@ -17,6 +17,12 @@ from confluent_kafka.admin import (
     NewTopic,
 )
 from processes import DevCluster, eventually
+from raw_client import RawClient
+
+CREATE_TOPICS, DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS = 19, 32, 44
+SET, DELETE = 0, 1
+TOPIC, BROKER = 2, 4
+DYNAMIC_DEFAULT_BROKER, DEFAULT = 3, 5
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +127,37 @@ def test_all_values_are_replaced_at_once(admin: AdminClient, topic: str) -> None
     admin.alter_configs([resource])[resource].result(30)
     eventually(lambda: config(admin, topic)["segment.bytes"] == "2097152", what="the new value")
     assert config(admin, topic)["retention.ms"] == "604800000"
+
+
+def test_a_new_topic_goes_by_what_is_set_for_all_brokers(broker: DevCluster, topic: str) -> None:
+    def set_for_all(operation: int, value: str | None) -> None:
+        change = {"name": "log.index.interval.bytes", "config_operation": operation, "value": value}
+        resource = {"resource_type": BROKER, "resource_name": "", "configs": [change]}
+        message = {"resources": [resource], "validate_only": False}
+        assert client.ask(INCREMENTAL_ALTER_CONFIGS, 1, message)["responses"][0]["error_code"] == 0
+
+    def shown(name: str) -> tuple[object, object]:
+        """(value, source) of the topic's entry, which CreateTopics and DescribeConfigs show alike."""
+        wish = {"name": name, "num_partitions": 1, "replication_factor": 1}
+        made = client.ask(CREATE_TOPICS, 7, {"topics": [wish], "timeout_ms": 20_000, "validate_only": False})
+        resource = {"resource_type": TOPIC, "resource_name": name, "configuration_keys": None}
+        described = client.ask(DESCRIBE_CONFIGS, 4, {"resources": [resource]})
+        (one,), (other,) = (
+            [(c["value"], c["config_source"]) for c in configs if c["name"] == "index.interval.bytes"]
+            for configs in (made["topics"][0]["configs"], described["results"][0]["configs"])
+        )
+        assert one == other
+        return one
+
+    client = RawClient(broker)
+    assert shown(f"{topic}-before") == ("4096", DEFAULT)
+    set_for_all(SET, "8192")
+    try:
+        eventually(
+            lambda: shown(f"topic-{uuid4()}") == ("8192", DYNAMIC_DEFAULT_BROKER), what="the new default"
+        )
+    finally:
+        set_for_all(DELETE, None)
 
 
 def test_a_topic_is_deleted_once(admin: AdminClient, topic: str) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from headrace.broker.config import TOPIC_CONFIGS, LogConfig
 from headrace.broker.errors import ErrorCode
+from headrace.broker.handlers import k32_describe_configs
 from headrace.broker.handlers.context import Context
 from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.replication.topic_requests import NewTopic, TopicResult
@@ -19,7 +19,7 @@ from headrace.broker.wire.frames import RequestHeader
 
 API = k19_create_topics.API
 VERSIONS = (0, 7)
-SOURCE_TOPIC, SOURCE_STATIC_BROKER, SOURCE_DEFAULT = 1, 4, 5
+CONFIG_FIELDS = ("name", "value", "read_only", "config_source", "is_sensitive")
 
 
 def handle(
@@ -84,21 +84,7 @@ def _answer(context: Context, result: TopicResult, overrides: dict[str, str | No
 
 
 def _configs(context: Context, overrides: dict[str, str]) -> list[dict[str, Any]]:
-    config = LogConfig.from_broker(context.config).with_overrides(overrides)
     return [
-        {
-            "name": name,
-            "value": entry.text(config),
-            "read_only": False,
-            "config_source": _source(context, entry.key.synonyms, name in overrides),
-            "is_sensitive": False,
-        }
-        for name, entry in TOPIC_CONFIGS.items()
+        {field: entry[field] for field in CONFIG_FIELDS}
+        for entry in k32_describe_configs.topic_entries(context, overrides)
     ]
-
-
-def _source(context: Context, synonyms: tuple[str, ...], is_override: bool) -> int:
-    if is_override:
-        return SOURCE_TOPIC
-    is_set = any(synonym in context.config.properties for synonym in synonyms)
-    return SOURCE_STATIC_BROKER if is_set else SOURCE_DEFAULT

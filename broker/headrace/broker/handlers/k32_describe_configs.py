@@ -86,14 +86,14 @@ def _describe(
 
 
 def _entries(context: Context, resource_type: int, name: str, overrides: Overrides) -> Iterable[Entry]:
-    levels = _levels(context)
     if resource_type == TOPIC:
         check_name(name)
         if name not in overrides:
             raise UnknownTopicOrPartitionError(f"The topic {name} does not exist.")
-        return _topic_entries(context.config, levels, overrides[name])
+        return topic_entries(context, overrides[name])
     if resource_type == BROKER:
         check_broker(context, name)
+        levels = _levels(context)
         return _broker_entries(context.config, levels) if name else _default_entries(levels)
     raise InvalidRequestError(f"Unsupported resource type {resource_type}.")
 
@@ -108,8 +108,10 @@ def _levels(context: Context) -> Levels:
     )
 
 
-def _topic_entries(config: BrokerConfig, levels: Levels, overrides: Mapping[str, str]) -> Iterable[Entry]:
-    effective = LogConfig.from_broker(config).with_overrides(overrides)
+def topic_entries(context: Context, overrides: Mapping[str, str]) -> Iterable[Entry]:
+    """What a topic with these overrides goes by, and where each value comes from."""
+    levels = _levels(context)
+    effective = LogConfig.from_broker(context.config).with_overrides(overrides)
     for topic_config in TOPIC_CONFIGS.values():
         name = topic_config.name
         synonyms = _broker_synonyms(levels, topic_config.key.synonyms[0])
