@@ -58,7 +58,8 @@ name = "broker"
 title = "Broker"
 note = (
     "unless the cell says otherwise: one partition, one connection, acks=1, no compression; both brokers with the same settings "
-    "on the same disk, neither flushes by itself; CPU and memory of the broker process"
+    "on the same disk, neither flushes by itself; in a latency cell as many clients read as publish, at most one a partition; "
+    "CPU and memory of the broker process"
 )
 cells = (START_DEV, START, *(workload.name for workload in STEADY), CALM, MANY, IDLE)
 more_cells = tuple(cell for cell in MATRIX if cell not in cells)
