@@ -25,6 +25,7 @@ from headrace.broker.groups.events import (
     TopicPartition,
 )
 from headrace.broker.groups.machine import Shard
+from headrace.broker.groups.memory import MembersMemory
 from headrace.broker.groups.records import OffsetValue, Record
 from headrace.broker.groups.timers import TimerQueue
 
@@ -41,9 +42,10 @@ class Script:
     replies: dict[int, Any] = field(default_factory=dict)
     append_error: ErrorCode | None = None
     token: int = 0
+    memory: MembersMemory = field(default_factory=MembersMemory)
 
     def __post_init__(self) -> None:
-        self.shard = Shard(self.config)
+        self.shard = Shard(self.config, self.memory)
         self.timers: TimerQueue[TimerKey, Event] = TimerQueue()
 
     def tell(self, event: Event) -> int:
@@ -81,7 +83,8 @@ class Script:
 
     def reload(self) -> None:
         """The coordinator crashes: a new shard learns everything from the log."""
-        self.shard = Shard(self.config)
+        self.shard.release()
+        self.shard = Shard(self.config, self.memory)
         self.timers = TimerQueue()
         for record in self.log:
             self.shard.apply(record)

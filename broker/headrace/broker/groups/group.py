@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from headrace.broker.groups.events import DescribedMember, TopicPartition
+from headrace.broker.groups.memory import MEMBER_SIZE
 from headrace.broker.groups.records import GroupValue, MemberValue, OffsetValue
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
@@ -46,6 +47,11 @@ class Member:
     joining: int | None = None
     syncing: int | None = None
     is_new: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes in memory, about."""
+        return MEMBER_SIZE + len(self.member_id) + size_of(self.protocols) + len(self.assignment)
 
     def metadata(self, protocol: str | None) -> bytes:
         """What the member said about that protocol; empty when it does not support it."""
@@ -127,6 +133,12 @@ class Group:
     @property
     def rebalance_timeout_ms(self) -> int:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    @property
+    def members_size(self) -> int:
+        """Bytes that members, and clients that were told to become one, take in memory, about."""
+        pending = sum(MEMBER_SIZE + len(member_id) for member_id in self.pending_members)
+        return pending + sum(member.size for member in self.members.values())
 
     def move_to(self, state: GroupState, now_ms: int) -> None:
         self.state = state
@@ -261,6 +273,11 @@ class Group:
         self.state, self.generation = GroupState.EMPTY, 0
         self.protocol_type = self.protocol_name = self.leader = None
         self.members, self.static_members = {}, {}
+
+
+def size_of(protocols: Protocols) -> int:
+    """Bytes that a member's protocols bring."""
+    return sum(len(name) + len(metadata) for name, metadata in protocols)
 
 
 def _member_of(stored: MemberValue, protocol: str | None) -> Member:

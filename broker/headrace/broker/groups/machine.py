@@ -34,13 +34,15 @@ from headrace.broker.groups.events import (
     PendingMemberExpired,
     SessionExpired,
     ShardLoaded,
+    SyncAnswer,
     SyncExpired,
     SyncGroup,
     TopicPartition,
     TopicsDeleted,
 )
-from headrace.broker.groups.group import Group
+from headrace.broker.groups.group import Group, size_of
 from headrace.broker.groups.joining import join
+from headrace.broker.groups.memory import MEMBER_SIZE, MembersMemory
 from headrace.broker.groups.rebalance import Turn
 from headrace.broker.groups.records import (
     GroupKey,
@@ -55,14 +57,18 @@ from headrace.broker.groups.refusals import group_not_stored, offsets_not_stored
 # Each group costs about 1 KB; Kafka sets no bound. Beyond it, groups that exist go on and new ones are
 # refused.
 GROUPS_COUNT_MAX = 20_000
+# Events that let the members take as much as before; assignments are weighed when their record is applied.
+WEIGHTLESS = (SyncGroup, Heartbeat, CommitOffsets, FetchOffsets, DescribeGroup, ShardLoaded)
 
 
 class Shard:
-    """The groups of one partition."""
+    """The groups of one partition; `memory` is shared by all shards of a broker."""
 
-    def __init__(self, config: Groups) -> None:
+    def __init__(self, config: Groups, memory: MembersMemory | None = None) -> None:
         self.config = config
         self.groups: dict[str, Group] = {}
+        self._memory = memory or MembersMemory()
+        self._sizes: dict[str, int] = {}
 
     def decide(self, event: Event, now_ms: int, token: int = 0) -> Decision:
         """Decide one event; a request is answered, now or later, by a reply to `token`."""
@@ -75,7 +81,7 @@ class Shard:
             case JoinGroup():
                 self._join(group, event, turn)
             case SyncGroup():
-                membership.sync(group, event, turn)
+                self._sync(group, event, turn)
             case Heartbeat():
                 turn.answer(membership.heartbeat(group, event, turn))
             case LeaveGroup():
@@ -94,7 +100,13 @@ class Shard:
                 if group is not None:
                     _decide_for(group, event, turn)
         self._drop_if_useless(event.group_id, turn.decision.records)
+        self._weigh_after(event)
         return turn.decision
+
+    def release(self) -> None:
+        """Give back what the members took: the shard is not used any more."""
+        self._memory.size -= sum(self._sizes.values())
+        self._sizes.clear()
 
     def append_failed(
         self, event: Event, decision: Decision, error: ErrorCode, now_ms: int, token: int = 0
@@ -173,6 +185,19 @@ class Shard:
             self.groups[group_id].forget_membership()
             if not self.groups[group_id].offsets:
                 del self.groups[group_id]
+        self._weigh(group_id)
+
+    def _weigh_after(self, event: Event) -> None:
+        if not isinstance(event, WEIGHTLESS):
+            self._weigh(event.group_id)
+
+    def _weigh(self, group_id: str) -> None:
+        """Note what the group's members take now."""
+        group = self.groups.get(group_id)
+        size = 0 if group is None else group.members_size
+        self._memory.size += size - self._sizes.pop(group_id, 0)
+        if size:
+            self._sizes[group_id] = size
 
     def _drop_if_useless(self, group_id: str, records: Sequence[Record] = ()) -> None:
         """A group that no record keeps ends without one."""
@@ -214,7 +239,19 @@ class Shard:
             return ErrorCode.UNKNOWN_MEMBER_ID
         if group is None and len(self.groups) >= GROUPS_COUNT_MAX:
             return ErrorCode.GROUP_MAX_SIZE_REACHED
-        return ErrorCode.NONE
+        member = None if group is None else group.members.get(event.member_id)
+        added = (
+            size_of(event.protocols) + MEMBER_SIZE
+            if member is None
+            else (size_of(event.protocols) - size_of(member.protocols))
+        )
+        return ErrorCode.NONE if self._memory.has_room(added) else ErrorCode.GROUP_MAX_SIZE_REACHED
+
+    def _sync(self, group: Group | None, event: SyncGroup, turn: Turn) -> None:
+        if self._memory.has_room(sum(map(len, event.assignments.values()))):
+            membership.sync(group, event, turn)
+        else:
+            turn.answer(SyncAnswer(error=ErrorCode.GROUP_MAX_SIZE_REACHED))
 
     def _commit(self, group: Group | None, event: CommitOffsets, turn: Turn) -> None:
         if group is None and len(self.groups) >= GROUPS_COUNT_MAX:

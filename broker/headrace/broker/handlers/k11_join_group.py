@@ -3,7 +3,8 @@
 Deviations: a join whose protocols together exceed 1 MiB, or whose client or instance id does not fit a stored
 string, is refused with INVALID_REQUEST (Kafka lets the group fail later, when it is stored). A second join of
 a member whose first is still parked releases the first with REBALANCE_IN_PROGRESS; Kafka never answers it.
-New groups beyond the coordinator's bound get GROUP_MAX_SIZE_REACHED.
+New groups beyond the coordinator's bound (`groups.machine.GROUPS_COUNT_MAX`) and members beyond that of all groups' members
+(`groups.memory.MEMBERS_SIZE_MAX` bytes) get GROUP_MAX_SIZE_REACHED; Kafka has no such bounds.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Deviations: a second sync of a member whose first is still parked releases the first with
 REBALANCE_IN_PROGRESS, and a parked sync of a member that is removed gets UNKNOWN_MEMBER_ID; Kafka answers
-neither.
+neither. Assignments beyond the bound of all groups' members (`groups.memory.MEMBERS_SIZE_MAX` bytes) get
+GROUP_MAX_SIZE_REACHED.
 """
 
 from __future__ import annotations

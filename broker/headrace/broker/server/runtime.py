@@ -31,6 +31,7 @@ from headrace.broker.groups.events import (
     TopicsDeleted,
 )
 from headrace.broker.groups.machine import Shard
+from headrace.broker.groups.memory import MembersMemory
 from headrace.broker.groups.records import Record, partition_for
 from headrace.broker.groups.refusals import refusal
 from headrace.broker.groups.timers import TimerQueue
@@ -78,10 +79,10 @@ class _Host:
 
     __slots__ = ("leader_epoch", "loader", "partition", "requests", "shard")
 
-    def __init__(self, partition: Partition, config: Groups) -> None:
+    def __init__(self, partition: Partition, config: Groups, memory: MembersMemory) -> None:
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
-        self.shard = Shard(config)
+        self.shard = Shard(config, memory)
         self.loader: GroupLoader | None = GroupLoader(partition.log, self.shard)
         self.requests: dict[int, tuple[Request[Any], Deferred[Any]]] = {}
 
@@ -113,6 +114,7 @@ class GroupCoordinator:
         self._waiting = waiting
         self._scheduler = scheduler
         self._hosts: dict[int, _Host] = {}
+        self._memory = MembersMemory()
         self._timers: TimerQueue[ShardTimerKey, tuple[int, Event]] = TimerQueue()
         self._wake_up: TimerHandle | None = None
         self._wake_up_ms = 0
@@ -255,7 +257,7 @@ class GroupCoordinator:
         if host is not None:
             self._unload(index)
         if partition.is_leader:
-            self._hosts[index] = _Host(partition, self.config)
+            self._hosts[index] = _Host(partition, self.config, self._memory)
             self._scheduler.call_soon(self._load_slice, self._hosts[index])
 
     def _load_slice(self, host: _Host) -> None:
@@ -283,6 +285,7 @@ class GroupCoordinator:
 
     def _unload(self, index: int) -> None:
         host = self._hosts.pop(index)
+        host.shard.release()
         self._timers.cancel_where(lambda key: key[0] == index)
         requests, host.requests = host.requests, {}
         for request, deferred in requests.values():
