@@ -78,6 +78,51 @@ def test_what_was_created_is_read_and_parents_are_made(server: ZooKeeperProcess)
     with_client(server, script)
 
 
+def test_an_answer_that_gets_lost_is_asked_for_again(
+    server: ZooKeeperProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def script(client: ZooKeeperClient) -> None:
+        lost: list[object] = []
+        get = client._kazoo.get_async
+
+        def lose_one(path: str, watch: object = None) -> object:
+            result = get(path, watch)
+            if not lost:
+                lost.append(result)
+                monkeypatch.setattr(result, "rawlink", lambda callback: None)
+            return result
+
+        monkeypatch.setattr(client._kazoo, "get_async", lose_one)
+        await client.ensure("/lost", b"x")
+        znode = await client.get("/lost")
+        assert znode is not None
+        assert znode.data == b"x"
+        assert len(lost) == 1
+
+    with_client(server, script)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_failure_of_kazoos_own_thread_costs_a_session_and_no_more(
+    server: ZooKeeperProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def script(client: ZooKeeperClient) -> None:
+        first = client.session_id
+        connection = client._kazoo._connection
+        read = connection._read_response
+
+        def fail_once(*arguments: object) -> object:
+            monkeypatch.setattr(connection, "_read_response", read)
+            raise RuntimeError("xids do not match")
+
+        monkeypatch.setattr(connection, "_read_response", fail_once)
+        await client.ensure("/after", b"x")
+        assert await client.children("/after") == []
+        assert client.session_id not in (0, first)
+
+    with_client(server, script)
+
+
 def test_a_write_on_an_old_version_is_refused_also_when_it_writes_the_same(server: ZooKeeperProcess) -> None:
     async def script(client: ZooKeeperClient) -> None:
         await client.create("/cas", b"0")

@@ -220,6 +220,7 @@ class SimulatedKazoo:
     def __init__(self, ensemble: Ensemble, timeout: float) -> None:
         self.chroot = ""
         self.last_zxid = 0
+        self.client_state = "not closed"
         self.is_dead = False
         self.frozen_until = 0.0
         self._ensemble = ensemble

@@ -1,10 +1,11 @@
 """The only file that knows kazoo: requests become awaitables, watches and session events become calls on
 the loop.
 
-Invariants: no callback runs outside the broker's loop; a request that ZooKeeper's absence interrupted is
-sent again once the session is back, until `close`; a subscription reads its znode again after each change,
-each reconnection and each new session, so that no change is missed for good. A repeated write may meet its
-own first attempt: the methods that can tell say so.
+Invariants: no callback runs outside the broker's loop; a request that ZooKeeper's absence interrupted, or that
+was not answered for as long as two sessions may be silent, is sent again once the session is back, until
+`close`; should kazoo's own thread fail, it is started again in a new session; a subscription reads its znode
+again after each change, each reconnection and each new session, so that no change is missed for good. A
+repeated write may meet its own first attempt: the methods that can tell say so.
 """
 
 from __future__ import annotations
@@ -27,13 +28,16 @@ from kazoo.exceptions import (
     SessionExpiredError,
 )
 from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.protocol.states import KazooState
+from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
+
+from headrace.broker.structured_log import get_logger
 
 ANY_VERSION = -1
 RETRY_DELAY_SECONDS = 0.05
 RECONNECT_DELAY_SECONDS_MAX = 1.0
-_INTERRUPTED = (ConnectionLoss, OperationTimeoutError, SessionExpiredError, KazooTimeoutError)
+_INTERRUPTED = (ConnectionLoss, OperationTimeoutError, SessionExpiredError, KazooTimeoutError, TimeoutError)
+log = get_logger(__name__)
 
 
 class ZooKeeperError(Exception):
@@ -125,6 +129,7 @@ class ZooKeeperClient:
     def __init__(self, hosts: str, *, session_timeout_ms: int, connection_timeout_ms: int) -> None:
         self._hosts = hosts
         self._connection_timeout_ms = connection_timeout_ms
+        self._answer_seconds_max = 2 * session_timeout_ms / 1000
         self._kazoo = KazooClient(
             hosts=hosts,
             timeout=session_timeout_ms / 1000,
@@ -328,7 +333,8 @@ class ZooKeeperClient:
             if self._closed:
                 raise ZooKeeperClosedError("the ZooKeeper session was closed")
             try:
-                return await self._sent(send)
+                async with asyncio.timeout(self._answer_seconds_max):
+                    return await self._sent(send)
             except _INTERRUPTED:
                 await asyncio.sleep(RETRY_DELAY_SECONDS)
             except KazooException as error:
@@ -358,6 +364,8 @@ class ZooKeeperClient:
         if state != KazooState.CONNECTED:
             self._connected.clear()
             self._tell(SessionListener.session_suspended)
+            if state == KazooState.LOST:
+                self._start_again_if_closed()
             return
         is_new = session_id != self.session_id
         self.session_id = session_id
@@ -365,6 +373,13 @@ class ZooKeeperClient:
         self._tell(SessionListener.session_started if is_new else SessionListener.session_resumed)
         for subscription in list(self._subscriptions):
             subscription.read()
+
+    def _start_again_if_closed(self) -> None:
+        """kazoo gives up for good when its thread meets an error that it does not expect."""
+        if self._kazoo.client_state == KeeperState.CLOSED:
+            log.error("the connection to ZooKeeper failed for an unforeseen reason, it is opened anew")
+            assert self._loop is not None, "connect first"
+            self._loop.run_in_executor(None, self._kazoo.start_async)
 
     def _tell(self, method: Callable[[SessionListener], None]) -> None:
         for listener in self._listeners:
