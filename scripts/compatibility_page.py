@@ -1,7 +1,8 @@
-"""Write the table of docs/compatibility.md from the broker's own handlers: `python scripts/compatibility_page.py`.
+"""Write the tables of docs/compatibility.md: `python scripts/compatibility_page.py`.
 
-A handler's module text says in a paragraph that has "Deviations:" where it differs from Apache Kafka; keys without a
-handler have their reason here.
+The table of API keys is made from the broker's own handlers, that of clients in client_suites.py. A handler's module
+text says in a paragraph that has "Deviations:" where it differs from Apache Kafka; keys without a handler have their
+reason here.
 """
 
 from __future__ import annotations
@@ -10,11 +11,14 @@ import re
 import sys
 from pathlib import Path
 
+import client_suites
+
 from headrace.broker.handlers.table import HANDLERS
 from headrace.broker.wire.api import APIS
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "compatibility.md"
 START, END = "<!-- table made by scripts/compatibility_page.py -->\n", "<!-- end of table -->\n"
+CLIENTS_START, CLIENTS_END = "<!-- made by scripts/client_suites.py -->\n", "<!-- end of client suites -->\n"
 
 TRANSACTIONS, SECURITY, QUOTAS = "transactions come later", "security comes later", "quotas come later"
 TOKENS, REASSIGNMENT = "delegation tokens come later", "reassignment and replication come later"
@@ -68,10 +72,16 @@ def table() -> str:
 
 
 def render(page: str) -> str:
-    """The page with its table made anew."""
-    head, _, rest = page.partition(START)
-    _, _, tail = rest.partition(END)
-    return head + START + table() + END + tail
+    """The page with its tables made anew."""
+    page = between(page, START, END, table())
+    return between(page, CLIENTS_START, CLIENTS_END, client_suites.section())
+
+
+def between(page: str, start: str, end: str, text: str) -> str:
+    """The page with `text` between two of its lines."""
+    head, _, rest = page.partition(start)
+    _, _, tail = rest.partition(end)
+    return head + start + text + end + tail
 
 
 if __name__ == "__main__":

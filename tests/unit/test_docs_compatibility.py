@@ -1,9 +1,12 @@
-"""docs/compatibility.md says what the handlers say."""
+"""docs/compatibility.md says what the handlers and the client suites say."""
 
 from __future__ import annotations
 
+import json
 import runpy
 from pathlib import Path
+
+import client_suites
 
 from headrace.broker.handlers.table import HANDLERS
 from headrace.broker.wire.api import APIS
@@ -31,3 +34,35 @@ def test_a_handlers_deviations_end_with_their_paragraph() -> None:
     text = "Fetch.\n\nAll of it. Deviations: one\nthing and\nanother.\n\nMore.\n"
     assert SCRIPT["deviations"](text) == "One thing and another."
     assert SCRIPT["deviations"]("Heartbeat. No deviations.") == ""
+
+
+def test_a_suites_test_that_did_not_pass_on_both_says_why() -> None:
+    results = json.loads(client_suites.RESULTS.read_text())
+    assert {t["headrace"] for t in results["tests"]} <= {"passed", "failed", "skipped", "no broker"}
+    unexplained = [
+        t["test"]
+        for t in results["tests"]
+        if {t["headrace"], t["kafka"]} not in ({"passed"}, {"no broker"}) and not t["note"]
+    ]
+    assert unexplained == []
+
+
+def test_cases_are_counted_by_client() -> None:
+    kcat, java = client_suites.KCAT, client_suites.JAVA
+    library = client_suites.LIBRARIES
+    found = client_suites.cases(
+        [
+            f"{library}::test_it_works[kafka-python-none]",
+            f"{library}::test_it_works[kafka-python-gzip]",
+            f"{library}::test_it_ends[librdkafka]",
+            f"{kcat}::test_kcat_lists",
+            f"{java}::test_java_topics_are_made",
+        ]
+    )
+    assert found == {
+        "librdkafka": {"it ends": 1},
+        "kafka-python": {"it works": 2},
+        "aiokafka": {},
+        kcat: {"lists": 1},
+        java: {"topics are made": 1},
+    }

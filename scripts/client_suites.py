@@ -1,0 +1,109 @@
+"""The client suites in docs/compatibility.md: cases counted from the tests, librdkafka's own suite from docs/client-suites.json.
+
+The JSON holds what one run of that suite came to, a row a test number: `headrace` and `kafka` are passed, failed, skipped
+or no broker, and `note` tells why they differ or why both did not pass. The suite is run by hand; nothing of it is here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "docs" / "client-suites.json"
+TESTS = "tests/conformance"
+LIBRARIES, KCAT, JAVA = (
+    f"{TESTS}/test_conformance_{name}.py" for name in ("clients", "kcat", "java_clients")
+)
+CLIENTS = {
+    "librdkafka": "librdkafka (confluent-kafka)",
+    "kafka-python": "kafka-python",
+    "aiokafka": "aiokafka",
+    KCAT: "kcat",
+    JAVA: "Apache Kafka's command line tools (the Java client)",
+}
+"""Where a case belongs, by its first parameter or its file, and what the page calls it."""
+
+
+def collected() -> list[str]:
+    """The node ids of all cases, as pytest collects them."""
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "--collect-only",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-W",
+        "ignore",
+    ]
+    run = subprocess.run(
+        [*command, LIBRARIES, KCAT, JAVA], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
+    )
+    return [line for line in run.stdout.splitlines() if "::" in line]
+
+
+def cases(node_ids: Iterable[str]) -> dict[str, Counter[str]]:
+    """How many cases of each test, as a sentence, each client runs."""
+    found: dict[str, Counter[str]] = {client: Counter() for client in CLIENTS}
+    for node_id in node_ids:
+        path, _, case = node_id.partition("::")
+        name, _, parameters = case.removesuffix("]").partition("[")
+        client = path if path in CLIENTS else next(c for c in CLIENTS if parameters.startswith(c))
+        sentence = re.sub("^test_(java_|kcat_)?", "", name).replace("_", " ")
+        found[client][sentence] += 1
+    return found
+
+
+def client_table(node_ids: Iterable[str]) -> str:
+    rows = ["| client | cases | what |", "|---|---|---|"]
+    for client, counts in cases(node_ids).items():
+        told = "; ".join(f"{name} (×{n})" if n > 1 else name for name, n in counts.items())
+        rows.append(f"| {CLIENTS[client]} | {counts.total()} | {told} |")
+    return "\n".join(rows)
+
+
+def suite_summary(results: dict[str, Any]) -> str:
+    counts = Counter((test["headrace"], test["kafka"]) for test in results["tests"])
+    rows = ["| headrace | Apache Kafka | test numbers |", "|---|---|---|"]
+    rows += [f"| {ours} | {theirs} | {count} |" for (ours, theirs), count in counts.most_common()]
+    return "\n".join(rows)
+
+
+def suite_table(results: dict[str, Any]) -> str:
+    rows = ["| test | exercises | headrace | Apache Kafka | note |", "|---|---|---|---|---|"]
+    rows += [
+        f"| {t['test']} | {t['exercises']} | {t['headrace']} | {t['kafka']} | {t['note']} |"
+        for t in results["tests"]
+        if t["headrace"] != "no broker"
+    ]
+    return "\n".join(rows)
+
+
+def section() -> str:
+    """The part of the page between its markers."""
+    results = json.loads(RESULTS.read_text())
+    local = ", ".join(t["test"] for t in results["tests"] if t["headrace"] == "no broker")
+    return f"""
+Each of these cases runs the same script against headrace and Apache Kafka at once, and what comes of it must be the same
+(`{TESTS}`):
+
+{client_table(collected())}
+
+librdkafka {results["librdkafka"]}'s own test suite, one process a test number and never in its quick mode, was run on
+{results["date"]} against headrace and against Apache Kafka {results["kafka"]}, {results["servers"]}:
+
+{suite_summary(results)}
+
+{suite_table(results)}
+
+Without a broker (they run on the client's own mock cluster, or on the client alone): {local}.
+
+"""
