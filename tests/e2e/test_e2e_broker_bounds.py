@@ -12,7 +12,7 @@ import pytest
 from processes import DevCluster, eventually
 from raw_client import API_VERSIONS, FETCH, METADATA, RawClient, make_topic, produce
 
-FIND_COORDINATOR, JOIN_GROUP = 10, 11
+FIND_COORDINATOR, JOIN_GROUP, CREATE_TOPICS = 10, 11, 19
 GROUP_MAX_SIZE_REACHED = 81
 MB = 1 << 20
 SLOW_READERS_COUNT = 20
@@ -49,6 +49,11 @@ def test_members_of_all_groups_have_one_bound(broker: DevCluster, bystander: Raw
 
 
 def test_clients_that_never_read_cost_a_bounded_reply_each(broker: DevCluster, bystander: RawClient) -> None:
+    wide = {"name": "wide", "num_partitions": 100, "replication_factor": 1}
+    assert (
+        bystander.ask(CREATE_TOPICS, 4, {"topics": [wide], "timeout_ms": 10_000})["topics"][0]["error_code"]
+        == 0
+    )
     make_topic(bystander, "bounds")
     for _ in range(10):
         assert produce(bystander, "bounds", os.urandom(900_000))["error_code"] == 0
