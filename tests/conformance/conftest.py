@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from coverage_record import pytest_runtest_makereport, recorded
 from pairs import running_pair
+from recording import pytest_runtest_makereport, recorded
 from sessions import Pair
 
 from headrace.bench.apache_kafka import NoKafkaError, find_jars

@@ -8,14 +8,9 @@
 from __future__ import annotations
 
 import json
-import os
 from collections import defaultdict
-from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import pytest
-from sessions import Seen
 
 PAGE = Path(__file__).with_name("coverage.jsonl")
 Entry = dict[str, dict[str, list[int]]]
@@ -58,30 +53,3 @@ def by_key(entries: dict[str, Any]) -> dict[int, Covered]:
             covered.codes.update(each["codes"])
             covered.sessions.add(test.partition("[")[0])
     return found
-
-
-@pytest.fixture(autouse=True)
-def recorded(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Hold what the test's sessions saw against its line, or write the line with HEADRACE_RECORD."""
-    Seen.compared.clear()
-    yield
-    if not getattr(request.node, "has_passed", False):
-        return
-    seen, test, entries = entry_of(Seen.compared), f"{request.path.stem}::{request.node.name}", load()
-    if os.environ.get("HEADRACE_RECORD"):
-        if seen and entries.get(test) != seen:
-            save({**entries, test: seen})
-    elif test in entries:
-        hint = "HEADRACE_RECORD=1 pytest tests/conformance && python scripts/compatibility_page.py"
-        assert seen == entries[test], (
-            f"the brokers answered otherwise than recorded; if that is right: {hint}"
-        )
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Tell the fixtures of a test whether it passed."""
-    report = yield
-    if report.when == "call":
-        item.has_passed = report.passed  # type: ignore[attr-defined]
-    return report

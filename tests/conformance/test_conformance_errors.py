@@ -34,6 +34,7 @@ API_VERSIONS, DELETE_RECORDS, DESCRIBE_PRODUCERS = 18, 21, 61
 NOBODY = 7
 TOPIC_ID = "AAAAAAAAQACAAAAAAAAAAQ"
 ZSTD = 4
+EPOCH = 5
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +66,19 @@ def epoch_end_of(topic: str, partition: int = 0, *, epoch: int = -1) -> Message:
     return {"replica_id": -2, "topics": [{"topic": topic, "partitions": [wanted]}]}
 
 
+def ask_all(session: Session, topic: str, partition: int, epoch: int = -1) -> None:
+    """All that consumers ask of a leader, with the epoch in which they believe it to lead."""
+    for version in (4, 9, 11, 12):
+        message = fetch_of(topic, partition, **({"epoch": epoch} if version >= 9 else {}))
+        session.ask(FETCH, version, message, note=f"{partition} {epoch}")
+    for version in (1, 4, 5, 8):
+        message = list_offsets_of(topic, partition, **({"epoch": epoch} if version >= 4 else {}))
+        session.ask(LIST_OFFSETS, version, message, note=f"{partition} {epoch}")
+    for version in (2, 3, 4):
+        message = epoch_end_of(topic, partition, epoch=epoch)
+        session.ask(OFFSET_FOR_LEADER_EPOCH, version, message, note=f"{partition} {epoch}")
+
+
 def test_partitions_that_nobody_leads(changed_pair: Pair) -> None:
     """A controller finds a topic of its predecessor, with one partition on a broker that is not there."""
     pair = changed_pair
@@ -82,7 +96,7 @@ def test_partitions_that_nobody_leads(changed_pair: Pair) -> None:
                 "controller_epoch": 1,
                 "leader": leader,
                 "version": 1,
-                "leader_epoch": 0,
+                "leader_epoch": EPOCH,
                 "isr": [leader],
             }
             state_path = f"{path}/partitions/{partition}/state"
@@ -102,22 +116,17 @@ def test_partitions_that_nobody_leads(changed_pair: Pair) -> None:
             allowed = {"allow_auto_topic_creation": False} if version >= 4 else {}
             session.ask(METADATA, version, {"topics": topics, **allowed})
         for partition in (0, 1):
+            ask_all(session, "lost", partition)
             for version in (3, 7, 9, 10, 11):
                 message = produce_message("lost", batch(b"x"), partition=partition)
                 session.ask(PRODUCE, version, message, note=f"{partition}")
-            for version in (4, 9, 11, 12):
-                message = fetch_of("lost", partition)
-                session.ask(FETCH, version, message, note=f"{partition}")
-            for version in (1, 4, 5, 8):
-                session.ask(LIST_OFFSETS, version, list_offsets_of("lost", partition), note=f"{partition}")
-            for version in (2, 3, 4):
-                message = epoch_end_of("lost", partition)
-                session.ask(OFFSET_FOR_LEADER_EPOCH, version, message, note=f"{partition}")
             parts: list[Message] = [{"partition_index": partition, "offset": 0}]
             message = {"topics": [{"name": "lost", "partitions": parts}], "timeout_ms": 1000}
             session.ask(DELETE_RECORDS, 1, message, note=f"{partition}")
             message = {"topics": [{"name": "lost", "partition_indexes": [partition]}]}
             session.ask(DESCRIBE_PRODUCERS, 0, message, note=f"{partition}")
+        for epoch in (EPOCH - 1, EPOCH, EPOCH + 1):
+            ask_all(session, "lost", 1, epoch)
 
     pair.compare(script)
 
@@ -142,9 +151,23 @@ def test_clients_do_not_write_internal_topics(pair: Pair) -> None:
     pair.compare(script)
 
 
+@pytest.mark.parametrize("version", range(3))
+def test_records_that_nobody_may_delete(pair: Pair, version: int) -> None:
+    def script(session: Session) -> None:
+        message = {"key": "any", "key_type": 0}
+        eventually(lambda: session.look(10, 2, message)["error_code"] == 0, what="a coordinator")
+        create_topic(session, "errors-compacted", configs={"cleanup.policy": "compact"})
+        for topic in ("__consumer_offsets", "errors-compacted"):
+            parts: list[Message] = [{"partition_index": index, "offset": 0} for index in (0, 99)]
+            wish = {"topics": [{"name": topic, "partitions": parts}], "timeout_ms": 1000}
+            session.ask(DELETE_RECORDS, version, wish, note=topic)
+
+    pair.compare(script)
+
+
 def test_zstd_for_clients_that_do_not_know_it(pair: Pair) -> None:
     def script(session: Session) -> None:
-        create_topic(session, "errors-zstd")
+        create_topic(session, "errors-zstd", configs={"compression.type": "zstd"})
         for version in (3, 6, 7):
             message = produce_message("errors-zstd", batch(b"x" * 50, codec=ZSTD))
             session.ask(PRODUCE, version, message)
@@ -220,6 +243,11 @@ def test_every_version_publishes_and_reads(pair: Pair) -> None:
         topic_id = create_topic(session, "errors-versions")
         for version in range(3, 12):
             session.ask(PRODUCE, version, produce_message("errors-versions", batch(b"x")))
+        for version in range(4):
+            # What they carry is compared in test_conformance_old_formats.
+            found = session.look(FETCH, version, fetch_of("errors-versions"), noted=True)
+            (partition,) = found["responses"][0]["partitions"]
+            session.note(f"Fetch v{version}", (partition["error_code"], partition["high_watermark"]))
         for version in range(4, 18):
             message = fetch_of("errors-versions")
             if version >= 13:
@@ -307,16 +335,8 @@ def test_epochs_of_before_a_restart(changed_pair: Pair) -> None:
         message = {"topics": [{"name": "errors-epochs"}], "allow_auto_topic_creation": False}
         session.ask(METADATA, 9, message)
         session.ask(PRODUCE, 8, produce_message("errors-epochs", batch(b"c")))
-        for epoch in (0, 1, 2, 3, 100, -1):
-            for version in (9, 11, 12):
-                session.ask(FETCH, version, fetch_of("errors-epochs", epoch=epoch), note=f"{epoch}")
-            for version in (4, 7, 9):
-                session.ask(
-                    LIST_OFFSETS, version, list_offsets_of("errors-epochs", epoch=epoch), note=f"{epoch}"
-                )
-            for version in (2, 3, 4):
-                message = epoch_end_of("errors-epochs", epoch=epoch)
-                session.ask(OFFSET_FOR_LEADER_EPOCH, version, message, note=f"{epoch}")
+        for epoch in (0, 1, 2, 100, -1):
+            ask_all(session, "errors-epochs", 0, epoch)
 
     changed_pair.compare(before)
     again = restarted(changed_pair)

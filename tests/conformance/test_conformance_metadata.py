@@ -51,6 +51,7 @@ def test_api_versions_errors(pair: Pair) -> None:
             body = header[:2] + version.to_bytes(2, "big") + header[4:] + b"whatever follows"
             session._write(raw_frame(body))
             answer = APIS[API_VERSIONS].decode_response(0, session._read(), 4)
+            session.seen.add(API_VERSIONS, 0, answer)
             session.note(
                 f"version {version}", (answer["error_code"], 18 in [k["api_key"] for k in answer["api_keys"]])
             )

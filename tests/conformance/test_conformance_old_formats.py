@@ -36,7 +36,7 @@ def fetch(session: Session, version: int, topic: str, offset: int = 0, size_max:
     partition = {"partition": 0, "fetch_offset": offset, "partition_max_bytes": size_max}
     message: dict[str, Any] = {"replica_id": -1, "max_wait_ms": 0, "min_bytes": 1, "topics": []}
     message["topics"].append({"topic": topic, "partitions": [partition]})
-    found = session.look(FETCH, version, message)
+    found = session.look(FETCH, version, message, noted=True)
     answer = found["responses"][0]["partitions"][0]
     return bytes(answer.pop("records") or b""), (found.get("throttle_time_ms"), session.comparable(answer))
 

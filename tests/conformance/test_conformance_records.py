@@ -56,7 +56,7 @@ def test_describe_log_dirs(pair: Pair, version: int) -> None:
             [],
             [{"topic": name, "partitions": [0, 1, 7]}, {"topic": "nowhere", "partitions": [0]}],
         ):
-            answer = session.look(DESCRIBE_LOG_DIRS, version, {"topics": wanted})
+            answer = session.look(DESCRIBE_LOG_DIRS, version, {"topics": wanted}, noted=True)
             (directory,) = answer["results"]
             has_room = 0 < directory["usable_bytes"] <= directory["total_bytes"]
             session.note("room is told", has_room)
