@@ -253,9 +253,11 @@ class _Loading:
         if not segment.transactions.is_empty:
             segment.transactions.clear()
             self.unindexed.append(segment)
-        position = 0
+        position, rot_end = 0, -1
         while position < segment.size:
             header, problem = check_batch(segment, position)
+            if header is not None and problem is None and position != rot_end:
+                problem = self._displacement(segment, position, header)
             if header is not None and problem is None:
                 self._take(segment, position, header)
                 position += header.size
@@ -266,9 +268,25 @@ class _Loading:
                 segment.end_rebuild()
                 return False
             self._report_rot(segment, position, following - position, problem or "")
-            position = following
+            position = rot_end = following
         segment.end_rebuild()
         return True
+
+    def _displacement(self, segment: Segment, position: int, header: BatchHeader) -> str | None:
+        """What is wrong with the base offset of a sound batch in synced data; no checksum covers it.
+
+        It has rotted where the batches behind go on below it, or where it skips the end of what was synced.
+        """
+        if header.base_offset == segment.next_offset or segment.next_offset >= self._recovery_point:
+            return None
+        end = position + header.size
+        following = check_batch(segment, end)[0] if end < segment.size else None
+        is_displaced = (
+            following.base_offset <= header.last_offset
+            if following is not None
+            else header.base_offset >= self._recovery_point
+        )
+        return f"the base offset {header.base_offset} is not where it belongs" if is_displaced else None
 
     def _take(self, segment: Segment, position: int, header: BatchHeader) -> None:
         segment.note(position, header.size, header.last_offset, header.max_timestamp)
@@ -283,6 +301,8 @@ class _Loading:
         """Where to go on after bad bytes in synced data; None where the log has to end at `position`."""
         if segment.next_offset >= self._recovery_point:
             return None
+        if header is None:
+            header = last_batch(segment, position)
         if header is not None:
             end = position + header.size
             if end == segment.size:
@@ -330,6 +350,15 @@ def check_batch(
     if _crc(segment, position, header) != header.crc:
         return header, f"the checksum of the batch at offset {header.base_offset} is wrong"
     return header, None
+
+
+def last_batch(segment: Segment, position: int) -> BatchHeader | None:
+    """The header at `position`, whatever its offsets and checksum are, when its batch ends with the file."""
+    left = segment.size - position
+    if left < HEADER_SIZE:
+        return None
+    header = read_header(segment.log.read_at(HEADER_SIZE, position))
+    return header if header.magic == MAGIC and header.size == left else None
 
 
 def _crc(segment: Segment, position: int, header: BatchHeader) -> int:

@@ -151,7 +151,9 @@ class Segment:
         if max_timestamp_ms > largest[0]:
             self._largest_timestamp = (max_timestamp_ms, last_offset)
         if self._bytes_since_index_entry > self.index_interval_bytes:
-            self._add_index_entries(last_offset, position)
+            # The batch lies in the log already; what an index lacks only makes looking it up longer.
+            with suppress(OSError):
+                self._add_index_entries(last_offset, position)
         self._bytes_since_index_entry += size
 
     def note_marker(self, aborted: AbortedTransaction | None) -> None:
@@ -364,6 +366,8 @@ class Segment:
 
     def end_rebuild(self) -> None:
         """Write the indexes out."""
+        # What was passed over as rotten has to be found by walking, not the batch behind it in its stead.
+        self._recent, self._older = {}, {}
         self._finish_indexes()
         if self.is_active:
             self.become_active()
