@@ -45,6 +45,10 @@ def leader_of(topic: str, index: int) -> Any:
     return SimpleNamespace(log=FakeLog(), leader_epoch=5)
 
 
+def held(topic: str, index: int) -> Any:
+    return SimpleNamespace(log=FakeLog()) if index == LED else None
+
+
 def partition_of(topic: str, index: int) -> Any:
     return None if index == ABSENT else SimpleNamespace(leader=7, leader_epoch=6)
 
@@ -56,7 +60,7 @@ def endpoint_of(broker_id: int, listener: str) -> Any:
 @pytest.fixture
 def context() -> Any:
     return SimpleNamespace(
-        partitions=SimpleNamespace(leader_of=leader_of),
+        partitions=SimpleNamespace(leader_of=leader_of, get=held),
         metadata=SimpleNamespace(
             partition=partition_of,
             endpoint=endpoint_of,
