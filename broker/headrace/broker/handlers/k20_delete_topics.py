@@ -1,5 +1,5 @@
-"""DeleteTopics: versions 0 to 6 (KIP-4, KIP-322, KIP-516: by id from 6). Only the controller deletes. No
-deviations.
+"""DeleteTopics: versions 0 to 6 (KIP-4, KIP-322, KIP-516: by id from 6). Only the controller deletes, and
+answers when the name is free again, unless a broker that is away holds a replica. No deviations.
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any
 from uuid import uuid4
 
 from headrace.broker.config import BrokerConfig, LogConfig
@@ -46,6 +47,8 @@ log = get_logger(__name__)
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 PARTITION_COUNT_MAX = 10_000
+ZOOKEEPER_MS_MAX = 30_000
+"""What ZooKeeper is given beyond the time that a request grants."""
 
 
 class _Deadline:
@@ -76,6 +79,12 @@ class Topics:
         self, topics: Sequence[NewTopic], *, timeout_ms: int, validate_only: bool
     ) -> list[TopicResult]:
         """Create (or only check) topics, each on its own; in the order given."""
+        work = self._create_all(topics, timeout_ms=timeout_ms, validate_only=validate_only)
+        return await _in_time(work, [topic.name for topic in topics], timeout_ms)
+
+    async def _create_all(
+        self, topics: Sequence[NewTopic], *, timeout_ms: int, validate_only: bool
+    ) -> list[TopicResult]:
         deadline = _Deadline(0 if validate_only else timeout_ms)
         doomed = await self._until_removed([topic.name for topic in topics], deadline)
         results = [await self._create(topic, doomed, validate_only=validate_only) for topic in topics]
@@ -88,6 +97,9 @@ class Topics:
 
     async def delete(self, names: Sequence[str], *, timeout_ms: int) -> list[TopicResult]:
         """Delete topics, each on its own; in the order given."""
+        return await _in_time(self._delete_all(names, timeout_ms), names, timeout_ms)
+
+    async def _delete_all(self, names: Sequence[str], timeout_ms: int) -> list[TopicResult]:
         deadline = _Deadline(timeout_ms)
         results = [await self._delete(name) for name in names]
         done = [r.name for r in results if r.name is not None and r.error is ErrorCode.NONE]
@@ -105,16 +117,28 @@ class Topics:
         validate_only: bool,
     ) -> TopicResult:
         """Add partitions up to `count`; `assignments` are those of the new ones."""
+        work = self._grow_one(name, count, assignments, timeout_ms, validate_only)
+        (result,) = await _in_time(work, [name], timeout_ms)
+        return result
+
+    async def _grow_one(
+        self,
+        name: str,
+        count: int,
+        assignments: Sequence[Sequence[int]] | None,
+        timeout_ms: int,
+        validate_only: bool,
+    ) -> list[TopicResult]:
         deadline = _Deadline(timeout_ms)
         try:
             await self._grow(name, count, assignments, validate_only=validate_only)
         except KafkaError as error:
-            return TopicResult(name=name, error=error.code, message=str(error))
+            return [TopicResult(name=name, error=error.code, message=str(error))]
         result = TopicResult(name=name, partition_count=count)
         if validate_only:
-            return result
+            return [result]
         late = await self._until([name], lambda topic: self._is_led(topic, count), deadline)
-        return _timed_out(result) if late else result
+        return [_timed_out(result) if late else result]
 
     async def _grow(
         self, name: str, count: int, assignments: Sequence[Sequence[int]] | None, *, validate_only: bool
@@ -364,6 +388,17 @@ class Topics:
     def _look_again(self) -> None:
         for event in self._waiting:
             event.set()
+
+
+async def _in_time(
+    work: Coroutine[Any, Any, list[TopicResult]], names: Iterable[str], timeout_ms: int
+) -> list[TopicResult]:
+    """What `work` answers; REQUEST_TIMED_OUT for each name when ZooKeeper is away for too long."""
+    try:
+        async with asyncio.timeout((max(timeout_ms, 0) + ZOOKEEPER_MS_MAX) / 1000):
+            return await work
+    except TimeoutError:
+        return [_timed_out(TopicResult(name=name)) for name in names]
 
 
 def _check_count(count: int) -> None:

@@ -1,0 +1,37 @@
+"""Requests about topics while ZooKeeper does not answer."""
+
+import asyncio
+from types import SimpleNamespace
+
+from virtual_time import VirtualLoop
+
+from headrace.broker.config import BrokerConfig
+from headrace.broker.errors import ErrorCode
+from headrace.broker.replication.topic_requests import NewTopic
+from headrace.broker.server.metadata import MetadataCache
+from headrace.broker.server.topics import ZOOKEEPER_MS_MAX, Topics
+
+
+async def never(*_, **__):
+    await asyncio.Event().wait()
+
+
+def test_requests_end_in_time_though_zookeeper_does_not_answer():
+    zookeeper = SimpleNamespace(children=never, get=never, ensure=never)
+    metadata = MetadataCache()
+    metadata._topics["t"] = {0: None}
+    topics = Topics(BrokerConfig(), zookeeper, metadata)
+
+    async def script():
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        new = NewTopic(name="new")
+        made = await topics.create([new], timeout_ms=5000, validate_only=False)
+        deleted = await topics.delete(["t"], timeout_ms=5000)
+        grown = await topics.grow("t", 2, None, timeout_ms=5000, validate_only=False)
+        return [(r.name, r.error) for r in (*made, *deleted, grown)], loop.time() - began
+
+    with VirtualLoop() as loop:
+        results, seconds = loop.run_until_complete(script())
+    assert results == [(name, ErrorCode.REQUEST_TIMED_OUT) for name in ("new", "t", "t")]
+    assert seconds == 3 * (5000 + ZOOKEEPER_MS_MAX) / 1000
