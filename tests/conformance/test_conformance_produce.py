@@ -80,6 +80,14 @@ RECORDS: dict[str, Any] = {
     "count below the delta": damaged(record_count=2),
     "delta too large": damaged(last_offset_delta=7),
     "delta negative": damaged(last_offset_delta=-1),
+    "far more records than bytes": damaged(record_count=1000, last_offset_delta=999),
+    "as many records as there are numbers": damaged(
+        record_count=(1 << 31) - 1, last_offset_delta=(1 << 31) - 2
+    ),
+    "packed records beyond number": damaged(
+        options={"codec": 1}, record_count=(1 << 31) - 1, last_offset_delta=(1 << 31) - 2
+    ),
+    "delta that overflows": damaged(record_count=-(1 << 31), last_offset_delta=(1 << 31) - 1),
     "no records": damaged(record_count=0),
     "count negative": damaged(record_count=-1),
     "control batch": damaged(attributes=0x20),

@@ -65,7 +65,8 @@ class FakeContext(SimpleNamespace):
             partition=partition,
             partitions=SimpleNamespace(leader_of=leader_of),
             waiting=FakeWaiting(),
-            clock=SimpleNamespace(now_ms=lambda: 1),
+            clock=SimpleNamespace(now_ms=lambda: 1, monotonic_ms=lambda: self.ms),
+            ms=0,
             metrics=SimpleNamespace(produced=lambda topic, size: None),
             client=Client("here", "INSIDE"),
             refused_writes=RefusedWrites(),
@@ -154,6 +155,25 @@ def test_several_partitions_are_answered_one_by_one(version: int) -> None:
         for partition in topic["partition_responses"]
     ]
     assert outcomes == [("pageviews", 1, 0), ("pageviews", 9, 6), ("unknown", 3, 3)]
+
+
+def test_partitions_that_a_request_takes_too_long_for_are_left_for_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    partition = FakePartition()
+    context = FakeContext(partition)
+    append = partition.append
+
+    def slowly(*args: Any, **kwargs: Any) -> AppendResult:
+        context.ms += 600
+        return append(*args, **kwargs)
+
+    monkeypatch.setattr(partition, "append", slowly)
+    partitions = [{"index": index, "records": b"A"} for index in range(4)]
+    topics = [{"name": "pageviews", "partition_data": partitions}]
+    (topic,) = message_of(9, ask(context, request_of(9, 1, topics)))["responses"]
+    assert [answer["error_code"] for answer in topic["partition_responses"]] == [0, 0, 7, 7]
+    assert len(partition.appended) == 2
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -9,6 +9,7 @@ shape, and every error, goes through the codec. acks=0 has no answer: an error c
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -53,6 +54,8 @@ VERSIONS = (0, 11)
 RAW = True
 FORMAT_2_VERSION, ZSTD_VERSION, LEADER_TAG_VERSION = 3, 7, 10
 OLD_FORMATS = (0, 1)
+# For how long one request may keep all clients waiting, but for its last batch.
+WORK_MS_MAX = 1000
 ADMIN_CLIENT_ID = "__admin_client"
 UNREAD = (
     CorruptMessageError,
@@ -268,12 +271,29 @@ def _is_committed(outcome: _Outcome) -> bool:
 def _handle_any(context: Context, header: RequestHeader, frame: memoryview) -> Reply:
     request = API.decode_request(header.version, frame, header.body_offset)
     acks = request["acks"]
+    deadline_ms = context.clock.monotonic_ms() + WORK_MS_MAX
     outcomes = [
-        _append(context, header, topic["name"], partition["index"], partition["records"], acks)
+        _append_in_time(context, header, topic["name"], partition, acks, deadline_ms)
         for topic in request["topic_data"]
         for partition in topic["partition_data"]
     ]
     return _answer(context, header, outcomes, acks, request["timeout_ms"])
+
+
+def _append_in_time(
+    context: Context,
+    header: RequestHeader,
+    topic: str,
+    partition: Mapping[str, Any],
+    acks: int,
+    deadline_ms: int,
+) -> _Outcome:
+    """Batches that must be unpacked may take long, and clients wait: what is late is for another request."""
+    index = partition["index"]
+    if context.clock.monotonic_ms() > deadline_ms:
+        error = RequestTimedOutError("the partitions before this one took too long: send the rest again")
+        return _Outcome(topic, index, None, None, error)
+    return _append(context, header, topic, index, partition["records"], acks)
 
 
 def _answer(

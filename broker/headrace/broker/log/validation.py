@@ -30,6 +30,8 @@ from headrace.broker.wire.batches import (
     HEADER_SIZE,
     LENGTH_END,
     MAGIC,
+    PUBLISHED_RECORDS_COUNT_MAX,
+    PUBLISHED_SIZE_MAX,
     BatchHeader,
     check_crc,
     magic_of,
@@ -38,6 +40,17 @@ from headrace.broker.wire.batches import (
 )
 from headrace.broker.wire.columns import Columns, read_columns
 from headrace.broker.wire.compression import Codec
+
+# What a record has at least: five lengths and deltas of a byte each, its attributes and its count of headers.
+RECORD_SIZE_MIN = 7
+# How much a byte may unpack to, at the very best of each codec: no batch can state more records than that.
+UNPACKING_RATIO_MAX: dict[int, int] = {
+    Codec.NONE: 1,
+    Codec.GZIP: 1032,
+    Codec.SNAPPY: 64,
+    Codec.LZ4: 256,
+    Codec.ZSTD: 32768,
+}
 
 _CONTROL_BIT = 0x20
 _TIMESTAMP_TYPE_BIT = 0x08
@@ -115,6 +128,13 @@ def check_client_batch(header: BatchHeader) -> None:
         raise InvalidRecordError("Clients are not allowed to write control records.")
     if header.codec > Codec.ZSTD:
         raise UnsupportedCompressionTypeError(f"Compression codec {header.codec} is not known.")
+    if (
+        header.record_count * RECORD_SIZE_MIN
+        > (header.size - HEADER_SIZE) * UNPACKING_RATIO_MAX[header.codec]
+    ):
+        raise InvalidRecordError(
+            f"A batch of {header.size} bytes states {header.record_count} records, more than can be in it."
+        )
     if header.producer_id >= 0 and header.base_sequence < 0:
         raise InvalidRecordError(
             f"A batch of producer {header.producer_id} has the invalid sequence number {header.base_sequence}."
@@ -140,17 +160,27 @@ def check_timestamps(records: Buffer, header: BatchHeader, config: LogConfig, no
     error = InvalidTimestampError(reason)
     # A batch that does not unpack is refused for its header alone.
     with suppress(KafkaError):
-        error.records_at_fault = _records_at_fault(read_columns(records, 0, header), header, config, now_ms)
+        error.records_at_fault = _records_at_fault(_columns(records, header), header, config, now_ms)
     raise error
 
 
 def check_keys(records: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
     """Raise InvalidRecordError for a record without a key, which compaction could not keep. Unpacks the batch."""
-    columns = read_columns(records, 0, header)
+    columns = _columns(records, header)
     if None in columns.keys:
         error = InvalidRecordError("A compacted topic takes no record without a key: give each record one.")
         error.records_at_fault = _records_at_fault(columns, header, config, now_ms)
         raise error
+
+
+def _columns(records: Buffer, header: BatchHeader) -> Columns:
+    """The records of a published batch. Raises MessageTooLargeError for more than clients can be kept waiting for."""
+    if header.record_count > PUBLISHED_RECORDS_COUNT_MAX:
+        raise MessageTooLargeError(
+            f"A batch of {header.record_count} records, which the broker must read one by one, is too large: "
+            f"send at most {PUBLISHED_RECORDS_COUNT_MAX} at once."
+        )
+    return read_columns(records, 0, header, PUBLISHED_SIZE_MAX)
 
 
 def _records_at_fault(

@@ -26,6 +26,9 @@ LENGTH_END = 12  # base offset and length: what `BatchHeader.length` does not co
 CRC_START = 21  # the checksum covers everything from the attributes on
 MAGIC = 2
 RECORDS_SIZE_MAX = 128 * 1024 * 1024
+# What a published batch may unpack to where the broker must look inside while clients wait: about a second's work.
+PUBLISHED_SIZE_MAX = 32 * 1024 * 1024
+PUBLISHED_RECORDS_COUNT_MAX = 1_000_000
 
 _HEADER = Struct(">qiibIhiqqqhii")
 _BASE_OFFSET = Struct(">q")

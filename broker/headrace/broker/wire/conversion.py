@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from headrace.broker.errors import InvalidRecordError
 from headrace.broker.wire.batches import (
-    RECORDS_SIZE_MAX,
+    PUBLISHED_SIZE_MAX,
     BatchHeader,
     decode_records,
     encode_batch,
@@ -21,11 +21,13 @@ from headrace.broker.wire.message_sets import encode_messages, read_messages
 from headrace.broker.wire.varint import Bytes
 
 DOWN_CONVERTED_SIZE_MAX = 4 * 1024 * 1024
+# A message of an old format takes longer to read than a record does.
+UP_CONVERTED_SIZE_MAX = 16 * 1024 * 1024
 
 
 def from_old_format(messages: Bytes) -> memoryview:
     """One batch of format 2 with the messages of a set of format 0 or 1 and their codec; see `read_messages`."""
-    records, codec = read_messages(messages)
+    records, codec = read_messages(messages, size_max=UP_CONVERTED_SIZE_MAX)
     if not records:
         raise InvalidRecordError("the message set holds no whole message")
     return memoryview(encode_batch(records, codec=codec))
@@ -62,4 +64,4 @@ def to_old_format(batches: Bytes, magic: int, from_offset: int) -> bytes:
 
 def recompressed(batch: Bytes, header: BatchHeader, codec: int) -> memoryview:
     """The batch with its records in another codec. Raises CorruptMessageError, MessageTooLargeError."""
-    return replace_records(header, compress(codec, records_of(batch, 0, header, RECORDS_SIZE_MAX)), codec)
+    return replace_records(header, compress(codec, records_of(batch, 0, header, PUBLISHED_SIZE_MAX)), codec)
