@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import confluent_kafka
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 from processes import DevCluster, eventually
 
 COMMITS = 600
@@ -52,7 +52,7 @@ def test_a_reader_goes_on_while_its_topic_is_compacted(
     dev_cluster: Callable[..., DevCluster], tmp_path: Path
 ) -> None:
     data = tmp_path / "data"
-    cluster = dev_cluster(data=data, set=SETTINGS)
+    cluster = dev_cluster(data=data, set={**SETTINGS, "log.cleaner.backoff.ms": "3600000"})
     config = {
         "cleanup.policy": "compact",
         "segment.bytes": "50000",
@@ -61,6 +61,14 @@ def test_a_reader_goes_on_while_its_topic_is_compacted(
     }
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     admin.create_topics([NewTopic("state", 1, 1, config=config)])["state"].result(20)
+    # Not once an hour, but at once, and without a restart.
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in (("log.cleaner.backoff.ms", "1000"), ("log.cleaner.threads", "2"))
+    ]
+    broker = ConfigResource("BROKER", "1", incremental_configs=entries)
+    for altered in admin.incremental_alter_configs([broker]).values():
+        altered.result(20)
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, "linger.ms": 2}
     )

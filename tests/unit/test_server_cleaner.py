@@ -10,6 +10,7 @@ from threading import Barrier
 
 import pytest
 from log_kit import NOW_MS, append
+from prometheus_client import generate_latest
 
 from headrace.broker.clock import SystemClock
 from headrace.broker.config import LogConfig
@@ -19,7 +20,8 @@ from headrace.broker.log.compaction import CleanerLimits, Dirt
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.store import LogStore
-from headrace.broker.server.cleaner import Cleaner, Pace, _Stopped
+from headrace.broker.server.cleaner import Cleaner, CleanerFigures, Pace, _Stopped
+from headrace.broker.server.metrics import BrokerMetrics
 from headrace.broker.wire.batches import Record, encode_batch
 
 
@@ -133,6 +135,50 @@ def test_a_log_that_makes_no_progress_waits_for_the_next_round(tmp_path: Path) -
     asyncio.run(cleaner.clean_all())
     assert (stuck.cleaner.clean_offset or 0) > 100
     assert stuck.cleaner.uncleanable is None
+
+
+def test_a_changed_configuration_is_in_use_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = dirty_store(tmp_path, 1)
+    log = store.get("events", 0)
+    assert log is not None
+
+    async def change() -> None:
+        cleaner = Cleaner(Logs(log_cleaner_backoff_ms=10**9), store, SystemClock())
+        clean_all, cleaned = cleaner.clean_all, asyncio.Event()
+
+        async def clean_and_tell() -> None:
+            await clean_all()
+            cleaned.set()
+
+        monkeypatch.setattr(cleaner, "clean_all", clean_and_tell)
+        running = asyncio.get_running_loop().create_task(cleaner.run())
+        await asyncio.sleep(0)
+        cleaner.use_config(Logs(log_cleaner_backoff_ms=10**9))
+        await asyncio.sleep(0)
+        assert cleaner.figures.ended_ms is None, "nothing has changed"
+        cleaner.use_config(Logs(log_cleaner_backoff_ms=10**9, log_cleaner_threads=2))
+        await cleaned.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(asyncio.wait_for(change(), 20))
+    assert (log.cleaner.clean_offset or 0) > 100
+
+
+def test_the_cleaners_figures_are_on_the_page() -> None:
+    metrics = BrokerMetrics()
+    assert "headrace_cleaner" not in generate_latest(metrics.registry).decode()
+    metrics.cleaner = lambda: (CleanerFigures(0.25, 1000, 3, 1.5, 2000), 12_500)
+    page = generate_latest(metrics.registry).decode().splitlines()
+    found = dict(line.rsplit(" ", 1) for line in page if line.startswith("headrace_cleaner"))
+    assert found == {
+        "headrace_cleaner_max_dirty_percent": "25.0",
+        "headrace_cleaner_cleaned_bytes_total": "1000.0",
+        "headrace_cleaner_uncleanable_partitions": "3.0",
+        "headrace_cleaner_last_run_seconds": "1.5",
+        "headrace_cleaner_seconds_since_last_run": "10.5",
+    }
 
 
 def test_all_threads_together_keep_to_the_speed_which_may_change(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import asyncio
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from threading import Lock
 from typing import NamedTuple
 
@@ -75,21 +76,31 @@ class Cleaner:
         self._passed: set[PartitionLog] = set()
         self.figures = CleanerFigures()
         self._config = config
+        self._is_changed = asyncio.Event()
 
     def use_config(self, config: Logs) -> None:
-        """Use a changed configuration: the speed at once, the rest from the next round on."""
+        """Use a changed configuration: the speed at once, the rest with the next round, which waits no longer."""
+        if config == self._config:
+            return
         self._config = config
+        self._is_changed.set()
         self._pace.bytes_per_second = config.log_cleaner_io_max_bytes_per_second
 
     async def run(self) -> None:
         """Clean, wait log.cleaner.backoff.ms, and so on."""
         while True:
-            await asyncio.sleep(max(_IDLE_S_MIN, self._config.log_cleaner_backoff_ms / 1000))
+            await self._wait(max(_IDLE_S_MIN, self._config.log_cleaner_backoff_ms / 1000))
             try:
                 await self.clean_all()
             except Exception as error:
                 # A log that a failing disk keeps from being looked at is no reason to clean no more.
                 log.failure("cleaning failed", error)
+
+    async def _wait(self, length_s: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(length_s):
+                await self._is_changed.wait()
+        self._is_changed.clear()
 
     async def clean_all(self) -> None:
         """Clean until nothing is dirty enough."""
