@@ -43,7 +43,8 @@ class DataDirectory:
         self._files = files
         self._writing = nullcontext() if lock is None else lock
         self._lock: File | None = None
-        self._clean_offsets: dict[TopicPartition, int] | None = None
+        # What the checkpoint files say since this process wrote them.
+        self._checkpoints: dict[str, Mapping[TopicPartition, int]] = {}
         # Number of the last state of the checkpoints that was taken, and of the last one on the disk.
         self._taken = self._written = 0
         self.path = path
@@ -149,25 +150,26 @@ class DataDirectory:
                 key: log.log_start_offset for key, log in logs.items() if log.has_moved_start
             },
             REPLICATION_OFFSET_FILE: {key: log.high_watermark for key, log in logs.items()},
+            CLEANER_OFFSET_FILE: {
+                key: offset for key, log in logs.items() if (offset := log.cleaner.clean_offset) is not None
+            },
         }
-        cleaned = {key: log.cleaner.clean_offset for key, log in logs.items()}
-        clean_offsets = {key: offset for key, offset in cleaned.items() if offset is not None}
         self._taken += 1
         number = self._taken
 
         def write() -> None:
             with self._writing:
                 if number > self._written:
-                    self._write(state, clean_offsets)
+                    self._write(state)
                     self._written = number
 
         return write
 
-    def _write(
-        self, state: Mapping[str, Mapping[TopicPartition, int]], clean_offsets: dict[TopicPartition, int]
-    ) -> None:
-        for name, offsets in state.items():
-            self._files.replace_file(f"{self.path}/{name}", encode_offsets(offsets))
-        if clean_offsets != self._clean_offsets:
-            self._files.replace_file(f"{self.path}/{CLEANER_OFFSET_FILE}", encode_offsets(clean_offsets))
-            self._clean_offsets = clean_offsets
+    def _write(self, state: Mapping[str, Mapping[TopicPartition, int]]) -> None:
+        # Nothing moves in an idle broker, and a replaced file costs two syncs; that the disk is still there is asked anyway.
+        changed = [name for name, offsets in state.items() if offsets != self._checkpoints.get(name)]
+        for name in changed:
+            self._files.replace_file(f"{self.path}/{name}", encode_offsets(state[name]))
+            self._checkpoints[name] = state[name]
+        if not changed:
+            self._files.sync_directory(self.path)

@@ -1,6 +1,6 @@
 """What a broker does by the clock: idle connections, flushing, retention, checkpoints.
 
-One tick in two seconds looks what is due, so that an idle broker wakes less than once a second, ZooKeeper's pings
+One tick in three seconds looks what is due, so that an idle broker wakes less than once a second, ZooKeeper's pings
 included. Syncing, checkpoints and removing run in a thread, one after the other; everything else is quick and runs on the
 loop.
 """
@@ -23,7 +23,7 @@ log = get_logger(__name__)
 class Housekeeping:
     """Calls what is due; `run` once every `INTERVAL_MS`."""
 
-    INTERVAL_MS = 2000
+    INTERVAL_MS = 3000
 
     def __init__(self, config: Logs, logs: LogStore, clock: Clock, sweep: Callable[[], None]) -> None:
         self._config = config

@@ -86,7 +86,7 @@ class Acceptor:
             connection.close()
 
     def sweep(self) -> None:
-        """Close the connections that were idle for too long; call every second or two."""
+        """Close the connections that were idle for too long; call every few seconds."""
         now_ms = self._context.clock.monotonic_ms()
         idle_ms_max = self._context.config.network.connections_max_idle_ms
         for connection in list(self._connections):

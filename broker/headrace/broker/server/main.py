@@ -49,7 +49,7 @@ from headrace.broker.tasks import Tasks
 
 log = get_logger(__name__)
 CLOSING_THREADS = 16
-REFUSED_INTERVAL_MS = 5000
+REFUSED_INTERVAL_MS = 10_000
 META_PROPERTIES = "meta.properties"
 
 
