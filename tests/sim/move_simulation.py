@@ -130,7 +130,8 @@ class MoveSimulation:
         if self.store.moves.target(KEY) is None:
             target = self.random.choice([f for f in FOLDERS if not self.log.directory.startswith(f)])
             opening = self.store.moves.begin(KEY, target, self.now_ms)
-            for job in (opening.run, *self.store.name_syncs([opening])):
+            opening.run()
+            for job in self.store.name_syncs([opening]):
                 job()
             self.store.moves.begun(opening)
             self.steps = self.store.moves.steps(KEY, lambda: self.now_ms)

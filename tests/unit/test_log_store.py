@@ -323,6 +323,13 @@ def test_a_log_that_cannot_be_made_in_one_directory_is_made_in_the_next(tmp_path
     assert paths[0] in reported
 
 
+def test_a_directory_that_is_gone_is_not_made_anew_for_a_new_log(tmp_path: Path) -> None:
+    store, paths = open_failing_store(FailingFiles(), tmp_path, "a", "b")
+    (tmp_path / "a").rename(tmp_path / "unmounted")
+    assert store.create("events", 0, None, now_ms=NOW_MS).directory.startswith(paths[1])
+    assert not (tmp_path / "a").exists()
+
+
 def test_one_process_at_a_time_uses_a_directory_by_the_lock_that_java_takes(tmp_path: Path) -> None:
     store, _ = open_store(tmp_path)
     take = (

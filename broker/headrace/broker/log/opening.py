@@ -7,6 +7,7 @@ done once for all the logs of a request.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from contextlib import suppress
 from uuid import UUID
@@ -69,6 +70,7 @@ class Opening:
         for home in self._homes:
             directory = f"{home.path}/{self._folder}"
             try:
+                self._check(home)
                 log, _ = PartitionLog.open(
                     self._files, directory, self._config, now_ms=self._now_ms, topic_id=self._topic_id
                 )
@@ -83,6 +85,12 @@ class Opening:
             return log
         assert self.error is not None, "there is at least one directory"
         raise self.error
+
+    def _check(self, home: DataDirectory) -> None:
+        """A data directory that is gone, as with an unmounted disk, must not be made anew for one log."""
+        with storage_errors(self._files, home.path):
+            if not self._files.exists(home.path):
+                raise FileNotFoundError(errno.ENOENT, "the data directory is gone")
 
     def _write_topic_id(self, log: PartitionLog, topic_id: UUID) -> None:
         with storage_errors(self._files, log.directory):

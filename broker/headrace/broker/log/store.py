@@ -207,7 +207,8 @@ class LogStore:
         if existing is not None:
             return existing
         opening = self.opening(topic, partition, topic_id, now_ms=now_ms)
-        for job in (opening.run, *self.name_syncs([opening])):
+        opening.run()
+        for job in self.name_syncs([opening]):
             job()
         return self.opened(opening)
 
