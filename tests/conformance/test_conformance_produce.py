@@ -211,6 +211,23 @@ def test_a_compacted_topic_wants_keys(pair: Pair) -> None:
     pair.compare(script)
 
 
+@pytest.mark.parametrize("codec", range(1, 5))
+def test_a_small_batch_that_unpacks_to_much(pair: Pair, codec: int) -> None:
+    """Within what headrace unpacks while clients wait; beyond it is a listed deviation."""
+    configs = {"compacted": {"cleanup.policy": "compact"}, "gzip": {"compression.type": "gzip"}}
+    records = [batches.Record(0, TIMESTAMP_MS, b"key", bytes(20 << 20), [])]
+
+    def script(session: Session) -> None:
+        for name, config in configs.items():
+            topic = f"produce-bomb-{name}-{codec}"
+            create_topic(session, topic, configs=config)
+            message = produce_message(topic, batches.encode_batch(records, codec=codec))
+            session.ask(PRODUCE, 9, message, note=name)
+            ask_end(session, topic)
+
+    pair.compare(script)
+
+
 def test_min_insync_replicas(pair: Pair) -> None:
     def script(session: Session) -> None:
         create_topic(session, "produce-min-isr", configs={"min.insync.replicas": "2"})
