@@ -84,7 +84,9 @@ class Logs:
     )
     log_cleaner_enable: bool = boolean(True, "Whether compacted topics are cleaned.")
     log_cleaner_threads: int = integer(1, "How many logs are cleaned at a time.", low=1)
-    log_cleaner_backoff_ms: int = long(15_000, "How often the cleaner looks for dirty logs.", low=0)
+    log_cleaner_backoff_ms: int = long(
+        15_000, "How long the cleaner waits before it looks for dirty logs again; one second at least.", low=0
+    )
     log_cleaner_dedupe_buffer_size: int = long(
         134217728, "The most bytes of memory for the keys of all cleanings.", low=1048576
     )

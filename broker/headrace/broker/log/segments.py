@@ -124,19 +124,16 @@ class Segments:
 
     def aborted(self, offset: int, found: LogSlice) -> list[AbortedTransaction]:
         """The aborted transactions in a slice that was read from `offset`, and perhaps some behind it."""
+        later = self._segments[self._number(offset) :]
+        candidates = [segment for segment in later if not segment.transactions.is_empty]
+        if not candidates:
+            return []
+        end_offset = _end_of_slice(later, found)
         transactions: list[AbortedTransaction] = []
-        first = self._number(offset)
-        end_offset: int | None = None
-        for number in range(first, len(self._segments)):
-            segment = self._segments[number]
-            if end_offset is None and segment.log is found.file:
-                behind = segment.index.offset_behind(found.position + found.size)
-                end_offset = segment.next_offset if behind is None else behind
-            if segment.transactions.is_empty:
-                continue
-            more, is_whole = segment.transactions.overlapping(offset, end_offset or segment.next_offset)
+        for segment in candidates:
+            more, is_whole = segment.transactions.overlapping(offset, end_offset)
             transactions += more
-            if is_whole and end_offset is not None:
+            if is_whole:
                 break
         return transactions
 
@@ -245,6 +242,13 @@ class Segments:
 
 def _base_offset(segment: Segment) -> int:
     return segment.base_offset
+
+
+def _end_of_slice(segments: list[Segment], found: LogSlice) -> int:
+    """An offset above all that lie in a slice of one of `segments`; its index tells it, if not exactly."""
+    segment = next(segment for segment in segments if segment.log is found.file)
+    behind = segment.index.offset_behind(found.position + found.size)
+    return segment.next_offset if behind is None else behind
 
 
 def _slice(segment: Segment, position: int, size_max: int, upper_offset: int, at_least_one: bool) -> LogSlice:
