@@ -304,3 +304,58 @@ def test_a_data_directory_serves_one_broker_of_either_kind(both: Directories, ka
     kafka = subprocess.run(theirs, capture_output=True, text=True, timeout=90, check=False)
     assert kafka.returncode == 1
     assert "Failed to acquire lock on file .lock" in kafka.stdout + kafka.stderr
+
+
+@pytest.mark.parametrize("controller", ["headrace", "kafka"])
+def test_either_kind_of_controller_hears_of_the_others_failed_directory(
+    controller: str, kafka_jars: Path, tmp_path: Path, zookeeper: ZooKeeperProcess
+) -> None:
+    """The one that is started first is controller; the other one loses a directory."""
+    with ExitStack() as stack:
+        brokers: dict[int, BrokerProcess | KafkaBroker] = {}
+        kinds = ("headrace", "kafka") if controller == "headrace" else ("kafka", "headrace")
+        for broker_id, kind in enumerate(kinds, start=1):
+            home = tmp_path / kind
+            place = {
+                "broker_id": broker_id,
+                "zookeeper": zookeeper.address,
+                "set": directories(home, "a", "b"),
+            }
+            started = (
+                KafkaBroker(kafka_jars, home, **place) if kind == "kafka" else BrokerProcess(home, **place)
+            )
+            brokers[broker_id] = started
+            stack.callback(started.end)
+            if isinstance(started, KafkaBroker):
+                started.wait_until_serving()
+        sessions = {broker_id: Session(address_of(started)) for broker_id, started in brokers.items()}
+        for session in sessions.values():
+            stack.callback(session.close)
+        eventually(lambda: all(sees_both(session) for session in sessions.values()), what="one cluster")
+        create_topic(sessions[1], "spread", 2 * PARTITIONS)
+        home = tmp_path / kinds[1]
+        eventually(lambda: len(list(home.glob("[ab]/spread-*"))) == PARTITIONS, what="the logs")
+        lost = sorted(int(d.name.rpartition("-")[2]) for d in home.glob("a/spread-*"))
+        (home / "a").rename(home / "a-away")
+        (home / "a").touch()
+        before = {p: found["leader_id"] for p, found in partitions_of(sessions[1], "spread").items()}
+        assert {before[p] for p in lost} == {2}
+        expected = before | dict.fromkeys(lost, -1)
+        for session in sessions.values():
+            eventually(partial(has_leaders, session, "spread", expected), what="partitions without a leader")
+            found = partitions_of(session, "spread")
+            assert [p for p in found if found[p]["offline_replicas"] == [2]] == lost
+        create_topic(sessions[1], "later", 2)
+        eventually(lambda: list(home.glob("b/later-*")), what="a log in the other directory")
+
+
+def address_of(broker: BrokerProcess | KafkaBroker) -> tuple[str, int]:
+    return broker.address if isinstance(broker, KafkaBroker) else broker.addresses[0]
+
+
+def sees_both(session: Session) -> bool:
+    try:
+        return len(session.look(METADATA, 9, {"topics": []})["brokers"]) == 2
+    except ConnectionError:
+        session.close()
+        return False
