@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 from cluster_world import run
 
-SEEDS = 90
+SEEDS, SEEDS_OF_THREE = 90, 50
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, 30))
@@ -18,8 +18,9 @@ def test_two_brokers_become_whole_again(first: int) -> None:
         run(seed)
 
 
-def test_three_brokers_become_whole_again() -> None:
-    for seed in range(20):
+@pytest.mark.parametrize("first", range(0, SEEDS_OF_THREE, 25))
+def test_three_brokers_become_whole_again(first: int) -> None:
+    for seed in range(first, first + 25):
         run(seed, broker_count=3)
 
 

@@ -1,0 +1,70 @@
+"""The controller's words to a broker: in order, each until it is answered, and none holds up the next for good."""
+
+import asyncio
+
+from virtual_time import LoopClock, VirtualLoop
+
+from headrace.broker.config import BrokerConfig
+from headrace.broker.errors import ErrorCode
+from headrace.broker.replication.model import Endpoint
+from headrace.broker.server.cluster import Cluster
+from headrace.broker.server.metadata import MetadataCache
+from headrace.broker.server.peers import PeerError, Peers
+from headrace.broker.tasks import Tasks
+
+OWN = Endpoint(listener="PLAINTEXT", security_protocol="PLAINTEXT", host="h", port=1)
+
+
+def with_peer(outcomes, answered):
+    """Send a request for each of `outcomes`, exceptions or answers; gives the numbers of those that were performed."""
+    performed, left = [], list(outcomes)
+
+    async def local(key, message):
+        performed.append(message["number"])
+        outcome = left.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    async def script():
+        tasks = Tasks()
+        peers = Peers(1, local, tasks, timeout_ms=1000, on_overflow=lambda broker_id: None)
+        for number in range(3):
+            peers.send(1, OWN, 6, 8, {"number": number}, answered)
+        await asyncio.sleep(30)
+        await tasks.stop()
+
+    with VirtualLoop() as loop:
+        loop.run_until_complete(script())
+    return performed
+
+
+def test_a_request_is_repeated_until_it_arrives_before_the_next_is_sent():
+    answers = []
+    lost = [OSError("reset"), PeerError("closed"), TimeoutError()]
+    assert with_peer([*lost, {"n": 0}, {"n": 1}, {"n": 2}], answers.append) == [0, 0, 0, 0, 1, 2]
+    assert answers == [{"n": 0}, {"n": 1}, {"n": 2}]
+
+
+def test_a_request_that_fails_in_an_unforeseen_way_holds_up_none():
+    answers = []
+    assert with_peer([KeyError("what"), {"n": 1}, {"n": 2}], answers.append) == [0, 1, 2]
+    assert answers == [{"n": 1}, {"n": 2}]
+
+
+def test_an_answer_that_nobody_understands_holds_up_none():
+    def refuse(answer):
+        raise KeyError("error_code")
+
+    assert with_peer([{}, {}, {}], refuse) == [0, 1, 2]
+
+
+def test_what_fails_on_a_broker_is_answered_to_the_controller():
+    async def script():
+        properties = {"zookeeper.connect": "nowhere"}
+        config, _ = BrokerConfig.from_properties(properties)
+        cluster = Cluster(config, LoopClock(loop), MetadataCache(), Tasks())
+        return [await cluster.control(key, {}) for key in (4, 5, 6)]
+
+    with VirtualLoop() as loop:
+        assert loop.run_until_complete(script()) == [{"error_code": ErrorCode.UNKNOWN_SERVER_ERROR}] * 3
