@@ -41,14 +41,13 @@ def test_a_killed_engine_is_replaced_by_the_other(broker: SwappedBroker) -> None
     broker.start("headrace")
     life = Life(broker)
     life.begin()
-    for engine in ("headrace", "kafka", "headrace"):
-        life.go_on(engine)
+    life.go_on("headrace")
+    for engine in ("kafka", "headrace"):
         broker.kill()
         before = fingerprints(broker)
-        broker.start("kafka" if engine == "headrace" else "headrace")
+        broker.start(engine)
         assert not differing(before)
-    life.read_everything()
-    life.check_groups()
+        life.go_on(engine)
 
 
 def check_with_kafkas_tool(jars: Path, broker: SwappedBroker) -> None:
