@@ -14,6 +14,7 @@ from typing import Any
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
+    OFFSET_INVALID,
     Consumer,
     KafkaError,
     KafkaException,
@@ -34,6 +35,7 @@ TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 PARTITIONS = 2
 GROUPED, COMPACTED, SEQUENCED, LIVELY = "grouped", "compacted", "sequenced", "lively"
 TRANSACTED = "transacted"
+READERS, COPIERS = "readers", "copiers"
 PRODUCER_ID = 900_000
 KEYS = 10
 SMALL_SEGMENTS = {"segment.bytes": "6000", "index.interval.bytes": "500"}
@@ -153,6 +155,8 @@ class Life:
             }
         )
         self.lively_count = 0
+        # What the group that commits in transactions has come to; offsets are negative before.
+        self.copied = OFFSET_INVALID
         # Producers silent for a day and records older than retention.ms are forgotten.
         self.begun_ms = time.time_ns() // 1_000_000
         self.admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
@@ -226,6 +230,14 @@ class Life:
                 value = f"transaction {number} {record}".encode() * 5
                 self._send(producer, TRANSACTED, record, value, is_kept=not is_aborted)
             end(producer, is_aborted=is_aborted)
+        consumer = self._consumer(COPIERS)
+        for offset, is_aborted in ((7, False), (99, True)):
+            producer.begin_transaction()
+            place = TopicPartition(TRANSACTED, 0, offset)
+            producer.send_offsets_to_transaction([place], consumer.consumer_group_metadata(), 30)
+            end(producer, is_aborted=is_aborted)
+        consumer.close()
+        self.copied = 7
 
     def _transactional_producer(self) -> Producer:
         producer = Producer(
@@ -359,7 +371,7 @@ class Life:
         consumer = Consumer(
             {
                 "bootstrap.servers": self._broker.bootstrap,
-                "group.id": "readers",
+                "group.id": READERS,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 "heartbeat.interval.ms": 200,
@@ -389,12 +401,19 @@ class Life:
         """The offsets that the group committed."""
         if not self.committed:
             return
-        host, _, port = self._broker.bootstrap.rpartition(":")
-        consumer = Consumer({"bootstrap.servers": f"{host}:{port}", "group.id": "readers", "log_level": 0})
         places = sorted(self.committed)
+        found = self._committed(READERS, *places)
+        assert found == [self.committed[place] for place in places]
+        assert self._committed(COPIERS, (TRANSACTED, 0)) == [self.copied]
+
+    def _committed(self, group: str, *places: Place) -> list[int]:
+        consumer = self._consumer(group)
         found = consumer.committed([TopicPartition(*place) for place in places], timeout=30)
         consumer.close()
-        assert [p.offset for p in found] == [self.committed[place] for place in places]
+        return [place.offset for place in found]
+
+    def _consumer(self, group: str) -> Consumer:
+        return Consumer({"bootstrap.servers": self._broker.bootstrap, "group.id": group, "log_level": 0})
 
 
 def end(producer: Producer, *, is_aborted: bool) -> None:
