@@ -19,7 +19,7 @@ from headrace.broker.handlers.table import Handler
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.results import LogSlice
 from headrace.broker.server import connection as connection_module
-from headrace.broker.server.connection import REPLY_SIZE_MAX, Connection
+from headrace.broker.server.connection import FRAMES_PER_TURN_MAX, REPLY_SIZE_MAX, Connection
 from headrace.broker.wire import frames
 
 METADATA, HEARTBEAT = 3, 12
@@ -135,6 +135,22 @@ def warnings(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
 def test_all_requests_of_a_wake_up_are_answered_in_order_with_one_write(bench: Bench) -> None:
     bench.send(1, 2, 3)
     assert bench.received() == reply(1) + reply(2) + reply(3)
+
+
+def test_many_requests_are_served_in_turns_so_that_others_have_theirs(bench: Bench) -> None:
+    everything = range(3 * FRAMES_PER_TURN_MAX + 5)
+    bench.send(*everything)
+    for turn in (1, 2, 3):
+        assert len(bench.served) == turn * FRAMES_PER_TURN_MAX
+        bench.loop.turn()
+    assert bench.served == list(everything)
+    expected = b"".join(reply(i) for i in everything)
+    received = b""
+    while len(received) < len(expected):
+        received += bench.received()
+    assert received == expected
+    bench.send(7)
+    assert bench.received() == reply(7)
 
 
 def test_a_request_in_two_pieces_is_served_once_it_is_whole(bench: Bench) -> None:

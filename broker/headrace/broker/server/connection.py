@@ -1,10 +1,11 @@
 """One client connection: bytes in, replies out, in the order of the requests.
 
-All complete requests of a wake-up are handled and their replies leave with one system call; file slices go from the
-page cache to the socket by sendfile. Invariants: requests of one connection are served one after the other, so a parked
-fetch holds up what was sent after it (as in Kafka); while a reply waits, or the client does not read, nothing more is
-read from it, so a connection never holds more than one read buffer of requests and `REPLY_SIZE_MAX` of replies plus
-one reply. Whatever is wrong with the input closes this connection with one warning. Must not know what a request means.
+All complete requests of a wake-up are handled, at most `FRAMES_PER_TURN_MAX` a turn, and the replies of a turn leave
+with one system call; file slices go from the page cache to the socket by sendfile. Invariants: requests of one
+connection are served one after the other, so a parked fetch holds up what was sent after it (as in Kafka); while a
+reply waits, or the client does not read, nothing more is read from it, so a connection never holds more than one read
+buffer of requests and `REPLY_SIZE_MAX` of replies plus one reply. Whatever is wrong with the input closes this
+connection with one warning. Must not know what a request means.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ REPLY_SIZE_MAX = 1 << 20
 BUFFERS_PER_CALL_MAX = 512
 SENDFILE_SIZE_MAX = 1 << 20
 SIZE_PER_TURN_MAX = 4 << 20
+# A read buffer holds thousands of the smallest requests, which may cost the most: the others have their turn in between.
+FRAMES_PER_TURN_MAX = 128
 API_VERSIONS_KEY = 18
 
 
@@ -165,9 +168,11 @@ class Connection:
         self.close(f"the client went away {pending} bytes into a request" if pending else None)
 
     def _serve_frames(self) -> None:
-        """Serve what was read, in order, until a reply has to wait or enough replies are ready; then send."""
+        """Serve what was read, in order, until a reply has to wait or it was enough for a turn; then send."""
         frames = self._frames
-        while frames and self._pending is None and self._out_size < REPLY_SIZE_MAX:
+        left = FRAMES_PER_TURN_MAX
+        while left and frames and self._pending is None and self._out_size < REPLY_SIZE_MAX:
+            left -= 1
             if not self._serve(frames.popleft()):
                 return
         self._send()
