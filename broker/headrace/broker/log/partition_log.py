@@ -192,7 +192,8 @@ class PartitionLog:
             segment.note_marker(self._producers.note(records, 0, header, base_offset))
         if last_offset - self._flusher.recovery_point >= config.flush_messages - 1:
             self._flusher.flush(self._segments.active.next_offset)
-        return AppendResult(base_offset, last_offset, append_time_ms, self.log_start_offset, 1)
+        answer = (base_offset, last_offset, append_time_ms, self.log_start_offset, 1)
+        return tuple.__new__(AppendResult, answer)  # half the time of a call of the class
 
     def _check_one(
         self, records: memoryview, header: BatchHeader, now_ms: int, from_client: bool
