@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +18,9 @@ from headrace.broker.config import LogConfig
 from headrace.broker.config_sections import Logs
 from headrace.broker.log.cleaning import Job, LogCleaner
 from headrace.broker.log.compaction import CleanerLimits, Dirt
-from headrace.broker.log.files import OsFiles
+from headrace.broker.log.files import Buffer, OsFiles
 from headrace.broker.log.partition_log import PartitionLog
+from headrace.broker.log.segment import Segment
 from headrace.broker.log.store import LogStore
 from headrace.broker.server.cleaner import Cleaner, CleanerFigures, Pace, _Stopped
 from headrace.broker.server.metrics import BrokerMetrics
@@ -135,6 +137,26 @@ def test_a_log_that_makes_no_progress_waits_for_the_next_round(tmp_path: Path) -
     asyncio.run(cleaner.clean_all())
     assert (stuck.cleaner.clean_offset or 0) > 100
     assert stuck.cleaner.uncleanable is None
+
+
+def test_a_full_disk_only_puts_a_cleaning_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = dirty_store(tmp_path, 2)
+    cleaner = Cleaner(Logs(), store, SystemClock())
+    write = Segment.write
+
+    def full(segment: Segment, data: Buffer) -> int:
+        if segment.suffix == ".cleaned" and "events-0" in segment.directory:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(segment, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Segment, "write", full)
+        asyncio.run(cleaner.clean_all())
+    assert [log.cleaner.clean_offset is None for log in store.all()] == [True, False]
+    assert cleaner.figures.uncleanable_partitions == 0
+    assert not list(tmp_path.glob("**/*.cleaned"))
+    asyncio.run(cleaner.clean_all())
+    assert all((log.cleaner.clean_offset or 0) > 100 for log in store.all())
 
 
 def test_a_changed_configuration_is_in_use_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 The threads share log.cleaner.dedupe.buffer.size and log.cleaner.io.max.bytes.per.second, give way to the event loop
 within half a millisecond, and end within one batch when the broker stops. A log that cannot be compacted is reported and
-left alone until it is opened again.
+left alone until it is opened again; one whose disk has no room is tried again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from headrace.broker.clock import Clock
 from headrace.broker.config_sections import Logs
-from headrace.broker.errors import KafkaError
+from headrace.broker.errors import KafkaError, StorageError
 from headrace.broker.log.cleaning import Job
 from headrace.broker.log.compaction import CleanerLimits, Dirt
 from headrace.broker.log.partition_log import PartitionLog
@@ -161,7 +161,8 @@ class Cleaner:
         jobs = cleaner.clean(partition_log, dirt, limits, self._clock.now_ms())
         try:
             for job in jobs:
-                await self._in_thread(pool, job)
+                if not await self._has_done(pool, job, partition_log):
+                    return
         except Exception as error:
             # Whatever it is, the other logs must not wait behind it.
             cleaner.uncleanable = str(error)
@@ -186,6 +187,15 @@ class Cleaner:
             size_before=size,
             size=partition_log.size,
         )
+
+    async def _has_done(self, pool: ThreadPoolExecutor, job: Job, partition_log: PartitionLog) -> bool:
+        """Do a job; False when there was no room for what it writes, which may be otherwise another time."""
+        try:
+            await self._in_thread(pool, job)
+        except StorageError as error:
+            log.error("log not compacted, to be tried again", directory=partition_log.directory, reason=error)
+            return False
+        return True
 
     async def _in_thread(self, pool: ThreadPoolExecutor, job: Job) -> None:
         working = asyncio.get_running_loop().run_in_executor(pool, job)
