@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
 import pytest
-from kafka_oracle import KafkaBroker
+from kafka_oracle import KafkaBroker, free_port
 from kazoo.client import KazooClient
 from processes import BrokerProcess, eventually
 from sessions import (
@@ -27,6 +28,7 @@ from sessions import (
 )
 from zookeeper_process import ZooKeeperProcess
 
+METRICS = "headrace.metrics.listener"
 ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS = 34, 35
 STORAGE_ERROR = 56
 PARTITIONS = 4
@@ -81,7 +83,15 @@ def zookeeper(tmp_path: Path) -> Iterator[ZooKeeperProcess]:
 
 def start_headrace(home: Path, zookeeper: ZooKeeperProcess) -> BrokerProcess:
     address = f"{zookeeper.address}/headrace"
-    return BrokerProcess(home, broker_id=1, zookeeper=address, set=directories(home, "a", "b"))
+    settings = directories(home, "a", "b") | {METRICS: f"127.0.0.1:{free_port()}"}
+    return BrokerProcess(home, broker_id=1, zookeeper=address, set=settings)
+
+
+def metrics_of(broker: BrokerProcess) -> str:
+    properties = (broker.home / "server.properties").read_text().splitlines()
+    address = next(line for line in properties if line.startswith(METRICS)).partition("=")[2]
+    with urllib.request.urlopen(f"http://{address}/metrics", timeout=10) as page:
+        return str(page.read().decode())
 
 
 @pytest.fixture
@@ -159,6 +169,7 @@ def test_a_failed_directory_takes_its_partitions_along_and_no_others(both: Direc
         session.note("events", both.znodes.get_children(f"{chroot}/log_dir_event_notification"))
 
     both.compare(script)
+    assert "headrace_offline_log_directories 1.0" in metrics_of(both.headrace)
     # The last directory gone, neither goes on.
     for home in (both.kafka.home, both.headrace.home):
         (home / "b").rename(home / "b-away")

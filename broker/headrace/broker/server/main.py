@@ -17,6 +17,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import uvloop
@@ -135,6 +136,7 @@ class Broker:
         )
         partitions.on_change(self._partition_changed)
         self.metrics.led = partitions.led
+        self.metrics.offline_directories = partial(len, self.logs.offline)
         context = self._make_context(partitions)
         self.cluster.on_broker_config(context.use_config)
         self.acceptor = Acceptor(self.sockets, context, self.metrics, asyncio.get_running_loop())

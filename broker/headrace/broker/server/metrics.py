@@ -41,6 +41,7 @@ class BrokerMetrics:
         self.fetched_bytes: dict[str, int] = {}
         self.connections: Callable[[], int] = lambda: 0
         self.parked: Callable[[], int] = lambda: 0
+        self.offline_directories: Callable[[], int] = lambda: 0
         # What the cleaner tells, and the monotonic time; None where there is no cleaner.
         self.cleaner: Callable[[], tuple[CleanerFigures, int] | None] = lambda: None
         self.led: Callable[[], Iterable[Partition]] = lambda: ()
@@ -75,6 +76,11 @@ class BrokerMetrics:
         yield _by_topic("headrace_fetched_bytes", "Bytes fetched.", self.fetched_bytes)
         yield from self._partitions()
         yield from self._cleaner()
+        yield GaugeMetricFamily(
+            "headrace_offline_log_directories",
+            "Directories of log.dirs that failed.",
+            self.offline_directories(),
+        )
         yield GaugeMetricFamily(
             "headrace_open_files", "Open file descriptors.", len(os.listdir("/proc/self/fd"))
         )

@@ -117,19 +117,22 @@ class ReplicaMoves:
 
     async def _move(self, key: TopicPartition) -> None:
         async with self._slots:
-            path = self._logs.moves.target(key)
-            while path is not None:
+            moves, last_reason = self._logs.moves, ""
+            path = moves.target(key)
+            while path is not None and self._logs.get(*key) is not None:
                 try:
-                    if await self._run(key):
+                    if not await self._run(key):
+                        # The log was truncated when the copy was almost done with.
+                        await _in_thread(moves.cancel(key, self._clock.now_ms()))
+                        await self._begin(key, path)
+                    elif moves.target(key) is None and self._logs.get(*key) is not None:
                         log.info("replica moved", topic=key[0], partition=key[1], to=path)
-                        return
-                    # The log was truncated when the copy was almost done with.
-                    await _in_thread(self._logs.moves.cancel(key, self._clock.now_ms()))
-                    await self._begin(key, path)
                 except KafkaError as error:
-                    log.error("replica cannot be moved yet", topic=key[0], partition=key[1], reason=error)
+                    if str(error) != last_reason:
+                        log.error("replica cannot be moved yet", topic=key[0], partition=key[1], reason=error)
+                    last_reason = str(error)
                     await asyncio.sleep(BACKOFF_MS / 1000)
-                path = self._logs.moves.target(key)
+                path = moves.target(key)
 
     async def _run(self, key: TopicPartition) -> bool:
         """All steps; whether the move is over, or has to begin anew."""
