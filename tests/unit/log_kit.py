@@ -8,6 +8,7 @@ from headrace.broker.config import LogConfig
 from headrace.broker.log.files import Files, OsFiles
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.results import RecoveryReport
+from headrace.broker.log.store import LogStore
 from headrace.broker.wire.batches import Record, encode_batch, iter_batches, set_base_offset_and_epoch
 
 NOW_MS = 1_700_000_000_000
@@ -50,6 +51,20 @@ def open_log(
         recovery_point=recovery_point,
         clean_shutdown=clean_shutdown,
     )
+
+
+def open_store(folder: Path, config: LogConfig) -> LogStore:
+    """A store with one data directory."""
+    store, _ = LogStore.open(
+        OsFiles(),
+        [str(folder)],
+        config,
+        broker_id=1,
+        cluster_id="c",
+        overrides=lambda _: {},
+        now_ms=NOW_MS,
+    )
+    return store
 
 
 def append(log: PartitionLog, *batches: memoryview, now_ms: int = NOW_MS) -> None:

@@ -6,14 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from log_kit import NOW_MS, open_log
+from log_kit import NOW_MS, open_log, open_store
 
 from headrace.broker.config import LogConfig
 from headrace.broker.errors import CorruptMessageError, RecordListTooLargeError
 from headrace.broker.log.compaction import CleanerLimits, OffsetMap
-from headrace.broker.log.files import OsFiles
 from headrace.broker.log.partition_log import PartitionLog
-from headrace.broker.log.store import LogStore
 from headrace.broker.wire.batches import Record, decode_records, encode_batch, iter_batches
 
 Pair = tuple[bytes | None, bytes | None]
@@ -264,19 +262,7 @@ def test_max_compaction_lag_rolls_the_active_segment_in_time(tmp_path: Path) -> 
 
 
 def test_the_store_remembers_what_is_clean(tmp_path: Path) -> None:
-    def opened() -> LogStore:
-        store, _ = LogStore.open(
-            OsFiles(),
-            [str(tmp_path)],
-            CONFIG,
-            broker_id=1,
-            cluster_id="c",
-            overrides=lambda _: {},
-            now_ms=NOW_MS,
-        )
-        return store
-
-    store = opened()
+    store = open_store(tmp_path, CONFIG)
     for partition, dirty_count in ((0, 2), (1, 20)):
         log = store.create("events", partition, None, now_ms=NOW_MS)
         put(log, *((b"%d" % number, b"v" * 20) for number in range(5)))
@@ -289,7 +275,7 @@ def test_the_store_remembers_what_is_clean(tmp_path: Path) -> None:
     text = (tmp_path / "cleaner-offset-checkpoint").read_text()
     assert text == "0\n2\nevents 0 5\nevents 1 25\n"
     store.close()
-    again = opened()
+    again = open_store(tmp_path, CONFIG)
     assert {log.partition: log.cleaner.clean_offset for log in again.all()} == {0: 5, 1: 25}
     truncated = again.get("events", 1)
     assert truncated is not None

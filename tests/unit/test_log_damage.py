@@ -8,14 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from log_kit import NOW_MS, append, batch, fill, offsets, open_log
+from log_kit import NOW_MS, append, batch, fill, offsets, open_log, open_store
 
 from headrace.broker.config import LogConfig
 from headrace.broker.errors import OutOfOrderSequenceError
-from headrace.broker.log.files import OsFiles
 from headrace.broker.log.index import OffsetIndex
 from headrace.broker.log.partition_log import PartitionLog
-from headrace.broker.log.store import LogStore
 
 SIZE = len(batch())
 SMALL = LogConfig(segment_bytes=4 * SIZE, index_interval_bytes=SIZE, segment_index_bytes=4096)
@@ -164,19 +162,7 @@ def check_everything(log: PartitionLog) -> None:
 
 @pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "crash"])
 def test_missing_checkpoints_cost_a_longer_recovery_but_no_data(tmp_path: Path, is_clean: bool) -> None:
-    def opened() -> LogStore:
-        store, _ = LogStore.open(
-            OsFiles(),
-            [str(tmp_path)],
-            SMALL,
-            broker_id=1,
-            cluster_id="c",
-            overrides=lambda _: {},
-            now_ms=NOW_MS,
-        )
-        return store
-
-    store = opened()
+    store = open_store(tmp_path, SMALL)
     log = store.create("events", 0, None, now_ms=NOW_MS)
     fill(log, COUNT)
     store.checkpoint()
@@ -184,7 +170,7 @@ def test_missing_checkpoints_cost_a_longer_recovery_but_no_data(tmp_path: Path, 
         store.close()
     for path in tmp_path.glob("**/*checkpoint"):
         path.unlink()
-    again = opened().get("events", 0)
+    again = open_store(tmp_path, SMALL).get("events", 0)
     assert again is not None
     assert (offsets(again), again.log_end_offset) == (list(range(COUNT)), COUNT)
     append(again, batch())

@@ -10,7 +10,7 @@ from pathlib import Path
 from threading import Barrier
 
 import pytest
-from log_kit import NOW_MS, append
+from log_kit import NOW_MS, append, open_store
 from prometheus_client import generate_latest
 
 from headrace.broker.clock import SystemClock
@@ -18,7 +18,7 @@ from headrace.broker.config import LogConfig
 from headrace.broker.config_sections import Logs
 from headrace.broker.log.cleaning import Job, LogCleaner
 from headrace.broker.log.compaction import CleanerLimits, Dirt
-from headrace.broker.log.files import Buffer, OsFiles
+from headrace.broker.log.files import Buffer
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.segment import Segment
 from headrace.broker.log.store import LogStore
@@ -29,15 +29,7 @@ from headrace.broker.wire.batches import Record, encode_batch
 
 def dirty_store(folder: Path, partitions: int) -> LogStore:
     config = LogConfig(cleanup_policy=("compact",), segment_bytes=20_000)
-    store, _ = LogStore.open(
-        OsFiles(),
-        [str(folder)],
-        config,
-        broker_id=1,
-        cluster_id="c",
-        overrides=lambda _: {},
-        now_ms=NOW_MS,
-    )
+    store = open_store(folder, config)
     for partition in range(partitions):
         log = store.create("events", partition, None, now_ms=NOW_MS)
         for number in range(200):
