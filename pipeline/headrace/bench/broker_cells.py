@@ -44,7 +44,7 @@ MANY_PARTITIONS = 1_000
 STANDING = "standing"
 LATENCY_SECONDS_MIN = 4
 START_PAIRS_MAX = 3
-AROUND_SECONDS = 2.5
+AROUND_SECONDS = 1.2
 """What comes with a run: a topic and its deletion, a client's start and end."""
 IDLE_SECONDS, SETTLE_SECONDS = 20, 5
 WARM_UP_MESSAGES_PER_SECOND = 5_000_000 / 60

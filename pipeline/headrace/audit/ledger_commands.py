@@ -1,0 +1,213 @@
+"""`headrace audit watch` and `headrace audit report`: keep the ledger of all tiers, and say what it says."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import click
+from rich.console import Console
+
+from headrace.audit import report as reports
+from headrace.audit import state
+from headrace.audit.latency import SPANS
+from headrace.audit.ledger import LATE_AFTER_MS, ForeignLedgerError, Ledger
+from headrace.audit.metrics import AuditMetrics
+from headrace.audit.options import RETRY_SECONDS, bootstrap_option, now_ms, stop_on_signals
+from headrace.audit.reconcile import reconcile
+from headrace.audit.topics import OfflineTopics
+from headrace.audit.warehouse import Warehouse
+from headrace.broker.errors import KafkaError
+from headrace.broker.structured_log import configure, get_logger
+from headrace.load.options import warehouse_options
+from headrace.load.tables import WarehouseError, open_catalog
+from headrace.load.wire_client import Client, ConnectionFailedError, parse_bootstrap
+
+SAVE_SECONDS: Final = 15.0
+READ_FAILURES: Final = (ConnectionFailedError, KafkaError, WarehouseError, OSError)
+"""What reading may meet while brokers restart and loads tidy up their tables; the next try may do better."""
+REPORT_ATTEMPTS_MAX: Final = 3
+
+log = get_logger(__name__)
+
+_late_option: Final = click.option(
+    "--late-after",
+    "late_after_seconds",
+    type=click.FloatRange(min=0.001),
+    default=LATE_AFTER_MS / 1000,
+    show_default=True,
+    help="Seconds behind its own time after which an event's arrival is late.",
+)
+
+
+class Auditor:
+    """The ledger with what feeds it."""
+
+    def __init__(
+        self, bootstrap: str, warehouse: str, properties: dict[str, str], directory: Path | None, late_ms: int
+    ) -> None:
+        self._topics = OfflineTopics(Client(bootstrap, client_id="headrace-audit"))
+        self._warehouse = Warehouse(open_catalog(warehouse, properties))
+        self.ledger = state.load(directory, late_ms)
+
+    def update(self, now_ms: int) -> int:
+        """Read what is new; returns how much. A ledger of another cluster is begun anew."""
+        try:
+            number = self._read()
+        except ForeignLedgerError as error:
+            log.warning("the ledger is built anew", reason=error)
+            self.ledger = Ledger(self.ledger.late_after_ms)
+            number = self._read()
+        self.ledger.settle(now_ms)
+        return number
+
+    def _read(self) -> int:
+        return self._topics.read_into(self.ledger) + self._warehouse.read_into(self.ledger)
+
+
+@click.command()
+@bootstrap_option
+@warehouse_options
+@_late_option
+@click.option(
+    "--state",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    required=True,
+    help="Folder of the ledger.",
+)
+@click.option(
+    "--interval", default=10.0, show_default=True, type=click.FloatRange(min=0.1), help="Seconds per round."
+)
+@click.option("--metrics-listener", metavar="HOST:PORT", help="Serve Prometheus metrics there.")
+def watch(
+    bootstrap: str,
+    warehouse: str,
+    catalog_properties: dict[str, str],
+    late_after_seconds: float,
+    directory: Path,
+    interval: float,
+    metrics_listener: str | None,
+) -> None:
+    """Keep the ledger of all tiers up to date in the offline datacenter, until stopped.
+
+    Example: headrace audit watch --bootstrap 127.0.3.1:9092 --warehouse var/warehouse --state var/audit
+    """
+    configure()
+    stop = stop_on_signals()
+    auditor = _auditor(bootstrap, warehouse, catalog_properties, directory, late_after_seconds)
+    metrics = _metrics(metrics_listener)
+    log.info("watching")
+    saved = time.monotonic()
+    changed = 0
+    while not stop.is_set():
+        try:
+            changed += auditor.update(now_ms())
+        except READ_FAILURES as error:
+            log.warning("round incomplete", reason=error)
+            stop.wait(RETRY_SECONDS)
+            continue
+        if metrics is not None:
+            metrics.observe(reconcile(auditor.ledger, now_ms()), auditor.ledger)
+        if changed and time.monotonic() - saved >= SAVE_SECONDS:
+            state.save(auditor.ledger, directory)
+            saved, changed = time.monotonic(), 0
+        stop.wait(interval)
+    state.save(auditor.ledger, directory)
+
+
+@click.command()
+@bootstrap_option
+@warehouse_options
+@_late_option
+@click.option(
+    "--state",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder of the ledger that `audit watch` keeps; without it everything is read again.",
+)
+@click.option(
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    required=True,
+    help="Folder for report.json and report.html.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+def report(
+    bootstrap: str,
+    warehouse: str,
+    catalog_properties: dict[str, str],
+    late_after_seconds: float,
+    directory: Path | None,
+    output: Path,
+    as_json: bool,
+) -> None:
+    """Reconcile all tiers and write report.json and report.html; exit 0 only when everything is complete.
+
+    Example: headrace audit report --bootstrap 127.0.3.1:9092 --warehouse var/warehouse --output var/report
+    """
+    auditor = _auditor(bootstrap, warehouse, catalog_properties, directory, late_after_seconds)
+    _read_all(auditor)
+    auditor.ledger.latencies.join(now_ms(), is_last=True)
+    outcome = reconcile(auditor.ledger, now_ms())
+    found = reports.as_json(outcome, auditor.ledger, now_ms())
+    _write(output, found, auditor.ledger)
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+    else:
+        Console().print(f"{found['verdict']}: {reports.sentence(found)}", highlight=False, soft_wrap=True)
+    sys.exit(0 if outcome.verdict == "complete" else 1)
+
+
+def _read_all(auditor: Auditor) -> None:
+    for attempt in range(1, REPORT_ATTEMPTS_MAX + 1):
+        try:
+            auditor.update(now_ms())
+            return
+        except (ConnectionFailedError, KafkaError) as error:
+            raise click.ClickException(f"the offline cluster does not answer: {error}") from error
+        except (WarehouseError, OSError) as error:
+            if attempt == REPORT_ATTEMPTS_MAX:
+                raise click.ClickException(f"the warehouse cannot be read: {error}") from error
+
+
+def _write(output: Path, found: dict[str, Any], ledger: Ledger) -> None:
+    from headrace.audit.page import render
+
+    output.mkdir(parents=True, exist_ok=True)
+    contents = {
+        "report.html": render(found, {span: ledger.latencies.histogram(span) for span in SPANS}),
+        "report.json": json.dumps(found, indent=2) + "\n",
+    }
+    for name, text in contents.items():
+        temporary = output / f".{name}.new"
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(output / name)
+
+
+def _auditor(
+    bootstrap: str,
+    warehouse: str,
+    properties: dict[str, str],
+    directory: Path | None,
+    late_after_seconds: float,
+) -> Auditor:
+    try:
+        return Auditor(bootstrap, warehouse, properties, directory, round(late_after_seconds * 1000))
+    except WarehouseError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _metrics(listener: str | None) -> AuditMetrics | None:
+    if listener is None:
+        return None
+    metrics = AuditMetrics()
+    try:
+        ((host, port),) = parse_bootstrap(listener)
+        metrics.serve(host, port)
+    except (ValueError, OSError) as error:
+        raise click.BadParameter(str(error), param_hint="--metrics-listener") from error
+    return metrics

@@ -1,0 +1,44 @@
+"""What the commands of `headrace audit` share: an option, the clock, the wish to stop."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from typing import Final
+
+import click
+
+from headrace.load.wire_client import parse_bootstrap
+
+RETRY_SECONDS: Final = 1.0
+
+
+def _bootstrap(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    try:
+        parse_bootstrap(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+    return value
+
+
+bootstrap_option: Final = click.option(
+    "--bootstrap",
+    required=True,
+    metavar="HOST:PORT,…",
+    callback=_bootstrap,
+    help="Brokers of the cluster: the counted one, or the offline one.",
+)
+
+
+def stop_on_signals() -> threading.Event:
+    """Let the round in progress finish, then end."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: stop.set())
+    return stop
+
+
+def now_ms() -> int:
+    """Return the wall clock in milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
