@@ -24,7 +24,12 @@ class _LazyCommands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name)
+        try:
+            command: click.Command = getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name)
+        except ModuleNotFoundError as error:
+            raise click.ClickException(
+                f"`headrace audit {cmd_name}` needs the Python module {error.name!r}: install headrace[load]."
+            ) from error
         return command
 
 
