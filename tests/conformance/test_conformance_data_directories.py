@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import urllib.request
@@ -255,6 +256,44 @@ def test_replicas_move_to_other_directories_while_they_are_in_use(both: Director
         session.ask(FETCH, 11, fetch_message("moving", here))
 
     both.compare(script)
+
+
+def test_either_kind_goes_on_with_a_copy_that_the_other_kind_began(
+    both: Directories, zookeeper: ZooKeeperProcess
+) -> None:
+    values = [b"a" * 3000, b"b" * 3000]
+
+    def before(session: Session) -> None:
+        create_topic(session, "begun")
+        session.ask(PRODUCE, 9, produce_message("begun", batch(*values)))
+
+    both.compare(before)
+    assert both.headrace.stop() == 0
+    both.kafka.stop()
+    targets = {}
+    for home in (both.kafka.home, both.headrace.home):
+        (source,) = home.glob("[ab]/begun-0")
+        targets[home] = "b" if source.parent.name == "a" else "a"
+        # What both make first.
+        copy = home / targets[home] / f"begun-0.{'0123456789abcdef' * 2}-future"
+        copy.mkdir()
+        shutil.copy(source / "partition.metadata", copy)
+    both.kafka.start()
+    headrace = start_headrace(both.headrace.home, zookeeper)
+    again = both._replace(headrace=headrace)
+    try:
+        both.kafka.wait_until_serving()
+        again.wait_for_producer_ids()
+
+        def after(session: Session) -> None:
+            target = [targets[again.home(session)]]
+            eventually(lambda: again.folders(session, "begun", 0) == target, what="the move")
+            session.ask(FETCH, 11, fetch_message("begun", 0))
+            session.ask(PRODUCE, 9, produce_message("begun", batch(b"c")))
+
+        again.compare(after)
+    finally:
+        headrace.end()
 
 
 def test_a_directory_that_fails_at_the_start_leaves_old_partitions_out_of_reach(
