@@ -1,4 +1,4 @@
-"""Replicas on their way to another data directory: what clients are told, what is given up, what goes on after a restart."""
+"""Slow disks and other data directories: what goes on meanwhile, what is given up, what goes on after a restart."""
 
 import asyncio
 import errno
@@ -11,7 +11,7 @@ import pytest
 from log_kit import NOW_MS, append, batch, offsets
 
 from headrace.broker.config import LogConfig
-from headrace.broker.errors import ErrorCode
+from headrace.broker.errors import ErrorCode, NotLeaderOrFollowerError
 from headrace.broker.handlers import k35_describe_log_dirs
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.store import LogStore
@@ -33,7 +33,7 @@ class Clock:
 
 
 class GatedFiles(OsFiles):
-    """Files whose directories are not renamed before the gate is open; `reached` says that somebody waits."""
+    """Files that make no folder of partition 9 and rename no copy before the gate is open; `reached`: somebody waits."""
 
     def __init__(self):
         super().__init__()
@@ -42,13 +42,21 @@ class GatedFiles(OsFiles):
         self.reached = threading.Event()
         self.is_dead = False
 
+    def make_directory(self, path):
+        if path.endswith("-9"):
+            self._wait()
+        super().make_directory(path)
+
     def rename(self, source, target):
         if source.endswith("-future"):
-            self.reached.set()
-            assert self.gate.wait(10)
+            self._wait()
         if self.is_dead:
             raise OSError(errno.EIO, "Input/output error")
         super().rename(source, target)
+
+    def _wait(self):
+        self.reached.set()
+        assert self.gate.wait(10), "nothing else came to pass meanwhile"
 
 
 class Broker:
@@ -70,9 +78,9 @@ class Broker:
         self.partitions = Partitions(1, self.logs, self.metadata, Clock())
         self.moves = ReplicaMoves(self.logs, self.partitions, Clock(), self.tasks, threads=2)
 
-    async def lead(self, epoch=0, *, is_new=False):
+    async def lead(self, epoch=0, *, is_new=False, partition=0):
         state = {
-            "partition_index": 0,
+            "partition_index": partition,
             "controller_epoch": 1,
             "leader": 1,
             "leader_epoch": epoch,
@@ -85,7 +93,7 @@ class Broker:
         await self.partitions.leader_and_isr(
             {"controller_id": 1, "controller_epoch": 1, "broker_epoch": -1, "topic_states": [topic]}
         )
-        return self.partitions.leader_of(*KEY).log
+        return self.partitions.leader_of("events", partition).log
 
     async def moved(self):
         await asyncio.gather(*self.moves._running.values())
@@ -119,6 +127,27 @@ async def filled(broker, count=30):
     for _ in range(count):
         append(log, batch(2, size=100))
     return log
+
+
+def test_other_partitions_are_served_while_a_disk_is_slow_to_make_a_log(tmp_path):
+    async def script():
+        files = GatedFiles()
+        broker = Broker(tmp_path, files)
+        log = await filled(broker)
+        files.gate.clear()
+
+        async def serve():
+            assert await asyncio.to_thread(files.reached.wait, 10)
+            with pytest.raises(NotLeaderOrFollowerError):
+                broker.partitions.leader_of("events", 9)
+            append(log, batch())
+            assert broker.partitions.leader_of(*KEY).log.log_end_offset == 61
+            files.gate.set()
+
+        made, _ = await asyncio.gather(broker.lead(partition=9, is_new=True), serve())
+        assert (made.partition, made.latest_epoch, made.topic_id) == (9, 0, TOPIC_ID)
+
+    asyncio.run(script())
 
 
 def test_a_log_moves_and_those_who_hold_it_notice_nothing(tmp_path):
