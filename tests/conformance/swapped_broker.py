@@ -9,6 +9,7 @@ import hashlib
 import time
 from collections import defaultdict
 from contextlib import closing
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from kafka_oracle import KafkaProcess, free_port
 from kazoo.client import KazooClient
 from processes import ForegroundProcess, eventually
-from sessions import PRODUCE, Session, batch, produce_message
+from sessions import FETCH, PRODUCE, Session, batch, produce_message
 from zookeeper_process import ZooKeeperProcess
 
 BROKER_ID = 4
@@ -155,6 +156,7 @@ class Life:
             }
         )
         self.lively_count = 0
+        self.told_of_aborted: list[Any] = []
         # What the group that commits in transactions has come to; offsets are negative before.
         self.copied = OFFSET_INVALID
         # Producers silent for a day and records older than retention.ms are forgotten.
@@ -187,6 +189,7 @@ class Life:
         """The same after every start: remember all, then do more of it."""
         self.check_configs()
         self.check_groups()
+        self.check_aborted()
         self.read_everything()
         self.consume_on()
         self.write_on(engine)
@@ -194,6 +197,7 @@ class Life:
         self.compact_on(engine)
         self.consume_on()
         self.read_everything()
+        self.told_of_aborted = self._aborted()
 
     # -- writing
 
@@ -396,6 +400,25 @@ class Life:
                 return False
 
         eventually(is_known, what="the changed configuration")
+
+    def check_aborted(self) -> None:
+        """What readers of committed records are told of aborted transactions, frame by frame."""
+        if self.told_of_aborted:
+            assert self._aborted() == self.told_of_aborted
+
+    def _aborted(self) -> list[Any]:
+        host, _, port = self._broker.bootstrap.rpartition(":")
+        session = Session((host, int(port)))
+        found = []
+        for partition, offset, size_max in product(range(PARTITIONS), (0, 9, 20), (1, 800, 1 << 20)):
+            wanted = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": size_max}
+            message = {"max_wait_ms": 0, "min_bytes": 0, "isolation_level": 1, "topics": []}
+            message["topics"] = [{"topic": TRANSACTED, "partitions": [wanted]}]
+            answer = session.look(FETCH, 11, message)["responses"][0]["partitions"][0]
+            answer["records"] = bytes(answer["records"] or b"")
+            found.append(answer)
+        session.close()
+        return found
 
     def check_groups(self) -> None:
         """The offsets that the group committed."""
