@@ -30,6 +30,7 @@ _SNAPPY_HEADER = _SNAPPY_MAGIC + _SIZE.pack(1) + _SIZE.pack(1)  # version, lowes
 _SNAPPY_BLOCK_SIZE = 32 * 1024  # what the Java client writes
 _GUESS_SIZE_MIN = 16 * 1024
 _GUESS_RATIO = 4
+_GUESS_SIZE_SMALL = 1024 * 1024
 _OUTPUT_FULL = "failed to write whole buffer"
 
 
@@ -107,7 +108,7 @@ def _compress_zstd(data: Bytes) -> bytes:
 
 
 def _decompress_growing(unpack_into: Callable[[Any, Any], int], data: Bytes, size_max: int) -> memoryview:
-    """Guesses the size and grows fourfold, so a bomb costs at most `size_max` and an honest batch one try."""
+    """Guesses the size and grows fourfold, then twofold, so a bomb costs at most `size_max` and an honest batch one try."""
     size = min(size_max, max(_GUESS_SIZE_MIN, _GUESS_RATIO * len(data)))
     while True:
         output = bytearray(size)
@@ -118,7 +119,7 @@ def _decompress_growing(unpack_into: Callable[[Any, Any], int], data: Bytes, siz
                 raise CorruptMessageError(f"the compressed records cannot be read: {error}") from None
         if size == size_max:
             raise _too_large(size_max)
-        size = min(size_max, size * _GUESS_RATIO)
+        size = min(size_max, size * (_GUESS_RATIO if size < _GUESS_SIZE_SMALL else 2))
 
 
 def _decompress_snappy(data: Bytes, size_max: int) -> memoryview:
