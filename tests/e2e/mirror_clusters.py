@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from processes import BrokerProcess, eventually
 from zookeeper_process import ZooKeeperProcess
@@ -68,7 +68,14 @@ class Cluster:
 
     def create(self, topic: str, partitions: int, **config: str) -> None:
         new = NewTopic(topic, partitions, 1, config={k.replace("_", "."): v for k, v in config.items()})
-        self.admin.create_topics([new])[topic].result(20)
+        try:
+            self.admin.create_topics([new])[topic].result(20)
+        except KafkaException as error:
+            if error.args[0].name() != "NOT_CONTROLLER":
+                raise
+            # librdkafka goes on asking the broker that was controller until its next periodic refresh.
+            del self.admin
+            self.admin.create_topics([new])[topic].result(20)
 
     def publish(self, topic: str, count: int, partition: int = -1, size: int = 100) -> None:
         producer = Producer(
