@@ -75,10 +75,19 @@ class Librdkafka:
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
+        self._producers: dict[str, Any] = {}
+
+    def _producer(self, codec: str) -> Any:
+        """One for each codec: it takes half a second until such a producer has its id."""
+        if codec not in self._producers:
+            settings = {"compression.type": codec, "enable.idempotence": True, "linger.ms": 50}
+            self._producers[codec] = confluent_kafka.Producer(
+                {"bootstrap.servers": self.bootstrap, **settings}
+            )
+        return self._producers[codec]
 
     def produce(self, topic: str, records: Sequence[Record], codec: str, partition: int = 0) -> list[int]:
-        settings = {"compression.type": codec, "enable.idempotence": True, "linger.ms": 50}
-        producer = confluent_kafka.Producer({"bootstrap.servers": self.bootstrap, **settings})
+        producer = self._producer(codec)
         offsets: list[int] = []
         for record in records:
             producer.produce(
@@ -123,7 +132,7 @@ class Librdkafka:
         return _LibrdkafkaMember(self._consumer(**settings), topic)
 
     def close(self) -> None:
-        """Nothing outlives its call."""
+        self._producers.clear()
 
 
 class _LibrdkafkaMember:
