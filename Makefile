@@ -22,7 +22,7 @@ test: ## run all tests
 
 fuzz: ## send a broker FRAMES (1,000,000) odd frames from SEED, between sessions of an ordinary client
 	@scripts/setup test
-	@$(PYTHON) scripts/fuzz.py --frames $(or $(FRAMES),1000000) $(if $(SEED),--seed $(SEED))
+	@$(PYTHON) scripts/fuzz.py --frames $(or $(FRAMES),1000000) $(if $(SEED),--seed $(SEED)) $(if $(JSON),--json $(JSON))
 
 check: ## lint, types, import contracts, playbooks
 	@scripts/setup test
