@@ -214,6 +214,19 @@ def test_a_truncated_marker_is_forgotten_and_its_transaction_open_again(tmp_path
     assert [aborted.last_offset for aborted in aborted_in(again)] == [first, marker]
 
 
+def test_ended_transactions_are_forgotten_though_nobody_reads(tmp_path: Path) -> None:
+    log, _ = open_log(tmp_path)
+    writer = Writer(log, 1)
+    for _ in range(50):
+        writer.put(b"a")
+        writer.end(COMMIT)
+    assert log.producers.undecided == 50
+    assert log.expire_producers(NOW_MS) == 0
+    assert log.producers.undecided == 0
+    begin = writer.put(b"a")
+    assert (log.producers.undecided, log.last_stable_offset) == (1, begin)
+
+
 def test_an_index_goes_with_its_segment(tmp_path: Path) -> None:
     log, _ = open_log(tmp_path, SMALL)
     fill(log)

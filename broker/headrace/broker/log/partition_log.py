@@ -463,7 +463,7 @@ class PartitionLog:
 
     def expire_producers(self, now_ms: int) -> int:
         """Forget producers that have been silent for a day; returns how many."""
-        return self._producers.expire(now_ms)
+        return self._producers.expire(now_ms, self.high_watermark)
 
     # -- flush and close
 

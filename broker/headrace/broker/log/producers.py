@@ -194,6 +194,11 @@ class ProducerStates:
         producer.take_epoch(header.producer_epoch)
         return producer
 
+    @property
+    def undecided(self) -> int:
+        """Transactions that are open, or whose markers may not be visible yet."""
+        return len(self._open) + len(self._ended)
+
     def last_stable_offset(self, high_watermark: int) -> int:
         """Below it every transaction is decided and its marker visible (KIP-98)."""
         if not self._open and not self._ended:
@@ -202,8 +207,12 @@ class ProducerStates:
         first_offsets = [*self._open.values(), *(ended[0] for ended in self._ended)]
         return min(high_watermark, *first_offsets) if first_offsets else high_watermark
 
-    def expire(self, now_ms: int, expiration_ms: int = PRODUCER_ID_EXPIRATION_MS) -> int:
-        """Forget producers silent for `expiration_ms` without an open transaction; returns how many."""
+    def expire(self, now_ms: int, high_watermark: int, expiration_ms: int = PRODUCER_ID_EXPIRATION_MS) -> int:
+        """Forget producers silent for `expiration_ms` without an open transaction; returns how many.
+
+        Transactions whose markers are visible are forgotten, too, should nobody have asked for the last stable offset.
+        """
+        self.last_stable_offset(high_watermark)
         expired = [
             producer_id
             for producer_id, producer in self._producers.items()
