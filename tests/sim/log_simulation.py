@@ -84,6 +84,8 @@ class LogSimulation(DiskLife):
     def _append(self) -> None:
         if self.random.random() < 0.1:
             self.epoch += 1
+            for job in self.store.epoch_jobs([(self.log, self.epoch)]):
+                job()
         batch = self._new_batch()
         self.pending = [batch]
         self._append_to_log(batch)

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from functools import partial
 from uuid import UUID
 
 import pytest
@@ -58,6 +59,7 @@ class Logs:
         self.logs = {}
         self.deleted = []
         self.abandoned = []
+        self.prepared = []
         self.has_offline = False
         self.is_full = False
 
@@ -72,6 +74,9 @@ class Logs:
         if self.has_offline and not is_new and (topic, partition) not in self.logs:
             raise StorageError("it may be in a directory that failed")
         return Opening(self, (topic, partition), topic_id, epoch)
+
+    def epoch_jobs(self, epochs):
+        return [partial(self.prepared.append, epoch) for _, epoch in epochs]
 
     def name_syncs(self, openings):
         return []
@@ -386,3 +391,11 @@ def test_what_a_full_disk_refused_is_taken_when_the_controller_asks_again(partit
     assert codes(take(partitions, leader_and_isr(state(epoch=1)))) == [ErrorCode.NONE]
     assert partitions.refused == set()
     assert partitions.leader_of("t", 0).is_leader
+
+
+def test_a_new_epoch_of_a_log_in_use_is_brought_to_the_disk_in_a_thread(partitions, logs):
+    take(partitions, leader_and_isr(state(0), state(1)))
+    assert logs.prepared == []
+    take(partitions, leader_and_isr(state(0, epoch=2), state(1, epoch=2, leader=2, replicas=(1, 2))))
+    assert logs.prepared == [2]
+    assert partitions.leader_of("t", 0).leader_epoch == 2

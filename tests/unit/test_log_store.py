@@ -403,6 +403,39 @@ def test_a_full_disk_refuses_new_logs_and_checkpoints_and_goes_on_when_there_is_
     assert "events 1" in (tmp_path / "recovery-point-offset-checkpoint").read_text()
 
 
+def test_a_prepared_epoch_waits_for_no_disk_and_counts_only_while_the_log_has_not_grown(
+    tmp_path: Path,
+) -> None:
+    files = FullFiles()
+    store, _ = LogStore.open(
+        files,
+        [str(tmp_path)],
+        LogConfig(),
+        broker_id=1,
+        cluster_id="c",
+        overrides=lambda _: {},
+        now_ms=NOW_MS,
+    )
+    idle, busy = (store.create("events", partition, None, now_ms=NOW_MS) for partition in (0, 1))
+    for log in (idle, busy):
+        append(log, batch(3))
+    jobs = store.epoch_jobs([(idle, 4), (busy, 4), (idle, idle.latest_epoch)])
+    assert len(jobs) == 2
+    for job in jobs:
+        job()
+    append(busy, batch(2))
+    files.is_full = True
+    idle.assign_epoch(4)
+    with pytest.raises(StorageError):
+        busy.assign_epoch(4)
+    files.is_full = False
+    busy.assign_epoch(4)
+    assert [log.latest_epoch for log in (idle, busy)] == [4, 4]
+    for log, start_offset in ((idle, 3), (busy, 5)):
+        epochs = Path(log.directory, "leader-epoch-checkpoint").read_text()
+        assert epochs == f"0\n2\n0 0\n4 {start_offset}\n"
+
+
 def test_an_older_checkpoint_never_replaces_a_newer_one(tmp_path: Path) -> None:
     store, _ = open_store(tmp_path)
     store.create("events", 0, None, now_ms=NOW_MS)

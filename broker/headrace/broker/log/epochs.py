@@ -6,21 +6,28 @@ Owns `leader-epoch-checkpoint`. Invariant: epochs and start offsets grow togethe
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 
 from headrace.broker.log.checkpoints import LEADER_EPOCH_FILE, encode_epochs
 from headrace.broker.log.files import Files
+from headrace.broker.log.names import TEMPORARY_SUFFIX
 from headrace.broker.log.results import EpochEndOffset
 
 UNDEFINED_EPOCH = -1
 
 
 class LeaderEpochs:
-    """See the module's text. Changes are on the disk when the call returns; raises OSError, nothing being changed."""
+    """See the module's text. Changes are on the disk when the call returns; raises OSError, nothing being changed.
+
+    Only the name of a prepared file may not be there yet. It comes with the next segment or a clean stop, which sync the
+    directory; until then every batch of that epoch lies in the last segment, which recovery reads.
+    """
 
     def __init__(self, files: Files, directory: str, entries: list[tuple[int, int]]) -> None:
         self._files = files
         self._directory = directory
         self._entries = entries
+        self._prepared: list[tuple[int, int]] | None = None
 
     @property
     def entries(self) -> list[tuple[int, int]]:
@@ -34,10 +41,31 @@ class LeaderEpochs:
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Batches from `start_offset` on have this epoch; entries that contradict it go."""
+        if epoch >= 0 and epoch != self.latest:
+            self._replace(self._with(epoch, start_offset))
+
+    def preparation(self, epoch: int, start_offset: int) -> Callable[[], None] | None:
+        """A job for a thread, after which the same `assign` waits for no disk; None when there is nothing to assign."""
         if epoch < 0 or epoch == self.latest:
-            return
+            return None
+        entries = self._with(epoch, start_offset)
+
+        def write() -> None:
+            file = self._files.open(self._prepared_path, create=True)
+            file.truncate(0)
+            file.write_at(encode_epochs(entries), 0)
+            file.sync()
+            self._prepared = entries
+
+        return write
+
+    @property
+    def _prepared_path(self) -> str:
+        return f"{self._directory}/{LEADER_EPOCH_FILE}.prepared{TEMPORARY_SUFFIX}"
+
+    def _with(self, epoch: int, start_offset: int) -> list[tuple[int, int]]:
         kept = [entry for entry in self._entries if entry[0] < epoch and entry[1] < start_offset]
-        self._replace([*kept, (epoch, start_offset)])
+        return [*kept, (epoch, start_offset)]
 
     def truncate_from_end(self, offset: int) -> None:
         """The log ends at `offset` now."""
@@ -69,6 +97,12 @@ class LeaderEpochs:
         return EpochEndOffset(self._entries[found - 1][0] if found else epoch, next_start)
 
     def _replace(self, entries: list[tuple[int, int]]) -> None:
-        if entries != self._entries:
-            self._files.replace_file(f"{self._directory}/{LEADER_EPOCH_FILE}", encode_epochs(entries))
-            self._entries = entries
+        if entries == self._entries:
+            return
+        prepared, self._prepared = self._prepared, None
+        path = f"{self._directory}/{LEADER_EPOCH_FILE}"
+        if entries == prepared:
+            self._files.rename(self._prepared_path, path)
+        else:
+            self._files.replace_file(path, encode_epochs(entries))
+        self._entries = entries

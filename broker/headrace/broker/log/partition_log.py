@@ -66,11 +66,12 @@ class PartitionLog:
         self.directory = directory
         self.topic_id = loaded.topic_id
         self.findings: list[Finding] = []
-        # A log outside a store has no checkpoint of its recovery point.
-        self.on_recovery_point_lowered: Callable[[], None] = lambda: None
+        self.on_recovery_point_lowered: Callable[[], None] = lambda: (
+            None
+        )  # Set by a store, which has checkpoints.
         self._files = files
         self._segments = Segments(files, directory, loaded.segments, loaded.checked)
-        self._epochs = loaded.epochs
+        self.epochs = loaded.epochs
         self._producers = loaded.producers
         self._snapshots = ProducerSnapshots(files, directory)
         self.log_start_offset = loaded.log_start_offset
@@ -78,7 +79,7 @@ class PartitionLog:
         self.high_watermark = self.log_start_offset
         self._flusher = Flusher(files, directory, self._segments, self._snapshots, loaded.recovery_point)
         self.cleaner = LogCleaner(files, directory, self._segments, self._snapshots)
-        self.latest_epoch = self._epochs.latest
+        self.latest_epoch = self.epochs.latest
         self.update_config(config)
 
     @classmethod
@@ -296,8 +297,8 @@ class PartitionLog:
             self._assign_epoch(epoch, self.log_end_offset)
 
     def _assign_epoch(self, epoch: int, start_offset: int) -> None:
-        self._epochs.assign(epoch, start_offset)
-        self.latest_epoch = self._epochs.latest
+        self.epochs.assign(epoch, start_offset)
+        self.latest_epoch = self.epochs.latest
 
     # -- read
 
@@ -328,24 +329,21 @@ class PartitionLog:
         """The first record whose timestamp is at least `timestamp_ms`, or None."""
         with storage_errors(self._files, self.directory):
             found = timestamps.first_at_or_after(self._segments, timestamp_ms, self.log_start_offset)
-        return None if found is None else self._with_epoch(*found)
+        return None if found is None else TimestampOffset(*found, self.epochs.epoch_at(found[0]))
 
     def latest_timestamp_offset(self) -> TimestampOffset | None:
         """The record with the largest timestamp (KIP-734), or None for an empty log."""
         with storage_errors(self._files, self.directory):
             found = timestamps.largest(self._segments)
-        return None if found is None else self._with_epoch(*found)
-
-    def _with_epoch(self, offset: int, timestamp_ms: int) -> TimestampOffset:
-        return TimestampOffset(offset, timestamp_ms, self._epochs.epoch_at(offset))
+        return None if found is None else TimestampOffset(*found, self.epochs.epoch_at(found[0]))
 
     def epoch_end_offset(self, epoch: int) -> EpochEndOffset:
         """The largest known epoch not above `epoch` and the offset where it ends."""
-        return self._epochs.end_offset(epoch, self.log_end_offset)
+        return self.epochs.end_offset(epoch, self.log_end_offset)
 
     def epoch_at(self, offset: int) -> int:
         """The leader epoch that `offset` belongs to; -1 when none is known."""
-        return self._epochs.epoch_at(offset)
+        return self.epochs.epoch_at(offset)
 
     def advance_high_watermark(self, offset: int) -> None:
         """Let readers see up to `offset` (exclusive), at most the log's end; it never goes back."""
@@ -419,7 +417,7 @@ class PartitionLog:
         if offset > self.log_start_offset:
             self.log_start_offset = offset
             self.high_watermark = max(self.high_watermark, offset)
-            self._epochs.truncate_from_start(offset)
+            self.epochs.truncate_from_start(offset)
 
     def truncate_to(self, offset: int) -> None:
         """Drop every batch that ends at or above `offset`, where the log then ends."""
@@ -433,7 +431,7 @@ class PartitionLog:
             self.cleaner.log_ends_at(offset)
             self._lower_recovery_point(self._segments.base_offset_at(offset))
             self._segments.truncate_to(offset)
-            self._epochs.truncate_from_end(offset)
+            self.epochs.truncate_from_end(offset)
             self._end_at(offset)
             self._snapshots.remove(lambda snapshot_offset: snapshot_offset > offset)
             self._producers, findings = self._snapshots.restore(self._segments, offset)
@@ -445,7 +443,7 @@ class PartitionLog:
             self.cleaner.log_ends_at(offset)
             self._lower_recovery_point(offset)
             self._segments.restart_at(offset, self.config, self._segments.active.created_ms)
-            self._epochs.clear()
+            self.epochs.clear()
             self._producers.clear()
             self._snapshots.remove(lambda _: True)
         self._end_at(offset)
@@ -454,7 +452,7 @@ class PartitionLog:
     def _end_at(self, offset: int) -> None:
         self.log_end_offset = offset
         self.high_watermark = min(self.high_watermark, offset)
-        self.latest_epoch = self._epochs.latest
+        self.latest_epoch = self.epochs.latest
 
     def _lower_recovery_point(self, offset: int) -> None:
         """On the disk as well, before other batches get the offsets above: recovery would believe them unchecked."""

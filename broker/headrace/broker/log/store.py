@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from itertools import chain
 from uuid import UUID
@@ -275,6 +275,14 @@ class LogStore:
                 made.setdefault(opening.home, []).append(opening)
         return [partial(_sync_names, home, openings) for home, openings in made.items()]
 
+    def epoch_jobs(self, epochs: Iterable[tuple[PartitionLog, int]]) -> list[Job]:
+        """Jobs for threads, after which `assign_epoch` of each of these logs need not wait for the disk.
+
+        It does so after all when the job fails, or the log has grown meanwhile.
+        """
+        found = [(log, log.epochs.preparation(epoch, log.log_end_offset)) for log, epoch in epochs]
+        return [partial(_attempt, self._guarded(log.directory, job)) for log, job in found if job is not None]
+
     def abandon(self, openings: Iterable[Opening]) -> None:
         """These are over, whatever came of them."""
         for opening in openings:
@@ -451,6 +459,11 @@ class LogStore:
             home.checkpoint()
             home.mark_clean_shutdown()
         home.release()
+
+
+def _attempt(job: Job) -> None:
+    with suppress(StorageError):
+        job()
 
 
 def _sync_names(home: DataDirectory, openings: Iterable[Opening]) -> None:

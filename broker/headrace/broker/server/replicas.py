@@ -29,6 +29,7 @@ from headrace.broker.structured_log import get_logger
 
 if TYPE_CHECKING:
     from headrace.broker.log.opening import Opening
+    from headrace.broker.log.partition_log import PartitionLog
     from headrace.broker.log.store import LogStore
 
 log = get_logger(__name__)
@@ -134,6 +135,7 @@ class Partitions:
         async with self.changing:
             try:
                 await self._open_logs(states)
+                await in_threads(self.logs.epoch_jobs(self._begun_epochs(states)))
                 return self._take_all(states)
             finally:
                 self.logs.abandon(self._openings.values())
@@ -201,6 +203,16 @@ class Partitions:
         openings = list(self._openings.values())
         await in_threads([opening.run for opening in openings])
         await in_threads(self.logs.name_syncs(openings))
+
+    def _begun_epochs(
+        self, states: Sequence[tuple[str, UUID, Mapping[str, Any]]]
+    ) -> Iterator[tuple[PartitionLog, int]]:
+        """The logs in use whose leader this broker is in a new epoch."""
+        for topic, topic_id, state in states:
+            partition = self._partitions.get((topic, state["partition_index"]))
+            is_leader = state["leader"] == self.broker_id
+            if partition is not None and is_leader and not self._refusal(topic, topic_id, state):
+                yield partition.log, state["leader_epoch"]
 
     def _begin_opening(self, topic: str, topic_id: UUID, state: Mapping[str, Any]) -> None:
         number = state["partition_index"]
