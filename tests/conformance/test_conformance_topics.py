@@ -169,7 +169,7 @@ def test_describe_configs_of_a_topic(pair: Pair, version: int) -> None:
     pair.compare(script)
 
 
-# Topic settings of message conversion and tiered storage, which headrace does not have.
+# Topic settings of old message formats and tiered storage, which headrace does not have.
 NOT_HAD = {
     "follower.replication.throttled.replicas",
     "leader.replication.throttled.replicas",
@@ -178,7 +178,6 @@ NOT_HAD = {
     "remote.storage.enable",
     "remote.log.copy.disable",
     "remote.log.delete.on.disable",
-    "message.downconversion.enable",
     "message.format.version",
     "message.timestamp.difference.max.ms",
     "compression.gzip.level",
