@@ -153,6 +153,15 @@ def test_many_requests_are_served_in_turns_so_that_others_have_theirs(bench: Ben
     assert bench.received() == reply(7)
 
 
+def test_many_requests_without_an_answer_are_all_served(bench: Bench) -> None:
+    bench.answer = lambda correlation_id: None
+    bench.send(*range(2 * FRAMES_PER_TURN_MAX + 1))
+    bench.loop.turn()
+    bench.loop.turn()
+    assert bench.served == list(range(2 * FRAMES_PER_TURN_MAX + 1))
+    assert bench.is_silent()
+
+
 def test_a_request_in_two_pieces_is_served_once_it_is_whole(bench: Bench) -> None:
     data = request(1)
     bench.client.sendall(data[:9])
