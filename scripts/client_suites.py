@@ -21,6 +21,7 @@ TESTS = "tests/conformance"
 LIBRARIES, KCAT, JAVA = (
     f"{TESTS}/test_conformance_{name}.py" for name in ("clients", "kcat", "java_clients")
 )
+LIBRARY_NAMES = ("librdkafka", "kafka-python", "aiokafka")
 CLIENTS = {
     "librdkafka": "librdkafka (confluent-kafka)",
     "kafka-python": "kafka-python",
@@ -56,9 +57,11 @@ def cases(node_ids: Iterable[str]) -> dict[str, Counter[str]]:
     for node_id in node_ids:
         path, _, case = node_id.partition("::")
         name, _, parameters = case.removesuffix("]").partition("[")
-        client = path if path in CLIENTS else next(c for c in CLIENTS if parameters.startswith(c))
         sentence = re.sub("^test_(java_|kcat_)?", "", name).replace("_", " ")
-        found[client][sentence] += 1
+        # A case of no client in particular is one of all libraries.
+        named = [client for client in CLIENTS if client == path or parameters.startswith(client)]
+        for client in named or LIBRARY_NAMES:
+            found[client][sentence] += 1
     return found
 
 

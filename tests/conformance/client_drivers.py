@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import aiokafka
@@ -334,8 +335,15 @@ class _AiokafkaMember:
         return consumer
 
     def poll(self) -> None:
-        for found in self._driver.run(self._consumer.getmany(timeout_ms=100)).values():
+        for found in self._driver.run(self._polled()).values():
             self.seen.update((m.partition, m.offset) for m in found)
+
+    async def _polled(self) -> dict[Any, Any]:
+        # In a rebalance it waits for the other members, whom nobody polls meanwhile, beyond its own time-out.
+        with suppress(TimeoutError):
+            found: dict[Any, Any] = await asyncio.wait_for(self._consumer.getmany(timeout_ms=100), 0.3)
+            return found
+        return {}
 
     def owned(self) -> set[int]:
         return {each.partition for each in self._consumer.assignment()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from itertools import chain
 from typing import TypeVar
 
@@ -159,6 +159,28 @@ def test_a_static_member_comes_back_to_its_partitions(pair: Pair, client: str) -
             return before == after
 
     assert agree(pair, script)
+
+
+def test_members_of_different_libraries_share_a_group(pair: Pair) -> None:
+    topic = "clients-mixed"
+
+    def script(bootstrap: str) -> list[int]:
+        make_topic(bootstrap, topic, PARTITION_COUNT)
+        with ExitStack() as stack:
+            drivers = [stack.enter_context(closing(driver(bootstrap))) for driver in DRIVERS.values()]
+            members: list[Member] = []
+            for driver in drivers:
+                members.append(driver.member(topic, topic, "range"))
+                poll_until(members, lambda: is_shared(members), f"a share for {len(members)} members")
+            fill(drivers[0], topic)
+            count = PARTITION_COUNT * MESSAGE_COUNT
+            poll_until(members, lambda: sum(len(member.seen) for member in members) == count, "all messages")
+            for member in members:
+                member.commit()
+                member.close()
+            return [len(member.seen) for member in members]
+
+    assert agree(pair, script) == [2 * MESSAGE_COUNT] * 3
 
 
 @pytest.mark.parametrize("client", ADMINS)

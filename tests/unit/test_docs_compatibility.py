@@ -55,14 +55,15 @@ def test_cases_are_counted_by_client() -> None:
             f"{library}::test_it_works[kafka-python-none]",
             f"{library}::test_it_works[kafka-python-gzip]",
             f"{library}::test_it_ends[librdkafka]",
+            f"{library}::test_all_meet",
             f"{kcat}::test_kcat_lists",
             f"{java}::test_java_topics_are_made",
         ]
     )
     assert found == {
-        "librdkafka": {"it ends": 1},
-        "kafka-python": {"it works": 2},
-        "aiokafka": {},
+        "librdkafka": {"it ends": 1, "all meet": 1},
+        "kafka-python": {"it works": 2, "all meet": 1},
+        "aiokafka": {"all meet": 1},
         kcat: {"lists": 1},
         java: {"topics are made": 1},
     }
