@@ -49,7 +49,7 @@ more_cells: tuple[str, ...] = ()
 def expected(cell: str, workshop: Workshop) -> tuple[int, float]:
     """Runs of the cell and about how long they take."""
     rounds = workshop.effort.rounds
-    return rounds, rounds * (5.0 if cell == RAW_COPY else 20.0)
+    return rounds, rounds * (3.0 if cell == RAW_COPY else 12.0)
 
 
 def measure(wanted: tuple[str, ...], workshop: Workshop) -> Iterator[RawRun]:
