@@ -32,7 +32,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "Count, reconcile and report loss, duplicates and latency.",
     ),
     "mirror": ("headrace.mirror.command:mirror", "mirror", "Show and resume mirror partitions."),
-    "bench": ("headrace.bench.command:bench", "dev", "Measure a broker beside Apache Kafka, the mirror and the load."),
+    "bench": (
+        "headrace.bench.command:bench",
+        "dev",
+        "Measure a broker beside Apache Kafka, the mirror and the load.",
+    ),
 }
 
 
