@@ -10,6 +10,7 @@ import pytest
 from headrace.broker.config import LogConfig
 from headrace.broker.errors import (
     ErrorCode,
+    InvalidConfigError,
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
     StorageError,
@@ -62,6 +63,7 @@ class Logs:
         self.prepared = []
         self.has_offline = False
         self.is_full = False
+        self.is_misconfigured = False
 
     def get(self, topic, partition):
         return self.logs.get((topic, partition))
@@ -71,6 +73,8 @@ class Logs:
         return self.logs[topic, partition]
 
     def opening(self, topic, partition, topic_id, *, now_ms, epoch, is_new):
+        if self.is_misconfigured:
+            raise InvalidConfigError("no such value")
         if self.has_offline and not is_new and (topic, partition) not in self.logs:
             raise StorageError("it may be in a directory that failed")
         return Opening(self, (topic, partition), topic_id, epoch)
@@ -399,3 +403,14 @@ def test_a_new_epoch_of_a_log_in_use_is_brought_to_the_disk_in_a_thread(partitio
     take(partitions, leader_and_isr(state(0, epoch=2), state(1, epoch=2, leader=2, replicas=(1, 2))))
     assert logs.prepared == [2]
     assert partitions.leader_of("t", 0).leader_epoch == 2
+
+
+def test_one_partition_that_cannot_be_opened_leaves_the_others_alone(partitions, logs):
+    take(partitions, leader_and_isr(state(0)))
+    logs.is_misconfigured = True
+    answer = take(partitions, leader_and_isr(state(0, epoch=1), state(1)))
+    assert codes(answer) == [ErrorCode.NONE, ErrorCode.INVALID_CONFIG]
+    assert partitions.is_settled("t", 1)
+    logs.is_misconfigured = False
+    assert codes(take(partitions, leader_and_isr(state(1)))) == [ErrorCode.NONE]
+    assert partitions.refused == set()

@@ -50,6 +50,7 @@ from headrace.broker.tasks import Tasks
 
 log = get_logger(__name__)
 CLOSING_THREADS = 16
+TAKING_SECONDS_MAX = 60
 REFUSED_INTERVAL_MS = 10_000
 META_PROPERTIES = "meta.properties"
 
@@ -147,7 +148,7 @@ class Broker:
         self._start_cleaner(self.logs)
         if self.config.network.headrace_metrics_listener:
             self.stop_metrics = serve_metrics(self.metrics, self.config.network.headrace_metrics_listener)
-        await self._known_to_cluster()
+        await self._known_to_cluster(partitions)
         host = BrokerHost(
             self.config, self.clock, self.cluster, self.metadata, partitions, self.waiting, self.metrics
         )
@@ -268,17 +269,33 @@ class Broker:
     def _partition_changed(self, partition: Partition) -> None:
         self.waiting.wake(partition.topic, partition.partition)
 
-    async def _known_to_cluster(self) -> None:
-        """Wait until the controller told this broker of itself: from then on its metadata answers are of use."""
-        known = asyncio.Event()
+    async def _known_to_cluster(self, partitions: Partitions) -> None:
+        """Wait until the controller told this broker of itself, and it has what clients are told that it leads."""
+        told = asyncio.Event()
+        self.metadata.on_change(told.set)
+        partitions.on_change(lambda _: told.set())
+        while self.cluster.broker_id not in self.metadata.brokers:
+            await _next(told)
+        try:
+            async with asyncio.timeout(TAKING_SECONDS_MAX):
+                while not self._leads_what_it_is_told(partitions):
+                    await _next(told)
+        except TimeoutError:
+            log.warning("serving before the controller has sent all that this broker leads")
 
-        def look() -> None:
-            if self.cluster.broker_id in self.metadata.brokers:
-                known.set()
+    def _leads_what_it_is_told(self, partitions: Partitions) -> bool:
+        return all(
+            partitions.is_settled(topic, number)
+            for topic in self.metadata.topic_names()
+            for number, partition in (self.metadata.topics(topic) or {}).items()
+            if partition.leader == self.cluster.broker_id
+        )
 
-        self.metadata.on_change(look)
-        look()
-        await known.wait()
+
+async def _next(event: asyncio.Event) -> None:
+    """Wait until it happens anew."""
+    event.clear()
+    await event.wait()
 
 
 def with_ports(config: BrokerConfig, sockets: list[socket.socket]) -> BrokerConfig:

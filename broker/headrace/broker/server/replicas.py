@@ -53,9 +53,11 @@ class Partitions:
         self._partitions: dict[TopicPartition, Partition] = {}
         # What threads make ready for a request that is being performed.
         self._openings: dict[TopicPartition, Opening] = {}
+        # Why there is nothing to make ready for some of it.
+        self._unopened: dict[TopicPartition, KafkaError] = {}
         # Replicas in data directories that failed.
         self._offline: set[TopicPartition] = set()
-        # Replicas that could not be taken, as on a full disk: the controller has to be told to try again.
+        # Replicas that could not be taken, as on a full disk: the controller has to be asked for them again.
         self.refused: set[TopicPartition] = set()
         self._callbacks: list[PartitionCallback] = []
         self._before_deletion: Callable[[Iterable[TopicPartition]], Awaitable[None]] | None = None
@@ -99,6 +101,11 @@ class Partitions:
         """The replica, whoever leads it, or None."""
         return self._partitions.get((topic, partition))
 
+    def is_settled(self, topic: str, partition: int) -> bool:
+        """Whether this replica was taken, or will not be before something changes."""
+        key = (topic, partition)
+        return key in self._partitions or key in self._offline or key in self.refused
+
     def all(self) -> Iterable[Partition]:
         """Every replica, led or not."""
         return list(self._partitions.values())
@@ -140,6 +147,7 @@ class Partitions:
             finally:
                 self.logs.abandon(self._openings.values())
                 self._openings = {}
+                self._unopened = {}
 
     def _take_all(self, states: Sequence[tuple[str, UUID, Mapping[str, Any]]]) -> dict[str, Any]:
         topics: dict[str, tuple[UUID, list[dict[str, Any]]]] = {}
@@ -228,6 +236,8 @@ class Partitions:
         except StorageError as error:
             log.error("cannot take a partition", topic=topic, partition=number, reason=error)
             self._offline.add((topic, number))
+        except KafkaError as error:
+            self._unopened[topic, number] = error
 
     async def _put_away_logs_of_namesakes(
         self, states: Iterable[tuple[str, UUID, Mapping[str, Any]]]
@@ -281,14 +291,15 @@ class Partitions:
         except KafkaError as error:
             if (topic, number) not in self.refused:
                 log.error("cannot take a partition", topic=topic, partition=number, reason=error)
-            if isinstance(error, StorageError):
-                self.refused.add((topic, number))
+            self.refused.add((topic, number))
             return error.code
         self.refused.discard((topic, number))
         self._tell(partition)
         return ErrorCode.NONE
 
     def _opened(self, topic: str, number: int, topic_id: UUID) -> Partition:
+        if (topic, number) in self._unopened:
+            raise self._unopened[topic, number]
         own_log = self.logs.opened(self._openings.pop((topic, number)))
         partition = Partition(self.broker_id, topic, number, topic_id, own_log)
         self._partitions[topic, number] = partition
