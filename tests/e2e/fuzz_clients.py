@@ -32,10 +32,10 @@ PATIENCE_S = 0.5
 SESSION_TIMEOUT_S = 20.0
 BYSTANDER_PAUSE_S = 0.005
 LEARN_SHARE = 0.2
-REQUEST_SIZE_MAX = 4 << 20
+# Far below the size of two of the largest requests (socket.request.max.bytes is 100 MiB): kept answers, and what the heap keeps.
+GROWTH_MAX = 16 << 20
 SETTINGS = {
     "auto.create.topics.enable": "false",
-    "socket.request.max.bytes": str(REQUEST_SIZE_MAX),
     "log.segment.bytes": "4194304",
     "log.retention.bytes": "8388608",
     "log.retention.check.interval.ms": "5000",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from fuzz_clients import REQUEST_SIZE_MAX, SETTINGS, Flood, Witness, resident_size
+from fuzz_clients import GROWTH_MAX, SETTINGS, Flood, Witness, resident_size
 from processes import DevCluster
 
 FRAMES_COUNT = 20_000
@@ -26,7 +26,7 @@ def test_frames_of_every_kind_before_and_after_valid_sessions(dev_cluster: Calla
     before = resident_size(process)
     flood.run(FRAMES_COUNT - WARM_UP_COUNT)
     witness.session()
-    assert resident_size(process) - before <= 2 * REQUEST_SIZE_MAX
+    assert resident_size(process) - before <= GROWTH_MAX
     witness.close()
     failed = [line for line in cluster.broker_log().splitlines() if 'event="request failed"' in line]
     assert not failed, f"seed {seed}: {failed[0]}"

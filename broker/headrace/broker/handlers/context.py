@@ -86,7 +86,7 @@ class Client:
 class MetadataBodies:
     """Encoded Metadata answers to what was asked, of one version of the metadata cache; at most `SIZE_MAX` bytes."""
 
-    SIZE_MAX = 4 << 20
+    SIZE_MAX = 2 << 20
     ENTRY_SIZE = 512
     """What an entry costs beside its bytes: small requests in great number must not exceed the bound, either."""
 
