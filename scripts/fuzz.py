@@ -22,7 +22,7 @@ import psutil
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "tests" / "e2e"), str(ROOT / "tests" / "sim")]
 
-from fuzz_clients import GROWTH_MAX, SETTINGS, Bystander, Flood, Tally, Witness, p99, resident_size  # noqa: E402
+from fuzz_clients import SETTINGS, Bystander, Flood, Tally, Witness, p99, resident_size  # noqa: E402
 from processes import DevCluster  # noqa: E402
 
 WARM_UP_COUNT = 20_000
@@ -30,6 +30,8 @@ STEP_COUNT = 25_000
 QUIET_S = 5.0
 P99_RATIO_MAX = 2.0
 FAILURES_PRINTED_MAX = 20
+# Two of the largest requests that the broker takes by default (socket.request.max.bytes).
+GROWTH_MAX = 2 * 100 * (1 << 20)
 
 
 def main() -> int:

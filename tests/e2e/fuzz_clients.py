@@ -32,7 +32,7 @@ PATIENCE_S = 0.5
 SESSION_TIMEOUT_S = 20.0
 BYSTANDER_PAUSE_S = 0.005
 LEARN_SHARE = 0.2
-# Far below the size of two of the largest requests (socket.request.max.bytes is 100 MiB): kept answers, and what the heap keeps.
+# For a short run; far below the size of two of the largest requests.
 GROWTH_MAX = 16 << 20
 SETTINGS = {
     "auto.create.topics.enable": "false",
