@@ -9,14 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
 
 from headrace.broker.errors import ErrorCode, KafkaError
 from headrace.broker.structured_log import get_logger
-from headrace.broker.wire.api import k01_fetch, k02_list_offsets, k23_offset_for_leader_epoch
+from headrace.broker.wire.api import k01_fetch, k02_list_offsets, k03_metadata, k23_offset_for_leader_epoch
 from headrace.broker.wire.batches import HEADER_SIZE, BatchHeader, read_header
 from headrace.mirror.connection import FAILURES, Connection, Message, ProtocolError
 from headrace.mirror.copier import Copier
 from headrace.mirror.questions import UNKNOWN, Fetch, Survey, Surveyed
+from headrace.mirror.state import NO_ID
 
 if TYPE_CHECKING:
     from headrace.mirror.source import Source
@@ -28,7 +30,7 @@ CONSUMER = -1
 DEBUGGING_CONSUMER = -2
 """As this replica the latest offset is the log's end, not the high watermark, which a new leader may not know yet."""
 FULL_FETCH_EPOCH = -1
-FETCH_VERSION, LIST_OFFSETS_VERSION, EPOCH_VERSION = 13, 5, 3
+FETCH_VERSION, LIST_OFFSETS_VERSION, METADATA_VERSION, EPOCH_VERSION = 13, 5, 12, 3
 Key = tuple[str, int]
 Want = TypeVar("Want", Survey, Fetch)
 Asked = dict[Key, tuple[Copier, Want]]
@@ -105,12 +107,16 @@ class Fetcher:
         ends = await self._list_offsets(connection, asked, LATEST, DEBUGGING_CONSUMER)
         epochs = await self._epoch_ends(connection, asked)
         tails = await self._tails(connection, asked, starts, ends)
+        topic_ids = await self._topic_ids(connection, asked)
         now_ms = self._source.clock.now_ms()
         for key, (copier, survey) in asked.items():
             answers = (starts.get(key), ends.get(key), epochs.get(key, (0, UNKNOWN, UNKNOWN)))
             code = next(
                 (ErrorCode.UNKNOWN_SERVER_ERROR if a is None else a[0] for a in answers if not a or a[0]), 0
             )
+            if not code and survey.topic_id not in (NO_ID, topic_ids.get(key[0])):
+                # What was asked by name was told of a namesake: no sign of a truncation.
+                code = ErrorCode.UNKNOWN_TOPIC_ID
             if code:
                 self._refused(copier, survey, code, now_ms)
                 continue
@@ -125,6 +131,15 @@ class Fetcher:
                 tail=tails.get(key),
             )
             copier.surveyed(survey, found, now_ms)
+
+    async def _topic_ids(self, connection: Connection, asked: Asked[Survey]) -> dict[str, UUID]:
+        """The ids of the topics after all else was asked of them."""
+        names = {topic for topic, _ in asked}
+        topics = [{"topic_id": NO_ID, "name": name} for name in sorted(names)]
+        answer = await connection.ask(
+            k03_metadata.API, METADATA_VERSION, {"topics": topics, "allow_auto_topic_creation": False}
+        )
+        return {topic["name"]: topic["topic_id"] for topic in answer["topics"]}
 
     async def _list_offsets(
         self, connection: Connection, asked: Asked[Survey], timestamp: int, replica_id: int
