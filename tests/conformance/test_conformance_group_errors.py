@@ -121,6 +121,7 @@ def test_too_many_offsets_for_one_record_batch(pair: Pair) -> None:
 @pytest.mark.parametrize("version", [3, 4, 5, 9])
 def test_requests_without_a_group(pair: Pair, version: int) -> None:
     def script(session: Session) -> None:
+        create_topic(session, "group-offsets", partitions=2)
         await_coordinator(session, "x")
         session.ask(JOIN_GROUP, version, join(version, ""))
         session.ask(SYNC_GROUP, min(version, 5), sync(min(version, 5), "", "m", 1))

@@ -153,6 +153,7 @@ def leave(session: Session, version: int, group: str, member_id: str) -> None:
 
 def test_two_members_rebalance(pair: Pair) -> None:
     def script(session: Session) -> None:
+        create_topic(session, "group-offsets", partitions=2)
         await_coordinator(session, "two")
         first = enter(session, 5, "two")
         one = first["member_id"]
