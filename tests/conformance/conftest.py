@@ -34,6 +34,7 @@ def kafka_jars() -> Path:
 def pair(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     """One broker of each kind with the same configuration, shared by all tests: use topics and groups of your own."""
     with running_pair(kafka_jars, tmp_path_factory.mktemp("pair")) as both:
+        both.wait_for_coordinator()
         yield both
 
 

@@ -228,6 +228,13 @@ class Pair(NamedTuple):
             eventually(partial(_has_producer_id, session), what="producer ids")
             session.close()
 
+    def wait_for_coordinator(self) -> None:
+        """The first to ask for a coordinator makes the offsets topic; afterwards both answer about groups."""
+        for address in (self.kafka.address, self.headrace.addresses[0]):
+            session = Session(address)
+            eventually(partial(_has_coordinator, session), what="a coordinator")
+            session.close()
+
     def compare(self, script: Callable[[Session], None]) -> list[tuple[str, Any]]:
         """Run the script against both and require the same transcript, which is returned."""
         theirs, ours = Session(self.kafka.address), Session(self.headrace.addresses[0])
@@ -251,6 +258,13 @@ class Pair(NamedTuple):
 def _has_producer_id(session: Session) -> bool:
     message: Message = {"transactional_id": None, "transaction_timeout_ms": 1000}
     return bool(session.look(INIT_PRODUCER_ID, 4, message)["error_code"] == 0)
+
+
+def _has_coordinator(session: Session) -> bool:
+    found = session.look(FIND_COORDINATOR, 2, {"key": "any", "key_type": 0})["error_code"]
+    return bool(
+        found == 0 and session.look(OFFSET_FETCH, 5, {"group_id": "any", "topics": []})["error_code"] == 0
+    )
 
 
 def _differences(ours: Any, theirs: Any, place: str = "") -> Iterator[tuple[str, Any, Any]]:
