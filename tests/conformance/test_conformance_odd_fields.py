@@ -9,6 +9,7 @@ from sessions import (
     DELETE_GROUPS,
     DESCRIBE_CLUSTER,
     METADATA,
+    OFFSET_COMMIT,
     OFFSET_DELETE,
     OFFSET_FETCH,
     Message,
@@ -80,6 +81,10 @@ def test_offsets_are_fetched_for_odd_groups(pair: Pair, version: int) -> None:
 def test_groups_and_offsets_are_deleted_that_are_not_there(pair: Pair) -> None:
     def script(session: Session) -> None:
         create_topic(session, "odd-deleted")
+        # Other sessions may have made the group without a name: so does this one.
+        part = {"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}
+        commit = {"group_id": "", "topics": [{"name": "odd-deleted", "partitions": [part]}]}
+        session.ask(OFFSET_COMMIT, 2, commit)
         for version in range(3):
             session.ask(DELETE_GROUPS, version, {"groups_names": ["nobody", "", "nobody"]})
         for group in ("nobody", ""):
