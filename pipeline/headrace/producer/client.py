@@ -231,11 +231,11 @@ class Producer:
 
     def _publish_all(self, *, seconds_max: float) -> None:
         deadline = time.monotonic() + seconds_max
-        self._publish()
-        while (self._unpublished or len(self._client)) and time.monotonic() < deadline:
-            self._client.poll(_POLL_SECONDS)
+        under_way = 0
+        while (self._unpublished or under_way) and time.monotonic() < deadline:
             self._publish()
-        self.monitoring_failures += len(self._client) + len(self._unpublished)
+            under_way = self._client.flush(_POLL_SECONDS)
+        self.monitoring_failures += under_way + len(self._unpublished)
 
     def _on_monitoring_delivery(self, topic: str, account: Account, error: KafkaError | None, _: Any) -> None:
         if error is None:
