@@ -65,6 +65,9 @@ class Logs:
     def name_syncs(self, openings: Sequence[Opening]) -> list[Any]:
         return []
 
+    def epoch_jobs(self, epochs: Iterable[tuple[Log, int]]) -> list[Any]:
+        return []
+
     def opened(self, opening: Opening) -> Log:
         return self.logs[opening.key]
 
