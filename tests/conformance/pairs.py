@@ -19,6 +19,8 @@ SETTINGS = {
     "socket.request.max.bytes": "1000000",
     "group.min.session.timeout.ms": "1000",
     "auto.create.topics.enable": "true",
+    # Records that the tests date years back stay until somebody deletes them.
+    "log.retention.ms": "-1",
 }
 
 
