@@ -222,7 +222,8 @@ async def _aiokafka(bootstrap: str, name: str) -> Transcript:
     for before in (4, 11):
         records = {place: aiokafka.admin.RecordsToDelete(before)}
         await note(f"delete before {before}", admin.delete_records(records), lambda found: found[place])
-    async with aiokafka.AIOKafkaConsumer(group_id=name, bootstrap_servers=bootstrap) as consumer:
+    consumer = aiokafka.AIOKafkaConsumer(group_id=name, bootstrap_servers=bootstrap, enable_auto_commit=False)
+    async with consumer:
         consumer.assign([place])
         await consumer.commit({place: (7, "m")})
     await note("committed", admin.list_consumer_group_offsets(name), lambda found: tuple(found[place]))

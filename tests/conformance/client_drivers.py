@@ -25,6 +25,7 @@ T = TypeVar("T")
 WAIT_S = 20
 SESSION_MS = 6_000
 HEARTBEAT_MS = 300
+REFUSED_BY_A_REBALANCE = {"REBALANCE_IN_PROGRESS", "ILLEGAL_GENERATION", "_NO_OFFSET"}
 
 
 class Record(NamedTuple):
@@ -45,7 +46,10 @@ class Member(Protocol):
 
     def poll(self) -> None: ...
     def owned(self) -> set[int]: ...
-    def commit(self) -> None: ...
+    def commit(self) -> None:
+        """Commit its positions; a commit that a rebalance refuses is left to the next one."""
+        ...
+
     def committed(self, partition: int) -> int | None: ...
     def close(self) -> None: ...
 
@@ -150,7 +154,11 @@ class _LibrdkafkaMember:
         return {each.partition for each in self._consumer.assignment()}
 
     def commit(self) -> None:
-        self._consumer.commit(asynchronous=False)
+        try:
+            self._consumer.commit(asynchronous=False)
+        except confluent_kafka.KafkaException as error:
+            if error.args[0].name() not in REFUSED_BY_A_REBALANCE:
+                raise
 
     def committed(self, partition: int) -> int | None:
         wanted = [confluent_kafka.TopicPartition(self._topic, partition)]
@@ -162,9 +170,9 @@ class _LibrdkafkaMember:
 
 
 class KafkaPython:
-    """kafka-python. Its cooperative members stop reading what they keep (3.0.12, with either broker), so none here."""
+    """kafka-python. Its members (3.0.12) sometimes stay out of the next rebalance for good, with either broker."""
 
-    assignors = ("range", "roundrobin", "sticky")
+    assignors = ()
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -237,7 +245,8 @@ class _KafkaPythonMember:
         return {each.partition for each in self._consumer.assignment()}
 
     def commit(self) -> None:
-        self._consumer.commit()
+        with suppress(kafka.errors.RebalanceInProgressError, kafka.errors.CommitFailedError):
+            self._consumer.commit()
 
     def committed(self, partition: int) -> int | None:
         found: int | None = self._consumer.committed(kafka.TopicPartition(self._topic, partition))
@@ -349,7 +358,8 @@ class _AiokafkaMember:
         return {each.partition for each in self._consumer.assignment()}
 
     def commit(self) -> None:
-        self._driver.run(self._consumer.commit())
+        with suppress(aiokafka.errors.CommitFailedError):
+            self._driver.run(self._consumer.commit())
 
     def committed(self, partition: int) -> int | None:
         found: int | None = self._driver.run(
