@@ -86,7 +86,7 @@ def test_a_broker_that_stops_waits_for_no_cleaning(tmp_path: Path) -> None:
 def test_the_pace_ends_when_the_broker_stops() -> None:
     pace = Pace(1e9)
     pace(1000)
-    pace.is_stopped = True
+    pace.stop()
     with pytest.raises(_Stopped):
         pace(1)
 

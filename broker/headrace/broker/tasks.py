@@ -8,11 +8,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
 from typing import Any
 
 from headrace.broker.structured_log import get_logger
 
 log = get_logger(__name__)
+
+
+async def in_thread(
+    job: Callable[[], None], pool: Executor | None = None, *, give_up: Callable[[], None] | None = None
+) -> None:
+    """Do a job in a thread; a task that is cancelled meanwhile calls `give_up()` and ends after the job."""
+    working = asyncio.get_running_loop().run_in_executor(pool, job)
+    try:
+        await asyncio.shield(working)
+    except asyncio.CancelledError:
+        if give_up is not None:
+            give_up()
+        await asyncio.wait([working])
+        working.exception()
+        raise
 
 
 class Tasks:

@@ -23,6 +23,7 @@ from headrace.broker.log.compaction import CleanerLimits, Dirt
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.store import LogStore
 from headrace.broker.structured_log import get_logger
+from headrace.broker.tasks import in_thread
 
 log = get_logger(__name__)
 _PAUSE_MAX_S = 0.1
@@ -39,7 +40,7 @@ class Pace:
 
     def __init__(self, bytes_per_second: float) -> None:
         self.bytes_per_second = bytes_per_second
-        self.is_stopped = False
+        self._is_stopped = False
         self._lock = Lock()
         # When all that was read and written so far would be through at that speed.
         self._due_s = time.monotonic()
@@ -48,10 +49,14 @@ class Pace:
         with self._lock:
             self._due_s = max(self._due_s, time.monotonic()) + size / self.bytes_per_second
             due_s = self._due_s
-        while (ahead_s := due_s - time.monotonic()) > _PAUSE_MAX_S and not self.is_stopped:
+        while (ahead_s := due_s - time.monotonic()) > _PAUSE_MAX_S and not self._is_stopped:
             time.sleep(min(ahead_s, _PAUSE_MAX_S))
-        if self.is_stopped:
+        if self._is_stopped:
             raise _Stopped
+
+    def stop(self) -> None:
+        """Let the next call in each thread end its job."""
+        self._is_stopped = True
 
 
 class CleanerFigures(NamedTuple):
@@ -191,18 +196,8 @@ class Cleaner:
     async def _has_done(self, pool: ThreadPoolExecutor, job: Job, partition_log: PartitionLog) -> bool:
         """Do a job; False when there was no room for what it writes, which may be otherwise another time."""
         try:
-            await self._in_thread(pool, job)
+            await in_thread(job, pool, give_up=self._pace.stop)
         except StorageError as error:
             log.error("log not compacted, to be tried again", directory=partition_log.directory, reason=error)
             return False
         return True
-
-    async def _in_thread(self, pool: ThreadPoolExecutor, job: Job) -> None:
-        working = asyncio.get_running_loop().run_in_executor(pool, job)
-        try:
-            await asyncio.shield(working)
-        except asyncio.CancelledError:
-            self._pace.is_stopped = True
-            await asyncio.wait([working])
-            working.exception()
-            raise

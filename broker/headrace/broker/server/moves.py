@@ -7,7 +7,7 @@ again after `BACKOFF_MS`; one that is given up has no thread at work any more wh
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 from headrace.broker.clock import Clock
 from headrace.broker.errors import (
@@ -20,12 +20,12 @@ from headrace.broker.errors import (
 from headrace.broker.log import names
 from headrace.broker.log.store import LogStore
 from headrace.broker.replication.leader import Partition
+from headrace.broker.replication.model import TopicPartition
 from headrace.broker.server.replicas import Partitions
 from headrace.broker.structured_log import get_logger
-from headrace.broker.tasks import Tasks
+from headrace.broker.tasks import Tasks, in_thread
 
 log = get_logger(__name__)
-TopicPartition = tuple[str, int]
 BACKOFF_MS = 1000
 
 
@@ -90,14 +90,14 @@ class ReplicaMoves:
 
     async def _begin(self, key: TopicPartition, path: str) -> None:
         opening = self._logs.moves.begin(key, path, self._clock.now_ms())
-        await _in_thread(opening.run)
+        await in_thread(opening.run)
         for job in self._logs.name_syncs([opening]):
-            await _in_thread(job)
+            await in_thread(job)
         self._logs.moves.begun(opening)
 
     async def _cancel(self, key: TopicPartition) -> None:
         await self.stop([key])
-        await _in_thread(self._logs.moves.cancel(key, self._clock.now_ms()))
+        await in_thread(self._logs.moves.cancel(key, self._clock.now_ms()))
 
     def _partition_changed(self, partition: Partition) -> None:
         """A move that an earlier start of the broker left goes on once the replica is in use."""
@@ -123,7 +123,7 @@ class ReplicaMoves:
                 try:
                     if not await self._run(key):
                         # The log was truncated when the copy was almost done with.
-                        await _in_thread(moves.cancel(key, self._clock.now_ms()))
+                        await in_thread(moves.cancel(key, self._clock.now_ms()))
                         await self._begin(key, path)
                     elif moves.target(key) is None and self._logs.get(*key) is not None:
                         log.info("replica moved", topic=key[0], partition=key[1], to=path)
@@ -139,19 +139,8 @@ class ReplicaMoves:
         steps = self._logs.moves.steps(key, self._clock.now_ms)
         try:
             while True:
-                await _in_thread(next(steps))
+                await in_thread(next(steps))
         except StopIteration as end:
             return bool(end.value)
         finally:
             steps.close()
-
-
-async def _in_thread(job: Callable[[], None]) -> None:
-    """Do a job; when the task is cancelled it ends after the job."""
-    working = asyncio.get_running_loop().run_in_executor(None, job)
-    try:
-        await asyncio.shield(working)
-    except asyncio.CancelledError:
-        await asyncio.wait([working])
-        working.exception()
-        raise

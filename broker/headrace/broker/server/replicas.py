@@ -23,7 +23,7 @@ from headrace.broker.errors import (
     UnknownTopicOrPartitionError,
 )
 from headrace.broker.replication.leader import Partition
-from headrace.broker.replication.model import ZERO_UUID, PartitionState
+from headrace.broker.replication.model import ZERO_UUID, PartitionState, TopicPartition
 from headrace.broker.server.metadata import MetadataCache, partition_states
 from headrace.broker.structured_log import get_logger
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 PartitionCallback = Callable[[Partition], None]
-TopicPartition = tuple[str, int]
 EPOCH_DURING_DELETE = -2
 NO_EPOCH = -1
 THREADS_MAX = 8
