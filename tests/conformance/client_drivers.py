@@ -18,8 +18,6 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from kafka.coordinator.assignors import range as kafka_range
-from kafka.coordinator.assignors import roundrobin as kafka_roundrobin
-from kafka.coordinator.assignors.sticky import sticky_assignor as kafka_sticky
 
 T = TypeVar("T")
 WAIT_S = 20
@@ -211,11 +209,7 @@ class KafkaPython:
         return None if found is None else int(found.offset)
 
     def member(self, topic: str, group: str, assignor: str, instance: str | None = None) -> Member:
-        strategies = {
-            "range": kafka_range.RangePartitionAssignor,
-            "roundrobin": kafka_roundrobin.RoundRobinPartitionAssignor,
-            "sticky": kafka_sticky.StickyPartitionAssignor,
-        }
+        strategies = {"range": kafka_range.RangePartitionAssignor}
         consumer = self._consumer(
             group_id=group,
             partition_assignment_strategy=[strategies[assignor]],
