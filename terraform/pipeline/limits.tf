@@ -3,6 +3,7 @@
 locals {
   ensemble_sizes = [1, 3, 5, 7, 9]
   instance_type  = "^[a-z][a-z0-9-]*[.][a-z0-9-]+$"
+  kept_prefixes  = ["amzn-s3-demo-", "internal-", "sg-", "sthree-", "xn--"]
 
   # 10/8, 172.16/12, 192.168/16 and 100.64/10, and every block within them.
   private_block = join("|", [

@@ -88,7 +88,7 @@ variable "datacenters" {
     ])
     error_message = join(" ", [
       for name, datacenter in var.datacenters :
-      "Datacenter ${name} has the tier ${coalesce(datacenter.tier, "null")}: make it live or offline."
+      "Datacenter ${name} has the tier ${datacenter.tier}: make it live or offline."
       if try(!contains(["live", "offline"], datacenter.tier), false)
     ])
   }
@@ -114,7 +114,7 @@ variable "datacenters" {
     ])
     error_message = join(" ", [
       for name, datacenter in var.datacenters :
-      "Datacenter ${name} is in the region ${coalesce(datacenter.region, "null")}: choose ${join(", ", local.regions)}, or add it to regions.txt and run scripts/terraform_regions.py."
+      "Datacenter ${name} is in the region ${datacenter.region}: choose ${join(", ", local.regions)}, or add it to regions.txt and run scripts/terraform_regions.py."
       if try(!contains(local.regions, datacenter.region), false)
     ])
   }
@@ -130,16 +130,16 @@ variable "datacenters" {
     ])
   }
 
-  # Two blocks overlap when the larger one holds the first address of the smaller one.
+  # Two blocks overlap when they are the same one as far as the larger one tells its addresses apart.
   validation {
     condition = !anytrue([
       for pair in setproduct(keys(var.datacenters), keys(var.datacenters)) :
-      pair[0] != pair[1] && try(split("/", var.datacenters[pair[0]].cidr)[1] <= split("/", var.datacenters[pair[1]].cidr)[1] && cidrhost("${split("/", var.datacenters[pair[1]].cidr)[0]}/${split("/", var.datacenters[pair[0]].cidr)[1]}", 0) == cidrhost(var.datacenters[pair[0]].cidr, 0), false)
+      sort(pair)[0] == pair[0] && pair[0] != pair[1] && try(length(distinct([for name in pair : cidrhost("${split("/", var.datacenters[name].cidr)[0]}/${min([for side in pair : split("/", var.datacenters[side].cidr)[1]]...)}", 0)])) == 1, false)
     ])
     error_message = join(" ", [
       for pair in setproduct(keys(var.datacenters), keys(var.datacenters)) :
-      "Datacenter ${pair[1]} has the block ${var.datacenters[pair[1]].cidr}, which overlaps ${var.datacenters[pair[0]].cidr} of ${pair[0]}: give one of them another."
-      if pair[0] != pair[1] && try(split("/", var.datacenters[pair[0]].cidr)[1] <= split("/", var.datacenters[pair[1]].cidr)[1] && cidrhost("${split("/", var.datacenters[pair[1]].cidr)[0]}/${split("/", var.datacenters[pair[0]].cidr)[1]}", 0) == cidrhost(var.datacenters[pair[0]].cidr, 0), false)
+      "Datacenters ${pair[0]} and ${pair[1]} have blocks that overlap, ${var.datacenters[pair[0]].cidr} and ${var.datacenters[pair[1]].cidr}: give one of them another."
+      if sort(pair)[0] == pair[0] && pair[0] != pair[1] && try(length(distinct([for name in pair : cidrhost("${split("/", var.datacenters[name].cidr)[0]}/${min([for side in pair : split("/", var.datacenters[side].cidr)[1]]...)}", 0)])) == 1, false)
     ])
   }
 
@@ -151,7 +151,7 @@ variable "datacenters" {
     error_message = join(" ", flatten([
       for name, datacenter in var.datacenters : [
         for block in try(coalescelist(datacenter.admin_cidrs, []), []) :
-        "Datacenter ${name} has ${block} among its admin_cidrs: use private IPv4 blocks that begin at their first address, since the listeners have no authentication."
+        "Datacenter ${name} has ${block == null ? "null" : block} among its admin_cidrs: use private IPv4 blocks that begin at their first address, since the listeners have no authentication."
         if !(can(regex(local.private_block, block)) && try(cidrsubnet(block, 0, 0) == block, false))
       ]
     ]))
@@ -165,10 +165,21 @@ variable "datacenters" {
     error_message = join(" ", flatten([
       for name, datacenter in var.datacenters : [
         for block in try(coalescelist(datacenter.publish_cidrs, []), []) :
-        "Datacenter ${name} has ${block} among its publish_cidrs: use private IPv4 blocks that begin at their first address, since the listeners have no authentication."
+        "Datacenter ${name} has ${block == null ? "null" : block} among its publish_cidrs: use private IPv4 blocks that begin at their first address, since the listeners have no authentication."
         if !(can(regex(local.private_block, block)) && try(cidrsubnet(block, 0, 0) == block, false))
       ]
     ]))
+  }
+
+  validation {
+    condition = !anytrue([
+      for name, datacenter in var.datacenters : try(datacenter.tier == "live" && length(datacenter.publish_cidrs) == 0, false)
+    ])
+    error_message = join(" ", [
+      for name, datacenter in var.datacenters :
+      "Datacenter ${name} is live and its publish_cidrs are empty: name the blocks of its front ends, or remove the line to take the datacenter's own."
+      if try(datacenter.tier == "live" && length(datacenter.publish_cidrs) == 0, false)
+    ])
   }
 
   validation {
@@ -210,7 +221,7 @@ variable "datacenters" {
     ])
     error_message = join(" ", [
       for name, datacenter in var.datacenters :
-      "Datacenter ${name} has the zones [${join(", ", datacenter.zones)}]: name one or more of ${join(", ", local.zone_letters)}, each once."
+      "Datacenter ${name} has the zones [${join(", ", [for zone in datacenter.zones : zone == null ? "null" : zone])}]: name one or more of ${join(", ", local.zone_letters)}, each once."
       if try(length(datacenter.zones) == 0 || length(distinct(datacenter.zones)) < length(datacenter.zones) || length(setsubtract(datacenter.zones, local.zone_letters)) > 0, false)
     ])
   }
@@ -252,15 +263,17 @@ variable "datacenters" {
   }
 
   validation {
-    condition = alltrue([
-      for type in flatten([for datacenter in var.datacenters : try([for group in [datacenter.audit, datacenter.broker, datacenter.load, datacenter.registry, datacenter.zookeeper] : group.instance_type if group != null], [])]) :
-      can(regex(local.instance_type, type))
-    ])
+    condition = alltrue(flatten([
+      for datacenter in var.datacenters : [
+        for group in try([datacenter.audit, datacenter.broker, datacenter.load, datacenter.registry, datacenter.zookeeper], []) :
+        group == null || can(regex(local.instance_type, group.instance_type))
+      ]
+    ]))
     error_message = join(" ", flatten([
       for name, datacenter in var.datacenters : [
-        for group in try([datacenter.audit, datacenter.broker, datacenter.load, datacenter.registry, datacenter.zookeeper], []) :
-        "Datacenter ${name} has the instance type ${group.instance_type}: use one of AWS, like m7i.large."
-        if group != null && !can(regex(local.instance_type, group.instance_type))
+        for group, settings in try({ audit = datacenter.audit, broker = datacenter.broker, load = datacenter.load, registry = datacenter.registry, zookeeper = datacenter.zookeeper }, {}) :
+        "Datacenter ${name} has the instance type ${settings.instance_type} for ${group}: use one of AWS, like m7i.large."
+        if settings != null && !can(regex(local.instance_type, settings.instance_type))
       ]
     ]))
   }
@@ -273,8 +286,8 @@ variable "image" {
   nullable    = false
 
   validation {
-    condition     = can(regex("^/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-", var.image))
-    error_message = "image is ${var.image}: name a standard Amazon Linux 2023 (/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-...), which has the SSM agent and finds its packages without the internet."
+    condition     = can(regex("^/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-.*-(arm64|x86_64)$", var.image))
+    error_message = "image is ${var.image}: name a standard Amazon Linux 2023 (/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-x86_64, or -arm64), which has the SSM agent and finds its packages without the internet."
   }
 }
 
@@ -287,6 +300,12 @@ variable "name" {
   validation {
     condition     = can(regex("^[a-z][a-z0-9-]{0,14}[a-z0-9]$", var.name))
     error_message = "name is ${var.name}: use 2 to 16 lower-case letters, digits and hyphens, beginning with a letter."
+  }
+
+  # Of load balancers, security groups and buckets, which all begin with it.
+  validation {
+    condition     = !anytrue([for prefix in local.kept_prefixes : startswith("${var.name}-", prefix)])
+    error_message = "name is ${var.name}: use another, since AWS keeps names that begin with ${join(", ", local.kept_prefixes)} for itself."
   }
 }
 
@@ -302,4 +321,15 @@ variable "tags" {
   type        = map(string)
   default     = {}
   nullable    = false
+
+  validation {
+    condition = alltrue([
+      for key, value in var.tags : can(regex("^.{1,128}$", key)) && !startswith(lower(key), "aws:") && can(regex("^.{0,256}$", value))
+    ])
+    error_message = join(" ", [
+      for key, value in var.tags :
+      "tags has the key ${key}: use keys of 1 to 128 characters that do not begin with aws:, with values of at most 256."
+      if !(can(regex("^.{1,128}$", key)) && !startswith(lower(key), "aws:") && can(regex("^.{0,256}$", value)))
+    ])
+  }
 }

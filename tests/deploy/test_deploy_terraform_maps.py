@@ -103,11 +103,11 @@ BAD: dict[str, tuple[Callable[[Datacenters], None], str]] = {
     ),
     "equal blocks": (
         with_attributes("dc-west", cidr="10.1.0.0/16"),
-        "Datacenter dc-west has the block 10.1.0.0/16, which overlaps 10.1.0.0/16 of dc-east: give one of them another.",
+        "Datacenters dc-east and dc-west have blocks that overlap, 10.1.0.0/16 and 10.1.0.0/16: give one of them another.",
     ),
     "a block in another": (
         with_attributes("dc-east", cidr="10.9.64.0/20"),
-        "Datacenter dc-east has the block 10.9.64.0/20, which overlaps 10.9.0.0/16 of offline: give one of them another.",
+        "Datacenters dc-east and offline have blocks that overlap, 10.9.64.0/20 and 10.9.0.0/16: give one of them another.",
     ),
     "administering from the world": (
         with_attributes("dc-east", admin_cidrs=["0.0.0.0/0"]),
@@ -124,6 +124,19 @@ BAD: dict[str, tuple[Callable[[Datacenters], None], str]] = {
     "publishing from a block too wide": (
         with_attributes("dc-west", publish_cidrs=["10.0.0.0/7"]),
         f"Datacenter dc-west has 10.0.0.0/7 among its publish_cidrs: {PRIVATE}",
+    ),
+    "publishing from nowhere": (
+        with_attributes("dc-west", publish_cidrs=[]),
+        "Datacenter dc-west is live and its publish_cidrs are empty: name the blocks of its front ends, or remove the line to "
+        "take the datacenter's own.",
+    ),
+    "publishing from null": (
+        with_attributes("dc-west", publish_cidrs=[None]),
+        f"Datacenter dc-west has null among its publish_cidrs: {PRIVATE}",
+    ),
+    "administering from null": (
+        with_attributes("dc-west", admin_cidrs=["10.2.0.0/16", None]),
+        f"Datacenter dc-west has null among its admin_cidrs: {PRIVATE}",
     ),
     "publishing to the offline datacenter": (
         with_attributes("offline", publish_cidrs=["10.9.0.0/16"]),
@@ -144,6 +157,10 @@ BAD: dict[str, tuple[Callable[[Datacenters], None], str]] = {
     "a zone twice": (
         with_attributes("dc-east", zones=["a", "a"]),
         "Datacenter dc-east has the zones [a, a]: name one or more of a, b, c, d, e, f, each once.",
+    ),
+    "a zone that is null": (
+        with_attributes("dc-east", zones=["a", None]),
+        "Datacenter dc-east has the zones [a, null]: name one or more of a, b, c, d, e, f, each once.",
     ),
     "an unknown zone": (
         with_attributes("dc-east", zones=["us-east-1a"]),
@@ -167,7 +184,11 @@ BAD: dict[str, tuple[Callable[[Datacenters], None], str]] = {
     ),
     "an instance type that is none": (
         with_attributes("offline", load={"instance_type": "large"}),
-        "Datacenter offline has the instance type large: use one of AWS, like m7i.large.",
+        "Datacenter offline has the instance type large for load: use one of AWS, like m7i.large.",
+    ),
+    "an empty tier": (
+        with_attributes("dc-east", tier=""),
+        "Datacenter dc-east has the tier : make it live or offline.",
     ),
 }
 
@@ -208,14 +229,16 @@ def test_a_bad_map_gets_its_sentence(variables: Workspace, name: str) -> None:
     datacenters = deepcopy(GOOD)
     change(datacenters)
     said = sentences_of(variables, datacenters)
-    assert sentence in said
+    assert said.count(sentence) == 1
+    # One wrong thing gets one sentence; a map without datacenters lacks both tiers.
+    assert said.count("Datacenter") + said.count("There is no") == (2 if name == "no datacenter" else 1)
     # Whatever is wrong with a map, it is never answered with Terraform's own words for an expression that failed.
     assert said.count("Error:") == said.count("Error: Invalid value for variable")
 
 
 @needs_terraform
 def test_every_validation_fails_when_it_should(variables: Workspace) -> None:
-    assert "25 passed, 0 failed" in variables.succeed("test")
+    assert "28 passed, 0 failed" in variables.succeed("test")
 
 
 @needs_provider

@@ -160,6 +160,15 @@ run "publishing_from_the_world" {
   }
 }
 
+run "publishing_from_nowhere" {
+  command         = plan
+  expect_failures = [var.datacenters]
+
+  variables {
+    datacenters = merge(var.datacenters, { dc-east = merge(var.datacenters.dc-east, { publish_cidrs = [] }) })
+  }
+}
+
 run "publishing_to_the_offline_datacenter" {
   command         = plan
   expect_failures = [var.datacenters]
@@ -247,5 +256,23 @@ run "a_pipeline_without_a_name" {
 
   variables {
     name = "Headrace!"
+  }
+}
+
+run "a_name_that_is_kept" {
+  command         = plan
+  expect_failures = [var.name]
+
+  variables {
+    name = "internal"
+  }
+}
+
+run "a_tag_that_is_kept" {
+  command         = plan
+  expect_failures = [var.tags]
+
+  variables {
+    tags = { "aws:owner" = "us" }
   }
 }
