@@ -33,7 +33,9 @@ BROKER_KEYS = [
     "log.retention.ms",
     "log.retention.hours",
     "broker.id",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
 ]
+MOVES_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 Change = tuple[str, int, str | None]
 
@@ -158,6 +160,9 @@ def test_brokers_are_altered(own_pair: Pair) -> None:
         ]
         for changes in refused:
             alter(session, own, *changes)
+        alter(session, everyone, (MOVES_RATE, SET, "1000000"))
+        for value in ("x", "-1", "0", "2000000"):
+            alter(session, own, (MOVES_RATE, SET, value))
         alter(session, own, ("log.cleanup.policy", APPEND, "compact"))
         alter(session, own, ("log.retention.ms", DELETE, None))
         alter(session, own, ("message.max.bytes", SET, "1"), validate_only=True)
@@ -178,7 +183,14 @@ def test_brokers_are_altered(own_pair: Pair) -> None:
     own_pair.compare(clear)
     assert stored == theirs
     assert stored == [
-        {"version": 1, "config": {"message.max.bytes": "98000", "log.cleanup.policy": "delete,compact"}},
-        {"version": 1, "config": {"message.max.bytes": "99000"}},
+        {
+            "version": 1,
+            "config": {
+                "message.max.bytes": "98000",
+                MOVES_RATE: "2000000",
+                "log.cleanup.policy": "delete,compact",
+            },
+        },
+        {"version": 1, "config": {"message.max.bytes": "99000", MOVES_RATE: "1000000"}},
     ]
     assert znodes("/headrace") == znodes("/kafka")

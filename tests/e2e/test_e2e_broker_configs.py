@@ -16,7 +16,8 @@ from confluent_kafka.admin import (
 from processes import DevCluster, eventually
 from raw_client import RawClient, make_topic, produce
 
-INCREMENTAL_ALTER_CONFIGS = 44
+ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS, INCREMENTAL_ALTER_CONFIGS = 34, 35, 44
+RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 
 def change(cluster: DevCluster, name: str, key: str, value: str | None) -> None:
@@ -75,4 +76,33 @@ def test_the_listeners_take_a_changed_number_of_connections(dev_cluster: Callabl
                 return False
 
     eventually(is_refused, what="the refusal of one connection more")
+    client.socket.close()
+
+
+def test_the_rate_of_moves_between_directories_changes_while_they_go_on(
+    dev_cluster: Callable[..., DevCluster], tmp_path: Path
+) -> None:
+    paths = [str(tmp_path / name) for name in "ab"]
+    cluster = dev_cluster(set={"log.dirs": ",".join(paths), RATE: "0"})
+    client = RawClient(cluster)
+    make_topic(client, "moving")
+    assert produce(client, "moving", b"x" * 5000)["error_code"] == 0
+
+    def homes() -> list[tuple[str, bool, int]]:
+        """(directory, is a copy, size) of each replica."""
+        answer = client.ask(DESCRIBE_LOG_DIRS, 4, {"topics": [{"topic": "moving", "partitions": [0]}]})
+        return [
+            (result["log_dir"], partition["is_future_key"], partition["partition_size"])
+            for result in answer["results"]
+            for topic in result["topics"]
+            for partition in topic["partitions"]
+        ]
+
+    ((source, _, size),) = homes()
+    target = next(path for path in paths if path != source)
+    wish = {"path": target, "topics": [{"name": "moving", "partitions": [0]}]}
+    client.ask(ALTER_REPLICA_LOG_DIRS, 2, {"dirs": [wish]})
+    assert sorted(homes()) == sorted([(source, False, size), (target, True, 0)])
+    change(cluster, "1", RATE, "1000000")
+    eventually(lambda: homes() == [(target, False, size)], what="the end of the move")
     client.socket.close()

@@ -290,3 +290,19 @@ def test_what_cannot_be_moved_says_why(tmp_path, kind):
         assert (broker.path_of(log), broker.folders()) == (broker.paths[0], ["a/events-0"])
 
     asyncio.run(script())
+
+
+def test_a_request_that_names_many_bad_replicas_is_logged_in_one_line(tmp_path, caplog):
+    async def script():
+        broker = Broker(tmp_path)
+        await filled(broker)
+        wanted = {("n" * 20_000, number): "/" + "d" * 20_000 for number in range(500)}
+        codes = await broker.moves.alter({**wanted, KEY: str(tmp_path / "d")})
+        assert ErrorCode.NONE not in codes.values()
+        await broker.tasks.stop()
+
+    asyncio.run(script())
+    (line,) = [record.facts for record in caplog.records]
+    assert line["count"] == 501
+    assert line["first"].startswith("nnn")
+    assert len(str(line)) < 1000

@@ -25,8 +25,11 @@ DYNAMIC_KEYS = frozenset(
         "log.cleaner.threads",
         "max.connections",
         "max.connections.per.ip",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
     )
 )
+# Described only where they are set, and as read-only: Apache Kafka knows them by their dynamic values alone.
+QUOTA_KEYS = frozenset(("replica.alter.log.dirs.io.max.bytes.per.second",))
 _SYNONYMS = {name: config.key.synonyms for config in TOPIC_CONFIGS.values() for name in config.key.synonyms}
 
 

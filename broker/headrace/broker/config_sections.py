@@ -158,6 +158,12 @@ class Replication:
         "Replicas moved to other data directories at a time; as many as there are directories by default.",
         low=1,
     )
+    replica_alter_log_dirs_io_max_bytes_per_second: int = long(
+        LONG_MAX, "The most bytes a second that moves to other data directories copy together.", low=0
+    )
+    alter_log_dirs_replication_quota_window_size_seconds: int = integer(
+        1, "The time for which they may copy at once.", low=1
+    )
     replica_high_watermark_checkpoint_interval_ms: int = long(5000, "How often high watermarks are written.")
     auto_leader_rebalance_enable: bool = boolean(True, "Whether preferred leaders are restored.")
     leader_imbalance_per_broker_percentage: int = integer(10, "Imbalance that is tolerated.")

@@ -17,7 +17,7 @@ from headrace.broker.config import (
     LogConfig,
     default_of_broker,
 )
-from headrace.broker.config_dynamic import DYNAMIC_KEYS, synonyms_of
+from headrace.broker.config_dynamic import DYNAMIC_KEYS, QUOTA_KEYS, synonyms_of
 from headrace.broker.config_keys import Key, text_of
 from headrace.broker.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
 from headrace.broker.handlers.altered_configs import check_broker
@@ -35,7 +35,11 @@ TOPIC, BROKER = 2, 4
 DYNAMIC_TOPIC, DYNAMIC_BROKER, DYNAMIC_DEFAULT_BROKER, STATIC_BROKER, DEFAULT = 1, 2, 3, 4, 5
 TYPE_CODES = {"BOOLEAN": 1, "STRING": 2, "INT": 3, "LONG": 5, "DOUBLE": 6, "LIST": 7}
 
-DEFAULT_TEXTS = {name: text for name in BROKER_KEYS if (text := text_of(default_of_broker(name))) is not None}
+DEFAULT_TEXTS = {
+    name: text
+    for name in BROKER_KEYS
+    if name not in QUOTA_KEYS and (text := text_of(default_of_broker(name))) is not None
+}
 
 Entry = dict[str, Any]
 Overrides = Mapping[str, Mapping[str, str]]
@@ -134,14 +138,16 @@ def _broker_synonyms(levels: Levels, name: str) -> list[Entry]:
 def _broker_entries(config: BrokerConfig, levels: Levels) -> Iterable[Entry]:
     for name, (_, key) in BROKER_KEYS.items():
         synonyms = _broker_synonyms(levels, name)
-        is_read_only = name not in DYNAMIC_KEYS
+        if name in QUOTA_KEYS and not synonyms:
+            continue
+        is_read_only = name not in DYNAMIC_KEYS - QUOTA_KEYS
         yield _entry(name, key, text_of(config.value(name)), synonyms, read_only=is_read_only)
 
 
 def _default_entries(levels: Levels) -> Iterable[Entry]:
     for name, text in levels[1][1].items():
         synonyms = _broker_synonyms(levels[1:2], name)
-        yield _entry(name, BROKER_KEYS[name][1], text, synonyms, read_only=False)
+        yield _entry(name, BROKER_KEYS[name][1], text, synonyms, read_only=name in QUOTA_KEYS)
 
 
 def _entry(name: str, key: Key, value: str | None, synonyms: list[Entry], *, read_only: bool) -> Entry:

@@ -5,7 +5,7 @@ the log's successor and given the log's own name; what was appended meanwhile fo
 appends, the log goes on as its successor and the old folder is renamed to be deleted.
 Invariants: at each moment one of the two folders has every synced batch. After a crash the marked folder counts if it
 holds all that the other does, else it is a copy again, and the move goes on. What waits for the disk is a job for
-threads; a copy is touched by nothing else while its job runs. Must not know: who wants the move.
+threads; a copy is touched by nothing else while its job runs. Must not know: who wants the move and how one waits.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from headrace.broker.log.files import Files, storage_errors
 from headrace.broker.log.opening import Opening
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.results import LogSlice
+from headrace.broker.log.throttle import Throttle
 from headrace.broker.wire.batches import HEADER_SIZE, read_header
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class Moves:
     def __init__(self, files: Files, store: LogStore) -> None:
         self._files = files
         self._store = store
+        self.throttle = Throttle()
         self._targets: dict[TopicPartition, DataDirectory] = {}
         # Copies that were closed to get their final name.
         self._closed: set[TopicPartition] = set()
@@ -183,15 +185,16 @@ class Moves:
     def steps(self, key: TopicPartition, now_ms: Callable[[], int]) -> Steps:
         """Jobs for a thread, one after the other; the next one is decided when it is asked for.
 
-        The value at the end tells whether the move is over; otherwise the log was truncated at a bad moment: the copy
-        has to be cancelled and begun again. A job raises StorageError or CorruptMessageError: call `steps` again later.
+        Wait for `throttle` before each is asked for. The value at the end tells whether the move is over; otherwise the
+        log was truncated at a bad moment: the copy has to be cancelled and begun again. A job raises StorageError or
+        CorruptMessageError: call `steps` again later.
         """
         if key in self._closed:
             yield self._reopen_job(key, now_ms)
         while (pair := self._pair(key)) is not None:
             source, copy = pair
             source.cleaner.is_paused = True
-            job = _align(source, copy) or _copy_job(self._files, source, copy, now_ms)
+            job = _align(source, copy) or self._copy_job(source, copy, now_ms)
             if job is None:
                 break
             yield job
@@ -283,7 +286,7 @@ class Moves:
                 return False
             job = (
                 _move_start_job(source, successor)
-                or _copy_rest(self._files, source, successor, now_ms)
+                or self._copy_rest(source, successor, now_ms)
                 or _epoch_job(source, successor)
                 or _flush_job(source, successor)
             )
@@ -292,6 +295,26 @@ class Moves:
                 return True
             yield job
         return True
+
+    def _copy_job(self, source: PartitionLog, copy: PartitionLog, now_ms: Callable[[], int]) -> Job | None:
+        """Copy the next batches; None when there are none."""
+        if copy.log_end_offset >= source.log_end_offset:
+            return None
+        found = _next_batches(source, copy, min(COPIED_AT_ONCE_MAX, self.throttle.piece_size_max))
+        self.throttle.spend(found.size, now_ms())
+        return partial(_append, self._files, source, copy, found, now_ms)
+
+    def _copy_rest(self, source: PartitionLog, copy: PartitionLog, now_ms: Callable[[], int]) -> Job | None:
+        """Copy at once what little is left; a job when it is more than that."""
+        for _ in range(_LAST_SLICES_MAX):
+            if copy.log_end_offset >= source.log_end_offset:
+                return None
+            found = _next_batches(source, copy, COPIED_AT_ONCE_MAX)
+            if found.size > COPIED_LAST_MAX:
+                break
+            self.throttle.spend(found.size, now_ms())
+            _append(self._files, source, copy, found, now_ms)
+        return self._copy_job(source, copy, now_ms)
 
     def _promote(
         self, key: TopicPartition, source: PartitionLog, successor: PartitionLog, now_ms: int
@@ -379,32 +402,9 @@ def _move_start_job(source: PartitionLog, copy: PartitionLog) -> Job | None:
     return partial(copy.delete_before, source.log_start_offset)
 
 
-def _copy_job(
-    files: Files, source: PartitionLog, copy: PartitionLog, now_ms: Callable[[], int]
-) -> Job | None:
-    """Copy the next batches; None when there are none."""
-    if copy.log_end_offset >= source.log_end_offset:
-        return None
-    return partial(_append, files, source, copy, _next_batches(source, copy), now_ms)
-
-
-def _copy_rest(
-    files: Files, source: PartitionLog, copy: PartitionLog, now_ms: Callable[[], int]
-) -> Job | None:
-    """Copy at once what little is left; a job when it is more than that."""
-    for _ in range(_LAST_SLICES_MAX):
-        if copy.log_end_offset >= source.log_end_offset:
-            return None
-        found = _next_batches(source, copy)
-        if found.size > COPIED_LAST_MAX:
-            break
-        _append(files, source, copy, found, now_ms)
-    return _copy_job(files, source, copy, now_ms)
-
-
-def _next_batches(source: PartitionLog, copy: PartitionLog) -> LogSlice:
+def _next_batches(source: PartitionLog, copy: PartitionLog, size_max: int) -> LogSlice:
     offset = max(copy.log_end_offset, source.log_start_offset)
-    found = source.read(offset, size_max=COPIED_AT_ONCE_MAX, upper_offset=source.log_end_offset)
+    found = source.read(offset, size_max=size_max, upper_offset=source.log_end_offset)
     if found.size == 0:
         raise CorruptMessageError(f"{source.directory}: no batch can be read at offset {offset}")
     return found

@@ -260,7 +260,10 @@ class Broker:
 
     def _make_moves(self, partitions: Partitions) -> ReplicaMoves:
         threads = self.config.replication.num_replica_alter_log_dirs_threads or len(self.config.log_dirs)
-        return ReplicaMoves(partitions.logs, partitions, self.clock, self.tasks, threads=threads)
+        moves = ReplicaMoves(partitions.logs, partitions, self.clock, self.tasks, threads=threads)
+        moves.use_config(self.cluster.config.replication)
+        self.cluster.on_broker_config(lambda config: moves.use_config(config.replication))
+        return moves
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Deferred[Any]:
         """The outcome of `work` in a task of the broker."""

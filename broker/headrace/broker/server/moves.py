@@ -1,6 +1,7 @@
 """Replicas on their way to another data directory: performs the steps that `log.moving` decides (KIP-113).
 
-Invariants: at most `threads` moves copy at a time, each a bounded piece at a time in a thread; a move that fails is tried
+Invariants: at most `threads` moves copy at a time, each a bounded piece at a time in a thread, together no faster than
+replica.alter.log.dirs.io.max.bytes.per.second; a move that fails is tried
 again after `BACKOFF_MS`; one that is given up has no thread at work any more when its copy is deleted.
 """
 
@@ -10,6 +11,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 
 from headrace.broker.clock import Clock
+from headrace.broker.config_sections import Replication
 from headrace.broker.errors import (
     ErrorCode,
     InvalidTopicError,
@@ -27,6 +29,8 @@ from headrace.broker.tasks import Tasks, in_thread
 
 log = get_logger(__name__)
 BACKOFF_MS = 1000
+# Of what a client sent.
+LOGGED_CHARACTERS_MAX = 250
 
 
 class ReplicaMoves:
@@ -44,10 +48,27 @@ class ReplicaMoves:
         partitions.on_change(self._partition_changed)
         partitions.before_deletion(self.stop)
 
+    def use_config(self, config: Replication) -> None:
+        """Copy at that rate from the next piece on."""
+        throttle = self._logs.moves.throttle
+        throttle.bytes_per_second = config.replica_alter_log_dirs_io_max_bytes_per_second
+        throttle.window_s = config.alter_log_dirs_replication_quota_window_size_seconds
+
     async def alter(self, wanted: Mapping[TopicPartition, str]) -> dict[TopicPartition, ErrorCode]:
         """Have each of these partitions in that directory: move it, or make it there when it comes."""
+        refused: list[tuple[TopicPartition, KafkaError]] = []
         async with self._partitions.changing:
-            return {key: await self._answer(key, path) for key, path in wanted.items()}
+            codes = {key: await self._answer(key, path, refused) for key, path in wanted.items()}
+        if refused:
+            key, error = refused[0]
+            log.warning(
+                "replicas are not moved",
+                count=len(refused),
+                first=names.partition_directory(*key)[:LOGGED_CHARACTERS_MAX],
+                to=wanted[key][:LOGGED_CHARACTERS_MAX],
+                reason=str(error)[:LOGGED_CHARACTERS_MAX],
+            )
+        return codes
 
     async def stop(self, keys: Iterable[TopicPartition]) -> None:
         """Return once nothing works on these any more."""
@@ -56,14 +77,16 @@ class ReplicaMoves:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _answer(self, key: TopicPartition, path: str) -> ErrorCode:
+    async def _answer(
+        self, key: TopicPartition, path: str, refused: list[tuple[TopicPartition, KafkaError]]
+    ) -> ErrorCode:
         try:
             await self._alter(key, path)
         except NotLeaderOrFollowerError:
             # What a broker without the replica has always answered here.
             return ErrorCode.REPLICA_NOT_AVAILABLE
         except KafkaError as error:
-            log.warning("replica is not moved", topic=key[0], partition=key[1], to=path, reason=error)
+            refused.append((key, error))
             return error.code
         return ErrorCode.NONE
 
@@ -139,8 +162,16 @@ class ReplicaMoves:
         steps = self._logs.moves.steps(key, self._clock.now_ms)
         try:
             while True:
+                await self._until_within_rate()
                 await in_thread(next(steps))
         except StopIteration as end:
             return bool(end.value)
         finally:
             steps.close()
+
+    async def _until_within_rate(self) -> None:
+        while True:
+            wait_ms = self._logs.moves.throttle.wait_ms(self._clock.now_ms())
+            if wait_ms == 0:
+                return
+            await asyncio.sleep(wait_ms / 1000)

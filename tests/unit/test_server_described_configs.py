@@ -1,0 +1,58 @@
+"""What DescribeConfigs says of keys that Apache Kafka knows by their dynamic values alone (observed in 3.9.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from headrace.broker.config import BrokerConfig
+from headrace.broker.config_dynamic import with_levels
+from headrace.broker.handlers import k32_describe_configs
+from headrace.broker.handlers.context import Context
+from headrace.broker.wire.frames import RequestHeader
+
+RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+OWN, EVERYONE = 2, 3
+
+
+def described(broker: str, own: Mapping[str, str], everyone: Mapping[str, str]) -> list[Any]:
+    """(value, source, synonyms, read-only) of what version 4 says of the rate."""
+    static, _ = BrokerConfig.from_properties({})
+    levels = {"1": own, "<default>": everyone}
+    context = SimpleNamespace(
+        broker_id=1,
+        config=with_levels(static, everyone, own),
+        cluster=SimpleNamespace(broker_overrides=levels.__getitem__, static_properties={}),
+        metadata=SimpleNamespace(topics=lambda name: None),
+    )
+    resource = {"resource_type": 4, "resource_name": broker, "configuration_keys": [RATE]}
+    request = {"resources": [resource], "include_synonyms": True, "include_documentation": False}
+    header = cast("RequestHeader", SimpleNamespace(version=4))
+    answer = k32_describe_configs.handle(cast("Context", context), header, request)
+    (result,) = cast("dict[str, Any]", answer)["results"]
+    assert result["error_code"] == 0
+    return [
+        (c["value"], c["config_source"], [(s["value"], s["source"]) for s in c["synonyms"]], c["read_only"])
+        for c in result["configs"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("broker", "own", "everyone", "expected"),
+    [
+        ("1", None, None, []),
+        ("", None, None, []),
+        ("1", "1000", None, [("1000", OWN, [("1000", OWN)], True)]),
+        ("1", "1000", "2000", [("1000", OWN, [("1000", OWN), ("2000", EVERYONE)], True)]),
+        ("1", None, "2000", [("2000", EVERYONE, [("2000", EVERYONE)], True)]),
+        ("", "1000", "2000", [("2000", EVERYONE, [("2000", EVERYONE)], True)]),
+    ],
+)
+def test_the_rate_of_moves_is_described_where_it_is_set(
+    broker: str, own: str | None, everyone: str | None, expected: list[Any]
+) -> None:
+    levels = [{} if rate is None else {RATE: rate} for rate in (own, everyone)]
+    assert described(broker, *levels) == expected
