@@ -433,7 +433,6 @@ class PartitionLog:
             self._segments.truncate_to(offset)
             self.epochs.truncate_from_end(offset)
             self._end_at(offset)
-            self._snapshots.remove(lambda snapshot_offset: snapshot_offset > offset)
             self._producers, findings = self._snapshots.restore(self._segments, offset)
             self.findings += findings
 
@@ -442,10 +441,10 @@ class PartitionLog:
         with storage_errors(self._files, self.directory):
             self.cleaner.log_ends_at(offset)
             self._lower_recovery_point(offset)
-            self._segments.restart_at(offset, self.config, self._segments.active.created_ms)
-            self.epochs.clear()
             self._producers.clear()
             self._snapshots.remove(lambda _: True)
+            self._segments.restart_at(offset, self.config, self._segments.active.created_ms)
+            self.epochs.clear()
         self._end_at(offset)
         self.log_start_offset = self.high_watermark = offset
 

@@ -208,12 +208,19 @@ class _Loading:
         segment.next_offset = following.base_offset
         has_indexes = self._has_indexes(segment)
         is_long = segment.size > 4 * (self._config.index_interval_bytes + 4096)
-        is_sound = has_indexes and segment.index.is_trimmed() and segment.time_index.is_trimmed()
+        is_sound = (
+            has_indexes
+            and segment.index.is_trimmed()
+            and segment.index.looks_valid(segment.size)
+            and segment.time_index.is_trimmed()
+        )
         if not is_sound or (is_long and segment.index.last() is None):
             segment.rebuild_indexes()
             self.checked.append(segment)
             if not is_sound or segment.index.last() is not None:
-                self._report_rebuilt(segment, "it was missing, empty or not cut to its entries")
+                self._report_rebuilt(
+                    segment, "it was missing, empty, not cut to its entries or not of this log"
+                )
 
     def _trust_transactions(self, segment: Segment) -> None:
         if not segment.transactions.looks_valid(segment.base_offset, segment.next_offset):

@@ -69,8 +69,9 @@ class ProducerSnapshots:
         then the snapshot is one from before them.
         """
         segments = list(segments)
+        self._forget_above(end_offset)
         upto = min((s.base_offset for s in segments if s.base_offset in unindexed), default=end_offset)
-        states, offset, findings = self._newest(segments[0].base_offset, end_offset, upto)
+        states, offset, findings = self._newest(segments[0].base_offset, upto)
         for segment in segments:
             if segment.next_offset > offset:
                 # Behind unreadable bytes, which recovery has reported, nobody can tell what producers wrote.
@@ -78,16 +79,22 @@ class ProducerSnapshots:
                     replay(states, segment, offset, is_unindexed=segment.base_offset in unindexed)
         return states, findings
 
-    def _newest(
-        self, start_offset: int, end_offset: int, upto: int
-    ) -> tuple[ProducerStates, int, list[Finding]]:
+    def _forget_above(self, end_offset: int) -> None:
+        """Lasting before other batches get these offsets: then a power cut that brought one back would have it believed."""
+        doomed = [offset for offset in self.offsets() if offset > end_offset]
+        for offset in doomed:
+            self._files.remove(self._path(offset))
+        if doomed:
+            self._files.sync_directory(self._directory)
+
+    def _newest(self, start_offset: int, upto: int) -> tuple[ProducerStates, int, list[Finding]]:
         findings: list[Finding] = []
         for offset in self.offsets():
             path = self._path(offset)
-            if upto < offset <= end_offset:
+            if offset > upto:
                 continue
             # Below the first segment it would miss batches that retention took.
-            if start_offset <= offset <= end_offset:
+            if start_offset <= offset:
                 data = self._files.read(path)
                 try:
                     return ProducerStates.decode(data), offset, findings
