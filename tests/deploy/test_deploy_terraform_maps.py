@@ -193,6 +193,14 @@ BAD: dict[str, tuple[Callable[[Datacenters], None], str]] = {
 }
 
 
+# What only the account knows: data that Terraform reads before it makes anything.
+NOT_OFFERED: Datacenters = {
+    "dc-east": {"tier": "live", "region": "eu-central-1", "cidr": "10.1.0.0/16", "zones": ["a", "f"]},
+    "dc-west": GOOD["dc-west"] | {"zones": ["a", "b"], "broker": {"instance_type": "m7i.huge"}},
+    "offline": GOOD["offline"] | {"broker": {"instance_type": "m7g.large"}},
+}
+
+
 @pytest.fixture(scope="module")
 def variables(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """The pipeline's variables with nothing to make of them."""
@@ -248,3 +256,11 @@ def test_the_whole_pipeline_stops_at_the_sentence(tmp_path: Path) -> None:
         datacenters = deepcopy(GOOD)
         with_attributes("dc-west", zookeeper={"count": 2})(datacenters)
         assert sentences_of(workspace, datacenters).startswith("Error: Invalid value for variable")
+        said = sentences_of(workspace, NOT_OFFERED)
+        assert said.count("Error:") == len(NOT_OFFERED)
+        for sentence in (
+            "headrace-dc-east: this account has no zone eu-central-1f; choose among eu-central-1a, ",
+            "headrace-dc-west: AWS offers no m7i.huge in us-west-2a, us-west-2b; choose another instance type or other zones.",
+            "headrace-offline: the image is for x86_64, and m7g.large is not; choose other instance types, or another image ",
+        ):
+            assert said.count(sentence) == 1

@@ -36,7 +36,7 @@ module "cluster" {
   protect_data       = var.protect_data
   security_group_ids = module.network.security_group_ids
   subnet_ids         = module.network.subnet_ids
-  zones              = { for rack, zone in var.network.zones : rack => zone.availability_zone }
+  zones              = module.network.zones
 }
 
 module "load_balancer" {

@@ -2,6 +2,13 @@
 
 data "aws_availability_zones" "offered" {
   state = "available"
+
+  lifecycle {
+    postcondition {
+      condition     = length(setsubtract(values(var.zones)[*].availability_zone, self.names)) == 0
+      error_message = "${var.name}: this account has no zone ${join(", ", setsubtract(values(var.zones)[*].availability_zone, self.names))}; choose among ${join(", ", self.names)}."
+    }
+  }
 }
 
 resource "aws_vpc" "this" {
@@ -37,13 +44,6 @@ resource "aws_subnet" "this" {
   cidr_block              = each.value.cidr
   map_public_ip_on_launch = false
   tags                    = { Name = "${var.name}-${each.key}" }
-
-  lifecycle {
-    precondition {
-      condition     = contains(data.aws_availability_zones.offered.names, each.value.zone)
-      error_message = "${var.name}: this account has no zone ${each.value.zone}; choose among ${join(", ", data.aws_availability_zones.offered.names)}."
-    }
-  }
 }
 
 # One table a tier: the peering adds its routes to the brokers' alone.

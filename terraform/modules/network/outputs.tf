@@ -32,3 +32,11 @@ output "vpc_id" {
   description = "The network."
   value       = aws_vpc.this.id
 }
+
+output "zones" {
+  description = "By rack, its availability zone, which the account has."
+  value       = { for rack, zone in var.zones : rack => zone.availability_zone }
+
+  # Where a zone is missing, that is all there is to say.
+  depends_on = [data.aws_availability_zones.offered]
+}

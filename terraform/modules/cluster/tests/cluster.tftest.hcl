@@ -1,4 +1,10 @@
 mock_provider "aws" {
+  mock_data "aws_ec2_instance_type_offerings" {
+    defaults = { locations = ["us-east-1a", "us-east-1b"] }
+  }
+  mock_data "aws_ec2_instance_types" {
+    defaults = { instance_types = ["m7i.large", "t3.small"] }
+  }
   mock_data "aws_iam_policy_document" {
     defaults = { json = "{}" }
   }
@@ -101,6 +107,26 @@ run "an_address_twice" {
     hosts = {
       dc-east-broker-1 = { group = "broker", number = 1, rack = "a", address = "10.1.0.10", instance_type = "m7i.large", volume_gb = 500 }
       dc-east-broker-2 = { group = "broker", number = 2, rack = "a", address = "10.1.0.10", instance_type = "m7i.large", volume_gb = 500 }
+    }
+  }
+}
+
+run "a_size_that_a_zone_lacks" {
+  command         = plan
+  expect_failures = [data.aws_ec2_instance_type_offerings.zones]
+
+  variables {
+    zones = { a = "us-east-1a", b = "us-east-1e" }
+  }
+}
+
+run "a_size_of_another_architecture" {
+  command         = plan
+  expect_failures = [data.aws_ec2_instance_types.bootable]
+
+  variables {
+    hosts = {
+      dc-east-broker-1 = { group = "broker", number = 1, rack = "a", address = "10.1.0.10", instance_type = "m7g.large", volume_gb = 500 }
     }
   }
 }

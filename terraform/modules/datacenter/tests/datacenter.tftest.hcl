@@ -5,6 +5,12 @@ mock_provider "aws" {
   mock_data "aws_caller_identity" {
     defaults = { account_id = "123456789012" }
   }
+  mock_data "aws_ec2_instance_type_offerings" {
+    defaults = { locations = ["us-east-1a"] }
+  }
+  mock_data "aws_ec2_instance_types" {
+    defaults = { instance_types = ["t3.micro"] }
+  }
   mock_data "aws_iam_policy_document" {
     defaults = { json = "{}" }
   }

@@ -108,7 +108,7 @@ run "no_zones" {
 
 run "a_zone_that_the_account_lacks" {
   command         = plan
-  expect_failures = [aws_subnet.this]
+  expect_failures = [data.aws_availability_zones.offered]
 
   variables {
     zones = {
