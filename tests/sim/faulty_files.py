@@ -9,6 +9,7 @@ some point. `kill` keeps all, as the page cache does when only the process dies.
 from __future__ import annotations
 
 import errno
+from collections.abc import Sequence
 from random import Random
 
 from headrace.broker.log.files import Buffer
@@ -83,6 +84,9 @@ class FaultyFile:
             self._files.room = room - len(taken)
             if len(taken) < len(whole):
                 raise OSError(errno.ENOSPC, "No space left on device")
+
+    def write_all_at(self, buffers: Sequence[Buffer], position: int) -> None:
+        self.write_at(b"".join(buffers), position)
 
     def read_at(self, size: int, position: int) -> bytes:
         return bytes(self._inode.data[position : position + size])

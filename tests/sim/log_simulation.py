@@ -17,7 +17,7 @@ from faulty_files import FaultyFiles
 from headrace.broker.config import LogConfig
 from headrace.broker.errors import OutOfOrderSequenceError, StorageError
 from headrace.broker.log.partition_log import PartitionLog
-from headrace.broker.log.results import RecoveryReport
+from headrace.broker.log.results import AppendResult, RecoveryReport
 from headrace.broker.wire.batches import Record, encode_batch, set_base_offset_and_epoch
 
 HAZARDS = Hazards(pause_ms_max=50, death_chance=0.04, operations_max=12, crash_chance=0.05)
@@ -86,11 +86,45 @@ class LogSimulation(DiskLife):
             self.epoch += 1
             for job in self.store.epoch_jobs([(self.log, self.epoch)]):
                 job()
-        batch = self._new_batch()
-        self.pending = [batch]
-        self._append_to_log(batch)
+        self.pending = self._new_batches(1 if self.is_mirror else self.random.choice((1, 1, 2, 5)))
+        batches = list(self.pending)
+        if len(batches) == 1:
+            self._append_to_log(batches[0])
+        else:
+            assert self._append_each(batches) == batches
         self.pending = []
-        self._accept(batch)
+        for batch in batches:
+            self._accept(batch)
+
+    def _new_batches(self, count: int) -> list[Batch]:
+        """Batches that follow each other, as requests that came together bring them."""
+        batches: list[Batch] = []
+        sequences = dict(self.sequences)
+        for _ in range(count):
+            batch = self._new_batch(batches[-1].next_offset if batches else self.log.log_end_offset)
+            batches.append(batch)
+            if batch.producer is not None:
+                self.sequences[batch.producer[0]] = batch.producer[1] + len(batch.timestamps)
+        self.sequences = sequences
+        return batches
+
+    def _append_each(self, batches: list[Batch]) -> list[Batch]:
+        """Append them together; returns those that were acknowledged."""
+        appends = []
+        for batch in batches:
+            records = bytearray(batch.data)
+            set_base_offset_and_epoch(records, 0, 0, -1)
+            appends.append(memoryview(records))
+        outcomes = self.log.append_each_as_leader(appends, leader_epoch=self.epoch, now_ms=self.now_ms)
+        acknowledged = []
+        for batch, outcome in zip(batches, outcomes, strict=True):
+            if isinstance(outcome, AppendResult):
+                assert (outcome.base_offset, outcome.last_offset) == (batch.base_offset, batch.last_offset)
+                acknowledged.append(batch)
+            else:
+                assert isinstance(outcome, StorageError | OutOfOrderSequenceError)
+        self.log.advance_high_watermark(self.log.log_end_offset)
+        return acknowledged
 
     def _accept(self, batch: Batch) -> None:
         self.batches.append(batch)
@@ -112,9 +146,8 @@ class LogSimulation(DiskLife):
         assert (result.base_offset, result.last_offset) == (batch.base_offset, batch.last_offset)
         self.log.advance_high_watermark(self.log.log_end_offset)
 
-    def _new_batch(self) -> Batch:
-        gap = self.random.choice((0, 0, 3, 40)) if self.is_mirror else 0
-        base_offset = self.log.log_end_offset + gap
+    def _new_batch(self, end_offset: int) -> Batch:
+        base_offset = end_offset + (self.random.choice((0, 0, 3, 40)) if self.is_mirror else 0)
         count = self.random.randint(1, 4)
         timestamps = tuple(self.now_ms + self.random.randint(-100, 100) for _ in range(count))
         records = [
@@ -166,15 +199,24 @@ class LogSimulation(DiskLife):
 
     def _fill_disk(self) -> None:
         end_offset = self.log.log_end_offset
-        batch = self._new_batch()
-        self.files.room = self.random.randint(0, len(batch.data) - 1)
-        self.pending = [batch]
+        batches = self._new_batches(1 if self.is_mirror else self.random.choice((1, 4)))
+        self.files.room = self.random.randint(0, sum(len(batch.data) for batch in batches) - 1)
+        self.pending = list(batches)
+        acknowledged: list[Batch] = []
         try:
-            with pytest.raises(StorageError):
-                self._append_to_log(batch)
+            if len(batches) > 1:
+                acknowledged = self._append_each(batches)
+            else:
+                with pytest.raises(StorageError):
+                    self._append_to_log(batches[0])
         finally:
             self.files.room = None
         self.pending = []
+        # Of several, the first ones may have had room; then the others are the next to come, as if never sent.
+        assert acknowledged == batches[: len(acknowledged)] != batches
+        for batch in acknowledged:
+            self._accept(batch)
+            end_offset = batch.next_offset
         assert self.log.log_end_offset == end_offset
 
     def _stop_cleanly(self) -> None:

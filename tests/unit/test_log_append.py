@@ -1,7 +1,7 @@
 """What a leader, a follower and a mirror accept, and what a refused append leaves behind: nothing."""
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from struct import pack_into
 
@@ -167,15 +167,14 @@ def test_several_batches_go_in_together_or_not_at_all(log: PartitionLog) -> None
 def test_a_full_disk_leaves_no_trace_and_is_over_when_there_is_room(
     log: PartitionLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_at = OsFile.write_at
-
-    def write_half(file: OsFile, data: memoryview, position: int) -> None:
-        write_at(file, data[: len(data) // 2], position)
+    def write_half(file: OsFile, buffers: Sequence[memoryview], position: int) -> None:
+        data = b"".join(buffers)
+        file.write_at(data[: len(data) // 2], position)
         raise OSError(errno.ENOSPC, "No space left on device")
 
     size = log.size
     with monkeypatch.context() as patch:
-        patch.setattr(OsFile, "write_at", write_half)
+        patch.setattr(OsFile, "write_all_at", write_half)
         with pytest.raises(StorageError, match="No space left"):
             append(log, batch())
     assert (log.log_end_offset, log.size) == (3, size)

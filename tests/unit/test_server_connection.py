@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import socket
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +23,7 @@ from headrace.broker.server import connection as connection_module
 from headrace.broker.server.connection import FRAMES_PER_TURN_MAX, REPLY_SIZE_MAX, Connection
 from headrace.broker.wire import frames
 
-METADATA, HEARTBEAT = 3, 12
+PRODUCE, METADATA, HEARTBEAT = 0, 3, 12
 
 
 class ManualLoop:
@@ -60,18 +61,24 @@ class Bench:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.loop = ManualLoop()
         self.served: list[int] = []
+        self.runs: list[int] = []
         self.answer: Callable[[int], Any] = lambda correlation_id: [reply(correlation_id)]
         self.closed: list[Connection] = []
         ours, self.client = socket.socketpair()
         ours.setblocking(False)
         self.client.settimeout(5)
-        self.metrics = SimpleNamespace(bytes_in=0, bytes_out=0, request=lambda key, size: None)
+        self.requests: list[tuple[int, int]] = []
+        self.metrics = SimpleNamespace(
+            bytes_in=0, bytes_out=0, request=lambda key, size: self.requests.append((key, size))
+        )
         context = SimpleNamespace(
             config=SimpleNamespace(network=SimpleNamespace(socket_request_max_bytes=100_000)), client=None
         )
-        monkeypatch.setattr(
-            connection_module, "HANDLERS", {METADATA: Handler(METADATA, "M", 0, 1, self.serve)}
-        )
+        handlers = {
+            METADATA: Handler(METADATA, "M", 0, 1, self.serve),
+            PRODUCE: Handler(PRODUCE, "P", 0, 1, self.serve, self.serve_run),
+        }
+        monkeypatch.setattr(connection_module, "HANDLERS", handlers)
         monkeypatch.setattr(connection_module, "_peer_of", lambda sock: "peer")
         self.connection = Connection(
             ours,
@@ -85,6 +92,17 @@ class Bench:
     def serve(self, context: Any, header: frames.RequestHeader, frame: memoryview) -> Any:
         self.served.append(header.correlation_id)
         return self.answer(header.correlation_id)
+
+    def serve_run(
+        self, context: Any, header: frames.RequestHeader, frame: memoryview, more: Iterable[memoryview]
+    ) -> tuple[Any, int]:
+        """Takes all further requests of its key with one answer."""
+        self.runs.append(header.correlation_id)
+        headers = itertools.takewhile(
+            lambda other: other.key == header.key, map(frames.read_request_header, more)
+        )
+        ids = [header.correlation_id, *(other.correlation_id for other in headers)]
+        return [b"".join(map(reply, ids))], len(ids) - 1
 
     def send(self, *correlation_ids: int) -> None:
         self.client.sendall(b"".join(request(i) for i in correlation_ids))
@@ -151,6 +169,16 @@ def test_many_requests_are_served_in_turns_so_that_others_have_theirs(bench: Ben
     assert received == expected
     bench.send(7)
     assert bench.received() == reply(7)
+
+
+def test_requests_that_a_handler_serves_together_are_answered_and_counted_each(bench: Bench) -> None:
+    sent = [request(1), request(2, PRODUCE), request(3, PRODUCE), request(4, PRODUCE), request(5)]
+    bench.client.sendall(b"".join([*sent, request(6, PRODUCE)]))
+    bench.loop.turn()
+    assert bench.received() == b"".join(map(reply, range(1, 7)))
+    # The last one has nothing behind it, so it comes alone.
+    assert (bench.runs, bench.served) == ([2], [1, 5, 6])
+    assert [key for key, _ in bench.requests] == [METADATA, *[PRODUCE] * 3, METADATA, PRODUCE]
 
 
 def test_many_requests_without_an_answer_are_all_served(bench: Bench) -> None:

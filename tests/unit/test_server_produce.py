@@ -27,6 +27,7 @@ class FakePartition:
         self.is_leader = True
         self.appended: list[bytes] = []
         self.is_disk_full = False
+        self.partition = 3
         self.log = SimpleNamespace(high_watermark=200 if commits else 0, directory="/data/pageviews-0")
 
     def append(self, records: memoryview, *, required_acks: int, now_ms: int) -> AppendResult:
@@ -67,7 +68,7 @@ class FakeContext(SimpleNamespace):
             waiting=FakeWaiting(),
             clock=SimpleNamespace(now_ms=lambda: 1, monotonic_ms=lambda: self.ms),
             ms=0,
-            metrics=SimpleNamespace(produced=lambda topic, size: None),
+            metrics=SimpleNamespace(produced=lambda topic, batch_count, size: None),
             client=Client("here", "INSIDE"),
             refused_writes=RefusedWrites(),
             metadata=SimpleNamespace(

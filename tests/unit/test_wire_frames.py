@@ -85,6 +85,24 @@ def test_space_grows_with_what_came_and_is_given_back_after_a_huge_frame():
     assert len(decoder.writable()) == 64 * 1024
 
 
+def test_space_grows_for_a_sender_that_fills_it_up_to_a_bound():
+    decoder = FrameDecoder()
+    data = frame(b"x" * 999) * 3000
+    offered, position, count = [], 0, 0
+    while position < len(data):
+        space = decoder.writable()
+        offered.append(len(space))
+        size = min(len(space), len(data) - position)
+        space[:size] = data[position : position + size]
+        position += size
+        frames = decoder.received(size)
+        assert all(bytes(view) == b"x" * 999 for view in frames)
+        count += len(frames)
+    assert count == 3000
+    assert offered[0] == 64 * 1024
+    assert 255 * 1024 < max(offered) <= 256 * 1024
+
+
 @pytest.mark.parametrize("size", [-1, -(2**31), 1001, 2**31 - 1])
 def test_a_size_out_of_bounds_is_refused_at_once_and_hands_over_the_frames_before_it(size: int):
     decoder = FrameDecoder(size_max=1000)

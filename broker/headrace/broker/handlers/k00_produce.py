@@ -3,15 +3,14 @@
 Message formats 0 and 1, which versions 0-2 carry, become format 2. Deviation: transactional batches are refused with
 TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
 
-The shape that almost every request has, one batch for one partition, is read and answered with `struct`; any other
-shape, and every error, goes through the codec. acks=0 has no answer: an error closes the connection, as in Kafka.
+The shape that almost every request has, one batch for one partition, is read and answered without the codec, and
+several of them that came together are written together; any other shape, and every error, goes through the codec.
+acks=0 has no answer: an error closes the connection, as in Kafka.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from struct import Struct
-from struct import error as StructError
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.broker.errors import (
@@ -31,11 +30,13 @@ from headrace.broker.errors import (
     TransactionalIdAuthorizationError,
     UnsupportedCompressionTypeError,
 )
+from headrace.broker.handlers import single_batches
 from headrace.broker.handlers.context import Client, Context
 from headrace.broker.handlers.current_leader import CurrentLeader, current_leader, node_endpoints
 from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.k03_metadata import INTERNAL_TOPICS
 from headrace.broker.handlers.replies import CloseConnectionError, Parts, Reply
+from headrace.broker.handlers.single_batches import SingleBatch
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire import frames
 from headrace.broker.wire.api import k00_produce
@@ -43,7 +44,6 @@ from headrace.broker.wire.batches import HEADER_SIZE, MAGIC, read_header
 from headrace.broker.wire.compression import Codec
 from headrace.broker.wire.conversion import from_old_format
 from headrace.broker.wire.frames import RequestHeader
-from headrace.broker.wire.varint import read_uvarint
 
 if TYPE_CHECKING:
     from headrace.broker.log.results import AppendResult
@@ -56,6 +56,8 @@ FORMAT_2_VERSION, ZSTD_VERSION, LEADER_TAG_VERSION = 3, 7, 10
 OLD_FORMATS = (0, 1)
 # For how long one request may keep all clients waiting, but for its last batch.
 WORK_MS_MAX = 1000
+# How many requests at most are served with the one before them.
+FOLLOWING_MAX = 127
 ADMIN_CLIENT_ID = "__admin_client"
 UNREAD = (
     CorruptMessageError,
@@ -75,32 +77,6 @@ log = get_logger(__name__)
 # Half the time of a call of the class: each request makes several.
 _new_tuple = tuple.__new__
 
-_CLASSIC_HEAD = Struct(">hhiih")
-_CLASSIC_PARTITION = Struct(">iii")
-_FLEXIBLE_HEAD = Struct(">Bhibb")
-_FLEXIBLE_PARTITION = Struct(">bi")
-_CLASSIC_REPLY_HEAD = Struct(">iiih")
-_CLASSIC_REPLY_TAIL = {
-    3: Struct(">iihqqi"),
-    4: Struct(">iihqqi"),
-    5: Struct(">iihqqqi"),
-    6: Struct(">iihqqqi"),
-    7: Struct(">iihqqqi"),
-    8: Struct(">iihqqqihi"),
-}
-_FLEXIBLE_REPLY_HEAD = Struct(">iibbb")
-_FLEXIBLE_REPLY_TAIL = Struct(">bihqqqbbbbib")
-
-
-class _Single(NamedTuple):
-    """A request with one batch for one partition."""
-
-    acks: int
-    timeout_ms: int
-    name: bytes
-    partition_index: int
-    records: memoryview
-
 
 class _Outcome(NamedTuple):
     """What became of one partition's records; with an error, `log_start_offset` is that of a log that looked at them."""
@@ -114,93 +90,105 @@ class _Outcome(NamedTuple):
 
 
 def handle(context: Context, header: RequestHeader, frame: memoryview) -> Reply:
+    return handle_run(context, header, frame, ())[0]
+
+
+def handle_run(
+    context: Context, header: RequestHeader, frame: memoryview, more: Iterable[memoryview]
+) -> tuple[Reply, int]:
+    """Serve `frame` and the first of `more` that go on with it: batches for the same partition, written together.
+
+    Answers with how many of `more` those were.
+    """
+    single = single_batches.read(header.version, frame, header.body_offset)
     try:
-        single = _read_single(header.version, frame, header.body_offset)
         topic = "" if single is None else str(single.name, "utf-8")
-    except (StructError, IndexError, ValueError):
+    except ValueError:
         single = None
     if single is None:
-        return _handle_any(context, header, frame)
+        return _handle_any(context, header, frame), 0
+    following = _following(context, header, frame, topic, single, more) if more else ()
+    if following:
+        return _append_run(context, header, topic, single, following), len(following)
     outcome = _append(context, header, topic, single.partition_index, single.records, single.acks)
     result = outcome.result
     if result is None or single.acks == 0 or (single.acks == -1 and not _is_committed(outcome)):
-        return _answer(context, header, [outcome], single.acks, single.timeout_ms)
-    if header.version >= 9:
-        return [_flexible_reply(header.correlation_id, single, result)]
-    return [_classic_reply(header.version, header.correlation_id, single, result)]
+        return _answer(context, header, [outcome], single.acks, single.timeout_ms), 0
+    return [single_batches.reply(header.version, header.correlation_id, single, result)], 0
 
 
-def _read_single(version: int, frame: memoryview, offset: int) -> _Single | None:
-    """The request when it has the common shape, else None; whatever is odd is left to the codec."""
-    if version >= 9:
-        return _read_single_flexible(frame, offset)
-    if version < 3:
-        return None
-    id_size, acks, timeout_ms, topic_count, name_size = _CLASSIC_HEAD.unpack_from(frame, offset)
-    if id_size != -1 or topic_count != 1 or name_size < 0:
-        return None
-    offset += 14
-    name = bytes(frame[offset : offset + name_size])
-    partition_count, index, size = _CLASSIC_PARTITION.unpack_from(frame, offset + name_size)
-    offset += name_size + 12
-    if partition_count != 1 or size < 0 or offset + size != len(frame):
-        return None
-    return _new_tuple(_Single, (acks, timeout_ms, name, index, frame[offset:]))
+def _following(
+    context: Context,
+    header: RequestHeader,
+    frame: memoryview,
+    topic: str,
+    single: SingleBatch,
+    more: Iterable[memoryview],
+) -> Sequence[tuple[int, memoryview]]:
+    """The requests in `more` that may be served with `single`: nothing but their batches sets them apart."""
+    if header.version < ZSTD_VERSION or topic in INTERNAL_TOPICS or not _is_plain(single.records):
+        return ()
+    if single.acks != 1 and not _is_committed_at_once(context, topic, single):
+        return ()
+    found: list[tuple[int, memoryview]] = []
+    following = single_batches.Following(header.version, frame, single)
+    for other in more:
+        batch = following.read(other)
+        if batch is None or not _is_plain(batch[1]) or len(found) == FOLLOWING_MAX:
+            break
+        found.append(batch)
+    return found
 
 
-def _read_single_flexible(frame: memoryview, offset: int) -> _Single | None:
-    id_size, acks, timeout_ms, topic_count, name_size = _FLEXIBLE_HEAD.unpack_from(frame, offset)
-    if id_size != 0 or topic_count != 2 or name_size < 1:
-        return None
-    offset += 9
-    end = offset + name_size - 1
-    name = bytes(frame[offset:end])
-    partition_count, index = _FLEXIBLE_PARTITION.unpack_from(frame, end)
-    size, offset = read_uvarint(frame, end + 5)
-    end = offset + size - 1
-    # What follows are the empty tagged fields of the partition, the topic and the request.
-    if partition_count != 2 or size < 1 or end + 3 != len(frame) or bytes(frame[end:]) != b"\0\0\0":
-        return None
-    return _new_tuple(_Single, (acks, timeout_ms, name, index, frame[offset:end]))
+def _is_committed_at_once(context: Context, topic: str, single: SingleBatch) -> bool:
+    """Whether acks=all waits for nobody: this broker is the only one in sync."""
+    partition = context.partitions.get(topic, single.partition_index)
+    return single.acks == -1 and partition is not None and len(partition.isr) == 1
 
 
-def _classic_reply(version: int, correlation_id: int, single: _Single, result: AppendResult) -> bytes:
-    tail = _CLASSIC_REPLY_TAIL[version]
-    values: tuple[int, ...] = (1, single.partition_index, 0, result.base_offset, result.log_append_time_ms)
-    if version >= 5:
-        values += (result.log_start_offset,)
-    if version == 8:
-        values += (0, -1)
-    size = 10 + len(single.name) + tail.size
-    return (
-        _CLASSIC_REPLY_HEAD.pack(size, correlation_id, 1, len(single.name))
-        + single.name
-        + tail.pack(*values, 0)
-    )
+def _append_run(
+    context: Context,
+    header: RequestHeader,
+    topic: str,
+    single: SingleBatch,
+    following: Sequence[tuple[int, memoryview]],
+) -> Parts:
+    """Append one after the other what several requests bring, and answer each."""
+    index = single.partition_index
+    appends = [single.records, *(records for _, records in following)]
+    partition = None
+    outcomes: Sequence[AppendResult | KafkaError]
+    try:
+        partition = context.partitions.leader_of(topic, index)
+        outcomes = partition.append_each(appends, required_acks=single.acks, now_ms=context.clock.now_ms())
+    except KafkaError as error:
+        outcomes = [error] * len(appends)
+    replies: list[bytes] = []
+    batch_count = size = 0
+    correlation_ids = [header.correlation_id, *(correlation_id for correlation_id, _ in following)]
+    for correlation_id, records, outcome in zip(correlation_ids, appends, outcomes, strict=True):
+        if isinstance(outcome, KafkaError):
+            replies.append(_refusal(context, header, correlation_id, topic, index, partition, outcome))
+        else:
+            batch_count += 1
+            size += len(records)
+            replies.append(single_batches.reply(header.version, correlation_id, single, outcome))
+    if partition is not None and batch_count:
+        _appended(context, topic, partition, batch_count, size)
+    return [b"".join(replies)]
 
 
-def _flexible_reply(correlation_id: int, single: _Single, result: AppendResult) -> bytes:
-    name = single.name
-    return (
-        _FLEXIBLE_REPLY_HEAD.pack(
-            7 + len(name) + _FLEXIBLE_REPLY_TAIL.size, correlation_id, 0, 2, len(name) + 1
-        )
-        + name
-        + _FLEXIBLE_REPLY_TAIL.pack(
-            2,
-            single.partition_index,
-            0,
-            result.base_offset,
-            result.log_append_time_ms,
-            result.log_start_offset,
-            1,
-            0,
-            0,
-            0,
-            0,
-            0,
-        )
-    )
+def _refusal(
+    context: Context,
+    header: RequestHeader,
+    correlation_id: int,
+    topic: str,
+    index: int,
+    partition: Partition | None,
+    error: KafkaError,
+) -> bytes:
+    outcome = _refused(context, topic, index, partition, error)
+    return _encode(context, context.client, header._replace(correlation_id=correlation_id), [outcome])
 
 
 def _append(
@@ -225,14 +213,24 @@ def _append(
             records = _converted(header.version, records)
         result = partition.append(records, required_acks=acks, now_ms=context.clock.now_ms())
     except KafkaError as error:
-        if partition is not None and isinstance(error, StorageError):
-            context.refused_writes.refused(partition.log.directory, error, context.clock.now_ms())
-        return _Outcome(topic, index, None, None, error, _log_start_offset(partition, error))
+        return _refused(context, topic, index, partition, error)
+    _appended(context, topic, partition, 1, len(records))
+    return _new_tuple(_Outcome, (topic, index, partition, result, None, -1))
+
+
+def _appended(context: Context, topic: str, partition: Partition, batch_count: int, size: int) -> None:
     if context.refused_writes.directories:
         context.refused_writes.worked(partition.log.directory)
-    context.metrics.produced(topic, len(records))
-    context.waiting.wake(topic, index)
-    return _new_tuple(_Outcome, (topic, index, partition, result, None, -1))
+    context.metrics.produced(topic, batch_count, size)
+    context.waiting.wake(topic, partition.partition)
+
+
+def _refused(
+    context: Context, topic: str, index: int, partition: Partition | None, error: KafkaError
+) -> _Outcome:
+    if partition is not None and isinstance(error, StorageError):
+        context.refused_writes.refused(partition.log.directory, error, context.clock.now_ms())
+    return _Outcome(topic, index, None, None, error, _log_start_offset(partition, error))
 
 
 def _check_internal(context: Context, header: RequestHeader, topic: str, index: int) -> None:
@@ -243,6 +241,10 @@ def _check_internal(context: Context, header: RequestHeader, topic: str, index: 
 
 def _is_batch(records: memoryview) -> bool:
     return len(records) >= HEADER_SIZE and records[MAGIC_AT] == MAGIC
+
+
+def _is_plain(records: memoryview) -> bool:
+    return _is_batch(records) and not records[ATTRIBUTES_AT] & TRANSACTIONAL_BIT
 
 
 def _is_transactional(records: memoryview) -> bool:
@@ -309,7 +311,7 @@ def _answer(
     client = context.client
     if acks == -1 and any(o.error is None and not _is_committed(o) for o in outcomes):
         return _wait_for_commit(context, header, outcomes, timeout_ms)
-    return _encode(context, client, header, outcomes)
+    return [_encode(context, client, header, outcomes)]
 
 
 def _close_on_error(outcomes: list[_Outcome]) -> None:
@@ -326,7 +328,7 @@ def _wait_for_commit(
 
     def attempt(final: bool) -> Parts | None:
         settled = [s for o in outcomes if (s := _settle(o, final)) is not None]
-        return _encode(context, client, header, settled) if len(settled) == len(outcomes) else None
+        return [_encode(context, client, header, settled)] if len(settled) == len(outcomes) else None
 
     return context.waiting.park(waiting, timeout_ms, attempt)
 
@@ -345,7 +347,7 @@ def _settle(outcome: _Outcome, final: bool) -> _Outcome | None:
     )
 
 
-def _encode(context: Context, client: Client, header: RequestHeader, outcomes: list[_Outcome]) -> Parts:
+def _encode(context: Context, client: Client, header: RequestHeader, outcomes: list[_Outcome]) -> bytes:
     topics: dict[str, list[dict[str, Any]]] = {}
     leaders: list[CurrentLeader] = []
     for outcome in outcomes:
@@ -360,12 +362,10 @@ def _encode(context: Context, client: Client, header: RequestHeader, outcomes: l
     }
     if leaders:
         message["node_endpoints"] = node_endpoints(context, client, leaders)
-    return [
-        frames.frame(
-            frames.encode_response_header(header.key, header.version, header.correlation_id),
-            API.encode_response(header.version, message),
-        )
-    ]
+    return frames.frame(
+        frames.encode_response_header(header.key, header.version, header.correlation_id),
+        API.encode_response(header.version, message),
+    )
 
 
 def _partition_response(outcome: _Outcome) -> dict[str, Any]:

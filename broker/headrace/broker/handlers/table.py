@@ -7,7 +7,8 @@ Every module `kNN_name` of this package is a handler and registers itself by bei
     def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> dict | Deferred[dict]
 
 and the table decodes and encodes around it; a raw one (`RAW = True`: produce and fetch) gets the frame and returns the
-parts of the whole reply, length prefix included, or None for no reply. A KafkaError that leaves an ordinary handler is
+parts of the whole reply, length prefix included, or None for no reply; it may have a `handle_run` for requests that
+came together. A KafkaError that leaves an ordinary handler is
 answered with its code when the response has an `error_code` of its own; anything else closes the connection.
 """
 
@@ -16,7 +17,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from headrace.broker import handlers
@@ -30,13 +31,19 @@ from headrace.broker.wire.schema import Api
 
 
 class Handler(NamedTuple):
-    """One API key that this broker serves: `serve(context, header, frame)` answers a whole request."""
+    """One API key that this broker serves: `serve(context, header, frame)` answers a whole request.
+
+    `serve_run(context, header, frame, more)` may answer the first of the requests in `more`, too, and says how many.
+    """
 
     key: int
     name: str
     version_min: int
     version_max: int
     serve: Callable[[Context, RequestHeader, memoryview], Reply]
+    serve_run: (
+        Callable[[Context, RequestHeader, memoryview, Iterable[memoryview]], tuple[Reply, int]] | None
+    ) = None
 
 
 def _ordinary(module: Any) -> Callable[[Context, RequestHeader, memoryview], Reply]:
@@ -77,7 +84,9 @@ def _load() -> dict[int, Handler]:
             api: Api = module.API
             serve = module.handle if getattr(module, "RAW", False) else _ordinary(module)
             version_min, version_max = module.VERSIONS
-            found[api.key] = Handler(api.key, api.name, version_min, version_max, serve)
+            found[api.key] = Handler(
+                api.key, api.name, version_min, version_max, serve, getattr(module, "handle_run", None)
+            )
     return found
 
 

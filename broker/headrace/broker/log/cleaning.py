@@ -196,7 +196,7 @@ def _fill(cleaned: Segment, sources: Sequence[Source], rules: Rules, limits: Cle
             kept = clean_batch(header, batch, rules, is_last=is_last and source.next_offset == end)
             if kept is not None:
                 kept_header = read_header(kept)
-                position = cleaned.write(kept)
+                position = cleaned.write([kept])
                 limits.pace(len(kept))
                 cleaned.note(position, len(kept), kept_header.last_offset, kept_header.max_timestamp)
     for aborted in rules.transactions.still_aborted:

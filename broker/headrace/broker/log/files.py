@@ -8,13 +8,14 @@ Must not know: batches, offsets, segments. `tests/sim/faulty_files.py` is the sa
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Protocol
 
 from headrace.broker.errors import StorageError
 
 Buffer = bytes | bytearray | memoryview
+BUFFERS_MAX = 1024  # IOV_MAX of Linux
 
 
 @contextmanager
@@ -37,6 +38,9 @@ class File(Protocol):
 
     def write_at(self, data: Buffer, position: int) -> None:
         """Write all of `data` (bytes) at `position`; raises OSError, after which any part of it may have been written."""
+
+    def write_all_at(self, buffers: Sequence[Buffer], position: int) -> None:
+        """`write_at` for what at most `BUFFERS_MAX` buffers hold, one behind the other."""
 
     def read_at(self, size: int, position: int) -> bytes:
         """Up to `size` bytes from `position`; fewer only where the file ends."""
@@ -120,6 +124,14 @@ class OsFile:
         while written < len(data):
             # A short write is followed by one that fails, which tells why (a full disk, a quota).
             written += os.pwrite(self._descriptor, memoryview(data)[written:], position + written)
+
+    def write_all_at(self, buffers: Sequence[Buffer], position: int) -> None:
+        if len(buffers) == 1:
+            self.write_at(buffers[0], position)
+            return
+        written = os.pwritev(self._descriptor, buffers, position)
+        if written < sum(map(len, buffers)):
+            self.write_at(memoryview(b"".join(buffers))[written:], position + written)
 
     def read_at(self, size: int, position: int) -> bytes:
         return os.pread(self._descriptor, size, position)

@@ -6,7 +6,7 @@ off again before anything else is written. Must not know: producers, epochs, ret
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -111,7 +111,7 @@ class Segment:
 
     # -- append
 
-    def write(self, data: Buffer) -> int:
+    def write(self, buffers: Sequence[Buffer]) -> int:
         """Put whole batches at the end; returns their position. Raises OSError, the segment then being as before.
 
         The caller notes each batch with `note` afterwards.
@@ -121,12 +121,12 @@ class Segment:
         if self._is_torn:
             self._cut_torn_write(file)
         try:
-            file.write_at(data, position)
+            file.write_all_at(buffers, position)
         except OSError:
             self._is_torn = True
             self._cut_torn_write(file)
             raise
-        self.size = position + len(data)
+        self.size = position + sum(map(len, buffers))
         return position
 
     def _cut_torn_write(self, file: File) -> None:

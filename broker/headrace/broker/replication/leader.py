@@ -7,10 +7,11 @@ in-sync replica it is the log end offset, at once. Knows nothing of sockets, Zoo
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from headrace.broker.errors import NotEnoughReplicasError, NotLeaderOrFollowerError
+from headrace.broker.errors import KafkaError, NotEnoughReplicasError, NotLeaderOrFollowerError
 from headrace.broker.replication.model import PartitionState
 
 if TYPE_CHECKING:
@@ -70,6 +71,21 @@ class Partition:
         `required_acks` is -1 and fewer replicas than `min.insync.replicas` are in sync, and whatever the
         log refuses.
         """
+        self._check_may_append(required_acks)
+        result = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        self._advance()
+        return result
+
+    def append_each(
+        self, appends: Iterable[memoryview], *, required_acks: int, now_ms: int
+    ) -> list[AppendResult | KafkaError]:
+        """`append` for each, one after the other; what the log refuses has its error in the answer."""
+        self._check_may_append(required_acks)
+        outcomes = self.log.append_each_as_leader(appends, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        self._advance()
+        return outcomes
+
+    def _check_may_append(self, required_acks: int) -> None:
         if not self.is_leader:
             raise NotLeaderOrFollowerError(f"this broker does not lead {self.topic}-{self.partition}")
         if required_acks == -1 and len(self.isr) < self._isr_size_min:
@@ -77,9 +93,6 @@ class Partition:
                 f"{self.topic}-{self.partition} has {len(self.isr)} in-sync replicas, "
                 f"min.insync.replicas asks for {self._isr_size_min}"
             )
-        result = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, now_ms=now_ms)
-        self._advance()
-        return result
 
     def appended(self) -> None:
         """Something was appended to the log by another road (a mirror's copier): move the high watermark."""

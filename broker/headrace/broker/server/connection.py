@@ -1,6 +1,6 @@
 """One client connection: bytes in, replies out, in the order of the requests.
 
-All complete requests of a wake-up are handled, at most `FRAMES_PER_TURN_MAX` a turn, and the replies of a turn leave
+All complete requests of a wake-up are handled, about `FRAMES_PER_TURN_MAX` a turn at most, and the replies of a turn leave
 with one system call; file slices go from the page cache to the socket by sendfile. Invariants: requests of one
 connection are served one after the other, so a parked fetch holds up what was sent after it (as in Kafka); while a
 reply waits, or the client does not read, nothing more is read from it, so a connection never holds more than one read
@@ -171,14 +171,18 @@ class Connection:
         """Serve what was read, in order, until a reply has to wait or it was enough for a turn; then send."""
         frames = self._frames
         left = FRAMES_PER_TURN_MAX
-        while left and frames and self._pending is None and self._out_size < REPLY_SIZE_MAX:
-            left -= 1
-            if not self._serve(frames.popleft()):
+        while left > 0 and frames and self._pending is None and self._out_size < REPLY_SIZE_MAX:
+            served = self._serve(frames.popleft())
+            if not served:
                 return
+            left -= served
         self._send()
 
-    def _serve(self, frame: memoryview) -> bool:
-        """Serve one request; False when that closed the connection."""
+    def _serve(self, frame: memoryview) -> int:
+        """Serve a request, and those behind it that its handler serves with it; returns how many.
+
+        0: that closed the connection.
+        """
         context = self._context
         context.client = self._client
         try:
@@ -191,21 +195,26 @@ class Connection:
                     )
                 handler = HANDLERS[API_VERSIONS_KEY]
             self._metrics.request(header.key, len(frame))
-            reply = handler.serve(context, header, frame)
+            served = 1
+            if handler.serve_run is None or not self._frames:
+                reply = handler.serve(context, header, frame)
+            else:
+                reply, more = handler.serve_run(context, header, frame, self._frames)
+                served += more
+                for _ in range(more):
+                    self._metrics.request(header.key, len(self._frames.popleft()))
         except (MalformedError, CloseConnectionError) as error:
             self._close_after_replies(str(error))
-            return False
+            return 0
         except Exception as error:
             log.failure("request failed", error, peer=self.peer)
             self._close_after_replies(None)
-            return False
-        if reply is None:
-            return True
+            return 0
         if isinstance(reply, list):
             self._queue(reply)
-        else:
+        elif reply is not None:
             self._wait_for(reply)
-        return True
+        return served
 
     def _close_after_replies(self, reason: str | None) -> None:
         """Close, after what was answered before the bad request has been handed to the kernel as far as it goes."""

@@ -52,8 +52,8 @@ class BrokerMetrics:
         self.request_bytes[key] += size
         self.request_sizes[size.bit_length()] += 1
 
-    def produced(self, topic: str, size: int) -> None:
-        self.produced_batches[topic] = self.produced_batches.get(topic, 0) + 1
+    def produced(self, topic: str, batch_count: int, size: int) -> None:
+        self.produced_batches[topic] = self.produced_batches.get(topic, 0) + batch_count
         self.produced_bytes[topic] = self.produced_bytes.get(topic, 0) + size
 
     def fetched(self, topic: str, size: int) -> None:

@@ -22,6 +22,7 @@ _API_VERSIONS = 18
 _CONTROLLED_SHUTDOWN = 7
 _PREFIX = 4
 _BUFFER_SIZE = 64 * 1024
+_BUFFER_SIZE_BUSY = 256 * 1024  # of a sender that fills it: what comes together costs less
 _BUFFER_SIZE_KEPT = 2 * 1024 * 1024
 _SPACE_MIN = 16 * 1024
 
@@ -71,7 +72,9 @@ class FrameDecoder:
         """
         capacity = len(self._buffer)
         pending = self._end - self._start
-        if not pending:
+        if self._end == capacity < _BUFFER_SIZE_BUSY:
+            self._move_to(capacity * 2, pending)
+        elif not pending:
             if capacity > _BUFFER_SIZE_KEPT:
                 self._allocate(_BUFFER_SIZE)
             self._start = self._end = 0
@@ -81,11 +84,15 @@ class FrameDecoder:
 
     def _make_room(self, pending: int, capacity: int) -> None:
         """Moves the pending bytes to the front; a frame half there that does not fit gets more space."""
-        old = self._view
         if self._wanted > capacity and pending * 2 > capacity:
-            self._allocate(min(capacity * 2, self._wanted))
-        elif self._start == 0:
-            return
+            self._move_to(min(capacity * 2, self._wanted), pending)
+        elif self._start:
+            self._move_to(capacity, pending)
+
+    def _move_to(self, capacity: int, pending: int) -> None:
+        old = self._view
+        if capacity != len(self._buffer):
+            self._allocate(capacity)
         self._view[:pending] = old[self._start : self._end]
         self._start, self._end = 0, pending
 

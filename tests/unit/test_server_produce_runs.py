@@ -1,0 +1,179 @@
+"""Produce requests that came together are answered as if each had come alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+from log_kit import NOW_MS, batch, offsets, open_log
+
+from headrace.broker.errors import NotLeaderOrFollowerError
+from headrace.broker.handlers import k00_produce
+from headrace.broker.handlers.context import Client
+from headrace.broker.handlers.refused_writes import RefusedWrites
+from headrace.broker.replication.leader import Partition
+from headrace.broker.replication.model import PartitionState
+from headrace.broker.wire import frames
+from headrace.broker.wire.api.k00_produce import API
+from headrace.broker.wire.batches import Record, encode_batch
+
+VERSIONS = range(7, 12)
+
+
+class World(SimpleNamespace):
+    """What the handler reaches: one led partition, `events-0`, with a real log, and counters."""
+
+    def __init__(self, folder: Path, isr: tuple[int, ...] = (1,)) -> None:
+        log, _ = open_log(folder)
+        partition = Partition(1, "events", 0, UUID(int=1), log)
+        partition.follow(PartitionState(leader=1, leader_epoch=4, isr=isr, controller_epoch=1), isr)
+
+        def leader_of(topic: str, index: int) -> Partition:
+            if (topic, index) != ("events", 0):
+                raise NotLeaderOrFollowerError("led elsewhere")
+            return partition
+
+        self.woken: list[tuple[str, int]] = []
+        self.counted: list[tuple[str, int, int]] = []
+        super().__init__(
+            partition=partition,
+            partitions=SimpleNamespace(
+                leader_of=leader_of,
+                get=lambda topic, index: partition if (topic, index) == ("events", 0) else None,
+            ),
+            waiting=SimpleNamespace(
+                wake=lambda topic, index: self.woken.append((topic, index)),
+                park=lambda keys, timeout_ms, attempt: attempt(True),
+            ),
+            clock=SimpleNamespace(now_ms=lambda: NOW_MS, monotonic_ms=lambda: 0),
+            metrics=SimpleNamespace(produced=lambda *counts: self.counted.append(counts)),
+            client=Client("here", "INSIDE"),
+            refused_writes=RefusedWrites(),
+            metadata=SimpleNamespace(
+                partition=lambda topic, index: SimpleNamespace(leader=7, leader_epoch=6),
+                endpoint=lambda broker_id, listener: None,
+                brokers={},
+            ),
+        )
+
+
+def request(
+    version: int,
+    correlation_id: int,
+    records: bytes,
+    *,
+    topic: str = "events",
+    acks: int = 1,
+    client_id: str = "unit",
+) -> bytes:
+    partitions = [{"index": 0, "records": records}]
+    body = {
+        "acks": acks,
+        "timeout_ms": 1000,
+        "topic_data": [{"name": topic, "partition_data": partitions}],
+    }
+    return frames.encode_request_header(0, version, correlation_id, client_id) + API.encode_request(
+        version, body
+    )
+
+
+def serve_together(world: Any, requests: Sequence[bytes]) -> tuple[bytes, list[int]]:
+    """All replies in order, and how many requests each call of the handler took."""
+    waiting = [memoryview(bytearray(data)) for data in requests]
+    replies, taken = b"", []
+    while waiting:
+        frame, *waiting = waiting
+        parts, more = k00_produce.handle_run(world, frames.read_request_header(frame), frame, waiting)
+        assert isinstance(parts, list)
+        replies += b"".join(parts)  # type: ignore[arg-type]
+        taken.append(1 + more)
+        waiting = waiting[more:]
+    return replies, taken
+
+
+def serve_apart(world: Any, requests: Sequence[bytes]) -> bytes:
+    replies = b""
+    for data in requests:
+        frame = memoryview(bytearray(data))
+        parts = k00_produce.handle(world, frames.read_request_header(frame), frame)
+        assert isinstance(parts, list)
+        replies += b"".join(parts)  # type: ignore[arg-type]
+    return replies
+
+
+def rotten() -> bytes:
+    data = bytearray(batch())
+    data[-1] ^= 1
+    return bytes(data)
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_answers_are_those_of_requests_one_by_one(tmp_path: Path, version: int, acks: int) -> None:
+    batches = [
+        bytes(batch(2)),
+        bytes(batch(1, producer=(5, 0, 0))),
+        bytes(batch(1, producer=(5, 0, 1))),
+        bytes(batch(1, producer=(5, 0, 1))),
+        rotten(),
+        bytes(batch(1, producer=(5, 0, 7))),
+        bytes(batch(3)),
+        bytes(batch(3)) + b"behind the batch",
+    ]
+    requests = [request(version, 70 + n, data, acks=acks) for n, data in enumerate(batches)]
+    together, apart = World(tmp_path / "together"), World(tmp_path / "apart")
+    replies, taken = serve_together(together, requests)
+    assert taken == [len(requests)]
+    assert replies == serve_apart(apart, requests)
+    assert offsets(together.partition.log) == offsets(apart.partition.log) == [0, 2, 3, 4, 7]
+    good = [data for number, data in enumerate(batches) if number not in (4, 5)]
+    assert together.counted == [("events", len(good), sum(map(len, good)))]
+    assert together.woken == [("events", 0)]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_differs_in_anything_but_its_batch_is_served_alone(tmp_path: Path, version: int) -> None:
+    record = Record(0, NOW_MS, None, b"v", [])
+    transactional = encode_batch(
+        [record], producer_id=9, producer_epoch=0, base_sequence=0, transactional=True
+    )
+    plain = bytes(batch())
+    requests = [
+        request(version, 1, plain),
+        request(version, 2, plain, client_id="other"),
+        request(version, 3, plain, topic="elsewhere"),
+        request(version, 4, plain, acks=-1),
+        request(version, 5, bytes(transactional), acks=-1),
+        request(version, 6, plain, acks=-1),
+        request(version, 7, plain, acks=-1),
+        request(version, 8, b"", acks=-1),
+    ]
+    together, apart = World(tmp_path / "together"), World(tmp_path / "apart")
+    replies, taken = serve_together(together, requests)
+    assert replies == serve_apart(apart, requests)
+    assert taken == [1, 1, 1, 1, 1, 2, 1]
+
+
+def test_a_run_for_a_partition_that_is_led_elsewhere_is_refused_request_by_request(tmp_path: Path) -> None:
+    requests = [request(9, number, bytes(batch()), topic="elsewhere") for number in range(3)]
+    together, apart = World(tmp_path / "together"), World(tmp_path / "apart")
+    replies, taken = serve_together(together, requests)
+    assert taken == [3]
+    assert replies == serve_apart(apart, requests)
+
+
+def test_acks_all_is_served_one_by_one_while_another_replica_is_in_sync(tmp_path: Path) -> None:
+    world = World(tmp_path, isr=(1, 2))
+    requests = [request(9, number, bytes(batch()), acks=-1) for number in range(3)]
+    _, taken = serve_together(world, requests)
+    assert taken == [1, 1, 1]
+
+
+def test_a_run_has_a_bound(tmp_path: Path) -> None:
+    requests = [request(9, number, bytes(batch())) for number in range(200)]
+    _, taken = serve_together(World(tmp_path), requests)
+    assert taken == [128, 72]
