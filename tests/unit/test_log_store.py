@@ -445,3 +445,22 @@ def test_an_older_checkpoint_never_replaces_a_newer_one(tmp_path: Path) -> None:
     newer()
     older()
     assert (tmp_path / "recovery-point-offset-checkpoint").read_text() == "0\n2\nevents 0 0\nevents 1 0\n"
+
+
+def test_producers_that_are_silent_for_as_long_as_is_configured_are_forgotten(tmp_path: Path) -> None:
+    store, _ = LogStore.open(
+        OsFiles(),
+        [str(tmp_path)],
+        LogConfig(retention_ms=-1),
+        broker_id=1,
+        cluster_id="c",
+        overrides=lambda _: {},
+        now_ms=NOW_MS,
+    )
+    log = store.create("events", 0, None, now_ms=NOW_MS)
+    append(log, batch(producer=(7, 0, 0)))
+    store.producer_id_expiration_ms = 5000
+    store.maintain(NOW_MS + 4999)
+    assert len(log.producers) == 1
+    store.maintain(NOW_MS + 5000)
+    assert len(log.producers) == 0

@@ -221,7 +221,7 @@ def test_ended_transactions_are_forgotten_though_nobody_reads(tmp_path: Path) ->
         writer.put(b"a")
         writer.end(COMMIT)
     assert log.producers.undecided == 50
-    assert log.expire_producers(NOW_MS) == 0
+    assert log.expire_producers(NOW_MS, 86_400_000) == 0
     assert log.producers.undecided == 0
     begin = writer.put(b"a")
     assert (log.producers.undecided, log.last_stable_offset) == (1, begin)

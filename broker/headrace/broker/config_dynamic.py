@@ -25,6 +25,7 @@ DYNAMIC_KEYS = frozenset(
         "log.cleaner.threads",
         "max.connections",
         "max.connections.per.ip",
+        "producer.id.expiration.ms",
         "replica.alter.log.dirs.io.max.bytes.per.second",
     )
 )

@@ -245,9 +245,9 @@ class PartitionLog(LogTail):
         self._flusher.log_ends_at(offset)
         self.on_recovery_point_lowered()
 
-    def expire_producers(self, now_ms: int) -> int:
-        """Forget producers that have been silent for a day; returns how many."""
-        return self._producers.expire(now_ms, self.high_watermark)
+    def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers that have been silent for `expiration_ms`; returns how many."""
+        return self._producers.expire(now_ms, self.high_watermark, expiration_ms)
 
     # -- flush and close
 

@@ -19,7 +19,6 @@ from headrace.broker.log.transactions import AbortedTransaction
 from headrace.broker.wire.batches import BatchHeader, decode_records
 
 BATCHES_MAX = 5
-PRODUCER_ID_EXPIRATION_MS = 86_400_000
 _SEQUENCE_COUNT = 2**31
 _SNAPSHOT_HEADER = struct.Struct(">hIi")
 _SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
@@ -207,7 +206,7 @@ class ProducerStates:
         first_offsets = [*self._open.values(), *(ended[0] for ended in self._ended)]
         return min(high_watermark, *first_offsets) if first_offsets else high_watermark
 
-    def expire(self, now_ms: int, high_watermark: int, expiration_ms: int = PRODUCER_ID_EXPIRATION_MS) -> int:
+    def expire(self, now_ms: int, high_watermark: int, expiration_ms: int) -> int:
         """Forget producers silent for `expiration_ms` without an open transaction; returns how many.
 
         Transactions whose markers are visible are forgotten, too, should nobody have asked for the last stable offset.

@@ -15,6 +15,7 @@ from itertools import chain
 from uuid import UUID
 
 from headrace.broker.config import LogConfig
+from headrace.broker.config_sections import Transactions
 from headrace.broker.errors import LogDirNotFoundError, StorageError
 from headrace.broker.log import names
 from headrace.broker.log.checkpoints import (
@@ -57,6 +58,7 @@ class LogStore:
         self.offline: dict[str, str] = {}
         self._default_config = default_config
         self._overrides = overrides
+        self.producer_id_expiration_ms = Transactions().producer_id_expiration_ms
         self._homes: dict[TopicPartition, DataDirectory] = {}
         self.moves = Moves(files, self)
         # Existing logs that a thread works on.
@@ -423,7 +425,7 @@ class LogStore:
         for home in self._directories:
             for key, log in home.logs.items():
                 if key not in self._busy:
-                    findings += _maintained(log, now_ms)
+                    findings += _maintained(log, now_ms, self.producer_id_expiration_ms)
         return findings
 
     def removals(self, now_ms: int) -> list[Job]:
@@ -474,17 +476,17 @@ def _sync_names(home: DataDirectory, openings: Iterable[Opening]) -> None:
             opening.error = opening.error or error
 
 
-def _maintained(log: PartitionLog, now_ms: int) -> list[Finding]:
+def _maintained(log: PartitionLog, now_ms: int, producer_id_expiration_ms: int) -> list[Finding]:
     try:
-        return _maintain(log, now_ms)
+        return _maintain(log, now_ms, producer_id_expiration_ms)
     except StorageError as error:
         return [Finding("failed", log.directory, 0, 0, str(error))]
 
 
-def _maintain(log: PartitionLog, now_ms: int) -> list[Finding]:
+def _maintain(log: PartitionLog, now_ms: int, producer_id_expiration_ms: int) -> list[Finding]:
     findings: list[Finding] = []
     log.roll_if_due(now_ms)
-    log.expire_producers(now_ms)
+    log.expire_producers(now_ms, producer_id_expiration_ms)
     for segment in log.delete_retired(now_ms):
         path = f"{log.directory}/{names.segment_file(segment.base_offset, names.LOG_SUFFIX)}"
         findings.append(Finding("retired", path, 0, segment.size, segment.reason))

@@ -140,6 +140,8 @@ class Broker:
         self.metrics.offline_directories = partial(len, self.logs.offline)
         context = self._make_context(partitions)
         self.cluster.on_broker_config(context.use_config)
+        self._expire_producers(self.cluster.config)
+        self.cluster.on_broker_config(self._expire_producers)
         self.acceptor = Acceptor(self.sockets, context, self.metrics, asyncio.get_running_loop())
         self.acceptor.start()
         await self.cluster.join(partitions, endpoints(self.config))
@@ -158,6 +160,10 @@ class Broker:
         # What a start builds stays: the collector need not walk it while clients wait.
         gc.collect()
         gc.freeze()
+
+    def _expire_producers(self, config: BrokerConfig) -> None:
+        assert self.logs is not None, "they are open"
+        self.logs.producer_id_expiration_ms = config.transactions.producer_id_expiration_ms
 
     def _start_cleaner(self, logs: LogStore) -> None:
         self.tasks.every("refused replicas", REFUSED_INTERVAL_MS, self._ask_for_refused)
