@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.broker import config
+from headrace.broker import config, config_foreign
 from headrace.broker.config_keys import Key, default_of, keys_of, text_of
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "configuration.md"
@@ -13,8 +13,11 @@ START, END = "<!-- tables made by scripts/configuration_page.py -->\n", "<!-- en
 
 def row(name: str, default: object, key: Key) -> str:
     """One line of a table."""
-    shown = text_of(default)
-    return f"| `{name}` | {'none' if shown is None else f'`{shown}`' if shown else 'empty'} | {key.allowed()} | {key.doc} |"
+    text = text_of(default)
+    shown = "none" if text is None else f"`{text}`" if text else "empty"
+    reason = config_foreign.reason_without_effect(name)
+    doc = key.doc if reason is None else f"{key.doc} No effect: {reason}."
+    return f"| `{name}` | {shown} | {key.allowed()} | {doc} |"
 
 
 def tables() -> str:
@@ -27,7 +30,27 @@ def tables() -> str:
         parts += [row(name, default_of(section, name), key) for name, key in keys.items()]
     parts += ["\n## A topic's configuration\n", "| key | default | allowed | meaning |", "|---|---|---|---|"]
     parts += [row(name, topic.default, topic.key) for name, topic in config.TOPIC_CONFIGS.items()]
+    parts += foreign_keys()
     return "\n".join(parts) + "\n\n"
+
+
+def foreign_keys() -> list[str]:
+    """The keys of Apache Kafka's that have no effect, and those with one kind of value."""
+    parts = [
+        "\n## Keys of Apache Kafka without effect\n",
+        "A warning at the start names those that are given.\n",
+    ]
+    parts += ["| why | keys |", "|---|---|"]
+    reasons = dict.fromkeys(
+        [*config_foreign.WITHOUT_EFFECT, *config_foreign.PREFIXES_WITHOUT_EFFECT.values()]
+    )
+    for reason in reasons:
+        names = [f"`{name}`" for name in config_foreign.WITHOUT_EFFECT.get(reason, ())]
+        names += [f"`{p}*`" for p, why in config_foreign.PREFIXES_WITHOUT_EFFECT.items() if why == reason]
+        parts.append(f"| {reason} | {', '.join(names)} |")
+    parts += ["\n## Keys of Apache Kafka with one kind of value\n", "Any other ends the start.\n"]
+    parts += ["| key | allowed |", "|---|---|"]
+    return parts + [f"| `{name}` | {allowed} |" for name, (_, allowed) in config_foreign.CHECKED.items()]
 
 
 def render(page: str) -> str:

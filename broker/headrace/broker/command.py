@@ -8,7 +8,7 @@ from typing import NoReturn
 
 import click
 
-from headrace.broker import structured_log
+from headrace.broker import config_foreign, structured_log
 from headrace.broker.config import BrokerConfig, ConfigurationError, parse_properties
 from headrace.broker.errors import KafkaError
 from headrace.broker.structured_log import get_logger
@@ -18,8 +18,10 @@ USAGE_ERROR = 2
 
 
 def load_config(path: Path) -> BrokerConfig:
-    """The configuration of a file, with a warning for each key that nobody knows. Raises ConfigurationError."""
+    """The configuration of a file, with warnings for keys without effect. Raises ConfigurationError."""
     config, unknown_keys = BrokerConfig.from_properties(parse_properties(path.read_text(encoding="utf-8")))
+    for reason, keys in config_foreign.without_effect(config.properties).items():
+        log.warning("configuration without effect", keys=",".join(keys), reason=reason)
     for key in unknown_keys:
         log.warning("unknown configuration key", key=key)
     if not config.zookeeper.zookeeper_connect:

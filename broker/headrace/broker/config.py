@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from headrace.broker import config_foreign
 from headrace.broker import config_sections as sections
 from headrace.broker.config_keys import (
     LONG_MAX,
@@ -29,7 +30,15 @@ from headrace.broker.config_keys import (
 )
 from headrace.broker.errors import InvalidConfigError
 
-__all__ = ["TOPIC_CONFIGS", "BrokerConfig", "ConfigurationError", "Listener", "LogConfig", "parse_properties"]
+__all__ = [
+    "TOPIC_CONFIGS",
+    "BrokerConfig",
+    "ConfigurationError",
+    "Listener",
+    "LogConfig",
+    "known_overrides",
+    "parse_properties",
+]
 
 SECTIONS: dict[str, Any] = {
     "network": sections.Network,
@@ -40,15 +49,21 @@ SECTIONS: dict[str, Any] = {
     "groups": sections.Groups,
     "transactions": sections.Transactions,
 }
-PREFIXES_WITHOUT_EFFECT = (
-    "ssl.",
-    "sasl.",
-    "listener.name.",
-    "remote.log.",
-    "password.encoder.",
-    "delegation.token.",
-)
 PREFIXES_OF_EMBEDDED_PARTS = ("mirror.", "headrace.")
+# Older names, and what they set where that has no value of its own.
+ALIASES = {
+    "node.id": ("broker.id",),
+    "log.message.timestamp.difference.max.ms": (
+        "log.message.timestamp.before.max.ms",
+        "log.message.timestamp.after.max.ms",
+    ),
+}
+TOPIC_ALIASES = {
+    "message.timestamp.difference.max.ms": (
+        "message.timestamp.before.max.ms",
+        "message.timestamp.after.max.ms",
+    ),
+}
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 CLEANER_MEMORY_MIN = 1024 * 1024
 
@@ -143,11 +158,14 @@ class BrokerConfig:
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
         """The configuration and the keys that nobody knows; raises ConfigurationError."""
+        config_foreign.check(properties)
+        given, properties = properties, _without_aliases(properties, ALIASES)
         values: dict[str, Any] = {
             name: section(**parse_section(section, properties)) for name, section in SECTIONS.items()
         }
         network: sections.Network = values["network"]
         listeners = _listeners("listeners", network.listeners)
+        _check_broker_id(network, given)
         _check_security(network, listeners)
         _check_cleaner(values["logs"])
         config = cls(
@@ -155,9 +173,9 @@ class BrokerConfig:
             listeners=listeners,
             advertised_listeners=_listeners("advertised.listeners", network.advertised_listeners)
             or listeners,
-            properties=dict(properties),
+            properties=dict(given),
         )
-        return config, [name for name in properties if not is_known(name)]
+        return config, [name for name in given if not is_known(name)]
 
     @property
     def broker_id(self) -> int:
@@ -195,10 +213,36 @@ def is_known(name: str) -> bool:
     """Whether a property means something to this broker, to Apache Kafka or to a part embedded in the broker."""
     return (
         name in BROKER_KEYS
-        or name in sections.KEYS_WITHOUT_EFFECT
-        or name.startswith(PREFIXES_WITHOUT_EFFECT)
+        or name in ALIASES
+        or name in config_foreign.CHECKED
+        or config_foreign.reason_without_effect(name) is not None
         or name.startswith(PREFIXES_OF_EMBEDDED_PARTS)
     )
+
+
+def _without_aliases(given: Mapping[str, str], aliases: Mapping[str, tuple[str, ...]]) -> Mapping[str, str]:
+    found = dict(given)
+    for alias, names in aliases.items():
+        if alias in found:
+            value = found.pop(alias)
+            for name in names:
+                found.setdefault(name, value)
+    return found
+
+
+def _check_broker_id(network: sections.Network, given: Mapping[str, str]) -> None:
+    broker_id, id_max = network.broker_id, network.reserved_broker_max_id
+    node_id = given.get("node.id", str(broker_id)).strip()
+    if node_id != str(broker_id):
+        raise ConfigurationError("node.id", node_id, f"the value of broker.id, {broker_id}")
+    if network.broker_id_generation_enable and broker_id > id_max:
+        allowed = (
+            f"a whole number up to reserved.broker.max.id={id_max}, or broker.id.generation.enable=false"
+        )
+        raise ConfigurationError("broker.id", str(broker_id), allowed)
+    if broker_id < 0 and not network.broker_id_generation_enable:
+        allowed = "a whole number from 0, or broker.id.generation.enable=true"
+        raise ConfigurationError("broker.id", str(broker_id), allowed)
 
 
 def _listeners(key: str, texts: tuple[str, ...]) -> tuple[Listener, ...]:
@@ -345,7 +389,7 @@ class LogConfig:
     def with_overrides(self, overrides: Mapping[str, str]) -> LogConfig:
         """This configuration under a topic's own values; raises InvalidConfigError with a sentence."""
         values: dict[str, Any] = {}
-        for name, text in overrides.items():
+        for name, text in _without_aliases(overrides, TOPIC_ALIASES).items():
             if name in REPLICATION_CONFIGS:
                 continue
             if name not in TOPIC_CONFIGS:
@@ -393,6 +437,7 @@ def in_topic_units(broker_property: str, value: Any) -> Any:
 TOPIC_CONFIGS: dict[str, TopicConfig] = {
     name: TopicConfig(name, key, default_of(LogConfig, name)) for name, key in keys_of(LogConfig).items()
 }
+# What there is nothing to do for without followers; and what Apache Kafka 3.9 passes over, too.
 REPLICATION_CONFIGS = frozenset(
     (
         "leader.replication.throttled.replicas",
@@ -400,3 +445,9 @@ REPLICATION_CONFIGS = frozenset(
         "message.format.version",
     )
 )
+
+
+def known_overrides(stored: Mapping[str, str]) -> dict[str, str]:
+    """What of a topic's znode has a name known here: Apache Kafka may have stored more, which has no effect."""
+    known = TOPIC_CONFIGS.keys() | TOPIC_ALIASES.keys() | REPLICATION_CONFIGS
+    return {name: value for name, value in stored.items() if name in known}

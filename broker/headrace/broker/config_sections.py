@@ -1,8 +1,7 @@
 """The broker's properties, by theme: Apache Kafka 3.9's names, units, defaults and bounds.
 
-Attributes are property names with underscores for dots; `config.BrokerConfig` holds one of each section. Only keys
-that change what this broker does are here; the other keys of Kafka are in `KEYS_WITHOUT_EFFECT`, so that a
-`server.properties` written for Apache Kafka starts without noise, and a misspelt key is still noticed.
+Attributes are property names with underscores for dots; `config.BrokerConfig` holds one of each section. Here are the keys
+that change what this broker does, and those that tools look for; `config_foreign` names all that have no effect.
 """
 
 from __future__ import annotations
@@ -209,61 +208,3 @@ class Transactions:
     transaction_state_log_num_partitions: int = integer(50, "Partitions of __transaction_state.", low=1)
     transaction_state_log_segment_bytes: int = integer(104857600, "Its segment size.", low=1)
     producer_id_expiration_ms: int = integer(86_400_000, "Producer state without use expires.", low=1)
-
-
-KEYS_WITHOUT_EFFECT = frozenset(
-    (
-        "authorizer.class.name",
-        "auto.include.jmx.reporter",
-        "background.threads",
-        "compression.gzip.level",
-        "compression.lz4.level",
-        "compression.zstd.level",
-        "connection.failed.authentication.delay.ms",
-        "control.plane.listener.name",
-        "controller.quota.window.num",
-        "controller.quota.window.size.seconds",
-        "delete.records.purgatory.purge.interval.requests",
-        "early.start.listeners",
-        "fetch.purgatory.purge.interval.requests",
-        "group.coordinator.new.enable",
-        "group.coordinator.rebalance.protocols",
-        "group.coordinator.threads",
-        "inter.broker.protocol.version",
-        "kafka.metrics.polling.interval.secs",
-        "kafka.metrics.reporters",
-        "log.dir.failure.timeout.ms",
-        "log.message.format.version",
-        "log.message.timestamp.difference.max.ms",
-        "max.connection.creation.rate",
-        "max.connections.per.ip.overrides",
-        "max.request.partition.size.limit",
-        "metric.reporters",
-        "metrics.num.samples",
-        "metrics.recording.level",
-        "metrics.sample.window.ms",
-        "num.io.threads",
-        "num.network.threads",
-        "offsets.commit.required.acks",
-        "principal.builder.class",
-        "producer.id.expiration.check.interval.ms",
-        "producer.purgatory.purge.interval.requests",
-        "queued.max.request.bytes",
-        "quota.window.num",
-        "quota.window.size.seconds",
-        "replica.selector.class",
-        "replication.quota.window.num",
-        "replication.quota.window.size.seconds",
-        "security.inter.broker.protocol",
-        "socket.connection.setup.timeout.max.ms",
-        "socket.connection.setup.timeout.ms",
-        "telemetry.max.bytes",
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
-        "transaction.partition.verification.enable",
-        "transaction.remove.expired.transaction.cleanup.interval.ms",
-        "transaction.state.log.load.buffer.size",
-        "unclean.leader.election.interval.ms",
-        "zookeeper.metadata.migration.enable",
-        "zookeeper.set.acl",
-    )
-)

@@ -16,6 +16,7 @@ from headrace.broker.config import (
     BrokerConfig,
     LogConfig,
     default_of_broker,
+    known_overrides,
 )
 from headrace.broker.config_dynamic import DYNAMIC_KEYS, QUOTA_KEYS, synonyms_of
 from headrace.broker.config_keys import Key, text_of
@@ -115,7 +116,7 @@ def _levels(context: Context) -> Levels:
 def topic_entries(context: Context, overrides: Mapping[str, str]) -> Iterable[Entry]:
     """What a topic with these overrides goes by, and where each value comes from."""
     levels = _levels(context)
-    effective = LogConfig.from_broker(context.config).with_overrides(overrides)
+    effective = LogConfig.from_broker(context.config).with_overrides(known_overrides(overrides))
     for topic_config in TOPIC_CONFIGS.values():
         name = topic_config.name
         synonyms = _broker_synonyms(levels, topic_config.key.synonyms[0])

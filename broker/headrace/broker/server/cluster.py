@@ -25,7 +25,7 @@ from uuid import uuid4
 
 from headrace.broker import config_dynamic
 from headrace.broker.clock import Clock
-from headrace.broker.config import BrokerConfig, LogConfig
+from headrace.broker.config import BrokerConfig, LogConfig, known_overrides
 from headrace.broker.errors import (
     ErrorCode,
     KafkaError,
@@ -114,6 +114,7 @@ class Cluster(SessionListener):
                 stored_broker_id if stored_broker_id is not None else await self._next_broker_id()
             )
         await self._configs.load(str(self.broker_id))
+        _warn_of_unknown(self._configs.topics())
         self.config = self._effective_config()
 
     async def join(self, partitions: Partitions, endpoints: Sequence[Endpoint]) -> None:
@@ -172,8 +173,8 @@ class Cluster(SessionListener):
         return -1 if self._registration is None else self._registration.epoch
 
     def topic_config(self, topic: str) -> dict[str, str]:
-        """The topic's overrides as `/config/topics/<t>` holds them, from memory."""
-        return self._configs.of(topic)
+        """What `/config/topics/<t>` holds of the overrides known here, from memory."""
+        return known_overrides(self._configs.of(topic))
 
     async def stored_topic_configs(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
         """The topics' overrides as `/config/topics` holds them now: a change shows as soon as it was answered."""
@@ -213,10 +214,14 @@ class Cluster(SessionListener):
 
         def checked(overrides: dict[str, str]) -> Mapping[str, str]:
             changed = change(overrides)
-            LogConfig.from_broker(self.config).with_overrides(changed)
+            # What Apache Kafka stored for itself stays.
+            new = {name: value for name, value in changed.items() if overrides.get(name) != value}
+            LogConfig.from_broker(self.config).with_overrides({**known_overrides(changed), **new})
             return changed
 
         if self._metadata.topics(topic) is None:
+            # What is wrong with the change itself is said first, as Kafka does.
+            change({})
             raise UnknownTopicOrPartitionError(f"The topic '{topic}' does not exist.")
         if validate_only:
             checked((await self._configs.stored([topic]))[topic])
@@ -371,8 +376,9 @@ class Cluster(SessionListener):
 
     def _config_changed(self, topic: str, overrides: Mapping[str, str]) -> None:
         assert self._partitions is not None, "join before serving"
+        _warn_of_unknown({topic: overrides})
         try:
-            self._partitions.logs.update_config(topic, overrides)
+            self._partitions.logs.update_config(topic, known_overrides(overrides))
         except KafkaError as error:
             log.error("topic configuration is not usable, the last one stays", topic=topic, reason=error)
 
@@ -480,3 +486,17 @@ class Cluster(SessionListener):
     async def _work_failed(self, error: Exception) -> None:
         if not isinstance(error, ZooKeeperClosedError):
             log.failure("cluster work failed", error)
+
+
+def _warn_of_unknown(topics: Mapping[str, Mapping[str, str]]) -> None:
+    """One line, however many topics have configurations stored that have no effect here."""
+    unknown = {topic: overrides.keys() - known_overrides(overrides) for topic, overrides in topics.items()}
+    concerned = [topic for topic, names in unknown.items() if names]
+    if concerned:
+        keys = sorted(set().union(*unknown.values()))
+        log.warning(
+            "topic configuration without effect",
+            keys=",".join(keys),
+            topics=len(concerned),
+            first=concerned[0],
+        )

@@ -42,6 +42,10 @@ class DynamicConfigs:
         """The topic's overrides; empty when it has none or is unknown."""
         return self._overrides.get(topic, {})
 
+    def topics(self) -> Mapping[str, Mapping[str, str]]:
+        """The overrides of all topics."""
+        return self._overrides
+
     def of_broker(self, name: str) -> dict[str, str]:
         """The overrides of a broker that `load` was given, or of all brokers (`<default>`)."""
         return self._brokers.get(name, {})

@@ -30,6 +30,10 @@ class Housekeeping:
         self._logs = logs
         self._clock = clock
         self._sweep = sweep
+        self._checkpoint_interval_ms = min(
+            config.log_flush_offset_checkpoint_interval_ms,
+            config.log_flush_start_offset_checkpoint_interval_ms,
+        )
         self._maintained_ms = self._checkpointed_ms = clock.monotonic_ms()
 
     async def run(self) -> None:
@@ -43,7 +47,7 @@ class Housekeeping:
                 log.info(finding.kind, path=finding.path, size=finding.size, reason=finding.reason)
         # A deleted topic's disk space comes back when file.delete.delay.ms says, however rarely retention looks.
         await self._do(self._logs.removals(self._clock.now_ms()), "removal of deleted logs failed")
-        if now_ms - self._checkpointed_ms >= self._config.log_flush_offset_checkpoint_interval_ms:
+        if now_ms - self._checkpointed_ms >= self._checkpoint_interval_ms:
             self._checkpointed_ms = now_ms
             await self._checkpoint()
 

@@ -1,0 +1,193 @@
+"""Keys of Apache Kafka 3.9 that this broker does not put to use, each with the reason, and values that it must not pass over.
+
+A `server.properties` written for Apache Kafka starts either engine: what is harmless has no effect and is told, once; what
+somebody relies on (who may come in, what is refused, where data goes) is an error. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from headrace.broker.config_keys import ConfigurationError
+
+_SERVED_PROTOCOL_VERSION = re.compile(r"3\.[0-9](-IV\d+)?|3\.[0-9]\.\d+")
+
+WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
+    "one event loop does the work of Apache Kafka's threads, with bounds of its own": (
+        "background.threads",
+        "delete.records.purgatory.purge.interval.requests",
+        "fetch.purgatory.purge.interval.requests",
+        "group.coordinator.append.linger.ms",
+        "group.coordinator.threads",
+        "num.io.threads",
+        "num.network.threads",
+        "offsets.load.buffer.size",
+        "producer.purgatory.purge.interval.requests",
+        "queued.max.request.bytes",
+        "queued.max.requests",
+        "socket.connection.setup.timeout.max.ms",
+        "socket.connection.setup.timeout.ms",
+        "transaction.state.log.load.buffer.size",
+        "zookeeper.clientCnxnSocket",
+        "zookeeper.max.in.flight.requests",
+    ),
+    "replication between brokers comes later": (
+        "auto.leader.rebalance.enable",
+        "follower.replication.throttled.rate",
+        "leader.imbalance.check.interval.seconds",
+        "leader.imbalance.per.broker.percentage",
+        "leader.replication.throttled.rate",
+        "num.replica.fetchers",
+        "replica.fetch.backoff.ms",
+        "replica.fetch.max.bytes",
+        "replica.fetch.min.bytes",
+        "replica.fetch.response.max.bytes",
+        "replica.fetch.wait.max.ms",
+        "replica.high.watermark.checkpoint.interval.ms",
+        "replica.lag.time.max.ms",
+        "replica.selector.class",
+        "replica.socket.receive.buffer.bytes",
+        "replica.socket.timeout.ms",
+        "replication.quota.window.num",
+        "replication.quota.window.size.seconds",
+        "unclean.leader.election.interval.ms",
+    ),
+    "a move's rate forgets nothing": ("alter.log.dirs.replication.quota.window.num",),
+    "transactions come later": (
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        "transaction.max.timeout.ms",
+        "transaction.partition.verification.enable",
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        "transactional.id.expiration.ms",
+    ),
+    "client quotas and limits on how fast connections come, or by address, come later": (
+        "client.quota.callback.class",
+        "controller.quota.window.num",
+        "controller.quota.window.size.seconds",
+        "max.connection.creation.rate",
+        "max.connections.per.ip.overrides",
+        "quota.window.num",
+        "quota.window.size.seconds",
+    ),
+    "only PLAINTEXT is served: security comes later": (
+        "connection.failed.authentication.delay.ms",
+        "connections.max.reauth.ms",
+        "principal.builder.class",
+        "security.providers",
+    ),
+    "metrics are Prometheus's (headrace.metrics.listener)": (
+        "auto.include.jmx.reporter",
+        "kafka.metrics.polling.interval.secs",
+        "kafka.metrics.reporters",
+        "metric.reporters",
+        "metrics.num.samples",
+        "metrics.recording.level",
+        "metrics.sample.window.ms",
+        "telemetry.max.bytes",
+    ),
+    "every commit waits for all replicas in sync": ("offsets.commit.required.acks",),
+    "compression has one level for each codec": (
+        "compression.gzip.level",
+        "compression.lz4.level",
+        "compression.zstd.level",
+    ),
+    "the controller's requests come in by the same listeners as all others": ("control.plane.listener.name",),
+    "expired producers are looked for with retention": ("producer.id.expiration.check.interval.ms",),
+    "tiered storage comes later": (
+        "log.local.retention.bytes",
+        "log.local.retention.ms",
+        "remote.fetch.max.wait.ms",
+    ),
+    "Apache Kafka 3.9 in ZooKeeper mode has no use for it either": (
+        "alter.config.policy.kraft.compatibility.enable",
+        "broker.heartbeat.interval.ms",
+        "broker.session.timeout.ms",
+        "controller.listener.names",
+        "controller.quorum.append.linger.ms",
+        "controller.quorum.bootstrap.servers",
+        "controller.quorum.election.backoff.max.ms",
+        "controller.quorum.election.timeout.ms",
+        "controller.quorum.fetch.timeout.ms",
+        "controller.quorum.request.timeout.ms",
+        "controller.quorum.retry.backoff.ms",
+        "controller.quorum.voters",
+        "early.start.listeners",
+        "eligible.leader.replicas.enable",
+        "group.coordinator.new.enable",
+        "group.coordinator.rebalance.protocols",
+        "initial.broker.registration.timeout.ms",
+        "log.dir.failure.timeout.ms",
+        "log.message.format.version",
+        "max.request.partition.size.limit",
+    ),
+}
+_REASONS = {name: reason for reason, names in WITHOUT_EFFECT.items() for name in names}
+PREFIXES_WITHOUT_EFFECT: dict[str, str] = {
+    "ssl.": "only PLAINTEXT is served: security comes later",
+    "sasl.": "only PLAINTEXT is served: security comes later",
+    "listener.name.": "all listeners are alike",
+    "password.encoder.": "there are no passwords in ZooKeeper",
+    "delegation.token.": "only PLAINTEXT is served: security comes later",
+    "zookeeper.ssl.": "only PLAINTEXT is served: security comes later",
+    "remote.log.": "tiered storage comes later",
+    "group.consumer.": "Apache Kafka 3.9 in ZooKeeper mode has no use for it either",
+    "group.share.": "Apache Kafka 3.9 in ZooKeeper mode has no use for it either",
+    "metadata.": "Apache Kafka 3.9 in ZooKeeper mode has no use for it either",
+}
+
+Check = tuple[Callable[[str], bool], str]
+
+
+def _is_off(value: str) -> bool:
+    return value.lower() in ("", "false")
+
+
+def _is_empty(value: str) -> bool:
+    return value == ""
+
+
+CHECKED: dict[str, Check] = {
+    "authorizer.class.name": (_is_empty, "no value: nobody is kept out here, security comes later"),
+    "create.topic.policy.class.name": (_is_empty, "no value: no class of Java's can be asked here"),
+    "alter.config.policy.class.name": (_is_empty, "no value: no class of Java's can be asked here"),
+    "inter.broker.protocol.version": (
+        lambda value: _SERVED_PROTOCOL_VERSION.fullmatch(value) is not None,
+        "a version from 3.0 to 3.9",
+    ),
+    "process.roles": (_is_empty, "no value: brokers run with ZooKeeper, there is no KRaft"),
+    "remote.log.storage.system.enable": (_is_off, "false: tiered storage comes later"),
+    "security.inter.broker.protocol": (lambda value: value == "PLAINTEXT", "PLAINTEXT: security comes later"),
+    "zookeeper.metadata.migration.enable": (_is_off, "false: there is no KRaft to migrate to"),
+    "zookeeper.set.acl": (_is_off, "false: znodes are written without ACLs, security comes later"),
+    "zookeeper.ssl.client.enable": (_is_off, "false: ZooKeeper is spoken to in plain text"),
+}
+"""Keys with one kind of value that needs nothing of this broker, and what is allowed, in words."""
+
+
+def check(properties: Mapping[str, str]) -> None:
+    """Raises ConfigurationError for a value that somebody relies on and that this broker could only pass over."""
+    for name, (is_allowed, allowed) in CHECKED.items():
+        value = properties.get(name, "").strip()
+        if name in properties and not is_allowed(value):
+            raise ConfigurationError(name, value, allowed)
+
+
+def reason_without_effect(name: str) -> str | None:
+    """Why a key of Apache Kafka's has no effect here; None for keys that have one and for such as are not Kafka's."""
+    if name in CHECKED:
+        return None
+    found = _REASONS.get(name)
+    return found or next(
+        (r for prefix, r in PREFIXES_WITHOUT_EFFECT.items() if name.startswith(prefix)), None
+    )
+
+
+def without_effect(properties: Mapping[str, str]) -> dict[str, list[str]]:
+    """Reason → the given keys that have no effect for it."""
+    found: dict[str, list[str]] = {}
+    for name in sorted(properties):
+        reason = reason_without_effect(name)
+        if reason is not None:
+            found.setdefault(reason, []).append(name)
+    return found
