@@ -6,15 +6,23 @@ import json
 from typing import Any
 
 import pytest
-from processes import eventually
+from processes import ForegroundProcess, eventually
 from sessions import (
     DESCRIBE_CONFIGS,
     INCREMENTAL_ALTER_CONFIGS,
+    PRODUCE,
     Message,
     Pair,
     Session,
+    batch,
     create_topic,
+    produce_message,
 )
+
+from headrace.broker.config import BROKER_KEYS as BROKER_PROPERTIES
+from headrace.broker.config import BrokerConfig, default_of_broker, is_known
+from headrace.broker.config_dynamic import DYNAMIC_KEYS, QUOTA_KEYS
+from headrace.broker.config_keys import text_of
 
 ALTER_CONFIGS = 33
 TOPIC, BROKER = 2, 4
@@ -35,6 +43,9 @@ BROKER_KEYS = [
     "broker.id",
     "replica.alter.log.dirs.io.max.bytes.per.second",
 ]
+DEFAULT = 5
+# Security protocols that are not served, and a number that Java prints with a capital E.
+OTHER_DEFAULTS = ("listener.security.protocol.map", "log.cleaner.io.max.bytes.per.second")
 MOVES_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 Change = tuple[str, int, str | None]
@@ -117,6 +128,8 @@ def test_topics_are_altered_key_by_key(pair: Pair, version: int) -> None:
         alter(session, topic, ("retention.ms", SET, "x"), version=version, validate_only=True)
         for resource in ((TOPIC, "nowhere"), (TOPIC, ""), (99, "x"), (BROKER, "7"), (BROKER, "x")):
             alter(session, resource, ("retention.ms", SET, "5"), version=version)
+        for change in (("retention.ms", APPEND, "5"), ("retention.ms", SET, None), ("no.such.key", SET, "5")):
+            alter(session, (TOPIC, "nowhere"), change, version=version)
         describe(session, topic, KEYS)
 
     pair.compare(script)
@@ -135,10 +148,64 @@ def test_topics_are_altered_as_a_whole(pair: Pair, version: int) -> None:
         replace(session, version, (TOPIC, name), segment_bytes=None)
         replace(session, version, (TOPIC, name), segment_bytes="x")
         replace(session, version, (TOPIC, name), no_such_key="x")
-        replace(session, version, (TOPIC, "nowhere"), segment_bytes="1000000")
+        for value in ("1000000", "x", None):
+            replace(session, version, (TOPIC, "nowhere"), segment_bytes=value)
         describe(session, (TOPIC, name), KEYS)
 
     pair.compare(script)
+
+
+def test_every_key_that_kafka_describes_is_known_with_its_default(pair: Pair) -> None:
+    session = Session(pair.kafka.address)
+    (answer,) = session.look(DESCRIBE_CONFIGS, 4, described((BROKER, "1"), None))["results"]
+    session.close()
+    kafkas = {config["name"]: config for config in answer["configs"]}
+    assert len(kafkas) > 300
+    assert [name for name in kafkas if not is_known(name)] == []
+    defaults = {
+        name: config["value"]
+        for name, config in kafkas.items()
+        if config["config_source"] == DEFAULT and config["value"] is not None and name not in OTHER_DEFAULTS
+    }
+    _, unknown = BrokerConfig.from_properties(defaults)
+    assert unknown == []
+    known = [name for name in defaults if name in BROKER_PROPERTIES]
+    ours = {name: text_of(default_of_broker(name)) for name in known}
+    assert {name: text for name, text in ours.items() if text != defaults[name]} == {}
+    writable = {name for name, config in kafkas.items() if not config["read_only"]}
+    assert writable >= DYNAMIC_KEYS - QUOTA_KEYS
+
+
+def test_what_kafka_stored_for_a_topic_keeps_nobody_from_it(own_pair: Pair) -> None:
+    """A broker that takes Apache Kafka's place finds configurations of topics that it has no use for."""
+    stored = {"compression.zstd.level": "7", "retention.ms": "88000", "local.retention.ms": "5"}
+    topic = (TOPIC, "stored")
+
+    def before(session: Session) -> None:
+        create_topic(session, "stored")
+        describe(session, topic, KEYS)
+
+    def after(session: Session) -> None:
+        describe(session, topic, KEYS)
+        alter(session, topic, ("segment.bytes", SET, "1000000"))
+        session.ask(PRODUCE, 9, produce_message("stored", batch(b"x")))
+        describe(session, topic, KEYS)
+
+    own_pair.compare(before)
+    for chroot in ("/headrace", "/kafka"):
+        own_pair.znodes.set(
+            f"{chroot}/config/topics/stored", json.dumps({"version": 1, "config": stored}).encode()
+        )
+    assert own_pair.headrace.stop() == 0
+    config = str(own_pair.headrace.home / "server.properties")
+    headrace = ForegroundProcess(["headrace.broker.command", "--config", config], own_pair.headrace.log)
+    try:
+        own_pair._replace(headrace=headrace).compare(after)
+    finally:
+        headrace.end()
+    found = [own_pair.znodes.get(f"{chroot}/config/topics/stored")[0] for chroot in ("/headrace", "/kafka")]
+    assert json.loads(found[0]) == json.loads(found[1])
+    assert json.loads(found[0])["config"] == {**stored, "segment.bytes": "1000000"}
 
 
 def test_brokers_are_altered(own_pair: Pair) -> None:
