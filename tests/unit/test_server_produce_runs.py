@@ -15,6 +15,7 @@ from headrace.broker.errors import NotLeaderOrFollowerError
 from headrace.broker.handlers import k00_produce
 from headrace.broker.handlers.context import Client
 from headrace.broker.handlers.refused_writes import RefusedWrites
+from headrace.broker.handlers.replies import CloseConnectionError
 from headrace.broker.replication.leader import Partition
 from headrace.broker.replication.model import PartitionState
 from headrace.broker.wire import frames
@@ -171,6 +172,20 @@ def test_acks_all_is_served_one_by_one_while_another_replica_is_in_sync(tmp_path
     requests = [request(9, number, bytes(batch()), acks=-1) for number in range(3)]
     _, taken = serve_together(world, requests)
     assert taken == [1, 1, 1]
+
+
+def test_a_run_without_acknowledgement_has_no_answer_but_a_refused_batch_closes(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    frame, *more = [memoryview(bytearray(request(9, n, bytes(batch()), acks=0))) for n in range(3)]
+    header = frames.read_request_header(frame)
+    assert k00_produce.handle_run(world, header, frame, more) == (None, 2)
+    assert offsets(world.partition.log) == [0, 1, 2]
+    bad = memoryview(bytearray(request(9, 4, rotten(), acks=0)))
+    with pytest.raises(CloseConnectionError, match="checksum"):
+        k00_produce.handle_run(
+            world, header, memoryview(bytearray(request(9, 3, bytes(batch()), acks=0))), [bad]
+        )
+    assert offsets(world.partition.log) == [0, 1, 2, 3]
 
 
 def test_a_run_has_a_bound(tmp_path: Path) -> None:

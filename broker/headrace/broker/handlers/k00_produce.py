@@ -128,7 +128,7 @@ def _following(
     """The requests in `more` that may be served with `single`: nothing but their batches sets them apart."""
     if header.version < ZSTD_VERSION or topic in INTERNAL_TOPICS or not _is_plain(single.records):
         return ()
-    if single.acks != 1 and not _is_committed_at_once(context, topic, single):
+    if single.acks not in (0, 1) and not _is_committed_at_once(context, topic, single):
         return ()
     found: list[tuple[int, memoryview]] = []
     following = single_batches.Following(header.version, frame, single)
@@ -152,8 +152,8 @@ def _append_run(
     topic: str,
     single: SingleBatch,
     following: Sequence[tuple[int, memoryview]],
-) -> Parts:
-    """Append one after the other what several requests bring, and answer each."""
+) -> Parts | None:
+    """Append one after the other what several requests bring, and answer each; with acks=0 a refused one closes."""
     index = single.partition_index
     appends = [single.records, *(records for _, records in following)]
     partition = None
@@ -165,9 +165,11 @@ def _append_run(
         outcomes = [error] * len(appends)
     replies: list[bytes] = []
     batch_count = size = 0
+    failure = None
     correlation_ids = [header.correlation_id, *(correlation_id for correlation_id, _ in following)]
     for correlation_id, records, outcome in zip(correlation_ids, appends, outcomes, strict=True):
         if isinstance(outcome, KafkaError):
+            failure = failure or outcome
             replies.append(_refusal(context, header, correlation_id, topic, index, partition, outcome))
         else:
             batch_count += 1
@@ -175,7 +177,11 @@ def _append_run(
             replies.append(single_batches.reply(header.version, correlation_id, single, outcome))
     if partition is not None and batch_count:
         _appended(context, topic, partition, batch_count, size)
-    return [b"".join(replies)]
+    if single.acks != 0:
+        return [b"".join(replies)]
+    if failure is not None:
+        raise _unacknowledged(failure)
+    return None
 
 
 def _refusal(
@@ -317,7 +323,11 @@ def _answer(
 def _close_on_error(outcomes: list[_Outcome]) -> None:
     for outcome in outcomes:
         if outcome.error is not None:
-            raise CloseConnectionError(f"produce without acknowledgement failed: {outcome.error}")
+            raise _unacknowledged(outcome.error)
+
+
+def _unacknowledged(error: KafkaError) -> CloseConnectionError:
+    return CloseConnectionError(f"produce without acknowledgement failed: {error}")
 
 
 def _wait_for_commit(

@@ -300,6 +300,15 @@ def _check_sequence(producer: Producer, header: BatchHeader) -> None:
         )
 
 
+def is_next(last: BatchHeader, header: BatchHeader) -> bool:
+    """Whether `header` is the batch that the producer of `last`, an idempotent one, writes right after it."""
+    return (
+        header.producer_id == last.producer_id
+        and header.producer_epoch == last.producer_epoch
+        and header.base_sequence == (last.base_sequence + last.last_offset_delta + 1) % _SEQUENCE_COUNT
+    )
+
+
 def read_marker(records: Buffer, position: int, header: BatchHeader) -> Marker | None:
     """The transaction marker in a control batch; None in one that compaction has emptied, and where none can be read."""
     try:

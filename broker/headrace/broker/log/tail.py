@@ -1,21 +1,22 @@
 """The end of a partition's log, where batches are appended: by the leader, from the leader, from a mirror's source.
 
-Invariants: offsets never go back and are never used twice; a refused or failed append changes nothing. Must not know:
-who reads, what retention and truncation take away.
+Invariants: offsets never go back and are never used twice; a refused or failed append changes nothing. New pages of a
+file are the dearest part of an append, and one write of many batches makes them for less than half: what comes together
+is written together. Must not know: who reads, what retention and truncation take away.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from headrace.broker.config import LogConfig
 from headrace.broker.errors import KafkaError, NotOneBatchError, StorageError
 from headrace.broker.log import names
-from headrace.broker.log.append_run import AppendRun, Placed
 from headrace.broker.log.files import Files, storage_error, storage_errors
 from headrace.broker.log.flushing import Flusher
 from headrace.broker.log.index import INT32_MAX
-from headrace.broker.log.producers import CachedBatch
+from headrace.broker.log.producers import CachedBatch, is_next
 from headrace.broker.log.recovery import LoadedLog
 from headrace.broker.log.results import (
     AppendResult,
@@ -39,6 +40,18 @@ from headrace.broker.log.validation import (
 from headrace.broker.wire.batches import LENGTH_END, BatchHeader, read_header, set_base_offset_and_epoch
 from headrace.broker.wire.compression import target_codec
 from headrace.broker.wire.conversion import recompressed
+
+# Half the time of a call of the class.
+_new_tuple = tuple.__new__
+
+
+class Placed(NamedTuple):
+    """A batch at `position` of `records`, and its base offset in the log, whatever its header says."""
+
+    records: memoryview
+    position: int
+    header: BatchHeader
+    base_offset: int
 
 
 class LogTail:
@@ -98,37 +111,48 @@ class LogTail:
         What is refused has its error in the answer, which is in the order of `appends`.
         """
         outcomes: list[AppendResult | KafkaError] = []
-        run = AppendRun()
+        append_time_ms = now_ms if self._is_stamping else -1
+        run: list[Placed] = []
+        run_size = end_offset = 0
         for records in appends:
             try:
                 header = header_at(records, 0)
-                if header.length + LENGTH_END != len(records):
-                    self._write_run(run, outcomes, leader_epoch)
+                size = len(records)
+                if header.length + LENGTH_END != size:
+                    self._write_run(run, outcomes, leader_epoch, append_time_ms)
                     outcomes.append(self._append_several(records, leader_epoch, now_ms, from_client))
                     continue
                 self._check_one(records, header, now_ms, from_client)
                 if self._codec is not None and header.codec != self._codec and from_client:
                     records = recompressed(records, header, self._codec)
-                    header = read_header(records)
-                    check_sizes(len(records), len(records), self.config)
-                if self._is_stamping:
+                    header, size = read_header(records), len(records)
+                    check_sizes(size, size, self.config)
+                if append_time_ms >= 0:
                     header = stamp_append_time(records, 0, header, now_ms)
-                if run.results and self._must_roll(run.end_offset, run.size, header, now_ms):
-                    self._write_run(run, outcomes, leader_epoch)
-                if header.producer_id >= 0 and not run.is_continued_by(header):
-                    self._write_run(run, outcomes, leader_epoch)
+                if run and self._must_roll(run_size + size, end_offset, header, now_ms):
+                    self._write_run(run, outcomes, leader_epoch, append_time_ms)
+                if header.producer_id >= 0 and not (run and is_next(run[-1].header, header)):
+                    self._write_run(run, outcomes, leader_epoch, append_time_ms)
                     repeated = self._check_producer(header, from_client)
                     if repeated is not None:
                         outcomes.append(AppendResult(*repeated.answer, self.log_start_offset, 0))
                         continue
-                self._join(run, records, header, leader_epoch, now_ms)
+                if not run:
+                    run_size, end_offset = 0, self.log_end_offset
+                    if self._must_roll(size, end_offset, header, now_ms):
+                        with storage_errors(self._files, self.directory):
+                            self._roll(end_offset, end_offset + header.last_offset_delta, now_ms)
+                set_base_offset_and_epoch(records, 0, end_offset, leader_epoch)
+                run.append(_new_tuple(Placed, (records, 0, header, end_offset)))
+                run_size += size
+                end_offset += header.last_offset_delta + 1
                 if not self._segments.active.size:
                     # By its first batch a segment tells when the next one is due.
-                    self._write_run(run, outcomes, leader_epoch)
+                    self._write_run(run, outcomes, leader_epoch, append_time_ms)
             except KafkaError as error:
-                self._write_run(run, outcomes, leader_epoch)
+                self._write_run(run, outcomes, leader_epoch, append_time_ms)
                 outcomes.append(error)
-        self._write_run(run, outcomes, leader_epoch)
+        self._write_run(run, outcomes, leader_epoch, append_time_ms)
         return outcomes
 
     def _check_one(self, records: memoryview, header: BatchHeader, now_ms: int, from_client: bool) -> None:
@@ -151,53 +175,38 @@ class LogTail:
         self._producers.check_epoch(header)
         return None
 
-    def _must_roll(self, base_offset: int, run_size: int, header: BatchHeader, now_ms: int) -> bool:
-        """Whether a batch at `base_offset`, behind `run_size` bytes that wait, has to go into a new segment."""
+    def _must_roll(self, size: int, base_offset: int, header: BatchHeader, now_ms: int) -> bool:
+        """Whether `size` bytes, the last of them a batch at `base_offset`, have to go into a new segment."""
+        last_offset, time_ms = base_offset + header.last_offset_delta, header.max_timestamp
         return self._segments.active.must_roll(
-            run_size + header.length + LENGTH_END,
-            base_offset + header.last_offset_delta,
-            header.max_timestamp,
-            now_ms,
-            self.config.segment_bytes,
-            self._segment_ms,
+            size, last_offset, time_ms, now_ms, self.config.segment_bytes, self._segment_ms
         )
-
-    def _join(
-        self, run: AppendRun, records: memoryview, header: BatchHeader, leader_epoch: int, now_ms: int
-    ) -> None:
-        """Give a good batch its place: behind the run, or at the log's end."""
-        base_offset = run.end_offset if run.results else self.log_end_offset
-        last_offset = base_offset + header.last_offset_delta
-        if not run.results and self._must_roll(base_offset, 0, header, now_ms):
-            with storage_errors(self._files, self.directory):
-                self._roll(base_offset, last_offset, now_ms)
-        set_base_offset_and_epoch(records, 0, base_offset, leader_epoch)
-        answer = (
-            base_offset,
-            last_offset,
-            now_ms if self._is_stamping else -1,
-            self.log_start_offset,
-            1,
-        )
-        # Half the time of a call of the class.
-        run.add(records, header, tuple.__new__(AppendResult, answer))
 
     def _write_run(
-        self, run: AppendRun, outcomes: list[AppendResult | KafkaError], leader_epoch: int
+        self,
+        run: list[Placed],
+        outcomes: list[AppendResult | KafkaError],
+        leader_epoch: int,
+        append_time_ms: int,
     ) -> None:
-        """Write what has gathered; the outcome of each is its result, or of all the error."""
-        if not run.results:
+        """Write what has gathered, and forget it; the outcome of each is its result, or of all the error."""
+        if not run:
             return
         try:
             if leader_epoch != self.latest_epoch:
                 self._assign_epoch(leader_epoch, self.log_end_offset)
-            self._append_run(run.buffers, run.batches)
-        except OSError as error:
-            outcomes += [storage_error(self._files, self.directory, error)] * len(run.results)
-        except StorageError as error:
-            outcomes += [error] * len(run.results)
+            self._append_run([batch[0] for batch in run], run)
+        except (OSError, StorageError) as error:
+            failure = (
+                storage_error(self._files, self.directory, error) if isinstance(error, OSError) else error
+            )
+            outcomes += [failure] * len(run)
         else:
-            outcomes += run.results
+            start_offset = self.log_start_offset
+            for _, _, header, base_offset in run:
+                last_offset = base_offset + header.last_offset_delta
+                result = (base_offset, last_offset, append_time_ms, start_offset, 1)
+                outcomes.append(_new_tuple(AppendResult, result))
         run.clear()
 
     def _append_several(

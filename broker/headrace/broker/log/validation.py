@@ -52,6 +52,7 @@ UNPACKING_RATIO_MAX: dict[int, int] = {
     Codec.ZSTD: 32768,
 }
 
+_CODEC_MAX = int(Codec.ZSTD)
 _CONTROL_BIT = 0x20
 _TIMESTAMP_TYPE_BIT = 0x08
 _ATTRIBUTES = Struct(">h")
@@ -126,14 +127,12 @@ def check_client_batch(header: BatchHeader) -> None:
         )
     if header.attributes & _CONTROL_BIT:
         raise InvalidRecordError("Clients are not allowed to write control records.")
-    if header.codec > Codec.ZSTD:
-        raise UnsupportedCompressionTypeError(f"Compression codec {header.codec} is not known.")
-    if (
-        header.record_count * RECORD_SIZE_MIN
-        > (header.size - HEADER_SIZE) * UNPACKING_RATIO_MAX[header.codec]
-    ):
+    codec, size = header.codec, header.size
+    if codec > _CODEC_MAX:
+        raise UnsupportedCompressionTypeError(f"Compression codec {codec} is not known.")
+    if header.record_count * RECORD_SIZE_MIN > (size - HEADER_SIZE) * UNPACKING_RATIO_MAX[codec]:
         raise InvalidRecordError(
-            f"A batch of {header.size} bytes states {header.record_count} records, more than can be in it."
+            f"A batch of {size} bytes states {header.record_count} records, more than can be in it."
         )
     if header.producer_id >= 0 and header.base_sequence < 0:
         raise InvalidRecordError(
