@@ -25,18 +25,27 @@ SETTINGS = {
 
 
 @contextmanager
+def chroots(zookeeper: ZooKeeperProcess) -> Iterator[KazooClient]:
+    """A client of a ZooKeeper with a chroot for each broker, both with the same cluster id."""
+    znodes = KazooClient(zookeeper.address)
+    znodes.start()
+    try:
+        for chroot in ("/kafka", "/headrace"):
+            znodes.create(f"{chroot}/cluster/id", CLUSTER_ID, makepath=True)
+        yield znodes
+    finally:
+        znodes.stop()
+        znodes.close()
+
+
+@contextmanager
 def running_pair(jars: Path, home: Path, set: Mapping[str, str] | None = None) -> Iterator[Pair]:
     """Both brokers, each in a chroot of one ZooKeeper; `set` adds to the common settings."""
     settings = {**SETTINGS, **(set or {})}
     with ExitStack() as stack:
         zookeeper = ZooKeeperProcess(home / "zookeeper")
         stack.callback(zookeeper.end)
-        znodes = KazooClient(zookeeper.address)
-        stack.callback(znodes.close)
-        znodes.start()
-        stack.callback(znodes.stop)
-        for chroot in ("/kafka", "/headrace"):
-            znodes.create(f"{chroot}/cluster/id", CLUSTER_ID, makepath=True)
+        znodes = stack.enter_context(chroots(zookeeper))
         kafka = KafkaBroker(
             jars, home / "kafka", broker_id=1, zookeeper=f"{zookeeper.address}/kafka", set=settings
         )

@@ -23,6 +23,7 @@ from uuid import UUID
 from kafka_oracle import KafkaBroker
 from kazoo.client import KazooClient
 from processes import BrokerProcess, eventually
+from raw_client import read_frame
 
 from headrace.broker.wire import batches, frames
 from headrace.broker.wire.api import APIS
@@ -123,17 +124,8 @@ class Session:
         self._socket.sendall(data)
 
     def _read(self) -> bytes:
-        return self._exactly(int.from_bytes(self._exactly(4), "big"))
-
-    def _exactly(self, size: int) -> bytes:
         assert self._socket is not None
-        data = bytearray()
-        while len(data) < size:
-            piece = self._socket.recv(size - len(data))
-            if not piece:
-                raise ConnectionResetError
-            data += piece
-        return bytes(data)
+        return read_frame(self._socket)
 
     @staticmethod
     def _decode(reply: bytes, key: int, version: int) -> Message:

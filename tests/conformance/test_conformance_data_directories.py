@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from kafka_oracle import KafkaBroker, free_port
-from kazoo.client import KazooClient
+from pairs import chroots
 from processes import BrokerProcess, eventually
 from sessions import (
     FETCH,
@@ -43,7 +43,6 @@ LOGGING = """log4j.rootLogger=ERROR, stdout
 log4j.appender.stdout=org.apache.log4j.ConsoleAppender
 log4j.appender.stdout.layout=org.apache.log4j.SimpleLayout
 """
-CLUSTER_ID = b'{"version":"1","id":"Yz3mX2fWQ0uQk1qJ8pYb1g"}'
 
 
 class Directories(Pair):
@@ -98,12 +97,7 @@ def metrics_of(broker: BrokerProcess) -> str:
 @pytest.fixture
 def both(kafka_jars: Path, tmp_path: Path, zookeeper: ZooKeeperProcess) -> Iterator[Directories]:
     with ExitStack() as stack:
-        znodes = KazooClient(zookeeper.address)
-        stack.callback(znodes.close)
-        znodes.start()
-        stack.callback(znodes.stop)
-        for chroot in ("/kafka", "/headrace"):
-            znodes.create(f"{chroot}/cluster/id", CLUSTER_ID, makepath=True)
+        znodes = stack.enter_context(chroots(zookeeper))
         home = tmp_path / "kafka"
         settings = directories(home, "a", "b")
         kafka = KafkaBroker(

@@ -20,6 +20,7 @@ from typing import Any
 
 import psutil
 from frame_fuzzer import TOPICS, Frame, FrameFuzzer
+from raw_client import read_frame
 
 from headrace.broker.wire import batches, frames
 from headrace.broker.wire.api import APIS
@@ -68,18 +69,9 @@ class Witness:
     def ask(self, key: int, version: int, message: dict[str, Any]) -> dict[str, Any]:
         header = frames.encode_request_header(key, version, 3, WITNESS)
         self._socket.sendall(frames.frame(header, APIS[key].encode_request(version, message)))
-        reply = self._exactly(int.from_bytes(self._exactly(4), "big"))
+        reply = read_frame(self._socket)
         _, offset = frames.read_response_header(key, version, reply)
         return APIS[key].decode_response(version, reply, offset)
-
-    def _exactly(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            piece = self._socket.recv(size - len(data))
-            if not piece:
-                raise ConnectionError("the broker closed the connection of an ordinary client")
-            data += piece
-        return data
 
     def close(self) -> None:
         self._socket.close()

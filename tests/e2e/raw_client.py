@@ -14,6 +14,21 @@ from headrace.broker.wire.api import APIS
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, OFFSET_FOR_LEADER_EPOCH = 0, 1, 2, 3, 18, 23
 
 
+def read_frame(connection: socket.socket) -> bytes:
+    """The next frame without its size; raises ConnectionResetError when the broker closes the connection instead."""
+    return _exactly(connection, int.from_bytes(_exactly(connection, 4), "big"))
+
+
+def _exactly(connection: socket.socket, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        piece = connection.recv(size - len(data))
+        if not piece:
+            raise ConnectionResetError("the broker closed the connection")
+        data += piece
+    return bytes(data)
+
+
 class RawClient:
     """Speaks frames over a blocking socket."""
 
@@ -45,16 +60,7 @@ class RawClient:
             return None
 
     def reply(self) -> bytes:
-        return self._exactly(int.from_bytes(self._exactly(4), "big"))
-
-    def _exactly(self, size: int) -> bytes:
-        data = b""
-        while len(data) < size:
-            piece = self.socket.recv(size - len(data))
-            if not piece:
-                raise ConnectionError("closed")
-            data += piece
-        return data
+        return read_frame(self.socket)
 
     def is_closed_by_broker(self) -> bool:
         try:

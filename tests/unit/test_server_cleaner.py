@@ -16,10 +16,11 @@ from prometheus_client import generate_latest
 from headrace.broker.clock import SystemClock
 from headrace.broker.config import LogConfig
 from headrace.broker.config_sections import Logs
-from headrace.broker.log.cleaning import Job, LogCleaner
+from headrace.broker.log.cleaning import LogCleaner
 from headrace.broker.log.compaction import CleanerLimits, Dirt
 from headrace.broker.log.files import Buffer
 from headrace.broker.log.partition_log import PartitionLog
+from headrace.broker.log.results import Job
 from headrace.broker.log.segment import Segment
 from headrace.broker.log.store import LogStore
 from headrace.broker.server.cleaner import Cleaner, CleanerFigures, Pace, _Stopped

@@ -8,7 +8,7 @@ take the newer record whose presence cost the older one its place; a log truncat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ from headrace.broker.log.compaction import (
     index_dirt,
 )
 from headrace.broker.log.files import Files, storage_errors
+from headrace.broker.log.results import Job
 from headrace.broker.log.segment import Segment
 from headrace.broker.log.segments import Segments, new_segment
 from headrace.broker.log.snapshots import ProducerSnapshots
@@ -33,8 +34,6 @@ from headrace.broker.wire.batches import read_header
 
 if TYPE_CHECKING:
     from headrace.broker.log.partition_log import PartitionLog
-
-Job = Callable[[], None]
 
 
 class LogCleaner:

@@ -21,14 +21,13 @@ from headrace.broker.log.data_directory import DataDirectory
 from headrace.broker.log.files import Files, storage_errors
 from headrace.broker.log.opening import Opening
 from headrace.broker.log.partition_log import PartitionLog
-from headrace.broker.log.results import LogSlice
+from headrace.broker.log.results import Job, LogSlice
 from headrace.broker.log.throttle import Throttle
 from headrace.broker.wire.batches import HEADER_SIZE, read_header
 
 if TYPE_CHECKING:
     from headrace.broker.log.store import LogStore
 
-Job = Callable[[], None]
 Steps = Generator[Job, None, bool]
 SUCCESSOR_MARK = ".successor"
 # In the folder of a log that was truncated after its successor had its name: that one is only a copy again.

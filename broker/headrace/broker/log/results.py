@@ -1,9 +1,13 @@
 """What the log answers: plain values that cross its border. No behaviour but reading a slice."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from headrace.broker.log.files import File
+
+Job = Callable[[], None]
+"""What waits for the disk, for a thread to do; raises StorageError unless it says otherwise."""
 
 
 class AppendResult(NamedTuple):

@@ -30,9 +30,8 @@ from headrace.broker.log.files import Files, storage_errors
 from headrace.broker.log.moving import SUCCESSOR_MARK, Moves
 from headrace.broker.log.opening import NO_EPOCH, Opening
 from headrace.broker.log.partition_log import PartitionLog
-from headrace.broker.log.results import Finding, RecoveryReport
+from headrace.broker.log.results import Finding, Job, RecoveryReport
 
-Job = Callable[[], None]
 FlushTask = tuple[PartitionLog, Callable[[], int]]
 Opened = tuple[PartitionLog, RecoveryReport]
 MapFolders = Callable[[Callable[[str], Opened], Iterable[str]], Iterable[Opened]]

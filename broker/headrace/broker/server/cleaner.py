@@ -18,9 +18,9 @@ from typing import NamedTuple
 from headrace.broker.clock import Clock
 from headrace.broker.config_sections import Logs
 from headrace.broker.errors import KafkaError, StorageError
-from headrace.broker.log.cleaning import Job
 from headrace.broker.log.compaction import CleanerLimits, Dirt
 from headrace.broker.log.partition_log import PartitionLog
+from headrace.broker.log.results import Job
 from headrace.broker.log.store import LogStore
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import in_thread

@@ -14,7 +14,8 @@ from headrace.broker.clock import Clock
 from headrace.broker.config_sections import Logs
 from headrace.broker.errors import StorageError
 from headrace.broker.log.partition_log import PartitionLog
-from headrace.broker.log.store import Job, LogStore
+from headrace.broker.log.results import Job
+from headrace.broker.log.store import LogStore
 from headrace.broker.structured_log import get_logger
 
 log = get_logger(__name__)
