@@ -11,7 +11,7 @@ import pytest
 from log_kit import NOW_MS, append, batch, offsets
 
 from headrace.broker.config import LogConfig
-from headrace.broker.errors import StorageError
+from headrace.broker.errors import InvalidConfigError, StorageError
 from headrace.broker.log.checkpoints import (
     CheckpointError,
     decode_epochs,
@@ -87,6 +87,25 @@ def test_partitions_are_spread_over_directories_and_keep_their_own_configuration
     assert store.create("special", 0, None, now_ms=NOW_MS) is logs[0]
     store.update_config("special", {"segment.bytes": "54321"})
     assert {log.config.segment_bytes for log in store.all()} == {54321}
+
+
+def test_a_configuration_that_cannot_be_used_names_its_topic(tmp_path: Path) -> None:
+    def opened(overrides: dict[str, str]) -> LogStore:
+        return LogStore.open(
+            OsFiles(),
+            [str(tmp_path)],
+            LogConfig(),
+            broker_id=1,
+            cluster_id="c",
+            overrides=lambda _: overrides,
+            now_ms=NOW_MS,
+        )[0]
+
+    store = opened({})
+    store.create("events", 0, TOPIC_ID, now_ms=NOW_MS)
+    store.close()
+    with pytest.raises(InvalidConfigError, match=r"topic 'events' cannot be used: segment.bytes=x is not"):
+        opened({"segment.bytes": "x"})
 
 
 def test_a_partition_in_two_directories_is_refused(tmp_path: Path) -> None:

@@ -51,13 +51,14 @@ def broker(path: Path, log_level: str) -> None:
         # The server's libraries are only needed once the configuration is known to be right.
         from headrace.broker.server import main
         from headrace.broker.zk.client import ZooKeeperError
+        from headrace.broker.zk.paths import MalformedZnodeError
     except (ConfigurationError, UnicodeDecodeError, OSError) as error:
         _give_up(f"{path}: {error}", USAGE_ERROR)
     try:
         main.run(config, lambda address: print(f"ready {address}", flush=True))
     except ConfigurationError as error:
         _give_up(f"{path}: {error}", USAGE_ERROR)
-    except (ZooKeeperError, KafkaError) as error:
+    except (ZooKeeperError, MalformedZnodeError, KafkaError) as error:
         _give_up(str(error), 1)
 
 

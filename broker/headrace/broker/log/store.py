@@ -16,7 +16,7 @@ from uuid import UUID
 
 from headrace.broker.config import LogConfig
 from headrace.broker.config_sections import Transactions
-from headrace.broker.errors import LogDirNotFoundError, StorageError
+from headrace.broker.errors import InvalidConfigError, LogDirNotFoundError, StorageError
 from headrace.broker.log import names
 from headrace.broker.log.checkpoints import (
     CLEANER_OFFSET_FILE,
@@ -188,8 +188,13 @@ class LogStore:
             self.adopt(key, log, home)
 
     def config_of(self, topic: str) -> LogConfig:
-        """A topic's configuration."""
-        return self._default_config.with_overrides(dict(self._overrides(topic)))
+        """A topic's configuration. Raises InvalidConfigError."""
+        try:
+            return self._default_config.with_overrides(dict(self._overrides(topic)))
+        except InvalidConfigError as error:
+            raise InvalidConfigError(
+                f"The configuration of topic '{topic}' cannot be used: {error}"
+            ) from None
 
     def adopt(self, key: TopicPartition, log: PartitionLog, home: DataDirectory) -> None:
         """From now on this is the log of that partition."""

@@ -50,7 +50,7 @@ from headrace.broker.zk.client import (
     ZooKeeperClosedError,
     ZooKeeperError,
 )
-from headrace.broker.zk.reads import READS_IN_FLIGHT_MAX, read_brokers, read_states, read_topics
+from headrace.broker.zk.reads import READS_IN_FLIGHT_MAX, read_brokers, read_states, read_topics, understood
 
 log = get_logger(__name__)
 PAUSE_AFTER_FAILURE_SECONDS = 1.0
@@ -142,6 +142,9 @@ class ControllerOffice:
                 log.warning("another broker is controller", broker=self._broker_id)
                 await self._resign()
                 self._mailbox.post(self._office_changed)
+            case paths.MalformedZnodeError():
+                log.error("no controller can be elected: repair the znode", reason=error)
+                await self._give_up()
             case _:
                 log.failure("controller failed, it gives up its office and runs again", error)
                 await self._give_up()
@@ -162,7 +165,7 @@ class ControllerOffice:
         if not self._is_registered:
             return
         if znode is not None:
-            if not is_own and paths.decode_controller(znode.data) != self._broker_id:
+            if not is_own and understood([znode], paths.decode_controller) != [self._broker_id]:
                 return
             await self._vacate(znode.version)
         epoch = await self._elect()
@@ -182,7 +185,7 @@ class ControllerOffice:
         await self._zookeeper.ensure(paths.CONTROLLER_EPOCH, b"0")
         znode = await self._zookeeper.get(paths.CONTROLLER_EPOCH)
         assert znode is not None, "it was just ensured"
-        epoch = int(znode.data) + 1
+        epoch = paths.decode_controller_epoch(znode.data) + 1
         office = paths.encode_controller(self._broker_id, self._clock.now_ms())
         try:
             await self._zookeeper.transaction(
@@ -313,7 +316,7 @@ class ControllerOffice:
 
     async def _isr_changes_listed(self) -> None:
         znodes = await self._notifications(paths.ISR_CHANGES)
-        keys = {key for z in znodes.values() for key in paths.decode_isr_change(z.data)}
+        keys = {key for change in understood(znodes.values(), paths.decode_isr_change) for key in change}
         if keys:
             states = await read_states(self._zookeeper, sorted(keys))
             await self._handle(events.IsrChanged(states={k: s for k, s in states.items() if s is not None}))
@@ -321,7 +324,7 @@ class ControllerOffice:
 
     async def _log_directory_events_listed(self) -> None:
         znodes = await self._notifications(paths.LOG_DIRECTORY_EVENTS)
-        brokers = frozenset(paths.decode_log_directory_event(z.data) for z in znodes.values())
+        brokers = frozenset(understood(znodes.values(), paths.decode_log_directory_event))
         if brokers:
             await self._handle(events.LogDirectoriesFailed(brokers=brokers))
         await self._delete_all(znodes)

@@ -7,6 +7,7 @@ notification, so that reading one twice or late does no harm. Must not know what
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from headrace.broker.clock import Clock
 from headrace.broker.server.mailbox import Mailbox
@@ -14,10 +15,12 @@ from headrace.broker.structured_log import get_logger
 from headrace.broker.zk import paths
 from headrace.broker.zk.client import (
     NoZnodeError,
+    Znode,
     ZnodeExistsError,
     ZnodeVersionError,
     ZooKeeperClient,
 )
+from headrace.broker.zk.reads import understood
 
 log = get_logger(__name__)
 TOPICS, BROKERS = "topics", "brokers"
@@ -87,7 +90,7 @@ class DynamicConfigs:
         path = paths.entity_config(kind, name)
         while True:
             znode = await self._zookeeper.get(path)
-            overrides = {} if znode is None else paths.decode_config(path, znode.data)
+            overrides = _decoded(path, znode) or {}
             data = paths.encode_config(change(overrides))
             try:
                 if znode is None:
@@ -108,9 +111,9 @@ class DynamicConfigs:
             if znode is None:
                 continue
             self._seen[name] = znode.created_ms
-            entity = paths.decode_config_change(znode.data)
+            entity = next(iter(understood([znode], paths.decode_config_change)), None)
             kind, _, entity_name = (entity or "").partition("/")
-            if kind == TOPICS and entity_name:
+            if kind == TOPICS and entity_name and "/" not in entity_name:
                 await self._topic_changed(entity_name)
             elif kind == BROKERS and entity_name in self._brokers:
                 await self._broker_changed(entity_name)
@@ -136,17 +139,27 @@ class DynamicConfigs:
 
     async def stored(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
         """The topics' overrides as ZooKeeper holds them now, perhaps ahead of the notification."""
+        return {name: found or {} for name, found in (await self._found(topics)).items()}
+
+    async def _found(self, topics: Iterable[str]) -> dict[str, dict[str, str] | None]:
         names = {name: paths.entity_config(TOPICS, name) for name in topics}
         znodes = await self._zookeeper.get_many(list(names.values()))
         return {
-            name: {} if znode is None else paths.decode_config(path, znode.data)
-            for (name, path), znode in zip(names.items(), znodes, strict=True)
+            name: _decoded(path, znode) for (name, path), znode in zip(names.items(), znodes, strict=True)
         }
 
     async def _read(self, topics: Iterable[str]) -> None:
-        self._overrides.update(await self.stored(topics))
+        for name, found in (await self._found(topics)).items():
+            self._overrides[name] = self.of(name) if found is None else found
 
     async def _read_broker(self, name: str) -> None:
         path = paths.entity_config(BROKERS, name)
-        znode = await self._zookeeper.get(path)
-        self._brokers[name] = {} if znode is None else paths.decode_config(path, znode.data)
+        found = _decoded(path, await self._zookeeper.get(path))
+        self._brokers[name] = self._brokers.get(name, {}) if found is None else found
+
+
+def _decoded(path: str, znode: Znode | None) -> dict[str, str] | None:
+    """The overrides in a znode; None, and a line in the log, for what no Kafka wrote: the last ones stay."""
+    if znode is None:
+        return {}
+    return next(iter(understood([znode], partial(paths.decode_config, path))), None)

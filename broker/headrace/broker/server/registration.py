@@ -20,6 +20,7 @@ from headrace.broker.zk.client import (
     ZooKeeperClosedError,
     ZooKeeperError,
 )
+from headrace.broker.zk.reads import understood
 
 log = get_logger(__name__)
 PAUSE_SECONDS = 0.5
@@ -73,7 +74,8 @@ class Registration:
         if znode is None:
             return False
         if znode.ephemeral_owner != self._zookeeper.session_id:
-            if paths.decode_broker(broker_id, znode.data, -1).endpoints == self._broker.endpoints:
+            found = understood([znode], lambda data: paths.decode_broker(broker_id, data, -1))
+            if [broker.endpoints for broker in found] == [self._broker.endpoints]:
                 await self._zookeeper.delete(path, znode.version)
             return False
         self._broker = replace(self._broker, epoch=znode.creation_zxid)

@@ -39,7 +39,8 @@ class ZooKeeperOffsets:
         _check(group)
         found: dict[tuple[str, int], int] = {}
         for topic in await self._zookeeper.children(paths.consumer_offsets(group)):
-            for name in await self._zookeeper.children(paths.consumer_topic(group, topic)):
+            names = await self._zookeeper.children(paths.consumer_topic(group, topic))
+            for name in filter(str.isdecimal, names):
                 offset = await self.fetch(group, topic, int(name))
                 if offset is not None:
                     found[topic, int(name)] = offset

@@ -10,7 +10,8 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
@@ -41,6 +42,7 @@ LOG_DIRECTORY_FAILURE = 1
 PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 FEATURE = "/feature"
 DEFAULT_ENTITY = "<default>"
+PORT_MAX = 65535
 
 PERSISTENT_PATHS = (
     "/consumers",
@@ -135,11 +137,38 @@ def _dump(value: Any) -> bytes:
 def _load(path: str, data: bytes) -> dict[str, Any]:
     try:
         value = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise MalformedZnodeError(f"{path} holds no JSON: {data[:200]!r}") from error
     if not isinstance(value, dict):
         raise MalformedZnodeError(f"{path} holds no JSON object: {data[:200]!r}")
     return value
+
+
+@contextmanager
+def _fields(path: str, data: bytes) -> Iterator[dict[str, Any]]:
+    """The fields of a znode; whatever they are not as Kafka writes them is a MalformedZnodeError."""
+    fields = _load(path, data)
+    try:
+        yield fields
+    except MalformedZnodeError:
+        raise
+    except KeyError as error:
+        raise MalformedZnodeError(f"{path} lacks {error}: {data[:200]!r}") from error
+    except (AttributeError, TypeError, ValueError) as error:
+        raise MalformedZnodeError(f"{path} holds what no Kafka writes ({error}): {data[:200]!r}") from error
+
+
+def _int32(value: int | str, *, least: int = -(2**31)) -> int:
+    """A number of the protocol's width; raises ValueError."""
+    if isinstance(value, bool | float) or not least <= int(value) < 2**31:
+        raise ValueError(f"{value!r} is no number from {least} to 2147483647")
+    return int(value)
+
+
+def _broker_ids(values: Iterable[int]) -> tuple[int, ...]:
+    if not isinstance(values, list | tuple):
+        raise ValueError(f"{values!r} is no list of broker ids")
+    return tuple(_int32(value, least=0) for value in values)
 
 
 def encode_uuid(value: UUID) -> str:
@@ -176,10 +205,13 @@ def encode_broker(registration: Broker, *, jmx_port: int, now_ms: int) -> bytes:
 
 def decode_broker(broker_id: int, data: bytes, epoch: int) -> Broker:
     """A registration of version 2 to 5; `epoch` is the znode's creation zxid."""
-    fields = _load(broker(broker_id), data)
-    protocols = fields.get("listener_security_protocol_map") or {}
-    endpoints = tuple(_endpoint(text, protocols) for text in fields.get("endpoints") or ())
-    return Broker(broker_id=broker_id, epoch=epoch, endpoints=endpoints, rack=fields.get("rack"))
+    with _fields(broker(broker_id), data) as fields:
+        protocols = dict(fields.get("listener_security_protocol_map") or {})
+        endpoints = tuple(_endpoint(text, protocols) for text in fields.get("endpoints") or ())
+        rack = fields.get("rack")
+        return Broker(
+            broker_id=broker_id, epoch=epoch, endpoints=endpoints, rack=None if rack is None else str(rack)
+        )
 
 
 _ENDPOINT = re.compile(r"(?P<listener>[^:]+)://\[?(?P<host>[^\]]*?)\]?:(?P<port>\d+)")
@@ -187,7 +219,7 @@ _ENDPOINT = re.compile(r"(?P<listener>[^:]+)://\[?(?P<host>[^\]]*?)\]?:(?P<port>
 
 def _endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
     match = _ENDPOINT.fullmatch(text)
-    if match is None:
+    if match is None or int(match["port"]) > PORT_MAX:
         raise MalformedZnodeError(f"{text!r} is no endpoint of the form LISTENER://host:port")
     listener = match["listener"]
     return Endpoint(
@@ -209,7 +241,16 @@ def encode_controller(broker_id: int, now_ms: int) -> bytes:
 
 def decode_controller(data: bytes) -> int:
     """The controller's broker id."""
-    return int(_load(CONTROLLER, data)["brokerid"])
+    with _fields(CONTROLLER, data) as fields:
+        return _int32(fields["brokerid"])
+
+
+def decode_controller_epoch(data: bytes) -> int:
+    """How often a controller was elected, in decimal digits."""
+    try:
+        return _int32(data.decode(), least=0)
+    except ValueError as error:
+        raise MalformedZnodeError(f"{CONTROLLER_EPOCH} holds no epoch: {data[:200]!r}") from error
 
 
 def encode_topic(assignment: TopicAssignment) -> bytes:
@@ -229,22 +270,22 @@ def encode_topic(assignment: TopicAssignment) -> bytes:
 
 def decode_topic(name: str, data: bytes) -> TopicAssignment:
     """A topic's assignment of version 1 to 3; the topic id is zero when there is none."""
-    fields = _load(topic(name), data)
-    adding = fields.get("adding_replicas") or {}
-    removing = fields.get("removing_replicas") or {}
-    topic_id = fields.get("topic_id")
-    return TopicAssignment(
-        topic=name,
-        topic_id=decode_uuid(topic_id) if topic_id else ZERO_UUID,
-        partitions={
-            int(p): ReplicaAssignment(
-                replicas=tuple(replicas),
-                adding=tuple(adding.get(p, ())),
-                removing=tuple(removing.get(p, ())),
-            )
-            for p, replicas in (fields.get("partitions") or {}).items()
-        },
-    )
+    with _fields(topic(name), data) as fields:
+        adding = fields.get("adding_replicas") or {}
+        removing = fields.get("removing_replicas") or {}
+        topic_id = fields.get("topic_id")
+        return TopicAssignment(
+            topic=name,
+            topic_id=decode_uuid(topic_id) if topic_id else ZERO_UUID,
+            partitions={
+                _int32(p, least=0): ReplicaAssignment(
+                    replicas=_broker_ids(replicas),
+                    adding=_broker_ids(adding.get(p, ())),
+                    removing=_broker_ids(removing.get(p, ())),
+                )
+                for p, replicas in (fields.get("partitions") or {}).items()
+            },
+        )
 
 
 def encode_partition_state(state: PartitionState) -> bytes:
@@ -262,17 +303,14 @@ def encode_partition_state(state: PartitionState) -> bytes:
 
 def decode_partition_state(path: str, data: bytes, zk_version: int) -> PartitionState:
     """A partition's state with its znode's version."""
-    fields = _load(path, data)
-    try:
+    with _fields(path, data) as fields:
         return PartitionState(
-            leader=fields["leader"],
-            leader_epoch=fields["leader_epoch"],
-            isr=tuple(fields["isr"]),
-            controller_epoch=fields["controller_epoch"],
+            leader=_int32(fields["leader"]),
+            leader_epoch=_int32(fields["leader_epoch"]),
+            isr=_broker_ids(fields["isr"]),
+            controller_epoch=_int32(fields["controller_epoch"]),
             zk_version=zk_version,
         )
-    except KeyError as error:
-        raise MalformedZnodeError(f"{path} lacks {error}: {data[:200]!r}") from error
 
 
 def encode_config(config: Mapping[str, str]) -> bytes:
@@ -284,7 +322,8 @@ def decode_config(path: str, data: bytes) -> dict[str, str]:
     """An entity's dynamic configuration; empty for an empty znode."""
     if not data:
         return {}
-    return {str(k): str(v) for k, v in (_load(path, data).get("config") or {}).items()}
+    with _fields(path, data) as fields:
+        return {str(k): str(v) for k, v in (fields.get("config") or {}).items()}
 
 
 def encode_config_change(entity_path: str) -> bytes:
@@ -296,7 +335,7 @@ def decode_config_change(data: bytes) -> str | None:
     """The entity path of a notification of version 1 or 2; None for what is neither."""
     fields = _load(CONFIG_CHANGES, data)
     if fields.get("version") == 2:
-        return fields.get("entity_path")
+        return str(fields.get("entity_path"))
     if fields.get("version") == 1 and {"entity_type", "entity_name"} <= fields.keys():
         return f"{fields['entity_type']}/{fields['entity_name']}"
     return None
@@ -309,7 +348,8 @@ def encode_cluster_id(cluster_id: str) -> bytes:
 
 def decode_cluster_id(data: bytes) -> str:
     """The cluster's id."""
-    return str(_load(CLUSTER_ID, data)["id"])
+    with _fields(CLUSTER_ID, data) as fields:
+        return str(fields["id"])
 
 
 def encode_producer_id_block(broker_id: int, first: int, last: int) -> bytes:
@@ -319,8 +359,8 @@ def encode_producer_id_block(broker_id: int, first: int, last: int) -> bytes:
 
 def decode_producer_id_block(data: bytes) -> tuple[int, int]:
     """(first, last) of the newest block."""
-    fields = _load(PRODUCER_ID_BLOCK, data)
-    return int(fields["block_start"]), int(fields["block_end"])
+    with _fields(PRODUCER_ID_BLOCK, data) as fields:
+        return int(fields["block_start"]), int(fields["block_end"])
 
 
 def encode_feature() -> bytes:
@@ -330,8 +370,8 @@ def encode_feature() -> bytes:
 
 def decode_isr_change(data: bytes) -> Sequence[tuple[str, int]]:
     """The partitions whose in-sync replicas a leader changed."""
-    fields = _load(ISR_CHANGES, data)
-    return [(p["topic"], p["partition"]) for p in fields.get("partitions") or ()]
+    with _fields(ISR_CHANGES, data) as fields:
+        return [(str(p["topic"]), _int32(p["partition"])) for p in fields.get("partitions") or ()]
 
 
 def encode_log_directory_event(broker_id: int) -> bytes:
@@ -341,4 +381,5 @@ def encode_log_directory_event(broker_id: int) -> bytes:
 
 def decode_log_directory_event(data: bytes) -> int:
     """The broker one of whose data directories failed."""
-    return int(_load(LOG_DIRECTORY_EVENTS, data)["broker"])
+    with _fields(LOG_DIRECTORY_EVENTS, data) as fields:
+        return _int32(fields["broker"])

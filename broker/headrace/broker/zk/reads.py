@@ -5,27 +5,40 @@ A znode that no Kafka wrote is logged and passed over: it must not keep the clus
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
+from headrace.broker.errors import InvalidTopicError
 from headrace.broker.replication.model import Broker, PartitionState, TopicAssignment, TopicPartition
+from headrace.broker.replication.topic_requests import check_name
 from headrace.broker.structured_log import get_logger
 from headrace.broker.zk import paths
-from headrace.broker.zk.client import ZooKeeperClient
+from headrace.broker.zk.client import Znode, ZooKeeperClient
 
 log = get_logger(__name__)
 READS_IN_FLIGHT_MAX = 200
+T = TypeVar("T")
 
 
 async def read_brokers(zookeeper: ZooKeeperClient, names: Sequence[str]) -> dict[int, Broker]:
     """The brokers of these ids that are registered."""
-    znodes = await zookeeper.get_many([paths.broker(int(name)) for name in names])
     brokers: dict[int, Broker] = {}
-    for name, znode in zip(names, znodes, strict=True):
+    ids = [broker_id for name in names if (broker_id := _broker_id(name)) is not None]
+    znodes = await zookeeper.get_many([paths.broker(broker_id) for broker_id in ids])
+    for broker_id, znode in zip(ids, znodes, strict=True):
         if znode is not None:
             with _passing_over():
-                brokers[int(name)] = paths.decode_broker(int(name), znode.data, znode.creation_zxid)
+                brokers[broker_id] = paths.decode_broker(broker_id, znode.data, znode.creation_zxid)
     return brokers
+
+
+def _broker_id(name: str) -> int | None:
+    """The id that a znode's name is, written as Kafka writes it."""
+    if name.isdecimal() and name.isascii() and str(int(name)) == name and int(name) < 2**31:
+        return int(name)
+    log.error("a znode is passed over", reason=f"{paths.BROKER_IDS}/{name} is named for no broker id")
+    return None
 
 
 async def read_topics(zookeeper: ZooKeeperClient, names: Sequence[str]) -> dict[str, TopicAssignment]:
@@ -37,6 +50,7 @@ async def read_topics(zookeeper: ZooKeeperClient, names: Sequence[str]) -> dict[
         for name, znode in zip(batch, znodes, strict=True):
             if znode is not None:
                 with _passing_over():
+                    check_name(name)
                     topics[name] = paths.decode_topic(name, znode.data)
     return topics
 
@@ -57,9 +71,18 @@ async def read_states(
     return states
 
 
+def understood(znodes: Iterable[Znode], decode: Callable[[bytes], T]) -> list[T]:
+    """What these znodes say."""
+    found = []
+    for znode in znodes:
+        with _passing_over():
+            found.append(decode(znode.data))
+    return found
+
+
 @contextmanager
 def _passing_over() -> Iterator[None]:
     try:
         yield
-    except paths.MalformedZnodeError as error:
+    except (paths.MalformedZnodeError, InvalidTopicError) as error:
         log.error("a znode is passed over", reason=error)
