@@ -20,7 +20,12 @@ from headrace.broker.handlers.table import Handler
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.results import LogSlice
 from headrace.broker.server import connection as connection_module
-from headrace.broker.server.connection import FRAMES_PER_TURN_MAX, REPLY_SIZE_MAX, Connection
+from headrace.broker.server.connection import (
+    FRAMES_PER_TURN_MAX,
+    REPLY_SIZE_MAX,
+    TURN_MS_MAX,
+    Connection,
+)
 from headrace.broker.wire import frames
 
 PRODUCE, METADATA, HEARTBEAT = 0, 3, 12
@@ -60,6 +65,7 @@ class Bench:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.loop = ManualLoop()
+        self.now_ms = 0
         self.served: list[int] = []
         self.runs: list[int] = []
         self.answer: Callable[[int], Any] = lambda correlation_id: [reply(correlation_id)]
@@ -72,7 +78,9 @@ class Bench:
             bytes_in=0, bytes_out=0, request=lambda key, size: self.requests.append((key, size))
         )
         context = SimpleNamespace(
-            config=SimpleNamespace(network=SimpleNamespace(socket_request_max_bytes=100_000)), client=None
+            config=SimpleNamespace(network=SimpleNamespace(socket_request_max_bytes=100_000)),
+            client=None,
+            clock=SimpleNamespace(monotonic_ms=lambda: self.now_ms),
         )
         handlers = {
             METADATA: Handler(METADATA, "M", 0, 1, self.serve),
@@ -169,6 +177,20 @@ def test_many_requests_are_served_in_turns_so_that_others_have_theirs(bench: Ben
     assert received == expected
     bench.send(7)
     assert bench.received() == reply(7)
+
+
+def test_requests_that_take_long_leave_the_others_their_turn(bench: Bench) -> None:
+    def slowly(correlation_id: int) -> list[bytes]:
+        bench.now_ms += TURN_MS_MAX // 2 + 1
+        return [reply(correlation_id)]
+
+    bench.answer = slowly
+    bench.send(1, 2, 3, 4, 5)
+    assert bench.served == [1, 2]
+    bench.loop.turn()
+    assert bench.served == [1, 2, 3, 4]
+    bench.loop.turn()
+    assert bench.received() == b"".join(map(reply, range(1, 6)))
 
 
 def test_requests_that_a_handler_serves_together_are_answered_and_counted_each(bench: Bench) -> None:

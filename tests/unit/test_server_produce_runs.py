@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 from log_kit import NOW_MS, batch, offsets, open_log
 
+from headrace.broker.config import LogConfig
 from headrace.broker.errors import NotLeaderOrFollowerError
 from headrace.broker.handlers import k00_produce
 from headrace.broker.handlers.context import Client
@@ -28,10 +29,14 @@ VERSIONS = range(7, 12)
 class World(SimpleNamespace):
     """What the handler reaches: one led partition, `events-0`, with a real log, and counters."""
 
-    def __init__(self, folder: Path, isr: tuple[int, ...] = (1,)) -> None:
-        log, _ = open_log(folder)
+    def __init__(self, folder: Path, isr: tuple[int, ...] = (1,), config: LogConfig | None = None) -> None:
+        log, _ = open_log(folder, config)
         partition = Partition(1, "events", 0, UUID(int=1), log)
         partition.follow(PartitionState(leader=1, leader_epoch=4, isr=isr, controller_epoch=1), isr)
+
+        followed = Partition(1, "followed", 0, UUID(int=2), log)
+        followed.follow(PartitionState(leader=2, leader_epoch=4, isr=(1, 2), controller_epoch=1), (1, 2))
+        held = {("events", 0): partition, ("followed", 0): followed}
 
         def leader_of(topic: str, index: int) -> Partition:
             if (topic, index) != ("events", 0):
@@ -43,8 +48,7 @@ class World(SimpleNamespace):
         super().__init__(
             partition=partition,
             partitions=SimpleNamespace(
-                leader_of=leader_of,
-                get=lambda topic, index: partition if (topic, index) == ("events", 0) else None,
+                leader_of=leader_of, get=lambda topic, index: held.get((topic, index))
             ),
             waiting=SimpleNamespace(
                 wake=lambda topic, index: self.woken.append((topic, index)),
@@ -160,7 +164,7 @@ def test_what_differs_in_anything_but_its_batch_is_served_alone(tmp_path: Path, 
 
 
 def test_a_run_for_a_partition_that_is_led_elsewhere_is_refused_request_by_request(tmp_path: Path) -> None:
-    requests = [request(9, number, bytes(batch()), topic="elsewhere") for number in range(3)]
+    requests = [request(9, number, bytes(batch()), topic="followed") for number in range(3)]
     together, apart = World(tmp_path / "together"), World(tmp_path / "apart")
     replies, taken = serve_together(together, requests)
     assert taken == [3]
@@ -186,6 +190,16 @@ def test_a_run_without_acknowledgement_has_no_answer_but_a_refused_batch_closes(
             world, header, memoryview(bytearray(request(9, 3, bytes(batch()), acks=0))), [bad]
         )
     assert offsets(world.partition.log) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "config", [LogConfig(compression_type="zstd"), LogConfig(cleanup_policy=frozenset({"compact"}))]
+)
+def test_what_must_be_unpacked_is_served_one_by_one(tmp_path: Path, config: LogConfig) -> None:
+    keyed = encode_batch([Record(0, NOW_MS, b"k", b"v", [])])
+    requests = [request(9, number, bytes(keyed)) for number in range(3)]
+    _, taken = serve_together(World(tmp_path, config=config), requests)
+    assert taken == [1, 1, 1]
 
 
 def test_a_run_has_a_bound(tmp_path: Path) -> None:

@@ -128,7 +128,11 @@ def _following(
     """The requests in `more` that may be served with `single`: nothing but their batches sets them apart."""
     if header.version < ZSTD_VERSION or topic in INTERNAL_TOPICS or not _is_plain(single.records):
         return ()
-    if single.acks not in (0, 1) and not _is_committed_at_once(context, topic, single):
+    partition = context.partitions.get(topic, single.partition_index)
+    if partition is None or partition.log.opens_batches:
+        return ()
+    # acks=all waits for nobody when this broker is the only one in sync.
+    if single.acks not in (0, 1) and not (single.acks == -1 and len(partition.isr) == 1):
         return ()
     found: list[tuple[int, memoryview]] = []
     following = single_batches.Following(header.version, frame, single)
@@ -138,12 +142,6 @@ def _following(
             break
         found.append(batch)
     return found
-
-
-def _is_committed_at_once(context: Context, topic: str, single: SingleBatch) -> bool:
-    """Whether acks=all waits for nobody: this broker is the only one in sync."""
-    partition = context.partitions.get(topic, single.partition_index)
-    return single.acks == -1 and partition is not None and len(partition.isr) == 1
 
 
 def _append_run(

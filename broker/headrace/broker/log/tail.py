@@ -85,6 +85,11 @@ class LogTail:
         self._codec = target_codec(config.compression_type)
         self._segment_ms = self._segments.jittered_segment_ms(config)
 
+    @property
+    def opens_batches(self) -> bool:
+        """Whether what clients append is unpacked, record by record: that takes time, others wait."""
+        return self._codec is not None or "compact" in self.config.cleanup_policy
+
     def append_as_leader(
         self, records: memoryview, *, leader_epoch: int, now_ms: int, from_client: bool = True
     ) -> AppendResult:

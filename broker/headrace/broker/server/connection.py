@@ -36,6 +36,7 @@ SENDFILE_SIZE_MAX = 1 << 20
 SIZE_PER_TURN_MAX = 4 << 20
 # A read buffer holds thousands of the smallest requests, which may cost the most: the others have their turn in between.
 FRAMES_PER_TURN_MAX = 128
+TURN_MS_MAX = 20
 API_VERSIONS_KEY = 18
 
 
@@ -169,13 +170,14 @@ class Connection:
 
     def _serve_frames(self) -> None:
         """Serve what was read, in order, until a reply has to wait or it was enough for a turn; then send."""
-        frames = self._frames
+        frames, clock = self._frames, self._context.clock
         left = FRAMES_PER_TURN_MAX
+        end_ms = clock.monotonic_ms() + TURN_MS_MAX
         while left > 0 and frames and self._pending is None and self._out_size < REPLY_SIZE_MAX:
             served = self._serve(frames.popleft())
             if not served:
                 return
-            left -= served
+            left = left - served if clock.monotonic_ms() <= end_ms else 0
         self._send()
 
     def _serve(self, frame: memoryview) -> int:
