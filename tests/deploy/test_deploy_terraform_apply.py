@@ -101,11 +101,26 @@ def test_a_second_plan_changes_nothing_but_what_moto_forgets(applied: Applied) -
     assert all(output["actions"] == ["no-op"] for output in plan["output_changes"].values())
 
 
-def test_a_replaced_broker_gets_its_identity_and_its_volume_back(applied: Applied) -> None:
-    host = '["dc-east-broker-1"]'
-    cluster = 'module.datacenters_us_east_1["dc-east"].module.cluster'
-    plan = applied.workspace.plan_as_data(SMALL, f"-replace={cluster}.aws_instance.this{host}")
+def test_a_replaced_broker_gets_its_identity_and_its_volume_back_whatever_comes_beside_it(
+    applied: Applied,
+) -> None:
+    host, new = '["dc-east-broker-1"]', '["dc-east-broker-2"]'
+    datacenter = 'module.datacenters_us_east_1["dc-east"]'
+    cluster = f"{datacenter}.module.cluster"
+    more = applied.workspace.folder / "more.tfvars"
+    small = (applied.workspace.folder / "examples" / "small.tfvars").read_text(encoding="utf-8")
+    more.write_text(small.replace("{ count = 1,", "{ count = 2,", 1), encoding="utf-8")
+    plan = applied.workspace.plan_as_data(
+        "-var-file=more.tfvars", f"-replace={cluster}.aws_instance.this{host}"
+    )
     changes = {resource["address"]: resource["change"] for resource in plan["resource_changes"]}
+    assert {address for address, change in changes.items() if change["actions"] == ["create"]} == {
+        f"{cluster}.aws_instance.this{new}",
+        f"{cluster}.aws_ebs_volume.disposable{new}",
+        f"{cluster}.aws_volume_attachment.data{new}",
+        f"{datacenter}.module.load_balancer[0].aws_lb_target_group_attachment.broker{new}",
+    }
+    assert not [address for address, change in changes.items() if change["actions"] == ["delete"]]
     replaced = {
         address for address, change in changes.items() if set(change["actions"]) == {"create", "delete"}
     }

@@ -98,3 +98,18 @@ run "a_pipeline" {
     error_message = "Every live datacenter has a publish address."
   }
 }
+
+run "a_broker_less" {
+  command = plan
+
+  variables {
+    datacenters = merge(var.datacenters, { dc-west = merge(var.datacenters.dc-west, { broker = { count = 3 } }) })
+  }
+
+  assert {
+    condition = output.inventory.all.children.dc_west.hosts == {
+      for host, settings in run.a_pipeline.inventory.all.children.dc_west.hosts : host => settings if host != "dc-west-broker-4"
+    }
+    error_message = "The last broker goes, and every other host keeps its machine, identity, rack and address."
+  }
+}
