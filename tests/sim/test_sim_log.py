@@ -97,7 +97,7 @@ def _truncation_keeps_the_recovery_point(patch: pytest.MonkeyPatch) -> None:
 
 
 def _snapshots_replace_the_replay(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("headrace.broker.log.snapshots.replay", lambda states, segment, offset: None)
+    patch.setattr("headrace.broker.log.snapshots.replay", lambda *_, **__: None)
 
 
 def _snapshots_above_the_end_are_believed(patch: pytest.MonkeyPatch) -> None:
@@ -131,6 +131,9 @@ def test_without_a_safety_rule_some_seed_fails(
 def _fails(seed: int, is_mirror: bool) -> bool:
     try:
         LogSimulation(seed, is_mirror=is_mirror).run(STEPS)
+    except (TypeError, AttributeError):
+        # The rule was broken in a way that the code under test no longer knows.
+        raise
     except Exception:
         return True
     return False
