@@ -51,6 +51,25 @@ def test_removed_snapshots_come_back_unless_their_removal_is_synced(
         LogSimulation(seed).run(TRUNCATED_STEPS)
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_a_segment_that_recovery_dropped_never_comes_back(seed: int) -> None:
+    simulation = LogSimulation(seed)
+    while len(simulation.files.paths(".log")) < 3:
+        simulation._append()
+    dropped = simulation.files.paths(".log")[-1]
+    cut = simulation.files.paths(".log")[-2]
+    simulation.flush()
+    simulation.files.overwrite("/data/recovery-point-offset-checkpoint", b"0\n0\n")
+    simulation.files.overwrite(cut, simulation.files.read(cut)[:-1])
+    for snapshot in simulation.files.paths(".snapshot"):
+        simulation.files.remove(snapshot)
+    simulation.files.kill()
+    simulation._open()
+    assert not simulation.files.exists(dropped)
+    simulation.files.crash(simulation.random)
+    assert not simulation.files.exists(dropped)
+
+
 def _no_fsync_before_the_checkpoint(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Flusher, "_job", lambda self, end_offset: lambda: end_offset)
 

@@ -143,6 +143,7 @@ def _restart(
     for segment in segments:
         for path in segment.mark_deleted():
             files.remove(path)
+    files.sync_directory(directory)
     return [new_segment(files, directory, offset, config, now_ms)]
 
 
@@ -251,6 +252,8 @@ class _Loading:
             self._report.findings.append(Finding("dropped", path, 0, segment.size, reason))
             for deleted in segment.mark_deleted():
                 self._files.remove(deleted)
+        # Lasting before the log grows again: it must not find them behind its new end after a power cut.
+        self._files.sync_directory(self._directory)
 
     def _check(self, segment: Segment, is_last: bool) -> bool:
         """Walk one segment batch by batch; returns whether its file is sound to the end, rot apart."""
