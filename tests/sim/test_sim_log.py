@@ -6,7 +6,6 @@ import pytest
 from faulty_files import FaultyFiles
 from log_simulation import LogSimulation
 
-from headrace.broker.errors import OutOfOrderSequenceError
 from headrace.broker.log import recovery
 from headrace.broker.log.flushing import Flusher
 from headrace.broker.log.index import IndexFile
@@ -16,10 +15,6 @@ from headrace.broker.log.snapshots import ProducerSnapshots
 
 SEEDS = 120
 STEPS = 120
-TRUNCATED_SEEDS, TRUNCATED_STEPS = (700792, 701042), 160
-"""A log is truncated, grows past its old end and loses power, which may bring back snapshots of that end."""
-DAMAGED_INDEX_SEED = 700322
-"""The last segment but some is truncated to be the active one, behind a damaged index that nobody has used."""
 
 
 @pytest.mark.parametrize("block", range(4))
@@ -32,42 +27,6 @@ def test_a_leaders_log_survives_every_crash(block: int) -> None:
 def test_a_mirrors_log_survives_every_crash(block: int) -> None:
     for seed in range(block, SEEDS, 4):
         LogSimulation(seed, is_mirror=True).run(STEPS)
-
-
-@pytest.mark.parametrize("seed", [*TRUNCATED_SEEDS, DAMAGED_INDEX_SEED])
-def test_what_a_truncation_left_leads_nobody_astray(seed: int) -> None:
-    LogSimulation(seed).run(TRUNCATED_STEPS)
-
-
-@pytest.mark.parametrize("seed", TRUNCATED_SEEDS)
-def test_removed_snapshots_come_back_unless_their_removal_is_synced(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def remove(snapshots: ProducerSnapshots, end_offset: int) -> None:
-        snapshots.remove(lambda offset: offset > end_offset)
-
-    monkeypatch.setattr(ProducerSnapshots, "_forget_above", remove)
-    with pytest.raises(OutOfOrderSequenceError):
-        LogSimulation(seed).run(TRUNCATED_STEPS)
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_a_segment_that_recovery_dropped_never_comes_back(seed: int) -> None:
-    simulation = LogSimulation(seed)
-    while len(simulation.files.paths(".log")) < 3:
-        simulation._append()
-    dropped = simulation.files.paths(".log")[-1]
-    cut = simulation.files.paths(".log")[-2]
-    simulation.flush()
-    simulation.files.overwrite("/data/recovery-point-offset-checkpoint", b"0\n0\n")
-    simulation.files.overwrite(cut, simulation.files.read(cut)[:-1])
-    for snapshot in simulation.files.paths(".snapshot"):
-        simulation.files.remove(snapshot)
-    simulation.files.kill()
-    simulation._open()
-    assert not simulation.files.exists(dropped)
-    simulation.files.crash(simulation.random)
-    assert not simulation.files.exists(dropped)
 
 
 def _no_fsync_before_the_checkpoint(patch: pytest.MonkeyPatch) -> None:
