@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 
 import pytest
 from move_simulation import MoveSimulation
@@ -23,6 +24,24 @@ def test_a_moving_log_survives_every_crash(block: int) -> None:
         simulation.run(STEPS)
         done += simulation.moves_done
     assert done > SEEDS / 4, "the moves came to nothing"
+
+
+@pytest.mark.parametrize("jobs_done", range(12))
+def test_a_move_that_a_kill_ended_costs_nothing_that_was_synced(jobs_done: int) -> None:
+    simulation = MoveSimulation(jobs_done)
+    for _ in range(5):
+        simulation._append()
+    simulation._begin_move()
+    for job in islice(simulation.steps or (), jobs_done):
+        job()
+    simulation._append()
+    simulation._flush()
+    next(simulation.steps or iter(()), None)
+    simulation.files.kill()
+    simulation._open()
+    simulation.files.crash(simulation.random)
+    simulation._open()
+    assert simulation.log.log_end_offset == simulation.synced_end
 
 
 def _successors_always_count(patch: pytest.MonkeyPatch) -> None:

@@ -152,6 +152,10 @@ class Moves:
                 self._store.adopt(key, successor, home)
                 remove_mark(self._files, successor.directory, SUCCESSOR_MARK)
         elif self._holds_all_of(source, successor):
+            # A kill left the end of the successor in the page cache alone; what the source holds may be on the disk.
+            sync = _flush_job(source, successor)
+            if sync is not None:
+                sync()
             if source.log_start_offset > successor.log_start_offset:
                 successor.advance_high_watermark(source.log_start_offset)
                 successor.delete_before(source.log_start_offset)
