@@ -10,6 +10,7 @@ from move_simulation import MoveSimulation
 
 from headrace.broker.errors import KafkaError
 from headrace.broker.log import moving
+from headrace.broker.log.data_directory import DataDirectory
 from headrace.broker.log.moving import Moves
 
 SEEDS = 80
@@ -52,6 +53,10 @@ def _truncations_leave_no_mark(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Moves, "_watch_truncation", lambda self, key, source: None)
 
 
+def _truncations_leave_the_checkpoint(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(DataDirectory, "recovery_point_lowered", lambda self, key: None)
+
+
 def _the_copy_need_not_be_synced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(moving, "_flush_job", lambda source, copy: None)
 
@@ -68,7 +73,8 @@ def _whatever_was_truncated_meanwhile(patch: pytest.MonkeyPatch) -> None:
     ("break_rule", "first_seed"),
     [
         (_successors_always_count, 0),
-        (_truncations_leave_no_mark, 50),
+        (_truncations_leave_no_mark, 140),
+        (_truncations_leave_the_checkpoint, 0),
         (_the_copy_need_not_be_synced, 0),
         (_copies_are_never_cut, 0),
         (_whatever_was_truncated_meanwhile, 30),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
 from headrace.broker.config import LogConfig
 from headrace.broker.errors import StorageError
+from headrace.broker.log.checkpoints import RECOVERY_POINT_FILE, decode_offsets
 from headrace.broker.log.files import Buffer, OsFiles
+from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.store import LogStore
 from headrace.broker.wire.batches import Record, encode_batch
 
@@ -19,8 +22,11 @@ class CountingFiles(OsFiles):
     def __init__(self) -> None:
         super().__init__()
         self.replaced: list[str] = []
+        self.is_full = False
 
     def replace_file(self, path: str, data: Buffer) -> None:
+        if self.is_full:
+            raise OSError(errno.ENOSPC, "No space left on device")
         self.replaced.append(Path(path).name)
         super().replace_file(path, data)
 
@@ -62,4 +68,74 @@ def test_a_checkpoint_without_news_still_notices_that_the_disk_is_gone(tmp_path:
     with pytest.raises(StorageError, match="logs"):
         store.checkpoint()
     (tmp_path / "unmounted").rename(tmp_path / "logs")
+    store.close()
+
+
+def filled(store: LogStore) -> PartitionLog:
+    """A log whose five batches are on the disk."""
+    log = store.create("events", 0, None, now_ms=NOW_MS)
+    for _ in range(5):
+        batch = encode_batch([Record(0, NOW_MS, b"k", b"v", [])])
+        log.append_as_leader(memoryview(batch), leader_epoch=0, now_ms=NOW_MS)
+    task = log.flush_task()
+    assert task is not None
+    log.flushed(task())
+    return log
+
+
+def written(directory: Path) -> int | None:
+    return decode_offsets((directory / RECOVERY_POINT_FILE).read_bytes()).get(("events", 0))
+
+
+def test_a_mirror_that_begins_behind_the_end_of_its_log_waits_for_no_checkpoint(tmp_path: Path) -> None:
+    files = CountingFiles()
+    store = opened(files, tmp_path / "logs")
+    log = filled(store)
+    store.checkpoint()
+    store.close()
+    store = opened(files, tmp_path / "logs")
+    log = store.create("events", 0, None, now_ms=NOW_MS)
+    files.replaced.clear()
+    log.start_at(1000)
+    assert RECOVERY_POINT_FILE not in files.replaced
+    assert written(tmp_path / "logs") == 5
+    empty = store.create("events", 1, None, now_ms=NOW_MS)
+    files.replaced.clear()
+    empty.start_at(1000)
+    assert files.replaced == []
+    store.close()
+
+
+def test_a_truncation_is_on_the_disk_before_the_log_is_cut(tmp_path: Path) -> None:
+    files = CountingFiles()
+    store = opened(files, tmp_path / "logs")
+    log = filled(store)
+    store.checkpoint()
+    log.truncate_to(3)
+    assert (log.log_end_offset, written(tmp_path / "logs")) == (3, 0)
+    store.close()
+
+
+def test_a_checkpoint_that_is_still_being_written_does_not_outlive_a_truncation(tmp_path: Path) -> None:
+    store = opened(CountingFiles(), tmp_path / "logs")
+    log = filled(store)
+    (job,) = store.checkpoint_jobs()
+    log.truncate_to(3)
+    job()
+    assert written(tmp_path / "logs") == 0
+    store.close()
+
+
+def test_a_truncation_that_could_not_be_noted_is_noted_by_the_next(tmp_path: Path) -> None:
+    files = CountingFiles()
+    store = opened(files, tmp_path / "logs")
+    log = filled(store)
+    store.checkpoint()
+    files.is_full = True
+    with pytest.raises(StorageError):
+        log.truncate_to(3)
+    assert (log.log_end_offset, written(tmp_path / "logs")) == (5, 5)
+    files.is_full = False
+    log.truncate_to(3)
+    assert (log.log_end_offset, written(tmp_path / "logs")) == (3, 0)
     store.close()

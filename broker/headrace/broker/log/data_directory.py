@@ -43,8 +43,10 @@ class DataDirectory:
         self._files = files
         self._writing = nullcontext() if lock is None else lock
         self._lock: File | None = None
-        # What the checkpoint files say since this process wrote them.
+        # What the checkpoint files say since this process read or wrote them.
         self._checkpoints: dict[str, Mapping[TopicPartition, int]] = {}
+        # The highest recovery points that may be on the disk while jobs are out, or when one failed.
+        self._recovery_points: dict[TopicPartition, int] = {}
         # Number of the last state of the checkpoints that was taken, and of the last one on the disk.
         self._taken = self._written = 0
         self.path = path
@@ -99,7 +101,8 @@ class DataDirectory:
             return {}
         data = self._files.read(path)
         try:
-            return decode_offsets(data)
+            found = self._checkpoints[name] = decode_offsets(data)
+            return found
         except CheckpointError as error:
             self.findings.append(Finding("discarded", path, 0, len(data), str(error)))
             return {}
@@ -141,6 +144,16 @@ class DataDirectory:
         """Write the offsets that a restart begins with."""
         self.checkpoint_job()()
 
+    def recovery_point_lowered(self, key: TopicPartition) -> None:
+        """Have it on the disk that a log is synced no further than it says, which is about to lose what lies above.
+
+        Nothing is written for a mirror that begins behind its log's end, the only truncation of a log that is served.
+        """
+        is_settled = self._written == self._taken
+        known = self._checkpoints.get(RECOVERY_POINT_FILE, {}) if is_settled else self._recovery_points
+        if known.get(key, 0) > self.logs[key].recovery_point:
+            self.checkpoint()
+
     def checkpoint_job(self) -> Callable[[], None]:
         """The offsets that a restart begins with, as they are now; the job, for any thread, writes them."""
         logs = self.logs | self.successors
@@ -154,6 +167,10 @@ class DataDirectory:
                 key: offset for key, log in logs.items() if (offset := log.cleaner.clean_offset) is not None
             },
         }
+        if self._written == self._taken:
+            self._recovery_points = dict(self._checkpoints.get(RECOVERY_POINT_FILE, {}))
+        for key, point in state[RECOVERY_POINT_FILE].items():
+            self._recovery_points[key] = max(point, self._recovery_points.get(key, 0))
         self._taken += 1
         number = self._taken
 

@@ -108,7 +108,7 @@ class Moves:
         source = self._store.get(*key)
         if source is not None:
             source.cleaner.is_paused = False
-            source.on_recovery_point_lowered = self._store.home_of(key).checkpoint
+            source.on_recovery_point_lowered = partial(self._store.home_of(key).recovery_point_lowered, key)
         if home is None:
             return lambda: None
         copy = home.futures.pop(key)
@@ -244,12 +244,12 @@ class Moves:
     def _watch_truncation(self, key: TopicPartition, source: PartitionLog) -> None:
         """Before anything of the log is taken away, it is on the disk that a successor does not count any more."""
         self._kept.discard(key)
-        checkpoint = self._store.home_of(key).checkpoint
+        home = self._store.home_of(key)
 
         def lowered() -> None:
             self._kept.add(key)
             self._files.replace_file(f"{source.directory}/{KEPT_MARK}", b"")
-            checkpoint()
+            home.recovery_point_lowered(key)
 
         source.on_recovery_point_lowered = lowered
 

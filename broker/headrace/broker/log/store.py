@@ -200,7 +200,7 @@ class LogStore:
         """From now on this is the log of that partition."""
         self._homes[key] = home
         home.logs[key] = log
-        log.on_recovery_point_lowered = home.checkpoint
+        log.on_recovery_point_lowered = partial(home.recovery_point_lowered, key)
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         """The log of a partition, or None."""
