@@ -83,8 +83,9 @@ def load(
     epochs = _load_epochs(files, directory, segments, loading.epochs, report)
     epochs.truncate_from_end(end_offset)
     snapshots = ProducerSnapshots(files, directory)
-    unindexed = {segment.base_offset for segment in loading.unindexed if segment in segments}
-    producers, findings = snapshots.restore(segments, end_offset, unindexed)
+    unindexed = [segment for segment in loading.unindexed if segment in segments]
+    producers, findings = snapshots.restore(segments, end_offset, {s.base_offset for s in unindexed})
+    _sync_transactions(files, directory, unindexed)
     report.findings += findings
     report.log_start_offset, report.log_end_offset = log_start_offset, end_offset
     report.segments = len(segments)
@@ -98,6 +99,15 @@ def load(
         recovery_point=min(recovery_point, end_offset),
     )
     return loaded, report
+
+
+def _sync_transactions(files: Files, directory: str, segments: list[Segment]) -> None:
+    """Indexes that were made anew last before the log is used: the next start may not check these segments again."""
+    made = [file for segment in segments for file in segment.transactions.files_to_sync()]
+    for file in made:
+        file.sync()
+    if made:
+        files.sync_directory(directory)
 
 
 def _make_directory(
