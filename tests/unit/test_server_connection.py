@@ -350,6 +350,19 @@ def test_bad_input_closes_with_one_warning(
     assert words in warnings()[0]
 
 
+def test_a_request_that_memory_does_not_suffice_for_closes_its_connection_once(
+    bench: Bench, warnings: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(decoder: frames.FrameDecoder) -> memoryview:
+        raise MemoryError
+
+    monkeypatch.setattr(frames.FrameDecoder, "writable", full)
+    bench.send(1)
+    bench.loop.turn()
+    assert bench.connection.is_closed
+    assert ["no memory" in reason for reason in warnings()] == [True]
+
+
 def test_a_handler_that_breaks_closes_its_connection_only(bench: Bench) -> None:
     bench.answer = lambda _: 1 // 0
     bench.send(1)

@@ -135,6 +135,9 @@ class Connection:
         except OSError:
             self.close()
             return
+        except MemoryError:
+            self.close("this process has no memory left for its request")
+            return
         if size == 0:
             self._closed_by_client()
             return
