@@ -26,7 +26,7 @@ variable "datacenters" {
     }), {})
     # live or offline.
     tier = string
-    # The letters of the region's availability zones; each is a rack. Zones are added at the end and never taken away.
+    # The letters of the region's availability zones; each is a rack. Hosts are dealt out to them by their numbers, so they stay.
     zones = optional(list(string), ["a", "b", "c"])
     zookeeper = optional(object({
       count         = optional(number, 3)

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import terraform_regions
 import terraform_tools
-from terraform_kit import MODULES, TERRAFORM, Workspace, needs_provider, needs_terraform
+import yaml
+from terraform_kit import CHECKOUT, MODULES, TERRAFORM, Workspace, needs_provider, needs_terraform
 
 BLOCK = re.compile(r'^(variable|output) "(\w+)" \{\n(.*?)^\}$', re.M | re.S)
 EXPECTED = re.compile(r"expect_failures = \[(.*?)\]")
@@ -145,5 +146,9 @@ def test_the_first_boot_is_a_sound_script(volume: str, tmp_path: Path) -> None:
     script = workspace.run("output", "-raw", "script").stdout
     assert script.startswith("#!/bin/bash\n")
     assert ("mkfs" in script) == bool(volume)
+    release = yaml.safe_load(
+        (CHECKOUT / "inventory" / "aws" / "group_vars" / "all.yml").read_text(encoding="utf-8")
+    )
+    assert f" {release['release_python']}\n" in script
     checked = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stderr

@@ -24,6 +24,24 @@ PORTS_BY_GROUP = {
     "registry": {8081},
     "zookeeper": {2181, 2888, 3888},
 }
+# Who opens connections to whom: each needs its own rule out and its own rule in.
+FLOWS = {
+    ("audit", "broker", 9092),
+    ("broker", "broker", 9092),
+    ("broker", "zookeeper", 2181),
+    ("load", "broker", 9092),
+    ("load", "registry", 8081),
+    ("load_balancer", "broker", 9092),
+    ("registry", "broker", 9092),
+    ("zookeeper", "zookeeper", 2888),
+    ("zookeeper", "zookeeper", 3888),
+    *((group, "endpoint", 443) for group in ("audit", "broker", "load", "registry", "zookeeper")),
+}
+# And on which ports blocks come in, by the attribute that names them.
+DOORS = {
+    "admin_cidrs": {("broker", 9092), ("broker", 9404), ("load", 9404), ("registry", 8081)},
+    "publish_cidrs": {("broker", 9092), ("load_balancer", 9092), ("registry", 8081)},
+}
 INGRESS = "aws_vpc_security_group_ingress_rule"
 EGRESS = "aws_vpc_security_group_egress_rule"
 WAYS_OUT = {
@@ -102,18 +120,41 @@ def test_rules_open_single_ports_that_the_design_names(plan: Plan) -> None:
         assert rule["from_port"] in PORTS_BY_GROUP[target_of(address)], address
 
 
+@pytest.mark.parametrize("kind", [INGRESS, EGRESS])
+def test_hosts_reach_those_whom_they_need_and_nobody_else(plan: Plan, kind: str) -> None:
+    for name, datacenter in plan.variables["datacenters"].items():
+        absent = "load" if datacenter["tier"] == "live" else "load_balancer"
+        flows = {
+            (*address.rsplit('["', 1)[1].split(" ")[:3:2], rule["from_port"])
+            for address, rule in plan.of_type(kind)
+            if ".flow[" in address and plan.datacenter_of(address) == name
+        }
+        assert flows == {flow for flow in FLOWS if absent not in flow}
+
+
 def test_blocks_reach_only_what_is_published_and_administered(plan: Plan) -> None:
-    reached = 0
-    for address, rule in plan.of_type(INGRESS):
-        if rule["cidr_ipv4"] is None or ".mirror[" in address:
-            continue
-        reached += 1
-        blocks = plan.blocks(plan.datacenter_of(address))
-        administered = rule["from_port"] == 9404 or "load_balancer" not in address
-        allowed = blocks["publish_cidrs"] if rule["from_port"] != 9404 else set()
-        allowed |= blocks["admin_cidrs"] if administered else set()
-        assert rule["cidr_ipv4"] in allowed, address
-    assert reached >= 4 * len(plan.variables["datacenters"])
+    for name, datacenter in plan.variables["datacenters"].items():
+        absent = "load" if datacenter["tier"] == "live" else "load_balancer"
+        doors = {
+            (target_of(address), rule["from_port"], rule["cidr_ipv4"])
+            for address, rule in plan.of_type(INGRESS)
+            if ".door[" in address and plan.datacenter_of(address) == name
+        }
+        assert doors == {
+            (group, port, block)
+            for attribute, blocks in plan.blocks(name).items()
+            for block in blocks
+            for group, port in DOORS[attribute]
+            if group != absent
+        }
+
+
+def test_rules_are_of_hosts_of_blocks_of_the_mirror_or_of_s3(plan: Plan) -> None:
+    for kind, names in ((INGRESS, {"door", "flow", "mirror"}), (EGRESS, {"flow", "mirror", "s3"})):
+        rules = list(plan.of_type(kind))
+        assert {address.rsplit("[", 1)[0].rsplit(".", 1)[1] for address, _ in rules} == names
+        for address, rule in rules:
+            assert (rule["cidr_ipv4"] is not None) == (".door[" in address or ".mirror[" in address), address
 
 
 def test_only_offline_brokers_come_from_another_datacenter(plan: Plan) -> None:
