@@ -162,6 +162,9 @@ class FaultyFiles:
     def exists(self, path: str) -> bool:
         return path in self._seen or path in self._directories
 
+    def is_directory(self, path: str) -> bool:
+        return path in self._directories
+
     def size(self, path: str) -> int:
         return len(self._inode(path).data)
 

@@ -89,6 +89,34 @@ def test_partitions_are_spread_over_directories_and_keep_their_own_configuration
     assert {log.config.segment_bytes for log in store.all()} == {54321}
 
 
+@pytest.mark.parametrize(
+    "name", ["a b-0", "é-0", "line\n-0", "-0", "events-", "events-00", "events-2147483648", "l" * 250 + "-0"]
+)
+def test_folders_that_no_partition_is_named_for_are_left_alone(tmp_path: Path, name: str) -> None:
+    store, _ = open_store(tmp_path)
+    store.create("events", 0, TOPIC_ID, now_ms=NOW_MS)
+    store.close()
+    (tmp_path / name).mkdir()
+    (tmp_path / "notes-1").write_text("somebody else's")
+    store, reports = open_store(tmp_path)
+    assert [report.directory for report in reports] == [f"{tmp_path}/events-0"]
+    store.close()
+    assert decode_offsets((tmp_path / "recovery-point-offset-checkpoint").read_bytes()) == {("events", 0): 0}
+    assert list((tmp_path / name).iterdir()) == []
+
+
+def test_a_copy_beside_its_log_leads_nowhere(tmp_path: Path) -> None:
+    store, _ = open_store(tmp_path)
+    append(store.create("events", 0, TOPIC_ID, now_ms=NOW_MS), batch(3))
+    store.close()
+    copy = tmp_path / f"events-0.{'0' * 32}-future"
+    copy.mkdir()
+    store, _ = open_store(tmp_path)
+    assert not copy.exists()
+    assert store.moves.target(("events", 0)) is None
+    assert [log.log_end_offset for log in store.all()] == [3]
+
+
 def test_a_configuration_that_cannot_be_used_names_its_topic(tmp_path: Path) -> None:
     def opened(overrides: dict[str, str]) -> LogStore:
         return LogStore.open(

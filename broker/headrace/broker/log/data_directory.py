@@ -127,8 +127,9 @@ class DataDirectory:
                 self._files.remove_directory(f"{self.path}/{name}")
 
     def folders(self) -> list[str]:
-        """The folders that hold logs or copies of logs."""
-        return [name for name in self._files.list(self.path) if names.partition_of(name) is not None]
+        """The folders that hold logs or copies of logs; whatever else there is belongs to somebody else."""
+        found = [name for name in self._files.list(self.path) if names.partition_of(name) is not None]
+        return [name for name in found if self._files.is_directory(f"{self.path}/{name}")]
 
     @property
     def log_count(self) -> int:

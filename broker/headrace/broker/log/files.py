@@ -70,6 +70,9 @@ class Files(Protocol):
     def exists(self, path: str) -> bool:
         """Whether a file or directory of that name exists."""
 
+    def is_directory(self, path: str) -> bool:
+        """Whether it is a directory, or leads to one."""
+
     def size(self, path: str) -> int:
         """Length in bytes; FileNotFoundError when it is missing."""
 
@@ -169,6 +172,9 @@ class OsFiles:
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
+
+    def is_directory(self, path: str) -> bool:
+        return os.path.isdir(path)
 
     def size(self, path: str) -> int:
         return os.stat(path).st_size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from uuid import UUID, uuid4
 
 LOG_SUFFIX = ".log"
@@ -17,6 +18,9 @@ DELETE_DIRECTORY_SUFFIX = "-delete"
 FUTURE_DIRECTORY_SUFFIX = "-future"
 _DIRECTORY_NAME_LENGTH_MAX = 255
 _UNIQUE_LENGTH = 32
+# As topics and partitions are named; of anything else the checkpoints could not speak.
+_PARTITION_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
+_PARTITION_MAX = 2**31 - 1
 
 
 def segment_file(base_offset: int, suffix: str) -> str:
@@ -37,10 +41,10 @@ def partition_directory(topic: str, partition: int) -> str:
 
 def parse_partition_directory(name: str) -> tuple[str, int] | None:
     """(topic, partition) of a folder's name; None when it holds no partition."""
-    topic, dash, digits = name.rpartition("-")
-    if not dash or not topic or not digits.isascii() or not digits.isdigit():
+    match = _PARTITION_DIRECTORY.fullmatch(name)
+    if match is None or int(match["partition"]) > _PARTITION_MAX:
         return None
-    return topic, int(digits)
+    return match["topic"], int(match["partition"])
 
 
 def deleted_directory(topic: str, partition: int, unique: UUID | None = None) -> str:

@@ -174,9 +174,11 @@ class LogStore:
 
     def _take_in(self, folder: str, log: PartitionLog, home: DataDirectory) -> None:
         key = (log.topic, log.partition)
-        if names.parse_partition_directory(folder) is None and self.moves.target(key) is None:
+        is_copy = names.parse_partition_directory(folder) is None
+        # A log's own folder comes before its copies: one in the same directory leads nowhere.
+        if is_copy and self.moves.target(key) is None and self._homes.get(key) is not home:
             self.moves.add(key, home, log)
-        elif names.parse_partition_directory(folder) is None:
+        elif is_copy:
             self._files.remove_directory(log.directory)
         elif self._files.exists(f"{log.directory}/{SUCCESSOR_MARK}"):
             home.successors[key] = log
