@@ -169,17 +169,13 @@ def test_describe_configs_of_a_topic(pair: Pair, version: int) -> None:
     pair.compare(script)
 
 
-# Topic settings of old message formats and tiered storage, which headrace does not have.
+# Topic settings of tiered storage and compression levels, which headrace does not have.
 NOT_HAD = {
-    "follower.replication.throttled.replicas",
-    "leader.replication.throttled.replicas",
     "local.retention.bytes",
     "local.retention.ms",
     "remote.storage.enable",
     "remote.log.copy.disable",
     "remote.log.delete.on.disable",
-    "message.format.version",
-    "message.timestamp.difference.max.ms",
     "compression.gzip.level",
     "compression.lz4.level",
     "compression.zstd.level",
@@ -218,6 +214,40 @@ def test_altering_a_topics_configuration(pair: Pair) -> None:
             wanted = {"resource_type": TOPIC, "resource_name": "alter", "configuration_keys": [key]}
             eventually_same = session.look(DESCRIBE_CONFIGS, 4, {"resources": [wanted]})
             session.note(f"{note}: error", eventually_same["results"][0]["error_code"])
+
+    pair.compare(script)
+
+
+def test_settings_without_effect_are_checked_kept_and_described(pair: Pair) -> None:
+    keys = (
+        "leader.replication.throttled.replicas",
+        "follower.replication.throttled.replicas",
+        "message.format.version",
+        "message.timestamp.difference.max.ms",
+    )
+
+    def script(session: Session) -> None:
+        create_topic(session, "inert", configs={keys[2]: "2.0", keys[3]: "55"})
+        for note, operation, key, value in (
+            ("replicas", 0, keys[0], "0:1,1:1"),
+            ("all replicas", 0, keys[1], "*"),
+            ("more replicas", 2, keys[0], "2:1"),
+            ("fewer replicas", 3, keys[0], "0:1"),
+            ("no replicas", 0, keys[1], "abc"),
+            ("half a replica", 0, keys[1], "0"),
+            ("another version", 0, keys[2], "0.10.2-IV0"),
+            ("no version", 0, keys[2], "soon"),
+            ("another difference", 0, keys[3], "66"),
+            ("no difference", 0, keys[3], "-1"),
+            ("the default version", 1, keys[2], None),
+        ):
+            change = {"name": key, "config_operation": operation, "value": value}
+            resource: Message = {"resource_type": TOPIC, "resource_name": "inert", "configs": [change]}
+            session.ask(
+                INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource], "validate_only": False}, note=note
+            )
+            wanted = {"resource_type": TOPIC, "resource_name": "inert", "configuration_keys": list(keys)}
+            session.ask(DESCRIBE_CONFIGS, 4, {"resources": [wanted], "include_synonyms": True}, note=note)
 
     pair.compare(script)
 

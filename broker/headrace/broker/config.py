@@ -13,6 +13,7 @@ from typing import Any
 
 from headrace.broker import config_foreign
 from headrace.broker import config_sections as sections
+from headrace.broker.config_inert import INERT_TOPIC_CONFIGS
 from headrace.broker.config_keys import (
     LONG_MAX,
     ConfigurationError,
@@ -389,15 +390,16 @@ class LogConfig:
     def with_overrides(self, overrides: Mapping[str, str]) -> LogConfig:
         """This configuration under a topic's own values; raises InvalidConfigError with a sentence."""
         values: dict[str, Any] = {}
-        for name, text in _without_aliases(overrides, TOPIC_ALIASES).items():
-            if name in REPLICATION_CONFIGS:
-                continue
-            if name not in TOPIC_CONFIGS:
-                raise InvalidConfigError(f"Unknown topic config name: {name}.")
-            try:
-                values[name.replace(".", "_")] = TOPIC_CONFIGS[name].key.parse(name, text)
-            except ConfigurationError as error:
-                raise InvalidConfigError(str(error)) from None
+        try:
+            for name in overrides.keys() & INERT_TOPIC_CONFIGS.keys():
+                INERT_TOPIC_CONFIGS[name].check(name, overrides[name])
+            for name, text in _without_aliases(overrides, TOPIC_ALIASES).items():
+                if name in TOPIC_CONFIGS:
+                    values[name.replace(".", "_")] = TOPIC_CONFIGS[name].key.parse(name, text)
+                elif name not in INERT_TOPIC_CONFIGS:
+                    raise InvalidConfigError(f"Unknown topic config name: {name}.")
+        except ConfigurationError as error:
+            raise InvalidConfigError(str(error)) from None
         merged = replace(self, **values)
         if merged.min_compaction_lag_ms > merged.max_compaction_lag_ms:
             raise InvalidConfigError("min.compaction.lag.ms must not be above max.compaction.lag.ms.")
@@ -437,17 +439,9 @@ def in_topic_units(broker_property: str, value: Any) -> Any:
 TOPIC_CONFIGS: dict[str, TopicConfig] = {
     name: TopicConfig(name, key, default_of(LogConfig, name)) for name, key in keys_of(LogConfig).items()
 }
-# What there is nothing to do for without followers; and what Apache Kafka 3.9 passes over, too.
-REPLICATION_CONFIGS = frozenset(
-    (
-        "leader.replication.throttled.replicas",
-        "follower.replication.throttled.replicas",
-        "message.format.version",
-    )
-)
 
 
 def known_overrides(stored: Mapping[str, str]) -> dict[str, str]:
     """What of a topic's znode has a name known here: Apache Kafka may have stored more, which has no effect."""
-    known = TOPIC_CONFIGS.keys() | TOPIC_ALIASES.keys() | REPLICATION_CONFIGS
+    known = TOPIC_CONFIGS.keys() | INERT_TOPIC_CONFIGS.keys()
     return {name: value for name, value in stored.items() if name in known}

@@ -19,6 +19,7 @@ from headrace.broker.config import (
     known_overrides,
 )
 from headrace.broker.config_dynamic import DYNAMIC_KEYS, QUOTA_KEYS, synonyms_of
+from headrace.broker.config_inert import INERT_TOPIC_CONFIGS
 from headrace.broker.config_keys import Key, text_of
 from headrace.broker.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
 from headrace.broker.handlers.altered_configs import check_broker
@@ -123,6 +124,19 @@ def topic_entries(context: Context, overrides: Mapping[str, str]) -> Iterable[En
         if name in overrides:
             synonyms.insert(0, _synonym(name, topic_config.text(effective), DYNAMIC_TOPIC))
         yield _entry(name, topic_config.key, topic_config.text(effective), synonyms, read_only=False)
+    for name in INERT_TOPIC_CONFIGS:
+        yield _inert_entry(levels, name, overrides)
+
+
+def _inert_entry(levels: Levels, name: str, overrides: Mapping[str, str]) -> Entry:
+    inert = INERT_TOPIC_CONFIGS[name]
+    synonyms: list[Entry] = []
+    for broker_name in inert.key.synonyms:
+        synonyms = [*_broker_synonyms(levels, broker_name), _synonym(broker_name, inert.default, DEFAULT)]
+    if name in overrides:
+        synonyms.insert(0, _synonym(name, overrides[name], DYNAMIC_TOPIC))
+    value = synonyms[0]["value"] if synonyms else inert.default
+    return _entry(name, inert.key, value, synonyms, read_only=False)
 
 
 def _broker_synonyms(levels: Levels, name: str) -> list[Entry]:
