@@ -14,6 +14,11 @@ output "publish_addresses" {
   value       = { for name in keys(local.live) : name => local.made[name].publish_address }
 }
 
+output "publish_zone_ids" {
+  description = "By live datacenter, the private DNS zone of its publish address, to associate with other networks that publish."
+  value       = { for name in keys(local.live) : name => local.made[name].publish_zone_id }
+}
+
 output "warehouse" {
   description = "Where the tables are: location and Glue database."
   value       = local._warehouse

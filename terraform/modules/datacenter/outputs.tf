@@ -24,6 +24,11 @@ output "publish_address" {
   value       = one(module.load_balancer[*].publish_address)
 }
 
+output "publish_zone_id" {
+  description = "The private DNS zone of a live datacenter's publish address; null offline."
+  value       = one(module.load_balancer[*].dns_zone_id)
+}
+
 output "warehouse" {
   description = "The location of the tables and the Glue database; null in a live datacenter."
   value       = one([for made in module.warehouse : { database = made.database, location = made.warehouse }])

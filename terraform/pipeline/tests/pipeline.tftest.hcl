@@ -97,6 +97,11 @@ run "a_pipeline" {
     condition     = output.publish_addresses == { dc-east = "publish.dc-east.headrace.internal:9092", dc-west = "publish.dc-west.headrace.internal:9092" }
     error_message = "Every live datacenter has a publish address."
   }
+
+  assert {
+    condition     = toset(keys(output.publish_zone_ids)) == toset(["dc-east", "dc-west"]) && alltrue([for zone in output.publish_zone_ids : zone != null])
+    error_message = "And a DNS zone of its own, which other networks are told."
+  }
 }
 
 run "a_broker_less" {
