@@ -100,6 +100,24 @@ def test_absent_partitions_stand_last_and_change_no_wait(pair: Pair) -> None:
     pair.compare(script)
 
 
+@pytest.mark.parametrize("version", [4, 11, 12])
+def test_no_fetch_waits_at_the_end_of_a_segment_that_others_follow(pair: Pair, version: int) -> None:
+    name = f"segments-{version}"
+
+    def script(session: Session) -> None:
+        create_topic(session, name, configs={"segment.bytes": "250"})
+        for _ in range(3):
+            produce(session, name, 0)
+        for offset, waits in ((0, False), (2, True)):
+            topics = [{"topic": name, "partitions": [wanted(0, offset)]}]
+            began = time.monotonic()
+            message = {"replica_id": -1, "max_wait_ms": 600, "min_bytes": 1000, "topics": topics}
+            session.ask(FETCH, version, message, note=f"from {offset}")
+            assert (time.monotonic() - began >= 0.6) == waits
+
+    pair.compare(script)
+
+
 def test_epochs_fetched_last_are_compared_with_the_log(pair: Pair) -> None:
     def script(session: Session) -> None:
         topic_id = create_topic(session, "parting")

@@ -4,9 +4,10 @@ Versions 0 to 3 get message formats 0 and 1, converted in bounded pieces. Deviat
 comes whole even where Kafka would cut it; sessions (KIP-227) are refused beyond a number of partitions in all of them,
 where Kafka bounds the sessions only.
 
-A fetch that finds less than its minimum is parked until one of its partitions moves or its time is over; a partition
-that the cluster does not have neither ends nor begins that wait. Other records never pass through memory: the
-answer holds slices of segment files. There is no preferred read replica: at replication factor 1 Kafka names none either.
+A fetch that finds less than its minimum is parked until one of its partitions moves or its time is over, unless a
+segment ends there that others follow; a partition that the cluster does not have neither ends nor begins that wait.
+Other records never pass through memory: the answer holds slices of segment files. There is no preferred read replica:
+at replication factor 1 Kafka names none either.
 """
 
 from __future__ import annotations
@@ -94,6 +95,7 @@ class _Found(NamedTuple):
     aborted: Sequence[AbortedTransaction] | None = None
     diverging_epoch: EpochEndOffset | None = None
     current_leader: CurrentLeader | None = None
+    is_behind: bool = False
 
 
 _Answer = list[tuple[FetchTopic, list[_Found]]]
@@ -136,8 +138,8 @@ def _keys(context: Context, request: FetchRequest) -> list[tuple[str, int]]:
 def _read_all(context: Context, request: FetchRequest, left: int) -> tuple[_Answer, int, bool]:
     """(what every partition has, bytes of records, whether to answer at once).
 
-    An error or a diverging epoch is answered at once, but for partitions that the cluster does not have: these go
-    last, and only when there are no others is there nothing to wait for.
+    An error, a diverging epoch and a segment that others follow are answered at once, but for partitions that the
+    cluster does not have: these go last, and only when there are no others is there nothing to wait for.
     """
     answer: _Answer = []
     absent: _Answer = []
@@ -149,6 +151,7 @@ def _read_all(context: Context, request: FetchRequest, left: int) -> tuple[_Answ
             if item.records is not None:
                 total += item.records.size
                 left -= item.records.size
+                is_urgent = is_urgent or item.is_behind
             elif item.error_code in NOT_IN_CLUSTER:
                 absent.append((topic, [item]))
                 continue
@@ -188,12 +191,14 @@ def _read(
         size_max = min(wanted.size_max, left)
         log = partition.log
         upper_offset = _upper_offset(partition, request)
+        is_behind = False
         if size_max <= 0 and not at_least_one:
             records: LogSlice | ConvertedRecords | None = None
         else:
             found = log.read(
                 wanted.offset, size_max=max(size_max, 0), upper_offset=upper_offset, at_least_one=at_least_one
             )
+            is_behind = found.is_behind
             records = found if request.magic == MAGIC else _converted(log, request, wanted, found)
         return _Found(
             wanted.partition_index,
@@ -203,6 +208,7 @@ def _read(
             log.log_start_offset,
             records,
             _aborted(log, request, wanted, records),
+            is_behind=is_behind,
         )
     except KafkaError as error:
         leader = None
@@ -392,8 +398,7 @@ def _partition_head(version: int, item: _Found) -> bytes:
         log_start_offset,
         records,
         aborted,
-        _,
-        _,
+        *_,
     ) = item
     size = 0 if records is None else records.size
     if error_code in WITHOUT_RECORDS:

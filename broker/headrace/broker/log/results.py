@@ -27,12 +27,13 @@ class LogSlice(NamedTuple):
     """Bytes of one segment file: `size` bytes from `position`, the first of which begins a batch.
 
     The last batch may be cut, as in Kafka. The file stays open while the slice is referenced, even when retention
-    has deleted it.
+    has deleted it. `is_behind`: what may be read goes on in a later segment.
     """
 
     file: File | None
     position: int
     size: int
+    is_behind: bool = False
 
     def read(self) -> bytes:
         """The bytes themselves; for a sendfile take `file.fileno()`, `position` and `size`."""

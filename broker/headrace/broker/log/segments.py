@@ -119,7 +119,11 @@ class Segments:
             segment = self._segments[number]
             position = segment.position_of(offset)
             if position is not None:
-                return _slice(segment, position, size_max, upper_offset, at_least_one)
+                found = _slice(segment, position, size_max, upper_offset, at_least_one)
+                is_behind = (
+                    segment is not self.active and upper_offset >= self._segments[number + 1].base_offset
+                )
+                return found._replace(is_behind=True) if is_behind else found
         return EMPTY_SLICE
 
     def aborted(self, offset: int, found: LogSlice) -> list[AbortedTransaction]:
