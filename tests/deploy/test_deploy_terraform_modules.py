@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
-import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,7 @@ def test_only_the_small_example_gives_up_protection() -> None:
     assert unprotected == ["small"]
 
 
+@needs_terraform
 @pytest.mark.parametrize("volume", ["", "vol-0123456789abcdef0"])
 def test_the_first_boot_is_a_sound_script(volume: str, tmp_path: Path) -> None:
     template = (TERRAFORM / "modules" / "cluster" / "first_boot.sh.tftpl").read_text(encoding="utf-8")
@@ -139,8 +141,6 @@ def test_the_first_boot_is_a_sound_script(volume: str, tmp_path: Path) -> None:
         encoding="utf-8",
     )
     (tmp_path / "first_boot.sh.tftpl").write_text(template, encoding="utf-8")
-    if shutil.which("terraform") is None:
-        pytest.skip("terraform is not installed")
     workspace = Workspace(tmp_path)
     workspace.succeed("apply", "-auto-approve")
     script = workspace.run("output", "-raw", "script").stdout
@@ -152,3 +152,24 @@ def test_the_first_boot_is_a_sound_script(volume: str, tmp_path: Path) -> None:
     assert f" {release['release_python']}\n" in script
     checked = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stderr
+
+
+@pytest.mark.parametrize(("ci", "outcome"), [("", "1 skipped"), ("true", "1 failed")])
+def test_a_machine_without_terraform_skips_but_for_where_changes_are_accepted(
+    ci: str, outcome: str, tmp_path: Path
+) -> None:
+    one = f"{Path(__file__)}::{test_every_file_is_formatted.__name__}"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rs", one],
+        env={**os.environ, "PATH": str(tmp_path), "CI": ci},
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert outcome in done.stdout
+    assert ("terraform is not installed" in done.stdout) == (not ci)
+
+
+def test_accepting_a_change_allows_no_skipping() -> None:
+    assert "\nexport CI=true\n" in (CHECKOUT / ".ci" / "run").read_text(encoding="utf-8")
