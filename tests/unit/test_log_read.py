@@ -130,3 +130,15 @@ def test_damaged_indexes_lead_nobody_astray(log: PartitionLog, tmp_path: Path) -
             found = damaged.offset_for_timestamp(NOW_MS + number * 1000)
             assert found == (number, NOW_MS + number * 1000, 0)
         damaged.close()
+
+
+def test_a_time_index_of_nonsense_hides_no_time_that_lies_early_in_its_segment(tmp_path: Path) -> None:
+    log, _ = open_log(tmp_path, SMALL)
+    for number in range(20):
+        append(log, batch(1, timestamp_ms=NOW_MS + (900 if number % 10 == 1 else 0)))
+    log.close()
+    for path in Path(log.directory).glob("*.timeindex"):
+        path.write_bytes(b"\xc5" * 8 + b"\x27" * 4)
+    damaged, _ = open_log(tmp_path, SMALL, clean_shutdown=True)
+    assert damaged.offset_for_timestamp(NOW_MS + 900) == (1, NOW_MS + 900, 0)
+    assert damaged.offset_for_timestamp(NOW_MS + 901) is None

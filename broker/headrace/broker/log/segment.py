@@ -232,6 +232,9 @@ class Segment:
     def _read_largest_timestamp(self) -> tuple[int, int]:
         """From the time index, and from the batches behind its last entry, which it may not tell of yet."""
         largest = self.time_index.last() or (-1, self.base_offset)
+        if largest[0] < 0 or not self.base_offset <= largest[1] < self.next_offset:
+            # No entry of this segment: the batches alone tell.
+            largest = (-1, self.base_offset)
         # Rot keeps nobody from appending: what it hides has no part in the answer.
         with suppress(CorruptMessageError):
             for _, header in self.walk(self._walk_start(largest[1])):
