@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from terraform_tools import terraform
 
 ROOT = Path(__file__).resolve().parents[1]
 HEADER = "# Written by scripts/terraform_inventory.py: change the map of datacenters and apply it, not this file.\n"
@@ -30,6 +31,9 @@ def main() -> int:
     parser.add_argument("--pipeline", type=Path, default=ROOT / "terraform" / "pipeline")
     parser.add_argument("--output", type=Path, default=ROOT / "inventory" / "aws" / "hosts.yml")
     arguments = parser.parse_args()
+    if terraform() is None:
+        print("Terraform is not installed: install version 1.11.", file=sys.stderr)
+        return 1
     command = ["terraform", f"-chdir={arguments.pipeline}", "output", "-json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:

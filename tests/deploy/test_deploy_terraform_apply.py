@@ -211,7 +211,14 @@ def test_everything_can_be_destroyed(applied: Applied) -> None:
     assert applied.workspace.run("state", "list").stdout == ""
 
 
-def test_an_inventory_of_nothing_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("path", "sentence"),
+    [
+        (os.environ["PATH"], "run `terraform apply` first"),
+        ("", "Terraform is not installed: install version 1.11."),
+    ],
+)
+def test_an_inventory_of_nothing_is_refused(path: str, sentence: str, tmp_path: Path) -> None:
     (tmp_path / "main.tf").write_text("", encoding="utf-8")
     script = CHECKOUT / "scripts" / "terraform_inventory.py"
     command = [
@@ -222,7 +229,9 @@ def test_an_inventory_of_nothing_is_refused(tmp_path: Path) -> None:
         "--output",
         str(tmp_path / "hosts.yml"),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "PATH": path}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert "run `terraform apply` first" in done.stderr
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
     assert not (tmp_path / "hosts.yml").exists()
