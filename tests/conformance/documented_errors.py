@@ -15,11 +15,9 @@ OTHER_BROKER = "takes a second broker"
 FOLLOWERS = "takes replicas that lag or are gone, which come with replication"
 LOADING = "lasts milliseconds after a start (tests/unit/test_groups_runtime.py)"
 SHUTDOWN = "only while the broker stops"
-DISK = "takes a disk that fails (tests/conformance/test_conformance_data_directories.py, tests/sim)"
 OLD_BROKERS = "only brokers before 2.6 send it"
 OLD_FORMAT = "takes message.format.version, which 3.9 passes over"
 INTERNAL = "an internal failure: there is no request that should bring it about"
-ROT = "takes a flipped bit on the disk (tests/sim/test_sim_log.py); as Kafka, Fetch serves it and the client refuses it"
 POLICY = "takes a policy class of one's own"
 NEW_PROTOCOL = "belongs to the new group protocol, which Kafka 3.9 has not in ZooKeeper mode"
 
@@ -321,15 +319,12 @@ _EVERYWHERE = {
     Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: ACLS,
     Code.COORDINATOR_LOAD_IN_PROGRESS: LOADING,
     Code.COORDINATOR_NOT_AVAILABLE: SHUTDOWN,
-    Code.KAFKA_STORAGE_ERROR: DISK,
-    Code.NOT_CONTROLLER: OTHER_BROKER,
     Code.POLICY_VIOLATION: POLICY,
     Code.UNKNOWN_SERVER_ERROR: INTERNAL,
     Code.UNSUPPORTED_FOR_MESSAGE_FORMAT: OLD_FORMAT,
     Code.INVALID_TXN_STATE: TRANSACTIONS,
     Code.INVALID_PRODUCER_ID_MAPPING: TRANSACTIONS,
     Code.STALE_MEMBER_EPOCH: NEW_PROTOCOL,
-    Code.NOT_ENOUGH_REPLICAS: FOLLOWERS,
     Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND: FOLLOWERS,
     Code.REASSIGNMENT_IN_PROGRESS: FOLLOWERS,
 }
@@ -337,7 +332,6 @@ _OF_KEY = {
     (1, Code.REPLICA_NOT_AVAILABLE): OLD_BROKERS,
     (2, Code.REPLICA_NOT_AVAILABLE): OLD_BROKERS,
     (23, Code.REPLICA_NOT_AVAILABLE): OLD_BROKERS,
-    (1, Code.CORRUPT_MESSAGE): ROT,
     (1, Code.INCONSISTENT_TOPIC_ID): OTHER_BROKER,
     (2, Code.LEADER_NOT_AVAILABLE): FOLLOWERS,
     (2, Code.OFFSET_NOT_AVAILABLE): FOLLOWERS,
@@ -345,7 +339,6 @@ _OF_KEY = {
         3,
         Code.LISTENER_NOT_FOUND,
     ): "takes a broker without the listener (tests/unit/test_server_metadata_answers.py)",
-    (5, Code.FENCED_LEADER_EPOCH): "a request of the controller that is not of the past changes the broker",
     (7, Code.STALE_CONTROLLER_EPOCH): "the request has no controller epoch any more",
     (8, Code.REQUEST_TIMED_OUT): FOLLOWERS,
     (8, Code.GROUP_ID_NOT_FOUND): NEW_PROTOCOL,
@@ -356,7 +349,6 @@ _OF_KEY = {
     (22, Code.NOT_COORDINATOR): TRANSACTIONS,
     (22, Code.INVALID_PRODUCER_EPOCH): TRANSACTIONS,
     (22, Code.PRODUCER_FENCED): TRANSACTIONS,
-    (34, Code.REPLICA_NOT_AVAILABLE): OTHER_BROKER,
     (42, Code.INVALID_GROUP_ID): "no way leads to it in 3.9: the empty group is one that is not found",
 }
 

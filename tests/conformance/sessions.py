@@ -36,6 +36,8 @@ OFFSET_FOR_LEADER_EPOCH, DESCRIBE_CONFIGS, CREATE_PARTITIONS, DELETE_GROUPS = 23
 INCREMENTAL_ALTER_CONFIGS, OFFSET_DELETE, DESCRIBE_CLUSTER = 44, 47, 60
 
 CLOSED = "connection closed"
+# A JVM that has just started needs twenty seconds for a thousand requests while others use the processors.
+ANSWER_SECONDS_MAX = 60
 TIMESTAMP_MS = 1_700_000_000_000
 IDENTITY_FIELDS = ("topic_id", "member_id", "leader", "session_id", "producer_id")
 TEXT_FIELDS = ("error_message", "batch_index_error_message", "documentation")
@@ -120,7 +122,7 @@ class Session:
 
     def _write(self, data: bytes) -> None:
         if self._socket is None:
-            self._socket = socket.create_connection(self._address, timeout=10)
+            self._socket = socket.create_connection(self._address, timeout=ANSWER_SECONDS_MAX)
         self._socket.sendall(data)
 
     def _read(self) -> bytes:

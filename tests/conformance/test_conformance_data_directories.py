@@ -19,6 +19,7 @@ from sessions import (
     FETCH,
     LIST_OFFSETS,
     METADATA,
+    OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
     Message,
     Pair,
@@ -30,7 +31,7 @@ from sessions import (
 from zookeeper_process import ZooKeeperProcess
 
 METRICS = "headrace.metrics.listener"
-ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS = 34, 35
+STOP_REPLICA, ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS = 5, 34, 35
 STORAGE_ERROR = 56
 PARTITIONS = 4
 # Both notice a failed disk when they write the next checkpoint.
@@ -115,7 +116,7 @@ def both(kafka_jars: Path, tmp_path: Path, zookeeper: ZooKeeperProcess) -> Itera
 def described(session: Session, pair: Directories, topic: str) -> Message:
     """DescribeLogDirs with the partitions' numbers replaced by how many they are: which goes where first is chance."""
     wanted = [{"topic": topic, "partitions": list(range(PARTITIONS))}]
-    answer = session.look(DESCRIBE_LOG_DIRS, 4, {"topics": wanted})
+    answer = session.look(DESCRIBE_LOG_DIRS, 4, {"topics": wanted}, noted=True)
     for result in answer["results"]:
         result["log_dir"] = Path(result["log_dir"]).name
         for name in ("total_bytes", "usable_bytes"):
@@ -155,6 +156,10 @@ def test_a_failed_directory_takes_its_partitions_along_and_no_others(both: Direc
         eventually(no_leader, what="partitions without a leader")
         note_metadata(session, "spread", (*lost, *kept))
         session.note("after", described(session, both, "spread"))
+        for partition in (lost[0], kept[0]):
+            alter(session, both.home(session) / "a", ("spread", partition))
+            alter(session, both.home(session) / "b", ("spread", partition), version=1)
+            stop_replica(session, "spread", lost[0])
         create_topic(session, "later", 2)
         session.note("new partitions", {both.directory_of(session, "later", p) for p in (0, 1)})
         chroot = "/kafka" if session._address == both.kafka.address else "/headrace"
@@ -174,10 +179,28 @@ def test_a_failed_directory_takes_its_partitions_along_and_no_others(both: Direc
     assert both.kafka.process.wait(30) == 1
 
 
+def stop_replica(session: Session, topic: str, partition: int) -> None:
+    """As the first controller of the cluster would, without deleting anything."""
+    state = {"partition_index": partition, "leader_epoch": 100, "delete_partition": False}
+    message = {
+        "controller_id": 1,
+        "controller_epoch": 1,
+        "broker_epoch": -1,
+        "topic_states": [{"topic_name": topic, "partition_states": [state]}],
+    }
+    session.ask(STOP_REPLICA, 4, message)
+
+
 def ask_everything(session: Session, partition: int) -> None:
     session.ask(PRODUCE, 9, produce_message("spread", batch(b"y"), partition=partition))
     session.ask(FETCH, 11, fetch_message("spread", partition))
-    session.note("list offsets", code_of(session, "spread", partition))
+    wanted: Message = {"partition_index": partition, "timestamp": -1}
+    message = {"replica_id": -1, "topics": [{"name": "spread", "partitions": [wanted]}]}
+    for version in (1, 7):
+        session.ask(LIST_OFFSETS, version, message)
+    wanted = {"partition": partition, "leader_epoch": 0}
+    message = {"replica_id": -2, "topics": [{"topic": "spread", "partitions": [wanted]}]}
+    session.ask(OFFSET_FOR_LEADER_EPOCH, 3, message)
 
 
 def fetch_message(topic: str, partition: int) -> Message:

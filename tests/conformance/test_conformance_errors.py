@@ -9,8 +9,9 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from kafka_oracle import KafkaBroker
 from pairs import running_pair
-from processes import ForegroundProcess, eventually
+from processes import BrokerProcess, ForegroundProcess, eventually
 from sessions import (
     CREATE_PARTITIONS,
     CREATE_TOPICS,
@@ -30,9 +31,16 @@ from sessions import (
 )
 
 LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, CONTROLLED_SHUTDOWN = 4, 5, 6, 7
-API_VERSIONS, DELETE_RECORDS, DESCRIBE_PRODUCERS = 18, 21, 61
+API_VERSIONS, DELETE_RECORDS, ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS, DESCRIBE_PRODUCERS = (
+    18,
+    21,
+    34,
+    35,
+    61,
+)
+NOT_CONTROLLER = 41
 NOBODY = 7
-TOPIC_ID = "AAAAAAAAQACAAAAAAAAAAQ"
+TOPIC_ID, OTHER_TOPIC_ID = "AAAAAAAAQACAAAAAAAAAAQ", "AAAAAAAAQACAAAAAAAAAAg"
 ZSTD = 4
 EPOCH = 5
 
@@ -79,29 +87,45 @@ def ask_all(session: Session, topic: str, partition: int, epoch: int = -1) -> No
         session.ask(OFFSET_FOR_LEADER_EPOCH, version, message, note=f"{partition} {epoch}")
 
 
+def leave_topic(
+    pair: Pair,
+    chroot: str,
+    name: str,
+    topic_id: str,
+    replicas: dict[int, list[int]],
+    config: dict[str, str] | None = None,
+) -> None:
+    """The znodes of a topic whose partitions are led by the first of their replicas, all others out of sync."""
+    path = f"{chroot}/brokers/topics/{name}"
+    for partition, brokers in replicas.items():
+        leader = brokers[0]
+        state = {
+            "controller_epoch": 1,
+            "leader": leader,
+            "version": 1,
+            "leader_epoch": EPOCH,
+            "isr": [leader],
+        }
+        state_path = f"{path}/partitions/{partition}/state"
+        pair.znodes.create(state_path, json.dumps(state).encode(), makepath=True)
+    config_znode = {"version": 1, "config": config or {}}
+    pair.znodes.create(f"{chroot}/config/topics/{name}", json.dumps(config_znode).encode())
+    topic = {
+        "version": 3,
+        "topic_id": topic_id,
+        "partitions": {str(partition): brokers for partition, brokers in replicas.items()},
+        "adding_replicas": {},
+        "removing_replicas": {},
+    }
+    pair.znodes.set(path, json.dumps(topic).encode())
+
+
 def test_partitions_that_nobody_leads(changed_pair: Pair) -> None:
     """A controller finds a topic of its predecessor, with one partition on a broker that is not there."""
     pair = changed_pair
     for chroot in ("/kafka", "/headrace"):
-        topic = {
-            "version": 3,
-            "topic_id": TOPIC_ID,
-            "partitions": {"0": [NOBODY], "1": [1, NOBODY]},
-            "adding_replicas": {},
-            "removing_replicas": {},
-        }
-        path = f"{chroot}/brokers/topics/lost"
-        for partition, leader in ((0, NOBODY), (1, 1)):
-            state = {
-                "controller_epoch": 1,
-                "leader": leader,
-                "version": 1,
-                "leader_epoch": EPOCH,
-                "isr": [leader],
-            }
-            state_path = f"{path}/partitions/{partition}/state"
-            pair.znodes.create(state_path, json.dumps(state).encode(), makepath=True)
-        pair.znodes.set(path, json.dumps(topic).encode())
+        leave_topic(pair, chroot, "lost", TOPIC_ID, {0: [NOBODY], 1: [1, NOBODY]})
+        leave_topic(pair, chroot, "few", OTHER_TOPIC_ID, {0: [1, NOBODY]}, {"min.insync.replicas": "2"})
         pair.znodes.delete(f"{chroot}/controller")
 
     def script(session: Session) -> None:
@@ -111,6 +135,7 @@ def test_partitions_that_nobody_leads(changed_pair: Pair) -> None:
             return topic["error_code"] == 0 and len(topic["partitions"]) == 2
 
         eventually(is_known, what="the lost topic")
+        eventually(lambda: is_led(session, "few"), what="the topic with few in sync")
         for version in range(13):
             topics = [{"name": "lost"}]
             allowed = {"allow_auto_topic_creation": False} if version >= 4 else {}
@@ -127,8 +152,64 @@ def test_partitions_that_nobody_leads(changed_pair: Pair) -> None:
             session.ask(DESCRIBE_PRODUCERS, 0, message, note=f"{partition}")
         for epoch in (EPOCH - 1, EPOCH, EPOCH + 1):
             ask_all(session, "lost", 1, epoch)
+        for version in (3, 8, 11):
+            message = produce_message("few", batch(b"x"), acks=-1)
+            session.ask(PRODUCE, version, message, note="too few in sync")
+        path = session.look(DESCRIBE_LOG_DIRS, 4, {"topics": []})["results"][0]["log_dir"]
+        for version in range(3):
+            directory = {"path": path, "topics": [{"name": "lost", "partitions": [0]}]}
+            session.ask(ALTER_REPLICA_LOG_DIRS, version, {"dirs": [directory]}, note="elsewhere")
+        stop_replicas_of_former_epochs(session, pair)
 
     pair.compare(script)
+
+
+def is_led(session: Session, topic: str) -> bool:
+    answer = session.look(LIST_OFFSETS, 1, list_offsets_of(topic))
+    return bool(answer["topics"][0]["partitions"][0]["error_code"] == 0)
+
+
+def stop_replicas_of_former_epochs(session: Session, pair: Pair) -> None:
+    chroot = "/kafka" if session._address == pair.kafka.address else "/headrace"
+    controller_epoch = int(pair.znodes.get(f"{chroot}/controller_epoch")[0])
+    state = {"partition_index": 1, "leader_epoch": EPOCH - 1, "delete_partition": True}
+    topics = [{"topic_name": "lost", "partition_states": [state]}]
+    for version in (3, 4):
+        message = {"controller_id": 1, "controller_epoch": controller_epoch, "broker_epoch": -1}
+        session.ask(STOP_REPLICA, version, {**message, "topic_states": topics}, note="former leader epoch")
+    session.ask(FETCH, 11, fetch_of("lost", 1), note="still there")
+
+
+def test_a_broker_that_is_not_controller_any_more(own_pair: Pair) -> None:
+    def script(session: Session) -> None:
+        create_topic(session, "before")
+        chroot = "/kafka" if session._address == own_pair.kafka.address else "/headrace"
+        path = f"{chroot}/controller"
+        controller = json.loads(own_pair.znodes.get(path)[0])
+        # Somebody else is faster than the one whose term ends here.
+        change = own_pair.znodes.transaction()
+        change.delete(path)
+        change.create(path, json.dumps({**controller, "brokerid": NOBODY}).encode(), ephemeral=True)
+        change.commit()
+        topic = {"name": "after", "num_partitions": 1, "replication_factor": 1}
+        wish: Message = {"topics": [topic], "timeout_ms": 1000, "validate_only": True}
+
+        def has_resigned() -> bool:
+            answer = session.look(CREATE_TOPICS, 5, wish)
+            return bool(answer["topics"][0]["error_code"] == NOT_CONTROLLER)
+
+        eventually(has_resigned, what="the resignation")
+        for version in range(8):
+            before = {"validate_only": False} if version >= 1 else {}
+            session.ask(CREATE_TOPICS, version, {"topics": [topic], "timeout_ms": 1000, **before})
+        for version in range(7):
+            names = {"topic_names": ["before"]} if version < 6 else {"topics": [{"name": "before"}]}
+            session.ask(DELETE_TOPICS, version, {**names, "timeout_ms": 1000})
+        for version in range(4):
+            grown = {"topics": [{"name": "before", "count": 2}], "timeout_ms": 1000, "validate_only": False}
+            session.ask(CREATE_PARTITIONS, version, grown)
+
+    own_pair.compare(script)
 
 
 def test_records_larger_than_a_segment(pair: Pair) -> None:
@@ -324,6 +405,16 @@ def test_epochs_of_before_a_restart(changed_pair: Pair) -> None:
         # What is published here is years old, and a start deletes what is past its retention.
         create_topic(session, "errors-epochs", configs={"retention.ms": "-1"})
         session.ask(PRODUCE, 8, produce_message("errors-epochs", batch(b"a", b"b")))
+        create_topic(session, "rotten")
+        for value in (b"a", b"b", b"c"):
+            session.ask(PRODUCE, 8, produce_message("rotten", batch(value)))
+
+    def rot(broker: KafkaBroker | BrokerProcess) -> None:
+        """The size of the second batch is gone."""
+        (path,) = broker.home.glob("**/rotten-0/00000000000000000000.log")
+        with path.open("r+b") as file:
+            file.seek(path.stat().st_size // 3 + 8)
+            file.write(bytes(4))
 
     def after(session: Session) -> None:
         def is_led() -> bool:
@@ -337,10 +428,15 @@ def test_epochs_of_before_a_restart(changed_pair: Pair) -> None:
         session.ask(PRODUCE, 8, produce_message("errors-epochs", batch(b"c")))
         for epoch in (0, 1, 2, 100, -1):
             ask_all(session, "errors-epochs", 0, epoch)
+        for version in (4, 11, 12):
+            for offset in (1, 2):
+                session.ask(FETCH, version, fetch_of("rotten", offset=offset), note=f"rotten at {offset}")
 
     changed_pair.compare(before)
     again = restarted(changed_pair)
     try:
+        for broker in (changed_pair.kafka, changed_pair.headrace):
+            rot(broker)
         again.compare(after)
     finally:
         again.headrace.end()
