@@ -198,7 +198,17 @@ def test_a_flush_is_checkpointed_and_bounds_the_next_recovery(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    "damage", [b"", b"\0" * 40, b"garbage", b"0\n2\nevents 0 3\n", b"0\n1\nevents 0 x\n"]
+    "damage",
+    [
+        b"",
+        b"\0" * 40,
+        b"garbage",
+        b"0\n2\nevents 0 3\n",
+        b"0\n1\nevents 0 x\n",
+        b"0\n1\nevents 0 -1\n",
+        b"0\n1\nevents 0 9223372036854775808\n",
+        b"0\n1\nevents 2147483648 0\n",
+    ],
 )
 def test_damaged_checkpoints_cost_a_longer_recovery_but_no_data(tmp_path: Path, damage: bytes) -> None:
     store, _ = open_store(tmp_path)

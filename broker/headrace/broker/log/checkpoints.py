@@ -22,6 +22,8 @@ META_PROPERTIES_FILE = "meta.properties"
 LOCK_FILE = ".lock"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 
+_INT32_MAX, _INT64_MAX = 2**31 - 1, 2**63 - 1
+
 TopicPartition = tuple[str, int]
 
 
@@ -45,6 +47,13 @@ def _entries(data: bytes, fields: int) -> list[list[str]]:
     return entries
 
 
+def _number(text: str, most: int) -> int:
+    number = int(text)
+    if not 0 <= number <= most:
+        raise ValueError(text)
+    return number
+
+
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
     """An offset checkpoint: one `topic partition offset` a line."""
     lines = [f"{topic} {partition} {offset}\n" for (topic, partition), offset in sorted(offsets.items())]
@@ -54,11 +63,14 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
     """The entries of an offset checkpoint; raises CheckpointError."""
     try:
-        return {(topic, int(partition)): int(offset) for topic, partition, offset in _entries(data, 3)}
+        return {
+            (topic, _number(partition, _INT32_MAX)): _number(offset, _INT64_MAX)
+            for topic, partition, offset in _entries(data, 3)
+        }
     except CheckpointError:
         raise
     except ValueError:
-        raise CheckpointError("a partition or an offset is no number") from None
+        raise CheckpointError("a partition or an offset is no number of theirs") from None
 
 
 def encode_epochs(epochs: Iterable[tuple[int, int]]) -> bytes:
@@ -70,11 +82,14 @@ def encode_epochs(epochs: Iterable[tuple[int, int]]) -> bytes:
 def decode_epochs(data: bytes) -> list[tuple[int, int]]:
     """(epoch, start offset) in growing order; raises CheckpointError."""
     try:
-        epochs = [(int(epoch), int(start_offset)) for epoch, start_offset in _entries(data, 2)]
+        epochs = [
+            (_number(epoch, _INT32_MAX), _number(start_offset, _INT64_MAX))
+            for epoch, start_offset in _entries(data, 2)
+        ]
     except CheckpointError:
         raise
     except ValueError:
-        raise CheckpointError("an epoch or an offset is no number") from None
+        raise CheckpointError("an epoch or an offset is no number of theirs") from None
     if any(a[0] >= b[0] or a[1] > b[1] for a, b in pairwise(epochs)):
         raise CheckpointError("the epochs do not grow")
     return epochs

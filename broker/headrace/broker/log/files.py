@@ -15,6 +15,8 @@ from typing import Protocol
 from headrace.broker.errors import StorageError
 
 Buffer = bytes | bytearray | memoryview
+SMALL_FILE_SIZE_MAX = 64 * 1024 * 1024
+"""A snapshot of a million producers, a checkpoint of a million partitions."""
 BUFFERS_MAX = 1024  # IOV_MAX of Linux
 
 
@@ -65,7 +67,7 @@ class Files(Protocol):
         """Open for reading and writing; FileNotFoundError when it is missing and `create` is false."""
 
     def read(self, path: str) -> bytes:
-        """The whole content; FileNotFoundError when it is missing."""
+        """The content, cut after SMALL_FILE_SIZE_MAX, which no good one has; FileNotFoundError when it is missing."""
 
     def exists(self, path: str) -> bool:
         """Whether a file or directory of that name exists."""
@@ -168,7 +170,7 @@ class OsFiles:
 
     def read(self, path: str) -> bytes:
         with open(path, "rb") as file:
-            return file.read()
+            return file.read(SMALL_FILE_SIZE_MAX)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
