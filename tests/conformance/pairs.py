@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from sessions import Pair
 from zookeeper_process import ZooKeeperProcess
 
 CLUSTER_ID = b'{"version":"1","id":"Yz3mX2fWQ0uQk1qJ8pYb1g"}'
+LEFT_EPOCH = 5
 SETTINGS = {
     "offsets.topic.num.partitions": "5",
     "message.max.bytes": "100000",
@@ -58,3 +60,39 @@ def running_pair(jars: Path, home: Path, set: Mapping[str, str] | None = None) -
         both = Pair(headrace=headrace, kafka=kafka, znodes=znodes)
         both.wait_for_producer_ids()
         yield both
+
+
+def leave_topic(
+    znodes: KazooClient,
+    chroot: str,
+    name: str,
+    topic_id: str,
+    replicas: dict[int, list[int]],
+    config: dict[str, str] | None = None,
+) -> None:
+    """The znodes of a topic whose partitions are led by the first of their replicas, all others out of sync.
+
+    A controller that is elected afterwards finds it as its predecessor's.
+    """
+    path = f"{chroot}/brokers/topics/{name}"
+    for partition, brokers in replicas.items():
+        leader = brokers[0]
+        state = {
+            "controller_epoch": 1,
+            "leader": leader,
+            "version": 1,
+            "leader_epoch": LEFT_EPOCH,
+            "isr": [leader],
+        }
+        state_path = f"{path}/partitions/{partition}/state"
+        znodes.create(state_path, json.dumps(state).encode(), makepath=True)
+    config_znode = {"version": 1, "config": config or {}}
+    znodes.create(f"{chroot}/config/topics/{name}", json.dumps(config_znode).encode())
+    topic = {
+        "version": 3,
+        "topic_id": topic_id,
+        "partitions": {str(partition): brokers for partition, brokers in replicas.items()},
+        "adding_replicas": {},
+        "removing_replicas": {},
+    }
+    znodes.set(path, json.dumps(topic).encode())

@@ -10,7 +10,8 @@ from uuid import UUID
 
 import pytest
 from kafka_oracle import KafkaBroker
-from pairs import running_pair
+from pairs import LEFT_EPOCH as EPOCH
+from pairs import leave_topic, running_pair
 from processes import BrokerProcess, ForegroundProcess, eventually
 from sessions import (
     CREATE_PARTITIONS,
@@ -42,7 +43,6 @@ NOT_CONTROLLER = 41
 NOBODY = 7
 TOPIC_ID, OTHER_TOPIC_ID = "AAAAAAAAQACAAAAAAAAAAQ", "AAAAAAAAQACAAAAAAAAAAg"
 ZSTD = 4
-EPOCH = 5
 
 
 @pytest.fixture(scope="module")
@@ -87,45 +87,14 @@ def ask_all(session: Session, topic: str, partition: int, epoch: int = -1) -> No
         session.ask(OFFSET_FOR_LEADER_EPOCH, version, message, note=f"{partition} {epoch}")
 
 
-def leave_topic(
-    pair: Pair,
-    chroot: str,
-    name: str,
-    topic_id: str,
-    replicas: dict[int, list[int]],
-    config: dict[str, str] | None = None,
-) -> None:
-    """The znodes of a topic whose partitions are led by the first of their replicas, all others out of sync."""
-    path = f"{chroot}/brokers/topics/{name}"
-    for partition, brokers in replicas.items():
-        leader = brokers[0]
-        state = {
-            "controller_epoch": 1,
-            "leader": leader,
-            "version": 1,
-            "leader_epoch": EPOCH,
-            "isr": [leader],
-        }
-        state_path = f"{path}/partitions/{partition}/state"
-        pair.znodes.create(state_path, json.dumps(state).encode(), makepath=True)
-    config_znode = {"version": 1, "config": config or {}}
-    pair.znodes.create(f"{chroot}/config/topics/{name}", json.dumps(config_znode).encode())
-    topic = {
-        "version": 3,
-        "topic_id": topic_id,
-        "partitions": {str(partition): brokers for partition, brokers in replicas.items()},
-        "adding_replicas": {},
-        "removing_replicas": {},
-    }
-    pair.znodes.set(path, json.dumps(topic).encode())
-
-
 def test_partitions_that_nobody_leads(changed_pair: Pair) -> None:
     """A controller finds a topic of its predecessor, with one partition on a broker that is not there."""
     pair = changed_pair
     for chroot in ("/kafka", "/headrace"):
-        leave_topic(pair, chroot, "lost", TOPIC_ID, {0: [NOBODY], 1: [1, NOBODY]})
-        leave_topic(pair, chroot, "few", OTHER_TOPIC_ID, {0: [1, NOBODY]}, {"min.insync.replicas": "2"})
+        leave_topic(pair.znodes, chroot, "lost", TOPIC_ID, {0: [NOBODY], 1: [1, NOBODY]})
+        leave_topic(
+            pair.znodes, chroot, "few", OTHER_TOPIC_ID, {0: [1, NOBODY]}, {"min.insync.replicas": "2"}
+        )
         pair.znodes.delete(f"{chroot}/controller")
 
     def script(session: Session) -> None:

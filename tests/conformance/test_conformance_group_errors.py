@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pairs import running_pair
+from pairs import leave_topic, running_pair
 from processes import eventually
 from sessions import (
     DELETE_GROUPS,
@@ -259,3 +259,30 @@ def test_protocols_that_do_not_go_together(pair: Pair) -> None:
         other.close()
 
     pair.compare(script)
+
+
+def test_a_coordinator_whose_records_have_too_few_replicas(own_pair: Pair) -> None:
+    """The offsets topic wants two replicas in sync, and one of its brokers is gone."""
+
+    def before(session: Session) -> None:
+        session.note("topic", create_topic(session, "group-offsets") is not None)
+
+    own_pair.compare(before)
+    config = {"min.insync.replicas": "2", "cleanup.policy": "compact"}
+    for chroot in ("/kafka", "/headrace"):
+        replicas = {partition: [1, 7] for partition in range(5)}
+        topic_id = "AAAAAAAAQACAAAAAAAAAAw"
+        leave_topic(own_pair.znodes, chroot, "__consumer_offsets", topic_id, replicas, config)
+        own_pair.znodes.delete(f"{chroot}/controller")
+
+    def script(session: Session) -> None:
+        await_coordinator(session, "few")
+        for version in range(2, 10):
+            session.ask(OFFSET_COMMIT, version, offset_commit(version, "few", 1))
+        for version in (3, 5):
+            member = enter(session, version, f"few-{version}")
+            message = sync(version, f"few-{version}", member["member_id"], 1, member["member_id"])
+            session.ask(SYNC_GROUP, version, message)
+        session.ask(OFFSET_FETCH, 5, {"group_id": "few", "topics": None})
+
+    own_pair.compare(script)
