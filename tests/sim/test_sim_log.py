@@ -1,9 +1,10 @@
 """The log under a disk that tears writes and forgets unsynced ones; with a safety rule off, some seed notices."""
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
-from faulty_files import FaultyFiles
+from faulty_files import Died, FaultyFiles
 from log_simulation import LogSimulation
 
 from headrace.broker.log import recovery
@@ -27,6 +28,21 @@ def test_a_leaders_log_survives_every_crash(block: int) -> None:
 def test_a_mirrors_log_survives_every_crash(block: int) -> None:
     for seed in range(block, SEEDS, 4):
         LogSimulation(seed, is_mirror=True).run(STEPS)
+
+
+@pytest.mark.parametrize("operations", range(5))
+def test_a_clean_stop_is_forgotten_by_a_start_that_was_killed(operations: int) -> None:
+    for seed in range(10):
+        simulation = LogSimulation(seed)
+        simulation._append()
+        simulation.store.close()
+        simulation.files.operations_left = operations
+        with suppress(Died):
+            simulation._open()
+        simulation.files.kill()
+        simulation._open()
+        simulation.files.crash(simulation.random)
+        assert not simulation.files.exists("/data/.kafka_cleanshutdown")
 
 
 def _no_fsync_before_the_checkpoint(patch: pytest.MonkeyPatch) -> None:

@@ -113,7 +113,8 @@ class DataDirectory:
         was_clean = self._files.exists(path)
         if was_clean:
             self._files.remove(path)
-            self._files.sync_directory(self.path)
+        # Also without one: a start that was killed may have removed it, but not from the disk.
+        self._files.sync_directory(self.path)
         return was_clean
 
     def mark_clean_shutdown(self) -> None:
