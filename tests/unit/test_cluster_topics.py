@@ -10,6 +10,7 @@ from headrace.broker.errors import ErrorCode
 from headrace.broker.replication.topic_requests import NewTopic
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.topics import ZOOKEEPER_MS_MAX, Topics
+from headrace.broker.zk.client import ZooKeeperClosedError
 
 
 async def never(*_, **__):
@@ -35,3 +36,12 @@ def test_requests_end_in_time_though_zookeeper_does_not_answer():
         results, seconds = loop.run_until_complete(script())
     assert results == [(name, ErrorCode.REQUEST_TIMED_OUT) for name in ("new", "t", "t")]
     assert seconds == 3 * (5000 + ZOOKEEPER_MS_MAX) / 1000
+
+
+def test_requests_are_answered_though_the_broker_stops():
+    async def closed(*_, **__):
+        raise ZooKeeperClosedError("the ZooKeeper session was closed")
+
+    topics = Topics(BrokerConfig(), SimpleNamespace(children=closed, get=closed), MetadataCache())
+    made = asyncio.run(topics.create([NewTopic(name="new")], timeout_ms=5000, validate_only=False))
+    assert [(r.name, r.error) for r in made] == [("new", ErrorCode.REQUEST_TIMED_OUT)]

@@ -345,7 +345,7 @@ def test_a_failed_directory_takes_its_logs_along_and_what_is_not_new_stays_out_o
     assert store.has_failed
 
 
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.EEXIST])
 def test_a_full_disk_is_no_failed_disk_and_neither_is_a_deleted_log(tmp_path: Path, number: int) -> None:
     store, paths = open_failing_store(FailingFiles(), tmp_path, "a", "b")
     log = store.create("events", 0, None, now_ms=NOW_MS)

@@ -36,8 +36,8 @@ FlushTask = tuple[PartitionLog, Callable[[], int]]
 Opened = tuple[PartitionLog, RecoveryReport]
 MapFolders = Callable[[Callable[[str], Opened], Iterable[str]], Iterable[Opened]]
 _Rename = tuple[TopicPartition, DataDirectory, str, str]
-# A full disk, or a broker at its limits: the directory is as good as before once there is room.
-_PASSING = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+# A full disk, a broker at its limits, a name that is taken: the directory itself is as good as before.
+_PASSING = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EEXIST}
 MapLogs = Callable[[Callable[[PartitionLog], None], Iterable[PartitionLog]], Iterable[None]]
 
 

@@ -40,6 +40,7 @@ from headrace.broker.zk.client import (
     ZnodeExistsError,
     ZnodeVersionError,
     ZooKeeperClient,
+    ZooKeeperClosedError,
 )
 from headrace.broker.zk.reads import read_topics
 
@@ -393,11 +394,11 @@ class Topics:
 async def _in_time(
     work: Coroutine[Any, Any, list[TopicResult]], names: Iterable[str], timeout_ms: int
 ) -> list[TopicResult]:
-    """What `work` answers; REQUEST_TIMED_OUT for each name when ZooKeeper is away for too long."""
+    """What `work` answers; REQUEST_TIMED_OUT for each name when ZooKeeper is away for too long, or this broker stops."""
     try:
         async with asyncio.timeout((max(timeout_ms, 0) + ZOOKEEPER_MS_MAX) / 1000):
             return await work
-    except TimeoutError:
+    except (TimeoutError, ZooKeeperClosedError):
         return [_timed_out(TopicResult(name=name)) for name in names]
 
 
