@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 from faulty_files import Died, FaultyFiles
-from log_simulation import LogSimulation
+from log_simulation import LogSimulation, scan
 
 from headrace.broker.log import recovery
 from headrace.broker.log.flushing import Flusher
@@ -43,6 +43,28 @@ def test_a_clean_stop_is_forgotten_by_a_start_that_was_killed(operations: int) -
         simulation._open()
         simulation.files.crash(simulation.random)
         assert not simulation.files.exists("/data/.kafka_cleanshutdown")
+
+
+@pytest.mark.parametrize("operations", range(8))
+def test_what_a_killed_truncation_took_never_comes_back(operations: int) -> None:
+    for seed in range(20):
+        simulation = LogSimulation(seed)
+        while len(simulation.batches) < 8:
+            simulation._append()
+        simulation._flush()
+        taken = simulation.batches[-4:]
+        simulation.files.operations_left = operations
+        with suppress(Died):
+            simulation.log.truncate_to(taken[0].base_offset)
+        simulation.files.kill()
+        simulation._open()
+        if simulation.log.log_end_offset != taken[0].base_offset:
+            continue
+        simulation.batches = simulation.batches[:-4]
+        simulation._learn_sequences()
+        simulation._append()
+        simulation.files.crash(simulation.random)
+        assert not {batch.data for batch in taken} & set(scan(simulation.files))
 
 
 def _no_fsync_before_the_checkpoint(patch: pytest.MonkeyPatch) -> None:

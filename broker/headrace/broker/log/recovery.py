@@ -79,6 +79,8 @@ def load(
     if log_start_offset > segments[-1].next_offset:
         segments = _restart(files, directory, config, now_ms, log_start_offset, segments)
     end_offset = segments[-1].next_offset
+    if not clean_shutdown and recovery_point <= segments[-1].base_offset:
+        _sync_truncation(files, directory, segments)
     segments[-1].become_active()
     epochs = _load_epochs(files, directory, segments, loading.epochs, report)
     epochs.truncate_from_end(end_offset)
@@ -99,6 +101,13 @@ def load(
         recovery_point=min(recovery_point, end_offset),
     )
     return loaded, report
+
+
+def _sync_truncation(files: Files, directory: str, segments: list[Segment]) -> None:
+    """A kill may have kept a truncation from the disk: what it took must not come back in the place of other batches."""
+    if segments[-1].size or len(segments) > 1:
+        segments[-1].log.sync()
+        files.sync_directory(directory)
 
 
 def _sync_transactions(files: Files, directory: str, segments: list[Segment]) -> None:
