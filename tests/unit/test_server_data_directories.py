@@ -306,3 +306,26 @@ def test_a_request_that_names_many_bad_replicas_is_logged_in_one_line(tmp_path, 
     assert line["count"] == 501
     assert line["first"].startswith("nnn")
     assert len(str(line)) < 1000
+
+
+def test_a_request_that_is_given_up_ends_when_no_thread_makes_its_logs_any_more(tmp_path):
+    async def script():
+        files = GatedFiles()
+        broker = Broker(tmp_path, files)
+        files.gate.clear()
+        given_up = broker.tasks.start("given up", broker.lead(partition=9, is_new=True))
+        assert await asyncio.to_thread(files.reached.wait, 10)
+        given_up.cancel()
+        again = broker.tasks.start("again", broker.lead(epoch=1, partition=9, is_new=True))
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not given_up.done()
+        files.gate.set()
+        with pytest.raises(asyncio.CancelledError):
+            await given_up
+        await again
+        made = broker.partitions.leader_of("events", 9).log
+        assert (made.latest_epoch, made.topic_id, broker.logs.offline) == (1, TOPIC_ID, {})
+        await broker.tasks.stop()
+
+    asyncio.run(script())

@@ -26,6 +26,7 @@ from headrace.broker.replication.leader import Partition
 from headrace.broker.replication.model import ZERO_UUID, PartitionState, TopicPartition
 from headrace.broker.server.metadata import MetadataCache, partition_states
 from headrace.broker.structured_log import get_logger
+from headrace.broker.tasks import in_thread
 
 if TYPE_CHECKING:
     from headrace.broker.log.opening import Opening
@@ -261,7 +262,10 @@ class Partitions:
             return {}
         if self._before_deletion is not None:
             await self._before_deletion(keys)
-        return await asyncio.to_thread(self.logs.deletion(keys, now_ms=self._clock.now_ms()))
+        failures: dict[TopicPartition, StorageError] = {}
+        delete = self.logs.deletion(keys, now_ms=self._clock.now_ms())
+        await in_thread(lambda: failures.update(delete()))
+        return failures
 
     def _refusal(self, topic: str, topic_id: UUID, state: Mapping[str, Any]) -> ErrorCode:
         """Why this broker does not take a partition of a LeaderAndIsr request; NONE when it does."""
@@ -325,15 +329,21 @@ class Partitions:
 
 
 async def in_threads(jobs: Sequence[Callable[[], None]]) -> None:
-    """Do all jobs, `THREADS_MAX` at a time, while the event loop goes on; raises what the first that fails raises."""
+    """Do all jobs, `THREADS_MAX` at a time, while the event loop goes on; raises what one of them raises.
+
+    No job is at work any more when this ends, also when it is cancelled, as when a controller resigns: the next request
+    may want the same logs.
+    """
     if not jobs:
         return
-    loop = asyncio.get_running_loop()
     pool = ThreadPoolExecutor(min(len(jobs), THREADS_MAX), "logs")
     try:
-        await asyncio.gather(*(loop.run_in_executor(pool, job) for job in jobs))
+        outcomes = await asyncio.gather(*(in_thread(job, pool) for job in jobs), return_exceptions=True)
     finally:
         pool.shutdown(wait=False)
+    for outcome in outcomes:
+        if outcome is not None:
+            raise outcome
 
 
 def _state_of(state: Mapping[str, Any]) -> PartitionState:
