@@ -2,6 +2,7 @@
 
 The JSON holds what one run of that suite came to, a row a test number: `headrace` and `kafka` are passed, failed, skipped
 or no broker, and `note` tells why they differ or why both did not pass. The suite is run by hand; nothing of it is here.
+`others` are clients of other families, run by hand, too.
 """
 
 from __future__ import annotations
@@ -90,6 +91,15 @@ def suite_table(results: dict[str, Any]) -> str:
     return "\n".join(rows)
 
 
+def others_table(results: dict[str, Any]) -> str:
+    rows = ["| client | language | lines compared | its own tests | differences |", "|---|---|---|---|---|"]
+    rows += [
+        f"| {o['client']} | {o['language']} | {o['compared'] or ''} | {o['suite']} | {o['note']} |"
+        for o in results["others"]
+    ]
+    return "\n".join(rows)
+
+
 def section() -> str:
     """The part of the page between its markers."""
     results = json.loads(RESULTS.read_text())
@@ -108,5 +118,11 @@ librdkafka {results["librdkafka"]}'s own test suite, one process a test number a
 {suite_table(results)}
 
 Without a broker (they run on the client's own mock cluster, or on the client alone): {local}.
+
+Clients of other families ran programs of ours (codecs, keys, null values, sizes up to and above the limit, acks 0, 1 and all,
+offsets by time, groups that members join and leave, administration, errors) on the same day against both, one broker
+each; what they told was compared line by line:
+
+{others_table(results)}
 
 """
