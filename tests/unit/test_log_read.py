@@ -142,3 +142,15 @@ def test_a_time_index_of_nonsense_hides_no_time_that_lies_early_in_its_segment(t
     damaged, _ = open_log(tmp_path, SMALL, clean_shutdown=True)
     assert damaged.offset_for_timestamp(NOW_MS + 900) == (1, NOW_MS + 900, 0)
     assert damaged.offset_for_timestamp(NOW_MS + 901) is None
+
+
+def test_an_index_keeps_the_entries_that_it_has_when_fewer_are_allowed(tmp_path: Path) -> None:
+    log, _ = open_log(tmp_path, LogConfig(index_interval_bytes=100))
+    fill(log, 40)
+    log.close()
+    small = LogConfig(index_interval_bytes=100, segment_index_bytes=60)
+    again, _ = open_log(tmp_path, small, clean_shutdown=True)
+    append(again, batch(timestamp_ms=NOW_MS + 41_000))
+    assert offsets(again) == list(range(41))
+    assert again.offset_for_timestamp(NOW_MS + 20_000) == (20, NOW_MS + 20_000, 0)
+    again.close()

@@ -99,7 +99,8 @@ class IndexFile:
     def preallocate(self) -> None:
         """Grow the file to its full size, zeros after the last entry: its segment is the active one."""
         file = self._opened()
-        file.truncate(self.entries_max * self._entry_size)
+        # There may be more entries than are allowed since segment.index.bytes was lowered.
+        file.truncate(max(self.entries_max, self._written) * self._entry_size)
 
     def trim(self) -> None:
         """Cut the file to its entries: its segment is no longer active."""
