@@ -309,10 +309,10 @@ class _Loading:
         if header.base_offset == segment.next_offset or segment.next_offset >= self._recovery_point:
             return None
         end = position + header.size
-        following = check_batch(segment, end)[0] if end < segment.size else None
+        following, problem = check_batch(segment, end) if end < segment.size else (None, None)
         is_displaced = (
             following.base_offset <= header.last_offset
-            if following is not None
+            if following is not None and problem is None
             else header.base_offset >= self._recovery_point
         )
         return f"the base offset {header.base_offset} is not where it belongs" if is_displaced else None
