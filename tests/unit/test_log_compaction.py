@@ -96,6 +96,23 @@ def test_the_last_record_of_each_key_stays_at_its_offset_in_its_codec(tmp_path: 
     assert not clean(log), "it is clean"
 
 
+def test_segments_of_which_nothing_stays_are_empty_and_read_over(tmp_path: Path) -> None:
+    """Clients that find a batch without records in the middle of a log begin anew, or wait for good."""
+    log, _ = open_log(tmp_path, LogConfig(cleanup_policy=("compact",), segment_bytes=150))
+    for number in range(6):
+        put(log, (b"only 0" if number == 0 else b"a", b"%d" % number))
+    roll(log)
+    put(log, (b"z", b"1"))
+    assert clean(log)
+    expected = [(0, b"only 0", b"0"), (5, b"a", b"5"), (6, b"z", b"1")]
+    for _ in range(2):
+        assert records(log) == expected
+        assert [h.record_count for data in batches(log) for _, h in iter_batches(data)] == [1, 1, 1]
+        log.close()
+        log, _ = open_log(tmp_path, log.config, recovery_point=7)
+        log.advance_high_watermark(log.log_end_offset)
+
+
 def test_a_tombstone_stays_until_its_horizon_and_its_key_never_comes_back(tmp_path: Path) -> None:
     log, _ = open_log(tmp_path, CONFIG)
     put(log, (b"gone", b"value"), (b"kept", b"1"))

@@ -107,14 +107,15 @@ class LogCleaner:
             latest.append(index_dirt(sources, dirt, aborted, limits))
 
         yield self._guarded(index)
+        end_offset = latest[0].latest_offset + 1
         rules = Rules(
             latest[0],
             now_ms,
             log.config.delete_retention_ms,
             log.producers.last_batches(),
             Transactions(aborted, old[0].base_offset if old else 0),
+            end_offset,
         )
-        end_offset = latest[0].latest_offset + 1
         for segments in group([segment for segment in old if segment.base_offset < end_offset], log.config):
             if not self._may_swap(generation):
                 return
@@ -189,10 +190,9 @@ class LogCleaner:
 
 def _fill(cleaned: Segment, sources: Sequence[Source], rules: Rules, limits: CleanerLimits) -> None:
     """Write what stays of `sources`, and bring it to the disk."""
-    end = max((source.next_offset for source in sources if source.size), default=-1)
     for source in sources:
-        for header, batch, is_last in source.batches(limits):
-            kept = clean_batch(header, batch, rules, is_last=is_last and source.next_offset == end)
+        for header, batch in source.batches(limits):
+            kept = clean_batch(header, batch, rules)
             if kept is not None:
                 kept_header = read_header(kept)
                 position = cleaned.write([kept])

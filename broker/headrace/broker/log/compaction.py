@@ -180,8 +180,8 @@ class Source(NamedTuple):
     def of(cls, segment: Segment) -> Source:
         return cls(segment.log, segment.size, segment.base_offset, segment.next_offset)
 
-    def batches(self, limits: CleanerLimits) -> Iterator[tuple[BatchHeader, memoryview, bool]]:
-        """Every batch with its header, and whether it is the last; its checksum is right.
+    def batches(self, limits: CleanerLimits) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """Every batch with its header; its checksum is right.
 
         Reads `limits.io_buffer_size` bytes at once, or one batch when that is larger. Raises CorruptMessageError and
         UnsupportedForMessageFormatError.
@@ -195,13 +195,13 @@ class Source(NamedTuple):
                 limits.pace(header.size)
                 _check(chunk, start, header)
                 end = start + header.size
-                yield header, chunk[start:end], position + end == self.size
+                yield header, chunk[start:end]
             if end == 0:
                 header, chunk = self._whole_batch(position)
                 limits.pace(header.size)
                 _check(chunk, 0, header)
                 end = header.size
-                yield header, chunk, position + end == self.size
+                yield header, chunk
             position += end
 
     def _whole_batch(self, position: int) -> tuple[BatchHeader, memoryview]:
@@ -287,7 +287,7 @@ def index_dirt(
     dirty = [source for source in sources if source.next_offset > dirt.first_dirty_offset]
     transactions = Transactions(aborted, dirty[0].base_offset if dirty else 0)
     for source in dirty:
-        for header, batch, _ in source.batches(limits):
+        for header, batch in source.batches(limits):
             is_valid = _is_valid(transactions, header, batch)
             if header.last_offset < dirt.first_dirty_offset:
                 continue
@@ -322,13 +322,17 @@ def _index_batch(latest: OffsetMap, header: BatchHeader, batch: memoryview, star
 
 
 class Rules(NamedTuple):
-    """What one cleaning goes by; `last_batches` are those of the producers that are known."""
+    """What one cleaning goes by; `last_batches` are those of the producers that are known.
+
+    `end_offset` is where it ends: the batch there stays, empty or not, as a mark of how far it came.
+    """
 
     latest: OffsetMap
     now_ms: int
     delete_retention_ms: int
     last_batches: Mapping[int, LastBatch]
     transactions: Transactions
+    end_offset: int
 
     def is_last_of_producer(self, header: BatchHeader) -> bool:
         """Whether the batch tells a producer's last sequence number, or its epoch where that has no data."""
@@ -340,12 +344,9 @@ class Rules(NamedTuple):
         return header.is_control and header.producer_epoch == last.epoch
 
 
-def clean_batch(header: BatchHeader, batch: Buffer, rules: Rules, *, is_last: bool) -> Buffer | None:
-    """What stays of a batch: all, some records, an empty batch that keeps its offsets and sequences, or nothing.
-
-    `is_last`: it tells where the cleaned segment ends, so that it stays, empty or not.
-    """
-    is_kept_empty = is_last or rules.is_last_of_producer(header)
+def clean_batch(header: BatchHeader, batch: Buffer, rules: Rules) -> Buffer | None:
+    """What stays of a batch: all, some records, an empty batch that keeps its offsets and sequences, or nothing."""
+    is_kept_empty = header.next_offset == rules.end_offset or rules.is_last_of_producer(header)
     if header.is_control:
         return _clean_marker(header, batch, rules, is_kept_empty)
     if rules.transactions.is_aborted(header):
