@@ -67,11 +67,6 @@ def test_what_a_killed_truncation_took_never_comes_back(operations: int) -> None
         assert not {batch.data for batch in taken} & set(scan(simulation.files))
 
 
-def test_a_torn_batch_says_nothing_of_the_place_of_the_one_before() -> None:
-    # Behind a synced batch that follows a gap lies one whose base offset was lost with its page, though not its magic.
-    LogSimulation(930473, is_mirror=True).run(160)
-
-
 def _no_fsync_before_the_checkpoint(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Flusher, "_job", lambda self, end_offset: lambda: end_offset)
 

@@ -206,3 +206,18 @@ def test_epochs_of_lost_batches_are_forgotten(tmp_path: Path) -> None:
         log.append_as_leader(batch(), leader_epoch=epoch, now_ms=NOW_MS)
     log_file(tmp_path).write_bytes(log_file(tmp_path).read_bytes()[:SIZE])
     assert open_log(tmp_path)[0].latest_epoch == 0
+
+
+def test_a_torn_batch_says_nothing_of_the_place_of_the_one_before(tmp_path: Path) -> None:
+    log, _ = open_log(tmp_path)
+    log.append_mirrored(batch(2, at=3), leader_epoch=0, now_ms=NOW_MS)
+    log.append_mirrored(batch(1, at=5), leader_epoch=0, now_ms=NOW_MS)
+    path = Path(log.directory) / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    second = 12 + int.from_bytes(data[8:12], "big")
+    # Its page with the base offset was lost, and so was its end.
+    data[second : second + 8] = bytes(8)
+    data[-1] ^= 1
+    path.write_bytes(data)
+    again, _ = open_log(tmp_path, recovery_point=5)
+    assert (offsets(again), again.log_end_offset) == ([3], 5)
