@@ -1,12 +1,10 @@
-"""This broker as a member of its cluster: ZooKeeper session, registration, election, topics, dynamic
-configuration.
+"""This broker as a member of its cluster: ZooKeeper session, registration, election, topics, dynamic configuration.
 
 How a broker starts:
     cluster = Cluster(config, clock, metadata, tasks)
-    await cluster.connect(stored_broker_id)   # session, parent znodes, cluster id, broker id, topic
-    configurations logs = LogStore.open(…, broker_id=cluster.broker_id, cluster_id=cluster.cluster_id,
-    overrides=cluster.topic_config) partitions = Partitions(cluster.broker_id, logs, metadata, clock)
-    await cluster.join(partitions, endpoints) # register, watch, run for controller
+    await cluster.connect(stored_broker_id)   # session, parent znodes, cluster id, broker id, configurations
+    logs = LogStore.open(…, broker_id=cluster.broker_id, overrides=cluster.topic_config)
+    await cluster.join(Partitions(cluster.broker_id, logs, metadata, clock), endpoints)
     … serve …
     await cluster.leave()                     # controlled shutdown, then the session ends
 

@@ -1,0 +1,206 @@
+"""The logs of a broker whose disks fail or fill up: what is lost with one, and what goes on."""
+
+import errno
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+from log_kit import NOW_MS, append, batch
+
+from headrace.broker.config import LogConfig
+from headrace.broker.errors import StorageError
+from headrace.broker.log.files import OsFiles
+from headrace.broker.log.store import LogStore
+
+TOPIC_ID = UUID(int=7)
+
+
+class FailingFiles(OsFiles):
+    """A disk that takes no change of names and no checkpoint below `broken`."""
+
+    broken = "nowhere"
+
+    def rename(self, source: str, target: str) -> None:
+        self._check(source)
+        super().rename(source, target)
+
+    def replace_file(self, path: str, data: bytes) -> None:
+        self._check(path)
+        super().replace_file(path, data)
+
+    def _check(self, path: str) -> None:
+        if path.startswith(self.broken):
+            raise OSError(errno.EIO, "Input/output error")
+
+
+def test_a_failing_directory_keeps_the_others_from_nothing(tmp_path: Path) -> None:
+    files = FailingFiles()
+    folders = [str(tmp_path / name) for name in ("a", "b", "c")]
+    store, _ = LogStore.open(
+        files,
+        folders,
+        LogConfig(retention_ms=1, segment_bytes=200),
+        broker_id=1,
+        cluster_id="c",
+        overrides=lambda _: {},
+        now_ms=NOW_MS,
+    )
+    for partition in range(3):
+        append(store.create("events", partition, None, now_ms=NOW_MS), batch(), batch(), batch())
+    files.broken = folders[0]
+    with pytest.raises(StorageError, match="/a: Input/output error"):
+        store.checkpoint()
+    for name in ("b", "c"):
+        assert "events" in (tmp_path / name / "replication-offset-checkpoint").read_text()
+    findings = store.maintain(NOW_MS + 10_000)
+    assert [finding.kind for finding in findings if finding.path.startswith(folders[0])] == ["failed"]
+    assert {finding.kind for finding in findings if not finding.path.startswith(folders[0])} == {"retired"}
+    kept = {log.directory[len(str(tmp_path)) + 1]: log.log_start_offset for log in store.all()}
+    assert kept == {"a": 0, "b": 3, "c": 3}
+
+
+def open_failing_store(files: FailingFiles, tmp_path: Path, *folders: str) -> tuple[LogStore, list[str]]:
+    paths = [str(tmp_path / name) for name in folders]
+    store, _ = LogStore.open(
+        files,
+        paths,
+        LogConfig(segment_bytes=200),
+        broker_id=1,
+        cluster_id="c",
+        overrides=lambda _: {},
+        now_ms=NOW_MS,
+    )
+    return store, paths
+
+
+def test_a_failed_directory_takes_its_logs_along_and_what_is_not_new_stays_out_of_reach(
+    tmp_path: Path,
+) -> None:
+    store, paths = open_failing_store(FailingFiles(), tmp_path, "a", "b")
+    logs = [store.create("events", partition, None, now_ms=NOW_MS) for partition in range(4)]
+    error = OSError(errno.EIO, "Input/output error")
+    assert store.failed(logs[0].directory, error) == [("events", 0), ("events", 2)]
+    assert store.failed(logs[2].directory, error) is None, "it is offline already"
+    assert (store.offline, store.has_failed) == ({paths[0]: "Input/output error"}, False)
+    assert list(store.all()) == [logs[1], logs[3]]
+    with pytest.raises(StorageError, match="may be in a data directory that failed"):
+        store.opening("events", 0, None, now_ms=NOW_MS, is_new=False)
+    assert store.create("events", 4, None, now_ms=NOW_MS).directory == f"{paths[1]}/events-4"
+    assert store.failed(paths[1], error) == [("events", 1), ("events", 3), ("events", 4)]
+    assert store.has_failed
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.EEXIST])
+def test_a_full_disk_is_no_failed_disk_and_neither_is_a_deleted_log(tmp_path: Path, number: int) -> None:
+    store, paths = open_failing_store(FailingFiles(), tmp_path, "a", "b")
+    log = store.create("events", 0, None, now_ms=NOW_MS)
+    assert store.failed(log.directory, OSError(number, "full")) is None
+    store.delete("events", 0, now_ms=NOW_MS)
+    assert store.failed(log.directory, FileNotFoundError(errno.ENOENT, "gone")) is None
+    assert store.offline == {}
+    assert store.failed(paths[0], OSError(errno.EROFS, "Read-only file system")) == []
+
+
+def test_a_directory_that_fails_at_the_start_is_offline_and_with_none_left_there_is_no_start(
+    tmp_path: Path,
+) -> None:
+    files = FailingFiles()
+    files.broken = str(tmp_path / "a")
+    store, paths = open_failing_store(files, tmp_path, "a", "b")
+    assert list(store.offline) == [paths[0]]
+    assert store.create("events", 0, None, now_ms=NOW_MS).directory.startswith(paths[1])
+    with pytest.raises(StorageError, match=r"No data directory can be used.*Input/output error"):
+        open_failing_store(files, tmp_path, "a")
+
+
+def test_a_log_that_cannot_be_made_in_one_directory_is_made_in_the_next(tmp_path: Path) -> None:
+    files = FailingFiles()
+    store, paths = open_failing_store(files, tmp_path, "a", "b")
+    reported: list[str] = []
+    files.failed = lambda path, error: reported.append(path)  # type: ignore[method-assign]
+    files.broken = paths[0]
+    log = store.create("events", 0, TOPIC_ID, now_ms=NOW_MS)
+    assert log.directory == f"{paths[1]}/events-0"
+    assert not (tmp_path / "a" / "events-0").exists()
+    assert paths[0] in reported
+
+
+def test_a_directory_that_is_gone_is_not_made_anew_for_a_new_log(tmp_path: Path) -> None:
+    store, paths = open_failing_store(FailingFiles(), tmp_path, "a", "b")
+    (tmp_path / "a").rename(tmp_path / "unmounted")
+    assert store.create("events", 0, None, now_ms=NOW_MS).directory.startswith(paths[1])
+    assert not (tmp_path / "a").exists()
+
+
+class FullFiles(OsFiles):
+    """A disk without room for new files while `is_full`; `reported` are the failures of the disk."""
+
+    def __init__(self) -> None:
+        self.reported: list[tuple[str, OSError]] = []
+        super().__init__(lambda path, error: self.reported.append((path, error)))
+        self.is_full = False
+
+    def replace_file(self, path: str, data: bytes) -> None:
+        if self.is_full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        super().replace_file(path, data)
+
+
+def test_a_full_disk_refuses_new_logs_and_checkpoints_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
+    files = FullFiles()
+    store, _ = LogStore.open(
+        files,
+        [str(tmp_path)],
+        LogConfig(),
+        broker_id=1,
+        cluster_id="c",
+        overrides=lambda _: {},
+        now_ms=NOW_MS,
+    )
+    log = store.create("events", 0, TOPIC_ID, now_ms=NOW_MS)
+    files.is_full = True
+    with pytest.raises(StorageError, match="No space left"):
+        store.create("events", 1, TOPIC_ID, now_ms=NOW_MS)
+    with pytest.raises(StorageError, match="No space left"):
+        store.checkpoint()
+    assert [path.name for path in tmp_path.glob("events-*")] == ["events-0"]
+    assert files.reported
+    assert [store.failed(path, error) for path, error in files.reported] == [None] * len(files.reported)
+    assert (list(store.all()), store.offline) == ([log], {})
+    files.is_full = False
+    store.create("events", 1, TOPIC_ID, now_ms=NOW_MS)
+    store.checkpoint()
+    assert "events 1" in (tmp_path / "recovery-point-offset-checkpoint").read_text()
+
+
+def test_a_prepared_epoch_waits_for_no_disk_and_counts_only_while_the_log_has_not_grown(
+    tmp_path: Path,
+) -> None:
+    files = FullFiles()
+    store, _ = LogStore.open(
+        files,
+        [str(tmp_path)],
+        LogConfig(),
+        broker_id=1,
+        cluster_id="c",
+        overrides=lambda _: {},
+        now_ms=NOW_MS,
+    )
+    idle, busy = (store.create("events", partition, None, now_ms=NOW_MS) for partition in (0, 1))
+    for log in (idle, busy):
+        append(log, batch(3))
+    jobs = store.epoch_jobs([(idle, 4), (busy, 4), (idle, idle.latest_epoch)])
+    assert len(jobs) == 2
+    for job in jobs:
+        job()
+    append(busy, batch(2))
+    files.is_full = True
+    idle.assign_epoch(4)
+    with pytest.raises(StorageError):
+        busy.assign_epoch(4)
+    files.is_full = False
+    busy.assign_epoch(4)
+    assert [log.latest_epoch for log in (idle, busy)] == [4, 4]
+    for log, start_offset in ((idle, 3), (busy, 5)):
+        epochs = Path(log.directory, "leader-epoch-checkpoint").read_text()
+        assert epochs == f"0\n2\n0 0\n4 {start_offset}\n"
