@@ -46,7 +46,8 @@ LATENCY_SECONDS_MIN = 4
 START_PAIRS_MAX = 3
 AROUND_SECONDS = 1.2
 """What comes with a run: a topic and its deletion, a client's start and end."""
-IDLE_SECONDS, SETTLE_SECONDS = 20, 5
+IDLE_SECONDS, SETTLE_SECONDS = 20, 65
+"""What a load leaves to do, such as checkpoints, is done within a minute."""
 WARM_UP_MESSAGES_PER_SECOND = 5_000_000 / 60
 WARM_UP_SECONDS = {PRODUCE_1: 2, PRODUCE_50: 2, PRODUCE_MAX: 2, LATENCY_10K: 1}
 """How long each workload is part of one round of warming up."""

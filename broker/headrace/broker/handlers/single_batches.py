@@ -21,7 +21,8 @@ _CLASSIC_PARTITION = Struct(">ii")
 _FLEXIBLE_HEAD = Struct(">Bhibb")
 _FLEXIBLE_PARTITION = Struct(">bi")
 _SIZE = Struct(">i")
-_CORRELATION_ID_AT, _CLIENT_ID_AT = 4, 8
+_START = Struct(">ii")  # key and version, correlation id
+_CLIENT_ID_AT = 8
 _END_OF_FLEXIBLE = b"\0\0\0"  # no tagged fields: of the partition, the topic and the request
 _CLASSIC_ANSWER = {3: "hqqi", 4: "hqqi", 5: "hqqqi", 6: "hqqqi", 7: "hqqqi", 8: "hqqqihi"}
 
@@ -93,24 +94,25 @@ def _records(version: int, frame: memoryview, size_at: int) -> memoryview | None
 class Following:
     """Reads the requests behind one that differ from it in nothing but correlation id and records."""
 
-    __slots__ = ("_rest", "_size_at", "_start", "_version")
+    __slots__ = ("_key_and_version", "_rest", "_size_at", "_version")
 
     def __init__(self, version: int, frame: memoryview, first: SingleBatch) -> None:
         self._version = version
         self._size_at = first.size_at
-        self._start = bytes(frame[:_CORRELATION_ID_AT])
+        self._key_and_version, _ = _START.unpack_from(frame)
         self._rest = bytes(frame[_CLIENT_ID_AT : first.size_at])
 
     def read(self, frame: memoryview) -> tuple[int, memoryview] | None:
         """(correlation id, records) of such a request, None of any other."""
         size_at = self._size_at
-        if frame[_CLIENT_ID_AT:size_at] != self._rest or frame[:_CORRELATION_ID_AT] != self._start:
-            return None
         try:
+            key_and_version, correlation_id = _START.unpack_from(frame)
+            if key_and_version != self._key_and_version or frame[_CLIENT_ID_AT:size_at] != self._rest:
+                return None
             records = _records(self._version, frame, size_at)
         except (StructError, IndexError, ValueError):
             return None
-        return None if records is None else (_SIZE.unpack_from(frame, _CORRELATION_ID_AT)[0], records)
+        return None if records is None else (correlation_id, records)
 
 
 @lru_cache(maxsize=1024)

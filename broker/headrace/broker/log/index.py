@@ -69,15 +69,19 @@ class IndexFile:
 
     def append(self, entry: bytes) -> None:
         """Add one entry; the caller has checked `is_full`."""
-        self._count = self.entry_count + 1
+        if self._count < 0:
+            self._opened()
+        self._count += 1
         self._unwritten += entry
-        if len(self._unwritten) >= _UNWRITTEN_ENTRIES_MAX * self._entry_size:
+        if self._count - self._written >= _UNWRITTEN_ENTRIES_MAX:
             self.write_out()
 
     @property
     def is_full(self) -> bool:
         """Whether no further entry fits the size that segment.index.bytes allows."""
-        return self.entry_count >= self.entries_max
+        if self._count < 0:
+            self._opened()
+        return self._count >= self.entries_max
 
     def write_out(self) -> None:
         """Hand the waiting entries to the file."""
@@ -202,7 +206,9 @@ class TimeIndex(IndexFile):
     @property
     def is_full(self) -> bool:
         """One entry is kept free for the one that rolling adds."""
-        return self.entry_count >= self.entries_max - 1
+        if self._count < 0:
+            self._opened()
+        return self._count >= self.entries_max - 1
 
     def add_if_newer(self, timestamp_ms: int, offset: int) -> None:
         """Note the largest timestamp so far and its batch's last offset, unless the last entry says as much."""

@@ -151,9 +151,7 @@ class Segment:
         if max_timestamp_ms > largest[0]:
             self._largest_timestamp = (max_timestamp_ms, last_offset)
         if self._bytes_since_index_entry > self.index_interval_bytes:
-            # The batch lies in the log already; what an index lacks only makes looking it up longer.
-            with suppress(OSError):
-                self._add_index_entries(last_offset, position)
+            self._add_index_entries(last_offset, position)
         self._bytes_since_index_entry += size
 
     def note_marker(self, aborted: AbortedTransaction | None) -> None:
@@ -162,11 +160,16 @@ class Segment:
             self.transactions.append(aborted)
 
     def _add_index_entries(self, last_offset: int, position: int) -> None:
-        if not self._is_full:
+        self._bytes_since_index_entry = 0
+        if self._is_full:
+            return
+        try:
             self.index.add(last_offset, position)
             self.time_index.add_if_newer(*self.largest_timestamp)
-            self._is_full = self.index.is_full or self.time_index.is_full
-        self._bytes_since_index_entry = 0
+        except OSError:
+            # The batch lies in the log already; what an index lacks only makes looking it up longer.
+            return
+        self._is_full = self.index.is_full or self.time_index.is_full
 
     # -- find
 

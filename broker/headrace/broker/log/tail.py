@@ -83,12 +83,13 @@ class LogTail:
         self.config = config
         self._is_stamping = config.message_timestamp_type == "LogAppendTime"
         self._codec = target_codec(config.compression_type)
+        self._is_compacted = "compact" in config.cleanup_policy
         self._segment_ms = self._segments.jittered_segment_ms(config)
 
     @property
     def opens_batches(self) -> bool:
         """Whether what clients append is unpacked, record by record: that takes time, others wait."""
-        return self._codec is not None or "compact" in self.config.cleanup_policy
+        return self._codec is not None or self._is_compacted
 
     def append_as_leader(
         self, records: memoryview, *, leader_epoch: int, now_ms: int, from_client: bool = True
@@ -170,7 +171,7 @@ class LogTail:
         if from_client:
             check_client_batch(header)
             check_timestamps(records, header, config, now_ms)
-            if "compact" in config.cleanup_policy:
+            if self._is_compacted:
                 check_keys(records, header, config, now_ms)
 
     def _check_producer(self, header: BatchHeader, from_client: bool) -> CachedBatch | None:
