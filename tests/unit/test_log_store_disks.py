@@ -59,7 +59,7 @@ def test_a_failing_directory_keeps_the_others_from_nothing(tmp_path: Path) -> No
     assert kept == {"a": 0, "b": 3, "c": 3}
 
 
-def open_failing_store(files: FailingFiles, tmp_path: Path, *folders: str) -> tuple[LogStore, list[str]]:
+def open_store_on(files: OsFiles, tmp_path: Path, *folders: str) -> tuple[LogStore, list[str]]:
     paths = [str(tmp_path / name) for name in folders]
     store, _ = LogStore.open(
         files,
@@ -76,7 +76,7 @@ def open_failing_store(files: FailingFiles, tmp_path: Path, *folders: str) -> tu
 def test_a_failed_directory_takes_its_logs_along_and_what_is_not_new_stays_out_of_reach(
     tmp_path: Path,
 ) -> None:
-    store, paths = open_failing_store(FailingFiles(), tmp_path, "a", "b")
+    store, paths = open_store_on(FailingFiles(), tmp_path, "a", "b")
     logs = [store.create("events", partition, None, now_ms=NOW_MS) for partition in range(4)]
     error = OSError(errno.EIO, "Input/output error")
     assert store.failed(logs[0].directory, error) == [("events", 0), ("events", 2)]
@@ -92,7 +92,7 @@ def test_a_failed_directory_takes_its_logs_along_and_what_is_not_new_stays_out_o
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.EEXIST])
 def test_a_full_disk_is_no_failed_disk_and_neither_is_a_deleted_log(tmp_path: Path, number: int) -> None:
-    store, paths = open_failing_store(FailingFiles(), tmp_path, "a", "b")
+    store, paths = open_store_on(FailingFiles(), tmp_path, "a", "b")
     log = store.create("events", 0, None, now_ms=NOW_MS)
     assert store.failed(log.directory, OSError(number, "full")) is None
     store.delete("events", 0, now_ms=NOW_MS)
@@ -106,16 +106,16 @@ def test_a_directory_that_fails_at_the_start_is_offline_and_with_none_left_there
 ) -> None:
     files = FailingFiles()
     files.broken = str(tmp_path / "a")
-    store, paths = open_failing_store(files, tmp_path, "a", "b")
+    store, paths = open_store_on(files, tmp_path, "a", "b")
     assert list(store.offline) == [paths[0]]
     assert store.create("events", 0, None, now_ms=NOW_MS).directory.startswith(paths[1])
     with pytest.raises(StorageError, match=r"No data directory can be used.*Input/output error"):
-        open_failing_store(files, tmp_path, "a")
+        open_store_on(files, tmp_path, "a")
 
 
 def test_a_log_that_cannot_be_made_in_one_directory_is_made_in_the_next(tmp_path: Path) -> None:
     files = FailingFiles()
-    store, paths = open_failing_store(files, tmp_path, "a", "b")
+    store, paths = open_store_on(files, tmp_path, "a", "b")
     reported: list[str] = []
     files.failed = lambda path, error: reported.append(path)  # type: ignore[method-assign]
     files.broken = paths[0]
@@ -126,7 +126,7 @@ def test_a_log_that_cannot_be_made_in_one_directory_is_made_in_the_next(tmp_path
 
 
 def test_a_directory_that_is_gone_is_not_made_anew_for_a_new_log(tmp_path: Path) -> None:
-    store, paths = open_failing_store(FailingFiles(), tmp_path, "a", "b")
+    store, paths = open_store_on(FailingFiles(), tmp_path, "a", "b")
     (tmp_path / "a").rename(tmp_path / "unmounted")
     assert store.create("events", 0, None, now_ms=NOW_MS).directory.startswith(paths[1])
     assert not (tmp_path / "a").exists()
@@ -148,15 +148,7 @@ class FullFiles(OsFiles):
 
 def test_a_full_disk_refuses_new_logs_and_checkpoints_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
     files = FullFiles()
-    store, _ = LogStore.open(
-        files,
-        [str(tmp_path)],
-        LogConfig(),
-        broker_id=1,
-        cluster_id="c",
-        overrides=lambda _: {},
-        now_ms=NOW_MS,
-    )
+    store, _ = open_store_on(files, tmp_path, "")
     log = store.create("events", 0, TOPIC_ID, now_ms=NOW_MS)
     files.is_full = True
     with pytest.raises(StorageError, match="No space left"):
@@ -177,15 +169,7 @@ def test_a_prepared_epoch_waits_for_no_disk_and_counts_only_while_the_log_has_no
     tmp_path: Path,
 ) -> None:
     files = FullFiles()
-    store, _ = LogStore.open(
-        files,
-        [str(tmp_path)],
-        LogConfig(),
-        broker_id=1,
-        cluster_id="c",
-        overrides=lambda _: {},
-        now_ms=NOW_MS,
-    )
+    store, _ = open_store_on(files, tmp_path, "")
     idle, busy = (store.create("events", partition, None, now_ms=NOW_MS) for partition in (0, 1))
     for log in (idle, busy):
         append(log, batch(3))
