@@ -64,7 +64,7 @@ def open_store_on(files: OsFiles, tmp_path: Path, *folders: str) -> tuple[LogSto
     store, _ = LogStore.open(
         files,
         paths,
-        LogConfig(segment_bytes=200),
+        LogConfig(segment_bytes=500),
         broker_id=1,
         cluster_id="c",
         overrides=lambda _: {},
