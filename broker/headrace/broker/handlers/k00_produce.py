@@ -166,11 +166,15 @@ def _append_run(
     for correlation_id, records, outcome in zip(correlation_ids, appends, outcomes, strict=True):
         if isinstance(outcome, KafkaError):
             failure = failure or outcome
-            replies.append(_refusal(context, header, correlation_id, topic, index, partition, outcome))
+            refused = _refused(context, topic, index, partition, outcome)
+            if single.acks != 0:
+                replied_to = header._replace(correlation_id=correlation_id)
+                replies.append(_encode(context, context.client, replied_to, [refused]))
         else:
             batch_count += 1
             size += len(records)
-            replies.append(single_batches.reply(header.version, correlation_id, single, outcome))
+            if single.acks != 0:
+                replies.append(single_batches.reply(header.version, correlation_id, single, outcome))
     if partition is not None and batch_count:
         _appended(context, topic, partition, batch_count, size)
     if single.acks != 0:
@@ -178,19 +182,6 @@ def _append_run(
     if failure is not None:
         raise _unacknowledged(failure)
     return None
-
-
-def _refusal(
-    context: Context,
-    header: RequestHeader,
-    correlation_id: int,
-    topic: str,
-    index: int,
-    partition: Partition | None,
-    error: KafkaError,
-) -> bytes:
-    outcome = _refused(context, topic, index, partition, error)
-    return _encode(context, context.client, header._replace(correlation_id=correlation_id), [outcome])
 
 
 def _append(

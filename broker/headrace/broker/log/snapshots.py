@@ -54,11 +54,12 @@ class ProducerSnapshots:
         unsynced, self._unsynced = self._unsynced, []
         return unsynced
 
-    def remove(self, is_unwanted: Callable[[int], bool]) -> None:
-        """Remove those whose offset `is_unwanted`."""
-        for offset in self.offsets():
-            if is_unwanted(offset):
-                self._files.remove(self._path(offset))
+    def remove(self, is_unwanted: Callable[[int], bool]) -> bool:
+        """Remove those whose offset `is_unwanted`; whether there were any. It lasts once the directory is synced."""
+        unwanted = [offset for offset in self.offsets() if is_unwanted(offset)]
+        for offset in unwanted:
+            self._files.remove(self._path(offset))
+        return bool(unwanted)
 
     def restore(
         self, segments: Iterable[Segment], end_offset: int, unindexed: Container[int] = ()
@@ -81,10 +82,7 @@ class ProducerSnapshots:
 
     def _forget_above(self, end_offset: int) -> None:
         """Lasting before other batches get these offsets: then a power cut that brought one back would have it believed."""
-        doomed = [offset for offset in self.offsets() if offset > end_offset]
-        for offset in doomed:
-            self._files.remove(self._path(offset))
-        if doomed:
+        if self.remove(lambda offset: offset > end_offset):
             self._files.sync_directory(self._directory)
 
     def _newest(self, start_offset: int, upto: int) -> tuple[ProducerStates, int, list[Finding]]:
