@@ -299,12 +299,19 @@ class World:
             await asyncio.sleep(self.random.uniform(0, 0.5))
             self.topic_count += 1
             name = f"topic-{self.topic_count % 4}"
+            if paths.PREFERRED_ELECTION not in self.ensemble.znodes:
+                self._wish_for_preferred_leaders(name)
             if self.random.random() < 0.7:
                 await self.ask(lambda node, name=name: self._create(node, name, 5000), seconds=5)
             else:
                 await self.ask(
                     lambda node, name=name: node.cluster.delete_topics([name], timeout_ms=5000), seconds=5
                 )
+
+    def _wish_for_preferred_leaders(self, topic: str) -> None:
+        wish = self.random.choice((paths.encode_preferred_election([(topic, 0), ("nowhere", 7)]), b"no JSON"))
+        self.story(f"wish {wish!r}")
+        self.ensemble.create(paths.PREFERRED_ELECTION, wish, 0, sequence=False, makepath=True)
 
     async def ask(
         self, work: Callable[[Node], Awaitable[list[TopicResult]]], seconds: float
@@ -353,6 +360,8 @@ class World:
             for name in self.ensemble.children(paths.TOPICS)
         }
         found = [f"{name} is not deleted" for name in doomed]
+        if paths.PREFERRED_ELECTION in self.ensemble.znodes:
+            found.append("a wish for preferred leaders is not done")
         for node in self.live():
             found += [f"{node.broker_id} shows {t}" for t in node.metadata.topic_names() if t not in topics]
         for name, topic in topics.items():

@@ -235,3 +235,56 @@ def test_a_broker_that_fell_behind_is_told_everything_again():
         (ev.SendUpdateMetadata, 2, 2),
         (ev.SendLeaderAndIsr, 2, 1),
     ]
+
+
+def prefer(controller, *partitions):
+    return controller.handle(ev.PreferredLeadersRequested(partitions=frozenset(partitions)))
+
+
+def test_the_first_replica_leads_again_when_somebody_wants_that_and_the_isr_stays():
+    controller, _ = elected(topics=[topic("t", (2, 1), (1, 2))], states={("t", 0): state(1, 4, 1, 2)})
+    commands = prefer(controller, ("t", 0))
+    (write,) = writes(commands).values()
+    assert (write.state.leader, write.state.leader_epoch, write.state.isr) == (2, 5, (1, 2))
+    assert not of(ev.EndPreferredElection, commands), "the wish stays until it is done"
+    following = write_all(controller, commands)
+    assert {c.broker_id for c in of(ev.SendLeaderAndIsr, following)} == {1, 2}
+    assert {c.broker_id for c in of(ev.SendUpdateMetadata, following)} == {1, 2}
+    assert following[-1] == ev.EndPreferredElection()
+
+
+def test_a_preferred_leader_that_cannot_lead_or_leads_already_ends_the_wish_at_once():
+    topics = [
+        topic("out-of-sync", (2, 1)),
+        topic("dead", (3, 1)),
+        topic("led", (1, 2)),
+        topic("doomed", (2, 1)),
+    ]
+    states = {
+        ("out-of-sync", 0): state(1, 4, 1),
+        ("dead", 0): state(1, 4, 1),
+        ("led", 0): state(1, 4, 1, 2),
+        ("doomed", 0): state(1, 4, 1, 2),
+    }
+    controller, _ = elected(topics=topics, states=states, deletions=["doomed"])
+    assert prefer(controller, *states, ("led", 7), ("nowhere", 0)) == [ev.EndPreferredElection()]
+    assert prefer(controller) == [ev.EndPreferredElection()]
+
+
+def test_a_broker_that_is_about_to_stop_is_not_preferred():
+    controller, _ = elected(topics=[topic("t", (2, 1))], states={("t", 0): state(1, 4, 1, 2)})
+    controller.handle(ev.ShutdownRequested(broker_id=2))
+    assert prefer(controller, ("t", 0)) == [ev.EndPreferredElection()]
+
+
+def test_a_state_that_its_leader_changed_meanwhile_is_looked_at_again():
+    controller, _ = elected(topics=[topic("t", (2, 1))], states={("t", 0): state(1, 4, 1, 2)})
+    prefer(controller, ("t", 0))
+    commands = controller.handle(
+        ev.StatesWritten(written={}, conflicts={("t", 0): state(1, 6, 2, 1, version=3)})
+    )
+    (write,) = writes(commands).values()
+    assert (write.state.leader, write.state.leader_epoch, write.state.zk_version) == (2, 7, 3)
+    without = controller.handle(ev.StatesWritten(written={}, conflicts={("t", 0): state(1, 8, 1, version=4)}))
+    assert without[-1] == ev.EndPreferredElection()
+    assert not writes(without)

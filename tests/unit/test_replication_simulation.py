@@ -73,10 +73,11 @@ class World:
         self.leaders_by_epoch = {}
         self.highest_epoch = {}
         self.controller = None
+        self.wish = None
 
     def step(self):
         often = [self.start, self.deliver, self.create]
-        seldom = [self.kill, self.delete, self.fail_over, self.shrink]
+        seldom = [self.kill, self.delete, self.fail_over, self.shrink, self.prefer]
         self.random.choice(often * 2 + seldom)()
         self.check()
 
@@ -124,6 +125,18 @@ class World:
         if several:
             state = self.states[key := self.random.choice(several)]
             self.states[key] = replace(state, isr=(state.leader,), zk_version=state.zk_version + 1)
+
+    def prefer(self):
+        """Somebody wants preferred leaders, also of partitions that are not there."""
+        partitions = [*sorted(self.states), ("nowhere", 0), ("t0", 99)]
+        self.wish = frozenset(self.random.sample(partitions, self.random.randint(0, len(partitions))))
+        wish = self.wish
+        self.tell(ev.PreferredLeadersRequested(partitions=wish))
+        assert self.wish is None, "the wish is never removed"
+        for key in wish & self.states.keys() - {k for k in self.states if k[0] in self.deletions}:
+            preferred, state = self.topics[key[0]].partitions[key[1]].replicas[0], self.states[key]
+            if preferred in state.isr and preferred in self.live:
+                assert state.leader == preferred
 
     def deliver(self):
         """Some of what is on its way arrives."""
@@ -197,6 +210,8 @@ class World:
                         pending.append(self.remove(command.topic))
                     case ev.RefuseDeletion():
                         self.deletions.discard(command.topic)
+                    case ev.EndPreferredElection():
+                        self.wish = None
                     case ev.ForgetBroker() if controller is self.controller:
                         self.queues.pop(command.broker_id, None)
                     case ev.SendLeaderAndIsr() | ev.SendUpdateMetadata() | ev.SendStopReplica():

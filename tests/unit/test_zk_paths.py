@@ -112,6 +112,9 @@ def test_small_znodes_are_read_back():
     assert paths.decode_config("/c", paths.encode_config({"a": "1"})) == {"a": "1"}
     assert paths.decode_config("/c", b"") == {}
     assert paths.decode_isr_change(b'{"version":1,"partitions":[{"topic":"t","partition":2}]}') == [("t", 2)]
+    wish = b'{"version":1,"partitions":[{"topic":"t","partition":2},{"topic":"u","partition":0}]}'
+    assert paths.encode_preferred_election([("t", 2), ("u", 0)]) == wish
+    assert paths.decode_preferred_election(wish) == {("t", 2), ("u", 0)}
 
 
 def test_config_changes_of_both_versions_name_their_entity():
@@ -130,3 +133,11 @@ def test_a_znode_that_no_kafka_wrote_is_reported(data):
 def test_a_wrong_endpoint_is_reported_with_what_is_allowed():
     with pytest.raises(paths.MalformedZnodeError, match="LISTENER://host:port"):
         paths.decode_broker(1, b'{"version":5,"endpoints":["nonsense"]}', 0)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"no JSON", b"[]", b"{}", b'{"partitions":7}', b'{"partitions":[{"topic":"t"}]}']
+)
+def test_a_wish_for_preferred_leaders_that_no_kafka_wrote_is_refused(data):
+    with pytest.raises(paths.MalformedZnodeError):
+        paths.decode_preferred_election(data)

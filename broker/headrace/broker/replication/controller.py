@@ -16,6 +16,7 @@ from headrace.broker.replication.election import (
     elect_first,
     elect_for_shutdown,
     elect_offline,
+    elect_preferred,
     without_leader,
 )
 from headrace.broker.replication.events import (
@@ -24,11 +25,13 @@ from headrace.broker.replication.events import (
     Command,
     DeletionsRequested,
     Elected,
+    EndPreferredElection,
     Event,
     ForgetBroker,
     IsrChanged,
     LogDirectoriesFailed,
     PartitionWord,
+    PreferredLeadersRequested,
     RefuseDeletion,
     RemoveTopic,
     ReplicasAnswered,
@@ -76,6 +79,8 @@ class Controller:
         self.deleting: dict[str, set[tuple[int, int]]] = {}
         self._showing: dict[str, set[int]] = {}
         self._created: set[TopicPartition] = set()
+        # The partitions whose preferred leaders are being elected; None when nobody wants that.
+        self._preferring: frozenset[TopicPartition] | None = None
         self._handlers: dict[type, Callable[..., list[Command]]] = {
             Elected: self._elected,
             BrokersChanged: self._brokers_changed,
@@ -89,6 +94,7 @@ class Controller:
             LogDirectoriesFailed: self._log_directories_failed,
             ReplicasAnswered: self._replicas_answered,
             ShutdownRequested: self._shutdown_requested,
+            PreferredLeadersRequested: self._preferred_leaders_requested,
             BrokerBehind: self._broker_behind,
         }
 
@@ -230,6 +236,33 @@ class Controller:
                 writes.append(self._successor(topic, partition, state, *choice))
         return self._write(writes)
 
+    def _preferred_leaders_requested(self, event: PreferredLeadersRequested) -> list[Command]:
+        self._preferring = event.partitions
+        return self._write_with_preferred([])
+
+    def _write_with_preferred(self, due: list[StateWrite]) -> list[Command]:
+        """`due`, and the preferred leaders still to be elected: a state that somebody else changed is tried again."""
+        if self._preferring is None:
+            return self._write(due)
+        taken = {(w.topic, w.partition) for w in due}
+        wanted = [w for w in map(self._preferred_write, sorted(self._preferring - taken)) if w is not None]
+        if wanted:
+            return self._write(due + wanted)
+        self._preferring = None
+        return [*self._write(due), EndPreferredElection()]
+
+    def _preferred_write(self, key: TopicPartition) -> StateWrite | None:
+        """None for what is unknown or being deleted, and when the preferred leader leads already or cannot."""
+        topic, partition = key
+        state = self.states.get(key)
+        if state is None or topic in self.deleting or partition not in self.topics[topic].partitions:
+            return None
+        replicas = self.topics[topic].partitions[partition].replicas
+        choice = elect_preferred(replicas, state.isr, self._online(topic, partition) - self.leaving)
+        if choice is None or choice[0] == state.leader:
+            return None
+        return self._successor(topic, partition, state, *choice)
+
     def _broker_behind(self, event: BrokerBehind) -> list[Command]:
         to = [event.broker_id] if event.broker_id in self.brokers else []
         commands = self._metadata_to(to, self._all_known()) + self._leaders_to(to, self._settled(()))
@@ -250,7 +283,7 @@ class Controller:
         commands = self._leaders_to(self.brokers, words)
         if words:
             commands += self._metadata_to(self.brokers, words)
-        return commands + self._write(
+        return commands + self._write_with_preferred(
             self._due_writes(restarted=frozenset(), topics=sorted({topic for topic, _ in found}))
         )
 

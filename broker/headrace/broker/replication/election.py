@@ -33,6 +33,11 @@ def elect_offline(
     return None if leader is None else (leader, (leader,))
 
 
+def elect_preferred(replicas: Sequence[int], isr: Sequence[int], live: Collection[int]) -> Choice | None:
+    """Somebody else leads than should: the first replica, when it is live and in sync; the ISR stays."""
+    return next(((r, tuple(isr)) for r in replicas[:1] if r in live and r in isr), None)
+
+
 def elect_for_shutdown(
     replicas: Sequence[int], isr: Collection[int], live: Collection[int], leaving: Collection[int]
 ) -> Choice | None:

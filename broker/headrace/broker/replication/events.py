@@ -112,6 +112,13 @@ class ShutdownRequested:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PreferredLeadersRequested:
+    """Somebody wants the first replicas of these partitions to lead; `EndPreferredElection` ends it."""
+
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerBehind:
     """A broker did not keep up and what was queued for it is lost: it must be told everything again."""
 
@@ -132,6 +139,7 @@ Event = (
     | LogDirectoriesFailed
     | ReplicasAnswered
     | ShutdownRequested
+    | PreferredLeadersRequested
 )
 
 
@@ -218,6 +226,11 @@ class RefuseDeletion:
     topic: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndPreferredElection:
+    """All preferred leaders that can lead do: remove the wish for them."""
+
+
 Command = (
     WriteStates
     | SendLeaderAndIsr
@@ -226,4 +239,5 @@ Command = (
     | ForgetBroker
     | RemoveTopic
     | RefuseDeletion
+    | EndPreferredElection
 )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from headrace.broker.clock import Clock
@@ -26,21 +26,19 @@ from headrace.broker.replication import events, requests
 from headrace.broker.replication.controller import Controller
 from headrace.broker.replication.model import (
     LEADER_DURING_DELETE,
-    PartitionState,
     TopicPartition,
 )
 from headrace.broker.server.mailbox import Mailbox, Work
 from headrace.broker.server.peers import Peers
+from headrace.broker.server.term import ControllerMovedError, Term
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks
 from headrace.broker.wire.api import k04_leader_and_isr, k05_stop_replica, k06_update_metadata
 from headrace.broker.zk import paths
 from headrace.broker.zk.client import (
-    Check,
     Create,
     Delete,
     NoZnodeError,
-    Operation,
     Set,
     Subscription,
     Znode,
@@ -50,15 +48,11 @@ from headrace.broker.zk.client import (
     ZooKeeperClosedError,
     ZooKeeperError,
 )
-from headrace.broker.zk.reads import READS_IN_FLIGHT_MAX, read_brokers, read_states, read_topics, understood
+from headrace.broker.zk.reads import read_brokers, read_states, read_topics, understood
 
 log = get_logger(__name__)
 PAUSE_AFTER_FAILURE_SECONDS = 1.0
 NO_EPOCH = -1
-
-
-class ControllerMovedError(Exception):
-    """Another broker was elected meanwhile."""
 
 
 class ControllerOffice:
@@ -88,7 +82,7 @@ class ControllerOffice:
         self._changed_topics: set[str] = set()
         self._core: Controller | None = None
         self._is_registered = True
-        self._epoch_version = -1
+        self._term: Term | None = None
 
     @property
     def is_active(self) -> bool:
@@ -198,7 +192,7 @@ class ControllerOffice:
             holder = await self._zookeeper.get(paths.CONTROLLER)
             if holder is None or holder.ephemeral_owner != self._zookeeper.session_id:
                 return None
-        self._epoch_version = znode.version + 1
+        self._term = Term(self._zookeeper, epoch_version=znode.version + 1)
         return epoch
 
     async def _take_office(self, epoch: int) -> None:
@@ -231,6 +225,7 @@ class ControllerOffice:
                 (paths.LOG_DIRECTORY_EVENTS, self._log_directory_events_listed),
             )
         ]
+        self._subscriptions.append(zookeeper.watch_data(paths.PREFERRED_ELECTION, self._election_wished))
 
     def _poster(self, work: Work) -> Callable[[list[str]], None]:
         return lambda names: self._mailbox.post(work)
@@ -329,6 +324,19 @@ class ControllerOffice:
             await self._handle(events.LogDirectoriesFailed(brokers=brokers))
         await self._delete_all(znodes)
 
+    def _election_wished(self, znode: Znode | None) -> None:
+        if znode is not None:
+            self._mailbox.post(self._elect_preferred)
+
+    async def _elect_preferred(self) -> None:
+        """A wish that nobody understands is one for no partition: it ends as every other, and others can follow."""
+        if self._core is None:
+            return
+        znode = await self._zookeeper.get(paths.PREFERRED_ELECTION)
+        if znode is not None:
+            (partitions,) = understood([znode], paths.decode_preferred_election) or [frozenset()]
+            await self._handle(events.PreferredLeadersRequested(partitions=partitions))
+
     async def _notifications(self, parent: str) -> dict[str, Znode]:
         """The children by path; none when this broker is not controller."""
         names = await self._zookeeper.children(parent) if self._core is not None else []
@@ -350,13 +358,18 @@ class ControllerOffice:
                     pending.append(outcome)
 
     async def _perform(self, command: events.Command, core: Controller) -> events.Event | None:
+        term = self._term
+        assert term is not None, "elected"
         match command:
             case events.WriteStates():
-                return await self._write_states(command.writes)
+                return await term.write_states(command.writes)
             case events.RemoveTopic():
-                return await self._remove_topic(command.topic)
+                return await self._remove_topic(term, command.topic)
             case events.RefuseDeletion():
                 await self._zookeeper.delete(paths.delete_topic(command.topic))
+            case events.EndPreferredElection():
+                with contextlib.suppress(NoZnodeError):
+                    await term.perform(Delete(paths.PREFERRED_ELECTION))
             case events.ForgetBroker():
                 self._peers.forget(command.broker_id)
             case _:
@@ -420,76 +433,14 @@ class ControllerOffice:
 
         return answered
 
-    async def _write_states(self, writes: Sequence[events.StateWrite]) -> events.StatesWritten:
-        for topic in sorted({w.topic for w in writes if w.create}):
-            await self._create_if_missing(paths.topic_partitions(topic))
-        written: dict[TopicPartition, PartitionState] = {}
-        conflicts: dict[TopicPartition, PartitionState | None] = {}
-        for first in range(0, len(writes), READS_IN_FLIGHT_MAX):
-            batch = writes[first : first + READS_IN_FLIGHT_MAX]
-            for write, state in zip(batch, await asyncio.gather(*map(self._write_state, batch)), strict=True):
-                key = (write.topic, write.partition)
-                if state is not None and _same(state, write.state):
-                    written[key] = state
-                else:
-                    conflicts[key] = state
-        return events.StatesWritten(written=written, conflicts=conflicts)
-
-    async def _write_state(self, write: events.StateWrite) -> PartitionState | None:
-        """The state that the znode holds afterwards: the wanted one, or what somebody else wrote."""
-        path = paths.partition_state(write.topic, write.partition)
-        data = paths.encode_partition_state(write.state)
-        try:
-            if write.create:
-                await self._create_if_missing(paths.topic_partition(write.topic, write.partition))
-                await self._as_controller(Create(path, data))
-            else:
-                await self._as_controller(Set(path, data, write.state.zk_version))
-        except (NoZnodeError, ZnodeExistsError, ZnodeVersionError):
-            log.debug("partition state is another one", topic=write.topic, partition=write.partition)
-        return (await read_states(self._zookeeper, [(write.topic, write.partition)]))[
-            write.topic, write.partition
-        ]
-
-    async def _create_if_missing(self, path: str) -> None:
-        """Nothing when it is there, nor when its topic is gone: the state's own write will tell."""
-        try:
-            await self._as_controller(Create(path))
-        except (NoZnodeError, ZnodeExistsError):
-            return
-
-    async def _as_controller(self, operation: Operation) -> None:
-        """Raises ControllerMovedError when this term is over, else what the operation itself raises."""
-        try:
-            await self._zookeeper.transaction([Check(paths.CONTROLLER_EPOCH, self._epoch_version), operation])
-        except (NoZnodeError, ZnodeExistsError, ZnodeVersionError):
-            await self._check_office()
-            raise
-
-    async def _check_office(self) -> None:
-        """Raises ControllerMovedError when the epoch is no longer this term's."""
-        znode = await self._zookeeper.get(paths.CONTROLLER_EPOCH)
-        if znode is None or znode.version != self._epoch_version:
-            raise ControllerMovedError("the controller's epoch has grown")
-
-    async def _remove_topic(self, topic: str) -> events.TopicRemoved:
-        await self._check_office()
+    async def _remove_topic(self, term: Term, topic: str) -> events.TopicRemoved:
+        await term.check()
         subscription = self._topic_subscriptions.pop(topic, None)
         if subscription is not None:
             subscription.cancel()
         await self._zookeeper.delete_tree(paths.topic(topic))
         await self._zookeeper.delete(paths.entity_config("topics", topic))
         with contextlib.suppress(NoZnodeError):
-            await self._as_controller(Delete(paths.delete_topic(topic)))
+            await term.perform(Delete(paths.delete_topic(topic)))
         log.info("topic deleted", topic=topic)
         return events.TopicRemoved(topic=topic)
-
-
-def _same(found: PartitionState, wanted: PartitionState) -> bool:
-    """Whether the znode holds what was to be written; its version says nothing about that."""
-    return (found.leader, found.leader_epoch, found.isr, found.controller_epoch) == (
-        wanted.leader,
-        wanted.leader_epoch,
-        wanted.isr,
-        wanted.controller_epoch,
-    )

@@ -34,6 +34,7 @@ CONFIG = "/config"
 CONFIG_CHANGES = "/config/changes"
 CONFIG_CHANGE_PREFIX = "/config/changes/config_change_"
 DELETE_TOPICS = "/admin/delete_topics"
+PREFERRED_ELECTION = "/admin/preferred_replica_election"
 ISR_CHANGES = "/isr_change_notification"
 ISR_CHANGE_PREFIX = "/isr_change_notification/isr_change_"
 LOG_DIRECTORY_EVENTS = "/log_dir_event_notification"
@@ -372,6 +373,18 @@ def decode_isr_change(data: bytes) -> Sequence[tuple[str, int]]:
     """The partitions whose in-sync replicas a leader changed."""
     with _fields(ISR_CHANGES, data) as fields:
         return [(str(p["topic"]), _int32(p["partition"])) for p in fields.get("partitions") or ()]
+
+
+def encode_preferred_election(partitions: Iterable[tuple[str, int]]) -> bytes:
+    """The wish that the first replicas of these partitions lead."""
+    listed = [{"topic": name, "partition": number} for name, number in partitions]
+    return _dump({"version": 1, "partitions": listed})
+
+
+def decode_preferred_election(data: bytes) -> frozenset[tuple[str, int]]:
+    """The partitions whose first replicas are to lead."""
+    with _fields(PREFERRED_ELECTION, data) as fields:
+        return frozenset((str(p["topic"]), _int32(p["partition"])) for p in fields["partitions"])
 
 
 def encode_log_directory_event(broker_id: int) -> bytes:

@@ -1,0 +1,103 @@
+"""What a controller writes in its term: nothing once another was elected.
+
+Invariants: every write is conditional on the epoch that the term began with; what a state's write met is read and told,
+never overwritten. Must not know what is decided, nor who is told of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from headrace.broker.replication import events
+from headrace.broker.replication.model import PartitionState, TopicPartition
+from headrace.broker.structured_log import get_logger
+from headrace.broker.zk import paths
+from headrace.broker.zk.client import (
+    Check,
+    Create,
+    NoZnodeError,
+    Operation,
+    Set,
+    ZnodeExistsError,
+    ZnodeVersionError,
+    ZooKeeperClient,
+)
+from headrace.broker.zk.reads import READS_IN_FLIGHT_MAX, read_states
+
+log = get_logger(__name__)
+
+
+class ControllerMovedError(Exception):
+    """Another broker was elected meanwhile."""
+
+
+class Term:
+    """One term; `epoch_version` is the version that `/controller_epoch` has as long as it lasts."""
+
+    def __init__(self, zookeeper: ZooKeeperClient, *, epoch_version: int) -> None:
+        self._zookeeper = zookeeper
+        self._epoch_version = epoch_version
+
+    async def perform(self, operation: Operation) -> None:
+        """Raises ControllerMovedError when this term is over, else what the operation itself raises."""
+        try:
+            await self._zookeeper.transaction([Check(paths.CONTROLLER_EPOCH, self._epoch_version), operation])
+        except (NoZnodeError, ZnodeExistsError, ZnodeVersionError):
+            await self.check()
+            raise
+
+    async def check(self) -> None:
+        """Raises ControllerMovedError when the epoch is no longer this term's."""
+        znode = await self._zookeeper.get(paths.CONTROLLER_EPOCH)
+        if znode is None or znode.version != self._epoch_version:
+            raise ControllerMovedError("the controller's epoch has grown")
+
+    async def write_states(self, writes: Sequence[events.StateWrite]) -> events.StatesWritten:
+        """Write what nobody else changed; the outcome. Raises ControllerMovedError."""
+        for topic in sorted({w.topic for w in writes if w.create}):
+            await self._create_if_missing(paths.topic_partitions(topic))
+        written: dict[TopicPartition, PartitionState] = {}
+        conflicts: dict[TopicPartition, PartitionState | None] = {}
+        for first in range(0, len(writes), READS_IN_FLIGHT_MAX):
+            batch = writes[first : first + READS_IN_FLIGHT_MAX]
+            for write, state in zip(batch, await asyncio.gather(*map(self._write_state, batch)), strict=True):
+                key = (write.topic, write.partition)
+                if state is not None and _same(state, write.state):
+                    written[key] = state
+                else:
+                    conflicts[key] = state
+        return events.StatesWritten(written=written, conflicts=conflicts)
+
+    async def _write_state(self, write: events.StateWrite) -> PartitionState | None:
+        """The state that the znode holds afterwards: the wanted one, or what somebody else wrote."""
+        path = paths.partition_state(write.topic, write.partition)
+        data = paths.encode_partition_state(write.state)
+        try:
+            if write.create:
+                await self._create_if_missing(paths.topic_partition(write.topic, write.partition))
+                await self.perform(Create(path, data))
+            else:
+                await self.perform(Set(path, data, write.state.zk_version))
+        except (NoZnodeError, ZnodeExistsError, ZnodeVersionError):
+            log.debug("partition state is another one", topic=write.topic, partition=write.partition)
+        return (await read_states(self._zookeeper, [(write.topic, write.partition)]))[
+            write.topic, write.partition
+        ]
+
+    async def _create_if_missing(self, path: str) -> None:
+        """Nothing when it is there, nor when its topic is gone: the state's own write will tell."""
+        try:
+            await self.perform(Create(path))
+        except (NoZnodeError, ZnodeExistsError):
+            return
+
+
+def _same(found: PartitionState, wanted: PartitionState) -> bool:
+    """Whether the znode holds what was to be written; its version says nothing about that."""
+    return (found.leader, found.leader_epoch, found.isr, found.controller_epoch) == (
+        wanted.leader,
+        wanted.leader_epoch,
+        wanted.isr,
+        wanted.controller_epoch,
+    )
