@@ -52,7 +52,7 @@ class World(SimpleNamespace):
             ),
             waiting=SimpleNamespace(
                 wake=lambda topic, index: self.woken.append((topic, index)),
-                park=lambda keys, timeout_ms, attempt: attempt(True),
+                park=lambda keys, timeout_ms, attempt: attempt(None),
             ),
             clock=SimpleNamespace(now_ms=lambda: NOW_MS, monotonic_ms=lambda: 0),
             metrics=SimpleNamespace(produced=lambda *counts: self.counted.append(counts)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
@@ -52,10 +52,12 @@ class Fetch:
 
     def __init__(self, wanted: int) -> None:
         self.wanted, self.available, self.attempts = wanted, 0, 0
+        self.moved: list[set[tuple[str, int]]] = []
 
-    def attempt(self, final: bool) -> str | None:
+    def attempt(self, moved: Collection[tuple[str, int]] | None) -> str | None:
         self.attempts += 1
-        if self.available >= self.wanted or final:
+        self.moved.append(set(moved or ()))
+        if self.available >= self.wanted or moved is None:
             return f"{self.available} bytes"
         return None
 
@@ -99,6 +101,18 @@ def test_many_appends_that_are_not_enough_cost_one_attempt_too(loop: ManualLoop,
     waiting.wake("t", 1)
     loop.turn()
     assert fetch.attempts == 2
+
+
+def test_an_attempt_is_told_what_moved_since_the_last_one(loop: ManualLoop, waiting: Waiting) -> None:
+    fetch = Fetch(wanted=100)
+    park(waiting, fetch, ("t", 0), ("t", 1), ("t", 2))
+    waiting.wake("t", 0)
+    waiting.wake("t", 2)
+    waiting.wake("t", 0)
+    loop.turn()
+    waiting.wake("t", 1)
+    loop.turn()
+    assert fetch.moved == [{("t", 0), ("t", 2)}, {("t", 1)}]
 
 
 def test_only_its_own_partitions_wake_a_request(loop: ManualLoop, waiting: Waiting) -> None:
@@ -184,7 +198,7 @@ def test_release_answers_everyone_once(waiting: Waiting) -> None:
 def test_a_failing_attempt_fails_its_own_request_only(loop: ManualLoop, waiting: Waiting) -> None:
     errors: list[BaseException] = []
 
-    def attempt(final: bool) -> str | None:
+    def attempt(moved: Collection[tuple[str, int]] | None) -> str | None:
         raise RuntimeError("no")
 
     waiting.park([("t", 0)], 1000, attempt).then(lambda _: None, errors.append)

@@ -6,7 +6,7 @@ every call and is only valid until `handle` returns (a handler that answers late
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -57,9 +57,12 @@ class Waiting(Protocol):
     """Parks requests until their partitions move or their time is over; `server.waiting` performs it."""
 
     def park(
-        self, keys: Iterable[tuple[str, int]], timeout_ms: int, attempt: Callable[[bool], T | None]
+        self,
+        keys: Iterable[tuple[str, int]],
+        timeout_ms: int,
+        attempt: Callable[[Collection[tuple[str, int]] | None], T | None],
     ) -> Deferred[T]:
-        """A deferred of what `attempt(False)` gives after a wake of one of `keys`, or `attempt(True)` at the time-out."""
+        """What `attempt(moved)` gives after a wake of some of `keys`, or `attempt(None)` at the time-out."""
         ...
 
     def wake(self, topic: str, partition: int) -> None:

@@ -10,7 +10,7 @@ acks=0 has no answer: an error closes the connection, as in Kafka.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.broker.errors import (
@@ -323,14 +323,14 @@ def _wait_for_commit(
     waiting = [(o.topic, o.partition_index) for o in outcomes if o.error is None]
     client = context.client
 
-    def attempt(final: bool) -> Parts | None:
-        settled = [s for o in outcomes if (s := _settle(o, final)) is not None]
+    def attempt(moved: Collection[tuple[str, int]] | None) -> Parts | None:
+        settled = [s for o in outcomes if (s := _settle(o, final=moved is None)) is not None]
         return [_encode(context, client, header, settled)] if len(settled) == len(outcomes) else None
 
     return context.waiting.park(waiting, timeout_ms, attempt)
 
 
-def _settle(outcome: _Outcome, final: bool) -> _Outcome | None:
+def _settle(outcome: _Outcome, *, final: bool) -> _Outcome | None:
     """The outcome once it is certain: committed, or not by this leader, or not in time; None before."""
     if outcome.error is not None or _is_committed(outcome):
         return outcome

@@ -12,58 +12,35 @@ at replication factor 1 Kafka names none either.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple
 
-from headrace.broker.errors import (
-    ErrorCode,
-    KafkaError,
-    OffsetOutOfRangeError,
-    UnsupportedVersionError,
-    error_of,
-)
+from headrace.broker.errors import ErrorCode, KafkaError
 from headrace.broker.handlers.context import Client, Context
-from headrace.broker.handlers.current_leader import (
-    LEADER_MOVED,
-    CurrentLeader,
-    current_leader,
-    node_endpoints,
-)
-from headrace.broker.handlers.fetch_records import ConvertedRecords, down_converted, in_answer
+from headrace.broker.handlers.current_leader import node_endpoints
+from headrace.broker.handlers.fetch_reading import UNKNOWN, Answer, Found, Reading
+from headrace.broker.handlers.fetch_records import in_answer
 from headrace.broker.handlers.fetch_request import (
     FLEXIBLE_VERSION,
     NO_SESSION_EPOCH,
     TOPIC_ID_VERSION,
-    FetchPartition,
-    FetchRequest,
     FetchTopic,
     read_fetch,
 )
 from headrace.broker.handlers.fetch_sessions import NO_SESSION, Turn
-from headrace.broker.handlers.led import NO_EPOCH, led_partition
 from headrace.broker.handlers.replies import Parts, Reply
-from headrace.broker.log.results import EpochEndOffset, LogSlice
 from headrace.broker.log.transactions import AbortedTransaction
 from headrace.broker.wire.api import k01_fetch
-from headrace.broker.wire.batches import MAGIC
 from headrace.broker.wire.frames import RequestHeader
 from headrace.broker.wire.varint import encode_uvarint
-
-if TYPE_CHECKING:
-    from headrace.broker.log.partition_log import PartitionLog
-    from headrace.broker.replication.leader import Partition
 
 API = k01_fetch.API
 VERSIONS = (0, 17)
 RAW = True
 
-READ_COMMITTED = 1
-UNKNOWN = -1
 ZSTD_VERSION, LEADER_TAG_VERSION = 10, 16
 # Errors that come with null for records, as Kafka has it; the others come with none.
 WITHOUT_RECORDS = (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-NOT_IN_CLUSTER = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 _PREFIX = Struct(">ii")
 _TOP_BEFORE_SESSIONS = Struct(">i")
@@ -83,24 +60,6 @@ _EMPTY_SIZE = _TOP.size + 1
 _NO_TAGS = b"\0"
 
 
-class _Found(NamedTuple):
-    """What one partition has to offer; offsets are -1 with an error. `aborted` is None for "not asked for"."""
-
-    partition_index: int
-    error_code: int
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    records: LogSlice | ConvertedRecords | None
-    aborted: Sequence[AbortedTransaction] | None = None
-    diverging_epoch: EpochEndOffset | None = None
-    current_leader: CurrentLeader | None = None
-    is_behind: bool = False
-
-
-_Answer = list[tuple[FetchTopic, list[_Found]]]
-
-
 def handle(context: Context, header: RequestHeader, frame: memoryview) -> Reply:
     version, client = header.version, context.client
     request = read_fetch(version, frame, header.body_offset)
@@ -116,184 +75,22 @@ def handle(context: Context, header: RequestHeader, frame: memoryview) -> Reply:
             request = request._replace(topics=turn.topics)
     max_bytes = min(request.max_bytes, context.config.replication.fetch_max_bytes)
     min_bytes = min(request.min_bytes, max_bytes)
-    answer, size, is_urgent = _read_all(context, request, max_bytes)
+    reading = Reading(context, request, max_bytes)
+    answer, size, is_urgent = reading.read()
     if size >= min_bytes or is_urgent or request.max_wait_ms <= 0:
         return _finish(context, client, header, turn, answer)
 
-    def attempt(final: bool) -> Parts | None:
-        answer, size, is_urgent = _read_all(context, request, max_bytes)
-        if final or size >= min_bytes or is_urgent:
+    def attempt(moved: Collection[tuple[str, int]] | None) -> Parts | None:
+        answer, size, is_urgent = reading.read_again(moved)
+        if moved is None or size >= min_bytes or is_urgent:
             return _finish(context, client, header, turn, answer)
         return None
 
-    return context.waiting.park(_keys(context, request), request.max_wait_ms, attempt)
-
-
-def _keys(context: Context, request: FetchRequest) -> list[tuple[str, int]]:
-    """The partitions that may end the wait; a topic id that nobody knows has none."""
-    named = [(topic.name or context.metadata.topic_name(topic.topic_id), topic) for topic in request.topics]
-    return [(name, p.partition_index) for name, topic in named if name is not None for p in topic.partitions]
-
-
-def _read_all(context: Context, request: FetchRequest, left: int) -> tuple[_Answer, int, bool]:
-    """(what every partition has, bytes of records, whether to answer at once).
-
-    An error, a diverging epoch and a segment that others follow are answered at once, but for partitions that the
-    cluster does not have: these go last, and only when there are no others is there nothing to wait for.
-    """
-    answer: _Answer = []
-    absent: _Answer = []
-    total, is_urgent = 0, False
-    for topic in request.topics:
-        found = []
-        for wanted in topic.partitions:
-            item = _read(context, request, topic, wanted, left, at_least_one=total == 0)
-            if item.records is not None:
-                total += item.records.size
-                left -= item.records.size
-                is_urgent = is_urgent or item.is_behind
-            elif item.error_code in NOT_IN_CLUSTER:
-                absent.append((topic, [item]))
-                continue
-            elif item.error_code != 0 or item.diverging_epoch is not None:
-                is_urgent = True
-            found.append(item)
-        if found:
-            answer.append((topic, found))
-    is_urgent = is_urgent or not answer
-    for topic, found in absent:
-        if answer and answer[-1][0].key == topic.key:
-            answer[-1][1].extend(found)
-        else:
-            answer.append((topic, found))
-    return answer, total, is_urgent
-
-
-def _read(
-    context: Context,
-    request: FetchRequest,
-    topic: FetchTopic,
-    wanted: FetchPartition,
-    left: int,
-    *,
-    at_least_one: bool,
-) -> _Found:
-    epoch = wanted.leader_epoch if wanted.leader_epoch >= 0 else NO_EPOCH
-    try:
-        name = topic.name or _name_of(context, topic)
-        partition = led_partition(context, name, wanted.partition_index, epoch)
-        if wanted.last_fetched_epoch >= 0:
-            diverging = _diverging_epoch(partition, wanted)
-            if diverging is not None:
-                return diverging
-        if request.replica_id >= 0:
-            partition.follower_fetched(request.replica_id, wanted.offset)
-        size_max = min(wanted.size_max, left)
-        log = partition.log
-        upper_offset = _upper_offset(partition, request)
-        is_behind = False
-        if size_max <= 0 and not at_least_one:
-            records: LogSlice | ConvertedRecords | None = None
-        else:
-            found = log.read(
-                wanted.offset, size_max=max(size_max, 0), upper_offset=upper_offset, at_least_one=at_least_one
-            )
-            is_behind = found.is_behind
-            records = found if request.magic == MAGIC else _converted(log, request, wanted, found)
-        return _Found(
-            wanted.partition_index,
-            0,
-            log.high_watermark,
-            log.last_stable_offset,
-            log.log_start_offset,
-            records,
-            _aborted(log, request, wanted, records),
-            is_behind=is_behind,
-        )
-    except KafkaError as error:
-        leader = None
-        if error.code in LEADER_MOVED:
-            leader = current_leader(context, _name_of(context, topic), wanted.partition_index)
-        return _Found(
-            wanted.partition_index,
-            error.code,
-            UNKNOWN,
-            UNKNOWN,
-            UNKNOWN,
-            None,
-            () if error.code in NOT_IN_CLUSTER else None,
-            None,
-            leader,
-        )
-
-
-def _converted(
-    log: PartitionLog, request: FetchRequest, wanted: FetchPartition, found: LogSlice
-) -> ConvertedRecords:
-    """Raises UnsupportedVersionError where the topic does not convert, in Apache Kafka's way also where it is empty."""
-    if not log.config.message_downconversion_enable:
-        raise UnsupportedVersionError(
-            f"message.downconversion.enable is false, and this client knows format {request.magic} at best."
-        )
-    return down_converted(found, request.magic, wanted.offset)
-
-
-def _aborted(
-    log: PartitionLog,
-    request: FetchRequest,
-    wanted: FetchPartition,
-    records: LogSlice | ConvertedRecords | None,
-) -> Sequence[AbortedTransaction] | None:
-    """What a reader of committed records has to pass over; None for the others."""
-    if request.isolation_level != READ_COMMITTED:
-        return None
-    if not isinstance(records, LogSlice) or not records.size:
-        return ()
-    return log.aborted_transactions(wanted.offset, records)
-
-
-def _diverging_epoch(partition: Partition, wanted: FetchPartition) -> _Found | None:
-    """Where the log that the client read parts from this one (KIP-595), or None.
-
-    Raises OffsetOutOfRangeError for an epoch that this log does not know.
-    """
-    log = partition.log
-    end = log.epoch_end_offset(wanted.last_fetched_epoch)
-    if end.leader_epoch < 0 or end.end_offset < 0:
-        raise OffsetOutOfRangeError(f"epoch {wanted.last_fetched_epoch} is not in this log")
-    if end.leader_epoch >= wanted.last_fetched_epoch and end.end_offset >= wanted.offset:
-        return None
-    return _Found(
-        wanted.partition_index,
-        0,
-        log.high_watermark,
-        log.last_stable_offset,
-        log.log_start_offset,
-        None,
-        diverging_epoch=end,
-    )
-
-
-def _upper_offset(partition: Partition, request: FetchRequest) -> int:
-    if request.replica_id >= 0:
-        return partition.log.log_end_offset
-    if request.isolation_level == READ_COMMITTED:
-        return min(partition.log.last_stable_offset, partition.log.high_watermark)
-    return partition.log.high_watermark
-
-
-def _name_of(context: Context, topic: FetchTopic) -> str:
-    """Raises the KafkaError for an unknown topic id."""
-    if topic.name is not None:
-        return topic.name
-    name: str | None = context.metadata.topic_name(topic.topic_id)
-    if name is None:
-        raise error_of(ErrorCode.UNKNOWN_TOPIC_ID)
-    return name
+    return context.waiting.park(reading.keys(), request.max_wait_ms, attempt)
 
 
 def _finish(
-    context: Context, client: Client, header: RequestHeader, turn: Turn | None, answer: _Answer
+    context: Context, client: Client, header: RequestHeader, turn: Turn | None, answer: Answer
 ) -> Parts:
     error_code, session_id = ErrorCode.NONE, NO_SESSION
     if turn is not None:
@@ -303,17 +100,17 @@ def _finish(
     for topic, found in answer:
         size = sum(item.records.size for item in found if item.records is not None)
         if size:
-            context.metrics.fetched(_name_of(context, topic), size)
+            context.metrics.fetched(topic.name or context.metadata.topic_name(topic.topic_id), size)
     return _encode(context, client, header, error_code, session_id, answer)
 
 
-def _unless_zstd(context: Context, topic: FetchTopic, item: _Found) -> _Found:
+def _unless_zstd(context: Context, topic: FetchTopic, item: Found) -> Found:
     """The item, or its refusal to a client that knows no zstd when that is its topic's own codec."""
     partition = context.partitions.get(topic.name or "", item.partition_index)
     if item.error_code or partition is None or partition.log.config.compression_type != "zstd":
         return item
     error = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    return _Found(item.partition_index, error, UNKNOWN, UNKNOWN, UNKNOWN, None, ())
+    return Found(item.partition_index, error, UNKNOWN, UNKNOWN, UNKNOWN, None, ())
 
 
 def _encode(
@@ -322,7 +119,7 @@ def _encode(
     header: RequestHeader,
     error_code: int,
     session_id: int,
-    answer: _Answer,
+    answer: Answer,
 ) -> Parts:
     """The whole reply: bytes around slices, the length prefix first."""
     version = header.version
@@ -358,7 +155,7 @@ def _encode(
     return parts
 
 
-def _partition_tags(version: int, item: _Found) -> bytes:
+def _partition_tags(version: int, item: Found) -> bytes:
     """The tagged fields of a partition without records: 0 diverging epoch, 1 current leader."""
     tags = []
     if item.diverging_epoch is not None:
@@ -368,7 +165,7 @@ def _partition_tags(version: int, item: _Found) -> bytes:
     return bytes([len(tags)]) + b"".join(tags)
 
 
-def _endpoint_tags(context: Context, client: Client, version: int, answer: _Answer) -> bytes:
+def _endpoint_tags(context: Context, client: Client, version: int, answer: Answer) -> bytes:
     """The tagged fields of the whole: 0 where the current leaders are."""
     if version < LEADER_TAG_VERSION:
         return _NO_TAGS
@@ -388,7 +185,7 @@ def _topic_head(version: int, topic: FetchTopic, partition_count: int) -> bytes:
     return len(topic.key).to_bytes(2, "big") + topic.key + _INT32.pack(partition_count)
 
 
-def _partition_head(version: int, item: _Found) -> bytes:
+def _partition_head(version: int, item: Found) -> bytes:
     """Everything of a partition before its records; aborted transactions are null or none, as Kafka has it."""
     (
         index,
@@ -437,7 +234,7 @@ def _partition_head(version: int, item: _Found) -> bytes:
     return _PARTITION_0.pack(index, error_code, high_watermark, size)
 
 
-def _head_with_aborted(version: int, item: _Found, aborted: Sequence[AbortedTransaction], size: int) -> bytes:
+def _head_with_aborted(version: int, item: Found, aborted: Sequence[AbortedTransaction], size: int) -> bytes:
     """The same where transactions were aborted (versions 4 and later), each with its producer and first offset."""
     is_flexible = version >= FLEXIBLE_VERSION
     head = bytearray(

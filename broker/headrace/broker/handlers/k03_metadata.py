@@ -15,6 +15,7 @@ Deviations: a topic with neither name nor id gets UNKNOWN_TOPIC_ID, where Kafka 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
@@ -47,9 +48,9 @@ def handle(context: Context, header: RequestHeader, frame: memoryview) -> Parts 
         return _answered(context, header, frame)
     client, kept = context.client, memoryview(bytes(frame))
 
-    def attempt(final: bool) -> Parts | None:
+    def attempt(moved: Collection[tuple[str, int]] | None) -> Parts | None:
         context.client = client
-        return _answered(context, header, kept) if final or context.metadata.brokers else None
+        return _answered(context, header, kept) if moved is None or context.metadata.brokers else None
 
     return context.waiting.park([UNTOLD], UNTOLD_WAIT_MS_MAX, attempt)
 

@@ -18,6 +18,7 @@ from headrace.broker.log.files import Files, storage_error, storage_errors
 from headrace.broker.log.producers import ProducerStates
 from headrace.broker.log.recovery import LoadedLog, load
 from headrace.broker.log.results import (
+    NOTHING_YET,
     DeletedSegment,
     EpochEndOffset,
     Finding,
@@ -26,7 +27,6 @@ from headrace.broker.log.results import (
     TimestampOffset,
 )
 from headrace.broker.log.retention import retired
-from headrace.broker.log.segments import EMPTY_SLICE
 from headrace.broker.log.tail import LogTail
 from headrace.broker.log.transactions import AbortedTransaction
 
@@ -116,7 +116,7 @@ class PartitionLog(LogTail):
                 f"{self.log_start_offset} to {self.log_end_offset}."
             )
         if offset >= upper_offset:
-            return EMPTY_SLICE
+            return NOTHING_YET
         try:
             return self._segments.read(offset, size_max, upper_offset, at_least_one)
         except OSError as error:

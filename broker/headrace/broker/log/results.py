@@ -40,6 +40,10 @@ class LogSlice(NamedTuple):
         return self.file.read_at(self.size, self.position) if self.file is not None and self.size else b""
 
 
+NOTHING_YET = LogSlice(None, 0, 0)
+"""What a read at the end of what may be read gives: this very object, until there is more."""
+
+
 class TimestampOffset(NamedTuple):
     """A place in the log found by time. `leader_epoch` is -1 where none is known."""
 

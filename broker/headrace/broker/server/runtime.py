@@ -9,7 +9,7 @@ nothing polls. Must not know what a group is: that is `groups.machine`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from headrace.broker.clock import Clock
@@ -224,8 +224,8 @@ class GroupCoordinator:
             self._reply(host, replies)
             return
 
-        def attempt(final: bool) -> bool | None:
-            return True if host.partition.high_watermark >= needed else (False if final else None)
+        def attempt(moved: Collection[tuple[str, int]] | None) -> bool | None:
+            return True if host.partition.high_watermark >= needed else (False if moved is None else None)
 
         committed = self._waiting.park(
             [(OFFSETS_TOPIC, host.index)], self.config.offsets_commit_timeout_ms, attempt

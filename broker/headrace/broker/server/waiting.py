@@ -1,14 +1,14 @@
 """Parked requests: fetches that wait for data and produces that wait for replicas.
 
-A parked request names the partitions it depends on and an `attempt`: called after one of them moved, and once with
-`final=True` when its time is over. Wake-ups of one turn of the loop are gathered, so that many appends cost a parked
-fetch one attempt. Invariants: at most `parked_max` requests are parked (the next is answered at once with what there
+A parked request names the partitions it depends on and an `attempt`: called with those that moved, and once with None
+when its time is over. Wake-ups of one turn of the loop are gathered, so that many appends cost a parked fetch one
+attempt. Invariants: at most `parked_max` requests are parked (the next is answered at once with what there
 is); a finished request is in no index and has no timer. Knows nothing of Kafka's messages, sockets or logs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Protocol, TypeVar
 
 from headrace.broker.handlers.deferred import Deferred
@@ -31,14 +31,16 @@ class Scheduler(Protocol):
 
 
 class _Parked:
-    __slots__ = ("attempt", "deferred", "is_queued", "keys", "timer")
+    __slots__ = ("attempt", "deferred", "keys", "moved", "timer")
 
-    def __init__(self, keys: tuple[PartitionKey, ...], attempt: Callable[[bool], Any]) -> None:
+    def __init__(
+        self, keys: tuple[PartitionKey, ...], attempt: Callable[[Collection[PartitionKey] | None], Any]
+    ) -> None:
         self.keys = keys
         self.attempt = attempt
         self.deferred: Deferred[Any] = Deferred()
         self.timer: TimerHandle | None = None
-        self.is_queued = False
+        self.moved: set[PartitionKey] = set()
 
 
 class Waiting:
@@ -52,16 +54,19 @@ class Waiting:
         self.parked_count = 0
 
     def park(
-        self, keys: Iterable[PartitionKey], timeout_ms: int, attempt: Callable[[bool], T | None]
+        self,
+        keys: Iterable[PartitionKey],
+        timeout_ms: int,
+        attempt: Callable[[Collection[PartitionKey] | None], T | None],
     ) -> Deferred[T]:
-        """Wait until `attempt(False)` gives a value after a wake of one of `keys`, at most `timeout_ms`.
+        """Wait until `attempt(moved)` gives a value after a wake of some of `keys`, at most `timeout_ms`.
 
-        At the time-out, or at once when too many are parked, the value is that of `attempt(True)`, which must give one.
+        At the time-out, or at once when too many are parked, the value is that of `attempt(None)`, which must give one.
         """
         # A request may name a partition twice.
         parked = _Parked(tuple(dict.fromkeys(keys)), attempt)
         if self.parked_count >= self._parked_max or timeout_ms <= 0:
-            parked.deferred.complete(attempt(True))
+            parked.deferred.complete(attempt(None))
             return parked.deferred
         self.parked_count += 1
         for key in parked.keys:
@@ -74,15 +79,16 @@ class Waiting:
         """The partition has new data, a new high watermark or another leader, or is gone."""
         if not self._by_key:
             return
-        waiting = self._by_key.get((topic, partition))
+        key = (topic, partition)
+        waiting = self._by_key.get(key)
         if waiting is None:
             return
         for parked in waiting:
-            if not parked.is_queued:
-                parked.is_queued = True
+            if not parked.moved:
                 if not self._woken:
                     self._scheduler.call_soon(self._attempt_woken)
                 self._woken.append(parked)
+            parked.moved.add(key)
 
     def release(self) -> None:
         """Answer every parked request with what there is (the broker stops)."""
@@ -92,17 +98,17 @@ class Waiting:
     def _attempt_woken(self) -> None:
         woken, self._woken = self._woken, []
         for parked in woken:
-            parked.is_queued = False
+            moved, parked.moved = parked.moved, set()
             if not parked.deferred.done:
-                self._attempt(parked, final=False)
+                self._attempt(parked, moved)
 
     def _expire(self, parked: _Parked) -> None:
         if not parked.deferred.done:
-            self._attempt(parked, final=True)
+            self._attempt(parked, None)
 
-    def _attempt(self, parked: _Parked, *, final: bool) -> None:
+    def _attempt(self, parked: _Parked, moved: Collection[PartitionKey] | None) -> None:
         try:
-            value = parked.attempt(final)
+            value = parked.attempt(moved)
         except Exception as error:
             self._forget(parked)
             parked.deferred.fail(error)
