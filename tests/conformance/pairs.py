@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
-from kafka_oracle import KafkaBroker
+from kafka_oracle import KafkaBroker, free_port
 from kazoo.client import KazooClient
 from processes import BrokerProcess
 from sessions import Pair
@@ -62,6 +63,58 @@ def running_pair(jars: Path, home: Path, set: Mapping[str, str] | None = None) -
         yield both
 
 
+LISTENERS = {1: ("PLAINTEXT", "EXTRA"), 2: ("PLAINTEXT",)}
+
+
+class BrokerPair(NamedTuple):
+    """Two brokers of each kind; only those with id 1 have the listener EXTRA, at `extra` by their other address."""
+
+    first: Pair
+    second: Pair
+    extra: dict[tuple[str, int], tuple[str, int]]
+
+
+@contextmanager
+def running_broker_pairs(
+    jars: Path, home: Path, set: Mapping[str, str] | None = None
+) -> Iterator[BrokerPair]:
+    """Two brokers of each kind, those of one kind in one chroot."""
+    common = {
+        **SETTINGS,
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,EXTRA:PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+        **(set or {}),
+    }
+    kafkas, headraces, extra = [], [], {}
+    with ExitStack() as stack:
+        zookeeper = ZooKeeperProcess(home / "zookeeper")
+        stack.callback(zookeeper.end)
+        znodes = stack.enter_context(chroots(zookeeper))
+        for broker_id, names in LISTENERS.items():
+            for kind in ("kafka", "headrace"):
+                addresses = [("127.0.0.1", free_port()) for _ in names]
+                extra[addresses[0]] = addresses[-1]
+                listeners = ",".join(
+                    f"{name}://{host}:{port}" for name, (host, port) in zip(names, addresses, strict=True)
+                )
+                settings = {**common, "listeners": listeners}
+                where, chroot = home / f"{kind}-{broker_id}", f"{zookeeper.address}/{kind}"
+                if kind == "kafka":
+                    kafka = KafkaBroker(jars, where, broker_id=broker_id, zookeeper=chroot, set=settings)
+                    kafka.bootstrap = "{}:{}".format(*addresses[0])
+                    stack.callback(kafka.end)
+                    kafkas.append(kafka)
+                else:
+                    headrace = BrokerProcess(where, broker_id=broker_id, zookeeper=chroot, set=settings)
+                    stack.callback(headrace.end)
+                    headraces.append(headrace)
+        for kafka in kafkas:
+            kafka.wait_until_serving()
+        yield BrokerPair(
+            *(Pair(headrace=h, kafka=k, znodes=znodes) for h, k in zip(headraces, kafkas, strict=True)), extra
+        )
+
+
 def leave_topic(
     znodes: KazooClient,
     chroot: str,
@@ -69,20 +122,22 @@ def leave_topic(
     topic_id: str,
     replicas: dict[int, list[int]],
     config: dict[str, str] | None = None,
+    in_sync: Mapping[int, list[int]] | None = None,
 ) -> None:
-    """The znodes of a topic whose partitions are led by the first of their replicas, all others out of sync.
+    """The znodes of a topic whose partitions are led by the first of their replicas, all others out of sync; or else
+    by the first of those `in_sync`.
 
     A controller that is elected afterwards finds it as its predecessor's.
     """
     path = f"{chroot}/brokers/topics/{name}"
     for partition, brokers in replicas.items():
-        leader = brokers[0]
+        isr = (in_sync or {}).get(partition, brokers[:1])
         state = {
             "controller_epoch": 1,
-            "leader": leader,
+            "leader": isr[0],
             "version": 1,
             "leader_epoch": LEFT_EPOCH,
-            "isr": [leader],
+            "isr": isr,
         }
         state_path = f"{path}/partitions/{partition}/state"
         znodes.create(state_path, json.dumps(state).encode(), makepath=True)

@@ -113,9 +113,11 @@ class Session:
             self._socket.close()
             self._socket = None
 
-    def another(self) -> Session:
-        """A second connection of the same script; its answers are noted in the same transcript."""
-        session = Session(self._address)
+    def another(self, address: tuple[str, int] | None = None) -> Session:
+        """A second connection of the same script, to `address` when that is another; its answers are noted in the
+        same transcript.
+        """
+        session = Session(address or self._address)
         session.transcript, session._identities = self.transcript, self._identities
         session.seen = self.seen
         return session
