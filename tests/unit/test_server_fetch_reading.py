@@ -34,11 +34,14 @@ class World(SimpleNamespace):
         )
 
     def leader_of(self, topic: str, index: int) -> Any:
+        self.read.append((topic, index))
         if (topic, index) in self.moved_away:
             raise NotLeaderOrFollowerError("led elsewhere")
         if (topic, index) not in self.ends:
             raise UnknownTopicOrPartitionError("never heard of it")
-        return SimpleNamespace(log=Log(self, (topic, index)), leader_epoch=5)
+        return SimpleNamespace(
+            log=Log(self.ends[topic, index], self.stable_ends.get((topic, index))), leader_epoch=5
+        )
 
 
 class Log:
@@ -47,13 +50,11 @@ class Log:
     config = LogConfig()
     log_start_offset = 0
 
-    def __init__(self, world: World, key: tuple[str, int]) -> None:
-        self._world, self._key = world, key
-        self.high_watermark = self.log_end_offset = world.ends[key]
-        self.last_stable_offset = world.stable_ends.get(key, self.high_watermark)
+    def __init__(self, end: int, stable_end: int | None) -> None:
+        self.high_watermark = self.log_end_offset = end
+        self.last_stable_offset = end if stable_end is None else stable_end
 
     def read(self, offset: int, *, size_max: int, upper_offset: int, at_least_one: bool) -> LogSlice:
-        self._world.read.append(self._key)
         if offset >= upper_offset:
             return NOTHING_YET
         size = min((upper_offset - offset) * 100, size_max)

@@ -211,19 +211,19 @@ def test_acks_all_waits_until_the_batch_is_committed(version: int) -> None:
     attempt = context.waiting.attempt
     assert context.waiting.timeout_ms == 1234
     context.partition.log.high_watermark = 104
-    assert attempt(False) is None
+    assert attempt({("t", 0)}) is None
     context.partition.log.high_watermark = 105
-    message = message_of(version, attempt(False))
+    message = message_of(version, attempt({("t", 0)}))
     assert message["responses"][0]["partition_responses"][0]["base_offset"] == 100
 
 
 def test_acks_all_times_out_or_learns_that_leadership_moved() -> None:
     context = FakeContext(FakePartition(commits=False))
     ask(context, request_of(8, -1, single()))
-    late = message_of(8, context.waiting.attempt(True))
+    late = message_of(8, context.waiting.attempt(None))
     assert late["responses"][0]["partition_responses"][0]["error_code"] == 7
     context.partition.is_leader = False
-    moved = message_of(8, context.waiting.attempt(False))
+    moved = message_of(8, context.waiting.attempt({("t", 0)}))
     assert moved["responses"][0]["partition_responses"][0]["error_code"] == 6
 
 

@@ -55,7 +55,7 @@ Answer = list[tuple[FetchTopic, list[Found]]]
 class Reading:
     """The partitions of one request and what those with nothing to give had when they were last read."""
 
-    __slots__ = ("_context", "_kept", "_max_bytes", "_request", "_wanted")
+    __slots__ = ("_context", "_is_plain", "_kept", "_max_bytes", "_request", "_wanted")
 
     def __init__(self, context: Context, request: FetchRequest, max_bytes: int) -> None:
         self._context = context
@@ -65,6 +65,8 @@ class Reading:
             (topic, topic.name or context.metadata.topic_name(topic.topic_id)) for topic in request.topics
         ]
         self._wanted = [(topic, name, wanted) for topic, name in named for wanted in topic.partitions]
+        # A consumer that is given what the log holds.
+        self._is_plain = request.replica_id < 0 and request.magic == MAGIC
         self._kept: list[Found | None] = [None] * len(self._wanted)
 
     def keys(self) -> list[tuple[str, int]]:
@@ -122,6 +124,16 @@ class Reading:
             epoch = wanted.leader_epoch if wanted.leader_epoch >= 0 else NO_EPOCH
             partition = led_partition(context, name, wanted.partition_index, epoch)
             log = partition.log
+            if self._is_plain and wanted.last_fetched_epoch < 0 and wanted.offset == log.high_watermark:
+                return Found(
+                    wanted.partition_index,
+                    0,
+                    log.high_watermark,
+                    log.last_stable_offset,
+                    log.log_start_offset,
+                    NOTHING_YET,
+                    () if request.isolation_level == READ_COMMITTED else None,
+                )
             if wanted.last_fetched_epoch >= 0:
                 diverging = _diverging_epoch(log, wanted)
                 if diverging is not None:

@@ -60,7 +60,7 @@ _INT32 = Struct(">i")
 _HEAD = Struct(">iiibii")
 _HEAD_WITH_REPLICA = Struct(">iiiibii")
 _CLASSIC_PARTITION = Struct(">iiqqi")
-_FLEXIBLE_PARTITION = Struct(">iiqiqi")
+_FLEXIBLE_PARTITION = Struct(">iiqiqiB")
 
 
 def read_fetch(version: int, frame: memoryview, offset: int) -> FetchRequest:
@@ -105,11 +105,14 @@ def _read_classic(version: int, frame: memoryview, offset: int) -> FetchRequest 
         if partition_count < 0:
             return None
         offset = end + 4
-        partitions = []
-        for _ in range(partition_count):
-            index, epoch, fetch_offset, _, size_max = _CLASSIC_PARTITION.unpack_from(frame, offset)
-            offset += 28
-            partitions.append(FetchPartition(index, epoch, fetch_offset, size_max))
+        end = offset + partition_count * _CLASSIC_PARTITION.size
+        partitions = [
+            FetchPartition(index, epoch, fetch_offset, size_max)
+            for index, epoch, fetch_offset, _, size_max in _CLASSIC_PARTITION.iter_unpack(frame[offset:end])
+        ]
+        if len(partitions) < partition_count:
+            return None
+        offset = end
         topics.append(FetchTopic(str(key, "utf-8"), None, key, partitions))
     (forgotten_count,) = _INT32.unpack_from(frame, offset)
     is_whole = version < RACK_VERSION or _has_string(frame, offset + 4)
@@ -144,18 +147,17 @@ def _read_flexible(version: int, frame: memoryview, offset: int) -> FetchRequest
         partition_count, offset = read_uvarint(frame, offset + key_size)
         if partition_count < 1:
             return None
+        end = offset + (partition_count - 1) * _FLEXIBLE_PARTITION.size
         partitions = []
-        for _ in range(partition_count - 1):
-            index, epoch, fetch_offset, last_epoch, _, size_max = _FLEXIBLE_PARTITION.unpack_from(
-                frame, offset
-            )
-            offset += 33
-            if frame[offset - 1]:
-                return None
+        has_tags = frame[end]
+        for index, epoch, fetch_offset, last_epoch, _, size_max, tags in _FLEXIBLE_PARTITION.iter_unpack(
+            frame[offset:end]
+        ):
             partitions.append(FetchPartition(index, epoch, fetch_offset, size_max, last_epoch))
-        if frame[offset]:
+            has_tags |= tags
+        if has_tags:
             return None
-        offset += 1
+        offset = end + 1
         topics.append(_topic_of(version, key, partitions))
     return _request(head, topics) if _ends_plainly(frame, offset) else None
 

@@ -27,6 +27,7 @@ from headrace.broker.errors import (
     RequestTimedOutError,
     StorageError,
     TransactionalIdAuthorizationError,
+    UnknownTopicOrPartitionError,
     UnsupportedCompressionTypeError,
 )
 from headrace.broker.handlers import single_batches
@@ -36,6 +37,7 @@ from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.k03_metadata import INTERNAL_TOPICS
 from headrace.broker.handlers.replies import CloseConnectionError, Parts, Reply
 from headrace.broker.handlers.single_batches import SingleBatch
+from headrace.broker.log.results import AppendResult
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire import frames
 from headrace.broker.wire.api import k00_produce
@@ -43,9 +45,9 @@ from headrace.broker.wire.batches import HEADER_SIZE, MAGIC, read_header
 from headrace.broker.wire.compression import Codec
 from headrace.broker.wire.conversion import from_old_format
 from headrace.broker.wire.frames import RequestHeader
+from headrace.broker.wire.message_sets import holds_message
 
 if TYPE_CHECKING:
-    from headrace.broker.log.results import AppendResult
     from headrace.broker.replication.leader import Partition
 
 API = k00_produce.API
@@ -192,7 +194,7 @@ def _append(
     try:
         if acks not in (-1, 0, 1):
             raise InvalidRequiredAcksError(f"acks={acks}: give -1 (all), 0 or 1")
-        if not records:
+        if not records and (header.version >= FORMAT_2_VERSION or records is None):
             raise InvalidRecordError("the request has no record batch for this partition")
         if header.version < ZSTD_VERSION and _is_zstd(records):
             raise UnsupportedCompressionTypeError("a producer of this version must not compress with zstd")
@@ -202,11 +204,18 @@ def _append(
         if topic in INTERNAL_TOPICS:
             _check_internal(context, header, topic, index)
         partition = context.partitions.leader_of(topic, index)
+        if header.version < FORMAT_2_VERSION and not holds_message(records):
+            # Clients of that time are not told, as in Kafka.
+            return _Outcome(
+                topic, index, partition, AppendResult(-1, -1, -1, partition.log.log_start_offset, 0)
+            )
         if len(records) > MAGIC_AT and records[MAGIC_AT] in OLD_FORMATS:
             records = _converted(header.version, records)
         result = partition.append(records, required_acks=acks, now_ms=context.clock.now_ms())
     except KafkaError as error:
-        return _refused(context, topic, index, partition, error)
+        is_known = partition is not None or context.metadata.partition(topic, index) is not None
+        reason = error if is_known else UnknownTopicOrPartitionError(f"{topic}-{index} is not there")
+        return _refused(context, topic, index, partition, reason)
     _appended(context, topic, partition, 1, len(records))
     return _new_tuple(_Outcome, (topic, index, partition, result, None, -1))
 

@@ -29,6 +29,7 @@ from headrace.broker.handlers.fetch_request import (
 )
 from headrace.broker.handlers.fetch_sessions import NO_SESSION, Turn
 from headrace.broker.handlers.replies import Parts, Reply
+from headrace.broker.log.results import NOTHING_YET
 from headrace.broker.log.transactions import AbortedTransaction
 from headrace.broker.wire.api import k01_fetch
 from headrace.broker.wire.frames import RequestHeader
@@ -51,6 +52,7 @@ _PARTITION_4 = Struct(">ihqqii")
 _PARTITION_5 = Struct(">ihqqqii")
 _PARTITION_11 = Struct(">ihqqqiii")
 _PARTITION_12 = Struct(">ihqqqBi")
+_NOTHING_12 = Struct(">ihqqqBiBB")
 _PARTITION_START = Struct(">ihqq")
 _INT64 = Struct(">q")
 _ABORTED = Struct(">qq")
@@ -135,6 +137,9 @@ def _encode(
     for topic, found in answer:
         buffer += _topic_head(version, topic, len(found))
         for item in found:
+            if is_flexible and item.records is NOTHING_YET:
+                buffer += _NOTHING_12.pack(*item[:5], 0 if item.aborted is None else 1, UNKNOWN, 1, 0)
+                continue
             buffer += _partition_head(version, item)
             if item.records is not None and item.records.size:
                 size += len(buffer) + item.records.size

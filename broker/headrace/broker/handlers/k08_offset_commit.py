@@ -8,6 +8,7 @@ no bound.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from headrace.broker.errors import ErrorCode, KafkaError
@@ -28,13 +29,14 @@ def handle(
     context: Context, header: RequestHeader, request: dict[str, Any]
 ) -> dict[str, Any] | Deferred[dict[str, Any]]:
     offsets = _known_offsets(context, request)
+    respond = partial(_response, context, header.version, request)
     if not offsets:
-        return _response(request, {})
+        return respond({})
     if header.version == 0:
         stored: Deferred[dict[TopicPartition, ErrorCode]] = context.cluster.later(
             "commit-to-zookeeper", _store(context, request["group_id"], offsets)
         )
-        return stored.map(lambda errors: _response(request, errors))
+        return stored.map(respond)
     commit = CommitOffsets(
         group_id=request["group_id"],
         generation=request["generation_id_or_member_epoch"],
@@ -43,7 +45,7 @@ def handle(
         offsets=offsets,
     )
     committed: Deferred[Mapping[TopicPartition, ErrorCode]] = context.groups.ask(commit)
-    return committed.map(lambda errors: _response(request, errors))
+    return committed.map(respond)
 
 
 async def _store(
@@ -85,19 +87,23 @@ def _known_offsets(context: Context, request: dict[str, Any]) -> dict[TopicParti
     return offsets
 
 
-def _response(request: dict[str, Any], errors: Mapping[TopicPartition, ErrorCode]) -> dict[str, Any]:
-    def partition_of(topic: str, index: int) -> dict[str, Any]:
-        error = errors.get(TopicPartition(topic, index), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return {"partition_index": index, "error_code": error}
-
-    return {
-        "topics": [
-            {
-                "name": topic["name"],
-                "partitions": [
-                    partition_of(topic["name"], p["partition_index"]) for p in topic["partitions"]
-                ],
-            }
-            for topic in request["topics"]
-        ]
-    }
+def _response(
+    context: Context, version: int, request: dict[str, Any], errors: Mapping[TopicPartition, ErrorCode]
+) -> dict[str, Any]:
+    """As the request names them; what is named twice is answered once where the coordinator stores it."""
+    once = version > 0
+    topics: dict[str, list[dict[str, Any]]] = {}
+    answered: set[TopicPartition] = set()
+    for topic in request["topics"]:
+        name = topic["name"]
+        if context.metadata.topics(name) is None:
+            topics.setdefault(name, [])
+        for partition in topic["partitions"]:
+            key = TopicPartition(name, partition["partition_index"])
+            if once and key in answered:
+                continue
+            if key in errors:
+                answered.add(key)
+            error = errors.get(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            topics.setdefault(name, []).append({"partition_index": key.partition, "error_code": error})
+    return {"topics": [{"name": name, "partitions": found} for name, found in topics.items()]}
