@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from random import Random
 
 import pytest
 from faulty_files import FaultyFiles
-from log_kit import NOW_MS, append, batch, offsets, open_log
+from log_kit import NOW_MS, append, batch, fill, offsets, open_log
 
 from headrace.broker.config import LogConfig
 from headrace.broker.errors import OutOfOrderSequenceError
@@ -76,3 +77,21 @@ def test_an_index_that_cannot_be_of_its_log_is_made_anew_before_a_truncation_mak
     log.truncate_to(9)
     append(log, *(batch() for _ in range(3)))
     assert offsets(log) == list(range(12))
+
+
+def test_a_time_index_of_nonsense_is_made_anew_when_a_truncation_makes_its_segment_the_active_one(
+    tmp_path: Path,
+) -> None:
+    config = LogConfig(segment_bytes=2000, index_interval_bytes=1)
+    log, _ = open_log(tmp_path, config)
+    fill(log, 40)
+    log.close()
+    nonsense = struct.pack(">qiqi", 2**60, -9, 2**59, -7)
+    Path(log.directory, "00000000000000000000.timeindex").write_bytes(nonsense)
+    log, _ = open_log(tmp_path, config, recovery_point=40, clean_shutdown=True)
+    log.truncate_to(9)
+    fill(log, 3)
+    log.close()
+    log, report = open_log(tmp_path, config, recovery_point=12, clean_shutdown=True)
+    assert (report.segments_walked, report.findings) == (0, [])
+    assert log.offset_for_timestamp(NOW_MS + 5000) == (5, NOW_MS + 5000, 0)

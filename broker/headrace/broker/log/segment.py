@@ -340,9 +340,16 @@ class Segment:
         end_offset = self.base_offset
         for position, header in self.walk(self._walk_start(offset - 1)):
             if header.last_offset >= offset:
-                return self.cut(position, end_offset)
+                dropped = self.cut(position, end_offset)
+                self._mend_indexes()
+                return dropped
             end_offset = header.next_offset
         return 0
+
+    def _mend_indexes(self) -> None:
+        """No clean stop vouches for indexes of older segments, and what is wrong in them would be appended to."""
+        if not (self.index.looks_valid(self.size) and self.time_index.looks_valid(self.next_offset)):
+            self.rebuild_indexes()
 
     def cut(self, position: int, next_offset: int) -> int:
         """Make the file end at `position`, where a batch ends with `next_offset` - 1; returns the bytes cut."""
