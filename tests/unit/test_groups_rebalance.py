@@ -210,6 +210,25 @@ def test_a_reload_brings_back_the_generation_with_its_assignments_and_full_sessi
     assert script.state() != "Stable"
 
 
+def test_a_reload_knows_members_as_their_newest_generation_stored_them() -> None:
+    script = Script()
+    members = script.stable(2, protocols=(("range", b"old"), ("sticky", b"old")))
+    newer = {"protocols": (("sticky", b"new"), ("range", b"new")), "session_timeout_ms": 20_000}
+    tokens = [script.join(**newer), *(script.join(member, **newer) for member in members)]
+    leader = script.joined(tokens[0]).leader
+    assert script.joined(tokens[0]).protocol_name == "sticky"
+    script.sync(leader, 2, dict.fromkeys(members, b""))
+
+    script.reload()
+
+    described = script.ask(DescribeGroup(group_id="g"))
+    assert [member.metadata for member in described.members] == [b"new"] * 3
+    script.pass_time(19_999)
+    assert script.heartbeat(leader, 2) is ErrorCode.NONE
+    newcomer = script.join(protocols=(("range", b""), ("sticky", b"")))
+    assert newcomer not in script.replies, "it waits for the others to join again"
+
+
 def test_a_generation_that_was_never_stored_is_forgotten_by_a_reload() -> None:
     script = Script()
     first, _ = script.stable(2)

@@ -232,7 +232,11 @@ class Group:
         )
 
     def restore(self, value: GroupValue) -> None:
-        """Become what a record says; members that stay keep what only memory knows of them."""
+        """Become what a record says; a member that is in memory just so keeps what only memory knows of it.
+
+        It is when the record has just been decided. On replay it may be of an older generation, with another
+        protocol or subscription.
+        """
         known = dict(self.members)
         replaced_id, replacing_id = self._take_replacement(known)
         self.generation = value.generation
@@ -243,7 +247,9 @@ class Group:
         self.state_timestamp_ms = value.state_timestamp_ms
         self.members = {}
         for stored in value.members:
-            member = known.get(stored.member_id) or _member_of(stored, value.protocol)
+            member = known.get(stored.member_id)
+            if member is None or member.stored(value.protocol, stored.assignment) != stored:
+                member = _member_of(stored, value.protocol)
             member.assignment = stored.assignment
             member.syncing = None
             self.members[member.member_id] = member
