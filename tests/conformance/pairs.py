@@ -78,7 +78,7 @@ class BrokerPair(NamedTuple):
 def running_broker_pairs(
     jars: Path, home: Path, set: Mapping[str, str] | None = None
 ) -> Iterator[BrokerPair]:
-    """Two brokers of each kind, those of one kind in one chroot."""
+    """Two brokers of each kind, those of one kind in one chroot; both first ones are controllers."""
     common = {
         **SETTINGS,
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,EXTRA:PLAINTEXT",
@@ -108,8 +108,7 @@ def running_broker_pairs(
                     headrace = BrokerProcess(where, broker_id=broker_id, zookeeper=chroot, set=settings)
                     stack.callback(headrace.end)
                     headraces.append(headrace)
-        for kafka in kafkas:
-            kafka.wait_until_serving()
+            kafkas[-1].wait_until_serving()
         yield BrokerPair(
             *(Pair(headrace=h, kafka=k, znodes=znodes) for h, k in zip(headraces, kafkas, strict=True)), extra
         )
