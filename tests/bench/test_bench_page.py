@@ -118,6 +118,13 @@ def test_a_rival_stands_beside_with_the_ratios_of_pairs_not_of_medians(tmp_path:
     assert f"| {BATCH_50} | messages/s, times {KAFKA}'s | ≥ 2 | 3 | met |" in text
 
 
+def test_what_of_the_cpu_is_the_kernels_is_told_where_it_is_known(tmp_path: Path) -> None:
+    own = [{"figures": {"kernel_cpu_seconds": 0.2}}]
+    known = rendered(tmp_path, *pairs(BATCH_50, own, [{"figures": {"kernel_cpu_seconds": 0.4}}]))
+    assert "| 0.5 | 0.5 | 1 | 0.2 | 0.4 | 0.5 | 40 |" in known
+    assert "| 0.5 | 0.5 | 1 | – | – | – | 40 |" in rendered(tmp_path, *pairs(BATCH_50, [{}], [{}]))
+
+
 def test_a_round_that_lacks_one_of_the_two_makes_no_pair(tmp_path: Path) -> None:
     text = rendered(tmp_path, *pairs(BATCH_50, [{"messages": 100}, {"messages": 1}], [{"messages": 100}]))
     assert f"| {BATCH_50} | messages/s, times {KAFKA}'s | ≥ 2 | 1 | **not met** |" in text

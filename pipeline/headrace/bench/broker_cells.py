@@ -16,7 +16,7 @@ from pathlib import Path
 
 from headrace.bench import contest, generator
 from headrace.bench.generator import Outcome
-from headrace.bench.machine import cpu_seconds, voluntary_switches
+from headrace.bench.machine import cpu_seconds, kernel_seconds, voluntary_switches
 from headrace.bench.peers import Peer, headrace
 from headrace.bench.runs import HEADRACE, MESSAGE_SIZE, Effort, RawRun, Workshop
 from headrace.bench.workloads import (
@@ -160,9 +160,9 @@ def _run(cell: str, number: int, peer: Peer, standing: str, workshop: Workshop) 
         contextlib.nullcontext(standing) if standing else contest.topic(peer, "run", workload.partitions)
     )
     with own as topic:
-        before = cpu_seconds(peer.process)
+        cpu_before, kernel_before = cpu_seconds(peer.process), kernel_seconds(peer.process)
         outcome = _flow(workload, peer, topic, _seconds(workload, workshop.effort), workshop)
-        cpu = cpu_seconds(peer.process) - before
+        cpu, kernel = cpu_seconds(peer.process) - cpu_before, kernel_seconds(peer.process) - kernel_before
     return RawRun(
         cell=cell,
         peer=peer.name,
@@ -173,7 +173,7 @@ def _run(cell: str, number: int, peer: Peer, standing: str, workshop: Workshop) 
         cpu_seconds=round(cpu, 4),
         memory_mib=peer.memory_mib,
         settings=workload.settings,
-        figures=outcome.latency,
+        figures={**outcome.latency, "kernel_cpu_seconds": round(kernel, 4)},
     )
 
 

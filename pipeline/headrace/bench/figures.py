@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,11 @@ Figure = Callable[[Run], float]
 
 def cpu_us_per_message(run: Run) -> float:
     return float(run["cpu_seconds"]) / int(run["messages"]) * 1e6
+
+
+def kernel_us_per_message(run: Run) -> float:
+    """NaN where a cell does not tell the kernel's part."""
+    return float(run["figures"].get("kernel_cpu_seconds", math.nan)) / int(run["messages"]) * 1e6
 
 
 def mb_per_cpu_second(run: Run) -> float:

@@ -59,6 +59,11 @@ def cpu_seconds(process: psutil.Process) -> float:
     return float(total)
 
 
+def kernel_seconds(process: psutil.Process) -> float:
+    """CPU seconds of a process that it spent in the kernel (system calls, page faults)."""
+    return float(process.cpu_times().system)
+
+
 def voluntary_switches(process: psutil.Process) -> int:
     """How often the threads that a process has now have gone to sleep by themselves, and so were woken."""
     return sum(_switches(status) for status in Path(f"/proc/{process.pid}/task").glob("*/status"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable, Sequence
 
@@ -17,8 +18,12 @@ RATES: tuple[Column, ...] = (
     ("MB per CPU-second", figures.mb_per_cpu_second),
     ("memory (MiB)", figures.memory_mib),
 )
-PAIRED_RATES = tuple(column for column in RATES if not column[0].startswith("MB"))
-"""Beside a rival there is no room for what messages/s and CPU per message say already."""
+PAIRED_RATES: tuple[Column, ...] = (
+    ("messages/s", figures.messages_per_second),
+    ("CPU per message (µs)", figures.cpu_us_per_message),
+    ("of it in the kernel (µs)", figures.kernel_us_per_message),
+    ("memory (MiB)", figures.memory_mib),
+)
 LATENCIES: tuple[Column, ...] = (
     ("p50 (ms)", figures.p50_ms),
     ("p99 (ms)", figures.p99_ms),
@@ -48,7 +53,7 @@ def number(value: float) -> str:
 
 def spread(values: Iterable[float]) -> str:
     """The median, with the lowest and highest."""
-    numbers = list(values)
+    numbers = [value for value in values if not math.isnan(value)]
     if not numbers:
         return "–"
     middle = number(statistics.median(numbers))
