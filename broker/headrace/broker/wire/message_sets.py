@@ -81,6 +81,12 @@ def iter_messages(data: Bytes) -> Iterator[Message]:
         position = start + size
 
 
+def holds_message(data: Bytes) -> bool:
+    """Whether a first message, or batch, is whole by its own account."""
+    view = memoryview(data)
+    return len(view) > _ENTRY.size + _HEAD.size - 2 and len(view) >= _ENTRY.size + _ENTRY.unpack_from(view)[1]
+
+
 def _message(offset: int, body: memoryview) -> Message:
     try:
         crc, magic, attributes = _HEAD.unpack_from(body)
