@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from headrace.broker.config import LogConfig
-from headrace.broker.errors import NotLeaderOrFollowerError, UnknownTopicOrPartitionError
+from headrace.broker.errors import ErrorCode, NotLeaderOrFollowerError, UnknownTopicOrPartitionError
 from headrace.broker.handlers import k01_fetch
 from headrace.broker.handlers.context import Client
 from headrace.broker.handlers.fetch_sessions import FetchSessions
@@ -42,7 +42,7 @@ def leader_of(topic: str, index: int) -> Any:
         raise NotLeaderOrFollowerError
     if index == ABSENT:
         raise UnknownTopicOrPartitionError
-    return SimpleNamespace(log=FakeLog(), leader_epoch=5)
+    return SimpleNamespace(log=FakeLog(), leader_epoch=5, topic_id=TOPIC_ID)
 
 
 def held(topic: str, index: int) -> Any:
@@ -115,6 +115,20 @@ def test_the_leader_is_named_from_version_16(context: Any, version: int) -> None
     assert (moved["current_leader"], led["current_leader"]) == (known, unknown)
     nodes = [{"node_id": 7, "host": "seven", "port": 9092, "rack": "r"}] if version >= 16 else []
     assert answer["node_endpoints"] == nodes
+
+
+@pytest.mark.parametrize("version", [v for v in VERSIONS if v >= 12])
+def test_a_log_of_another_topic_of_that_name_is_not_read(context: Any, version: int) -> None:
+    namesake = UUID(int=99)
+    context.partitions.leader_of = lambda topic, index: SimpleNamespace(
+        log=FakeLog(), leader_epoch=5, topic_id=namesake
+    )
+    (found,) = ask(context, version, {"partition": LED})["responses"][0]["partitions"]
+    expected = ErrorCode.INCONSISTENT_TOPIC_ID if version >= 13 else ErrorCode.NONE
+    assert found["error_code"] == expected
+    namesake = UUID(int=0)
+    (found,) = ask(context, version, {"partition": LED})["responses"][0]["partitions"]
+    assert found["error_code"] == ErrorCode.NONE, "a topic without an id may have any"
 
 
 @pytest.mark.parametrize("version", [v for v in VERSIONS if v >= 12])

@@ -452,3 +452,7 @@ class UnknownTopicIdError(KafkaError):
 
 class InconsistentTopicIdError(KafkaError):
     code = ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+class ReassignmentInProgressError(KafkaError):
+    code = ErrorCode.REASSIGNMENT_IN_PROGRESS

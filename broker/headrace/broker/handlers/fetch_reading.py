@@ -23,6 +23,7 @@ from headrace.broker.handlers.fetch_request import FetchPartition, FetchRequest,
 from headrace.broker.handlers.led import NO_EPOCH, led_partition
 from headrace.broker.log.results import NOTHING_YET, EpochEndOffset, LogSlice
 from headrace.broker.log.transactions import AbortedTransaction
+from headrace.broker.replication.model import ZERO_UUID
 from headrace.broker.wire.batches import MAGIC
 
 if TYPE_CHECKING:
@@ -123,6 +124,9 @@ class Reading:
                 raise error_of(ErrorCode.UNKNOWN_TOPIC_ID)
             epoch = wanted.leader_epoch if wanted.leader_epoch >= 0 else NO_EPOCH
             partition = led_partition(context, name, wanted.partition_index, epoch)
+            if topic.topic_id is not None and partition.topic_id not in (topic.topic_id, ZERO_UUID):
+                # The topic was made anew, and this broker has only its namesake's log so far.
+                raise error_of(ErrorCode.INCONSISTENT_TOPIC_ID)
             log = partition.log
             if self._is_plain and wanted.last_fetched_epoch < 0 and wanted.offset == log.high_watermark:
                 return Found(

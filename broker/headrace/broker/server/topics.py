@@ -24,6 +24,7 @@ from headrace.broker.errors import (
     InvalidRequestError,
     InvalidTopicError,
     KafkaError,
+    ReassignmentInProgressError,
     RequestTimedOutError,
     TopicDeletionDisabledError,
     TopicExistsError,
@@ -148,6 +149,10 @@ class Topics:
         if znode is None or self._metadata.topics(name) is None:
             raise UnknownTopicOrPartitionError(f"The topic '{name}' does not exist.")
         old = paths.decode_topic(name, znode.data)
+        if any(assignment.adding or assignment.removing for assignment in old.partitions.values()):
+            raise ReassignmentInProgressError(
+                f"A partition reassignment is in progress for the topic '{name}'."
+            )
         added = self._added_partitions(old, count, assignments)
         if validate_only:
             return
