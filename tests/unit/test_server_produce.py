@@ -20,6 +20,14 @@ from headrace.broker.wire.api.k00_produce import API
 VERSIONS = range(12)
 
 
+def whole(letter: bytes, size: int) -> bytes:
+    """As much of a message or batch as the handler looks at: an offset, a size, and that many bytes."""
+    return bytes(8) + size.to_bytes(4, "big") + letter * size
+
+
+RECORDS, A, B = whole(b"R", 500), whole(b"A", 20), whole(b"B", 20)
+
+
 class FakePartition:
     """Appends anything at offset 100 and commits it when `commits` says so."""
 
@@ -28,7 +36,9 @@ class FakePartition:
         self.appended: list[bytes] = []
         self.is_disk_full = False
         self.partition = 3
-        self.log = SimpleNamespace(high_watermark=200 if commits else 0, directory="/data/pageviews-0")
+        self.log = SimpleNamespace(
+            high_watermark=200 if commits else 0, directory="/data/pageviews-0", log_start_offset=7
+        )
 
     def append(self, records: memoryview, *, required_acks: int, now_ms: int) -> AppendResult:
         if self.is_disk_full:
@@ -85,9 +95,7 @@ def request_of(version: int, acks: int, topics: list[dict[str, Any]], **fields: 
     return memoryview(bytearray(header + API.encode_request(version, body)))
 
 
-def single(
-    topic: str = "pageviews", index: int = 3, records: bytes | None = b"R" * 500
-) -> list[dict[str, Any]]:
+def single(topic: str = "pageviews", index: int = 3, records: bytes | None = RECORDS) -> list[dict[str, Any]]:
     return [{"name": topic, "partition_data": [{"index": index, "records": records}]}]
 
 
@@ -115,7 +123,7 @@ def test_the_common_shape_is_answered_as_the_codec_would(version: int) -> None:
     assert (topic["name"], partition["index"], partition["error_code"]) == ("pageviews", 3, 0)
     assert partition["base_offset"] == 100
     assert partition["log_start_offset"] == (7 if version >= 5 else -1)
-    assert context.partition.appended == [b"R" * 500]
+    assert context.partition.appended == [RECORDS]
     assert context.waiting.woken == [("pageviews", 3)]
 
 
@@ -145,7 +153,7 @@ def test_several_partitions_are_answered_one_by_one(version: int) -> None:
     topics = [
         {
             "name": "pageviews",
-            "partition_data": [{"index": 1, "records": b"A"}, {"index": 9, "records": b"B"}],
+            "partition_data": [{"index": 1, "records": A}, {"index": 9, "records": B}],
         },
         *single("unknown"),
     ]
@@ -170,7 +178,7 @@ def test_partitions_that_a_request_takes_too_long_for_are_left_for_another(
         return append(*args, **kwargs)
 
     monkeypatch.setattr(partition, "append", slowly)
-    partitions = [{"index": index, "records": b"A"} for index in range(4)]
+    partitions = [{"index": index, "records": A} for index in range(4)]
     topics = [{"name": "pageviews", "partition_data": partitions}]
     (topic,) = message_of(9, ask(context, request_of(9, 1, topics)))["responses"]
     assert [answer["error_code"] for answer in topic["partition_responses"]] == [0, 0, 7, 7]

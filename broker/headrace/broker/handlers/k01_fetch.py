@@ -39,7 +39,7 @@ API = k01_fetch.API
 VERSIONS = (0, 17)
 RAW = True
 
-ZSTD_VERSION, LEADER_TAG_VERSION = 10, 16
+FORMAT_2_VERSION, ZSTD_VERSION, LEADER_TAG_VERSION = 4, 10, 16
 # Errors that come with null for records, as Kafka has it; the others come with none.
 WITHOUT_RECORDS = (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
 
@@ -98,7 +98,11 @@ def _finish(
     if turn is not None:
         error_code, session_id, answer = turn.finish(answer, context.clock.monotonic_ms())
     if header.version < ZSTD_VERSION:
-        answer = [(topic, [_unless_zstd(context, topic, item) for item in found]) for topic, found in answer]
+        is_old = header.version < FORMAT_2_VERSION
+        answer = [
+            (topic, [_unless_unreadable(context, topic, item, is_old) for item in found])
+            for topic, found in answer
+        ]
     for topic, found in answer:
         size = sum(item.records.size for item in found if item.records is not None)
         if size:
@@ -106,12 +110,18 @@ def _finish(
     return _encode(context, client, header, error_code, session_id, answer)
 
 
-def _unless_zstd(context: Context, topic: FetchTopic, item: Found) -> Found:
-    """The item, or its refusal to a client that knows no zstd when that is its topic's own codec."""
+def _unless_unreadable(context: Context, topic: FetchTopic, item: Found, is_old: bool) -> Found:
+    """The item, even where it is an error, or its refusal to a client too old for what its topic is set to hold."""
     partition = context.partitions.get(topic.name or "", item.partition_index)
-    if item.error_code or partition is None or partition.log.config.compression_type != "zstd":
+    if partition is None:
         return item
-    error = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    config = partition.log.config
+    if config.compression_type == "zstd":
+        error = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    elif is_old and not config.message_downconversion_enable:
+        error = ErrorCode.UNSUPPORTED_VERSION
+    else:
+        return item
     return Found(item.partition_index, error, UNKNOWN, UNKNOWN, UNKNOWN, None, ())
 
 

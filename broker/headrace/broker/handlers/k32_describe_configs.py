@@ -12,6 +12,7 @@ from typing import Any
 
 from headrace.broker.config import (
     BROKER_KEYS,
+    TOPIC_ALIASES,
     TOPIC_CONFIGS,
     BrokerConfig,
     LogConfig,
@@ -117,7 +118,9 @@ def _levels(context: Context) -> Levels:
 def topic_entries(context: Context, overrides: Mapping[str, str]) -> Iterable[Entry]:
     """What a topic with these overrides goes by, and where each value comes from."""
     levels = _levels(context)
-    effective = LogConfig.from_broker(context.config).with_overrides(known_overrides(overrides))
+    # An older name of other keys sets those, and is told under its own name only.
+    own = {name: text for name, text in known_overrides(overrides).items() if name not in TOPIC_ALIASES}
+    effective = LogConfig.from_broker(context.config).with_overrides(own)
     for topic_config in TOPIC_CONFIGS.values():
         name = topic_config.name
         synonyms = _broker_synonyms(levels, topic_config.key.synonyms[0])

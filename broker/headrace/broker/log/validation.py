@@ -59,7 +59,12 @@ _ATTRIBUTES = Struct(">h")
 _ATTRIBUTES_AT = 21
 _TIMESTAMP = Struct(">q")
 _MAX_TIMESTAMP_AT = 35
+_LENGTH = Struct(">i")
+_LENGTH_AT, _MAGIC_AT = 8, 16
 NO_TIMESTAMP = -1
+OLD_FORMATS = (0, 1)
+# A message of format 0 with neither key nor value, its offset and size included.
+MESSAGE_SIZE_MIN = 26
 
 
 def header_at(records: Buffer, position: int) -> BatchHeader:
@@ -70,9 +75,11 @@ def header_at(records: Buffer, position: int) -> BatchHeader:
         header = read_header(records, position)
         if header.magic == MAGIC and HEADER_SIZE <= header.length + LENGTH_END <= left:
             return header
-    if left <= 16:
+    if left <= _MAGIC_AT:
         raise NotOneBatchError(f"{left} bytes at the end of the record data are too few for a batch.")
     magic = magic_of(records, position)
+    if magic in OLD_FORMATS and position and _declared_size(records, position) >= MESSAGE_SIZE_MIN:
+        raise NotOneBatchError(f"A batch is followed by messages of format {magic}.")
     if magic != MAGIC:
         raise _wrong_magic(magic)
     if left < HEADER_SIZE:
@@ -86,7 +93,7 @@ def header_at(records: Buffer, position: int) -> BatchHeader:
 
 
 def _wrong_magic(magic: int) -> Exception:
-    if magic in (0, 1):
+    if magic in OLD_FORMATS:
         return UnsupportedForMessageFormatError(
             f"Messages of format {magic} are not accepted: publish with a client that writes format 2."
         )
@@ -135,9 +142,14 @@ def check_client_batch(header: BatchHeader) -> None:
 
 
 def check_timestamps(records: Buffer, header: BatchHeader, config: LogConfig, now_ms: int) -> None:
-    """Raise InvalidTimestampError outside message.timestamp.before.max.ms and .after.max.ms (KIP-937)."""
+    """Raise InvalidTimestampError outside message.timestamp.before.max.ms and .after.max.ms (KIP-937).
+
+    With message.timestamp.type=LogAppendTime it does not matter what the producer's clock said.
+    """
     if header.attributes & _TIMESTAMP_TYPE_BIT:
         reason = "A producer must not set the timestamp type LogAppendTime."
+    elif config.message_timestamp_type == "LogAppendTime":
+        return
     elif header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
         reason = (
             f"Timestamp {header.max_timestamp} is more than message.timestamp.after.max.ms="
@@ -181,6 +193,7 @@ def _records_at_fault(
 ) -> tuple[int, ...]:
     earliest_ms = now_ms - config.message_timestamp_before_max_ms
     latest_ms = now_ms + config.message_timestamp_after_max_ms
+    may_be_late = config.message_timestamp_type == "CreateTime"
     is_stamped = header.attributes & _TIMESTAMP_TYPE_BIT != 0
     needs_key = "compact" in config.cleanup_policy
     return tuple(
@@ -188,7 +201,7 @@ def _records_at_fault(
         for index, (key, time_ms) in enumerate(zip(columns.keys, columns.timestamps_ms, strict=True))
         if is_stamped
         or (needs_key and key is None)
-        or (time_ms != NO_TIMESTAMP and not earliest_ms <= time_ms <= latest_ms)
+        or (may_be_late and time_ms != NO_TIMESTAMP and not earliest_ms <= time_ms <= latest_ms)
     )
 
 
@@ -207,14 +220,19 @@ def whole_batches(records: Buffer, *, must_end: bool) -> list[Place]:
 
 def _header_unless_cut(records: Buffer, position: int) -> BatchHeader | None:
     left = len(records) - position
-    if left < HEADER_SIZE:
+    if left <= _MAGIC_AT:
         return None
-    header = read_header(records, position)
-    size = header.size
-    if size > left:
+    size = _declared_size(records, position)
+    if size < MESSAGE_SIZE_MIN:
+        raise CorruptMessageError(f"A batch declares {size} bytes, fewer than the smallest message has.")
+    if size > left and magic_of(records, position) in (*OLD_FORMATS, MAGIC):
         return None
-    is_sound = header.magic == MAGIC and size >= HEADER_SIZE
-    return header if is_sound else header_at(records, position)
+    return header_at(records, position)
+
+
+def _declared_size(records: Buffer, position: int) -> int:
+    size: int = _LENGTH.unpack_from(records, position + _LENGTH_AT)[0] + LENGTH_END
+    return size
 
 
 def placed_batches(records: Buffer, next_offset: int) -> list[Place]:

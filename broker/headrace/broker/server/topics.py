@@ -224,15 +224,12 @@ class Topics:
 
     async def _create(self, topic: NewTopic, doomed: set[str], *, validate_only: bool) -> TopicResult:
         try:
-            check_name(topic.name)
-            self._check_is_new(topic.name)
-            if topic.name in doomed:
-                raise TopicExistsError(f"Topic '{topic.name}' is marked for deletion.")
+            partitions = self._checked(topic, doomed)
             configs = self._checked_configs(topic)
             assignment = TopicAssignment(
                 topic=topic.name,
                 topic_id=ZERO_UUID if validate_only else uuid4(),
-                partitions={p: ReplicaAssignment(replicas=r) for p, r in self._assignment(topic).items()},
+                partitions={p: ReplicaAssignment(replicas=r) for p, r in partitions.items()},
             )
             if not validate_only:
                 await self._write(assignment, configs)
@@ -264,9 +261,27 @@ class Topics:
                 raise TopicExistsError(f"Topic '{topic}' already exists.") from None
         log.info("topic created", topic=topic, partitions=len(assignment.partitions))
 
-    def _check_is_new(self, name: str) -> None:
-        if self._metadata.topics(name) is not None:
-            raise TopicExistsError(f"Topic '{name}' already exists.")
+    def _checked(self, topic: NewTopic, doomed: set[str]) -> dict[int, tuple[int, ...]]:
+        """The replicas of a topic that may be created, as far as its configuration allows; checked in Kafka's order."""
+        if self._metadata.topics(topic.name) is not None:
+            raise TopicExistsError(f"Topic '{topic.name}' already exists.")
+        nulls = sorted(name for name, value in topic.configs.items() if value is None)
+        if nulls:
+            raise InvalidConfigError(f"Null value not supported for topic configs: {','.join(nulls)}")
+        partitions = self._assignment(topic)
+        check_name(topic.name)
+        if topic.name in doomed:
+            raise TopicExistsError(f"Topic '{topic.name}' is marked for deletion.")
+        self._check_collisions(topic.name)
+        if topic.assignments:
+            self._check_assignments(partitions)
+            if list(partitions) != list(range(len(partitions))):
+                raise InvalidReplicaAssignmentError(
+                    "partitions should be a consecutive 0-based integer sequence"
+                )
+        return partitions
+
+    def _check_collisions(self, name: str) -> None:
         if "." in name or "_" in name:
             unified = name.replace(".", "_")
             colliding = [t for t in self._metadata.topic_names() if t.replace(".", "_") == unified]
@@ -276,9 +291,6 @@ class Topics:
                 )
 
     def _checked_configs(self, topic: NewTopic) -> dict[str, str]:
-        nulls = sorted(name for name, value in topic.configs.items() if value is None)
-        if nulls:
-            raise InvalidConfigError(f"Null value not supported for topic configs: {','.join(nulls)}")
         configs = {name: value for name, value in topic.configs.items() if value is not None}
         self._defaults.with_overrides(configs)
         return configs
@@ -307,11 +319,7 @@ class Topics:
                 "Both numPartitions or replicationFactor and replicasAssignments were set. "
                 "Both cannot be used at the same time."
             )
-        partitions = {p: tuple(brokers) for p, brokers in sorted(topic.assignments.items())}
-        if list(partitions) != list(range(len(partitions))):
-            raise InvalidReplicaAssignmentError("partitions should be a consecutive 0-based integer sequence")
-        self._check_assignments(partitions)
-        return partitions
+        return {p: tuple(brokers) for p, brokers in sorted(topic.assignments.items())}
 
     def _check_assignments(self, partitions: dict[int, tuple[int, ...]]) -> None:
         if len({len(brokers) for brokers in partitions.values()}) != 1:

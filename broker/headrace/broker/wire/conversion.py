@@ -36,14 +36,14 @@ def from_old_format(messages: Bytes) -> memoryview:
 def to_old_format(batches: Bytes, magic: int, from_offset: int) -> bytes:
     """The records from `from_offset` on as messages of format `magic` (0 or 1), without headers and control records.
 
-    At most as many bytes as came, the first batch apart, and at most DOWN_CONVERTED_SIZE_MAX unpacked. Of a compressed
-    batch all records come, as in Kafka. Raises UnsupportedCompressionTypeError when the first batch has a codec (zstd) that the
-    old formats do not know, CorruptMessageError and MessageTooLargeError.
+    As many bytes as came, or as the first batch needs, whose last message may be cut, as in Kafka, and at most
+    DOWN_CONVERTED_SIZE_MAX unpacked. Of a compressed batch all records come. Raises UnsupportedCompressionTypeError when
+    the first batch has a codec (zstd) that the old formats do not know, CorruptMessageError and MessageTooLargeError.
     """
     converted: list[bytes] = []
-    left, room = DOWN_CONVERTED_SIZE_MAX, len(batches)
+    left, size, size_max = DOWN_CONVERTED_SIZE_MAX, 0, len(batches)
     for position, header in iter_batches(batches):
-        if left <= 0 or (converted and header.codec == 4):
+        if left <= 0 or size > size_max or (converted and header.codec == 4):
             break
         if header.is_control:
             continue
@@ -55,11 +55,11 @@ def to_old_format(batches: Bytes, magic: int, from_offset: int) -> bytes:
             messages = encode_messages(
                 records, magic=magic, codec=header.codec, timestamp_type=header.timestamp_type
             )
-            room -= len(messages)
-            if converted and room < 0:
-                break
             converted.append(messages)
-    return b"".join(converted)
+            size += len(messages)
+            if len(converted) == 1:
+                size_max = max(size_max, size)
+    return b"".join(converted)[:size_max]
 
 
 def recompressed(batch: Bytes, header: BatchHeader, codec: int) -> memoryview:
