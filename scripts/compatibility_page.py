@@ -26,7 +26,6 @@ CLIENTS_START, CLIENTS_END = "<!-- made by scripts/client_suites.py -->\n", "<!-
 
 TRANSACTIONS, SECURITY, QUOTAS = "transactions come later", "security comes later", "quotas come later"
 TOKENS, REASSIGNMENT = "delegation tokens come later", "reassignment and replication come later"
-NEW_GROUPS = "the new group protocol (KIP-848), which Apache Kafka 3.9 refuses in ZooKeeper mode"
 KRAFT = "no part of ZooKeeper mode"
 NOT_SERVED = {
     17: SECURITY,
@@ -38,7 +37,6 @@ NOT_SERVED = {
     57: KRAFT,
     58: KRAFT,
     67: "brokers take their blocks of producer ids from ZooKeeper themselves",
-    **dict.fromkeys((68, 69), NEW_GROUPS),
 }
 """Keys without a handler, with the reason."""
 

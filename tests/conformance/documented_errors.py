@@ -309,6 +309,8 @@ DOCUMENTED: dict[int, tuple[Code, ...]] = {
         Code.INVALID_TOPIC_EXCEPTION,
         Code.TOPIC_AUTHORIZATION_FAILED,
     ),
+    68: (Code.UNSUPPORTED_VERSION, Code.GROUP_AUTHORIZATION_FAILED),
+    69: (Code.UNSUPPORTED_VERSION, Code.GROUP_AUTHORIZATION_FAILED),
 }
 """By API key; the keys without a handler are left out."""
 

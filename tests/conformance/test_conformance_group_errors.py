@@ -9,6 +9,8 @@ import pytest
 from pairs import leave_topic, running_pair
 from processes import eventually
 from sessions import (
+    CONSUMER_GROUP_DESCRIBE,
+    CONSUMER_GROUP_HEARTBEAT,
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
     FIND_COORDINATOR,
@@ -132,6 +134,50 @@ def test_requests_without_a_group(pair: Pair, version: int) -> None:
         session.ask(DELETE_GROUPS, 2, {"groups_names": [""]})
         session.ask(OFFSET_COMMIT, version, offset_commit(version, "", 1, member_id="m", generation=1))
         session.ask(OFFSET_DELETE, 0, {"group_id": "", "topics": []})
+
+    pair.compare(script)
+
+
+def test_the_protocol_of_kip_848_is_refused(pair: Pair) -> None:
+    def script(session: Session) -> None:
+        await_coordinator(session, "modern")
+        beat: Message = {
+            "group_id": "modern",
+            "member_id": "",
+            "member_epoch": 0,
+            "rebalance_timeout_ms": 5000,
+        }
+        session.ask(CONSUMER_GROUP_HEARTBEAT, 0, beat)
+        session.ask(CONSUMER_GROUP_HEARTBEAT, 0, {**beat, "group_id": ""}, note="no group")
+        for groups in (["modern", "nobody", ""], []):
+            session.ask(CONSUMER_GROUP_DESCRIBE, 0, {"group_ids": groups}, note=f"{len(groups)}")
+
+    pair.compare(script)
+
+
+def test_partitions_that_are_named_twice(pair: Pair) -> None:
+    """Each topic is answered one time, and each partition that the coordinator has looked at."""
+
+    def script(session: Session) -> None:
+        create_topic(session, "group-offsets", partitions=2)
+        await_coordinator(session, "twice")
+        named = [{"partition_index": index, "committed_offset": n} for n, index in enumerate((0, 9, 0, 1, 9))]
+        topics = [
+            {"name": "group-offsets", "partitions": named},
+            {"name": "group-nowhere", "partitions": named},
+            {"name": "group-offsets", "partitions": named[:1]},
+            {"name": "group-offsets", "partitions": []},
+            {"name": "group-nobody", "partitions": []},
+        ]
+        for version in (0, 1, 9):
+            session.ask(OFFSET_COMMIT, version, {"group_id": "twice", "topics": topics})
+            session.ask(OFFSET_COMMIT, version, {"group_id": "twice", "topics": topics[3:]}, note="of none")
+        session.ask(OFFSET_FETCH, 5, {"group_id": "twice", "topics": None})
+        deleted = [
+            {"name": name, "partitions": [{"partition_index": index} for index in (0, 9, 0, 1, 9)]}
+            for name in ("group-offsets", "group-nowhere")
+        ]
+        session.ask(OFFSET_DELETE, 0, {"group_id": "twice", "topics": deleted})
 
     pair.compare(script)
 

@@ -8,7 +8,7 @@ from group_script import Script
 from headrace.broker.config_sections import Groups
 from headrace.broker.errors import ErrorCode
 from headrace.broker.groups import joining
-from headrace.broker.groups.events import LeavingMember
+from headrace.broker.groups.events import LeavingMember, OffsetRetentionDue
 
 
 def test_a_new_member_that_must_know_its_id_is_told_and_comes_back_with_it() -> None:
@@ -109,6 +109,16 @@ def test_another_joined_member_leads_when_the_leader_stays_away() -> None:
     assert script.joined(token).leader == follower
 
 
+@pytest.mark.parametrize("first", ["range", "roundrobin"])
+def test_a_tie_of_votes_goes_as_in_apache_kafka_whoever_joins_first(first: str) -> None:
+    script = Script()
+    second = "roundrobin" if first == "range" else "range"
+    orders = ((first, second), (second, first))
+    tokens = [script.join(protocols=tuple((name, b"") for name in order)) for order in orders]
+    script.pass_time(0)
+    assert {script.joined(token).protocol_name for token in tokens} == {"roundrobin"}
+
+
 def test_the_protocol_with_the_most_votes_among_the_common_ones_wins() -> None:
     script = Script(config=Groups(group_initial_rebalance_delay_ms=10))
     preferences = ["ab", "ba", "bac"]
@@ -130,6 +140,8 @@ def test_a_member_without_a_common_protocol_or_of_another_type_is_refused() -> N
 def test_the_first_member_must_name_protocols_and_their_type(overrides: dict[str, object]) -> None:
     script = Script()
     assert script.joined(script.join(**overrides)).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert script.state() == "Empty", "Kafka, too, has made the group by then"
+    script.tell(OffsetRetentionDue(group_id="g"))
     assert script.shard.groups == {}
 
 

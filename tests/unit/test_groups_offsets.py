@@ -222,6 +222,24 @@ def test_offsets_of_subscribed_topics_are_not_deleted() -> None:
     assert (script.committed("t"), script.committed("u")) == (1, -1)
 
 
+def test_subscriptions_count_from_the_generation_that_they_are_assigned_in() -> None:
+    script = Script()
+    (member,) = script.stable(protocols=(("range", subscription("t")),))
+    other = script.join(protocols=(("range", subscription("u")),))
+    partitions = (TopicPartition("t", 0), TopicPartition("u", 0))
+
+    def refused() -> set[str]:
+        errors = script.ask(DeleteOffsets(group_id="g", partitions=partitions)).partitions
+        return {p.topic for p, error in errors.items() if error is ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC}
+
+    assert refused() == {"t"}, "the other one waits"
+    token = script.join(member, protocols=(("range", subscription("t")),))
+    assert script.joined(token).generation == script.joined(other).generation == 2
+    assert refused() == {"t", "u"}
+    script.leave(script.joined(other).member_id)
+    assert refused() == {"t", "u"}, "the next generation has not begun"
+
+
 def test_offsets_of_other_kinds_of_groups_are_deleted_only_when_they_are_empty() -> None:
     script = Script()
     partition = TopicPartition("t", 0)
@@ -236,6 +254,28 @@ def test_offsets_of_other_kinds_of_groups_are_deleted_only_when_they_are_empty()
         partition: ErrorCode.NONE
     }
     assert script.state() == "Dead", "an empty group without offsets is gone"
+
+
+def test_whoever_was_told_an_id_is_forgotten_with_a_group_that_is_of_no_use() -> None:
+    script = Script()
+    token = script.join(requires_member_id=True)
+    member = script.joined(token).member_id
+    assert script.state() == "Empty"
+    nothing = DeleteOffsets(group_id="g", partitions=())
+    assert script.ask(nothing).error is ErrorCode.NONE
+    assert script.state() == "Empty", "nothing was to be deleted"
+    script.ask(DeleteOffsets(group_id="g", partitions=(TopicPartition("t", 0),)))
+    assert script.state() == "Dead"
+    assert script.joined(script.join(member)).error is ErrorCode.UNKNOWN_MEMBER_ID
+    assert script.memory.size == 0
+
+
+def test_a_first_commit_that_is_refused_leaves_an_empty_group_until_somebody_tidies_up() -> None:
+    script = Script()
+    assert script.commit("", -1, 1, metadata="x" * 5_000) is ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert script.state() == "Empty"
+    expire(script)
+    assert script.state() == "Dead"
 
 
 def test_offsets_of_a_deleted_topic_go() -> None:

@@ -15,7 +15,7 @@ from enum import Enum
 
 from headrace.broker.groups.events import DescribedMember, TopicPartition
 from headrace.broker.groups.memory import MEMBER_SIZE
-from headrace.broker.groups.records import GroupValue, MemberValue, OffsetValue
+from headrace.broker.groups.records import GroupValue, MemberValue, OffsetValue, java_hash
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
@@ -104,6 +104,7 @@ class Group:
     initial_delay_ms: int | None = None
     initial_remaining_ms: int = 0
     replacement: Member | None = None
+    subscribed_topics: set[str] | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -184,15 +185,15 @@ class Group:
         return common
 
     def elected_protocol(self) -> str:
-        """Each member votes for the first of its protocols that all support; most votes win, then the
-        earliest vote.
+        """Each member votes for the first of its protocols that all support; most votes win, a tie goes as in
+        Kafka.
         """
         common = self.common_protocols() or set()
         votes: dict[str, int] = {}
         for member in self.members.values():
             vote = next(name for name, _ in member.protocols if name in common)
             votes[vote] = votes.get(vote, 0) + 1
-        return max(votes, key=lambda name: votes[name])
+        return max(sorted(votes, key=_place_in_scala_map), key=lambda name: votes[name])
 
     def member_list(self) -> tuple[tuple[str, str | None, bytes], ...]:
         """What the leader gets to see: (member id, instance id, metadata under the chosen protocol)."""
@@ -201,8 +202,13 @@ class Group:
             for member in self.members.values()
         )
 
-    def subscribed_topics(self) -> set[str] | None:
-        """The topics its members consume; None when it is no consumer group or they cannot be read."""
+    def note_subscriptions(self) -> None:
+        """Keep the topics that the members of this generation consume: what they ask for meanwhile counts in the
+        next. None when it is no consumer group or they cannot be read.
+        """
+        self.subscribed_topics = self._read_subscriptions()
+
+    def _read_subscriptions(self) -> set[str] | None:
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return None
         if not self.members:
@@ -238,6 +244,7 @@ class Group:
         protocol or subscription.
         """
         known = dict(self.members)
+        begins = value.generation != self.generation
         replaced_id, replacing_id = self._take_replacement(known)
         self.generation = value.generation
         self.protocol_type = value.protocol_type or None
@@ -258,11 +265,12 @@ class Group:
             for member in self.members.values()
             if member.instance_id is not None
         }
-
         expected = (
             replacing_id if member_id == replaced_id else member_id for member_id in self.pending_syncs
         )
         self.pending_syncs = dict.fromkeys(member_id for member_id in expected if member_id in self.members)
+        if begins:
+            self.note_subscriptions()
 
     def _take_replacement(self, known: dict[str, Member]) -> tuple[str, str]:
         """(old id, new id) of a static member that is being replaced, which joins `known`; else two empty
@@ -279,6 +287,7 @@ class Group:
         self.state, self.generation = GroupState.EMPTY, 0
         self.protocol_type = self.protocol_name = self.leader = None
         self.members, self.static_members = {}, {}
+        self.subscribed_topics = None
 
 
 def size_of(protocols: Protocols) -> int:
@@ -296,6 +305,16 @@ def _member_of(stored: MemberValue, protocol: str | None) -> Member:
         rebalance_timeout_ms=stored.rebalance_timeout_ms,
         protocols=((protocol or "", stored.subscription),),
     )
+
+
+def _place_in_scala_map(name: str) -> list[int]:
+    """Where an immutable HashMap of Scala 2.13 has a name: Kafka takes the first of those with most votes."""
+    hashed = java_hash(name)
+    hashed = (hashed + ~(hashed << 9)) & 0xFFFFFFFF
+    hashed ^= hashed >> 14
+    hashed = (hashed + (hashed << 4)) & 0xFFFFFFFF
+    hashed ^= hashed >> 10
+    return [hashed >> shift & 31 for shift in range(0, 32, 5)]
 
 
 def topics_of_subscription(metadata: bytes) -> set[str] | None:

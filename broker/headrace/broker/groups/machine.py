@@ -10,12 +10,11 @@ logs, sockets or clocks (time comes as `now_ms`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from headrace.broker.config_sections import Groups
 from headrace.broker.errors import ErrorCode
 from headrace.broker.groups import membership, offsets, rebalance
 from headrace.broker.groups.events import (
+    NO_GENERATION,
     UNKNOWN_MEMBER_ID,
     CommitOffsets,
     Decision,
@@ -99,8 +98,7 @@ class Shard:
             case _:
                 if group is not None:
                     _decide_for(group, event, turn)
-        self._drop_if_useless(event.group_id, turn.decision.records)
-        self._weigh_after(event)
+        self._tidy_after(event, event.group_id, turn.decision)
         return turn.decision
 
     def release(self) -> None:
@@ -187,9 +185,11 @@ class Shard:
                 del self.groups[group_id]
         self._weigh(group_id)
 
-    def _weigh_after(self, event: Event) -> None:
+    def _tidy_after(self, event: Event, group_id: str, decision: Decision) -> None:
+        if _looks_through_offsets(event) and not decision.records:
+            self._drop_if_useless(group_id)
         if not isinstance(event, WEIGHTLESS):
-            self._weigh(event.group_id)
+            self._weigh(group_id)
 
     def _weigh(self, group_id: str) -> None:
         """Note what the group's members take now."""
@@ -199,19 +199,16 @@ class Shard:
         if size:
             self._sizes[group_id] = size
 
-    def _drop_if_useless(self, group_id: str, records: Sequence[Record] = ()) -> None:
+    def _drop_if_useless(self, group_id: str) -> None:
         """A group that no record keeps ends without one."""
         group = self.groups.get(group_id)
-        if (
-            group is not None
-            and not records
-            and group.generation == 0
-            and offsets.is_useless(group, len(group.offsets))
-        ):
+        if group is not None and group.generation == 0 and offsets.is_useless(group, len(group.offsets)):
             del self.groups[group_id]
+            self._weigh(group_id)
 
     def _loaded(self, turn: Turn) -> None:
         for group in self.groups.values():
+            group.note_subscriptions()
             if len(group.members) > self.config.group_max_size:
                 # Let the members commit and come back; those who do not fit are turned away when they join.
                 rebalance.prepare_rebalance(group, turn)
@@ -256,8 +253,21 @@ class Shard:
     def _commit(self, group: Group | None, event: CommitOffsets, turn: Turn) -> None:
         if group is None and len(self.groups) >= GROUPS_COUNT_MAX:
             turn.answer(dict.fromkeys(event.offsets, ErrorCode.POLICY_VIOLATION))
-        else:
-            offsets.commit(group, event, turn)
+            return
+        if group is None and event.generation <= NO_GENERATION:
+            group = self.groups[event.group_id] = Group(group_id=event.group_id)
+        offsets.commit(group, event, turn)
+
+
+def _looks_through_offsets(event: Event) -> bool:
+    """When Kafka notices that a group is of no use any more; until then it is there, and empty."""
+    match event:
+        case OffsetRetentionDue() | TopicsDeleted() | DeleteGroup():
+            return True
+        case DeleteOffsets():
+            return bool(event.partitions)
+        case _:
+            return False
 
 
 def _decide_for(group: Group, event: Event, turn: Turn) -> None:

@@ -116,12 +116,14 @@ def delete_offsets(group: Group | None, event: DeleteOffsets, turn: Turn) -> Non
     if not group.is_empty and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         turn.answer(DeleteOffsetsAnswer(error=ErrorCode.NON_EMPTY_GROUP))
         return
-    subscribed = set() if group.is_empty else group.subscribed_topics()
+    subscribed = set() if group.is_empty else group.subscribed_topics
     answer: dict[TopicPartition, ErrorCode] = {}
     for partition in event.partitions:
         in_use = subscribed is None or partition.topic in subscribed
         answer[partition] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if in_use else ErrorCode.NONE
-    _remove(group, [partition for partition, error in answer.items() if error is ErrorCode.NONE], turn)
+    removable = [partition for partition, error in answer.items() if error is ErrorCode.NONE]
+    if removable:
+        _remove(group, removable, turn)
     turn.answer(DeleteOffsetsAnswer(partitions=answer))
 
 
@@ -146,7 +148,7 @@ def _has_expired(
         if group.state_timestamp_ms != -1:
             base_ms = group.state_timestamp_ms
     elif group.protocol_type is not None:
-        topics = group.subscribed_topics() if group.is_stable else None
+        topics = group.subscribed_topics if group.is_stable else None
         if topics is None or partition.topic in topics:
             return False
     if value.expire_timestamp_ms != -1:
@@ -169,5 +171,5 @@ def _remove(group: Group, partitions: list[TopicPartition], turn: Turn) -> None:
 
 
 def is_useless(group: Group, offsets_count: int) -> bool:
-    """Nobody is in the group or on the way, and no offset is left."""
-    return group.is_empty and offsets_count == 0 and not group.pending_members
+    """Nobody is in the group and no offset is left; who was only told an id learns that the group is unknown."""
+    return group.is_empty and offsets_count == 0

@@ -216,6 +216,7 @@ def _elect_joined_leader(group: Group) -> bool:
 def _begin_generation(group: Group, turn: Turn) -> None:
     group.generation += 1
     group.protocol_name = group.elected_protocol()
+    group.note_subscriptions()
     group.move_to(GroupState.COMPLETING_REBALANCE, turn.now_ms)
     for member in group.members.values():
         if member.joining is not None:

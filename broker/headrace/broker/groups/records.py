@@ -272,10 +272,16 @@ def decode_group_value(data: bytes) -> GroupValue:
 
 def partition_for(group_id: str, partition_count: int) -> int:
     """The partition of `__consumer_offsets` that keeps a group: Java's `abs(hashCode) % count`."""
-    hashed = 0
-    units = group_id.encode("utf-16-be", "surrogatepass")
-    for index in range(0, len(units), 2):
-        hashed = (31 * hashed + (units[index] << 8 | units[index + 1])) & 0xFFFFFFFF
+    hashed = java_hash(group_id)
     signed = hashed - (1 << 32) if hashed & 0x80000000 else hashed
     # Kafka's Utils.abs maps Integer.MIN_VALUE, which has no positive twin, to 0.
     return (0 if signed == -(1 << 31) else abs(signed)) % partition_count
+
+
+def java_hash(text: str) -> int:
+    """Java's `hashCode` of a string, as an unsigned number of 32 bits."""
+    hashed = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for index in range(0, len(units), 2):
+        hashed = (31 * hashed + (units[index] << 8 | units[index + 1])) & 0xFFFFFFFF
+    return hashed

@@ -8,7 +8,6 @@ no bound.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from headrace.broker.errors import ErrorCode, KafkaError
@@ -16,6 +15,7 @@ from headrace.broker.groups.events import CommitOffsets, TopicPartition
 from headrace.broker.groups.records import OffsetValue
 from headrace.broker.handlers.context import Context
 from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.handlers.partition_errors import topics_answered
 from headrace.broker.wire.api import k08_offset_commit
 from headrace.broker.wire.frames import RequestHeader
 
@@ -29,7 +29,10 @@ def handle(
     context: Context, header: RequestHeader, request: dict[str, Any]
 ) -> dict[str, Any] | Deferred[dict[str, Any]]:
     offsets = _known_offsets(context, request)
-    respond = partial(_response, context, header.version, request)
+
+    def respond(errors: Mapping[TopicPartition, ErrorCode]) -> dict[str, Any]:
+        return {"topics": topics_answered(context, request["topics"], errors, once=header.version > 0)}
+
     if not offsets:
         return respond({})
     if header.version == 0:
@@ -85,25 +88,3 @@ def _known_offsets(context: Context, request: dict[str, Any]) -> dict[TopicParti
                 expire_timestamp_ms=expire_timestamp_ms,
             )
     return offsets
-
-
-def _response(
-    context: Context, version: int, request: dict[str, Any], errors: Mapping[TopicPartition, ErrorCode]
-) -> dict[str, Any]:
-    """As the request names them; what is named twice is answered once where the coordinator stores it."""
-    once = version > 0
-    topics: dict[str, list[dict[str, Any]]] = {}
-    answered: set[TopicPartition] = set()
-    for topic in request["topics"]:
-        name = topic["name"]
-        if context.metadata.topics(name) is None:
-            topics.setdefault(name, [])
-        for partition in topic["partitions"]:
-            key = TopicPartition(name, partition["partition_index"])
-            if once and key in answered:
-                continue
-            if key in errors:
-                answered.add(key)
-            error = errors.get(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            topics.setdefault(name, []).append({"partition_index": key.partition, "error_code": error})
-    return {"topics": [{"name": name, "partitions": found} for name, found in topics.items()]}

@@ -2,7 +2,7 @@
 
 Deviations: in version 0 a group whose name is no znode's gets INVALID_GROUP_ID. `require_stable` holds for every
 fetch: an answer waits until what was committed before it is replicated; UNSTABLE_OFFSET_COMMIT comes with
-transactions.
+transactions. A request for no group at all is answered with none; Kafka never answers it.
 """
 
 from __future__ import annotations

@@ -1,0 +1,39 @@
+"""The answer of requests that name partitions and hear an error code for each: OffsetCommit and OffsetDelete."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.broker.errors import ErrorCode
+from headrace.broker.groups.events import TopicPartition
+from headrace.broker.handlers.context import Context
+
+
+def topics_answered(
+    context: Context,
+    topics: list[dict[str, Any]],
+    errors: Mapping[TopicPartition, ErrorCode],
+    *,
+    once: bool = True,
+) -> list[dict[str, Any]]:
+    """Each topic of the request one time, with the partitions that it names; those without an error are unknown.
+
+    With `once` a partition that is named twice and was looked at is answered once, as Apache Kafka's coordinator does.
+    A topic without partitions is answered only when it is unknown.
+    """
+    found: dict[str, list[dict[str, Any]]] = {}
+    answered: set[TopicPartition] = set()
+    for topic in topics:
+        name = topic["name"]
+        if context.metadata.topics(name) is None:
+            found.setdefault(name, [])
+        for partition in topic["partitions"]:
+            key = TopicPartition(name, partition["partition_index"])
+            if once and key in answered:
+                continue
+            if key in errors:
+                answered.add(key)
+            error = errors.get(key, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            found.setdefault(name, []).append({"partition_index": key.partition, "error_code": error})
+    return [{"name": name, "partitions": partitions} for name, partitions in found.items()]
