@@ -63,7 +63,8 @@ class Reading:
         self._request = request
         self._max_bytes = max_bytes
         named = [
-            (topic, topic.name or context.metadata.topic_name(topic.topic_id)) for topic in request.topics
+            (topic, context.metadata.topic_name(topic.topic_id) if topic.name is None else topic.name)
+            for topic in request.topics
         ]
         self._wanted = [(topic, name, wanted) for topic, name in named for wanted in topic.partitions]
         # A consumer that is given what the log holds.
@@ -148,6 +149,8 @@ class Reading:
             size_max = min(wanted.size_max, left)
             is_behind = False
             if size_max <= 0 and not at_least_one:
+                # Only to learn whether the offset is in the log.
+                log.read(wanted.offset, size_max=0, upper_offset=wanted.offset, at_least_one=False)
                 records: LogSlice | ConvertedRecords | None = None
             else:
                 found = log.read(

@@ -196,7 +196,7 @@ def _append(
             raise InvalidRequiredAcksError(f"acks={acks}: give -1 (all), 0 or 1")
         if not records and (header.version >= FORMAT_2_VERSION or records is None):
             raise InvalidRecordError("the request has no record batch for this partition")
-        if header.version < ZSTD_VERSION and _is_zstd(records):
+        if FORMAT_2_VERSION <= header.version < ZSTD_VERSION and _is_zstd(records):
             raise UnsupportedCompressionTypeError("a producer of this version must not compress with zstd")
         if _is_transactional(records):
             # An open transaction that nobody can end would hold up every reader of committed records for good.
@@ -261,7 +261,10 @@ def _converted(version: int, records: memoryview) -> memoryview:
 
 
 def _is_zstd(records: memoryview) -> bool:
-    return _is_batch(records) and read_header(records).codec == Codec.ZSTD
+    if not _is_batch(records):
+        return False
+    header = read_header(records)
+    return header.codec == Codec.ZSTD and header.size <= len(records)
 
 
 def _log_start_offset(partition: Partition | None, error: KafkaError) -> int:

@@ -57,8 +57,11 @@ def read_messages(data: Bytes, *, size_max: int = RECORDS_SIZE_MAX) -> tuple[lis
     unpacks to more than `size_max` bytes), InvalidRecordError, UnsupportedCompressionTypeError.
     """
     records: list[Record] = []
-    codec = 0
+    codec, magic = 0, None
     for number, message in enumerate(iter_messages(data)):
+        if magic not in (None, message.magic):
+            raise InvalidRecordError("a message set holds messages of two formats")
+        magic = message.magic
         if number and (codec or message.codec):
             raise InvalidRecordError("a compressed message is not alone in its set")
         inner: Sequence[Message] = (message,)
