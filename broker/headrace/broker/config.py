@@ -227,7 +227,9 @@ def _without_aliases(given: Mapping[str, str], aliases: Mapping[str, tuple[str, 
         if alias in found:
             value = found.pop(alias)
             for name in names:
-                found.setdefault(name, value)
+                # Long.MAX_VALUE, the default, stands for no value of its own, as in Kafka.
+                if found.get(name, str(LONG_MAX)) == str(LONG_MAX):
+                    found[name] = value
     return found
 
 

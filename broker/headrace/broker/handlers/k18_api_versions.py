@@ -21,6 +21,8 @@ API = k18_api_versions.API
 VERSIONS = (0, 4)
 RAW = True
 
+# The version of the znode /feature, which stays as the first controller makes it: there are no features to finalize.
+FEATURES_EPOCH = 0
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 
 
@@ -30,8 +32,10 @@ def handle(context: Context, header: RequestHeader, frame: memoryview) -> Parts:
         version, error = 0, ErrorCode.UNSUPPORTED_VERSION
     elif not _names_software(API.decode_request(version, frame, header.body_offset), version):
         error = ErrorCode.INVALID_REQUEST
-    keys = [] if error == ErrorCode.INVALID_REQUEST else _api_keys()
-    body = API.encode_response(version, {"error_code": error, "api_keys": keys})
+    answer: dict[str, Any] = {"error_code": error}
+    if error != ErrorCode.INVALID_REQUEST:
+        answer |= {"api_keys": _api_keys(), "finalized_features_epoch": FEATURES_EPOCH}
+    body = API.encode_response(version, answer)
     return [frames.frame(frames.encode_response_header(header.key, version, header.correlation_id), body)]
 
 

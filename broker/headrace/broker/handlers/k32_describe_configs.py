@@ -34,7 +34,11 @@ from headrace.broker.zk.paths import DEFAULT_ENTITY
 API = k32_describe_configs.API
 VERSIONS = (0, 4)
 
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS = 2, 4, 8, 16
+RESOURCE_TYPES = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS)
+UNKNOWN_TYPE = InvalidRequestError(
+    "The request names a resource of an unknown type: only topics and brokers are described."
+)
 DYNAMIC_TOPIC, DYNAMIC_BROKER, DYNAMIC_DEFAULT_BROKER, STATIC_BROKER, DEFAULT = 1, 2, 3, 4, 5
 TYPE_CODES = {"BOOLEAN": 1, "STRING": 2, "INT": 3, "LONG": 5, "DOUBLE": 6, "LIST": 7}
 
@@ -52,6 +56,8 @@ Levels = tuple[tuple[int, Mapping[str, str]], ...]
 def handle(
     context: Context, header: RequestHeader, request: dict[str, Any]
 ) -> dict[str, Any] | Deferred[dict[str, Any]]:
+    if any(r["resource_type"] not in RESOURCE_TYPES for r in request["resources"]):
+        return {"results": [_refused(r, UNKNOWN_TYPE) for r in request["resources"]]}
     topics = {r["resource_name"] for r in request["resources"] if r["resource_type"] == TOPIC}
     known = [topic for topic in topics if context.metadata.topics(topic) is not None]
     if not known:
@@ -82,14 +88,24 @@ def _describe(
     request: Mapping[str, Any],
     overrides: Overrides,
 ) -> Entry:
-    result: Entry = {"resource_type": resource["resource_type"], "resource_name": resource["resource_name"]}
     try:
         entries = _entries(context, resource["resource_type"], resource["resource_name"], overrides)
     except KafkaError as error:
-        return {**result, "error_code": error.code, "error_message": str(error), "configs": []}
+        return _refused(resource, error)
     wanted = resource["configuration_keys"]
     configs = [_trim(entry, header, request) for entry in entries if not wanted or entry["name"] in wanted]
-    return {**result, "error_code": 0, "error_message": None, "configs": configs}
+    return {**_refused(resource, None), "configs": configs}
+
+
+def _refused(resource: Mapping[str, Any], error: KafkaError | None) -> Entry:
+    """The result of a resource without configurations."""
+    return {
+        "error_code": 0 if error is None else error.code,
+        "error_message": None if error is None else str(error),
+        "resource_type": resource["resource_type"],
+        "resource_name": resource["resource_name"],
+        "configs": [],
+    }
 
 
 def _entries(context: Context, resource_type: int, name: str, overrides: Overrides) -> Iterable[Entry]:

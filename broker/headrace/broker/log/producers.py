@@ -18,6 +18,7 @@ from headrace.broker.log.files import Buffer
 from headrace.broker.log.transactions import AbortedTransaction
 from headrace.broker.wire.batches import BatchHeader, decode_records
 
+NO_EPOCH = -1
 BATCHES_MAX = 5
 _SEQUENCE_COUNT = 2**31
 _SNAPSHOT_HEADER = struct.Struct(">hIi")
@@ -124,10 +125,10 @@ class ProducerStates:
         Raises InvalidProducerEpochError and OutOfOrderSequenceError. A producer not known (any more) may begin
         with any sequence number.
         """
+        self.check_epoch(header)
         producer = self._producers.get(header.producer_id)
         if producer is None:
             return None
-        self.check_epoch(header)
         if header.producer_epoch == producer.epoch:
             repeated = _find(producer.batches, header)
             if repeated is not None:
@@ -138,9 +139,10 @@ class ProducerStates:
     def check_epoch(self, header: BatchHeader) -> None:
         """Raise InvalidProducerEpochError for a batch of a fenced producer."""
         producer = self._producers.get(header.producer_id)
-        if producer is not None and header.producer_epoch < producer.epoch:
+        epoch = NO_EPOCH if producer is None else producer.epoch
+        if header.producer_epoch < epoch:
             raise InvalidProducerEpochError(
-                f"Producer {header.producer_id} wrote with epoch {header.producer_epoch}; its epoch is {producer.epoch}."
+                f"Producer {header.producer_id} wrote with epoch {header.producer_epoch}; its epoch is {epoch}."
             )
 
     def note(
