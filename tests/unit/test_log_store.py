@@ -137,7 +137,7 @@ def test_a_configuration_that_cannot_be_used_names_its_topic(tmp_path: Path) -> 
 
 def test_a_partition_in_two_directories_is_refused(tmp_path: Path) -> None:
     for folder in ("a", "b"):
-        open_store(tmp_path / folder)[0].create("events", 0, None, now_ms=NOW_MS)
+        append(open_store(tmp_path / folder)[0].create("events", 0, None, now_ms=NOW_MS), batch())
     with pytest.raises(StorageError, match="move one"):
         open_store(tmp_path / "a", tmp_path / "b")
 

@@ -9,7 +9,7 @@ from log_kit import NOW_MS, append, batch
 
 from headrace.broker.config import LogConfig
 from headrace.broker.errors import StorageError
-from headrace.broker.log.files import OsFiles
+from headrace.broker.log.files import OsFile, OsFiles, storage_error
 from headrace.broker.log.store import LogStore
 
 TOPIC_ID = UUID(int=7)
@@ -188,3 +188,120 @@ def test_a_prepared_epoch_waits_for_no_disk_and_counts_only_while_the_log_has_no
     for log, start_offset in ((idle, 3), (busy, 5)):
         epochs = Path(log.directory, "leader-epoch-checkpoint").read_text()
         assert epochs == f"0\n2\n0 0\n4 {start_offset}\n"
+
+
+def test_a_log_that_is_a_link_is_deleted_with_what_it_leads_to(tmp_path: Path) -> None:
+    store, (path,) = open_store_on(OsFiles(), tmp_path, "a")
+    append(store.create("events", 0, TOPIC_ID, now_ms=NOW_MS), batch())
+    store.close()
+    elsewhere = tmp_path / "elsewhere"
+    Path(path, "events-0").rename(elsewhere)
+    (elsewhere / "folder").mkdir()
+    Path(path, "events-0").symlink_to(elsewhere)
+    store, (path,) = open_store_on(OsFiles(), tmp_path, "a")
+    store.delete("events", 0, now_ms=NOW_MS)
+    # Also one that an earlier run left, and one that leads nowhere any more.
+    Path(path, f"events-1.{TOPIC_ID.hex}-delete").symlink_to(tmp_path / "nowhere")
+    store.close()
+    store, (path,) = open_store_on(OsFiles(), tmp_path, "a")
+    assert (store.offline, list(store.all())) == ({}, [])
+    assert list(Path(path).glob("events*")) == list(elsewhere.iterdir()) == []
+
+
+def test_a_known_partition_does_not_begin_anew_while_its_folder_is_a_link_to_a_disk_that_is_away(
+    tmp_path: Path,
+) -> None:
+    store, paths = open_store_on(OsFiles(), tmp_path, "a", "b")
+    Path(paths[1], "events-0").symlink_to(tmp_path / "unmounted")
+    with pytest.raises(StorageError, match=r"/b/events-0 leads to no folder: mount its disk"):
+        store.opening("events", 0, TOPIC_ID, now_ms=NOW_MS, is_new=False)
+    (tmp_path / "unmounted").mkdir()
+    store.opening("events", 0, TOPIC_ID, now_ms=NOW_MS, is_new=False)
+
+
+def test_a_link_to_nowhere_among_the_data_directories_keeps_the_others_from_nothing(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to(tmp_path / "unmounted")
+    store, paths = open_store_on(OsFiles(), tmp_path, "a", "b")
+    assert list(store.offline) == [paths[0]]
+    assert "No such file or directory. Mount its disk" in store.offline[paths[0]]
+    assert not (tmp_path / "unmounted").exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        (errno.ENOSPC, "Make room"),
+        (errno.EROFS, "Mount its disk for writing"),
+        (errno.EACCES, "Let the broker's user"),
+        (errno.EMFILE, "Let the broker open more files"),
+        (errno.EIO, "Repair the disk"),
+    ],
+)
+def test_an_error_of_the_disk_names_the_file_and_what_to_do(code: int, advice: str) -> None:
+    error = OSError(code, "What the system says", "/data/events-0/00000000000000000000.log")
+    text = str(storage_error(OsFiles(), "/data", error))
+    assert text.startswith("/data/events-0/00000000000000000000.log: What the system says. ")
+    assert advice in text
+
+
+class NarrowFiles(OsFiles):
+    """A broker that may open no file any more while `is_narrow`, and so cannot empty folders either."""
+
+    is_narrow = False
+
+    def open(self, path: str, *, create: bool = False) -> OsFile:
+        self._check()
+        return super().open(path, create=create)
+
+    def remove_directory(self, path: str) -> None:
+        self._check()
+        super().remove_directory(path)
+
+    def _check(self) -> None:
+        if self.is_narrow:
+            raise OSError(errno.EMFILE, "Too many open files")
+
+
+def test_a_log_for_which_too_few_files_may_be_open_is_begun_once_and_made_when_there_are_more(
+    tmp_path: Path,
+) -> None:
+    files = NarrowFiles()
+    store, paths = open_store_on(files, tmp_path, "a", "b")
+    store.create("other", 0, None, now_ms=NOW_MS)
+    files.is_narrow = True
+    with pytest.raises(StorageError, match="Let the broker open more files"):
+        store.create("events", 0, TOPIC_ID, now_ms=NOW_MS)
+    assert [folder.parent.name for folder in tmp_path.glob("?/events-0")] == ["b"]
+    files.is_narrow = False
+    store.create("more", 0, None, now_ms=NOW_MS)
+    store.create("more", 1, None, now_ms=NOW_MS)
+    append(store.create("events", 0, TOPIC_ID, now_ms=NOW_MS), batch())
+    store.close()
+    store, _ = open_store_on(files, tmp_path, "a", "b")
+    assert store.home_of(("events", 0)).path == paths[1]
+    assert not store.offline
+
+
+@pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])
+def test_of_two_folders_of_a_partition_one_that_never_held_a_record_goes(
+    tmp_path: Path, order: tuple[str, str]
+) -> None:
+    store, _ = open_store_on(OsFiles(), tmp_path, "a")
+    append(store.create("events", 0, TOPIC_ID, now_ms=NOW_MS), batch())
+    store.close()
+    store, _ = open_store_on(OsFiles(), tmp_path, "b")
+    store.create("events", 0, TOPIC_ID, now_ms=NOW_MS)
+    store.close()
+    store, _ = open_store_on(OsFiles(), tmp_path, *order)
+    assert [(log.directory, log.log_end_offset) for log in store.all()] == [(str(tmp_path / "a/events-0"), 1)]
+    assert not (tmp_path / "b/events-0").exists()
+    store.close()
+
+
+def test_a_name_that_is_too_long_for_the_disk_is_refused_and_nothing_else(tmp_path: Path) -> None:
+    reported: list[tuple[str, OSError]] = []
+    store, _ = open_store_on(OsFiles(lambda path, error: reported.append((path, error))), tmp_path, "")
+    with pytest.raises(StorageError, match=r"File name too long\. Use a data directory with a shorter path"):
+        store.create("e" * 260, 0, None, now_ms=NOW_MS)
+    assert {store.failed(path, error) is None for path, error in reported} == {True}
+    store.create("events", 0, None, now_ms=NOW_MS)

@@ -132,6 +132,18 @@ class DataDirectory:
         found = [name for name in self._files.list(self.path) if names.partition_of(name) is not None]
         return [name for name in found if self._files.is_directory(f"{self.path}/{name}")]
 
+    def has(self, folder: str) -> bool:
+        """Whether there is a folder of that name."""
+        return self._files.is_directory(f"{self.path}/{folder}")
+
+    def check_nothing_hides(self, folder: str) -> None:
+        """Raises StorageError where the name of a log's folder is that of a file, or of a link to nowhere."""
+        path = f"{self.path}/{folder}"
+        if self._files.exists(path) and not self.has(folder):
+            raise StorageError(
+                f"{path} leads to no folder: mount its disk, restore or remove it, and restart the broker."
+            )
+
     @property
     def log_count(self) -> int:
         """How many logs there are here, or will be."""

@@ -5,6 +5,7 @@ the position it began at; the caller decides what to cut. Everything that is not
 Must not know: batches, offsets, segments. `tests/sim/faulty_files.py` is the same door to a disk that tears and forgets.
 """
 
+import errno
 import fcntl
 import os
 import shutil
@@ -18,6 +19,24 @@ Buffer = bytes | bytearray | memoryview
 SMALL_FILE_SIZE_MAX = 64 * 1024 * 1024
 """A snapshot of a million producers, a checkpoint of a million partitions."""
 BUFFERS_MAX = 1024  # IOV_MAX of Linux
+PROCESS_ERRORS = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+"""The broker or its host is at a limit; it would be the same on any disk."""
+PASSING_ERRORS = PROCESS_ERRORS | {errno.ENOSPC, errno.EDQUOT, errno.EEXIST, errno.ENAMETOOLONG}
+"""Those, a full disk, a name that is taken or too long: the disk is as good as before."""
+_ADVICE = {
+    errno.ENOSPC: "Make room on its disk, in bytes or inodes (df -h, df -i).",
+    errno.EDQUOT: "Make room, or raise the quota of the broker's user.",
+    errno.EROFS: "Mount its disk for writing.",
+    errno.EACCES: "Let the broker's user read and write it.",
+    errno.EPERM: "Let the broker's user read and write it.",
+    errno.EEXIST: "Move away what has its name.",
+    errno.EISDIR: "Move away the directory that has its name.",
+    errno.ENOTDIR: "Move away what has the name of a directory there.",
+    errno.ENAMETOOLONG: "Use a data directory with a shorter path, or a shorter topic name.",
+    errno.EMFILE: "Let the broker open more files (ulimit -n, LimitNOFILE).",
+    errno.ENFILE: "Let the host open more files (fs.file-max).",
+    errno.ENOENT: "Mount its disk, or restore it.",
+}
 
 
 @contextmanager
@@ -32,7 +51,10 @@ def storage_errors(files: "Files", path: str) -> Iterator[None]:
 def storage_error(files: "Files", path: str, error: OSError) -> StorageError:
     """The StorageError for an error of the file system at `path`; `files` hears of it."""
     files.failed(path, error)
-    return StorageError(f"{path}: {error.strerror or error}. Free or repair the disk.")
+    place = error.filename if isinstance(error.filename, str) else path
+    return StorageError(
+        f"{place}: {error.strerror or error}. {_ADVICE.get(error.errno or 0, 'Repair the disk.')}"
+    )
 
 
 class File(Protocol):
@@ -70,7 +92,7 @@ class Files(Protocol):
         """The content, cut after SMALL_FILE_SIZE_MAX, which no good one has; FileNotFoundError when it is missing."""
 
     def exists(self, path: str) -> bool:
-        """Whether a file or directory of that name exists."""
+        """Whether a file or directory of that name exists, or a link, wherever it leads."""
 
     def is_directory(self, path: str) -> bool:
         """Whether it is a directory, or leads to one."""
@@ -94,7 +116,10 @@ class Files(Protocol):
         """Make a directory and its parents; an existing one is no error."""
 
     def remove_directory(self, path: str) -> None:
-        """Remove a directory with everything in it; a missing one is no error."""
+        """Remove a directory with everything in it; a missing one is no error.
+
+        Of a link to a directory, the link goes, and what is in the directory.
+        """
 
     def replace_file(self, path: str, data: bytes) -> None:
         """Make `path` hold exactly `data`, lasting on return: the old or the new content is there after any crash."""
@@ -173,7 +198,7 @@ class OsFiles:
             return file.read(SMALL_FILE_SIZE_MAX)
 
     def exists(self, path: str) -> bool:
-        return os.path.exists(path)
+        return os.path.lexists(path)
 
     def is_directory(self, path: str) -> bool:
         return os.path.isdir(path)
@@ -199,7 +224,11 @@ class OsFiles:
 
     def remove_directory(self, path: str) -> None:
         with suppress(FileNotFoundError):
-            shutil.rmtree(path)
+            if os.path.islink(path):
+                _empty(path)
+                os.unlink(path)
+            else:
+                shutil.rmtree(path)
 
     def replace_file(self, path: str, data: bytes) -> None:
         temporary = path + ".tmp"
@@ -227,3 +256,13 @@ class OsFiles:
 
     def failed(self, path: str, error: OSError) -> None:
         self._on_failure(path, error)
+
+
+def _empty(directory: str) -> None:
+    """Remove what is in a directory, if there is one."""
+    with suppress(FileNotFoundError), os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path)
+            else:
+                os.unlink(entry.path)

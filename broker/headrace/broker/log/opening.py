@@ -8,7 +8,7 @@ done once for all the logs of a request.
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from uuid import UUID
 
@@ -16,7 +16,7 @@ from headrace.broker.config import LogConfig
 from headrace.broker.errors import StorageError
 from headrace.broker.log.checkpoints import PARTITION_METADATA_FILE, TopicPartition, encode_partition_metadata
 from headrace.broker.log.data_directory import DataDirectory
-from headrace.broker.log.files import Files, storage_errors
+from headrace.broker.log.files import PROCESS_ERRORS, Files, storage_errors
 from headrace.broker.log.partition_log import PartitionLog
 
 NO_EPOCH = -1
@@ -68,23 +68,34 @@ class Opening:
 
     def _make(self) -> PartitionLog:
         for home in self._homes:
-            directory = f"{home.path}/{self._folder}"
             try:
-                self._check(home)
-                log, _ = PartitionLog.open(
-                    self._files, directory, self._config, now_ms=self._now_ms, topic_id=self._topic_id
-                )
+                log = self._make_in(home)
             except StorageError as error:
                 self.error = error
                 if isinstance(error.__cause__, OSError):
                     self._files.failed(home.path, error.__cause__)
-                with suppress(OSError):
-                    self._files.remove_directory(directory)
+                    if error.__cause__.errno in PROCESS_ERRORS:
+                        break
                 continue
             self.home, self.error = home, None
             return log
         assert self.error is not None, "there is at least one directory"
         raise self.error
+
+    def _make_in(self, home: DataDirectory) -> PartitionLog:
+        self._check(home)
+        directory = f"{home.path}/{self._folder}"
+        is_known = self._files.exists(directory)
+        try:
+            log, _ = PartitionLog.open(
+                self._files, directory, self._config, now_ms=self._now_ms, topic_id=self._topic_id
+            )
+        except StorageError:
+            if not is_known:
+                with suppress(OSError):
+                    self._files.remove_directory(directory)
+            raise
+        return log
 
     def _check(self, home: DataDirectory) -> None:
         """A data directory that is gone, as with an unmounted disk, must not be made anew for one log."""
@@ -98,3 +109,12 @@ class Opening:
                 f"{log.directory}/{PARTITION_METADATA_FILE}", encode_partition_metadata(topic_id)
             )
         log.topic_id = topic_id
+
+
+def sync_names(home: DataDirectory, openings: Iterable[Opening]) -> None:
+    """Bring the names of the folders made in `home` to the disk; where that fails they are no use."""
+    try:
+        home.sync_names()
+    except StorageError as error:
+        for opening in openings:
+            opening.error = opening.error or error

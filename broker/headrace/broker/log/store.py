@@ -7,7 +7,6 @@ event loop. Must not know: who leads what.
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from functools import partial
@@ -26,9 +25,10 @@ from headrace.broker.log.checkpoints import (
     TopicPartition,
 )
 from headrace.broker.log.data_directory import DataDirectory
-from headrace.broker.log.files import Files, storage_errors
+from headrace.broker.log.files import PASSING_ERRORS, Files, storage_errors
+from headrace.broker.log.maintenance import maintained
 from headrace.broker.log.moving import SUCCESSOR_MARK, Moves
-from headrace.broker.log.opening import NO_EPOCH, Opening
+from headrace.broker.log.opening import NO_EPOCH, Opening, sync_names
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.results import Finding, Job, RecoveryReport
 
@@ -36,8 +36,6 @@ FlushTask = tuple[PartitionLog, Callable[[], int]]
 Opened = tuple[PartitionLog, RecoveryReport]
 MapFolders = Callable[[Callable[[str], Opened], Iterable[str]], Iterable[Opened]]
 _Rename = tuple[TopicPartition, DataDirectory, str, str]
-# A full disk, a broker at its limits, a name that is taken: the directory itself is as good as before.
-_PASSING = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EEXIST}
 MapLogs = Callable[[Callable[[PartitionLog], None], Iterable[PartitionLog]], Iterable[None]]
 
 
@@ -109,7 +107,7 @@ class LogStore:
         Answers the partitions that went with it; None when it goes on: its disk is only full, the log was deleted
         meanwhile, or the directory is offline already.
         """
-        if error.errno in _PASSING:
+        if error.errno in PASSING_ERRORS:
             return None
         for home in self._directories:
             if path == home.path or path in (
@@ -143,7 +141,7 @@ class LogStore:
         high_watermarks = home.offsets(REPLICATION_OFFSET_FILE)
         clean_offsets = home.offsets(CLEANER_OFFSET_FILE)
         was_clean = home.take_clean_shutdown()
-        reports = [RecoveryReport(home.path, findings=home.findings)] if home.findings else []
+        reports: list[RecoveryReport] = []
         folders = home.folders()
 
         def opened(folder: str) -> Opened:
@@ -167,6 +165,8 @@ class LogStore:
         for folder, (log, report) in zip(folders, map_folders(opened, folders), strict=True):
             self._take_in(folder, log, home)
             reports.append(report)
+        if home.findings:
+            reports.insert(0, RecoveryReport(home.path, findings=home.findings))
         if (recovery_points.keys() | log_start_offsets.keys()) - home.logs.keys() - home.successors.keys():
             # A crash kept the end of a log out of the checkpoints: a new one of that name must not begin with them.
             home.checkpoint()
@@ -183,11 +183,29 @@ class LogStore:
         elif self._files.exists(f"{log.directory}/{SUCCESSOR_MARK}"):
             home.successors[key] = log
         elif key in self._homes:
-            raise StorageError(
-                f"{folder} is in {self._homes[key].path} and in {home.path}: move one of the two folders away."
-            )
+            self._choose(folder, log, home)
         else:
             self.adopt(key, log, home)
+
+    def _choose(self, folder: str, log: PartitionLog, home: DataDirectory) -> None:
+        """Of two folders of a partition, the one stays that ever held a record.
+
+        The other was left where a log could not be made, before it was made in the next directory.
+        """
+        key = (log.topic, log.partition)
+        found_home = self._homes[key]
+        found = found_home.logs[key]
+        if log.log_end_offset and found.log_end_offset:
+            raise StorageError(
+                f"{folder} is in {found_home.path} and in {home.path}: move one of the two folders away."
+            )
+        empty = found if log.log_end_offset else log
+        if empty is found:
+            del found_home.logs[key]
+            self.adopt(key, log, home)
+        self._files.remove_directory(empty.directory)
+        reason = f"it is empty, and there is {self._homes[key].path}/{folder}"
+        home.findings.append(Finding("discarded", empty.directory, 0, 0, reason))
 
     def config_of(self, topic: str) -> LogConfig:
         """A topic's configuration. Raises InvalidConfigError."""
@@ -233,14 +251,12 @@ class LogStore:
         """What a thread has to do so that this broker can take a partition; hand it to `opened` afterwards.
 
         A new log goes to the directory with the fewest of them. `epoch` is the leader epoch to begin, if any.
-        Raises StorageError for a partition that `is_new` does not say to be new and that may be in an offline directory.
+        Raises StorageError for a partition that `is_new` does not say to be new and whose log may be out of reach.
         """
         key = (topic, partition)
         log = self.get(topic, partition)
-        if log is None and not is_new and self.offline:
-            raise StorageError(
-                f"{topic}-{partition} may be in a data directory that failed: {', '.join(self.offline)}."
-            )
+        if log is None and not is_new:
+            self._check_none_is_out_of_reach(key)
         homes = [self._homes[key]] if log is not None else self._homes_for(key)
         opening = Opening(
             self._files,
@@ -258,6 +274,14 @@ class LogStore:
         else:
             self._busy.add(key)
         return opening
+
+    def _check_none_is_out_of_reach(self, key: TopicPartition) -> None:
+        """A partition that had a log must not begin anew, empty, while the log is only out of sight."""
+        folder = names.partition_directory(*key)
+        if self.offline:
+            raise StorageError(f"{folder} may be in a data directory that failed: {', '.join(self.offline)}.")
+        for home in self._directories:
+            home.check_nothing_hides(folder)
 
     def opened(self, opening: Opening) -> PartitionLog:
         """Take in what threads made ready. Raises StorageError when they could not."""
@@ -281,7 +305,7 @@ class LogStore:
         for opening in openings:
             if opening.is_new:
                 made.setdefault(opening.home, []).append(opening)
-        return [partial(_sync_names, home, openings) for home, openings in made.items()]
+        return [partial(sync_names, home, openings) for home, openings in made.items()]
 
     def epoch_jobs(self, epochs: Iterable[tuple[PartitionLog, int]]) -> list[Job]:
         """Jobs for threads, after which `assign_epoch` of each of these logs need not wait for the disk.
@@ -299,10 +323,11 @@ class LogStore:
                 home.expected.discard(opening.key)
 
     def _homes_for(self, key: TopicPartition) -> list[DataDirectory]:
-        """Where a new log is to be made: where somebody wants it, else where there are the fewest."""
+        """Where to make a new log: where a try left its folder, where somebody wants it, where there are the fewest."""
         preferred = self.moves.preferred.get(key)
         wanted = [home for home in self._directories if home.path == preferred]
-        return wanted or sorted(self._directories, key=lambda home: home.log_count)
+        folder = names.partition_directory(*key)
+        return wanted or sorted(self._directories, key=lambda home: (not home.has(folder), home.log_count))
 
     def live_directory(self, path: str) -> DataDirectory:
         """The data directory of that path. Raises StorageError when it failed, LogDirNotFoundError when there is none."""
@@ -431,7 +456,7 @@ class LogStore:
         for home in self._directories:
             for key, log in home.logs.items():
                 if key not in self._busy:
-                    findings += _maintained(log, now_ms, self.producer_id_expiration_ms)
+                    findings += maintained(log, now_ms, self.producer_id_expiration_ms)
         return findings
 
     def removals(self, now_ms: int) -> list[Job]:
@@ -472,28 +497,3 @@ class LogStore:
 def _attempt(job: Job) -> None:
     with suppress(StorageError):
         job()
-
-
-def _sync_names(home: DataDirectory, openings: Iterable[Opening]) -> None:
-    try:
-        home.sync_names()
-    except StorageError as error:
-        for opening in openings:
-            opening.error = opening.error or error
-
-
-def _maintained(log: PartitionLog, now_ms: int, producer_id_expiration_ms: int) -> list[Finding]:
-    try:
-        return _maintain(log, now_ms, producer_id_expiration_ms)
-    except StorageError as error:
-        return [Finding("failed", log.directory, 0, 0, str(error))]
-
-
-def _maintain(log: PartitionLog, now_ms: int, producer_id_expiration_ms: int) -> list[Finding]:
-    findings: list[Finding] = []
-    log.roll_if_due(now_ms)
-    log.expire_producers(now_ms, producer_id_expiration_ms)
-    for segment in log.delete_retired(now_ms):
-        path = f"{log.directory}/{names.segment_file(segment.base_offset, names.LOG_SUFFIX)}"
-        findings.append(Finding("retired", path, 0, segment.size, segment.reason))
-    return findings + log.take_findings()
