@@ -144,6 +144,12 @@ def test_latencies_have_a_table_of_their_own(tmp_path: Path) -> None:
     assert f"| {LATENCY_1K.name} | p99, times {KAFKA}'s | ≤ 1 | 0.5 | met |" in text
 
 
+def test_beside_a_latency_stands_what_its_clients_cost(tmp_path: Path) -> None:
+    figures = {"p50_ms": 0.5, "p99_ms": 1.0, "p999_ms": 9.0, "client_cpu_seconds": 0.25}
+    text = rendered(tmp_path, *pairs(LATENCY_1K.name, [{"figures": figures}], [{"figures": figures}]))
+    assert "| 9 | 9 | 1 | 0.5 | 0.5 | 1 | 0.25 | 0.25 | 1 |" in text
+
+
 def test_a_busy_broker_is_held_against_itself_when_calm(tmp_path: Path) -> None:
     def latency(cell: str, number: int, p99: float) -> dict[str, Any]:
         return run(cell, round=number, figures={"p50_ms": 0.1, "p99_ms": p99, "p999_ms": 9.0})

@@ -173,7 +173,11 @@ def _run(cell: str, number: int, peer: Peer, standing: str, workshop: Workshop) 
         cpu_seconds=round(cpu, 4),
         memory_mib=peer.memory_mib,
         settings=workload.settings,
-        figures={**outcome.latency, "kernel_cpu_seconds": round(kernel, 4)},
+        figures={
+            **outcome.latency,
+            "kernel_cpu_seconds": round(kernel, 4),
+            "client_cpu_seconds": round(outcome.cpu_seconds, 4),
+        },
     )
 
 
@@ -194,6 +198,7 @@ def _together(outcomes: Sequence[Outcome]) -> Outcome:
         messages=sum(outcome.messages for outcome in outcomes),
         seconds=sum(outcome.seconds for outcome in outcomes),
         bytes=sum(outcome.bytes for outcome in outcomes),
+        cpu_seconds=sum(outcome.cpu_seconds for outcome in outcomes),
     )
 
 

@@ -19,6 +19,11 @@ def kernel_us_per_message(run: Run) -> float:
     return float(run["figures"].get("kernel_cpu_seconds", math.nan)) / int(run["messages"]) * 1e6
 
 
+def client_us_per_message(run: Run) -> float:
+    """NaN where a cell does not tell the clients' CPU."""
+    return float(run["figures"].get("client_cpu_seconds", math.nan)) / int(run["messages"]) * 1e6
+
+
 def mb_per_cpu_second(run: Run) -> float:
     return float(run["bytes"]) / 1e6 / max(float(run["cpu_seconds"]), 0.01)
 

@@ -23,9 +23,10 @@ HEAD = """# Benchmarks
 
 `make bench` measures and writes this page; every figure is computed from the raw runs in [`benchmarks/`](benchmarks/).
 Messages have 200 B. The load generator is a C program on librdkafka; it runs on the same machine and shares its cores
-with what is measured, so rates are what both reach together, while CPU is that of the measured processes alone; what of it
-is the kernel's, for system calls and the copying of bytes to and from sockets and pages, is the same work for every
-broker. A figure is the median of the runs, with the lowest and highest in brackets.
+with what is measured, so rates are what both reach together, while CPU is that of the measured processes alone. What of
+it is the kernel's, for system calls and the copying of bytes to and from sockets and pages, is the same work for every
+broker; a latency is shared with the clients, whose CPU stands beside it. A figure is the median of the runs, with the
+lowest and highest in brackets.
 
 Apache Kafka runs beside headrace in the same run, with the JVM options of its own start script, warm (a minute and five
 million messages unless a section says otherwise), and the client takes them in turns: A B, B A, A B, ... Columns with × are

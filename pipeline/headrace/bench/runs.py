@@ -34,7 +34,7 @@ class RawRun:
     memory_mib: int
     settings: Mapping[str, str | int] = field(default_factory=dict)
     figures: Mapping[str, float] = field(default_factory=dict)
-    """What only some cells have: percentiles of latency in ms, wake-ups per second, the part of the CPU seconds in the kernel."""
+    """What only some cells have: percentiles of latency in ms, wake-ups per second, CPU seconds in the kernel and of clients."""
 
     def as_json(self) -> dict[str, object]:
         """The run as it is kept beside the page."""

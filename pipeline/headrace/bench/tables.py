@@ -29,6 +29,7 @@ LATENCIES: tuple[Column, ...] = (
     ("p99 (ms)", figures.p99_ms),
     ("p99.9 (ms)", figures.p999_ms),
     ("CPU per message (µs)", figures.cpu_us_per_message),
+    ("its clients' (µs)", figures.client_us_per_message),
 )
 REST: tuple[Column, ...] = (("seconds", figures.seconds), ("memory (MiB)", figures.memory_mib))
 IDLENESS: tuple[Column, ...] = (
