@@ -11,14 +11,12 @@ from headrace.broker.errors import ErrorCode as Code
 
 ACLS = "there are no ACLs: security comes later"
 TRANSACTIONS = "belongs to transactions, which come later"
-OTHER_BROKER = "takes a second broker"
 FOLLOWERS = "takes replicas that lag or are gone, which come with replication"
-LOADING = "lasts milliseconds after a start (tests/unit/test_groups_runtime.py)"
-SHUTDOWN = "only while the broker stops"
+SHUTDOWN = "only of a coordinator that stopped, which a broker does after it has stopped answering"
 OLD_BROKERS = "only brokers before 2.6 send it"
 OLD_FORMAT = "takes message.format.version, which 3.9 passes over"
 INTERNAL = "an internal failure: there is no request that should bring it about"
-POLICY = "takes a policy class of one's own"
+POLICY = "takes a policy, which is a class of Java's (headrace refuses to start with one)"
 NEW_PROTOCOL = "belongs to the new group protocol, which Kafka 3.9 has not in ZooKeeper mode"
 
 DOCUMENTED: dict[int, tuple[Code, ...]] = {
@@ -319,7 +317,6 @@ _EVERYWHERE = {
     Code.CLUSTER_AUTHORIZATION_FAILED: ACLS,
     Code.GROUP_AUTHORIZATION_FAILED: ACLS,
     Code.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: ACLS,
-    Code.COORDINATOR_LOAD_IN_PROGRESS: LOADING,
     Code.COORDINATOR_NOT_AVAILABLE: SHUTDOWN,
     Code.POLICY_VIOLATION: POLICY,
     Code.UNKNOWN_SERVER_ERROR: INTERNAL,
@@ -328,22 +325,20 @@ _EVERYWHERE = {
     Code.INVALID_PRODUCER_ID_MAPPING: TRANSACTIONS,
     Code.STALE_MEMBER_EPOCH: NEW_PROTOCOL,
     Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND: FOLLOWERS,
-    Code.REASSIGNMENT_IN_PROGRESS: FOLLOWERS,
 }
 _OF_KEY = {
     (1, Code.REPLICA_NOT_AVAILABLE): OLD_BROKERS,
     (2, Code.REPLICA_NOT_AVAILABLE): OLD_BROKERS,
     (23, Code.REPLICA_NOT_AVAILABLE): OLD_BROKERS,
-    (1, Code.INCONSISTENT_TOPIC_ID): OTHER_BROKER,
     (2, Code.LEADER_NOT_AVAILABLE): FOLLOWERS,
     (2, Code.OFFSET_NOT_AVAILABLE): FOLLOWERS,
-    (
-        3,
-        Code.LISTENER_NOT_FOUND,
-    ): "takes a broker without the listener (tests/unit/test_server_metadata_answers.py)",
     (7, Code.STALE_CONTROLLER_EPOCH): "the request has no controller epoch any more",
     (8, Code.REQUEST_TIMED_OUT): FOLLOWERS,
     (8, Code.GROUP_ID_NOT_FOUND): NEW_PROTOCOL,
+    (
+        10,
+        Code.COORDINATOR_LOAD_IN_PROGRESS,
+    ): "no way leads to it in 3.9: who the coordinator is can be told at once",
     (9, Code.UNSTABLE_OFFSET_COMMIT): TRANSACTIONS,
     (9, Code.UNKNOWN_MEMBER_ID): NEW_PROTOCOL,
     (20, Code.INVALID_TOPIC_EXCEPTION): "no way leads to it in 3.9: an illegal name is an unknown topic",

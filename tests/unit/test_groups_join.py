@@ -128,6 +128,13 @@ def test_the_protocol_with_the_most_votes_among_the_common_ones_wins() -> None:
     assert [metadata for _, _, metadata in script.joined(tokens[0]).members] == [b"b"] * 3
 
 
+def test_an_instance_that_brings_the_id_of_a_pending_member_hears_kafkas_catch_all_error() -> None:
+    script = Script()
+    member = script.joined(script.join(requires_member_id=True)).member_id
+    answer = script.joined(script.join(member, instance_id="i"))
+    assert (answer.error, answer.member_id) == (ErrorCode.UNKNOWN_SERVER_ERROR, "")
+
+
 def test_a_member_without_a_common_protocol_or_of_another_type_is_refused() -> None:
     script = Script()
     (first,) = script.stable()
@@ -249,7 +256,9 @@ def test_a_static_member_whose_new_id_cannot_be_stored_stays_who_it_was() -> Non
     script = Script()
     (old,) = script.stable(instance_id="i")
     script.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
-    assert script.joined(script.join(instance_id="i")).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    refused = script.joined(script.join(instance_id="i"))
+    assert (refused.error, refused.member_id) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
+    assert (refused.generation, refused.protocol_name, refused.leader) == (1, "range", old)
     script.append_error = None
     assert script.heartbeat(old, 1, "i") is ErrorCode.NONE
 

@@ -394,19 +394,31 @@ def ids_of(blocks: list[tuple[int, int] | Exception]) -> tuple[ProducerIds, list
     return ProducerIds(allocate, run), calls
 
 
-def next_id(ids: ProducerIds) -> int | None:
-    answers: list[int | None] = []
-    ids.next_id().then(answers.append)
-    return answers[0]
-
-
-def test_producer_ids_come_block_after_block() -> None:
-    ids, calls = ids_of([(0, 2), (5_000, 2)])
-    assert [next_id(ids) for _ in range(4)] == [0, 1, 5_000, 5_001]
+def test_producer_ids_come_block_after_block_and_the_next_one_is_fetched_in_time() -> None:
+    ids, calls = ids_of([(0, 20), (5_000, 20), (9_000, 20)])
+    assert ids.next_id() is None, "the first client asks for the first block"
+    assert [ids.next_id() for _ in range(18)] == list(range(18))
+    assert len(calls) == 1
+    assert [ids.next_id() for _ in range(4)] == [18, 19, 5_000, 5_001]
     assert len(calls) == 2
 
 
 def test_without_a_block_the_client_hears_so_and_the_next_request_tries_again() -> None:
-    ids, _ = ids_of([OSError("ZooKeeper is away"), (7, 1)])
-    assert next_id(ids) is None
-    assert next_id(ids) == 7
+    ids, _ = ids_of([OSError("ZooKeeper is away"), (7, 1), (9, 1)])
+    assert [ids.next_id() for _ in range(4)] == [None, None, 7, 9]
+
+
+def test_one_block_is_fetched_at_a_time() -> None:
+    works: list[Any] = []
+
+    async def allocate() -> tuple[int, int]:
+        return 0, 1
+
+    def run(work: Any) -> Deferred[Any]:
+        works.append(work)
+        return Deferred()
+
+    ids = ProducerIds(allocate, run)
+    assert [ids.next_id() for _ in range(3)] == [None] * 3
+    (work,) = works
+    work.close()

@@ -130,7 +130,15 @@ class Shard:
             case JoinGroup() if self.groups[event.group_id].replacement is not None:
                 group = self.groups[event.group_id]
                 group.replacement = None
-                turn.answer(JoinAnswer(error=group_not_stored(error), generation=group.generation))
+                turn.answer(
+                    JoinAnswer(
+                        error=group_not_stored(error),
+                        generation=group.generation,
+                        protocol_type=group.protocol_type,
+                        protocol_name=group.protocol_name,
+                        leader=group.leader or "",
+                    )
+                )
             case OffsetRetentionDue() | TopicsDeleted():
                 pass
             case _:

@@ -12,7 +12,6 @@ from typing import Any
 
 from headrace.broker.errors import ErrorCode
 from headrace.broker.handlers.context import Context
-from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.wire.api import k22_init_producer_id
 from headrace.broker.wire.frames import RequestHeader
 
@@ -21,20 +20,14 @@ VERSIONS = (0, 5)
 NO_PRODUCER_ID = NO_PRODUCER_EPOCH = -1
 
 
-def handle(
-    context: Context, header: RequestHeader, request: dict[str, Any]
-) -> dict[str, Any] | Deferred[dict[str, Any]]:
+def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> dict[str, Any]:
     has_id = request.get("producer_id", NO_PRODUCER_ID) != NO_PRODUCER_ID
     has_epoch = request.get("producer_epoch", NO_PRODUCER_EPOCH) != NO_PRODUCER_EPOCH
     if has_id != has_epoch or request["transactional_id"] == "":
         return _refused(ErrorCode.INVALID_REQUEST)
     if request["transactional_id"] is not None:
         return _refused(ErrorCode.UNSUPPORTED_VERSION)
-    producer_id: Deferred[int | None] = context.producer_ids.next_id()
-    return producer_id.map(_response)
-
-
-def _response(producer_id: int | None) -> dict[str, Any]:
+    producer_id: int | None = context.producer_ids.next_id()
     if producer_id is None:
         # Kafka's own choice when a block is being fetched: every client retries it.
         return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)

@@ -2,7 +2,8 @@
 owns.
 
 Invariants: no id is given twice, in this broker or another, also after a crash (what is left of a block is
-lost); one block is being fetched at a time; who has to wait is bounded.
+lost); one block is being fetched at a time, the next one before the present one is used up; nobody waits for one: as
+with Apache Kafka, a client that comes while there is none is told to come again.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from typing import Any
 from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.structured_log import get_logger
 
-WAITING_COUNT_MAX = 10_000
+PREFETCH_SHARE = 0.9
 
 log = get_logger(__name__)
 
 
 class ProducerIds:
-    """Hands out the ids of the current block and fetches the next one when it is used up.
+    """Hands out the ids of the current block and fetches the next one when that is nearly used up.
 
     `allocate` answers (first id, count) of a new block; `run` runs a coroutine on the broker's loop.
     """
@@ -31,26 +32,27 @@ class ProducerIds:
     ) -> None:
         self._allocate = allocate
         self._run = run
-        self._next = 0
-        self._end = 0
-        self._waiting: list[Deferred[int | None]] = []
+        self._ids = range(0)
+        self._next_ids = range(0)
+        self._fetch_at = 0
         self._fetching = False
 
-    def next_id(self) -> Deferred[int | None]:
-        """An id that no other producer of the cluster has; None when no block can be had now (try again)."""
-        deferred: Deferred[int | None] = Deferred()
-        if self._next < self._end:
-            self._next += 1
-            deferred.complete(self._next - 1)
-        elif len(self._waiting) >= WAITING_COUNT_MAX:
-            deferred.complete(None)
-        else:
-            self._waiting.append(deferred)
+    def next_id(self) -> int | None:
+        """An id that no other producer of the cluster has; None while a block is being fetched (try again)."""
+        if not self._ids:
+            self._ids, self._next_ids = self._next_ids, range(0)
+            self._fetch_at = self._ids.start + int(len(self._ids) * PREFETCH_SHARE)
+        if not self._ids:
             self._fetch()
-        return deferred
+            return None
+        producer_id = self._ids[0]
+        self._ids = self._ids[1:]
+        if producer_id == self._fetch_at:
+            self._fetch()
+        return producer_id
 
     def _fetch(self) -> None:
-        if not self._fetching:
+        if not self._fetching and not self._next_ids:
             self._fetching = True
             self._run(self._fetch_block()).then(lambda _: None, lambda _: None)
 
@@ -59,11 +61,7 @@ class ProducerIds:
             first, count = await self._allocate()
         except Exception as error:
             log.warning("no producer id block", reason=str(error))
-            first = count = 0
-        self._fetching = False
-        self._next, self._end = first, first + count
-        waiting, self._waiting = self._waiting, []
-        for deferred in waiting:
-            available = self._next < self._end
-            deferred.complete(self._next if available else None)
-            self._next += available
+        else:
+            self._next_ids = range(first, first + count)
+        finally:
+            self._fetching = False
