@@ -86,7 +86,8 @@ def _answer(context: Context, version: int, request: dict[str, Any]) -> tuple[di
                 topic["error_code"] = ErrorCode.LEADER_NOT_AVAILABLE
     if request["include_topic_authorized_operations"]:
         for topic in topics:
-            topic["topic_authorized_operations"] = TOPIC_OPERATIONS
+            if topic["error_code"] != ErrorCode.UNKNOWN_TOPIC_ID:
+                topic["topic_authorized_operations"] = TOPIC_OPERATIONS
     message = {
         "brokers": _brokers(context),
         "cluster_id": context.metadata.cluster_id,

@@ -63,6 +63,7 @@ _LENGTH = Struct(">i")
 _LENGTH_AT, _MAGIC_AT = 8, 16
 NO_TIMESTAMP = -1
 OLD_FORMATS = (0, 1)
+KEYLESS = "A compacted topic takes no record without a key: give each record one."
 # A message of format 0 with neither key nor value, its offset and size included.
 MESSAGE_SIZE_MIN = 26
 
@@ -162,10 +163,13 @@ def check_timestamps(records: Buffer, header: BatchHeader, config: LogConfig, no
         )
     else:
         return
-    error = InvalidTimestampError(reason)
+    error: KafkaError = InvalidTimestampError(reason)
     # A batch that does not unpack is refused for its header alone.
     with suppress(KafkaError):
-        error.records_at_fault = _records_at_fault(_columns(records, header), header, config, now_ms)
+        columns = _columns(records, header)
+        if "compact" in config.cleanup_policy and not any(key is not None for key in columns.keys):
+            error = InvalidRecordError(KEYLESS)
+        error.records_at_fault = _records_at_fault(columns, header, config, now_ms)
     raise error
 
 
@@ -173,7 +177,7 @@ def check_keys(records: Buffer, header: BatchHeader, config: LogConfig, now_ms: 
     """Raise InvalidRecordError for a record without a key, which compaction could not keep. Unpacks the batch."""
     columns = _columns(records, header)
     if None in columns.keys:
-        error = InvalidRecordError("A compacted topic takes no record without a key: give each record one.")
+        error = InvalidRecordError(KEYLESS)
         error.records_at_fault = _records_at_fault(columns, header, config, now_ms)
         raise error
 

@@ -68,6 +68,9 @@ def read_messages(data: Bytes, *, size_max: int = RECORDS_SIZE_MAX) -> tuple[lis
         if message.codec:
             codec = message.codec
             inner, size_max = inner_messages(message, size_max)
+            if message.magic and message.attributes & _TIMESTAMP_TYPE_BIT:
+                # The time of the outer message is that of all.
+                inner = [each._replace(timestamp_ms=message.timestamp_ms) for each in inner]
         records += [Record(0, each.timestamp_ms, each.key, each.value, []) for each in inner]
     return [record._replace(offset=number) for number, record in enumerate(records)], codec
 
