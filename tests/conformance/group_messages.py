@@ -131,7 +131,8 @@ class Clients:
                 # What a client gets must not depend on the order of members, which Kafka has from their ids' hashes.
                 {
                     "member_id": member,
-                    "assignment": b"%d for %s" % (number // max(len(set(assigned)), 1), member[:8].encode()),
+                    "assignment": b"%d for %s"
+                    % (number // max(len(set(assigned)), 1), member[:-37].encode()),
                 }
                 for number, member in enumerate(assigned)
             ],

@@ -173,11 +173,29 @@ def test_partitions_that_are_named_twice(pair: Pair) -> None:
             session.ask(OFFSET_COMMIT, version, {"group_id": "twice", "topics": topics})
             session.ask(OFFSET_COMMIT, version, {"group_id": "twice", "topics": topics[3:]}, note="of none")
         session.ask(OFFSET_FETCH, 5, {"group_id": "twice", "topics": None})
+        indexes = [{"name": "group-offsets", "partition_indexes": [0, 9, 0, 1, 9]}] * 2
+        for version in (0, 1):
+            session.ask(OFFSET_FETCH, version, {"group_id": "twice", "topics": indexes})
         deleted = [
             {"name": name, "partitions": [{"partition_index": index} for index in (0, 9, 0, 1, 9)]}
             for name in ("group-offsets", "group-nowhere")
         ]
         session.ask(OFFSET_DELETE, 0, {"group_id": "twice", "topics": deleted})
+
+    pair.compare(script)
+
+
+@pytest.mark.parametrize("version", [6, 7, 9])
+def test_a_protocol_without_a_name(pair: Pair, version: int) -> None:
+    def script(session: Session) -> None:
+        group = f"nameless-{version}"
+        await_coordinator(session, group)
+        entered = enter(session, version, group, protocols=[{"name": "", "metadata": b""}])
+        member, generation = entered["member_id"], entered["generation_id"]
+        for name in (None, ""):
+            message = sync(5, group, member, generation, member, protocol_name=name)
+            session.ask(SYNC_GROUP, 5, message, note=f"{name}")
+        session.ask(DESCRIBE_GROUPS, 5, {"groups": [group]})
 
     pair.compare(script)
 

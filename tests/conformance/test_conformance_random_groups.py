@@ -7,7 +7,7 @@ prints the seed and its steps up to the first difference.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -25,7 +25,7 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "150",
     "group.max.size": "3",
 }
-SEEDS = range(1, 13)
+SEEDS = (1, 2, 3, 4, 1033, 1077)
 AT_ONCE_COUNT = 6
 ATTEMPTS_COUNT_MAX = 3
 
@@ -43,7 +43,7 @@ def ticking_pair(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> 
         yield both
 
 
-def wanted_seeds() -> range:
+def wanted_seeds() -> Sequence[int]:
     first, _, last = os.environ.get("HEADRACE_GROUP_SEEDS", "").partition("-")
     return range(int(first), int(last or first) + 1) if first else SEEDS
 

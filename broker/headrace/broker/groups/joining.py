@@ -114,7 +114,7 @@ def _join_unknown(group: Group, event: JoinGroup, turn: Turn) -> None:
 def _join_pending(group: Group, event: JoinGroup, turn: Turn) -> None:
     if event.instance_id is not None:
         # Static members never wait under a pending id; Kafka answers this with its catch-all error, too.
-        turn.answer(JoinAnswer(error=ErrorCode.UNKNOWN_SERVER_ERROR, member_id=event.member_id))
+        turn.answer(JoinAnswer(error=ErrorCode.UNKNOWN_SERVER_ERROR))
         return
     turn.decision.cancel_timer(("pending", group.group_id, event.member_id))
     _add_member(group, event.member_id, event, turn)

@@ -39,39 +39,28 @@ def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> 
 
 async def _read(context: Context, request: dict[str, Any]) -> dict[str, Any]:
     """Version 0: partitions without an offset are as unknown as those that do not exist."""
-    topics = []
-    for topic in request["topics"]:
-        partitions = [
-            await _read_one(context, request["group_id"], topic["name"], index)
-            for index in topic["partition_indexes"]
-        ]
-        topics.append({"name": topic["name"], "partitions": partitions})
-    return {"topics": topics}
+    group_id, wanted = request["group_id"], dict.fromkeys(_partitions(request["topics"]))
+    found = {partition: await _read_one(context, group_id, partition) for partition in wanted}
+    return {"topics": _topics(FetchAnswer(offsets=found))}
 
 
-async def _read_one(context: Context, group_id: str, topic: str, index: int) -> dict[str, Any]:
-    offset, error = None, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if context.metadata.partition(topic, index) is not None:
-        try:
-            offset = await context.cluster.consumer_offsets.fetch(group_id, topic, index)
-        except KafkaError as refused:
-            error = refused.code
-    if offset is not None:
-        error = ErrorCode.NONE
-    return {
-        "partition_index": index,
-        "committed_offset": -1 if offset is None else offset,
-        "metadata": "",
-        "error_code": error,
-    }
+async def _read_one(context: Context, group_id: str, partition: TopicPartition) -> FetchedOffset:
+    unknown = FetchedOffset(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    if context.metadata.partition(*partition) is None:
+        return unknown
+    try:
+        offset = await context.cluster.consumer_offsets.fetch(group_id, *partition)
+    except KafkaError as refused:
+        return FetchedOffset(error=refused.code)
+    return unknown if offset is None else FetchedOffset(offset=offset)
+
+
+def _partitions(topics: list[dict[str, Any]]) -> tuple[TopicPartition, ...]:
+    return tuple(TopicPartition(t["name"], index) for t in topics for index in t["partition_indexes"])
 
 
 def _ask(context: Context, group_id: str, topics: list[dict[str, Any]] | None) -> Deferred[FetchAnswer]:
-    partitions = None
-    if topics is not None:
-        partitions = tuple(
-            TopicPartition(t["name"], index) for t in topics for index in t["partition_indexes"]
-        )
+    partitions = None if topics is None else _partitions(topics)
     answer: Deferred[FetchAnswer] = context.groups.ask(FetchOffsets(group_id=group_id, partitions=partitions))
     return answer
 
@@ -85,12 +74,8 @@ def _single(version: int, request: dict[str, Any], answer: FetchAnswer) -> dict[
         return {"error_code": answer.error, "topics": _topics(answer)}
     # Version 1 has no error of its own: each partition says it.
     failed = FetchedOffset(error=answer.error)
-    wanted = {
-        TopicPartition(t["name"], index): failed
-        for t in request["topics"]
-        for index in t["partition_indexes"]
-    }
-    return {"topics": _topics(FetchAnswer(offsets=wanted))}
+    wanted = _partitions(request["topics"])
+    return {"topics": _topics(FetchAnswer(offsets=dict.fromkeys(wanted, failed)))}
 
 
 def _topics(answer: FetchAnswer) -> list[dict[str, Any]]:

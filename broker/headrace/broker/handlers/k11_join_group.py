@@ -3,6 +3,8 @@
 Deviations: a join whose protocols together exceed 1 MiB, or whose client or instance id does not fit a stored
 string, is refused with INVALID_REQUEST (Kafka lets the group fail later, when it is stored). A second join of
 a member whose first is still parked releases the first with REBALANCE_IN_PROGRESS; Kafka never answers it.
+A member that names a protocol twice, or whose subscription has a count beyond its size, is let in; Kafka fails with
+UNKNOWN_SERVER_ERROR or, once the join was parked, never answers.
 New groups beyond the coordinator's bound (`groups.machine.GROUPS_COUNT_MAX`) and members beyond that of all groups' members
 (`groups.memory.MEMBERS_SIZE_MAX` bytes) get GROUP_MAX_SIZE_REACHED; Kafka has no such bounds.
 """
@@ -47,12 +49,13 @@ def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> 
 
 
 def _response(version: int, joined: JoinAnswer) -> dict[str, Any]:
-    protocol_name = joined.protocol_name
+    # A protocol without a name is null where that may be, as in Kafka's answer.
+    protocol_name = (joined.protocol_name or None) if version >= 7 else (joined.protocol_name or "")
     return {
         "error_code": joined.error,
         "generation_id": joined.generation,
         "protocol_type": joined.protocol_type,
-        "protocol_name": protocol_name if version >= 7 or protocol_name is not None else "",
+        "protocol_name": protocol_name,
         "leader": joined.leader,
         "skip_assignment": joined.skip_assignment,
         "member_id": joined.member_id,
