@@ -1,6 +1,8 @@
 """The logs of a broker whose disks fail or fill up: what is lost with one, and what goes on."""
 
 import errno
+import os
+import resource
 from pathlib import Path
 from uuid import UUID
 
@@ -9,7 +11,7 @@ from log_kit import NOW_MS, append, batch
 
 from headrace.broker.config import LogConfig
 from headrace.broker.errors import StorageError
-from headrace.broker.log.files import OsFile, OsFiles, storage_error
+from headrace.broker.log.files import DESCRIPTORS_KEPT_MIN, OsFile, OsFiles, storage_error
 from headrace.broker.log.store import LogStore
 
 TOPIC_ID = UUID(int=7)
@@ -242,6 +244,29 @@ def test_an_error_of_the_disk_names_the_file_and_what_to_do(code: int, advice: s
     text = str(storage_error(OsFiles(), "/data", error))
     assert text.startswith("/data/events-0/00000000000000000000.log: What the system says. ")
     assert advice in text
+
+
+def make_logs(store: LogStore, count: int) -> None:
+    for partition in range(count):
+        store.create("events", partition, None, now_ms=NOW_MS)
+
+
+def test_new_logs_leave_descriptors_to_connections(tmp_path: Path) -> None:
+    store, _ = open_store_on(OsFiles(), tmp_path, "")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    in_use = len(list(Path("/proc/self/fd").iterdir()))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (in_use + 9 + DESCRIPTORS_KEPT_MIN, limits[1]))
+    try:
+        with pytest.raises(StorageError, match=r"Too many open files\. Let the broker open more"):
+            make_logs(store, DESCRIPTORS_KEPT_MIN)
+        left = [os.open(os.devnull, os.O_RDONLY) for _ in range(DESCRIPTORS_KEPT_MIN // 2)]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    for descriptor in left:
+        os.close(descriptor)
+    made = len(list(store.all()))
+    assert 0 < made == len(list(tmp_path.glob("events-*"))) < 9
+    make_logs(store, made + 1)
 
 
 class NarrowFiles(OsFiles):

@@ -8,6 +8,7 @@ Must not know: batches, offsets, segments. `tests/sim/faulty_files.py` is the sa
 import errno
 import fcntl
 import os
+import resource
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -19,6 +20,8 @@ Buffer = bytes | bytearray | memoryview
 SMALL_FILE_SIZE_MAX = 64 * 1024 * 1024
 """A snapshot of a million producers, a checkpoint of a million partitions."""
 BUFFERS_MAX = 1024  # IOV_MAX of Linux
+DESCRIPTORS_KEPT_MIN = 50
+"""New logs leave that many descriptors, or a tenth of all, to connections, ZooKeeper, checkpoints and new segments."""
 PROCESS_ERRORS = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 """The broker or its host is at a limit; it would be the same on any disk."""
 PASSING_ERRORS = PROCESS_ERRORS | {errno.ENOSPC, errno.EDQUOT, errno.EEXIST, errno.ENAMETOOLONG}
@@ -132,6 +135,9 @@ class Files(Protocol):
 
         It is the kind of lock that Java takes (fcntl), so that Apache Kafka and this broker keep each other out.
         """
+
+    def check_descriptors(self) -> None:
+        """Raises OSError (EMFILE) when so few descriptors are left that a new log must not take them."""
 
     def failed(self, path: str, error: OSError) -> None:
         """Hear of an error at `path` that somebody now gets a StorageError for; may be called in any thread."""
@@ -253,6 +259,14 @@ class OsFiles:
         except (BlockingIOError, PermissionError):
             return None
         return file
+
+    def check_descriptors(self) -> None:
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        # The lowest free number: all below it are taken.
+        lowest = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        os.close(lowest)
+        if lowest >= limit - max(limit // 10, DESCRIPTORS_KEPT_MIN):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     def failed(self, path: str, error: OSError) -> None:
         self._on_failure(path, error)

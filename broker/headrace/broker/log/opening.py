@@ -100,6 +100,7 @@ class Opening:
     def _check(self, home: DataDirectory) -> None:
         """A data directory that is gone, as with an unmounted disk, must not be made anew for one log."""
         with storage_errors(self._files, home.path):
+            self._files.check_descriptors()
             if not self._files.exists(home.path):
                 raise FileNotFoundError(errno.ENOENT, "the data directory is gone")
 
