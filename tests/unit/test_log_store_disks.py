@@ -12,6 +12,7 @@ from log_kit import NOW_MS, append, batch
 from headrace.broker.config import LogConfig
 from headrace.broker.errors import StorageError
 from headrace.broker.log.files import DESCRIPTORS_KEPT_MIN, OsFile, OsFiles, storage_error
+from headrace.broker.log.index import IndexFile
 from headrace.broker.log.store import LogStore
 
 TOPIC_ID = UUID(int=7)
@@ -244,6 +245,33 @@ def test_an_error_of_the_disk_names_the_file_and_what_to_do(code: int, advice: s
     text = str(storage_error(OsFiles(), "/data", error))
     assert text.startswith("/data/events-0/00000000000000000000.log: What the system says. ")
     assert advice in text
+
+
+def test_an_index_without_room_keeps_its_log_from_being_flushed_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, _ = open_store_on(OsFiles(), tmp_path, "")
+    full, roomy = (store.create(topic, 0, None, now_ms=NOW_MS) for topic in ("full", "roomy"))
+    for log in (full, roomy):
+        append(log, *(batch() for _ in range(10)))
+    write_out = IndexFile.write_out
+
+    def write_out_where_there_is_room(index: IndexFile) -> None:
+        if "/full-0/" in index.path:
+            raise OSError(errno.EDQUOT, "Disk quota exceeded")
+        write_out(index)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(IndexFile, "write_out", write_out_where_there_is_room)
+        jobs = dict(store.flush_tasks(NOW_MS))
+        roomy.flushed(jobs[roomy]())
+        with pytest.raises(StorageError, match="raise the quota"):
+            jobs[full]()
+        full.flushed(None)
+    assert (full.recovery_point, roomy.recovery_point) == (0, 10)
+    for log, job in store.flush_tasks(NOW_MS):
+        log.flushed(job())
+    assert full.recovery_point == 10
 
 
 def make_logs(store: LogStore, count: int) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from headrace.broker.errors import StorageError
 from headrace.broker.log.files import Files, storage_errors
@@ -67,7 +68,11 @@ class Flusher:
             or not (self._segments.has_rolled or self.recovery_point < end_offset)
         ):
             return None
-        job = self._job(end_offset)
+        try:
+            job = self._job(end_offset)
+        except StorageError as error:
+            # An index has no room for its newest entries. No sync has failed, the next job may do better.
+            return partial(_fail, error)
         self._end_under_way = end_offset
         return job
 
@@ -115,3 +120,7 @@ class Flusher:
         self.recovery_point = min(self.recovery_point, offset)
         if self._end_under_way is not None:
             self._end_under_way = min(self._end_under_way, offset)
+
+
+def _fail(error: StorageError) -> int:
+    raise error
