@@ -39,6 +39,9 @@ class Style(NamedTuple):
     append_time: bool
     """Topics with LogAppendTime; excludes questions about the largest timestamp."""
 
+    has_producers: bool
+    """Idempotent ones; excludes whatever opens a new segment, which Kafka does before it refuses a sequence, too."""
+
     now_ms: int
 
     @property
@@ -109,7 +112,7 @@ def _batches(rng: Random, style: Style, sequences: Sequences, partition: object)
 def _batch(rng: Random, style: Style, sequences: Sequences, partition: object) -> bytes:
     records = _records(rng, style)
     producer_id, epoch, sequence = -1, -1, -1
-    if rng.random() < 0.3:
+    if style.has_producers and rng.random() < 0.4:
         producer_id = rng.choice(PRODUCERS)
         epoch, sequence = sequences.draw(rng, partition, producer_id, len(records))
     data = encode_batch(
@@ -126,7 +129,7 @@ def _batch(rng: Random, style: Style, sequences: Sequences, partition: object) -
 
 
 def _damage(rng: Random, data: bytearray, style: Style) -> None:
-    name = rng.choice(tuple(HEADER_FAULTS))
+    name = rng.choice([n for n in HEADER_FAULTS if style.has_producers or n != "producer_id"])
     position, form, values = HEADER_FAULTS[name]
     struct.pack_into(form, data, position, rng.choice(values))
     if name not in ("magic", "length"):
@@ -142,8 +145,7 @@ def _records(rng: Random, style: Style) -> list[Record]:
 
 
 def _timestamp(rng: Random, style: Style) -> int:
-    kind = rng.random()
-    if kind < 0.75:
+    if rng.random() < 0.75 or style.has_producers:
         return TIMESTAMP_MS + rng.randrange(200) * 1000
     return rng.choice((style.now_ms, style.now_ms, NONE_MS, 0, PAST_MS, FUTURE_MS))
 

@@ -36,7 +36,12 @@ from sessions import (
 
 from headrace.broker.handlers.table import HANDLERS
 from headrace.broker.wire.api import APIS
-from headrace.broker.wire.batches import HEADER_SIZE, RECORDS_SIZE_MAX, decode_records, read_header
+from headrace.broker.wire.batches import (
+    HEADER_SIZE,
+    RECORDS_SIZE_MAX,
+    decode_records,
+    read_header,
+)
 from headrace.broker.wire.fields import Array, Struct
 from headrace.broker.wire.message_sets import inner_messages, iter_messages
 

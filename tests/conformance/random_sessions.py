@@ -82,7 +82,7 @@ BAD_VALUES = (
     "12 ",
 )
 BAD_NAMES = ("not/legal", "", "no such", "x" * 250)
-COUNTS = (0, 1, 1 << 31)
+
 MAX_INT = (1 << 31) - 1
 
 
@@ -97,7 +97,12 @@ class Generator:
     def __init__(self, seed: int, now_ms: int) -> None:
         self._rng = rng = Random(seed)
         codecs = rng.choice(((0,), (0,), (0, 0, 0, 1, 2, 3, 4), (0, 1, 2, 3, 4)))
-        self._style = Style(codecs=codecs, append_time=rng.random() < 0.25, now_ms=now_ms)
+        self._style = Style(
+            codecs=codecs,
+            append_time=rng.random() < 0.25,
+            has_producers=rng.random() < 0.5,
+            now_ms=now_ms,
+        )
         self._sequences = Sequences()
         self._names = [f"t{number}" for number in range(rng.choice((1, 2, 4)))]
 
@@ -192,8 +197,10 @@ class Generator:
             values = values[:1]
         if key == "compression.type" and not self._style.packs:
             values = values[:2]
-        if key == "segment.bytes" and self._style.packs:
+        if key == "segment.bytes" and (self._style.packs or self._style.has_producers):
             values = values[2:]
+        if key == "segment.ms" and self._style.has_producers:
+            values = values[1:]
         return self._rng.choice(values)
 
     def _key(self) -> str:
