@@ -10,6 +10,7 @@ import pytest
 
 from headrace.broker.handlers import k03_metadata
 from headrace.broker.handlers.context import Client, MetadataBodies
+from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.replication.model import Broker, Endpoint
 from headrace.broker.wire import frames
 from headrace.broker.wire.api.k03_metadata import API
@@ -126,3 +127,95 @@ def test_many_small_kept_answers_have_a_bound_too() -> None:
         bodies.put(1, (12, "L", str(i).encode()), b"")
     kept = [i for i in range(20_000) if bodies.get(1, (12, "L", str(i).encode())) is not None]
     assert 0 < len(kept) <= MetadataBodies.SIZE_MAX // MetadataBodies.ENTRY_SIZE
+
+
+class Later:
+    """The broker's loop: takes one turn of the work that was left for later with each `turn`."""
+
+    def __init__(self, context: Any) -> None:
+        context.cluster.later = self._later
+        self.turns = 0
+
+    def _later(self, name: str, work: Any) -> Deferred[Any]:
+        self._work = work
+        self._deferred: Deferred[Any] = Deferred()
+        return self._deferred
+
+    def turn(self) -> bool:
+        """Whether there is more to do."""
+        self.turns += 1
+        try:
+            self._work.send(None)
+        except StopIteration as end:
+            self._deferred.complete(end.value)
+            return False
+        return True
+
+
+def begin(context: Any, version: int) -> tuple[Later, list[dict[str, Any]]]:
+    """Ask for all topics; answers what takes the turns, and where the decoded answer will be."""
+    later = Later(context)
+    message = {"topics": [] if version == 0 else None}
+    frame = memoryview(
+        frames.encode_request_header(3, version, 1, None) + API.encode_request(version, message)
+    )
+    answers: list[dict[str, Any]] = []
+
+    def take(parts: Any) -> None:
+        _, offset = frames.read_response_header(3, version, parts[0][4:])
+        answers.append(API.decode_response(version, parts[0][4:], offset))
+
+    reply = k03_metadata.handle(context, frames.read_request_header(frame), frame)
+    if isinstance(reply, Deferred):
+        reply.then(take)
+    else:
+        take(reply)
+    return later, answers
+
+
+@pytest.fixture
+def many(context: Any) -> Any:
+    """A cluster with so many topics that an answer about all takes several turns."""
+    context.metadata.led = {f"topic-{n:05}": 1 for n in range(2 * k03_metadata.SLICE_SIZE)}
+    return context
+
+
+def leaders(answer: dict[str, Any]) -> dict[str, int]:
+    return {t["name"]: t["partitions"][0]["leader_id"] for t in answer["topics"]}
+
+
+@pytest.mark.parametrize("version", range(13))
+def test_others_have_turns_while_many_topics_are_told(many: Any, version: int) -> None:
+    later, answers = begin(many, version)
+    assert not answers
+    while later.turn():
+        assert not answers
+    assert later.turns >= 3
+    (answer,) = answers
+    assert leaders(answer) == many.metadata.led
+    few = ask(many, "topic-00007", version=version)
+    assert {k: v for k, v in answer.items() if k != "topics"} == {
+        k: v for k, v in few.items() if k != "topics"
+    }
+    assert few["topics"] == [t for t in answer["topics"] if t["name"] == "topic-00007"]
+
+
+def test_what_changes_between_two_turns_is_told_of_all_topics_or_none(many: Any) -> None:
+    later, answers = begin(many, 12)
+    assert later.turn()
+    many.metadata.led = dict.fromkeys(many.metadata.led, -1)
+    many.metadata.version += 1
+    many.client = Client("host", "NOWHERE")
+    while later.turn():
+        many.client = Client("host", "NOWHERE")
+    (answer,) = answers
+    assert set(leaders(answer).values()) == {-1}
+    assert answer["brokers"], "they are those of the listener that was asked"
+
+
+def test_metadata_that_never_rests_keeps_nobody_from_an_answer(many: Any) -> None:
+    later, answers = begin(many, 12)
+    while later.turn():
+        many.metadata.version += 1
+        assert later.turns < 10
+    assert leaders(answers[0]) == many.metadata.led

@@ -7,12 +7,13 @@ when they are gone; nothing outlives the group.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import Executor
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from headrace.broker.structured_log import get_logger
 
+T = TypeVar("T")
 log = get_logger(__name__)
 
 
@@ -29,6 +30,25 @@ async def in_thread(
         await asyncio.wait([working])
         working.exception()
         raise
+
+
+async def in_slices(work: Generator[None, None, T]) -> T:
+    """The outcome of `work`, which has begun and yields after each slice; others have the loop in between."""
+    while True:
+        await asyncio.sleep(0)
+        try:
+            next(work)
+        except StopIteration as end:
+            return cast("T", end.value)
+
+
+def outcome(work: Generator[None, None, T]) -> T:
+    """The outcome of `work`, without letting the loop go."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return cast("T", end.value)
 
 
 class Tasks:

@@ -4,7 +4,8 @@ Asking for an unknown topic by name creates it when the broker and the request a
 is LEADER_NOT_AVAILABLE, upon which clients ask again.
 
 Answers are kept as encoded bodies by what was asked, and dropped when the metadata cache changes: a thousand clients
-that refresh a large topic cost one encoding.
+that refresh a large topic cost one encoding. An answer about many topics is made in slices, so that others need not
+wait for all of it.
 
 A broker that no controller has told of any broker yet lets clients wait for that word: an answer without brokers would
 leave librdkafka, which has no other broker to ask then, without a controller until its next periodic refresh.
@@ -15,7 +16,10 @@ Deviations: a topic with neither name nor id gets UNKNOWN_TOPIC_ID, where Kafka 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+import struct
+from collections import deque
+from collections.abc import Collection, Generator
+from functools import cache, partial
 from typing import Any
 from uuid import UUID
 
@@ -23,9 +27,11 @@ from headrace.broker.errors import ErrorCode
 from headrace.broker.handlers.context import Context
 from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.replies import Parts
+from headrace.broker.tasks import in_slices, outcome
 from headrace.broker.wire import frames
 from headrace.broker.wire.api import k03_metadata
 from headrace.broker.wire.frames import RequestHeader
+from headrace.broker.wire.varint import encode_uvarint
 
 API = k03_metadata.API
 VERSIONS = (0, 12)
@@ -41,6 +47,10 @@ LISTENER_ERROR_VERSION = 6
 UNTOLD = ("", -1)
 """What those wait for who ask a broker that knows nothing yet; no partition is called so."""
 UNTOLD_WAIT_MS_MAX = 20_000
+FLEXIBLE_VERSION = 9
+SLICE_SIZE = 1000
+"""Topics and partitions that are told in one go: a few milliseconds of the loop."""
+NOTHING: dict[str, Any] = {"brokers": [], "cluster_id": None, "controller_id": -1, "topics": []}
 
 
 def handle(context: Context, header: RequestHeader, frame: memoryview) -> Parts | Deferred[Parts]:
@@ -50,53 +60,133 @@ def handle(context: Context, header: RequestHeader, frame: memoryview) -> Parts 
 
     def attempt(moved: Collection[tuple[str, int]] | None) -> Parts | None:
         context.client = client
-        return _answered(context, header, kept) if moved is None or context.metadata.brokers else None
+        if moved is not None and not context.metadata.brokers:
+            return None
+        return _reply(header, outcome(_body(context, header, kept)))
 
     return context.waiting.park([UNTOLD], UNTOLD_WAIT_MS_MAX, attempt)
 
 
-def _answered(context: Context, header: RequestHeader, frame: memoryview) -> Parts:
-    version = context.metadata.version
+def _answered(context: Context, header: RequestHeader, frame: memoryview) -> Parts | Deferred[Parts]:
+    work = _body(context, header, frame)
+    try:
+        next(work)
+    except StopIteration as end:
+        return _reply(header, end.value)
+    rest: Deferred[bytes] = context.cluster.later("metadata", in_slices(work))
+    return rest.map(partial(_reply, header))
+
+
+def _reply(header: RequestHeader, body: bytes) -> Parts:
+    start = frames.encode_response_header(header.key, header.version, header.correlation_id)
+    return [frames.frame(start, body)]
+
+
+def _body(context: Context, header: RequestHeader, frame: memoryview) -> Generator[None, None, bytes]:
+    """The encoded answer: one that was kept, or else made in slices, between which others have the loop."""
     key = (header.version, context.client.listener, bytes(frame[header.body_offset :]))
-    body = context.metadata_bodies.get(version, key)
-    if body is None:
-        request = API.decode_request(header.version, frame, header.body_offset)
-        message, is_lasting = _answer(context, header.version, request)
-        body = API.encode_response(header.version, message)
-        if is_lasting:
-            context.metadata_bodies.put(version, key, body)
-    return [
-        frames.frame(frames.encode_response_header(header.key, header.version, header.correlation_id), body)
-    ]
-
-
-def _answer(context: Context, version: int, request: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    """(the response, whether it stays true until the metadata cache changes)."""
-    if version < TOPIC_ID_VERSION and any(
+    body = context.metadata_bodies.get(context.metadata.version, key)
+    if body is not None:
+        return body
+    request = API.decode_request(header.version, frame, header.body_offset)
+    if header.version < TOPIC_ID_VERSION and any(
         t["name"] is None or t["topic_id"].int for t in request["topics"] or ()
     ):
-        return _refusal_of_ids(request), False
+        return API.encode_response(header.version, _refusal_of_ids(request))
     missing: list[str] = []
-    topics = [_topic(context, version, *wanted, missing) for wanted in _wanted(context, version, request)]
     may_create = context.config.topics.auto_create_topics_enable and request["allow_auto_topic_creation"]
+    unknown = ErrorCode.LEADER_NOT_AVAILABLE if may_create else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    topics = yield from _topics(context, header.version, request, unknown, missing)
     if missing and may_create:
         context.cluster.auto_create(missing)
-        for topic in topics:
-            if topic["name"] in missing:
-                topic["error_code"] = ErrorCode.LEADER_NOT_AVAILABLE
-    if request["include_topic_authorized_operations"]:
-        for topic in topics:
-            if topic["error_code"] != ErrorCode.UNKNOWN_TOPIC_ID:
-                topic["topic_authorized_operations"] = TOPIC_OPERATIONS
+    body = _spliced(header.version, _rest_of_answer(context, request), topics)
+    if not (missing and may_create):
+        context.metadata_bodies.put(context.metadata.version, key, body)
+    return body
+
+
+def _topics(
+    context: Context, version: int, request: dict[str, Any], unknown: ErrorCode, missing: list[str]
+) -> Generator[None, None, list[tuple[int, bytes]]]:
+    """(count, encoded topics) of each slice, all of one state of the metadata: when that changes between two slices it
+    begins anew, the last time without a pause.
+    """
+    client = context.client
+    for may_pause in (True, True, False):
+        told = context.metadata.version
+        missing.clear()
+        slices: list[tuple[int, bytes]] = []
+        wanted = deque(_wanted(context, version, request))
+        while wanted:
+            if slices and may_pause:
+                yield
+                context.client = client
+                if context.metadata.version != told:
+                    break
+            slices.append(_slice(context, version, request, wanted, unknown, missing))
+        else:
+            return slices
+    raise AssertionError("the last attempt does not pause")
+
+
+def _slice(
+    context: Context,
+    version: int,
+    request: dict[str, Any],
+    wanted: deque[tuple[str | None, UUID]],
+    unknown: ErrorCode,
+    missing: list[str],
+) -> tuple[int, bytes]:
+    """Takes what one slice has time for from the left of `wanted`."""
+    topics: list[dict[str, Any]] = []
+    size = 0
+    while wanted and size < SLICE_SIZE:
+        topic = _topic(context, version, *wanted.popleft(), unknown, missing)
+        if (
+            request["include_topic_authorized_operations"]
+            and topic["error_code"] != ErrorCode.UNKNOWN_TOPIC_ID
+        ):
+            topic["topic_authorized_operations"] = TOPIC_OPERATIONS
+        topics.append(topic)
+        size += 1 + len(topic["partitions"])
+    before, after = _around_topics(version)
+    encoded = API.encode_response(version, {**NOTHING, "topics": topics})
+    return len(topics), encoded[before + len(_count(version, len(topics))) : len(encoded) - after]
+
+
+def _rest_of_answer(context: Context, request: dict[str, Any]) -> dict[str, Any]:
+    """All but the topics."""
     message = {
         "brokers": _brokers(context),
         "cluster_id": context.metadata.cluster_id,
         "controller_id": context.metadata.controller_id,
-        "topics": topics,
+        "topics": [],
     }
     if request["include_cluster_authorized_operations"]:
         message["cluster_authorized_operations"] = CLUSTER_OPERATIONS
-    return message, not (missing and may_create)
+    return message
+
+
+def _spliced(version: int, rest: dict[str, Any], topics: list[tuple[int, bytes]]) -> bytes:
+    """The encoded answer with these topics, which `rest` has none of."""
+    encoded = API.encode_response(version, rest)
+    end = len(encoded) - _around_topics(version)[1]
+    count = _count(version, sum(count for count, _ in topics))
+    start = encoded[: end - len(_count(version, 0))]
+    return b"".join((start, count, *(data for _, data in topics), encoded[end:]))
+
+
+@cache
+def _around_topics(version: int) -> tuple[int, int]:
+    """How many bytes of an answer with `NOTHING` else stand before and behind the topics with their count."""
+    flexible = version >= FLEXIBLE_VERSION
+    after = (4 if 8 <= version <= 10 else 0) + flexible
+    return len(API.encode_response(version, NOTHING)) - len(_count(version, 0)) - after, after
+
+
+def _count(version: int, count: int) -> bytes:
+    """How an answer says how many topics follow."""
+    return encode_uvarint(count + 1) if version >= FLEXIBLE_VERSION else struct.pack(">i", count)
 
 
 def _wanted(context: Context, version: int, request: dict[str, Any]) -> list[tuple[str | None, UUID]]:
@@ -114,7 +204,12 @@ def _wanted(context: Context, version: int, request: dict[str, Any]) -> list[tup
 
 
 def _topic(
-    context: Context, version: int, name: str | None, topic_id: UUID, missing: list[str]
+    context: Context,
+    version: int,
+    name: str | None,
+    topic_id: UUID,
+    unknown: ErrorCode,
+    missing: list[str],
 ) -> dict[str, Any]:
     metadata = context.metadata
     if name is None:
@@ -126,7 +221,7 @@ def _topic(
     partitions = metadata.topics(name)
     if partitions is None:
         missing.append(name)
-        return _refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, ZERO_UUID)
+        return _refusal(unknown, name, ZERO_UUID)
     return {
         "error_code": 0,
         "name": name,
