@@ -55,9 +55,12 @@ def storage_error(files: "Files", path: str, error: OSError) -> StorageError:
     """The StorageError for an error of the file system at `path`; `files` hears of it."""
     files.failed(path, error)
     place = error.filename if isinstance(error.filename, str) else path
-    return StorageError(
-        f"{place}: {error.strerror or error}. {_ADVICE.get(error.errno or 0, 'Repair the disk.')}"
-    )
+    return StorageError(f"{place}: {error.strerror or error}. {advice(error) or 'Repair the disk.'}")
+
+
+def advice(error: OSError) -> str:
+    """What whoever runs the broker can do about it; empty where nothing is known."""
+    return _ADVICE.get(error.errno or 0, "")
 
 
 class File(Protocol):

@@ -15,6 +15,7 @@ from collections import Counter
 from headrace.broker.config import ConfigurationError, Listener
 from headrace.broker.config_sections import Network
 from headrace.broker.handlers.context import Client, Context
+from headrace.broker.log.files import advice
 from headrace.broker.server.connection import Connection
 from headrace.broker.server.metrics import BrokerMetrics
 from headrace.broker.structured_log import get_logger
@@ -22,6 +23,7 @@ from headrace.broker.structured_log import get_logger
 log = get_logger(__name__)
 ACCEPTS_PER_TURN_MAX = 64
 ACCEPT_PAUSE_S = 1.0
+REPEAT_MS = 60_000
 DESCRIPTORS_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -66,6 +68,8 @@ class Acceptor:
         self._loop = loop
         self._connections: set[Connection] = set()
         self._by_host: Counter[str] = Counter()
+        # When the next line about accepting that fails is due.
+        self._next_complaint_ms = 0
         metrics.connections = lambda: len(self._connections)
 
     def start(self) -> None:
@@ -109,8 +113,12 @@ class Acceptor:
             self._admit(sock, address[0], listener)
 
     def _accept_failed(self, listener: Listener, listening: socket.socket, error: OSError) -> None:
-        """Out of descriptors the listening socket stays readable: pause instead of spinning."""
-        log.error("cannot accept connections", listener=listener.name, reason=error.strerror)
+        """Out of descriptors the listening socket stays readable: pause instead of spinning, say so once a minute."""
+        now_ms = self._context.clock.monotonic_ms()
+        if now_ms >= self._next_complaint_ms:
+            self._next_complaint_ms = now_ms + REPEAT_MS
+            reason = f"{error.strerror}. {advice(error)}".rstrip()
+            log.error("cannot accept connections", listener=listener.name, reason=reason)
         if error.errno in DESCRIPTORS_EXHAUSTED:
             self._loop.remove_reader(listening.fileno())
             self._loop.call_later(ACCEPT_PAUSE_S, self._accept_again, listener, listening)
