@@ -229,6 +229,17 @@ def test_a_reload_knows_members_as_their_newest_generation_stored_them() -> None
     assert newcomer not in script.replies, "it waits for the others to join again"
 
 
+def test_a_member_that_hears_of_its_generation_as_others_fall_silent_has_a_full_session() -> None:
+    script = Script()
+    silent, *members = script.stable(3)
+    script.reload()
+    tokens = [script.join(member, protocols=(("range", b"new"),)) for member in members]
+    script.pass_time(10_000)
+    assert [script.joined(token).generation for token in tokens] == [2, 2]
+    assert script.heartbeat(silent, 2) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert [script.heartbeat(member, 2) for member in members] == [ErrorCode.NONE] * 2
+
+
 def test_a_generation_that_was_never_stored_is_forgotten_by_a_reload() -> None:
     script = Script()
     first, _ = script.stable(2)

@@ -32,7 +32,7 @@ def test_a_timer_comes_once_at_its_last_deadline_unless_it_was_cancelled(
             model.pop(key, None)
         else:
             now += amount
-            due = queue.due(now)
+            due = list(queue.due(now))
             assert sorted(due) == sorted((k, d) for k, d in model.items() if d <= now)
             assert [deadline for _, deadline in due] == sorted(deadline for _, deadline in due)
             model = {k: d for k, d in model.items() if d > now}
@@ -57,4 +57,17 @@ def test_timers_of_one_owner_are_cancelled_together() -> None:
     queue.set((1, "a"), 5, "gone")
     queue.set((2, "a"), 5, "stays")
     queue.cancel_where(lambda key: key[0] == 1)
-    assert queue.due(5) == ["stays"]
+    assert list(queue.due(5)) == ["stays"]
+
+
+def test_what_follows_from_one_timer_puts_off_or_cancels_those_that_are_due_with_it() -> None:
+    queue: TimerQueue[str, str] = TimerQueue()
+    for name in ("first", "put off", "cancelled", "last"):
+        queue.set(name, 5, name)
+    brought = []
+    for name in queue.due(5):
+        brought.append(name)
+        queue.set("put off", 10, "put off")
+        queue.cancel("cancelled")
+    assert brought == ["first", "last"]
+    assert list(queue.due(10)) == ["put off"]

@@ -7,7 +7,7 @@ comes. Pure: the shell asks for the next deadline, sleeps, and hands in the time
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
@@ -45,9 +45,12 @@ class TimerQueue(Generic[Key, Value]):
         """When to ask for what is due; may be earlier than any timer."""
         return self._heap[0][0] if self._heap else None
 
-    def due(self, now_ms: int) -> list[Value]:
-        """Take out the values whose time has come, in the order of their deadlines."""
-        ready: list[tuple[int, Value]] = []
+    def due(self, now_ms: int) -> Iterator[Value]:
+        """Take out the values whose time has come, one by one in the order of their deadlines.
+
+        What follows from one may put off or cancel those after it, which then do not come.
+        """
+        ready: list[tuple[tuple[int, Value], Key]] = []
         while self._heap and self._heap[0][0] <= now_ms:
             deadline_ms, _, key = heapq.heappop(self._heap)
             if self._queued.get(key) != deadline_ms:
@@ -59,9 +62,11 @@ class TimerQueue(Generic[Key, Value]):
             if timer[0] > now_ms:
                 self._push(key, timer[0])
             else:
+                ready.append((timer, key))
+        for timer, key in sorted(ready, key=lambda each: each[0][0]):
+            if self._timers.get(key) is timer:
                 del self._timers[key]
-                ready.append(timer)
-        return [value for _, value in sorted(ready, key=lambda timer: timer[0])]
+                yield timer[1]
 
     def _push(self, key: Key, deadline_ms: int) -> None:
         if len(self._heap) > 2 * len(self._timers) + 64:
