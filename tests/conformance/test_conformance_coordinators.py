@@ -50,7 +50,12 @@ WANTED = [{"name": "group-offsets", "partition_indexes": [0]}]
 @pytest.fixture(scope="module")
 def loaded_pair(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     """A pair with one partition of offsets, which nobody compacts, and one of whose two replicas is not there."""
-    settings = {"offsets.topic.num.partitions": "1", "log.cleaner.enable": "false"}
+    settings = {
+        "offsets.topic.num.partitions": "1",
+        "log.cleaner.enable": "false",
+        # Nobody else can lead that partition.
+        "controlled.shutdown.enable": "false",
+    }
     with running_pair(kafka_jars, tmp_path_factory.mktemp("loaded"), settings) as both:
         for chroot in ("/kafka", "/headrace"):
             config = {"cleanup.policy": "compact", "segment.bytes": "104857600"}
