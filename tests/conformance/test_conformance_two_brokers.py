@@ -36,7 +36,11 @@ TOPICS = {
 @pytest.fixture(scope="module")
 def brokers(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerPair]:
     """Brokers that leave preferred leaders to those who ask for them."""
-    settings = {"auto.leader.rebalance.enable": "false", "auto.create.topics.enable": "false"}
+    settings = {
+        "auto.leader.rebalance.enable": "false",
+        "auto.create.topics.enable": "false",
+        "controlled.shutdown.enable": "false",
+    }
     with running_broker_pairs(kafka_jars, tmp_path_factory.mktemp("brokers"), settings) as both:
         yield both
 
