@@ -8,7 +8,7 @@ What may differ, beside what `sessions` lists:
 
 - MEMBER IDS end in random UUIDs; they are numbered as they show up, by what stands before the UUID.
 - SUPERSEDED: where Kafka never answers a join or sync that was parked, ours answers REBALANCE_IN_PROGRESS when the same
-  member asks again, and UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID when it is removed or replaced.
+  member asks again, and UNKNOWN_MEMBER_ID when it is removed.
 - ELECTIONS: when the leader goes, Kafka elects whoever comes first by the hashes of the random ids. A session in which
   the brokers elected different members is compared up to there.
 """
@@ -34,7 +34,7 @@ QUIET_SECONDS = 1.5 * SESSION_MS_SHORT / 1000
 INITIAL_SECONDS_MAX = 2
 NO_ANSWER_SECONDS = 8
 MEMBER_ID_REQUIRED = 79
-UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS, FENCED_INSTANCE_ID = 25, 27, 82
+UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS = 25, 27
 UUID_AT_END = re.compile(r"(.*-)([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})", re.DOTALL)
 
 
@@ -260,11 +260,8 @@ def _or_waits(answer: Any) -> Any:
 
 
 def _is_release(answer: Any) -> bool:
-    return answer is not None and answer.get("error_code") in (
-        UNKNOWN_MEMBER_ID,
-        REBALANCE_IN_PROGRESS,
-        FENCED_INSTANCE_ID,
-    )
+    """Whether it is what ours says to a parked request that Kafka never answers."""
+    return isinstance(answer, dict) and answer["error_code"] in (UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS)
 
 
 def _leaders(noted: Noted) -> set[str]:

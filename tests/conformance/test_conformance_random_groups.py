@@ -25,7 +25,7 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": "150",
     "group.max.size": "3",
 }
-SEEDS = (1, 2, 3, 4, 1033, 1077)
+SEEDS = (1, 2, 4, 1033, 1077, 20017)
 AT_ONCE_COUNT = 6
 ATTEMPTS_COUNT_MAX = 3
 

@@ -301,3 +301,18 @@ def test_an_administrator_removes_a_static_member_by_its_instance_id() -> None:
     assert script.leave(LeavingMember(member_id="", instance_id="i")) == [ErrorCode.NONE]
     assert script.heartbeat(static, 1, "i") is ErrorCode.UNKNOWN_MEMBER_ID
     assert script.state() == "Empty"
+
+
+def test_a_static_member_that_comes_back_has_its_old_session_time_out_for_its_first_heartbeat() -> None:
+    script = Script()
+    script.stable(instance_id="i", session_timeout_ms=6_000)
+    member = script.joined(script.join(instance_id="i", session_timeout_ms=20_000)).member_id
+    script.pass_time(5_999)
+    assert script.heartbeat(member, 1, "i") is ErrorCode.NONE
+    script.pass_time(19_999)
+    assert script.heartbeat(member, 1, "i") is ErrorCode.NONE
+    again = script.joined(script.join(instance_id="i", session_timeout_ms=6_000)).member_id
+    script.pass_time(6_001)
+    assert script.heartbeat(again, 1, "i") is ErrorCode.NONE
+    script.pass_time(6_001)
+    assert script.heartbeat(again, 1, "i") is ErrorCode.UNKNOWN_MEMBER_ID

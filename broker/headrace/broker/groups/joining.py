@@ -15,9 +15,9 @@ from headrace.broker.groups.rebalance import (
     Turn,
     complete_join_if_ready,
     drop_member,
-    expect_heartbeat,
     expect_new_member,
     expect_pending_member,
+    expect_replacement,
     forget_pending_member,
     joined_answer,
     park_join,
@@ -176,8 +176,7 @@ def _replace_static_member(group: Group, old: Member, member_id: str, event: Joi
         _replace_without_rebalance(group, old, member, event, turn)
         return
     _put_in_place(group, old, member)
-    turn.decision.cancel_timer(("session", group.group_id, old.member_id))
-    expect_heartbeat(group, member, turn)
+    expect_replacement(group, old, member.member_id, turn)
     member.joining = turn.token
     if not group.is_preparing:
         prepare_rebalance(group, turn)
@@ -218,8 +217,7 @@ def _replace_without_rebalance(
     value = encode_group_value(changed.stored(assignments))
     turn.decision.records.append(Record(encode_group_key(group.group_id), value))
     group.replacement = member
-    turn.decision.cancel_timer(("session", group.group_id, old.member_id))
-    expect_heartbeat(changed, member, turn)
+    expect_replacement(group, old, member.member_id, turn)
     if event.skips_assignment:
         is_leader = changed.leader == member.member_id
         turn.answer(joined_answer(changed, member.member_id, skip_assignment=is_leader))

@@ -47,6 +47,12 @@ def expect_heartbeat(group: Group, member: Member, turn: Turn) -> None:
     _expect_member(group, member.member_id, member.session_timeout_ms, turn)
 
 
+def expect_replacement(group: Group, old: Member, member_id: str, turn: Turn) -> None:
+    """A static member came back under a new id: the time-out that it asks for holds from its next heartbeat on."""
+    turn.decision.cancel_timer(("session", group.group_id, old.member_id))
+    _expect_member(group, member_id, old.session_timeout_ms, turn)
+
+
 def expect_new_member(group: Group, member: Member, turn: Turn) -> None:
     """A new member does not send heartbeats while its join is parked; it may wait that long."""
     _expect_member(group, member.member_id, NEW_MEMBER_JOIN_TIMEOUT_MS, turn)
