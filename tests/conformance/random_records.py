@@ -168,7 +168,8 @@ def _message_set(rng: Random, style: Style) -> bytes:
     ]
     if magic == 0 and codec:
         records = [record._replace(timestamp_ms=-1) for record in records]
-    data = encode_messages(records, magic=magic, codec=codec, timestamp_type=int(rng.random() < 0.04))
+    is_stamped = records[0].timestamp_ms >= 0 and rng.random() < 0.04
+    data = encode_messages(records, magic=magic, codec=codec, timestamp_type=int(is_stamped))
     if rng.random() < 0.05:
         data += encode_messages(records, magic=magic, codec=codec, timestamp_type=0)
     return data

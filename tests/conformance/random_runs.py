@@ -261,7 +261,8 @@ def _merged(topics: list[Message]) -> list[Message]:
         key = tuple(str(topic.get(name)) for name in ("name", "topic", "topic_id"))
         if "partitions" in merged.setdefault(key, topic) and merged[key] is not topic:
             merged[key]["partitions"] += topic["partitions"]
-            merged[key]["partitions"].sort(key=lambda partition: partition["partition_index"])
+        if "partitions" in topic:
+            merged[key]["partitions"].sort(key=lambda partition: str(partition.get("partition_index")))
     return [merged[key] for key in sorted(merged)]
 
 

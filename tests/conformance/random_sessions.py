@@ -199,6 +199,9 @@ class Generator:
             values = values[:2]
         if key == "segment.bytes" and (self._style.packs or self._style.has_producers):
             values = values[2:]
+        if key == "cleanup.policy" and not self._style.has_producers:
+            # What the cleaner does to segments that are no longer active is a matter of when.
+            values = values[:1]
         if key == "segment.ms" and self._style.has_producers:
             values = values[1:]
         return self._rng.choice(values)

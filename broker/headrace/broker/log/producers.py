@@ -294,6 +294,8 @@ def _find(batches: list[CachedBatch], header: BatchHeader) -> CachedBatch | None
 
 
 def _check_sequence(producer: Producer, header: BatchHeader) -> None:
+    if producer.epoch == NO_EPOCH:
+        return
     has_history = header.producer_epoch == producer.epoch and producer.batches
     expected = (producer.batches[-1].last_sequence + 1) % _SEQUENCE_COUNT if has_history else 0
     if header.base_sequence != expected:
