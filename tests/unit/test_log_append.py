@@ -111,6 +111,36 @@ def test_offsets_and_epoch_are_stamped_outside_the_checksum(log: PartitionLog) -
     assert log.latest_epoch == 4
 
 
+def test_a_log_with_times_of_its_own_takes_any_of_producers(tmp_path: Path) -> None:
+    config = LogConfig(message_timestamp_type="LogAppendTime", message_timestamp_after_max_ms=1000)
+    log, _ = open_log(tmp_path, config)
+    append(log, batch(timestamp_ms=NOW_MS + 100_000))
+    assert log.log_end_offset == 1
+
+
+def test_a_producer_without_an_epoch_begins_anywhere(log: PartitionLog) -> None:
+    append(log, batch(producer=(5, -1, 0)))
+    append(log, batch(producer=(5, 0, 7)))
+    with pytest.raises(InvalidProducerEpochError):
+        append(log, batch(producer=(6, -2, 0)))
+
+
+@pytest.mark.parametrize(
+    ("behind", "error"),
+    [
+        (bytes(20), CorruptMessageError),
+        (bytes(8) + (14).to_bytes(4, "big") + bytes(14), NotOneBatchError),
+    ],
+)
+def test_what_is_behind_a_batch_and_no_batch_is_refused(
+    log: PartitionLog, behind: bytes, error: type[Exception]
+) -> None:
+    end_offset = log.log_end_offset
+    with pytest.raises(error):
+        log.append_as_leader(memoryview(bytearray(batch()) + behind), leader_epoch=0, now_ms=NOW_MS)
+    assert log.log_end_offset == end_offset
+
+
 def test_log_append_time_replaces_the_producers_times(tmp_path: Path) -> None:
     log, _ = open_log(tmp_path, LogConfig(message_timestamp_type="LogAppendTime"))
     result = log.append_as_leader(batch(timestamp_ms=5), leader_epoch=0, now_ms=NOW_MS)

@@ -179,3 +179,28 @@ def test_a_batch_changes_its_codec_and_nothing_else(codec: int) -> None:
     assert found._replace(length=0, crc=0, attributes=0) == header._replace(length=0, crc=0, attributes=0)
     assert found.codec == codec
     assert decode_records(changed, 0, found) == records()
+
+
+def test_a_set_of_two_formats_is_refused() -> None:
+    records = [Record(0, 5, None, b"v", [])]
+    sets = [encode_messages(records, magic=magic, codec=0, timestamp_type=0) for magic in (0, 1)]
+    with pytest.raises(InvalidRecordError):
+        from_old_format(b"".join(sets))
+
+
+def test_messages_in_a_stamped_one_have_its_time() -> None:
+    records = [Record(number, 5 + number, None, b"v", []) for number in range(3)]
+    data = encode_messages(records, magic=1, codec=1, timestamp_type=1)
+    batch = from_old_format(data)
+    assert {record.timestamp_ms for record in decode_records(batch, 0, read_header(batch))} == {7}
+
+
+def test_what_is_converted_is_cut_where_the_log_would_have_been() -> None:
+    """Messages of the old formats need more room than records: the last is cut, as in Kafka, for the next fetch."""
+    log = b"".join(
+        encode_batch([Record(0, 5, None, b"v", [])] * 50, base_offset=first) for first in (0, 50, 100)
+    )
+    first = encode_messages([Record(0, 5, None, b"v", [])] * 50, magic=1, codec=0, timestamp_type=0)
+    assert len(first) > len(log)
+    assert len(to_old_format(log, 1, 0)) == len(first)
+    assert len(to_old_format(log * 3, 1, 0)) == len(log) * 3
