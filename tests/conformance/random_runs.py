@@ -153,8 +153,8 @@ class RandomSession(Session):
             comparable["topics"] = [t for t in comparable["topics"] if t["name"] in self.names]
         if step.key == FETCH and step.version >= 13 and message["session_epoch"] > 0:
             for partition in _partitions(comparable):
-                if partition["error_code"] in GONE:
-                    partition["error_code"] = UNKNOWN_TOPIC
+                if partition["error_code"] in (*GONE, UNKNOWN_TOPIC):
+                    partition |= {"error_code": UNKNOWN_TOPIC, "aborted_transactions": "not compared"}
         if step.key == DESCRIBE_LOG_DIRS and message["topics"] is None and isinstance(comparable, dict):
             for result in comparable["results"]:
                 result["topics"] = [t for t in result["topics"] if t["name"] in self.names]
