@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 from processes import BrokerProcess, eventually
 from zookeeper_process import ZooKeeperProcess
 
@@ -87,9 +88,10 @@ class Cluster:
         return json.loads(self.znodes.retry(self.znodes.get, path)[0])
 
     def controller(self) -> int | None:
-        if self.znodes.retry(self.znodes.exists, "/controller") is None:
+        try:
+            return int(json.loads(self.znodes.retry(self.znodes.get, "/controller")[0])["brokerid"])
+        except NoNodeError:
             return None
-        return int(json.loads(self.znodes.retry(self.znodes.get, "/controller")[0])["brokerid"])
 
     def produce(self, topic: str, partition: int, value: bytes) -> None:
         """Acknowledged, or the test fails."""
