@@ -36,7 +36,7 @@ SENDFILE_SIZE_MAX = 1 << 20
 SIZE_PER_TURN_MAX = 4 << 20
 # A read buffer holds thousands of the smallest requests, which may cost the most: the others have their turn in between.
 FRAMES_PER_TURN_MAX = 128
-TURN_MS_MAX = 5
+TURN_MS_MAX = 2
 API_VERSIONS_KEY = 18
 
 
