@@ -25,6 +25,7 @@ from sessions import (
     FETCH,
     INCREMENTAL_ALTER_CONFIGS,
     METADATA,
+    NOT_HAD,
     PRODUCE,
     Message,
     Pair,
@@ -52,16 +53,6 @@ REQUEST_TIMED_OUT, UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE, TOPIC_EXISTS = 7, 3, 5, 
 SIZE_AT, MAGIC_AT, ENTRY_SIZE = 8, 16, 12
 MOMENT_MS = 3_600_000
 FILES_TRIES = 20
-NOT_HAD = {
-    "local.retention.bytes",
-    "local.retention.ms",
-    "remote.storage.enable",
-    "remote.log.copy.disable",
-    "remote.log.delete.on.disable",
-    "compression.gzip.level",
-    "compression.lz4.level",
-    "compression.zstd.level",
-}
 OF_MACHINES = ("log_dir", "total_bytes", "usable_bytes")
 MOMENTS = ("timestamp", "last_timestamp", "log_append_time_ms")
 _runs = itertools.count()

@@ -56,6 +56,17 @@ SET_FIELDS = {
 }
 
 Message = dict[str, Any]
+# Topic settings of tiered storage and compression levels, which headrace does not have.
+NOT_HAD = {
+    "local.retention.bytes",
+    "local.retention.ms",
+    "remote.storage.enable",
+    "remote.log.copy.disable",
+    "remote.log.delete.on.disable",
+    "compression.gzip.level",
+    "compression.lz4.level",
+    "compression.zstd.level",
+}
 
 
 class Session:

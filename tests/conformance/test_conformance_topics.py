@@ -14,6 +14,7 @@ from sessions import (
     DESCRIBE_CONFIGS,
     INCREMENTAL_ALTER_CONFIGS,
     METADATA,
+    NOT_HAD,
     Message,
     Pair,
     Session,
@@ -167,19 +168,6 @@ def test_describe_configs_of_a_topic(pair: Pair, version: int) -> None:
             session.ask(DESCRIBE_CONFIGS, version, {"resources": [resource]}, note=f"{kind} {other}")
 
     pair.compare(script)
-
-
-# Topic settings of tiered storage and compression levels, which headrace does not have.
-NOT_HAD = {
-    "local.retention.bytes",
-    "local.retention.ms",
-    "remote.storage.enable",
-    "remote.log.copy.disable",
-    "remote.log.delete.on.disable",
-    "compression.gzip.level",
-    "compression.lz4.level",
-    "compression.zstd.level",
-}
 
 
 def described(answer: Message) -> Message:
