@@ -397,6 +397,23 @@ def test_what_a_full_disk_refused_is_taken_when_the_controller_asks_again(partit
     assert partitions.leader_of("t", 0).is_leader
 
 
+def test_an_epoch_that_a_full_disk_refused_is_taken_when_the_controller_asks_again(
+    partitions, logs, monkeypatch
+):
+    def refuse(epoch):
+        raise StorageError("no space left on device")
+
+    take(partitions, leader_and_isr(state(leader=2, epoch=1)))
+    with monkeypatch.context() as full:
+        full.setattr(logs.get("t", 0), "assign_epoch", refuse)
+        assert codes(take(partitions, leader_and_isr(state(epoch=2)))) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert not partitions.get("t", 0).is_leader
+    assert partitions.get("t", 0).leader_epoch == 1
+    assert codes(take(partitions, leader_and_isr(state(epoch=2)))) == [ErrorCode.NONE]
+    assert partitions.get("t", 0).is_leader
+    assert not partitions.refused
+
+
 def test_a_new_epoch_of_a_log_in_use_is_brought_to_the_disk_in_a_thread(partitions, logs):
     take(partitions, leader_and_isr(state(0), state(1)))
     assert logs.prepared == []

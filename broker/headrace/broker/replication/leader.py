@@ -56,12 +56,17 @@ class Partition:
         self.follower_ends: dict[int, int] = {}
 
     def follow(self, state: PartitionState, replicas: tuple[int, ...]) -> None:
-        """Take the controller's word: lead when it names this broker, else stop leading."""
-        self._take(state, replicas)
-        self.is_leader = state.leader == self.broker_id
-        self.follower_ends = {}
-        if self.is_leader:
+        """Take the controller's word: lead when it names this broker, else stop leading.
+
+        Raises StorageError when the log cannot begin the epoch; all is then as before, for the controller to ask again.
+        """
+        is_leader = state.leader == self.broker_id
+        if is_leader:
             self.log.assign_epoch(state.leader_epoch)
+        self._take(state, replicas)
+        self.is_leader = is_leader
+        self.follower_ends = {}
+        if is_leader:
             self._advance()
 
     def append(self, records: memoryview, *, required_acks: int, now_ms: int) -> AppendResult:
