@@ -9,7 +9,7 @@ from log_kit import NOW_MS, open_log
 
 from headrace.broker.config import LogConfig
 from headrace.broker.errors import InvalidRecordError, MessageTooLargeError
-from headrace.broker.log import validation
+from headrace.broker.log import timestamps, validation
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.wire.batches import PUBLISHED_SIZE_MAX, Record, encode_batch, set_crc
 
@@ -70,3 +70,18 @@ def test_more_records_than_can_be_looked_at_are_refused_where_they_are(
     with pytest.raises(MessageTooLargeError):
         append(log, encode_batch([record] * 11, codec=1))
     assert log.log_end_offset == 10
+
+
+@pytest.mark.parametrize("bound", ["PUBLISHED_SIZE_MAX", "PUBLISHED_RECORDS_COUNT_MAX"])
+def test_a_batch_too_large_to_look_into_is_found_by_time_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
+    log, _ = open_log(tmp_path)
+    append(log, encode_batch([Record(0, NOW_MS, None, b"v", [])]))
+    records = [Record(0, NOW_MS + number, None, b"v", []) for number in range(1, 11)]
+    append(log, encode_batch(records, codec=4))
+    assert log.offset_for_timestamp(NOW_MS + 5) == (5, NOW_MS + 5, 0)
+    monkeypatch.setattr(timestamps, bound, 9)
+    assert log.offset_for_timestamp(NOW_MS + 5) == (1, NOW_MS + 10, 0)
+    assert log.latest_timestamp_offset() == (1, NOW_MS + 10, 0)
+    assert log.offset_for_timestamp(NOW_MS) == (0, NOW_MS, 0)

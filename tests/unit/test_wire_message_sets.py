@@ -161,6 +161,26 @@ def test_down_conversion_is_bounded_and_starts_where_it_is_asked(monkeypatch: py
     assert [message.offset for message in iter_messages(to_old_format(log, 0, 0))] == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("bound", ["PUBLISHED_SIZE_MAX", "PUBLISHED_RECORDS_COUNT_MAX"])
+def test_a_batch_too_large_to_look_into_is_not_converted_down(
+    monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
+    batch = encode_batch(records(5), codec=1)
+    assert to_old_format(batch, 1, 0)
+    monkeypatch.setattr(conversion, bound, 4)
+    with pytest.raises(MessageTooLargeError):
+        to_old_format(batch, 1, 0)
+
+
+def test_a_set_too_large_to_look_into_is_not_converted_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = encode_messages(records(3), magic=1, codec=0, timestamp_type=0)
+    monkeypatch.setattr(conversion, "UP_CONVERTED_SIZE_MAX", len(data))
+    assert from_old_format(data)
+    monkeypatch.setattr(conversion, "UP_CONVERTED_SIZE_MAX", len(data) - 1)
+    with pytest.raises(MessageTooLargeError):
+        from_old_format(data)
+
+
 def test_control_batches_are_left_out_and_zstd_is_refused() -> None:
     control = encode_batch([Record(0, 1, b"\0\0\0\1", b"\0" * 6, [])], control=True)
     plain = encode_batch(records(1), base_offset=1)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from headrace.broker.errors import MessageTooLargeError
 from headrace.broker.log.segment import Place, Segment
-from headrace.broker.wire.batches import decode_records
+from headrace.broker.wire.batches import PUBLISHED_RECORDS_COUNT_MAX, PUBLISHED_SIZE_MAX
+from headrace.broker.wire.columns import read_columns
 
 Found = tuple[int, int]
 
@@ -34,12 +36,22 @@ def largest(segments: Iterable[Segment]) -> Found | None:
 
 
 def _first_in(segment: Segment, place: Place, timestamp_ms: int, from_offset: int) -> Found | None:
+    """The first record of a batch that is old and far enough.
+
+    Of a batch too large to look into while clients wait, it is the first one: whoever reads from there misses nothing.
+    """
     header = place.header
+    whole = (max(header.base_offset, from_offset), header.max_timestamp)
     if header.timestamp_type == 1 and header.record_count == header.last_offset_delta + 1:
-        offset = max(header.base_offset, from_offset)
-        return (offset, header.max_timestamp) if header.max_timestamp >= timestamp_ms else None
+        return whole if header.max_timestamp >= timestamp_ms else None
+    if header.record_count > PUBLISHED_RECORDS_COUNT_MAX:
+        return whole
     batch = segment.log.read_at(header.size, place.position)
-    for record in decode_records(batch, 0, header):
-        if record.timestamp_ms >= timestamp_ms and record.offset >= from_offset:
-            return record.offset, record.timestamp_ms
+    try:
+        columns = read_columns(batch, 0, header, PUBLISHED_SIZE_MAX)
+    except MessageTooLargeError:
+        return whole
+    for offset, time_ms in zip(columns.offsets, columns.timestamps_ms, strict=True):
+        if time_ms >= timestamp_ms and offset >= from_offset:
+            return offset, time_ms
     return None

@@ -6,10 +6,12 @@ unpacks records, so each has a bound on what they may become.
 
 from __future__ import annotations
 
-from headrace.broker.errors import InvalidRecordError
+from headrace.broker.errors import InvalidRecordError, MessageTooLargeError
 from headrace.broker.wire.batches import (
+    PUBLISHED_RECORDS_COUNT_MAX,
     PUBLISHED_SIZE_MAX,
     BatchHeader,
+    Record,
     decode_records,
     encode_batch,
     iter_batches,
@@ -27,6 +29,10 @@ UP_CONVERTED_SIZE_MAX = 16 * 1024 * 1024
 
 def from_old_format(messages: Bytes) -> memoryview:
     """One batch of format 2 with the messages of a set of format 0 or 1 and their codec; see `read_messages`."""
+    if len(messages) > UP_CONVERTED_SIZE_MAX:
+        raise MessageTooLargeError(
+            f"a message set of {len(messages)} bytes is larger than the {UP_CONVERTED_SIZE_MAX} that are converted"
+        )
     records, codec = read_messages(messages, size_max=UP_CONVERTED_SIZE_MAX)
     if not records:
         raise InvalidRecordError("the message set holds no whole message")
@@ -47,7 +53,7 @@ def to_old_format(batches: Bytes, magic: int, from_offset: int) -> bytes:
             break
         if header.is_control:
             continue
-        records = decode_records(batches, position, header)
+        records = _records(batches, position, header)
         left -= sum(len(record.key or b"") + len(record.value or b"") for record in records)
         if not header.codec:
             records = [record for record in records if record.offset >= from_offset]
@@ -60,6 +66,12 @@ def to_old_format(batches: Bytes, magic: int, from_offset: int) -> bytes:
             if len(converted) == 1:
                 size_max = max(size_max, size)
     return b"".join(converted)[:size_max]
+
+
+def _records(batches: Bytes, position: int, header: BatchHeader) -> list[Record]:
+    if header.record_count > PUBLISHED_RECORDS_COUNT_MAX:
+        raise MessageTooLargeError(f"a batch of {header.record_count} records is too large to be converted")
+    return decode_records(batches, position, header, PUBLISHED_SIZE_MAX)
 
 
 def recompressed(batch: Bytes, header: BatchHeader, codec: int) -> memoryview:
