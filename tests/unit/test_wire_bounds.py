@@ -10,6 +10,7 @@ from headrace.broker.handlers import fetch_request
 from headrace.broker.wire import schema
 from headrace.broker.wire.api import APIS
 from headrace.broker.wire.fields import MalformedError
+from headrace.broker.wire.frames import encode_request_header, read_request_header
 
 METADATA, OFFSET_FETCH, FETCH = 3, 9, 1
 
@@ -57,3 +58,23 @@ def test_a_large_fetch_is_counted_like_the_others(version: int, monkeypatch: pyt
     monkeypatch.setattr(fetch_request, "BY_HAND_SIZE_MAX", len(frame) - 1)
     with pytest.raises(MalformedError, match="too many elements"):
         fetch_request.read_fetch(version, frame, 0)
+
+
+@pytest.mark.parametrize("count", [10, 11])
+def test_tagged_fields_count_as_elements_do(count: int) -> None:
+    body = bytes([1, 1, 0, count]) + bytes([99, 0]) * count
+    if count <= 10:
+        assert APIS[METADATA].decode_request(12, body)["topics"] == []
+    else:
+        with pytest.raises(MalformedError, match="too many"):
+            APIS[METADATA].decode_request(12, body)
+
+
+@pytest.mark.parametrize("count", [100, 101])
+def test_tagged_fields_of_a_header_are_few(count: int) -> None:
+    header = encode_request_header(METADATA, 12, 7, "c")[:-1] + bytes([count]) + bytes([99, 0]) * count
+    if count <= 100:
+        assert read_request_header(header).body_offset == len(header)
+    else:
+        with pytest.raises(MalformedError, match="too many"):
+            read_request_header(header)

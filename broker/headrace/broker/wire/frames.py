@@ -30,6 +30,7 @@ _SIZE = Struct(">i")
 _REQUEST_HEADER = Struct(">hhih")  # key, version, correlation id, client id's size
 _REQUEST_HEADER_FIXED = 8
 _CLIENT_ID_AT = 10
+_TAGGED_FIELDS_MAX = 100  # Kafka 3.9 knows none: a frame full of them would keep everybody waiting
 _CORRELATION_ID = Struct(">i")
 
 _NEVER = 0x8000  # above every int16
@@ -153,6 +154,8 @@ def _skip_tagged(frame: Bytes, offset: int) -> int:
     if frame[offset] == 0:
         return offset + 1
     count, offset = read_uvarint(frame, offset)
+    if count > _TAGGED_FIELDS_MAX:
+        raise MalformedError(f"{count} tagged fields in a header are too many")
     for _ in range(count):
         _, offset = read_uvarint(frame, offset)
         size, offset = read_uvarint(frame, offset)

@@ -17,7 +17,7 @@ from headrace.broker.wire.fields import Field, MalformedError, Message, Struct
 from headrace.broker.wire.varint import Bytes, OverlongError
 
 REQUEST_ELEMENTS_COUNT_MAX = 500_000
-"""Elements of all arrays of one request; Apache Kafka bounds a request's bytes only."""
+"""Elements of all arrays of one request, and its tagged fields; Apache Kafka bounds a request's bytes only."""
 
 _C = TypeVar("_C")
 
