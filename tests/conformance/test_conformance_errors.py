@@ -181,6 +181,20 @@ def test_a_broker_that_is_not_controller_any_more(own_pair: Pair) -> None:
     own_pair.compare(script)
 
 
+def test_fetches_of_brokers_that_are_no_followers(pair: Pair) -> None:
+    def script(session: Session) -> None:
+        create_topic(session, "unfollowed")
+        for version in (1, 4, 9, 11, 12):
+            for epoch in (-1, 0, 3) if version >= 9 else (-1,):
+                for offset in (0, 7):
+                    message = fetch_of(
+                        "unfollowed", **({"epoch": epoch} if version >= 9 else {}), offset=offset
+                    )
+                    session.ask(FETCH, version, message | {"replica_id": NOBODY}, note=f"{epoch} {offset}")
+
+    pair.compare(script)
+
+
 def test_records_larger_than_a_segment(pair: Pair) -> None:
     def script(session: Session) -> None:
         create_topic(session, "errors-segment", configs={"segment.bytes": "5000"})

@@ -9,7 +9,12 @@ from uuid import UUID
 import pytest
 
 from headrace.broker.config import LogConfig
-from headrace.broker.errors import NotLeaderOrFollowerError, UnknownTopicOrPartitionError
+from headrace.broker.errors import (
+    ErrorCode,
+    NotLeaderOrFollowerError,
+    OffsetOutOfRangeError,
+    UnknownTopicOrPartitionError,
+)
 from headrace.broker.handlers.fetch_reading import READ_COMMITTED, Answer, Reading
 from headrace.broker.handlers.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from headrace.broker.log.results import NOTHING_YET, LogSlice
@@ -25,6 +30,7 @@ class World(SimpleNamespace):
         self.stable_ends: dict[tuple[str, int], int] = {}
         self.read: list[tuple[str, int]] = []
         self.moved_away: set[tuple[str, int]] = set()
+        self.fetched: list[tuple[int, int]] = []
         super().__init__(
             partitions=SimpleNamespace(leader_of=self.leader_of),
             metadata=SimpleNamespace(
@@ -40,7 +46,13 @@ class World(SimpleNamespace):
         if (topic, index) not in self.ends:
             raise UnknownTopicOrPartitionError("never heard of it")
         return SimpleNamespace(
-            log=Log(self.ends[topic, index], self.stable_ends.get((topic, index))), leader_epoch=5
+            topic=topic,
+            partition=index,
+            log=Log(self.ends[topic, index], self.stable_ends.get((topic, index))),
+            leader_epoch=5,
+            broker_id=1,
+            replicas=(1, 2),
+            follower_fetched=lambda replica, offset: self.fetched.append((replica, offset)),
         )
 
 
@@ -54,7 +66,12 @@ class Log:
         self.high_watermark = self.log_end_offset = end
         self.last_stable_offset = end if stable_end is None else stable_end
 
+    def check_offset(self, offset: int) -> None:
+        if not 0 <= offset <= self.log_end_offset:
+            raise OffsetOutOfRangeError("not in this log")
+
     def read(self, offset: int, *, size_max: int, upper_offset: int, at_least_one: bool) -> LogSlice:
+        self.check_offset(offset)
         if offset >= upper_offset:
             return NOTHING_YET
         size = min((upper_offset - offset) * 100, size_max)
@@ -74,8 +91,8 @@ def topic(name: str, *wanted: tuple[int, int]) -> FetchTopic:
     return FetchTopic(name, None, name.encode(), partitions)
 
 
-def reading(world: World, *topics: FetchTopic, isolation_level: int = 0) -> Reading:
-    request = FetchRequest(-1, 500, 1, MAX_BYTES, isolation_level, 0, -1, list(topics))
+def reading(world: World, *topics: FetchTopic, isolation_level: int = 0, replica_id: int = -1) -> Reading:
+    request = FetchRequest(replica_id, 500, 1, MAX_BYTES, isolation_level, 0, -1, list(topics))
     return Reading(world, request, MAX_BYTES)  # type: ignore[arg-type]
 
 
@@ -163,3 +180,26 @@ def test_a_topic_id_that_nobody_knows_has_no_key_to_wait_for(world: World) -> No
     waiting = reading(world, unknown, topic("t", (0, 10)))
     assert waiting.keys() == [("t", 0)]
     assert waiting.read()[1:] == (0, False)
+
+
+@pytest.mark.parametrize("replica_id", [1, 3])
+def test_who_is_no_follower_is_sent_away_and_not_remembered(world: World, replica_id: int) -> None:
+    believed, unsaid = FetchPartition(0, 5, 10, MAX_BYTES), FetchPartition(1, -1, 10, MAX_BYTES)
+    found, *_ = reading(world, FetchTopic("t", None, b"t", [believed, unsaid]), replica_id=replica_id).read()
+    assert [item.error_code for _, items in found for item in items] == [
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ]
+    assert world.fetched == []
+
+
+def test_a_followers_place_counts_once_it_is_known_to_be_in_the_log(world: World) -> None:
+    found, *_ = reading(world, topic("t", (0, 4), (1, 11)), replica_id=2).read()
+    assert [item.error_code for _, items in found for item in items] == [0, ErrorCode.OFFSET_OUT_OF_RANGE]
+    assert world.fetched == [(2, 4)]
+
+
+def test_an_offset_is_checked_also_where_no_records_fit(world: World) -> None:
+    found, *_ = reading(world, topic("t", (0, 0), (1, 0), (2, 11))).read()
+    assert [item.error_code for _, items in found for item in items] == [0, 0, ErrorCode.OFFSET_OUT_OF_RANGE]
+    assert [item.records is None for _, items in found for item in items] == [False, True, True]

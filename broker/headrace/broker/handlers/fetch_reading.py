@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from headrace.broker.errors import (
     ErrorCode,
     KafkaError,
+    NotLeaderOrFollowerError,
     OffsetOutOfRangeError,
+    UnknownLeaderEpochError,
     UnsupportedVersionError,
     error_of,
 )
@@ -51,6 +53,7 @@ class Found(NamedTuple):
 
 
 Answer = list[tuple[FetchTopic, list[Found]]]
+_new_tuple = tuple.__new__  # half the time of a call of the class
 
 
 class Reading:
@@ -129,49 +132,32 @@ class Reading:
                 # The topic was made anew, and this broker has only its namesake's log so far.
                 raise error_of(ErrorCode.INCONSISTENT_TOPIC_ID)
             log = partition.log
+            is_committed = request.isolation_level == READ_COMMITTED
             if self._is_plain and wanted.last_fetched_epoch < 0 and wanted.offset == log.high_watermark:
-                return Found(
-                    wanted.partition_index,
-                    0,
-                    log.high_watermark,
-                    log.last_stable_offset,
-                    log.log_start_offset,
-                    NOTHING_YET,
-                    () if request.isolation_level == READ_COMMITTED else None,
-                )
+                return _found(log, wanted, NOTHING_YET, () if is_committed else None)
+            is_follower = request.replica_id >= 0
+            if is_follower:
+                _check_follower(partition, request.replica_id, wanted)
             if wanted.last_fetched_epoch >= 0:
                 diverging = _diverging_epoch(log, wanted)
                 if diverging is not None:
-                    return diverging
-            if request.replica_id >= 0:
+                    return _found(log, wanted, None, diverging_epoch=diverging)
+            if is_follower:
+                log.check_offset(wanted.offset)
                 partition.follower_fetched(request.replica_id, wanted.offset)
-            upper_offset = _upper_offset(partition, request)
             size_max = min(wanted.size_max, left)
-            is_behind = False
             if size_max <= 0 and not at_least_one:
-                # Only to learn whether the offset is in the log.
-                log.read(wanted.offset, size_max=0, upper_offset=wanted.offset, at_least_one=False)
-                records: LogSlice | ConvertedRecords | None = None
-            else:
-                found = log.read(
-                    wanted.offset,
-                    size_max=max(size_max, 0),
-                    upper_offset=upper_offset,
-                    at_least_one=at_least_one,
-                )
-                is_behind = found.is_behind
-                records = found if request.magic == MAGIC else _converted(log, request, wanted, found)
-            aborted = _aborted(log, wanted, records) if request.isolation_level == READ_COMMITTED else None
-            return Found(
-                wanted.partition_index,
-                0,
-                log.high_watermark,
-                log.last_stable_offset,
-                log.log_start_offset,
-                records,
-                aborted,
-                is_behind=is_behind,
+                log.check_offset(wanted.offset)
+                return _found(log, wanted, None, () if is_committed else None)
+            read = log.read(
+                wanted.offset,
+                size_max=max(size_max, 0),
+                upper_offset=_upper_offset(partition, request),
+                at_least_one=at_least_one,
             )
+            records = read if request.magic == MAGIC else _converted(log, request, wanted, read)
+            aborted = _aborted(log, wanted, records) if is_committed else None
+            return _found(log, wanted, records, aborted, is_behind=read.is_behind)
         except KafkaError as error:
             return self._refused(name, wanted, error)
 
@@ -190,6 +176,24 @@ class Reading:
             None,
             leader,
         )
+
+
+def _found(
+    log: PartitionLog,
+    wanted: FetchPartition,
+    records: LogSlice | ConvertedRecords | None,
+    aborted: Sequence[AbortedTransaction] | None = None,
+    *,
+    diverging_epoch: EpochEndOffset | None = None,
+    is_behind: bool = False,
+) -> Found:
+    """These records, or none, with the log's offsets as they are now."""
+    # fmt: off
+    return _new_tuple(Found, (
+        wanted.partition_index, 0, log.high_watermark, log.last_stable_offset, log.log_start_offset,
+        records, aborted, diverging_epoch, None, is_behind,
+    ))
+    # fmt: on
 
 
 def _add_absent(answer: Answer, absent: Answer) -> None:
@@ -220,7 +224,7 @@ def _aborted(
     return log.aborted_transactions(wanted.offset, records)
 
 
-def _diverging_epoch(log: PartitionLog, wanted: FetchPartition) -> Found | None:
+def _diverging_epoch(log: PartitionLog, wanted: FetchPartition) -> EpochEndOffset | None:
     """Where the log that the client read parts from this one (KIP-595), or None.
 
     Raises OffsetOutOfRangeError for an epoch that this log does not know.
@@ -228,17 +232,15 @@ def _diverging_epoch(log: PartitionLog, wanted: FetchPartition) -> Found | None:
     end = log.epoch_end_offset(wanted.last_fetched_epoch)
     if end.leader_epoch < 0 or end.end_offset < 0:
         raise OffsetOutOfRangeError(f"epoch {wanted.last_fetched_epoch} is not in this log")
-    if end.leader_epoch >= wanted.last_fetched_epoch and end.end_offset >= wanted.offset:
-        return None
-    return Found(
-        wanted.partition_index,
-        0,
-        log.high_watermark,
-        log.last_stable_offset,
-        log.log_start_offset,
-        None,
-        diverging_epoch=end,
-    )
+    is_in_line = end.leader_epoch >= wanted.last_fetched_epoch and end.end_offset >= wanted.offset
+    return None if is_in_line else end
+
+
+def _check_follower(partition: Partition, replica: int, wanted: FetchPartition) -> None:
+    """Raises, for who is no follower of the partition, what makes a broker try again (kafka.cluster.Partition)."""
+    if replica == partition.broker_id or replica not in partition.replicas:
+        reason = f"broker {replica} is no follower of {partition.topic}-{partition.partition}"
+        raise (UnknownLeaderEpochError if wanted.leader_epoch >= 0 else NotLeaderOrFollowerError)(reason)
 
 
 def _upper_offset(partition: Partition, request: FetchRequest) -> int:

@@ -104,17 +104,21 @@ class PartitionLog(LogTail):
 
     # -- read
 
+    def check_offset(self, offset: int) -> None:
+        """Raises OffsetOutOfRangeError unless `offset` can be read, now or once something is appended there."""
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise OffsetOutOfRangeError(
+                f"Offset {offset} of {self.topic}-{self.partition} is outside "
+                f"{self.log_start_offset} to {self.log_end_offset}."
+            )
+
     def read(self, offset: int, *, size_max: int, upper_offset: int, at_least_one: bool = True) -> LogSlice:
         """At most `size_max` bytes from the batch that holds `offset` (or the next one), below `upper_offset`.
 
         With `at_least_one` the first batch is whole even when it is larger, else the slice is then empty, as it is
         at the log's end. Raises OffsetOutOfRangeError, CorruptMessageError (unreadable headers), StorageError.
         """
-        if not self.log_start_offset <= offset <= self.log_end_offset:
-            raise OffsetOutOfRangeError(
-                f"Offset {offset} of {self.topic}-{self.partition} is outside "
-                f"{self.log_start_offset} to {self.log_end_offset}."
-            )
+        self.check_offset(offset)
         if offset >= upper_offset:
             return NOTHING_YET
         try:
