@@ -13,7 +13,14 @@ from headrace.broker.log.compaction import CleanerLimits
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.transactions import AbortedTransaction, TransactionIndex
-from headrace.broker.wire.batches import BatchHeader, Record, decode_records, encode_batch, iter_batches
+from headrace.broker.wire.batches import (
+    BatchHeader,
+    Record,
+    decode_records,
+    encode_batch,
+    iter_batches,
+    set_crc,
+)
 
 ABORT, COMMIT = 0, 1
 RETENTION_MS = 1000
@@ -102,7 +109,7 @@ def held(log: PartitionLog) -> list[tuple[int, bytes | None]]:
 def clean(log: PartitionLog, now_ms: int = NOW_MS) -> None:
     """One more record, so that there is dirt, a roll, and a cleaning."""
     plain(log, b"z")
-    log.roll_if_due(NOW_MS + log.config.segment_ms * 2)
+    log.roll(NOW_MS + log.config.segment_ms * 2)
     task = log.flush_task()
     if task is not None:
         log.flushed(task())
@@ -191,7 +198,7 @@ def test_recovery_knows_transactions_that_begin_below_what_it_checks(tmp_path: P
     for _ in range(6):
         plain(log, b"x")
     marker = writer.end(ABORT)
-    log.roll_if_due(NOW_MS + SMALL.segment_ms * 2)
+    log.roll(NOW_MS + SMALL.segment_ms * 2)
     for path in (tmp_path / "events-0").glob("*.txnindex"):
         path.unlink()
     again, _ = open_log(tmp_path, SMALL, recovery_point=6)
@@ -276,7 +283,7 @@ def test_an_open_transaction_keeps_what_lies_above_it(tmp_path: Path) -> None:
     log, _ = open_log(tmp_path, COMPACTED)
     plain(log, b"a")
     plain(log, b"a")
-    log.roll_if_due(NOW_MS + log.config.segment_ms * 2)
+    log.roll(NOW_MS + log.config.segment_ms * 2)
     writer = Writer(log, 1)
     writer.put(b"a")
     for _ in range(10):
@@ -350,3 +357,22 @@ def test_an_epoch_without_data_lives_on_in_its_marker(tmp_path: Path) -> None:
         path.unlink()
     again, _ = open_log(tmp_path, COMPACTED)
     assert again.last_stable_offset == again.high_watermark
+
+
+@pytest.mark.parametrize("codec", range(1, 8))
+def test_a_marker_that_cannot_be_unpacked_ends_nothing(tmp_path: Path, codec: int) -> None:
+    log, _ = open_log(tmp_path)
+    first = Writer(log, 1).put(b"k")
+    marker = encode_batch(
+        [Record(0, NOW_MS, b"\0\0\0\0", b"\0" * 6, [])],
+        base_offset=1,
+        producer_id=1,
+        producer_epoch=0,
+        transactional=True,
+        control=True,
+    )
+    marker[22] |= codec
+    set_crc(marker, 0)
+    log.append_as_follower(memoryview(marker), now_ms=NOW_MS)
+    log.advance_high_watermark(2)
+    assert (log.log_end_offset, log.last_stable_offset) == (2, first)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from headrace.broker.errors import CorruptMessageError, InvalidProducerEpochError, OutOfOrderSequenceError
+from headrace.broker.errors import InvalidProducerEpochError, KafkaError, OutOfOrderSequenceError
 from headrace.broker.log.files import Buffer
 from headrace.broker.log.transactions import AbortedTransaction
 from headrace.broker.wire.batches import BatchHeader, decode_records
@@ -317,7 +317,7 @@ def read_marker(records: Buffer, position: int, header: BatchHeader) -> Marker |
     """The transaction marker in a control batch; None in one that compaction has emptied, and where none can be read."""
     try:
         found = decode_records(records, position, header)
-    except CorruptMessageError:
+    except KafkaError:
         return None
     key, value = (found[0].key, found[0].value) if found else (None, None)
     if key is None or len(key) < _MARKER_KEY.size or value is None or len(value) < _MARKER_VALUE.size:
