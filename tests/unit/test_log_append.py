@@ -25,6 +25,7 @@ from headrace.broker.errors import (
 )
 from headrace.broker.log.files import OsFile
 from headrace.broker.log.partition_log import PartitionLog
+from headrace.broker.log.tail import LogTail
 from headrace.broker.wire.batches import (
     Record,
     check_crc,
@@ -32,6 +33,7 @@ from headrace.broker.wire.batches import (
     encode_batch,
     iter_batches,
     read_header,
+    set_base_offset_and_epoch,
     set_crc,
 )
 
@@ -243,6 +245,29 @@ def test_a_follower_keeps_offsets_and_epochs(tmp_path: Path) -> None:
     assert log.epoch_end_offset(7) == (7, 2)
     assert log.epoch_end_offset(8) == (-1, -1)
     assert log.epoch_end_offset(3) == (3, 0)
+
+
+def test_a_follower_knows_the_epochs_of_what_a_full_disk_let_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, _ = open_log(tmp_path, LogConfig(segment_bytes=200))
+    fetched = bytearray()
+    for base_offset, epoch in ((0, 3), (1, 4), (2, 4)):
+        one = batch(1, at=base_offset)
+        set_base_offset_and_epoch(one, 0, base_offset, epoch)
+        fetched += one
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(LogTail, "_roll", full)
+        with pytest.raises(StorageError):
+            log.append_as_follower(memoryview(fetched), now_ms=NOW_MS)
+    held = log.log_end_offset
+    assert 0 < held < 3
+    log.append_as_follower(memoryview(fetched)[held * (len(fetched) // 3) :], now_ms=NOW_MS)
+    assert log.epochs.entries == [(3, 0), (4, 1)]
 
 
 def test_bytes_behind_the_batch_that_are_no_batch_are_passed_over(tmp_path: Path) -> None:

@@ -250,10 +250,12 @@ class LogTail:
         """
         placed = placed_batches(records, self.log_end_offset)
         with storage_errors(self._files, self.directory):
-            result = self._append_placed(records, placed, now_ms)
-            for _, header in placed:
-                self._assign_epoch(header.leader_epoch, header.base_offset)
-        return result
+            for run in runs(placed, self.config.segment_bytes):
+                self._append_adjacent(records, run, now_ms)
+                # Not after the last run: a full disk may let one in and refuse the next.
+                for _, header in run:
+                    self._assign_epoch(header.leader_epoch, header.base_offset)
+        return self._result_of(placed)
 
     def append_mirrored(self, records: memoryview, *, leader_epoch: int, now_ms: int) -> AppendResult:
         """Append batches of a source's log: offsets kept, gaps are legal, the epoch stamped with the target's own.
@@ -265,12 +267,13 @@ class LogTail:
             set_base_offset_and_epoch(records, position, header.base_offset, leader_epoch)
         with storage_errors(self._files, self.directory):
             self._assign_epoch(leader_epoch, self.log_end_offset)
-            return self._append_placed(records, placed, now_ms)
+            for run in runs(placed, self.config.segment_bytes):
+                self._append_adjacent(records, run, now_ms)
+        return self._result_of(placed)
 
-    def _append_placed(self, records: memoryview, placed: list[Place], now_ms: int) -> AppendResult:
+    def _result_of(self, placed: list[Place]) -> AppendResult:
+        """What an append of batches with their own offsets answers, now that they are in the log."""
         first_offset = placed[0].header.base_offset if placed else self.log_end_offset
-        for run in runs(placed, self.config.segment_bytes):
-            self._append_adjacent(records, run, now_ms)
         return AppendResult(first_offset, self.log_end_offset - 1, -1, self.log_start_offset, len(placed))
 
     def _append_adjacent(self, records: memoryview, run: list[Place], now_ms: int) -> None:
