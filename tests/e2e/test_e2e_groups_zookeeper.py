@@ -66,7 +66,16 @@ def test_offsets_of_version_0_are_znodes(broker: DevCluster, client: RawClient, 
         znodes.close()
 
 
-@pytest.mark.parametrize("group", ["", "a/b", ".."])
+# Each is next to one of those that follow.
+@pytest.mark.parametrize("group", [" ", "\x7e", "\xa0", "\ud7ff", "\uf900", "\uffef"])
+def test_a_group_may_have_any_znodes_name(client: RawClient, topic: str, group: str) -> None:
+    assert commit(client, group, topic, 5) == [0, 3]
+    assert fetch(client, 0, group, topic) == [(5, 0), (-1, 3)]
+
+
+@pytest.mark.parametrize(
+    "group", ["", "a/b", "..", "\0", "\x1f", "\x7f", "\x9f", "\ue000", "\uf8ff", "\ufff0", "\U0001f600"]
+)
 def test_a_group_that_is_no_znodes_name_is_refused(client: RawClient, topic: str, group: str) -> None:
     assert commit(client, group, topic, 5) == [24, 3]
     assert fetch(client, 0, group, topic) == [(-1, 24), (-1, 3)]

@@ -58,7 +58,7 @@ class ZooKeeperOffsets:
 
 
 def _check(group: str) -> None:
-    if not group or group in (".", "..") or "/" in group or "\0" in group:
+    if not paths.is_name(group):
         raise InvalidGroupIdError(
             f"the group {group!r} has no place in ZooKeeper: its name must be that of a znode"
         )

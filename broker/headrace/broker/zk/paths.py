@@ -113,6 +113,11 @@ def consumer_topic(group: str, topic: str) -> str:
     return f"{consumer_offsets(group)}/{topic}"
 
 
+def is_name(name: str) -> bool:
+    """Whether a znode may have that name (ZooKeeper's PathUtils, which counts in UTF-16: nothing beyond U+FFFF)."""
+    return name not in ("", ".", "..") and _NOT_IN_NAMES.search(name) is None
+
+
 def consumer_offset(group: str, topic: str, partition: int) -> str:
     """A group's offset in one partition."""
     return f"{consumer_topic(group, topic)}/{partition}"
@@ -215,6 +220,7 @@ def decode_broker(broker_id: int, data: bytes, epoch: int) -> Broker:
         )
 
 
+_NOT_IN_NAMES = re.compile("[/\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
 _ENDPOINT = re.compile(r"(?P<listener>[^:]+)://\[?(?P<host>[^\]]*?)\]?:(?P<port>\d+)")
 
 
