@@ -57,7 +57,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         sequence += 3 if is_idempotent else 0
         log.append_as_leader(memoryview(batch), leader_epoch=number // 100, now_ms=NOW_MS)
         log.advance_high_watermark(log.log_end_offset)
-    log.roll_if_due(NOW_MS + log.config.segment_ms * 2)
+    log.roll(NOW_MS + log.config.segment_ms * 2)
     task = log.flush_task()
     assert task is not None
     log.flushed(task())

@@ -72,8 +72,8 @@ class DiskLife:
         self.store.checkpoint()
 
     def roll(self) -> None:
-        """The active segment's time is over."""
-        self.log.roll_if_due(self.now_ms + self.log.config.segment_ms + 1)
+        """A new segment."""
+        self.log.roll(self.now_ms)
 
     def die(self) -> bool:
         """The end of the process, more often than not together with the power: then True."""

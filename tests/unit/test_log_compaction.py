@@ -37,7 +37,7 @@ def put(log: PartitionLog, *pairs: Pair, codec: int = 0, now_ms: int = NOW_MS, p
 
 def roll(log: PartitionLog) -> None:
     """Begin a new segment and sync the old ones."""
-    log.roll_if_due(NOW_MS + log.config.segment_ms * 2)
+    log.roll(NOW_MS)
     task = log.flush_task()
     if task is not None:
         log.flushed(task())
@@ -161,7 +161,7 @@ def test_the_active_segment_what_is_young_and_what_is_not_committed_or_synced_st
     log, _ = open_log(tmp_path, CONFIG)
     put(log, (b"a", b"1"), (b"a", b"2"))
     assert log.cleaner.dirt(log, NOW_MS) is None
-    log.roll_if_due(NOW_MS + log.config.segment_ms * 2)
+    log.roll(NOW_MS)
     assert log.cleaner.dirt(log, NOW_MS) is None, "not synced"
     roll(log)
     assert log.cleaner.dirt(log, NOW_MS) is not None
@@ -274,8 +274,10 @@ def test_rot_is_no_reason_to_write_it_anew_with_a_right_checksum(tmp_path: Path)
 def test_max_compaction_lag_rolls_the_active_segment_in_time(tmp_path: Path) -> None:
     log, _ = open_log(tmp_path, LogConfig(cleanup_policy=("compact",), max_compaction_lag_ms=1000))
     put(log, (b"a", b"1"))
-    assert not log.roll_if_due(NOW_MS + 1000)
-    assert log.roll_if_due(NOW_MS + 1001)
+    put(log, (b"a", b"2"), now_ms=NOW_MS + 1000)
+    assert log.segment_count == 1
+    put(log, (b"a", b"3"), now_ms=NOW_MS + 1001)
+    assert log.segment_count == 2
 
 
 def test_the_store_remembers_what_is_clean(tmp_path: Path) -> None:

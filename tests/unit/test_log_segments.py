@@ -11,6 +11,7 @@ from headrace.broker.config import LogConfig
 from headrace.broker.errors import OffsetOutOfRangeError, OutOfOrderSequenceError, StorageError
 from headrace.broker.log.files import OsFile, OsFiles
 from headrace.broker.log.index import TimeIndex
+from headrace.broker.log.maintenance import maintained
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.retention import SegmentFacts, retired
 
@@ -45,12 +46,12 @@ def test_a_segment_rolls_when_its_index_is_full(tmp_path: Path) -> None:
     assert bases(log) == [0, 3, 6]
 
 
-def test_an_idle_segment_rolls_when_its_time_is_over(tmp_path: Path) -> None:
+def test_an_idle_log_keeps_its_active_segment(tmp_path: Path) -> None:
     log, _ = open_log(tmp_path, LogConfig(segment_ms=HOUR_MS))
-    assert not log.roll_if_due(NOW_MS + 2 * HOUR_MS)
     append(log, batch())
-    assert not log.roll_if_due(NOW_MS + HOUR_MS)
-    assert log.roll_if_due(NOW_MS + HOUR_MS + 1)
+    assert not maintained(log, NOW_MS + 2 * HOUR_MS, HOUR_MS)
+    assert bases(log) == [0]
+    append(log, batch(timestamp_ms=NOW_MS + HOUR_MS + 1))
     assert bases(log) == [0, 1]
 
 
@@ -187,7 +188,7 @@ def test_after_a_failed_sync_nothing_is_vouched_for_any_more(tmp_path: Path) -> 
     fill(log, 3)
     assert log.flush_task() is not None
     log.flushed(None)
-    log.roll_if_due(NOW_MS + 2 * log.config.segment_ms)
+    log.roll(NOW_MS)
     assert (log.flush_due(NOW_MS), log.flush_task(), log.recovery_point) == (False, None, 0)
     with pytest.raises(StorageError, match="earlier sync failed"):
         log.close()
@@ -228,7 +229,7 @@ def test_flush_is_due_after_a_roll_and_after_flush_ms(tmp_path: Path) -> None:
     lazy, _ = open_log(tmp_path / "other", LogConfig(segment_ms=HOUR_MS))
     append(lazy, batch())
     assert not lazy.flush_due(NOW_MS + 100 * HOUR_MS)
-    lazy.roll_if_due(NOW_MS + 2 * HOUR_MS)
+    lazy.roll(NOW_MS)
     assert lazy.flush_due(NOW_MS)
 
 

@@ -186,7 +186,7 @@ def test_a_flush_is_checkpointed_and_bounds_the_next_recovery(tmp_path: Path) ->
     store, _ = open_store(tmp_path)
     log = store.create("events", 0, None, now_ms=NOW_MS)
     append(log, batch(3))
-    log.roll_if_due(NOW_MS + 10 * log.config.segment_ms)
+    log.roll(NOW_MS + 10 * log.config.segment_ms)
     for flushed, task in store.flush_tasks(NOW_MS):
         flushed.flushed(task())
     store.checkpoint()

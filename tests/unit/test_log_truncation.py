@@ -25,7 +25,7 @@ def grown_past_its_old_end() -> FaultyFiles:
     files.make_directory("/data")
     log, _ = open_log(Path("/data"), ROLLS, files=files)
     append(log, *(batch(producer=(5, 0, sequence)) for sequence in range(END)))
-    assert log.roll_if_due(NOW_MS + 10_000)
+    log.roll(NOW_MS + 10_000)
     flush = log.flush_task()
     assert flush is not None
     log.flushed(flush())

@@ -1,4 +1,4 @@
-"""What each log needs from time to time: its segment rolled, old segments and producers gone."""
+"""What each log needs from time to time: old segments and producers gone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ def maintained(log: PartitionLog, now_ms: int, producer_id_expiration_ms: int) -
 
 def _maintain(log: PartitionLog, now_ms: int, producer_id_expiration_ms: int) -> list[Finding]:
     findings: list[Finding] = []
-    log.roll_if_due(now_ms)
     log.expire_producers(now_ms, producer_id_expiration_ms)
     for segment in log.delete_retired(now_ms):
         path = f"{log.directory}/{names.segment_file(segment.base_offset, names.LOG_SUFFIX)}"

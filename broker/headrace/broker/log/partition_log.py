@@ -134,14 +134,12 @@ class PartitionLog(LogTail):
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
         """The first record whose timestamp is at least `timestamp_ms`, or None."""
         with storage_errors(self._files, self.directory):
-            found = timestamps.first_at_or_after(self._segments, timestamp_ms, self.log_start_offset)
-        return None if found is None else TimestampOffset(*found, self.epochs.epoch_at(found[0]))
+            return timestamps.first_at_or_after(self._segments, timestamp_ms, self.log_start_offset)
 
     def latest_timestamp_offset(self) -> TimestampOffset | None:
         """The record with the largest timestamp (KIP-734), or None for an empty log."""
         with storage_errors(self._files, self.directory):
-            found = timestamps.largest(self._segments)
-        return None if found is None else TimestampOffset(*found, self.epochs.epoch_at(found[0]))
+            return timestamps.largest(self._segments)
 
     def epoch_end_offset(self, epoch: int) -> EpochEndOffset:
         """The largest known epoch not above `epoch` and the offset where it ends."""
@@ -158,13 +156,14 @@ class PartitionLog(LogTail):
 
     # -- change of segments
 
-    def roll_if_due(self, now_ms: int) -> bool:
-        """Begin a new segment when the active one is over its time."""
-        if not self._segments.active.is_over(now_ms, self._segment_ms):
-            return False
-        with storage_errors(self._files, self.directory):
-            self._roll(self.log_end_offset, self.log_end_offset, now_ms)
-        return True
+    def roll(self, now_ms: int) -> None:
+        """Begin a new segment, unless the active one is empty.
+
+        Appends do so when it is due; an idle log keeps its active segment, as in Kafka.
+        """
+        if self._segments.active.size:
+            with storage_errors(self._files, self.directory):
+                self._roll(self.log_end_offset, self.log_end_offset, now_ms)
 
     def delete_retired(self, now_ms: int) -> list[DeletedSegment]:
         """Take away the segments that retention by time or size no longer keeps, or that DeleteRecords passed.

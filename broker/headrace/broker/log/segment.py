@@ -211,9 +211,12 @@ class Segment:
         return position if is_sound and header.size <= self.size - position else None
 
     def walk(self, position: int = 0) -> Iterator[Place]:
-        """Every batch from `position` on, reading headers only. Raises CorruptMessageError where a header is none."""
+        """Every batch from `position` on, reading headers only; one that is cut by the file's end is none.
+
+        Raises CorruptMessageError where a header is none.
+        """
         buffer, start = b"", position
-        while position < self.size:
+        while position <= self.size - HEADER_SIZE:
             if position + HEADER_SIZE > start + len(buffer):
                 start = position
                 buffer = self.log.read_at(min(_SCAN_SIZE, self.size - start), start)
@@ -222,6 +225,8 @@ class Segment:
                 raise CorruptMessageError(
                     f"{self.path(names.LOG_SUFFIX)}: no batch of format 2 begins at byte {position}"
                 )
+            if header.size > self.size - position:
+                return
             yield Place(position, header)
             position += header.size
 
@@ -290,13 +295,6 @@ class Segment:
     def first_batch_timestamp_ms(self) -> int:
         """The timestamp of its first batch; -1 when it has none."""
         return self._read_first_timestamp()
-
-    def is_over(self, now_ms: int, segment_ms: int) -> bool:
-        """Whether its time is over although nothing is appended; Kafka, too, lets a timed roll wait for no batch."""
-        if self.size == 0:
-            return False
-        first_ms = self._read_first_timestamp()
-        return now_ms - (first_ms if first_ms >= 0 else self.created_ms) > segment_ms
 
     def _read_first_timestamp(self) -> int:
         if self.first_timestamp_ms is None:
@@ -391,8 +389,10 @@ class Segment:
         self.begin_rebuild()
         with suppress(CorruptMessageError):
             for position, header in self.walk():
-                self.note(position, header.size, header.last_offset, header.max_timestamp)
-        self.next_offset = max(next_offset, self.next_offset)
+                # An offset that rotted would not fit the index, and move the segment's end.
+                if self.next_offset <= header.base_offset <= header.last_offset < next_offset:
+                    self.note(position, header.size, header.last_offset, header.max_timestamp)
+        self.next_offset = next_offset
         self.end_rebuild()
 
     def files_to_sync(self) -> list[File]:

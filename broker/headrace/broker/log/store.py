@@ -448,7 +448,7 @@ class LogStore:
         return guarded
 
     def maintain(self, now_ms: int) -> list[Finding]:
-        """Roll, retire and expire what is due; call every few seconds. Answers what it did or found.
+        """Retire and expire what is due; call every few seconds. Answers what it did or found.
 
         A log whose disk fails is a finding and keeps the others from nothing.
         """
