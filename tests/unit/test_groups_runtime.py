@@ -364,6 +364,31 @@ def test_a_record_that_cannot_be_read_does_not_take_the_coordinator_down(tmp_pat
     assert fetched(broker.ask(fetch())) == 4
 
 
+@pytest.mark.parametrize("rotten_at", [8, 16, 17], ids=["size", "magic", "checksum"])
+def test_rot_hides_what_its_segment_says_and_takes_no_coordinator_down(
+    tmp_path: Path, rotten_at: int
+) -> None:
+    broker = Broker(tmp_path)
+    log = broker.partition.log
+    broker.lead(0)
+    broker.loop.run()
+    broker.ask(commit(1, "read"))
+    start = log.size
+    broker.ask(commit(2, "read"))
+    broker.ask(commit(3, "hidden"))
+    log.update_config(LogConfig(cleanup_policy=("compact",), segment_bytes=log.size))
+    broker.ask(commit(4, "behind"))
+    path = tmp_path / f"{OFFSETS_TOPIC}-0" / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[start + rotten_at] ^= 0x40
+    path.write_bytes(data)
+    broker.lead(1)
+    broker.loop.run()
+    assert fetched(broker.ask(fetch("read"))) == 1
+    assert fetched(broker.ask(fetch("hidden"))) == (3 if rotten_at == 17 else -1)
+    assert fetched(broker.ask(fetch("behind"))) == 4
+
+
 def test_a_closed_coordinator_answers_everything(replicated: Broker) -> None:
     parked = replicated.ask(join())
     replicated.coordinator.close()

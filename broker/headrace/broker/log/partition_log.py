@@ -126,6 +126,10 @@ class PartitionLog(LogTail):
         except OSError as error:
             raise storage_error(self._files, self.directory, error) from error
 
+    def segment_end(self, offset: int) -> int:
+        """Where the segment that holds `offset` ends, and another may be readable when this one is not."""
+        return self._segments.end_at(offset)
+
     def aborted_transactions(self, offset: int, found: LogSlice) -> list[AbortedTransaction]:
         """Those that readers of committed records pass over in what they got from `offset` on."""
         with storage_errors(self._files, self.directory):

@@ -151,6 +151,10 @@ class Segments:
         """Base offset of the segment that holds `offset`, or the one before where it begins one."""
         return self._segments[self._number(offset - 1)].base_offset
 
+    def end_at(self, offset: int) -> int:
+        """Where the segment that holds `offset` ends."""
+        return self._segments[self._number(offset)].next_offset
+
     def facts(self) -> list[SegmentFacts]:
         """What retention wants to know; an empty active segment is left out."""
         return [

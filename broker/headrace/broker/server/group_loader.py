@@ -3,7 +3,7 @@
 Invariants: records are applied in offset order up to the log end of the moment of the last slice; a
 transaction's offsets are applied at its commit marker (Kafka's own producers write such), never after an
 abort. A batch with a bad checksum or a record that no Kafka writes is skipped and counted, as one bad record
-must not take a coordinator down.
+must not take a coordinator down; so is the rest of a segment behind bytes that are no batch, where Apache Kafka gives up.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from headrace.broker.errors import KafkaError
+from headrace.broker.errors import CorruptMessageError, KafkaError
 from headrace.broker.groups.machine import Shard
 from headrace.broker.groups.records import Record, RecordFormatError
 from headrace.broker.structured_log import get_logger
@@ -40,19 +40,28 @@ class GroupLoader:
         self.skipped_count = 0
 
     def load_slice(self) -> bool:
-        """Replay the next slice; True when the log's end is reached. Raises KafkaError when the log cannot be
-        read.
-        """
+        """Replay the next slice; True when the log's end is reached. Raises StorageError."""
         if self._offset >= self._log.log_end_offset:
             return True
+        before = self._offset
+        try:
+            self._load_batches()
+            if self._offset == before:
+                raise CorruptMessageError("no whole batch is there")
+        except CorruptMessageError as error:
+            self._skip(self._offset, error)
+            self._offset = max(self._log.segment_end(self._offset), self._offset + 1)
+        return self._offset >= self._log.log_end_offset
+
+    def _load_batches(self) -> None:
         read = self._log.read(self._offset, size_max=SLICE_SIZE, upper_offset=self._log.log_end_offset)
         data = read.read()
-        before = self._offset
+        if not data:
+            # Compaction left nothing from here on.
+            self._offset = self._log.log_end_offset
         for position, header in batches.iter_batches(data):
             self._load_batch(data, position, header)
-            self._offset = header.base_offset + header.last_offset_delta + 1
-        # Nothing whole in the slice: the rest of the log is not readable from here.
-        return self._offset == before or self._offset >= self._log.log_end_offset
+            self._offset = header.next_offset
 
     def _load_batch(self, data: bytes, position: int, header: BatchHeader) -> None:
         try:
