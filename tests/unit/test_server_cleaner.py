@@ -7,7 +7,7 @@ import errno
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Barrier
+from threading import Barrier, get_ident
 
 import pytest
 from log_kit import NOW_MS, append, open_store
@@ -18,7 +18,7 @@ from headrace.broker.config import LogConfig
 from headrace.broker.config_sections import Logs
 from headrace.broker.log.cleaning import LogCleaner
 from headrace.broker.log.compaction import CleanerLimits, Dirt
-from headrace.broker.log.files import Buffer
+from headrace.broker.log.files import Buffer, OsFiles
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.results import Job
 from headrace.broker.log.segment import Segment
@@ -62,6 +62,23 @@ def test_every_dirty_log_is_cleaned_but_the_one_that_rots(tmp_path: Path) -> Non
     assert (figures.max_dirty_ratio, figures.uncleanable_partitions) == (0, 1)
     assert figures.cleaned_bytes > 20_000
     assert figures.ended_ms is not None
+
+
+def test_the_loop_waits_for_no_checkpoint_of_a_cleaning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = dirty_store(tmp_path, 1)
+    replace_file, writers = OsFiles.replace_file, set()
+
+    def replaced(files: OsFiles, path: str, data: bytes) -> None:
+        writers.add(get_ident())
+        replace_file(files, path, data)
+
+    monkeypatch.setattr(OsFiles, "replace_file", replaced)
+    asyncio.run(Cleaner(Logs(), store, SystemClock()).clean_all())
+    assert "events 0" in (tmp_path / "cleaner-offset-checkpoint").read_text()
+    assert writers
+    assert get_ident() not in writers
 
 
 def test_a_broker_that_stops_waits_for_no_cleaning(tmp_path: Path) -> None:

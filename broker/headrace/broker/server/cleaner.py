@@ -121,7 +121,8 @@ class Cleaner:
     def _filthiest(self) -> tuple[PartitionLog, Dirt] | None:
         """The log with the largest share of dirty bytes of those that are worth a cleaning."""
         now_ms = self._clock.now_ms()
-        candidates = [found for found in self._logs.all() if found not in self._busy | self._passed]
+        done = self._busy | self._passed
+        candidates = [found for found in self._logs.all() if found not in done]
         dirty = [(found, dirt) for found in candidates if (dirt := found.cleaner.find(found, now_ms))]
         self.figures = self.figures._replace(
             max_dirty_ratio=max((dirt.ratio for _, dirt in dirty), default=0.0)
@@ -181,10 +182,11 @@ class Cleaner:
         self.figures = self.figures._replace(
             cleaned_bytes=self.figures.cleaned_bytes + dirt.clean_bytes + dirt.dirty_bytes
         )
-        try:
-            self._logs.checkpoint()
-        except KafkaError as error:
-            log.error("checkpoint failed", reason=error)
+        for checkpoint in self._logs.checkpoint_jobs():
+            try:
+                await in_thread(checkpoint, pool)
+            except StorageError as error:
+                log.error("checkpoint failed", reason=error)
         log.info(
             "log compacted",
             directory=partition_log.directory,
