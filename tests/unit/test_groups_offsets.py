@@ -73,6 +73,14 @@ def test_members_commit_while_others_join_but_not_while_assignments_are_awaited(
     assert script.committed() == 7
 
 
+@pytest.mark.parametrize(("character", "count_max"), [("x", 4_096), ("\u00e9", 4_096), ("\U0001f600", 2_048)])
+def test_metadata_is_as_long_as_java_counts_it(character: str, count_max: int) -> None:
+    script = Script()
+    assert script.commit("", -1, 1, metadata=character * count_max) is ErrorCode.NONE
+    too_long = character * (count_max + 1)
+    assert script.commit("", -1, 1, metadata=too_long) is ErrorCode.OFFSET_METADATA_TOO_LARGE
+
+
 def test_metadata_has_a_bound_for_each_partition() -> None:
     script = Script()
     small, large = TopicPartition("t", 0), TopicPartition("t", 1)

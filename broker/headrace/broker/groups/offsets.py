@@ -74,12 +74,17 @@ def commit(group: Group | None, event: CommitOffsets, turn: Turn) -> None:
 def _commit_record(
     group_id: str, partition: TopicPartition, value: OffsetValue, metadata_size_max: int
 ) -> Record | None:
-    if len(value.metadata) > metadata_size_max:
+    if length_in_java(value.metadata) > metadata_size_max:
         return None
     try:
         return Record(encode_offset_key(group_id, *partition), encode_offset_value(value))
     except RecordFormatError:
         return None
+
+
+def length_in_java(text: str) -> int:
+    """What Java's `String.length` says, by which Apache Kafka bounds metadata: characters beyond U+FFFF count twice."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
 
 
 def fetch(group: Group | None, event: FetchOffsets) -> FetchAnswer:

@@ -12,6 +12,7 @@ from typing import Any
 
 from headrace.broker.errors import ErrorCode, KafkaError
 from headrace.broker.groups.events import CommitOffsets, TopicPartition
+from headrace.broker.groups.offsets import length_in_java
 from headrace.broker.groups.records import OffsetValue
 from headrace.broker.handlers.context import Context
 from headrace.broker.handlers.deferred import Deferred
@@ -57,7 +58,7 @@ async def _store(
     """Version 0: one znode for each partition; the metadata has no place there."""
     errors: dict[TopicPartition, ErrorCode] = {}
     for partition, value in offsets.items():
-        if len(value.metadata) > context.config.groups.offset_metadata_max_bytes:
+        if length_in_java(value.metadata) > context.config.groups.offset_metadata_max_bytes:
             errors[partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             continue
         try:
