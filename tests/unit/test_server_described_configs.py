@@ -10,7 +10,9 @@ import pytest
 
 from headrace.broker.config import BrokerConfig
 from headrace.broker.config_dynamic import with_levels
+from headrace.broker.errors import InvalidRequestError
 from headrace.broker.handlers import k32_describe_configs
+from headrace.broker.handlers.altered_configs import check_broker
 from headrace.broker.handlers.context import Context
 from headrace.broker.wire.frames import RequestHeader
 
@@ -56,3 +58,9 @@ def test_the_rate_of_moves_is_described_where_it_is_set(
 ) -> None:
     levels = [{} if rate is None else {RATE: rate} for rate in (own, everyone)]
     assert described(broker, *levels) == expected
+
+
+@pytest.mark.parametrize("name", ["2", "-1", "one", "1x", "9" * 5000], ids=lambda name: name[:3])
+def test_only_this_broker_tells_of_itself(name: str) -> None:
+    with pytest.raises(InvalidRequestError):
+        check_broker(cast("Context", SimpleNamespace(broker_id=1)), name)

@@ -5,6 +5,7 @@ Checks that hold for both, a change for each resource, an answer for each in the
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -15,6 +16,8 @@ from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.zk.paths import DEFAULT_ENTITY
 
 TOPIC, BROKER = 2, 4
+# Java reads leading zeros, and digits of any script, too; Python refuses to read thousands of them.
+_BROKER_ID = re.compile(r"\d{1,100}")
 Resource = Mapping[str, Any]
 ChangeOf = Callable[[Resource, dict[str, str]], Mapping[str, str]]
 
@@ -72,7 +75,7 @@ async def _alter(context: Context, resource: Resource, change_of: ChangeOf, *, v
 
 def check_broker(context: Context, name: str) -> None:
     """Raises InvalidRequestError unless `name` is this broker's id, or empty for all brokers."""
-    if name and (not name.removeprefix("-").isdecimal() or int(name) != context.broker_id):
+    if name and not (_BROKER_ID.fullmatch(name) and int(name) == context.broker_id):
         raise InvalidRequestError(
             f"Unexpected broker id, expected {context.broker_id} or empty string, but received {name}"
         )
