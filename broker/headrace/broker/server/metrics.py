@@ -15,6 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 
 from headrace.broker.config import ConfigurationError
 from headrace.broker.handlers.table import HANDLERS
+from headrace.broker.zk.paths import PORT_MAX
 
 if TYPE_CHECKING:
     from headrace.broker.replication.leader import Partition
@@ -163,7 +164,7 @@ def _by_topic(name: str, text: str, values: dict[str, int]) -> Metric:
 def serve_metrics(metrics: BrokerMetrics, listener: str) -> Callable[[], None]:
     """Serve the page at HOST:PORT; returns what stops it. Raises ConfigurationError."""
     host, colon, port = listener.rpartition(":")
-    if not colon or not port.isdecimal():
+    if not colon or not port.isdecimal() or int(port) > PORT_MAX:
         raise ConfigurationError(METRICS_KEY, listener, "HOST:PORT, for example 127.0.0.1:9404")
     try:
         server, thread = start_http_server(int(port), host or "0.0.0.0", registry=metrics.registry)

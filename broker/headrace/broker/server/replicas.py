@@ -111,8 +111,8 @@ class Partitions:
         return list(self._partitions.values())
 
     def led(self) -> Iterable[Partition]:
-        """The partitions that this broker leads now."""
-        return [p for p in self._partitions.values() if p.is_leader]
+        """The partitions that this broker leads now; any thread may ask, as the one that makes the metrics' page does."""
+        return [p for p in self.all() if p.is_leader]
 
     def on_change(self, callback: PartitionCallback) -> None:
         """Call `callback(partition)` after it became led (`is_leader`), stopped being led, or was deleted."""
