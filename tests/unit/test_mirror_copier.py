@@ -190,6 +190,16 @@ def test_what_precedes_rot_is_appended_and_the_rot_is_told_once() -> None:
     assert (script.offsets, script.copier.is_rotten) == ([(0, 2), (3, 5)], False)
 
 
+@pytest.mark.parametrize(("magic", "kind"), [(7, Kind.ROT), (1, Kind.FORMAT)])
+def test_what_precedes_bytes_that_are_no_batch_is_appended(magic: int, kind: Kind) -> None:
+    other = bytearray(batch(3, 5))
+    other[16] = magic
+    script = Script()
+    script.copying(batch(0, 2), bytes(other))
+    (finding,) = script.journal.findings
+    assert (script.offsets, finding.kind, finding.first_offset) == ([(0, 2)], kind, 3)
+
+
 def test_a_gap_in_the_sources_log_stops_the_copy() -> None:
     script = Script()
     script.copying(batch(0, 2), batch(5, 6))

@@ -335,9 +335,13 @@ class Copier:
     # -- appending
 
     def _take(self, records: memoryview, now_ms: int) -> None:
-        """Append the batches that follow the log's end, run by run of one leader epoch."""
+        """Append the batches that follow the log's end, run by run of one leader epoch.
+
+        Raises CorruptMessageError and UnsupportedForMessageFormatError for bytes that are no batch, after what precedes them.
+        """
         run: list[Place] = []
-        for position, header in iter_batches(records):
+        places, failure = _places(records)
+        for position, header in places:
             next_offset = run[-1].header.next_offset if run else self._target.log_end_offset
             if not run and self._is_passed(header):
                 continue
@@ -352,8 +356,11 @@ class Copier:
                     return
                 run = []
             run.append(Place(position, header))
-        if self._append(records, run, now_ms):
-            self._went_well()
+        if not self._append(records, run, now_ms):
+            return
+        if failure is not None:
+            raise failure
+        self._went_well()
 
     def _is_passed(self, header: BatchHeader) -> bool:
         """A batch before the place that was asked for: a broker may begin earlier; a resumed copy passes it over."""
@@ -465,3 +472,13 @@ class Copier:
     def _went_well(self) -> None:
         self._backoff_ms, self._not_before_ms = self._backoff_ms_min, 0
         self.is_rotten, self.problem = False, ""
+
+
+def _places(records: memoryview) -> tuple[list[Place], KafkaError | None]:
+    """The whole batches, and what is wrong behind them."""
+    places: list[Place] = []
+    try:
+        places.extend(Place(position, header) for position, header in iter_batches(records))
+    except KafkaError as error:
+        return places, error
+    return places, None
