@@ -161,6 +161,9 @@ class Mirror:
         name = source.config.name
         gone = [key for key in source.copiers if led.get(key) is not self._partition_of.get((name, key))]
         source.forget(gone)
+        for key in gone:
+            # Whoever holds a partition holds the files of its log open, deleted or not.
+            del self._partition_of[name, key]
         new = led.keys() - source.copiers.keys()
         now_ms = self._host.clock.now_ms()
         self.journal.complete_arrivals([led[key] for key in new], now_ms)
