@@ -14,6 +14,7 @@ from struct import error as StructError
 from typing import NamedTuple
 
 SUMMARY_EVERY = 4096
+BATCH_COUNT_MAX = 2000  # records of a batch: half a megabyte with the longest topic names
 ESTIMATED = 0x01
 _VALUE = Struct(">qqqb")
 

@@ -115,8 +115,9 @@ class Journal:
             self._pending += [
                 (key, arrivals.encode(Arrival(end, end - 1, now_ms))) for key, end in self._covered.items()
             ]
-        self._arrivals.append(self._pending)
-        self._pending = []
+        while self._pending:
+            self._arrivals.append(self._pending[: arrivals.BATCH_COUNT_MAX])
+            del self._pending[: arrivals.BATCH_COUNT_MAX]
 
     def complete_arrivals(self, partitions: Iterable[Partition], now_ms: int) -> None:
         """Record what a crash left unrecorded of these partitions, estimated by when their logs changed last."""
