@@ -116,14 +116,22 @@ class Connection:
 
 
 async def _connected(address: tuple[str, int]) -> socket.socket:
+    """A socket to the first that answers of all addresses that the name has: `localhost` has two."""
+    failure: OSError = ConnectionError(f"{address[0]} has no address")
     loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(*address, type=socket.SOCK_STREAM)
-    family, kind, protocol, _, resolved = found[0]
-    sock = socket.socket(family, kind, protocol)
+    for family, kind, protocol, _, resolved in await loop.getaddrinfo(*address, type=socket.SOCK_STREAM):
+        try:
+            return await _connected_to(socket.socket(family, kind, protocol), resolved)
+        except OSError as error:
+            failure = error
+    raise failure
+
+
+async def _connected_to(sock: socket.socket, resolved: Any) -> socket.socket:
     try:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        await loop.sock_connect(sock, resolved)
+        await asyncio.get_running_loop().sock_connect(sock, resolved)
     except BaseException:
         sock.close()
         raise
