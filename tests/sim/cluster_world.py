@@ -2,7 +2,8 @@
 
 The membership, the controller, the topics and the peers are the real ones; ZooKeeper, the connections between brokers
 and the logs are simulated. Brokers are killed and start again before and after their sessions end, stop cleanly, freeze;
-ZooKeeper goes away; connections break and answers get lost. After the last fault the cluster has
+ZooKeeper goes away; connections break and answers get lost; disks are lost; somebody deletes `/controller`, and an
+administrator works on topics all the time. After the last fault the cluster has
 `RECOVERY_SECONDS_MAX` to be whole: one controller that all brokers name, and a topic can be made and deleted.
 """
 
@@ -10,17 +11,18 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 from unittest.mock import patch
 
+from cluster_administrator import Administrator
 from virtual_time import LoopClock, VirtualLoop
 from zookeeper_world import Ensemble, SimulatedKazoo
 
 from headrace.broker.config import BrokerConfig, LogConfig
 from headrace.broker.errors import ErrorCode
-from headrace.broker.replication.model import Endpoint
-from headrace.broker.replication.topic_requests import NewTopic, TopicResult
+from headrace.broker.replication.model import Endpoint, TopicAssignment
+from headrace.broker.replication.topic_requests import TopicResult
 from headrace.broker.server.cluster import Cluster
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.peers import PeerError
@@ -32,7 +34,21 @@ from headrace.broker.zk.client import ZooKeeperError
 
 SESSION_SECONDS = 3.0
 RECOVERY_SECONDS_MAX = 40.0
+RECOVERY_OF_LOGS_SECONDS = (0.2, 0.2, 5.0)
 PORT = 9000
+FAULTS = (
+    "kill",
+    "kill",
+    "restart",
+    "restart",
+    "wipe",
+    "freeze",
+    "zookeeper",
+    "break",
+    "breaks",
+    "stop",
+    "depose",
+)
 
 
 class Log:
@@ -70,6 +86,9 @@ class Logs:
 
     def opened(self, opening: Opening) -> Log:
         return self.logs[opening.key]
+
+    def update_config(self, topic: str, overrides: Mapping[str, str]) -> None:
+        pass
 
     def abandon(self, openings: Iterable[Opening]) -> None:
         pass
@@ -118,7 +137,9 @@ class Node:
             self.partitions = partitions = Partitions(
                 self.broker_id, logs, self.metadata, LoopClock(self.world.loop)
             )
-            await asyncio.sleep(self.world.random.uniform(0, 0.2))
+            await asyncio.sleep(
+                self.world.random.uniform(0, self.world.random.choice(RECOVERY_OF_LOGS_SECONDS))
+            )
             self.is_serving = True
             port = PORT + self.broker_id
             endpoint = Endpoint(listener="PLAINTEXT", security_protocol="PLAINTEXT", host="h", port=port)
@@ -207,8 +228,6 @@ class World:
         self.stories: list[str] = []
         self.failures: list[BaseException] = []
         self.is_healed = False
-        self.topic_count = 0
-        self.is_client_done = False
 
     def story(self, text: str) -> None:
         self.stories.append(f"{self.loop.time():9.3f} {text}")
@@ -231,7 +250,8 @@ class World:
             self.start(broker_id)
         clients = Tasks()
         clients.start("clock", self._sessions())
-        clients.start("client", self._client())
+        administrator = Administrator(self)
+        clients.start("administrator", administrator.run())
         await asyncio.sleep(self.random.uniform(0.1, 3))
         for _ in range(steps):
             await self._fault()
@@ -240,7 +260,7 @@ class World:
         await self._heal()
         try:
             async with asyncio.timeout(RECOVERY_SECONDS_MAX):
-                await self._become_whole()
+                await self._become_whole(administrator)
         except TimeoutError:
             raise AssertionError(f"not whole: {self._description()}") from None
         assert not self.failures, self.failures
@@ -257,15 +277,18 @@ class World:
         if node.is_dead:
             self.start(broker_id)
             return
-        kind = self.random.choice(
-            ("kill", "kill", "restart", "restart", "freeze", "zookeeper", "break", "stop", "breaks")
-        )
+        kind = self.random.choice(FAULTS)
         self.story(f"{kind} {broker_id}")
-        if kind in ("kill", "restart"):
+        if kind in ("kill", "restart", "wipe"):
             node.kill()
-            if kind == "restart":
+            if kind == "wipe":
+                self.disks[broker_id] = Logs()
+            if kind != "kill":
                 await asyncio.sleep(self.random.uniform(0, 0.5))
                 self.start(broker_id)
+        elif kind == "depose":
+            if paths.CONTROLLER in self.ensemble.znodes:
+                self.ensemble.delete(paths.CONTROLLER, -1)
         elif kind == "freeze":
             node.kazoo.freeze(self.random.uniform(0.1, 7))
         elif kind == "zookeeper":
@@ -293,26 +316,6 @@ class World:
             if node.is_dead:
                 self.start(broker_id)
 
-    async def _client(self) -> None:
-        """An administrator's client that makes and deletes topics all the time."""
-        while not self.is_client_done:
-            await asyncio.sleep(self.random.uniform(0, 0.5))
-            self.topic_count += 1
-            name = f"topic-{self.topic_count % 4}"
-            if paths.PREFERRED_ELECTION not in self.ensemble.znodes:
-                self._wish_for_preferred_leaders(name)
-            if self.random.random() < 0.7:
-                await self.ask(lambda node, name=name: self._create(node, name, 5000), seconds=5)
-            else:
-                await self.ask(
-                    lambda node, name=name: node.cluster.delete_topics([name], timeout_ms=5000), seconds=5
-                )
-
-    def _wish_for_preferred_leaders(self, topic: str) -> None:
-        wish = self.random.choice((paths.encode_preferred_election([(topic, 0), ("nowhere", 7)]), b"no JSON"))
-        self.story(f"wish {wish!r}")
-        self.ensemble.create(paths.PREFERRED_ELECTION, wish, 0, sequence=False, makepath=True)
-
     async def ask(
         self, work: Callable[[Node], Awaitable[list[TopicResult]]], seconds: float
     ) -> TopicResult | None:
@@ -334,22 +337,18 @@ class World:
         named = self.nodes.get(self.random.choice(serving).metadata.controller_id)
         return named if named in serving else None
 
-    async def _create(self, node: Node, name: str, timeout_ms: int) -> list[TopicResult]:
-        topic = NewTopic(name=name, partition_count=2, replication_factor=1)
-        return await node.cluster.create_topics([topic], timeout_ms=timeout_ms)
-
-    async def _become_whole(self) -> None:
+    async def _become_whole(self, administrator: Administrator) -> None:
         while not self.is_whole():
             await asyncio.sleep(0.2)
             for broker_id, node in list(self.nodes.items()):
                 if node.is_dead:
                     self.start(broker_id)
         while True:
-            result = await self.ask(lambda node: self._create(node, "last", 10_000), seconds=15)
+            result = await administrator.create("last", seconds=15)
             if result is not None and result.error in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                 break
             self.story(f"the last topic: {result}")
-        self.is_client_done = True
+        administrator.is_done = True
         await until(lambda: not self.differences(), seconds=0.2)
 
     def differences(self) -> list[str]:
@@ -364,16 +363,37 @@ class World:
             found.append("a wish for preferred leaders is not done")
         for node in self.live():
             found += [f"{node.broker_id} shows {t}" for t in node.metadata.topic_names() if t not in topics]
+            found += self._leftovers_of(node, topics)
         for name, topic in topics.items():
             for number, assignment in topic.partitions.items():
                 if name not in doomed:
                     found += self._differences_of(name, number, topic.topic_id, assignment.replicas[0])
         return found
 
+    def _leftovers_of(self, node: Node, topics: Mapping[str, TopicAssignment]) -> list[str]:
+        """What a broker keeps of deleted topics: logs, and configurations that their namesakes do not have."""
+        found = [
+            f"{node.broker_id} keeps a log of {topic}-{partition}"
+            for topic, partition in node.partitions.logs.logs
+            if topic not in topics or partition not in topics[topic].partitions
+        ]
+        for topic in {topic for topic, _ in node.partitions.logs.logs} & topics.keys():
+            stored = self.ensemble.znodes[paths.entity_config("topics", topic)].data
+            used = node.cluster.topic_config(topic)
+            if used != paths.decode_config(topic, stored):
+                found.append(f"{node.broker_id} uses {used} for {topic}, not {stored!r}")
+        return found
+
     def _differences_of(self, name: str, number: int, topic_id: Any, leader: int) -> list[str]:
         found = []
+        znode = self.ensemble.znodes.get(paths.partition_state(name, number))
+        if znode is None:
+            return [f"{name}-{number} has no state"]
+        state = paths.decode_partition_state(name, znode.data, znode.version)
         for node in self.live():
             shown = node.metadata.partition(name, number)
+            if shown is not None and (shown.leader, shown.leader_epoch) != (state.leader, state.leader_epoch):
+                found.append(f"{node.broker_id} shows {name}-{number} as {shown}, not {state}")
             if shown is None or shown.leader != leader or node.metadata.topic_id(name) != topic_id:
                 found.append(
                     f"{node.broker_id} shows {name}-{number} as {shown}, {node.metadata.topic_id(name)}"

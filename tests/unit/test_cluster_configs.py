@@ -118,6 +118,21 @@ def test_a_notified_change_is_read_from_the_topic_and_told_once(zookeeper):
     with_configs(zookeeper, script)
 
 
+def test_a_topic_that_is_new_to_this_broker_is_read_and_does_not_inherit_a_namesakes(zookeeper):
+    zookeeper.put("/config/topics/a", config(retention_ms="1"))
+    zookeeper.put("/config/topics/b", config(retention_ms="1"))
+
+    async def script(configs, notified):
+        await configs.load("1")
+        zookeeper.put("/config/topics/a", config())
+        zookeeper.put("/config/topics/b", config(retention_ms="2"))
+        zookeeper.put("/config/topics/c", config(retention_ms="3"))
+        await configs.learn({"a": True, "b": False, "c": False})
+        assert [configs.of(topic) for topic in "abc"] == [{}, {"retention.ms": "1"}, {"retention.ms": "3"}]
+
+    with_configs(zookeeper, script)
+
+
 def test_old_notifications_are_removed_and_young_ones_kept(zookeeper):
     async def script(configs, notified):
         note = paths.encode_config_change("topics/a")

@@ -258,6 +258,17 @@ def test_another_topic_of_the_same_name_is_refused_while_the_first_is_held(parti
     assert codes(other) == [ErrorCode.INCONSISTENT_TOPIC_ID]
 
 
+def test_a_topic_is_new_without_a_log_and_with_a_namesakes(partitions, logs):
+    request = leader_and_isr(state(0), state(1))
+    assert partitions.newness(request) == {"t": True}
+    logs.create("t", 0, TOPIC_ID)
+    assert partitions.newness(request) == {"t": True}
+    logs.create("t", 1, TOPIC_ID)
+    assert partitions.newness(request) == {"t": False}
+    logs.create("t", 0, UUID(int=8))
+    assert partitions.newness(request) == {"t": True}
+
+
 def test_the_log_of_a_deleted_topic_of_the_same_name_is_put_away(partitions, logs):
     logs.create("t", 0, UUID(int=1))
     take(partitions, leader_and_isr(state()))

@@ -313,7 +313,7 @@ class Cluster(SessionListener):
     async def _controlled(self, key: int, request: Mapping[str, Any]) -> dict[str, Any]:
         assert self._partitions is not None, "join before serving"
         if key == k04_leader_and_isr.API.key:
-            await self._configs.learn({topic for topic, _, _ in partition_states(request)})
+            await self._configs.learn(self._partitions.newness(request))
             return await self._partitions.leader_and_isr(request)
         if key == k05_stop_replica.API.key:
             return await self._partitions.stop_replica(request)

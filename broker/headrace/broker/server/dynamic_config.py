@@ -68,9 +68,9 @@ class DynamicConfigs:
         for name in (broker, paths.DEFAULT_ENTITY):
             await self._read_broker(name)
 
-    async def learn(self, topics: Iterable[str]) -> None:
-        """Read the overrides of the topics that are new to this broker."""
-        await self._read([t for t in topics if t not in self._overrides])
+    async def learn(self, topics: Mapping[str, bool]) -> None:
+        """Read the overrides of those topics that are new to this broker (True): a namesake may have had others."""
+        await self._read([t for t, is_new in topics.items() if is_new or t not in self._overrides])
 
     def forget(self, topic: str) -> None:
         """The topic is gone."""

@@ -132,6 +132,15 @@ class Partitions:
                 partition.is_leader = False
                 self._tell(partition)
 
+    def newness(self, request: Mapping[str, Any]) -> dict[str, bool]:
+        """The topics of a LeaderAndIsr request: True where this broker lacks a log, or has one of a namesake."""
+        topics: dict[str, bool] = {}
+        for topic, topic_id, state in partition_states(request):
+            own_log = self.logs.get(topic, state["partition_index"])
+            is_new = own_log is None or own_log.topic_id != topic_id
+            topics[topic] = topics.get(topic, False) or is_new
+        return topics
+
     async def leader_and_isr(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Perform a LeaderAndIsr request; answers the response message once all its logs are there."""
         error = self.fenced(request)
