@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
 
 from headrace.audit.latency import Place
-from headrace.audit.ledger import CLOCK_SKEW_MS, Ledger, copies_of
+from headrace.audit.ledger import CLOCK_SKEW_MS, Ledger, PlacedTallies, copies_of
 from headrace.audit.reconcile import SILENT_AFTER_MS, Outcome, reconcile
 from headrace.audit.records import Barrier, Counted, CounterTier, MirrorFinding, Standstill
 from headrace.audit.report import as_json
@@ -200,6 +201,20 @@ def test_a_table_whose_files_are_gone_is_counted_anew(script: Script) -> None:
     script.ledger.forget_warehouse()
     script.rows(0, 3, 0, 2)
     assert found(script.outcome()) == [("loss", "offline_to_warehouse", 1, 1, 1)]
+
+
+def test_a_file_that_could_not_be_read_is_read_again(script: Script) -> None:
+    everything(script, 0, 1)
+
+    def unreadable() -> Iterator[PlacedTallies]:
+        yield from ()
+        raise OSError("the file was moved")
+
+    with pytest.raises(OSError, match="moved"):
+        script.ledger.on_file(TOPIC, "file-2", unreadable())
+    script.rows(2, 3, 2)
+    assert script.ledger.files[TOPIC] == {"file-1", "file-2"}
+    assert script.outcome().topics[DATACENTER, TOPIC].warehouse == 3
 
 
 def test_loss_comes_before_duplicates_and_holds_the_watermark(script: Script) -> None:

@@ -194,8 +194,10 @@ class Ledger:
         counted = self.files.setdefault(table, set())
         if file in counted:
             return
+        # All of it is read before any of it counts: a file that cannot be read is tried again.
+        placed = list(found)
         counted.add(file)
-        for place, first, following, tallies in found:
+        for place, first, following, tallies in placed:
             parcel = Parcel(first=first, next=following, copies=copies_of(tallies))
             self.backlog.setdefault(Counter("warehouse", place), []).append(parcel)
             self._note_windows(place, tallies)
