@@ -6,7 +6,17 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.audit.latency import SPANS, Histogram, Latencies, Place, Rows, Spans, bucket_of, upper_of
+from headrace.audit.latency import (
+    OBSERVED_MS_MAX,
+    SPANS,
+    Histogram,
+    Latencies,
+    Place,
+    Rows,
+    Spans,
+    bucket_of,
+    upper_of,
+)
 from headrace.audit.windows import Stream
 
 STREAM = Stream("dc-east", "pageviews", "p")
@@ -49,6 +59,16 @@ def test_mean_and_maximum_are_exact_and_percentiles_close(values: list[int]) -> 
     assert exact <= summary["p99"] + 1e-9
     assert summary["p99"] <= exact * 1.01 + 1e-9
     assert Histogram.from_json(histogram.as_json()).summary() == summary
+
+
+def test_times_out_of_all_bounds_are_counted_at_the_bound() -> None:
+    histogram = Histogram()
+    histogram.observe(np.array([2**62, 2**63 - 1, 5, -(2**63)], dtype=np.int64))
+    assert (histogram.count, histogram.max_ms, histogram.sum_ms) == (
+        4,
+        OBSERVED_MS_MAX,
+        2 * OBSERVED_MS_MAX + 5,
+    )
 
 
 def test_without_data_there_is_no_summary() -> None:

@@ -18,6 +18,8 @@ from headrace.audit.records import (
     decode_arrival,
     decode_finding,
     encode,
+    tally_as_json,
+    tally_from_json,
 )
 from headrace.audit.windows import tally
 from headrace.load.ranges import TopicPartition
@@ -84,6 +86,15 @@ def test_count_records_are_read_as_they_were_written() -> None:
 def test_what_is_no_count_record_is_refused(value: bytes | None) -> None:
     with pytest.raises(ValueError, match=r".+"):
         decode(value)
+
+
+@pytest.mark.parametrize("window_start", [2**63, -(2**63) - 1])
+def test_a_window_out_of_all_time_is_refused(window_start: int) -> None:
+    (one,) = tally(["p"], np.zeros(2, dtype=np.intp), np.zeros(2, dtype=np.int64), np.arange(2), 1000)
+    fields = tally_as_json(one)
+    assert tally_from_json(fields).window_start == 0
+    with pytest.raises(ValueError, match="window"):
+        tally_from_json([fields[0], window_start, *fields[2:]])
 
 
 def test_arrivals_are_those_that_the_mirror_writes() -> None:

@@ -27,6 +27,8 @@ SPANS_KEPT_MAX: Final = 200_000
 
 EXACT_BITS: Final = 8
 """Values below 2**8 have a bucket each, others 2**7 buckets an octave, so a bucket is at most 1 % wide."""
+OBSERVED_MS_MAX: Final = 1 << 40
+"""What lies beyond, some thirty years, is a clock that is wrong."""
 BUCKET_COUNT: Final = (1 << EXACT_BITS) + (62 - EXACT_BITS) * (1 << (EXACT_BITS - 1))
 
 
@@ -48,10 +50,10 @@ class Histogram:
     max_ms: int = 0
 
     def observe(self, values_ms: Int64s) -> None:
-        """Take values; a negative one, of clocks that differ, counts as 0."""
+        """Take values; a negative one, of clocks that differ, counts as 0, one beyond `OBSERVED_MS_MAX` as that."""
         if not len(values_ms):
             return
-        values_ms = np.maximum(values_ms, 0)
+        values_ms = np.clip(values_ms, 0, OBSERVED_MS_MAX)
         self.buckets += np.bincount(bucket_of(values_ms), minlength=BUCKET_COUNT)
         self.count += len(values_ms)
         self.sum_ms += int(values_ms.sum())

@@ -170,6 +170,8 @@ def tally_from_json(fields: Any) -> Tally:
         fingerprint=int(fingerprint),
         runs=np.array(runs, dtype=np.int64).reshape(-1, 2),
     )
+    if found.window_start.bit_length() > 63:
+        raise ValueError(f"a tally of producer {producer} has the window {window_start}, which is no time")
     if not found.is_sound:
         raise ValueError(f"a tally of producer {producer} does not have the fingerprint of its runs")
     return found
