@@ -178,6 +178,9 @@ class FaultyFiles:
             path.rpartition("/")[2] for path in everything if path != "/" and _parent(path) == directory
         )
 
+    def list_files(self, directory: str) -> Sequence[str]:
+        return sorted(path.rpartition("/")[2] for path in self._seen if _parent(path) == directory)
+
     def rename(self, source: str, target: str) -> None:
         self.step()
         if source in self._directories:

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from uuid import UUID
 
+from headrace.broker.log.names import OFFSET_MAX
+
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_FILE = "log-start-offset-checkpoint"
 REPLICATION_OFFSET_FILE = "replication-offset-checkpoint"
@@ -61,12 +63,13 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 
 def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
-    """The entries of an offset checkpoint; raises CheckpointError."""
+    """The entries of an offset checkpoint, but for offsets where no log can go on; raises CheckpointError."""
     try:
-        return {
+        offsets = {
             (topic, _number(partition, _INT32_MAX)): _number(offset, _INT64_MAX)
             for topic, partition, offset in _entries(data, 3)
         }
+        return {key: offset for key, offset in offsets.items() if offset <= OFFSET_MAX}
     except CheckpointError:
         raise
     except ValueError:

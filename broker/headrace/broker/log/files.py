@@ -112,6 +112,9 @@ class Files(Protocol):
     def list(self, directory: str) -> list[str]:
         """Names (without the directory) of its files and directories, sorted."""
 
+    def list_files(self, directory: str) -> Sequence[str]:
+        """Those names that are files', or links to files."""
+
     def rename(self, source: str, target: str) -> None:
         """Rename atomically, replacing a file named `target`; lasting once the directory is synced."""
 
@@ -220,6 +223,10 @@ class OsFiles:
 
     def list(self, directory: str) -> list[str]:
         return sorted(os.listdir(directory))
+
+    def list_files(self, directory: str) -> Sequence[str]:
+        with os.scandir(directory) as entries:
+            return sorted(entry.name for entry in entries if entry.is_file())
 
     def rename(self, source: str, target: str) -> None:
         os.replace(source, target)

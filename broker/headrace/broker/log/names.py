@@ -16,6 +16,8 @@ SWAP_SUFFIX = ".swap"
 TEMPORARY_SUFFIX = ".tmp"
 DELETE_DIRECTORY_SUFFIX = "-delete"
 FUTURE_DIRECTORY_SUFFIX = "-future"
+OFFSET_MAX = 2**63 - 2**32
+"""Where a segment may begin: all the offsets in it are numbers of the protocol."""
 _DIRECTORY_NAME_LENGTH_MAX = 255
 _UNIQUE_LENGTH = 32
 # As topics and partitions are named; of anything else the checkpoints could not speak.
@@ -29,9 +31,10 @@ def segment_file(base_offset: int, suffix: str) -> str:
 
 
 def offset_of(name: str) -> int | None:
-    """The base offset in a segment file's name; None for other files."""
+    """The base offset in a segment file's name; None for other files, and where no segment can begin."""
     digits = name.split(".", 1)[0]
-    return int(digits) if len(digits) == 20 and digits.isascii() and digits.isdigit() else None
+    is_offset = len(digits) == 20 and digits.isascii() and digits.isdigit() and int(digits) <= OFFSET_MAX
+    return int(digits) if is_offset else None
 
 
 def partition_directory(topic: str, partition: int) -> str:

@@ -84,6 +84,7 @@ def load(
     segments[-1].become_active()
     epochs = _load_epochs(files, directory, segments, loading.epochs, report)
     epochs.truncate_from_end(end_offset)
+    epochs.truncate_from_start(log_start_offset)
     snapshots = ProducerSnapshots(files, directory)
     unindexed = [segment for segment in loading.unindexed if segment in segments]
     producers, findings = snapshots.restore(segments, end_offset, {s.base_offset for s in unindexed})
@@ -138,7 +139,7 @@ def _find_segments(
     files: Files, directory: str, config: LogConfig, now_ms: int, log_start_offset: int
 ) -> list[Segment]:
     by_suffix: dict[str, set[int]] = {}
-    for name in files.list(directory):
+    for name in files.list_files(directory):
         offset = names.offset_of(name)
         if offset is not None:
             by_suffix.setdefault(name[20:], set()).add(offset)
@@ -210,6 +211,13 @@ class _Loading:
         try:
             last_entry = segment.index.last()
             for position, header in segment.walk(0 if last_entry is None else last_entry[1]):
+                if (
+                    not next_offset
+                    <= header.base_offset
+                    <= header.last_offset
+                    <= segment.base_offset + INT32_MAX
+                ):
+                    return False
                 position, next_offset = position + header.size, header.next_offset
         except CorruptMessageError:
             return False

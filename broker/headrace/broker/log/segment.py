@@ -221,12 +221,12 @@ class Segment:
                 start = position
                 buffer = self.log.read_at(min(_SCAN_SIZE, self.size - start), start)
             header = read_header(buffer, position - start)
+            if header.size > self.size - position:
+                return
             if header.magic != MAGIC or header.size < HEADER_SIZE:
                 raise CorruptMessageError(
                     f"{self.path(names.LOG_SUFFIX)}: no batch of format 2 begins at byte {position}"
                 )
-            if header.size > self.size - position:
-                return
             yield Place(position, header)
             position += header.size
 
@@ -246,7 +246,7 @@ class Segment:
         # Rot keeps nobody from appending: what it hides has no part in the answer.
         with suppress(CorruptMessageError):
             for _, header in self.walk(self._walk_start(largest[1])):
-                if header.max_timestamp > largest[0]:
+                if header.max_timestamp > largest[0] and header.last_offset < self.next_offset:
                     largest = (header.max_timestamp, header.last_offset)
         return largest
 
@@ -386,11 +386,12 @@ class Segment:
     def rebuild_indexes(self) -> None:
         """Make both indexes anew from the headers in the file; behind unreadable bytes they have no entries."""
         next_offset = self.next_offset
+        end_offset = min(next_offset, self.base_offset + INT32_MAX + 1)
         self.begin_rebuild()
         with suppress(CorruptMessageError):
             for position, header in self.walk():
                 # An offset that rotted would not fit the index, and move the segment's end.
-                if self.next_offset <= header.base_offset <= header.last_offset < next_offset:
+                if self.next_offset <= header.base_offset <= header.last_offset < end_offset:
                     self.note(position, header.size, header.last_offset, header.max_timestamp)
         self.next_offset = next_offset
         self.end_rebuild()

@@ -20,7 +20,7 @@ def segment_ages(files: Files, directory: str) -> list[SegmentAge]:
     """Every segment of the log in `directory`, by offset. Raises StorageError."""
     with storage_errors(files, directory):
         found = []
-        for name in files.list(directory):
+        for name in files.list_files(directory):
             base_offset = names.offset_of(name)
             if base_offset is not None and name.endswith(names.LOG_SUFFIX):
                 path = f"{directory}/{name}"

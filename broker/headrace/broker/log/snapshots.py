@@ -36,7 +36,7 @@ class ProducerSnapshots:
     def offsets(self) -> list[int]:
         """Offsets of the snapshots there are, newest first."""
         snapshots = [
-            name for name in self._files.list(self._directory) if name.endswith(names.SNAPSHOT_SUFFIX)
+            name for name in self._files.list_files(self._directory) if name.endswith(names.SNAPSHOT_SUFFIX)
         ]
         return sorted(
             (offset for name in snapshots if (offset := names.offset_of(name)) is not None), reverse=True

@@ -2,7 +2,8 @@
 
 `.cleaned` files were not finished: they go, and with them every `.swap` at or above the first of them (a cleaning whose
 files were not all renamed). Any other `.swap` replaces the segments that it was made from, even when none of those was
-taken away yet. `.deleted` and `.tmp` files are forgotten.
+taken away yet. `.deleted` files are forgotten, and `.tmp` files, but for those that somebody made of
+a segment's.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ _SEGMENT_SUFFIXES = (
 
 def finish_swaps(files: Files, directory: str, config: LogConfig, now_ms: int) -> None:
     """Bring the names in `directory` to a state without leftovers. Raises OSError."""
-    for name in files.list(directory):
-        if name.endswith((names.TEMPORARY_SUFFIX, names.DELETED_SUFFIX)):
+    for name in files.list_files(directory):
+        if name.endswith(names.DELETED_SUFFIX) or _is_unfinished(name):
             files.remove(f"{directory}/{name}")
     cleaned = list(_offsets(files, directory, names.CLEANED_SUFFIX))
     first_cleaned = min((offset for offset, _ in cleaned), default=None)
@@ -49,8 +50,12 @@ def finish_swaps(files: Files, directory: str, config: LogConfig, now_ms: int) -
     files.sync_directory(directory)
 
 
+def _is_unfinished(name: str) -> bool:
+    return name.endswith(names.TEMPORARY_SUFFIX) and names.offset_of(name) is None
+
+
 def _offsets(files: Files, directory: str, suffix: str) -> Iterator[tuple[int, str]]:
-    for name in files.list(directory):
+    for name in files.list_files(directory):
         offset = names.offset_of(name)
         if name.endswith(suffix) and offset is not None:
             yield offset, name
@@ -68,7 +73,7 @@ def _end_of(files: Files, directory: str, base_offset: int, config: LogConfig, n
 
 
 def _remove_segments(files: Files, directory: str, base_offset: int, end_offset: int) -> None:
-    for name in files.list(directory):
+    for name in files.list_files(directory):
         offset = names.offset_of(name)
         if offset is not None and base_offset <= offset < end_offset and name[20:] in _SEGMENT_SUFFIXES:
             files.remove(f"{directory}/{name}")
