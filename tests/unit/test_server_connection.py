@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import itertools
 import logging
+import select
 import socket
 import struct
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from manual_loop import ManualLoop
 
 from headrace.broker.handlers.context import Client
 from headrace.broker.handlers.deferred import Deferred
@@ -20,44 +23,11 @@ from headrace.broker.handlers.table import Handler
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.results import LogSlice
 from headrace.broker.server import connection as connection_module
-from headrace.broker.server.connection import (
-    FRAMES_PER_TURN_MAX,
-    REPLY_SIZE_MAX,
-    TURN_MS_MAX,
-    Connection,
-)
+from headrace.broker.server.connection import REPLY_SIZE_MAX, Connection
+from headrace.broker.server.turns import TURN_S, Turns
 from headrace.broker.wire import frames
 
 PRODUCE, METADATA, HEARTBEAT = 0, 3, 12
-
-
-class ManualLoop:
-    """Readers, writers and callbacks that run when the test says so."""
-
-    def __init__(self) -> None:
-        self.readers: dict[int, Callable[[], None]] = {}
-        self.writers: dict[int, Callable[[], None]] = {}
-        self.soon: list[Callable[[], None]] = []
-
-    def add_reader(self, fd: int, callback: Callable[[], None]) -> None:
-        self.readers[fd] = callback
-
-    def remove_reader(self, fd: int) -> None:
-        self.readers.pop(fd, None)
-
-    def add_writer(self, fd: int, callback: Callable[[], None]) -> None:
-        self.writers[fd] = callback
-
-    def remove_writer(self, fd: int) -> None:
-        self.writers.pop(fd, None)
-
-    def call_soon(self, callback: Callable[[], None]) -> None:
-        self.soon.append(callback)
-
-    def turn(self) -> None:
-        due, self.soon = self.soon, []
-        for callback in [*self.readers.values(), *self.writers.values(), *due]:
-            callback()
 
 
 class Bench:
@@ -65,7 +35,7 @@ class Bench:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.loop = ManualLoop()
-        self.now_ms = 0
+        self.now_s = 0.0
         self.served: list[int] = []
         self.runs: list[int] = []
         self.answer: Callable[[int], Any] = lambda correlation_id: [reply(correlation_id)]
@@ -80,7 +50,6 @@ class Bench:
         context = SimpleNamespace(
             config=SimpleNamespace(network=SimpleNamespace(socket_request_max_bytes=100_000)),
             client=None,
-            clock=SimpleNamespace(monotonic_ms=lambda: self.now_ms),
         )
         handlers = {
             METADATA: Handler(METADATA, "M", 0, 1, self.serve),
@@ -88,12 +57,13 @@ class Bench:
         }
         monkeypatch.setattr(connection_module, "HANDLERS", handlers)
         monkeypatch.setattr(connection_module, "_peer_of", lambda sock: "peer")
+        self.turns = Turns(self.loop, lambda: self.now_s)  # type: ignore[arg-type]
         self.connection = Connection(
             ours,
             Client("host", "PLAINTEXT"),
             context,  # type: ignore[arg-type]
             self.metrics,  # type: ignore[arg-type]
-            self.loop,  # type: ignore[arg-type]
+            self.turns,
             self.closed.append,
         )
 
@@ -114,7 +84,7 @@ class Bench:
 
     def send(self, *correlation_ids: int) -> None:
         self.client.sendall(b"".join(request(i) for i in correlation_ids))
-        self.loop.turn()
+        self.loop.settle()
 
     def received(self, size: int = 65536) -> bytes:
         return self.client.recv(size)
@@ -143,6 +113,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     bench = Bench(monkeypatch)
     yield bench
     bench.connection.close()
+    bench.turns.close()
     bench.client.close()
 
 
@@ -163,34 +134,23 @@ def test_all_requests_of_a_wake_up_are_answered_in_order_with_one_write(bench: B
     assert bench.received() == reply(1) + reply(2) + reply(3)
 
 
-def test_many_requests_are_served_in_turns_so_that_others_have_theirs(bench: Bench) -> None:
-    everything = range(3 * FRAMES_PER_TURN_MAX + 5)
-    bench.send(*everything)
-    for turn in (1, 2, 3):
-        assert len(bench.served) == turn * FRAMES_PER_TURN_MAX
-        bench.loop.turn()
-    assert bench.served == list(everything)
-    expected = b"".join(reply(i) for i in everything)
-    received = b""
-    while len(received) < len(expected):
-        received += bench.received()
-    assert received == expected
-    bench.send(7)
-    assert bench.received() == reply(7)
-
-
-def test_requests_that_take_long_leave_the_others_their_turn(bench: Bench) -> None:
+def test_requests_that_take_long_are_served_in_turns_so_that_others_have_theirs(bench: Bench) -> None:
     def slowly(correlation_id: int) -> list[bytes]:
-        bench.now_ms += TURN_MS_MAX // 2 + 1
+        bench.now_s += TURN_S * 0.6
         return [reply(correlation_id)]
 
     bench.answer = slowly
-    bench.send(1, 2, 3, 4, 5)
+    bench.client.sendall(b"".join(request(i) for i in range(1, 8)))
+    bench.connection.heard(select.EPOLLIN)
+    assert bench.connection.turn(bench.now_s + TURN_S)
     assert bench.served == [1, 2]
-    bench.loop.turn()
+    assert bench.received() == reply(1) + reply(2), "the replies of a turn leave with it"
+    assert bench.connection.turn(bench.now_s + TURN_S)
     assert bench.served == [1, 2, 3, 4]
-    bench.loop.turn()
-    assert bench.received() == b"".join(map(reply, range(1, 6)))
+    assert bench.connection.turn(bench.now_s + TURN_S)
+    assert not bench.connection.turn(bench.now_s + TURN_S)
+    assert bench.served == [1, 2, 3, 4, 5, 6, 7]
+    assert bench.received() == b"".join(map(reply, range(3, 8)))
 
 
 def test_requests_that_a_handler_serves_together_are_answered_and_counted_each(bench: Bench) -> None:
@@ -203,12 +163,15 @@ def test_requests_that_a_handler_serves_together_are_answered_and_counted_each(b
     assert [key for key, _ in bench.requests] == [METADATA, *[PRODUCE] * 3, METADATA, PRODUCE]
 
 
-def test_many_requests_without_an_answer_are_all_served(bench: Bench) -> None:
+def test_more_requests_than_a_read_brings_are_all_served(bench: Bench) -> None:
+    everything = range(20_000)
     bench.answer = lambda correlation_id: None
-    bench.send(*range(2 * FRAMES_PER_TURN_MAX + 1))
-    bench.loop.turn()
-    bench.loop.turn()
-    assert bench.served == list(range(2 * FRAMES_PER_TURN_MAX + 1))
+    sender = threading.Thread(target=bench.client.sendall, args=[b"".join(map(request, everything))])
+    sender.start()
+    while len(bench.served) < len(everything):
+        bench.loop.turn()
+    sender.join()
+    assert bench.served == list(everything)
     assert bench.is_silent()
 
 
@@ -240,12 +203,53 @@ def test_while_a_reply_waits_nothing_is_read_and_afterwards_all_is(bench: Bench)
     bench.answer = lambda correlation_id: parked if correlation_id == 1 else [reply(correlation_id)]
     bench.send(1)
     bench.send(2)
-    assert bench.loop.readers == {}, "level-triggered readiness must not spin"
+    bench.send(3)
+    assert not bench.loop.soon, "what cannot be read yet must not spin"
     assert bench.served == [1]
     parked.complete([reply(1)])
-    bench.loop.turn()
-    bench.loop.turn()
-    assert bench.received(4096) == reply(1) + reply(2)
+    bench.loop.settle()
+    assert bench.received(4096) == reply(1) + reply(2) + reply(3)
+
+
+@pytest.mark.parametrize("leaves_first", [True, False])
+def test_a_client_that_leaves_behind_a_whole_request_gets_its_work_done(
+    bench: Bench, warnings: Callable[[], list[str]], *, leaves_first: bool
+) -> None:
+    """The end may be told together with the last bytes (once), or after them."""
+    bench.client.sendall(request(1) + request(2))
+    if not leaves_first:
+        bench.loop.turn()
+    bench.client.shutdown(socket.SHUT_WR)
+    bench.loop.settle()
+    assert bench.received() == reply(1) + reply(2)
+    assert bench.received() == b""
+    assert bench.connection.is_closed
+    assert warnings() == []
+
+
+def test_a_client_that_leaves_right_behind_a_request_that_waits_is_noticed(bench: Bench) -> None:
+    parked: Deferred[Any] = Deferred()
+    bench.answer = lambda _: parked
+    bench.client.sendall(request(1))
+    bench.client.close()
+    bench.loop.settle()
+    assert bench.connection.is_closed
+
+
+def test_requests_before_a_bad_size_are_answered_first(
+    bench: Bench, warnings: Callable[[], list[str]]
+) -> None:
+    parked: Deferred[Any] = Deferred()
+    bench.answer = lambda correlation_id: parked if correlation_id == 2 else [reply(correlation_id)]
+    bench.client.sendall(request(1) + request(2) + request(3) + struct.pack(">i", -5))
+    bench.loop.settle()
+    assert bench.received() == reply(1)
+    assert not bench.connection.is_closed
+    parked.complete([reply(2)])
+    bench.loop.settle()
+    assert bench.received() == reply(2) + reply(3)
+    assert bench.received() == b""
+    assert len(warnings()) == 1
 
 
 def test_a_client_that_leaves_while_its_request_waits_is_noticed(bench: Bench) -> None:
@@ -311,7 +315,8 @@ def test_a_client_that_does_not_read_is_served_no_further(bench: Bench) -> None:
     assert [struct.unpack_from(">i", received, i * (size + 4) + 4)[0] for i in range(100)] == list(
         range(1, 101)
     )
-    assert bench.loop.writers == {}
+    bench.send(7)
+    assert bench.received(4) == struct.pack(">i", size)
 
 
 def test_what_was_answered_before_a_bad_request_is_sent(
@@ -378,4 +383,3 @@ def test_a_client_that_leaves_between_requests_is_no_warning(
     bench.loop.turn()
     assert bench.connection.is_closed
     assert warnings() == []
-    assert bench.loop.readers == {}

@@ -1,7 +1,7 @@
 """One client connection: bytes in, replies out, in the order of the requests.
 
-All complete requests of a wake-up are handled, about `FRAMES_PER_TURN_MAX` a turn at most, and the replies of a turn leave
-with one system call; file slices go from the page cache to the socket by sendfile. Invariants: requests of one
+All complete requests that a read brought are handled, as far as the turn lasts (`server.turns`), and the replies of a turn
+leave with one system call; file slices go from the page cache to the socket by sendfile. Invariants: requests of one
 connection are served one after the other, so a parked fetch holds up what was sent after it (as in Kafka); while a
 reply waits, or the client does not read, nothing more is read from it, so a connection never holds more than one read
 buffer of requests and `REPLY_SIZE_MAX` of replies plus one reply. Whatever is wrong with the input closes this
@@ -11,8 +11,8 @@ connection with one warning. Must not know what a request means.
 from __future__ import annotations
 
 import os
+import select
 import socket
-from asyncio import AbstractEventLoop
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.replies import CloseConnectionError, Parts
 from headrace.broker.handlers.table import HANDLERS
 from headrace.broker.log.results import LogSlice
+from headrace.broker.server.turns import Turns
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.fields import MalformedError
 from headrace.broker.wire.frames import FrameDecoder, FrameError, read_request_header
@@ -34,10 +35,8 @@ REPLY_SIZE_MAX = 1 << 20
 BUFFERS_PER_CALL_MAX = 512
 SENDFILE_SIZE_MAX = 1 << 20
 SIZE_PER_TURN_MAX = 4 << 20
-# A read buffer holds thousands of the smallest requests, which may cost the most: the others have their turn in between.
-FRAMES_PER_TURN_MAX = 128
-TURN_MS_MAX = 2
 API_VERSIONS_KEY = 18
+NO_MORE_TO_COME = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 
 
 class Connection:
@@ -49,21 +48,26 @@ class Connection:
         "_decoder",
         "_fd",
         "_frames",
-        "_is_reading",
-        "_is_resuming",
-        "_is_writing",
-        "_loop",
+        "_has_unread",
+        "_is_blocked",
+        "_is_ending",
+        "_is_readable",
+        "_is_watched",
         "_metrics",
         "_on_close",
         "_out",
         "_out_position",
         "_out_size",
         "_pending",
+        "_refusal",
         "_socket",
+        "_turns",
         "idle_since_ms",
         "is_closed",
+        "is_due",
         "is_used",
         "peer",
+        "served_until",
     )
 
     def __init__(
@@ -72,7 +76,7 @@ class Connection:
         client: Client,
         context: Context,
         metrics: BrokerMetrics,
-        loop: AbstractEventLoop,
+        turns: Turns,
         on_close: Callable[[Connection], None],
     ) -> None:
         self._socket = sock
@@ -80,7 +84,7 @@ class Connection:
         self._client = client
         self._context = context
         self._metrics = metrics
-        self._loop = loop
+        self._turns = turns
         self._on_close = on_close
         self._decoder = FrameDecoder(context.config.network.socket_request_max_bytes)
         self._frames: deque[memoryview] = deque()
@@ -88,14 +92,23 @@ class Connection:
         self._out_position = 0
         self._out_size = 0
         self._pending: Deferred[Parts] | None = None
-        self._is_reading = True
-        self._is_resuming = False
-        self._is_writing = False
+        # Edges are told once: what the socket has, and whether the end comes after it, is kept here.
+        self._is_readable = False
+        self._is_ending = False
+        # Something arrived while a reply waits: no need to look again.
+        self._has_unread = False
+        # What is wrong with the bytes after the last whole request: the connection closes when that is answered.
+        self._refusal: str | None = None
+        # The socket is full, and whether epoll tells when it is no longer.
+        self._is_blocked = False
+        self._is_watched = False
+        self.is_due = False
+        self.served_until = 0.0
         self.is_closed = False
         self.is_used = True
         self.idle_since_ms = 0
         self.peer = _peer_of(sock)
-        loop.add_reader(self._fd, self._readable)
+        turns.join(self._fd, self)
 
     @property
     def is_waiting(self) -> bool:
@@ -113,10 +126,7 @@ class Connection:
         self.is_closed = True
         if reason is not None:
             log.warning("connection closed", peer=self.peer, reason=reason)
-        self._loop.remove_reader(self._fd)
-        if self._is_writing:
-            self._is_writing = False
-            self._loop.remove_writer(self._fd)
+        self._turns.leave(self._fd)
         if self._pending is not None:
             self._pending.cancel()
         self._out.clear()
@@ -124,70 +134,96 @@ class Connection:
         self._socket.close()
         self._on_close(self)
 
-    def _readable(self) -> None:
-        if self._pending is not None or self._is_writing or self._is_resuming:
-            self._readable_while_busy()
-            return
+    def heard(self, events: int) -> None:
+        """Take note of new epoll events."""
+        if events & select.EPOLLOUT:
+            self._is_blocked = False
+        if events & ~select.EPOLLOUT:
+            self._is_readable = True
+            self._has_unread = False
+            if events & NO_MORE_TO_COME:
+                self._is_ending = True
+
+    def turn(self, end: float) -> bool:
+        """Serve and send what is there until about `end`; whether there is more to do at once."""
+        if not self.is_closed:
+            self._go_on(end)
+        if self.is_closed:
+            return False
+        if self._pending is not None or self._is_blocked:
+            return self._is_readable and not self._has_unread
+        return bool(self._frames or self._out) or self._is_readable
+
+    def _go_on(self, end: float) -> None:
+        if self._pending is not None or self._is_blocked:
+            if self._is_readable and not self._has_unread:
+                self._listen_for_goodbye()
+        elif self._frames or (self._is_readable and not self._out and self._receive()):
+            self._serve_frames(end)
+        elif self._out:
+            self._send()
+        if self._refusal is not None and not self._frames and self._pending is None:
+            self.close(self._refusal)
+
+    def _receive(self) -> bool:
+        """Read once; whether whole requests are there. Less than there was room for is all there was (epoll(7))."""
         try:
-            size = self._socket.recv_into(self._decoder.writable())
-        except (BlockingIOError, InterruptedError):
-            return
+            space = self._decoder.writable()
+            size = self._socket.recv_into(space)
+        except BlockingIOError:
+            self._is_readable = False
+            return False
         except OSError:
             self.close()
-            return
+            return False
         except MemoryError:
             self.close("this process has no memory left for its request")
-            return
+            return False
         if size == 0:
             self._closed_by_client()
-            return
+            return False
+        if size < len(space) and not self._is_ending:
+            self._is_readable = False
         self.is_used = True
         self._metrics.bytes_in += size
         try:
             frames = self._decoder.received(size)
         except FrameError as error:
-            self._frames.extend(error.frames)
-            self._serve_frames()
-            self.close(str(error))
-            return
-        if frames:
-            self._frames.extend(frames)
-            self._serve_frames()
+            frames = error.frames
+            self._refusal = str(error)
+        self._frames.extend(frames)
+        return bool(frames)
 
-    def _readable_while_busy(self) -> None:
+    def _listen_for_goodbye(self) -> None:
         """Something arrived before the last answer left: a goodbye is heard, requests wait in the kernel."""
         try:
             is_gone = not self._socket.recv(1, socket.MSG_PEEK)
-        except (BlockingIOError, InterruptedError):
+        except BlockingIOError:
+            self._is_readable = False
             return
         except OSError:
             is_gone = True
         if is_gone:
             self.close()
         else:
-            self._pause_reading()
+            self._has_unread = True
 
     def _closed_by_client(self) -> None:
         pending = self._decoder.pending
         self.close(f"the client went away {pending} bytes into a request" if pending else None)
 
-    def _serve_frames(self) -> None:
-        """Serve what was read, in order, until a reply has to wait or it was enough for a turn; then send."""
-        frames, clock = self._frames, self._context.clock
-        left = FRAMES_PER_TURN_MAX
-        end_ms = clock.monotonic_ms() + TURN_MS_MAX
-        while left > 0 and frames and self._pending is None and self._out_size < REPLY_SIZE_MAX:
-            served = self._serve(frames.popleft())
-            if not served:
+    def _serve_frames(self, end: float) -> None:
+        """Serve what was read, in order, until a reply has to wait or the turn is over; then send."""
+        frames, now = self._frames, self._turns.now
+        while frames and self._pending is None and self._out_size < REPLY_SIZE_MAX:
+            if not self._serve(frames.popleft()):
                 return
-            left = left - served if clock.monotonic_ms() <= end_ms else 0
+            if now() >= end:
+                break
         self._send()
 
-    def _serve(self, frame: memoryview) -> int:
-        """Serve a request, and those behind it that its handler serves with it; returns how many.
-
-        0: that closed the connection.
-        """
+    def _serve(self, frame: memoryview) -> bool:
+        """Serve a request, and those behind it that its handler serves with it; False when that closed the connection."""
         context = self._context
         context.client = self._client
         try:
@@ -200,26 +236,24 @@ class Connection:
                     )
                 handler = HANDLERS[API_VERSIONS_KEY]
             self._metrics.request(header.key, len(frame))
-            served = 1
             if handler.serve_run is None or not self._frames:
                 reply = handler.serve(context, header, frame)
             else:
                 reply, more = handler.serve_run(context, header, frame, self._frames)
-                served += more
                 for _ in range(more):
                     self._metrics.request(header.key, len(self._frames.popleft()))
         except (MalformedError, CloseConnectionError) as error:
             self._close_after_replies(str(error))
-            return 0
+            return False
         except Exception as error:
             log.failure("request failed", error, peer=self.peer)
             self._close_after_replies(None)
-            return 0
+            return False
         if isinstance(reply, list):
             self._queue(reply)
         elif reply is not None:
             self._wait_for(reply)
-        return served
+        return True
 
     def _close_after_replies(self, reason: str | None) -> None:
         """Close, after what was answered before the bad request has been handed to the kernel as far as it goes."""
@@ -243,25 +277,16 @@ class Connection:
         """A reply that had to wait is there: it leaves in a turn of its own, not in that of whoever completed it."""
         self._pending = None
         self._queue(parts)
-        if not self._is_writing:
-            self._resume_soon()
+        if not self._is_blocked:
+            self._turns.want(self)
 
     def _failed(self, error: BaseException) -> None:
         self._pending = None
         log.failure("request failed", error, peer=self.peer)
         self.close()
 
-    def _resume_soon(self) -> None:
-        self._is_resuming = True
-        self._loop.call_soon(self._resume)
-
-    def _resume(self) -> None:
-        if not self.is_closed:
-            self._is_resuming = False
-            self._serve_frames()
-
     def _send(self) -> None:
-        """Send what is ready; a full socket is waited for, then the next requests follow."""
+        """Send what is ready; a full socket is waited for."""
         out = self._out
         size_left_min = self._out_size - SIZE_PER_TURN_MAX
         try:
@@ -272,14 +297,20 @@ class Connection:
                     self._send_slice(out[0])
                 else:
                     # A client that reads as fast as we send must not keep the others waiting.
-                    self._wait_until_writable()
                     return
         except (BlockingIOError, InterruptedError):
-            self._wait_until_writable()
+            self._is_blocked = True
+            self._watch(writable=True)
         except OSError:
             self.close()
         else:
-            self._all_sent()
+            self._watch(writable=False)
+
+    def _watch(self, *, writable: bool) -> None:
+        if self._is_watched != writable:
+            self._is_watched = writable
+            self.is_used = True
+            self._turns.watch(self._fd, writable=writable)
 
     def _send_buffers(self) -> None:
         """Send the buffers before the next slice with one call; raises BlockingIOError when none of it fits."""
@@ -324,28 +355,6 @@ class Connection:
             position -= part_size
             out.popleft()
         self._out_position = position
-
-    def _wait_until_writable(self) -> None:
-        if not self._is_writing:
-            self._is_writing = True
-            self._loop.add_writer(self._fd, self._send)
-
-    def _all_sent(self) -> None:
-        if self._is_writing:
-            self._is_writing = False
-            self.is_used = True
-            self._loop.remove_writer(self._fd)
-        if self._pending is not None:
-            return
-        if self._frames:
-            self._resume_soon()
-        elif not self._is_reading:
-            self._is_reading = True
-            self._loop.add_reader(self._fd, self._readable)
-
-    def _pause_reading(self) -> None:
-        self._is_reading = False
-        self._loop.remove_reader(self._fd)
 
 
 def _peer_of(sock: socket.socket) -> str:

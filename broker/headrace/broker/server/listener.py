@@ -18,10 +18,11 @@ from headrace.broker.handlers.context import Client, Context
 from headrace.broker.log.files import advice
 from headrace.broker.server.connection import Connection
 from headrace.broker.server.metrics import BrokerMetrics
+from headrace.broker.server.turns import Turns
 from headrace.broker.structured_log import get_logger
 
 log = get_logger(__name__)
-ACCEPTS_PER_TURN_MAX = 64
+ACCEPTS_PER_TURN_MAX = 16
 ACCEPT_PAUSE_S = 1.0
 REPEAT_MS = 60_000
 DESCRIPTORS_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -66,6 +67,7 @@ class Acceptor:
         self._context = context
         self._metrics = metrics
         self._loop = loop
+        self._turns = Turns(loop)
         self._connections: set[Connection] = set()
         self._by_host: Counter[str] = Counter()
         # When the next line about accepting that fails is due.
@@ -85,9 +87,10 @@ class Acceptor:
         self._sockets = []
 
     def close_all(self) -> None:
-        """Close every connection."""
+        """Close every connection, for good."""
         for connection in list(self._connections):
             connection.close()
+        self._turns.close()
 
     def sweep(self) -> None:
         """Close the connections that were idle for too long; call every few seconds."""
@@ -141,7 +144,7 @@ class Acceptor:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         client = Client(host, listener.name)
-        connection = Connection(sock, client, self._context, self._metrics, self._loop, self._closed)
+        connection = Connection(sock, client, self._context, self._metrics, self._turns, self._closed)
         self._connections.add(connection)
         self._by_host[host] += 1
         self._metrics.connections_accepted += 1
