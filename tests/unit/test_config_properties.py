@@ -13,6 +13,7 @@ from headrace.broker.config import (
     is_known,
     parse_properties,
 )
+from headrace.broker.config_keys import text_of
 from headrace.broker.errors import InvalidConfigError
 
 
@@ -154,3 +155,20 @@ def test_every_topic_configuration_has_a_broker_property_with_the_same_default()
     for topic_config in TOPIC_CONFIGS.values():
         assert topic_config.key.synonyms, topic_config.name
         assert topic_config.broker_value(config) == topic_config.default, topic_config.name
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0.0"),
+        (0.5, "0.5"),
+        (0.001, "0.001"),
+        (0.00099, "9.9E-4"),
+        (9999999.0, "9999999.0"),
+        (1e7, "1.0E7"),
+        (12345678.9, "1.23456789E7"),
+        (1.7976931348623157e308, "1.7976931348623157E308"),
+    ],
+)
+def test_numbers_with_a_fraction_are_printed_as_java_prints_them(value: float, text: str) -> None:
+    assert text_of(value) == text

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
+from decimal import Decimal
 from typing import Any, ClassVar, Literal, Protocol
 
 INT_MAX = 2**31 - 1
@@ -189,4 +190,12 @@ def text_of(value: Any) -> str | None:
         return "true" if value else "false"
     if isinstance(value, tuple):
         return ",".join(value)
-    return str(value)
+    return _double_text(value) if isinstance(value, float) else str(value)
+
+
+def _double_text(value: float) -> str:
+    """As Java writes it: with an exponent of ten below a thousandth and from ten million on."""
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return str(value)
+    digits, _, exponent = f"{Decimal(repr(value)).normalize():e}".partition("e")
+    return f"{digits if '.' in digits else f'{digits}.0'}E{int(exponent)}"
