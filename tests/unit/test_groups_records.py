@@ -6,8 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.broker.config_sections import Groups
 from headrace.broker.groups import records
-from headrace.broker.groups.records import GroupKey, GroupValue, MemberValue, OffsetKey, OffsetValue
+from headrace.broker.groups.machine import Shard
+from headrace.broker.groups.records import (
+    GroupKey,
+    GroupValue,
+    MemberValue,
+    OffsetKey,
+    OffsetValue,
+    RecordFormatError,
+)
 
 
 def test_an_offset_is_stored_as_key_version_1_and_value_version_3() -> None:
@@ -138,3 +147,38 @@ def test_garbage_raises_only_format_errors(data: bytes) -> None:
 )
 def test_a_group_lives_in_the_partition_that_java_computes(group_id: str, count: int, partition: int) -> None:
     assert records.partition_for(group_id, count) == partition
+
+
+@given(st.text(max_size=5), st.text(max_size=5), st.integers(-(2**31), 2**31 - 1))
+def test_a_commits_key_is_read_as_it_was_written(group_id: str, topic: str, partition: int) -> None:
+    key = records.encode_offset_key(group_id, topic, partition)
+    assert records.decode_key(key) == OffsetKey(group_id, topic, partition)
+    for size in range(len(key)):
+        with pytest.raises(RecordFormatError):
+            records.decode_key(key[:size])
+
+
+@given(st.integers(0, 2**63 - 1), st.integers(-1, 2**31 - 1), st.text(max_size=9), st.integers(0, 2**63 - 1))
+def test_a_commits_value_is_read_as_it_was_written(offset: int, epoch: int, text: str, time_ms: int) -> None:
+    value = OffsetValue(offset=offset, leader_epoch=epoch, metadata=text, commit_timestamp_ms=time_ms)
+    data = records.encode_offset_value(value)
+    assert records.decode_offset_value(data) == value
+    for size in range(len(data)):
+        with pytest.raises(RecordFormatError):
+            records.decode_offset_value(data[:size])
+
+
+def test_a_size_below_nothing_is_no_string() -> None:
+    key = records.encode_offset_key("group", "topic", 1)
+    value = records.encode_offset_value(OffsetValue(offset=1, metadata="m"))
+    for data, read in ((key, records.decode_key), (value, records.decode_offset_value)):
+        at = 2 if data is key else 14
+        with pytest.raises(RecordFormatError):
+            read(data[:at] + b"\xff\xfe" + data[at + 2 :])
+
+
+def test_a_value_that_cannot_be_read_makes_no_group() -> None:
+    shard = Shard(Groups())
+    with pytest.raises(RecordFormatError):
+        shard.apply(records.Record(records.encode_offset_key("g", "t", 0), b"\x00\x09"))
+    assert shard.overviews() == []

@@ -177,8 +177,11 @@ class Shard:
     def _apply_offset(self, key: OffsetKey, value: bytes | None) -> None:
         partition = TopicPartition(key.topic, key.partition)
         if value is not None:
-            group = self.groups.setdefault(key.group_id, Group(group_id=key.group_id))
-            group.offsets[partition] = decode_offset_value(value)
+            offset = decode_offset_value(value)
+            group = self.groups.get(key.group_id)
+            if group is None:
+                group = self.groups[key.group_id] = Group(group_id=key.group_id)
+            group.offsets[partition] = offset
         elif key.group_id in self.groups:
             self.groups[key.group_id].offsets.pop(partition, None)
             self._drop_if_useless(key.group_id)

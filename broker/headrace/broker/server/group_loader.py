@@ -21,7 +21,7 @@ from headrace.broker.wire.batches import BatchHeader
 if TYPE_CHECKING:
     from headrace.broker.log.partition_log import PartitionLog
 
-# About 20 ms of Python a slice, whatever `offsets.load.buffer.size` would allow a broker with threads.
+# Less than 10 ms of Python a slice, whatever `offsets.load.buffer.size` would allow a broker with threads.
 SLICE_SIZE = 128 * 1024
 COMMIT_MARKER = 1
 
