@@ -71,6 +71,7 @@ class Logs:
 
     def __init__(self) -> None:
         self.logs: dict[tuple[str, int], Log] = {}
+        self.made: set[tuple[tuple[str, int], Any]] = set()
 
     def get(self, topic: str, partition: int) -> Log | None:
         return self.logs.get((topic, partition))
@@ -109,7 +110,10 @@ class Opening:
         self.logs, self.key, self.topic_id = logs, key, topic_id
 
     def run(self) -> None:
-        self.logs.logs.setdefault(self.key, Log(self.topic_id))
+        if self.key not in self.logs.logs:
+            assert (self.key, self.topic_id) not in self.logs.made, f"the log of {self.key} is lost"
+            self.logs.made.add((self.key, self.topic_id))
+            self.logs.logs[self.key] = Log(self.topic_id)
 
 
 class Node:
