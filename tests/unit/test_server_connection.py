@@ -275,6 +275,17 @@ def test_an_answer_may_be_there_before_it_is_waited_for(bench: Bench) -> None:
     assert bench.received() == reply(1) + reply(2)
 
 
+def test_a_reply_that_came_as_the_broker_stops_still_leaves(bench: Bench) -> None:
+    parked: Deferred[Any] = Deferred()
+    bench.answer = lambda _: parked
+    bench.send(1, 2)
+    parked.complete([reply(1)])
+    bench.connection.close_after_replies()
+    assert bench.received() == reply(1)
+    assert bench.received() == b""
+    assert bench.served == [1]
+
+
 def test_no_reply_means_none(bench: Bench) -> None:
     bench.answer = lambda correlation_id: None if correlation_id == 1 else [reply(correlation_id)]
     bench.send(1, 2)

@@ -134,6 +134,12 @@ class Connection:
         self._socket.close()
         self._on_close(self)
 
+    def close_after_replies(self, reason: str | None = None) -> None:
+        """Close, after what was answered so far has been handed to the kernel as far as it goes."""
+        self._frames.clear()
+        self._send()
+        self.close(reason)
+
     def heard(self, events: int) -> None:
         """Take note of new epoll events."""
         if events & select.EPOLLOUT:
@@ -243,23 +249,17 @@ class Connection:
                 for _ in range(more):
                     self._metrics.request(header.key, len(self._frames.popleft()))
         except (MalformedError, CloseConnectionError) as error:
-            self._close_after_replies(str(error))
+            self.close_after_replies(str(error))
             return False
         except Exception as error:
             log.failure("request failed", error, peer=self.peer)
-            self._close_after_replies(None)
+            self.close_after_replies()
             return False
         if isinstance(reply, list):
             self._queue(reply)
         elif reply is not None:
             self._wait_for(reply)
         return True
-
-    def _close_after_replies(self, reason: str | None) -> None:
-        """Close, after what was answered before the bad request has been handed to the kernel as far as it goes."""
-        self._frames.clear()
-        self._send()
-        self.close(reason)
 
     def _wait_for(self, reply: Deferred[Parts]) -> None:
         if reply.done:

@@ -87,9 +87,9 @@ class Acceptor:
         self._sockets = []
 
     def close_all(self) -> None:
-        """Close every connection, for good."""
+        """Close every connection, for good; replies that are there leave first."""
         for connection in list(self._connections):
-            connection.close()
+            connection.close_after_replies()
         self._turns.close()
 
     def sweep(self) -> None:
