@@ -11,6 +11,7 @@ from log_kit import NOW_MS, append, batch, fill, offsets, open_log
 from headrace.broker.config import LogConfig
 from headrace.broker.log.checkpoints import decode_offsets, encode_offsets
 from headrace.broker.log.files import OsFiles
+from headrace.broker.log.names import OFFSET_MAX
 from headrace.broker.log.partition_log import PartitionLog
 
 SIZE = len(batch())
@@ -58,7 +59,7 @@ def test_no_log_goes_where_offsets_end(folder: Path) -> None:
         path_of(folder, base_offset).touch()
     log = reopened(folder)
     assert log.log_end_offset == COUNT
-    assert decode_offsets(encode_offsets({("a", 0): 2**63 - 1, ("b", 0): 5})) == {("b", 0): 5}
+    assert decode_offsets(encode_offsets({("events", 0): 2**63 - 1})) == {("events", 0): OFFSET_MAX}
 
 
 @pytest.mark.parametrize("base_offset", [2**62, -1, 0])
@@ -115,3 +116,27 @@ def test_the_epoch_of_a_record_found_by_time_is_its_batchs(tmp_path: Path) -> No
     again, _ = open_log(tmp_path, clean_shutdown=True, recovery_point=4)
     assert again.offset_for_timestamp(NOW_MS + 1) == (1, NOW_MS + 1, 1)
     assert again.latest_timestamp_offset() == (3, NOW_MS + 3, 3)
+
+
+@pytest.mark.parametrize("epoch", [0, 2, 0x0202])
+def test_rot_hides_no_batch_whose_epoch_looks_like_a_format(tmp_path: Path, epoch: int) -> None:
+    log, _ = open_log(tmp_path)
+    for _ in range(5):
+        log.append_as_leader(batch(), leader_epoch=epoch, now_ms=NOW_MS)
+    path = path_of(Path(log.directory), 0)
+    data = bytearray(path.read_bytes())
+    data[SIZE + 8 : SIZE + 12] = b"rot!"
+    path.write_bytes(data)
+    again, report = open_log(tmp_path, recovery_point=5)
+    assert [(finding.kind, finding.size) for finding in report.findings] == [("rot", SIZE)]
+    assert (path.read_bytes(), again.log_end_offset) == (bytes(data), 5)
+
+
+def test_a_hole_that_compaction_left_is_no_rot(tmp_path: Path) -> None:
+    """The recovery point on the disk may be that of a segment which has become part of another one."""
+    config = LogConfig(segment_bytes=2 * SIZE, cleanup_policy=("compact",))
+    log, _ = open_log(tmp_path, config)
+    for base_offset in (0, 6, 8, 9):
+        log.append_mirrored(batch(at=base_offset), leader_epoch=0, now_ms=NOW_MS)
+    again, report = open_log(tmp_path, config, recovery_point=3)
+    assert (offsets(again), report.findings) == ([0, 6, 8, 9], [])

@@ -63,13 +63,12 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 
 def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
-    """The entries of an offset checkpoint, but for offsets where no log can go on; raises CheckpointError."""
+    """The entries of an offset checkpoint, none beyond OFFSET_MAX, where logs can go on; raises CheckpointError."""
     try:
-        offsets = {
-            (topic, _number(partition, _INT32_MAX)): _number(offset, _INT64_MAX)
+        return {
+            (topic, _number(partition, _INT32_MAX)): min(_number(offset, _INT64_MAX), OFFSET_MAX)
             for topic, partition, offset in _entries(data, 3)
         }
-        return {key: offset for key, offset in offsets.items() if offset <= OFFSET_MAX}
     except CheckpointError:
         raise
     except ValueError:

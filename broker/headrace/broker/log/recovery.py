@@ -176,6 +176,7 @@ class _Loading:
         self._files = files
         self._directory = directory
         self._config = config
+        self._is_compacted = "compact" in config.cleanup_policy
         self._recovery_point = recovery_point
         self._report = report
         self.checked: list[Segment] = []
@@ -270,7 +271,7 @@ class _Loading:
             or following.base_offset <= self._recovery_point
             or following.base_offset - segment.base_offset > INT32_MAX
         )
-        return is_sound or "compact" in self._config.cleanup_policy
+        return is_sound or self._is_compacted
 
     def _drop(self, segments: list[Segment]) -> None:
         for segment in reversed(segments):
@@ -294,7 +295,7 @@ class _Loading:
         while position < segment.size:
             header, problem = check_batch(segment, position)
             if header is not None and problem is None and position != rot_end:
-                problem = self._displacement(segment, position, header)
+                problem = self._displacement(segment, position, header, is_last)
             if header is not None and problem is None:
                 self._take(segment, position, header)
                 position += header.size
@@ -309,10 +310,13 @@ class _Loading:
         segment.end_rebuild()
         return True
 
-    def _displacement(self, segment: Segment, position: int, header: BatchHeader) -> str | None:
+    def _displacement(
+        self, segment: Segment, position: int, header: BatchHeader, is_last: bool
+    ) -> str | None:
         """What is wrong with the base offset of a sound batch in synced data; no checksum covers it.
 
-        It has rotted where the batches behind go on below it, or where it skips the end of what was synced.
+        It has rotted where the batches behind go on below it, or where it skips the end of what was synced, unless
+        compaction took what lay there.
         """
         if header.base_offset == segment.next_offset or segment.next_offset >= self._recovery_point:
             return None
@@ -321,7 +325,7 @@ class _Loading:
         is_displaced = (
             following.base_offset <= header.last_offset
             if following is not None and problem is None
-            else header.base_offset >= self._recovery_point
+            else header.base_offset >= self._recovery_point and (is_last or not self._is_compacted)
         )
         return f"the base offset {header.base_offset} is not where it belongs" if is_displaced else None
 
@@ -411,7 +415,10 @@ def _crc(segment: Segment, position: int, header: BatchHeader) -> int:
 def next_sound_batch(segment: Segment, position: int) -> int | None:
     """Position of the first batch from `position` on that is sound; found by the upper half of its offset."""
     upper_half = _BASE_OFFSET.pack(segment.next_offset)[:4]
-    pattern = re.compile(re.escape(upper_half) + rb"(?=.{12}\x02)", re.DOTALL)
+    # One byte a match: what looks like a batch may begin right before one, and must not take its first bytes.
+    pattern = re.compile(
+        re.escape(upper_half[:1]) + b"(?=" + re.escape(upper_half[1:]) + rb".{12}\x02)", re.DOTALL
+    )
     for start, chunk in _overlapping_chunks(segment, position):
         for match in pattern.finditer(chunk):
             if check_batch(segment, start + match.start())[1] is None:
