@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -42,19 +42,32 @@ def chroots(zookeeper: ZooKeeperProcess) -> Iterator[KazooClient]:
 
 
 @contextmanager
-def running_pair(jars: Path, home: Path, set: Mapping[str, str] | None = None) -> Iterator[Pair]:
-    """Both brokers, each in a chroot of one ZooKeeper; `set` adds to the common settings."""
-    settings = {**SETTINGS, **(set or {})}
+def running_pair(
+    jars: Path, home: Path, set: Mapping[str, str] | None = None, directories: Sequence[str] = ("logs",)
+) -> Iterator[Pair]:
+    """Both brokers, each in a chroot of one ZooKeeper; `set` adds to the common settings.
+
+    Each has data directories of these names in its home, and keeps its port when it is started again.
+    """
+
+    def settings(kind: str) -> dict[str, str]:
+        log_dirs = ",".join(str(home / kind / name) for name in directories)
+        return {"log.dirs": log_dirs, **SETTINGS, **(set or {})}
+
     with ExitStack() as stack:
         zookeeper = ZooKeeperProcess(home / "zookeeper")
         stack.callback(zookeeper.end)
         znodes = stack.enter_context(chroots(zookeeper))
         kafka = KafkaBroker(
-            jars, home / "kafka", broker_id=1, zookeeper=f"{zookeeper.address}/kafka", set=settings
+            jars, home / "kafka", broker_id=1, zookeeper=f"{zookeeper.address}/kafka", set=settings("kafka")
         )
         stack.callback(kafka.end)
+        listeners = {"listeners": f"PLAINTEXT://127.0.0.1:{free_port()}"}
         headrace = BrokerProcess(
-            home / "headrace", broker_id=1, zookeeper=f"{zookeeper.address}/headrace", set=settings
+            home / "headrace",
+            broker_id=1,
+            zookeeper=f"{zookeeper.address}/headrace",
+            set=listeners | settings("headrace"),
         )
         stack.callback(headrace.end)
         kafka.wait_until_serving()

@@ -43,6 +43,8 @@ class Style(NamedTuple):
     """Idempotent ones; excludes whatever opens a new segment, which Kafka does before it refuses a sequence, too."""
 
     now_ms: int
+    base_ms: int = TIMESTAMP_MS
+    """About when clients say that they wrote their records."""
 
     @property
     def packs(self) -> bool:
@@ -71,6 +73,30 @@ class Sequences:
             epoch, due = epoch + 1, rng.choice((0, 0, 0, due))
         self._next[partition, producer_id] = epoch, due + count
         return epoch, due
+
+
+def sound_batches(rng: Random, style: Style, producer_id: int, count: int) -> list[bytes]:
+    """Batches with few keys, many of which are deleted, in part of a producer that begins with them."""
+    batches, sequence = [], 0
+    for _ in range(count):
+        first_ms = style.base_ms + rng.randrange(200) * 1000
+        records = [
+            Record(0, first_ms + number, b"key %d" % rng.randrange(4), rng.choice((None, b"", b"v" * 30)), [])
+            for number in range(rng.choice((1, 1, 2, 3, 5)))
+        ]
+        producer = (-1, -1, -1)
+        if style.has_producers and rng.random() < 0.4:
+            producer = producer_id, 0, sequence
+            sequence += len(records)
+        data = encode_batch(
+            records,
+            codec=rng.choice(style.codecs),
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            base_sequence=producer[2],
+        )
+        batches.append(bytes(data))
+    return batches
 
 
 def random_records(rng: Random, style: Style, sequences: Sequences, partition: object, version: int) -> bytes:
@@ -146,7 +172,7 @@ def _records(rng: Random, style: Style) -> list[Record]:
 
 def _timestamp(rng: Random, style: Style) -> int:
     if rng.random() < 0.75 or style.has_producers:
-        return TIMESTAMP_MS + rng.randrange(200) * 1000
+        return style.base_ms + rng.randrange(200) * 1000
     return rng.choice((style.now_ms, style.now_ms, NONE_MS, 0, PAST_MS, FUTURE_MS))
 
 

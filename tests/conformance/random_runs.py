@@ -7,14 +7,18 @@ time stamps of the moment. The segments of all partitions are compared at the en
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from pprint import pformat
 from typing import Any
 from uuid import NAMESPACE_OID, UUID, uuid5
 
-from processes import eventually
+import pytest
+from kafka_oracle import KafkaBroker
+from processes import BrokerProcess, eventually
 from random_records import PRODUCERS
 from random_steps import Name, SessionEpoch, SessionId, Step, TopicId
 from sessions import (
@@ -51,18 +55,24 @@ ALTER_CONFIGS, DESCRIBE_LOG_DIRS = 33, 35
 GONE = (100, 103)
 REQUEST_TIMED_OUT, UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE, TOPIC_EXISTS = 7, 3, 5, 36
 SIZE_AT, MAGIC_AT, ENTRY_SIZE = 8, 16, 12
-MOMENT_MS = 3_600_000
-FILES_TRIES = 20
+MOMENT_MS, DAY_MS = 3_600_000, 86_400_000
 OF_MACHINES = ("log_dir", "total_bytes", "usable_bytes")
 MOMENTS = ("timestamp", "last_timestamp", "log_append_time_ms")
 _runs = itertools.count()
+Broker = BrokerProcess | KafkaBroker
+
+
+def address_of(broker: Broker) -> tuple[str, int]:
+    return broker.address if isinstance(broker, KafkaBroker) else broker.addresses[0]
 
 
 class RandomSession(Session):
     """One broker's side: puts what it knows in the place holders, and waits until what was asked for has come about."""
 
-    def __init__(self, address: tuple[str, int], prefix: str) -> None:
-        super().__init__(address)
+    files_tries = 20
+
+    def __init__(self, broker: Broker, prefix: str) -> None:
+        super().__init__(address_of(broker))
         self._prefix = prefix
         self._topic_ids: dict[str, UUID] = {}
         self._fetch_session = (0, 0)
@@ -204,12 +214,7 @@ class RandomSession(Session):
 
     def _wait_until_configured(self) -> None:
         """Changes take effect in their order: so one is made that shows in a topic of its own."""
-        name = self._named("probe")
-        if not self._is_probed:
-            topic = {"name": name, "num_partitions": 1, "replication_factor": 1}
-            self.look(CREATE_TOPICS, 5, {"topics": [topic], "timeout_ms": 10_000})
-            self._wait_until_led(name, 1)
-            self._is_probed = True
+        name = self._probe()
         self._probe_is_shut = not self._probe_is_shut
         value = "1" if self._probe_is_shut else "100000"
         change = {"name": "max.message.bytes", "config_operation": 0, "value": value}
@@ -223,8 +228,23 @@ class RandomSession(Session):
 
         eventually(has_changed, what="a change of configuration")
 
+    def _probe(self) -> str:
+        name = self._named("probe")
+        if not self._is_probed:
+            topic = {"name": name, "num_partitions": 1, "replication_factor": 1}
+            self.look(CREATE_TOPICS, 5, {"topics": [topic], "timeout_ms": 10_000})
+            self._wait_until_led(name, 1)
+            self._is_probed = True
+        return name
+
+    def logs_differ(self, ours: Path, theirs: Path) -> list[str]:
+        """What differs in two folders of a partition."""
+        return differing_files(ours, theirs, ("*.log", "*.index", "leader-epoch-checkpoint"))
+
     def clean_up(self) -> None:
-        names = [*self.names, self._named("probe")]
+        self.delete_topics([*self.names, self._named("probe")])
+
+    def delete_topics(self, names: Sequence[str]) -> None:
         self.look(DELETE_TOPICS, 4, {"topic_names": names, "timeout_ms": 10_000})
         self.close()
 
@@ -300,6 +320,11 @@ def _batch(data: bytes) -> Any:
     body: Any = data[HEADER_SIZE:]
     if is_now(header.max_timestamp):
         fields |= {"max_timestamp": "now", "crc": "not compared"}
+    if header.delete_horizon_ms is not None:
+        days, over_ms = divmod(header.delete_horizon_ms - int(time.time() * 1000) + MOMENT_MS, DAY_MS)
+        fields |= {"base_timestamp": f"now and {days} days", "crc": "not compared"}
+        assert over_ms < 2 * MOMENT_MS, f"tombstones may go at {header.delete_horizon_ms}"
+        body = decode_records(data, 0, header)
     if header.codec:
         fields |= {"length": "packed", "crc": "not compared"}
         body = decode_records(data, 0, header)
@@ -319,11 +344,13 @@ def _timeless(message: Any) -> dict[str, Any]:
     return fields | {"timestamp_ms": "now"} if is_now(message.timestamp_ms) else fields
 
 
-def first_difference(pair: Pair, steps: Sequence[Step]) -> tuple[int, str] | None:
+Kind = Callable[[Broker, str], RandomSession]
+
+
+def first_difference(pair: Pair, steps: Sequence[Any], kind: Kind = RandomSession) -> tuple[int, str] | None:
     """(number of the step, what differs) or None; files are compared after the last step."""
     prefix = f"random{next(_runs)}"
-    theirs = RandomSession(pair.kafka.address, prefix)
-    ours = RandomSession(pair.headrace.addresses[0], prefix)
+    theirs, ours = kind(pair.kafka, prefix), kind(pair.headrace, prefix)
     try:
         for number, step in enumerate(steps):
             label, our = ours.perform(step)
@@ -331,44 +358,51 @@ def first_difference(pair: Pair, steps: Sequence[Step]) -> tuple[int, str] | Non
             found = [f"{place}: headrace {a!r}, Kafka {b!r}" for place, a, b in _differences(our, their)]
             if found:
                 return number, "\n".join([label, *found])
-        found = _settled_files_differ(pair, sorted(theirs.names))
+        found = _settled_files_differ(pair, theirs)
         return (len(steps), "\n".join(found)) if found else None
     finally:
         theirs.clean_up()
         ours.clean_up()
 
 
-def _settled_files_differ(pair: Pair, topics: Sequence[str]) -> list[str]:
-    """What differs in the files of these topics, also a while later: Kafka writes checkpoints in the background."""
-    for _ in range(FILES_TRIES):
-        found = [difference for topic in topics for difference in _files_differ(pair, topic)]
+def _settled_files_differ(pair: Pair, session: RandomSession) -> list[str]:
+    """What differs in the files of its topics, also a while later: both write and delete in the background."""
+    for _ in range(session.files_tries):
+        found = [
+            difference
+            for topic in sorted(session.names)
+            for difference in _files_differ(pair, session, topic)
+        ]
         if not found:
             break
         time.sleep(0.1)
     return found
 
 
-def _files_differ(pair: Pair, topic: str) -> list[str]:
+def _files_differ(pair: Pair, session: RandomSession, topic: str) -> list[str]:
     theirs, ours = (
-        {p.name: p for p in (b.home / "logs").glob(f"{topic}-[0-9]*") if p.name[len(topic) + 1 :].isdigit()}
+        {p.name: p for p in b.home.glob(f"*/{topic}-[0-9]*") if p.name[len(topic) + 1 :].isdigit()}
         for b in (pair.kafka, pair.headrace)
     )
     if theirs.keys() != ours.keys():
         return [f"directories: headrace {sorted(ours)}, Kafka {sorted(theirs)}"]
-    return [difference for name in theirs for difference in _logs_differ(name, ours[name], theirs[name])]
+    return [found for name in theirs for found in session.logs_differ(ours[name], theirs[name])]
 
 
-def _logs_differ(name: str, ours: Path, theirs: Path) -> list[str]:
+def differing_files(ours: Path, theirs: Path, patterns: Sequence[str]) -> list[str]:
+    """What differs in the files of two folders."""
     found = []
-    for pattern in ("*.log", "*.index", "leader-epoch-checkpoint"):
+    for pattern in patterns:
         our, their = (_contents(directory, pattern) for directory in (ours, theirs))
         if our.keys() != their.keys():
-            found.append(f"{name}: headrace {sorted(our)}, Kafka {sorted(their)}")
+            found.append(f"{ours.name}: headrace {sorted(our)}, Kafka {sorted(their)}")
             continue
         for file, data in our.items():
             if data != their[file]:
                 a, b = (comparable_records(d) if pattern == "*.log" else d for d in (data, their[file]))
-                found += [f"{name}/{file}{p}: headrace {x!r}, Kafka {y!r}" for p, x, y in _differences(a, b)]
+                found += [
+                    f"{ours.name}/{file}{p}: headrace {x!r}, Kafka {y!r}" for p, x, y in _differences(a, b)
+                ]
     return found
 
 
@@ -383,12 +417,18 @@ def kind_of(difference: str) -> str:
     return re.sub(r"[0-9]+", "", "".join(line.partition(": ")[0] for line in difference.splitlines()[:2]))
 
 
-def shrunk(pair: Pair, steps: list[Step], what: str, rounds_max: int = 60) -> list[Step]:
+def shrunk(
+    pair: Pair,
+    steps: list[Any],
+    what: str,
+    kind: Kind,
+    rounds_max: int,
+) -> list[Any]:
     """Fewer steps, and less in them, that still end in a difference at the last one."""
     rounds = itertools.count()
 
-    def still_differs(candidate: list[Step]) -> bool:
-        found = first_difference(pair, candidate) if next(rounds) < rounds_max else None
+    def still_differs(candidate: list[Any]) -> bool:
+        found = first_difference(pair, candidate, kind) if next(rounds) < rounds_max else None
         return found is not None and kind_of(found[1]) == kind_of(what)
 
     size = max(1, len(steps) // 2)
@@ -402,3 +442,25 @@ def shrunk(pair: Pair, steps: list[Step], what: str, rounds_max: int = 60) -> li
                 start += size
         size //= 2
     return steps
+
+
+def seeds(fixed: str) -> range:
+    """Those of HEADRACE_SEEDS, or else the fixed ones."""
+    first, _, last = os.environ.get("HEADRACE_SEEDS", fixed).partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
+def check_session(
+    pair: Pair, seed: int, steps: list[Any], kind: Kind = RandomSession, rounds_max: int = 60
+) -> None:
+    """Fail with a shrunk script when the brokers differ."""
+    found = first_difference(pair, steps, kind)
+    if found is None:
+        return
+    number, what = found
+    script = shrunk(pair, steps[: number + 1], what, kind, rounds_max)
+    again = first_difference(pair, script, kind)
+    pytest.fail(
+        f"seed {seed}, step {number}: {what}\n\nshrunk to\n{pformat(script, width=150)}\n\n{again}",
+        pytrace=False,
+    )

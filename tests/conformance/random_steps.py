@@ -38,3 +38,56 @@ class Step(NamedTuple):
     version: int
     message: Message
     tagged: bool = False
+
+
+class LogDir(NamedTuple):
+    """The path of one of the broker's data directories."""
+
+    name: str
+
+
+class Roll(NamedTuple):
+    """A record that begins a new segment, whatever the topic's settings are."""
+
+    topic: Name
+    partition: int
+
+
+class Fill(NamedTuple):
+    """Sound batches with keys, and a new segment after each group of them."""
+
+    topic: Name
+    partition: int
+    groups: list[list[bytes]]
+
+
+class Clean(NamedTuple):
+    """Compaction of all that can be compacted, with these settings of the topic."""
+
+    topic: Name
+    configs: dict[str, str]
+
+
+class Retire(NamedTuple):
+    """Retention with these settings of the topic, which then keeps everything again."""
+
+    topic: Name
+    configs: dict[str, str]
+
+
+class Move(NamedTuple):
+    """A replica to another data directory, and `records` that are appended meanwhile."""
+
+    topic: Name
+    partition: int
+    directory: LogDir
+    records: bytes
+
+
+class Restart(NamedTuple):
+    """The broker ends, cleanly or by SIGKILL, and is started again."""
+
+    is_killed: bool
+
+
+Event = Roll | Fill | Clean | Retire | Move | Restart

@@ -20,16 +20,21 @@ class ForegroundProcess:
 
     def __init__(self, arguments: list[str], log: Path) -> None:
         self.log = log
+        self._arguments = arguments
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as stderr:
+        self.start()
+
+    def start(self) -> None:
+        """Start it, the first time or again, and wait until it is ready."""
+        with self.log.open("ab") as stderr:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", *arguments], stdout=subprocess.PIPE, stderr=stderr, text=True
+                [sys.executable, "-m", *self._arguments], stdout=subprocess.PIPE, stderr=stderr, text=True
             )
         assert self.process.stdout is not None
         self.ready = self.process.stdout.readline().split()
         if self.ready[:1] != ["ready"]:
             self.process.wait(START_TIMEOUT_S)
-            raise AssertionError(f"{arguments} did not start: {log.read_text()[-3000:]}")
+            raise AssertionError(f"{self._arguments} did not start: {self.log.read_text()[-3000:]}")
 
     @property
     def bootstrap(self) -> str:
