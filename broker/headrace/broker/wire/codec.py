@@ -22,6 +22,7 @@ from headrace.broker.wire.fields import (
     RECORDS,
     STRING,
     UUID,
+    ZERO_UUID,
     Array,
     EncodeError,
     Field,
@@ -46,6 +47,7 @@ STRING_SIZE_SAFE = STRING_SIZE_MAX // 3
 _INT16 = Packer(">h")
 _INT32 = Packer(">i")
 _UUID_SIZE = 16
+_NO_UUID = bytes(_UUID_SIZE)
 
 
 class Budget:
@@ -211,7 +213,9 @@ def _read_uuid(view: memoryview, offset: int) -> tuple[Uuid, int]:
     end = offset + _UUID_SIZE
     if end > len(view):
         raise MalformedError("a uuid runs past the end of the frame")
-    return Uuid(bytes=bytes(view[offset:end])), end
+    data = bytes(view[offset:end])
+    # Who names topics gives no ids, and says so for each of them.
+    return (ZERO_UUID if data == _NO_UUID else Uuid(bytes=data)), end
 
 
 def _read_int16(view: memoryview, offset: int) -> tuple[int, int]:
