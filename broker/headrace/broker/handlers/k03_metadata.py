@@ -15,7 +15,6 @@ Deviations: a topic with neither name nor id gets UNKNOWN_TOPIC_ID, where Kafka 
 
 from __future__ import annotations
 
-import re
 import struct
 from collections import deque
 from collections.abc import Collection, Generator
@@ -27,6 +26,8 @@ from headrace.broker.errors import ErrorCode
 from headrace.broker.handlers.context import Context
 from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.replies import Parts
+from headrace.broker.replication.model import ZERO_UUID
+from headrace.broker.replication.topic_requests import is_legal_name
 from headrace.broker.tasks import in_slices, outcome
 from headrace.broker.wire import frames
 from headrace.broker.wire.api import k03_metadata
@@ -41,8 +42,6 @@ TOPIC_ID_VERSION = 12
 INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
-LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}\Z")
-ZERO_UUID = UUID(int=0)
 LISTENER_ERROR_VERSION = 6
 UNTOLD = ("", -1)
 """What those wait for who ask a broker that knows nothing yet; no partition is called so."""
@@ -240,11 +239,6 @@ def _refusal_of_ids(request: dict[str, Any]) -> dict[str, Any]:
         for topic in request["topics"]
     ]
     return {"brokers": [], "cluster_id": None, "controller_id": -1, "topics": topics}
-
-
-def is_legal_name(name: str) -> bool:
-    """Kafka's rule for topic names (org.apache.kafka.common.internals.Topic)."""
-    return bool(LEGAL_NAME.match(name)) and name not in (".", "..")
 
 
 def _refusal(code: ErrorCode, name: str | None, topic_id: UUID) -> dict[str, Any]:

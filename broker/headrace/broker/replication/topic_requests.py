@@ -10,7 +10,7 @@ from headrace.broker.errors import ErrorCode, InvalidTopicError
 from headrace.broker.replication.model import ZERO_UUID
 
 NAME_LENGTH_MAX = 249
-_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+_NAME = re.compile(rf"[a-zA-Z0-9._-]{{1,{NAME_LENGTH_MAX}}}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +38,13 @@ class TopicResult:
     replication_factor: int = -1
 
 
+def is_legal_name(name: str) -> bool:
+    """Kafka's rule for topic names (org.apache.kafka.common.internals.Topic)."""
+    return _NAME.fullmatch(name) is not None and name not in (".", "..")
+
+
 def check_name(name: str) -> None:
-    """Raises InvalidTopicError unless Kafka allows the name."""
+    """Raises InvalidTopicError, with the reason, unless `is_legal_name`."""
     if not name:
         raise InvalidTopicError("Topic name is invalid: the empty string is not allowed")
     if name in (".", ".."):
@@ -49,7 +54,7 @@ def check_name(name: str) -> None:
             f"Topic name is invalid: the length of '{name}' is longer than "
             f"the max allowed length {NAME_LENGTH_MAX}"
         )
-    if not _NAME.fullmatch(name):
+    if not is_legal_name(name):
         raise InvalidTopicError(
             f"Topic name is invalid: '{name}' contains one or more characters other than "
             "ASCII alphanumerics, '.', '_' and '-'"
