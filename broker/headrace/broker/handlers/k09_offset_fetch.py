@@ -16,6 +16,7 @@ from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.gather import gather
 from headrace.broker.wire.api import k09_offset_fetch
 from headrace.broker.wire.frames import RequestHeader
+from headrace.broker.zk.paths import MalformedZnodeError
 
 API = k09_offset_fetch.API
 VERSIONS = (0, 9)
@@ -52,6 +53,8 @@ async def _read_one(context: Context, group_id: str, partition: TopicPartition) 
         offset = await context.cluster.consumer_offsets.fetch(group_id, *partition)
     except KafkaError as refused:
         return FetchedOffset(error=refused.code)
+    except MalformedZnodeError:
+        return FetchedOffset(error=ErrorCode.UNKNOWN_SERVER_ERROR)
     return unknown if offset is None else FetchedOffset(offset=offset)
 
 

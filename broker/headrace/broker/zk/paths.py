@@ -124,11 +124,10 @@ def consumer_offset(group: str, topic: str, partition: int) -> str:
 
 
 def decode_consumer_offset(path: str, data: bytes) -> int:
-    """The offset, which is stored in decimal digits."""
-    try:
-        return int(data.decode())
-    except ValueError as error:
-        raise MalformedZnodeError(f"{path} holds no offset: {data[:200]!r}") from error
+    """The offset, which is stored in decimal digits, as Java's `Long.parseLong` reads them."""
+    if not _LONG.fullmatch(data) or not -(2**63) <= int(data) < 2**63:
+        raise MalformedZnodeError(f"{path} holds no offset: {data[:200]!r}")
+    return int(data)
 
 
 def delete_topic(name: str) -> str:
@@ -221,6 +220,7 @@ def decode_broker(broker_id: int, data: bytes, epoch: int) -> Broker:
 
 
 _NOT_IN_NAMES = re.compile("[/\0-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
+_LONG = re.compile(rb"[+-]?[0-9]{1,100}")
 _ENDPOINT = re.compile(r"(?P<listener>[^:]+)://\[?(?P<host>[^\]]*?)\]?:(?P<port>\d+)")
 
 
