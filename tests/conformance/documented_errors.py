@@ -332,7 +332,6 @@ _OF_KEY = {
     (23, Code.REPLICA_NOT_AVAILABLE): OLD_BROKERS,
     (2, Code.LEADER_NOT_AVAILABLE): FOLLOWERS,
     (2, Code.OFFSET_NOT_AVAILABLE): FOLLOWERS,
-    (7, Code.STALE_CONTROLLER_EPOCH): "the request has no controller epoch any more",
     (8, Code.REQUEST_TIMED_OUT): FOLLOWERS,
     (8, Code.GROUP_ID_NOT_FOUND): NEW_PROTOCOL,
     (

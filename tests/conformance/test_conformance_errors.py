@@ -177,6 +177,13 @@ def test_a_broker_that_is_not_controller_any_more(own_pair: Pair) -> None:
         for version in range(4):
             grown = {"topics": [{"name": "before", "count": 2}], "timeout_ms": 1000, "validate_only": False}
             session.ask(CREATE_PARTITIONS, version, grown)
+        for version in range(4):
+            epoch = {"broker_epoch": -1} if version >= 2 else {}
+            # Version 0 has a header without a client id.
+            frame = session.frame(
+                CONTROLLED_SHUTDOWN, version, {"broker_id": 1, **epoch}, "x" if version else None
+            )
+            session.send_frame(frame, CONTROLLED_SHUTDOWN, version)
 
     own_pair.compare(script)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from base64 import urlsafe_b64decode
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -159,6 +160,35 @@ def test_preferred_leaders_that_a_znode_asks_for(brokers: BrokerPair) -> None:
 
         eventually(lambda: {t: leader_of(t) for t in leaders} == leaders, what=f"{leaders} in {chroot}")
         session.note("leaders", leaders)
+
+    brokers.first.compare(script)
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_topics_that_old_tools_make_get_ids(brokers: BrokerPair, version: int) -> None:
+    """A topic znode without an id, one of whose partitions is on a broker that is not there."""
+    znodes = brokers.first.znodes
+    name = f"nameless-{version}"
+    reassigned = {"adding_replicas": {}, "removing_replicas": {}} if version > 1 else {}
+    topic = {"version": version, "partitions": {"0": [1], "1": [2], "2": [NOBODY]}, **reassigned}
+
+    def script(session: Session) -> None:
+        chroot = "/kafka" if session._address == brokers.first.kafka.address else "/headrace"
+        path = f"{chroot}/brokers/topics/{name}"
+        znodes.create(f"{chroot}/config/topics/{name}", b'{"version":1,"config":{}}')
+        znodes.create(path, json.dumps(topic).encode())
+
+        def leaders() -> list[int]:
+            found = session.look(METADATA, 12, {"topics": [{"name": name}]})["topics"][0]["partitions"]
+            return sorted(partition["leader_id"] for partition in found)
+
+        eventually(lambda: leaders() == [1, 2], what=f"{name} in {chroot}")
+        found = session.look(METADATA, 12, {"topics": [{"name": name}]}, noted=True)["topics"]
+        session.note(name, session.comparable(found))
+        stored = json.loads(znodes.get(path)[0])
+        padding = "=" * (-len(stored["topic_id"]) % 4)
+        assert found[0]["topic_id"].bytes == urlsafe_b64decode(stored.pop("topic_id") + padding)
+        session.note(path.removeprefix(chroot), stored)
 
     brokers.first.compare(script)
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.broker.errors import KafkaError
-from headrace.broker.replication.model import ReplicaAssignment
+from headrace.broker.replication.model import ZERO_UUID, ReplicaAssignment, TopicAssignment
 from headrace.broker.replication.topic_requests import NewTopic, TopicResult
 from headrace.broker.zk import paths
 from headrace.broker.zk.client import ZooKeeperError
@@ -38,6 +38,7 @@ class Administrator:
             (self._delete, 20),
             (self._grow, 12),
             (self._configure, 8),
+            (self._create_by_znode, 6),
             (self._delete_by_znode, 6),
             (self._grow_by_znode, 6),
             (self._configure_by_znode, 6),
@@ -89,6 +90,17 @@ class Administrator:
                 )
         except (TimeoutError, ZooKeeperError, KafkaError) as error:
             self._world.story(f"not configured: {error!r}")
+
+    async def _create_by_znode(self, name: str) -> None:
+        """As tools before KIP-516 did: without a topic id."""
+        if not {paths.topic(name), paths.delete_topic(name)} & self._znodes.znodes.keys():
+            config = paths.entity_config("topics", name)
+            if config not in self._znodes.znodes:
+                self._put(config, paths.encode_config({}))
+            replica = self._random.choice(sorted(self._world.disks))
+            partitions = {0: ReplicaAssignment(replicas=(replica,))}
+            topic = TopicAssignment(topic=name, topic_id=ZERO_UUID, partitions=partitions)
+            self._put(paths.topic(name), paths.encode_topic(topic))
 
     async def _delete_by_znode(self, name: str) -> None:
         doomed = self._random.choice((name, name, "nowhere"))

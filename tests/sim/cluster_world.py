@@ -21,7 +21,7 @@ from zookeeper_world import Ensemble, SimulatedKazoo
 
 from headrace.broker.config import BrokerConfig, LogConfig
 from headrace.broker.errors import ErrorCode
-from headrace.broker.replication.model import Endpoint, TopicAssignment
+from headrace.broker.replication.model import ZERO_UUID, Endpoint, TopicAssignment
 from headrace.broker.replication.topic_requests import TopicResult
 from headrace.broker.server.cluster import Cluster
 from headrace.broker.server.metadata import MetadataCache
@@ -363,6 +363,7 @@ class World:
             for name in self.ensemble.children(paths.TOPICS)
         }
         found = [f"{name} is not deleted" for name in doomed]
+        found += [f"{name} has no id" for name, topic in topics.items() if topic.topic_id == ZERO_UUID]
         if paths.PREFERRED_ELECTION in self.ensemble.znodes:
             found.append("a wish for preferred leaders is not done")
         for node in self.live():

@@ -27,7 +27,7 @@ from headrace.broker.config import BrokerConfig, LogConfig, known_overrides
 from headrace.broker.errors import (
     ErrorCode,
     KafkaError,
-    NotControllerError,
+    StaleControllerEpochError,
     UnknownTopicOrPartitionError,
 )
 from headrace.broker.handlers.deferred import Deferred
@@ -323,10 +323,10 @@ class Cluster(SessionListener):
     async def shut_down(self, broker_id: int, broker_epoch: int) -> list[tuple[str, int]]:
         """ControlledShutdown: what the broker still leads.
 
-        Raises NotControllerError, BrokerNotAvailableError and StaleBrokerEpochError.
+        Raises StaleControllerEpochError, BrokerNotAvailableError and StaleBrokerEpochError.
         """
         if self._office is None:
-            raise NotControllerError("This is not the correct controller for this cluster.")
+            raise StaleControllerEpochError("This is not the correct controller for this cluster.")
         return await self._office.shut_down(broker_id, broker_epoch)
 
     def log_directory_failed(self) -> None:

@@ -12,20 +12,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from headrace.broker.clock import Clock
 from headrace.broker.errors import (
     BrokerNotAvailableError,
     KafkaError,
-    NotControllerError,
     StaleBrokerEpochError,
+    StaleControllerEpochError,
 )
 from headrace.broker.replication import events, requests
 from headrace.broker.replication.controller import Controller
 from headrace.broker.replication.model import (
     LEADER_DURING_DELETE,
+    TopicAssignment,
     TopicPartition,
 )
 from headrace.broker.server.mailbox import Mailbox, Work
@@ -114,7 +115,8 @@ class ControllerOffice:
     async def shut_down(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
         """Lead away from a broker that is about to stop; answers what it still leads.
 
-        Raises NotControllerError, BrokerNotAvailableError (no such broker) and StaleBrokerEpochError.
+        Raises StaleControllerEpochError (this broker is not controller), BrokerNotAvailableError (no such broker) and
+        StaleBrokerEpochError.
         """
 
         async def work() -> list[TopicPartition]:
@@ -124,7 +126,7 @@ class ControllerOffice:
                 raise
             except Exception as error:
                 await self._failed(error)
-                raise NotControllerError("This broker was controller until now.") from error
+                raise StaleControllerEpochError("This broker was controller until now.") from error
 
         return await self._mailbox.ask(work)
 
@@ -197,7 +199,7 @@ class ControllerOffice:
 
     async def _take_office(self, epoch: int) -> None:
         await self._zookeeper.ensure(paths.FEATURE, paths.encode_feature())
-        topics = await read_topics(self._zookeeper, await self._zookeeper.children(paths.TOPICS))
+        topics = await self._read_topics(await self._zookeeper.children(paths.TOPICS))
         brokers = await read_brokers(self._zookeeper, await self._zookeeper.children(paths.BROKER_IDS))
         keys = [(t.topic, p) for t in topics.values() for p in t.partitions]
         elected = events.Elected(
@@ -210,6 +212,10 @@ class ControllerOffice:
         self._core = self._make()
         await self._handle(elected)
         self._watch(topics)
+
+    async def _read_topics(self, names: Sequence[str]) -> dict[str, TopicAssignment]:
+        assert self._term is not None, "elected"
+        return await self._term.identify(await read_topics(self._zookeeper, names))
 
     def _watch(self, topics: Iterable[str]) -> None:
         zookeeper = self._zookeeper
@@ -256,7 +262,7 @@ class ControllerOffice:
     async def _shut_down(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
         core = self._core
         if core is None:
-            raise NotControllerError("This is not the correct controller for this cluster.")
+            raise StaleControllerEpochError("This is not the correct controller for this cluster.")
         broker = core.brokers.get(broker_id)
         if broker is None:
             raise BrokerNotAvailableError(f"Broker {broker_id} is not registered.")
@@ -298,7 +304,7 @@ class ControllerOffice:
         names, self._changed_topics = sorted(self._changed_topics), set()
         if self._core is None:
             return
-        topics = await read_topics(self._zookeeper, names)
+        topics = await self._read_topics(names)
         known = self._core.topics
         changed = {name: topic for name, topic in topics.items() if known.get(name) != topic}
         if changed:

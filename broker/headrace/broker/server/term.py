@@ -7,10 +7,13 @@ never overwritten. Must not know what is decided, nor who is told of it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from uuid import uuid4
 
 from headrace.broker.replication import events
-from headrace.broker.replication.model import PartitionState, TopicPartition
+from headrace.broker.replication.model import ZERO_UUID, PartitionState, TopicAssignment, TopicPartition
 from headrace.broker.structured_log import get_logger
 from headrace.broker.zk import paths
 from headrace.broker.zk.client import (
@@ -23,7 +26,7 @@ from headrace.broker.zk.client import (
     ZnodeVersionError,
     ZooKeeperClient,
 )
-from headrace.broker.zk.reads import READS_IN_FLIGHT_MAX, read_states
+from headrace.broker.zk.reads import READS_IN_FLIGHT_MAX, read_states, understood
 
 log = get_logger(__name__)
 
@@ -52,6 +55,26 @@ class Term:
         znode = await self._zookeeper.get(paths.CONTROLLER_EPOCH)
         if znode is None or znode.version != self._epoch_version:
             raise ControllerMovedError("the controller's epoch has grown")
+
+    async def identify(self, topics: Mapping[str, TopicAssignment]) -> dict[str, TopicAssignment]:
+        """These topics, with ids for those that have none, as tools before KIP-516 make them. Raises ControllerMovedError.
+
+        One that somebody changes meanwhile stays without: whoever watches it hears of it again.
+        """
+        nameless = [name for name, topic in topics.items() if topic.topic_id == ZERO_UUID]
+        return {**topics, **{name: await self._identified(topics[name]) for name in nameless}}
+
+    async def _identified(self, topic: TopicAssignment) -> TopicAssignment:
+        path = paths.topic(topic.topic)
+        znode = await self._zookeeper.get(path)
+        if znode is None or understood([znode], partial(paths.decode_topic, topic.topic)) != [topic]:
+            return topic
+        identified = replace(topic, topic_id=uuid4())
+        try:
+            await self.perform(Set(path, paths.encode_topic(identified), znode.version))
+        except (NoZnodeError, ZnodeVersionError):
+            return topic
+        return identified
 
     async def write_states(self, writes: Sequence[events.StateWrite]) -> events.StatesWritten:
         """Write what nobody else changed; the outcome. Raises ControllerMovedError."""
