@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fastavro import schemaless_writer
 
-from headrace.audit.counter import BARRIER_INTERVAL_MS, COUNTS, LogCounter
+from headrace.audit.counter import BARRIER_INTERVAL_MS, COUNTS, LogCounter, Publisher
 from headrace.audit.records import Barrier, Counted, CountRecord, Standstill, encode
 from headrace.broker.errors import OffsetOutOfRangeError
 from headrace.broker.wire.batches import Record, encode_batch, iter_batches
@@ -207,3 +207,32 @@ def test_a_log_that_ends_before_what_was_counted_stands_still(cluster: MemoryClu
     (stop,) = (item for item in cluster.published if isinstance(item, Standstill))
     assert "truncated or recreated" in stop.reason
     assert cluster.news() == [("Standstill", 2, 2)]
+
+
+class FullQueue:
+    """A producer whose queue holds two messages."""
+
+    def __init__(self) -> None:
+        self.queued = self.sent = 0
+
+    def produce(self, *_: object, **__: object) -> None:
+        if self.queued == 2:
+            raise BufferError("Local: Queue full")
+        self.queued += 1
+
+    def flush(self, timeout_s: float) -> int:
+        self.sent, self.queued = self.sent + self.queued, 0
+        return 0
+
+
+def test_a_round_may_be_larger_than_the_producers_queue() -> None:
+    publisher, queue = Publisher("127.0.0.1:1"), FullQueue()
+    publisher._producer = queue
+    for first in range(5):
+        publisher.publish(
+            Standstill(
+                tier="live", datacenter="dc-east", partition=PAGES, first=first, next=first, reason="rot"
+            )
+        )
+    publisher.flush()
+    assert queue.sent == 5

@@ -69,10 +69,17 @@ class Publisher:
         )
 
     def publish(self, record: CountRecord) -> None:
-        """Hand a record over; `flush` tells whether it got there."""
-        self._producer.produce(
-            COUNTS.topic, encode(record), partition=COUNTS.partition, on_delivery=self._delivered
-        )
+        """Hand a record over; `flush` tells whether it got there. Raises PublishError when those before did not."""
+        value = encode(record)
+        try:
+            self._produce(value)
+        except BufferError:
+            # A round of many partitions is longer than the producer's queue.
+            self.flush()
+            self._produce(value)
+
+    def _produce(self, value: bytes) -> None:
+        self._producer.produce(COUNTS.topic, value, partition=COUNTS.partition, on_delivery=self._delivered)
 
     def flush(self) -> None:
         """Wait until all is acknowledged; raises PublishError when it is not."""
