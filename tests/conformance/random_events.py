@@ -13,7 +13,7 @@ from random_event_runs import BROKER, BROKER_ID, DIRECTORIES
 from random_records import random_records, sound_batches
 from random_sessions import ALTER_CONFIGS, Generator
 from random_steps import Clean, Event, Fill, LogDir, Move, Name, Restart, Retire, Roll, Step
-from sessions import DESCRIBE_CONFIGS, INCREMENTAL_ALTER_CONFIGS, Message
+from sessions import DESCRIBE_CONFIGS, FETCH, INCREMENTAL_ALTER_CONFIGS, Message
 
 # Each of these takes a second or more.
 EVENTS_MAX, RESTARTS_MAX = 5, 2
@@ -108,6 +108,10 @@ class EventGenerator(Generator):
             (self._alter_broker, 5),
             (self._describe_broker, 4),
         ]
+
+    def _version(self, key: int) -> int:
+        # For older clients Kafka converts what follows a cleaned batch without records twice, a listed deviation.
+        return max(4, super()._version(key)) if key == FETCH else super()._version(key)
 
     def _value(self, key: str) -> str | None:
         if any(part in key for part in GUARDED):
