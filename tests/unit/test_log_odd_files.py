@@ -9,7 +9,12 @@ import pytest
 from log_kit import NOW_MS, append, batch, fill, offsets, open_log
 
 from headrace.broker.config import LogConfig
-from headrace.broker.log.checkpoints import decode_offsets, encode_offsets
+from headrace.broker.log.checkpoints import (
+    CheckpointError,
+    decode_meta_properties,
+    decode_offsets,
+    encode_offsets,
+)
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.names import OFFSET_MAX
 from headrace.broker.log.partition_log import PartitionLog
@@ -93,6 +98,17 @@ def test_readers_pass_over_a_batch_that_is_cut_by_the_end_of_a_segment(folder: P
     path.write_bytes(path.read_bytes()[: 2 * SIZE + left])
     log = reopened(folder)
     assert log.read(6, size_max=SIZE, upper_offset=COUNT).read()[:8] == struct.pack(">q", 8)
+
+
+def test_a_description_of_the_directory_is_whatever_java_reads() -> None:
+    assert decode_meta_properties(b"broker.id : 1\r\ncluster.id=a\\:b\nversion 0\n\xff\n") == {
+        "broker.id": "1",
+        "cluster.id": "a:b",
+        "version": "0",
+        "\xff": "",
+    }
+    with pytest.raises(CheckpointError):
+        decode_meta_properties(b"cluster.id=\\uzzzz")
 
 
 def test_epochs_begin_where_the_log_does(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from uuid import UUID
 
+from headrace.broker.config import ConfigurationError, parse_properties
 from headrace.broker.log.names import OFFSET_MAX
 
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
@@ -117,13 +118,11 @@ def encode_meta_properties(broker_id: int, cluster_id: str) -> bytes:
 
 
 def decode_meta_properties(data: bytes) -> dict[str, str]:
-    """All its keys; raises CheckpointError."""
+    """All its keys, as Java reads any bytes; raises CheckpointError."""
     try:
-        lines = [line.strip() for line in data.decode().splitlines()]
-        pairs = [line.split("=", 1) for line in lines if line and not line.startswith("#")]
-        return {key.strip(): value.strip() for key, value in pairs}
-    except ValueError:
-        raise CheckpointError("a line is no key=value") from None
+        return parse_properties(data.decode("latin-1"))
+    except ConfigurationError as error:
+        raise CheckpointError(str(error)) from None
 
 
 def encode_clean_shutdown() -> bytes:
