@@ -3,13 +3,15 @@
 import asyncio
 from types import SimpleNamespace
 
+import pytest
 from virtual_time import VirtualLoop
 
 from headrace.broker.config import BrokerConfig
 from headrace.broker.errors import ErrorCode
+from headrace.broker.replication.model import Broker
 from headrace.broker.replication.topic_requests import NewTopic
 from headrace.broker.server.metadata import MetadataCache
-from headrace.broker.server.topics import ZOOKEEPER_MS_MAX, Topics
+from headrace.broker.server.topics import PARTITION_COUNT_MAX, ZOOKEEPER_MS_MAX, Topics
 from headrace.broker.zk.client import ZooKeeperClosedError
 
 
@@ -45,3 +47,25 @@ def test_requests_are_answered_though_the_broker_stops():
     topics = Topics(BrokerConfig(), SimpleNamespace(children=closed, get=closed), MetadataCache())
     made = asyncio.run(topics.create([NewTopic(name="new")], timeout_ms=5000, validate_only=False))
     assert [(r.name, r.error) for r in made] == [("new", ErrorCode.REQUEST_TIMED_OUT)]
+
+
+@pytest.mark.parametrize(
+    ("topic", "error"),
+    [
+        ({"partition_count": PARTITION_COUNT_MAX}, ErrorCode.NONE),
+        ({"partition_count": PARTITION_COUNT_MAX + 1}, ErrorCode.INVALID_PARTITIONS),
+        ({"assignments": {n: [1] for n in range(PARTITION_COUNT_MAX)}}, ErrorCode.NONE),
+        ({"assignments": {n: [1] for n in range(PARTITION_COUNT_MAX + 1)}}, ErrorCode.INVALID_PARTITIONS),
+    ],
+    ids=["counted", "too many counted", "assigned", "too many assigned"],
+)
+def test_a_topic_has_a_bounded_number_of_partitions(topic, error):
+    async def nothing(*_, **__):
+        return []
+
+    metadata = MetadataCache()
+    metadata._brokers = {1: Broker(broker_id=1, epoch=1, endpoints=())}
+    topics = Topics(BrokerConfig(), SimpleNamespace(children=nothing), metadata)
+    new = NewTopic(name="new", **topic)
+    (result,) = asyncio.run(topics.create([new], timeout_ms=5000, validate_only=True))
+    assert result.error is error

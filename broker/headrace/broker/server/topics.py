@@ -319,6 +319,7 @@ class Topics:
                 "Both numPartitions or replicationFactor and replicasAssignments were set. "
                 "Both cannot be used at the same time."
             )
+        _check_count(len(topic.assignments))
         return {p: tuple(brokers) for p, brokers in sorted(topic.assignments.items())}
 
     def _check_assignments(self, partitions: dict[int, tuple[int, ...]]) -> None:
