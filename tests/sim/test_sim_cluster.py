@@ -6,8 +6,18 @@ what the brokers show and lead.
 
 from __future__ import annotations
 
+import asyncio
+import random
+from unittest.mock import patch
+
 import pytest
 from cluster_world import run
+from virtual_time import VirtualLoop
+from zookeeper_world import DELAY_SECONDS_MAX, Ensemble, SimulatedKazoo
+
+from headrace.broker.server.term import ControllerMovedError, Term
+from headrace.broker.zk import paths
+from headrace.broker.zk.client import ZooKeeperClient
 
 SEEDS, SEEDS_OF_THREE = 90, 50
 
@@ -30,3 +40,36 @@ def test_the_schedules_reach_what_they_are_for() -> None:
     for happening in ("kill", "restart", "freeze", "zookeeper", "break", "breaks", "stop"):
         assert f" {happening} " in stories
     assert max(int(world.ensemble.znodes["/controller_epoch"].data) for world in worlds) >= 5
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_controller_that_is_deposed_while_it_removes_a_topic_removes_no_more_of_it(seed: int) -> None:
+    """Its successor may have finished, and somebody have made another topic of that name."""
+    rng = random.Random(seed)
+    with VirtualLoop() as loop:
+        ensemble = Ensemble(loop, rng)
+        with patch("headrace.broker.zk.client.KazooClient", lambda **_: SimulatedKazoo(ensemble, 3.0)):
+            client = ZooKeeperClient("zk", session_timeout_ms=3000, connection_timeout_ms=3000)
+        wanted = [paths.partition_state("t", number) for number in range(3)]
+        wanted += [paths.entity_config("topics", "t"), paths.delete_topic("t")]
+
+        async def script() -> None:
+            await client.connect()
+            for path in (*wanted, paths.CONTROLLER_EPOCH):
+                await client.ensure(path)
+            left: set[str] = set()
+
+            async def depose() -> None:
+                await asyncio.sleep(rng.uniform(0, 16 * DELAY_SECONDS_MAX))
+                ensemble.set(paths.CONTROLLER_EPOCH, b"2", -1)
+                left.update(ensemble.znodes)
+
+            removal = Term(client, epoch_version=0).remove_topic("t")
+            outcome, _ = await asyncio.gather(removal, depose(), return_exceptions=True)
+            assert outcome is None or isinstance(outcome, ControllerMovedError)
+            await asyncio.sleep(10 * DELAY_SECONDS_MAX)
+            assert set(ensemble.znodes) == left
+            await Term(client, epoch_version=1).remove_topic("t")
+            assert not {*wanted, paths.topic("t")} & ensemble.znodes.keys()
+
+        loop.run_until_complete(script())

@@ -167,7 +167,7 @@ class Ensemble:
             self.check(path, rest[-1])
         except (NoNodeError, BadVersionError) as error:
             return error
-        return None
+        return NotEmptyError() if kind == "delete" and self.children(path) else None
 
     def _perform(self, operation: tuple[Any, ...], owner: int) -> Any:
         match operation:

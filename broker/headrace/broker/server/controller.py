@@ -38,8 +38,6 @@ from headrace.broker.wire.api import k04_leader_and_isr, k05_stop_replica, k06_u
 from headrace.broker.zk import paths
 from headrace.broker.zk.client import (
     Create,
-    Delete,
-    NoZnodeError,
     Set,
     Subscription,
     Znode,
@@ -352,7 +350,8 @@ class ControllerOffice:
 
     async def _delete_all(self, znodes: Iterable[str]) -> None:
         for path in znodes:
-            await self._zookeeper.delete(path)
+            assert self._term is not None, "elected"
+            await self._term.delete(path)
 
     async def _handle(self, event: events.Event) -> None:
         """One event, its commands, and the events that these bring about at once."""
@@ -372,10 +371,9 @@ class ControllerOffice:
             case events.RemoveTopic():
                 return await self._remove_topic(term, command.topic)
             case events.RefuseDeletion():
-                await self._zookeeper.delete(paths.delete_topic(command.topic))
+                await term.delete(paths.delete_topic(command.topic))
             case events.EndPreferredElection():
-                with contextlib.suppress(NoZnodeError):
-                    await term.perform(Delete(paths.PREFERRED_ELECTION))
+                await term.delete(paths.PREFERRED_ELECTION)
             case events.ForgetBroker():
                 self._peers.forget(command.broker_id)
             case _:
@@ -440,13 +438,9 @@ class ControllerOffice:
         return answered
 
     async def _remove_topic(self, term: Term, topic: str) -> events.TopicRemoved:
-        await term.check()
         subscription = self._topic_subscriptions.pop(topic, None)
         if subscription is not None:
             subscription.cancel()
-        await self._zookeeper.delete_tree(paths.topic(topic))
-        await self._zookeeper.delete(paths.entity_config("topics", topic))
-        with contextlib.suppress(NoZnodeError):
-            await term.perform(Delete(paths.delete_topic(topic)))
+        await term.remove_topic(topic)
         log.info("topic deleted", topic=topic)
         return events.TopicRemoved(topic=topic)

@@ -7,6 +7,7 @@ never overwritten. Must not know what is decided, nor who is told of it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,6 +20,7 @@ from headrace.broker.zk import paths
 from headrace.broker.zk.client import (
     Check,
     Create,
+    Delete,
     NoZnodeError,
     Operation,
     Set,
@@ -49,6 +51,17 @@ class Term:
         except (NoZnodeError, ZnodeExistsError, ZnodeVersionError):
             await self.check()
             raise
+
+    async def delete(self, path: str) -> None:
+        """Delete the znode; nothing when there is none. Raises ControllerMovedError."""
+        with contextlib.suppress(NoZnodeError):
+            await self.perform(Delete(path))
+
+    async def remove_topic(self, topic: str) -> None:
+        """Delete the znodes of a topic, then the wish to delete it. Raises ControllerMovedError."""
+        await self._zookeeper.delete_tree(paths.topic(topic), self.delete)
+        await self.delete(paths.entity_config("topics", topic))
+        await self.delete(paths.delete_topic(topic))
 
     async def check(self) -> None:
         """Raises ControllerMovedError when the epoch is no longer this term's."""

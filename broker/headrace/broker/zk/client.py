@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -262,13 +262,13 @@ class ZooKeeperClient:
         except NoZnodeError:
             return
 
-    async def delete_tree(self, path: str) -> None:
-        """Delete the znode and all below it; what others create meanwhile is deleted too."""
+    async def delete_tree(self, path: str, delete: Callable[[str], Awaitable[None]] | None = None) -> None:
+        """Delete the znode and all below it, each with `delete`; what others create meanwhile is deleted too."""
         while True:
             children = await self.children(path)
-            await asyncio.gather(*(self.delete_tree(f"{path}/{child}") for child in children))
+            await asyncio.gather(*(self.delete_tree(f"{path}/{child}", delete) for child in children))
             try:
-                await self.delete(path)
+                await (delete or self.delete)(path)
             except ZooKeeperError as error:
                 if isinstance(error.__cause__, NotEmptyError):
                     continue
