@@ -22,6 +22,7 @@ from random_damage import damaged
 from sessions import (
     FETCH,
     LIST_OFFSETS,
+    METADATA,
     OFFSET_FOR_LEADER_EPOCH,
     PRODUCE,
     Message,
@@ -32,7 +33,7 @@ from sessions import (
     produce_message,
 )
 
-FIXED_SEEDS = "0-1"
+FIXED_SEEDS = "0"
 PARTITIONS = 24
 BATCHES = 60
 PRODUCERS = (4000, 4001)
@@ -120,7 +121,7 @@ def restart(pair: Pair) -> None:
 
 def look_at(session: Session, topic: str, partition: int) -> None:
     """All that both tell of a log, then appends to it."""
-    eventually(lambda: end_of(session, topic, partition) >= 0, what="a leader")
+    eventually(lambda: is_known(session, topic) and end_of(session, topic, partition) >= 0, what="a leader")
     for timestamp in (-1, -2, -3, *range(NOW_MS - 102_000, NOW_MS - 98_000, 400)):
         session.ask(LIST_OFFSETS, 7, list_message(topic, partition, timestamp))
     end_offset = end_of(session, topic, partition)
@@ -149,6 +150,12 @@ def look_at(session: Session, topic: str, partition: int) -> None:
             session.ask(PRODUCE, 9, produce_message(topic, records, partition=partition))
     session.ask(PRODUCE, 9, produce_message(topic, batch(b"x" * 500, b"y" * 500), partition=partition))
     session.ask(FETCH, 11, fetch_message(topic, partition, max(0, end_offset - 3), 100_000))
+
+
+def is_known(session: Session, topic: str) -> bool:
+    """Whether the controller has told the broker of the topic, which Fetch looks up and ListOffsets does not."""
+    message: Message = {"topics": [{"name": topic}], "allow_auto_topic_creation": False}
+    return bool(session.look(METADATA, 9, message)["topics"][0]["error_code"] == 0)
 
 
 def end_of(session: Session, topic: str, partition: int) -> int:
