@@ -5,7 +5,16 @@ from __future__ import annotations
 import json
 from uuid import UUID
 
-from sessions import CREATE_PARTITIONS, FETCH, Message, Pair, Session, create_topic
+from sessions import (
+    CREATE_PARTITIONS,
+    DESCRIBE_CLUSTER,
+    FETCH,
+    METADATA,
+    Message,
+    Pair,
+    Session,
+    create_topic,
+)
 
 UPDATE_METADATA = 6
 OTHER_ID = UUID("11111111-2222-4333-8444-555555555555")
@@ -27,6 +36,23 @@ def test_metadata_that_names_another_topic_than_the_log_belongs_to(pair: Pair) -
                 session.ask(FETCH, version, message, note=f"{topic_id}")
         parts = [{"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}]
         session.ask(FETCH, 12, {"max_wait_ms": 0, "topics": [{"topic": "rare-ahead", "partitions": parts}]})
+
+    pair.compare(script)
+
+
+def test_a_controller_that_is_not_among_the_brokers(pair: Pair) -> None:
+    """Somebody deleted its registration, or it lacks the listener that the client came by."""
+
+    def script(session: Session) -> None:
+        chroot = "/kafka" if session._address == pair.kafka.address else "/headrace"
+        epoch = int(pair.znodes.get(f"{chroot}/controller_epoch")[0])
+        word = {**word_of("any", OTHER_ID, epoch, session._address), "topic_states": []}
+        session.ask(UPDATE_METADATA, 8, {**word, "controller_id": NOBODY})
+        for version in range(2):
+            session.ask(DESCRIBE_CLUSTER, version)
+        for version in (1, 5, 12):
+            session.ask(METADATA, version, {"topics": []})
+        session.ask(UPDATE_METADATA, 8, word)
 
     pair.compare(script)
 

@@ -14,6 +14,7 @@ API = k60_describe_cluster.API
 VERSIONS = (0, 1)
 
 BROKERS, CONTROLLERS = 1, 2
+NOBODY = -1
 
 
 def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> dict[str, Any]:
@@ -25,11 +26,14 @@ def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> 
             else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             "error_message": "This is a broker: ask with the endpoint type of brokers.",
         }
+    brokers = _brokers(context)
+    controller_id = context.metadata.controller_id
     message = {
         "error_code": 0,
         "cluster_id": context.metadata.cluster_id,
-        "controller_id": context.metadata.controller_id,
-        "brokers": _brokers(context),
+        # Clients look for it among the brokers.
+        "controller_id": controller_id if controller_id in {b["broker_id"] for b in brokers} else NOBODY,
+        "brokers": brokers,
     }
     if request["include_cluster_authorized_operations"]:
         message["cluster_authorized_operations"] = CLUSTER_OPERATIONS
