@@ -149,6 +149,16 @@ def test_a_group_lives_in_the_partition_that_java_computes(group_id: str, count:
     assert records.partition_for(group_id, count) == partition
 
 
+@given(st.text(), st.integers(0, 3))
+def test_a_name_of_any_length_is_hashed_as_java_does(text: str, doublings: int) -> None:
+    name = text * 7**doublings
+    units = name.encode("utf-16-be")
+    hashed = 0
+    for index in range(0, len(units), 2):
+        hashed = (31 * hashed + int.from_bytes(units[index : index + 2])) % (1 << 32)
+    assert records.java_hash(name) == hashed
+
+
 @given(st.text(max_size=5), st.text(max_size=5), st.integers(-(2**31), 2**31 - 1))
 def test_a_commits_key_is_read_as_it_was_written(group_id: str, topic: str, partition: int) -> None:
     key = records.encode_offset_key(group_id, topic, partition)

@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from operator import mul
 from typing import NamedTuple
 
 _INT16, _INT32, _INT64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
 _KEY_START = struct.Struct(">hh")  # version, size of the group id
 _VALUE_START = struct.Struct(">hqih")  # version, offset, leader epoch, size of the metadata
+_HASHED_AT_ONCE = 256
+_POWERS_OF_31 = [pow(31, exponent, 1 << 32) for exponent in reversed(range(_HASHED_AT_ONCE))]
 
 
 class Record(NamedTuple):
@@ -316,8 +319,11 @@ def partition_for(group_id: str, partition_count: int) -> int:
 
 def java_hash(text: str) -> int:
     """Java's `hashCode` of a string, as an unsigned number of 32 bits."""
+    # Behind the byte order mark; a name may have tens of thousands of characters.
+    units = memoryview(text.encode("utf-16", "surrogatepass")).cast("H")[1:]
     hashed = 0
-    units = text.encode("utf-16-be", "surrogatepass")
-    for index in range(0, len(units), 2):
-        hashed = (31 * hashed + (units[index] << 8 | units[index + 1])) & 0xFFFFFFFF
+    for start in range(0, len(units), _HASHED_AT_ONCE):
+        some = units[start : start + _HASHED_AT_ONCE]
+        powers = _POWERS_OF_31[-len(some) :]
+        hashed = (hashed * powers[0] * 31 + sum(map(mul, some, powers))) & 0xFFFFFFFF
     return hashed
