@@ -2,7 +2,8 @@
 
 Prints progress and a result; exit 0 only when there was no crash, no hang (each ordinary session is answered), no growth of
 resident memory beyond `GROWTH_MAX` over that after the warm-up, no request that failed inside, and a bystander's
-p99 at most twice that beside as many connections with valid requests.
+p99 at most twice that beside as many connections with valid requests. What a bystander of Apache Kafka sees beside the
+same frames is measured, too, and not judged.
 """
 
 from __future__ import annotations
@@ -25,8 +26,12 @@ sys.path[:0] = [str(ROOT / "tests" / "e2e"), str(ROOT / "tests" / "sim")]
 from fuzz_clients import SETTINGS, Bystander, Flood, Tally, Witness, p99, resident_size  # noqa: E402
 from processes import DevCluster  # noqa: E402
 
+from headrace.bench import contest  # noqa: E402
+from headrace.bench.apache_kafka import find_jars  # noqa: E402
+
 WARM_UP_COUNT = 20_000
 STEP_COUNT = 25_000
+KAFKA_COUNT = 100_000
 QUIET_S = 5.0
 P99_RATIO_MAX = 2.0
 FAILURES_PRINTED_MAX = 20
@@ -47,6 +52,8 @@ def main() -> int:
     print(f"seed {options.seed}", flush=True)
     with own_broker() as cluster:
         result = fuzz(cluster, options)
+    kafka = kafka_p99_ms(options)
+    result["Apache Kafka's bystander p99 ms"] = {name: round(value, 2) for name, value in kafka.items()}
     print(json.dumps(result, indent=1))
     if options.json:
         options.json.write_text(json.dumps(result, indent=1) + "\n")
@@ -127,6 +134,29 @@ def p99_before(
     valid = Flood(address, f"{options.seed}-valid", connections=options.connections, valid=True)
     valid.run(min(WARM_UP_COUNT, options.frames))
     return {**found, "beside valid requests": p99(bystander.latencies_ms())}
+
+
+def kafka_p99_ms(options: argparse.Namespace) -> dict[str, float]:
+    """A bystander's p99 in milliseconds beside Apache Kafka, once its code is compiled."""
+    with (
+        tempfile.TemporaryDirectory(prefix="headrace-fuzz-") as folder,
+        contest.zookeeper(Path(folder) / "zookeeper") as ensemble,
+        contest.broker(contest.KAFKA, find_jars(), Path(folder) / "kafka", ensemble) as kafka,
+    ):
+        host, port = kafka.bootstrap.split(":")
+        address, count = (host, int(port)), min(KAFKA_COUNT, options.frames)
+        witness = Witness(address)
+        witness.make_topics()
+        witness.session()
+        Flood(address, f"{options.seed}-warm", connections=options.connections).run(count)
+        bystander = Bystander(address)
+        try:
+            found = p99_before(bystander, address, options)
+            Flood(address, options.seed, connections=options.connections).run(count)
+            return {**found, "beside fuzz": p99(bystander.latencies_ms())}
+        finally:
+            bystander.end()
+            witness.close()
 
 
 def progress(tally: Tally, seconds: float, resident: list[int], latencies: list[float]) -> str:
