@@ -21,6 +21,7 @@ def section() -> str:
     """The figures of the run."""
     result: dict[str, Any] = json.loads(RESULT.read_text())
     frames, resident, p99 = result["frames"], result["resident bytes"], result["bystander p99 ms"]
+    kafka = result["Apache Kafka's bystander p99 ms"]
     failed = [name for name, holds in result["holds"].items() if not holds]
     rows = {
         "frames that the broker examined": f"{frames['examined']:,} (seed {result['seed']})",
@@ -33,6 +34,8 @@ def section() -> str:
         f"{resident['largest'] / 1e6:.1f} MB (two requests' size: {resident['growth allowed'] / 1e6:.0f} MB)",
         "p99 of a bystander": f"{p99['alone']:.1f} ms alone, {p99['beside valid requests']:.1f} ms beside as many "
         f"connections with valid requests, {p99['beside fuzz']:.1f} ms beside the fuzzer",
+        "the same of Apache Kafka": f"{kafka['alone']:.1f} ms alone, {kafka['beside valid requests']:.1f} ms beside "
+        f"valid requests, {kafka['beside fuzz']:.1f} ms beside the fuzzer",
         "what did not hold": ", ".join(failed) or "nothing",
     }
     return INTRODUCTION + "".join(f"| {name} | {value} |\n" for name, value in rows.items()) + "\n"
