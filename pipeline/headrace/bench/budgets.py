@@ -124,6 +124,7 @@ BUDGETS = (
     ),
     _p99(LATENCY_1K.name),
     _p99(LATENCY_10K.name),
+    _p99(BUSY.name),
     Budget(
         cell=BUSY.name,
         figure=p99_ms,
