@@ -444,10 +444,10 @@ def shrunk(
     return steps
 
 
-def seeds(fixed: str) -> range:
-    """Those of HEADRACE_SEEDS, or else the fixed ones."""
-    first, _, last = os.environ.get("HEADRACE_SEEDS", fixed).partition("-")
-    return range(int(first), int(last or first) + 1)
+def seeds(fixed: Sequence[int], variable: str = "HEADRACE_SEEDS") -> Sequence[int]:
+    """Those that the environment variable names, FIRST-LAST or one, or else the fixed ones."""
+    first, _, last = os.environ.get(variable, "").partition("-")
+    return range(int(first), int(last or first) + 1) if first else fixed
 
 
 def check_session(

@@ -8,17 +8,16 @@ Kafka cuts and headrace reports (docs/compatibility.md).
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
-from kafka_oracle import KafkaBroker
 from pairs import running_pair
-from processes import BrokerProcess, eventually
+from processes import eventually
 from random_damage import damaged
+from random_runs import Broker, address_of, seeds
 from sessions import (
     FETCH,
     LIST_OFFSETS,
@@ -33,7 +32,6 @@ from sessions import (
     produce_message,
 )
 
-FIXED_SEEDS = "0"
 PARTITIONS = 24
 BATCHES = 60
 PRODUCERS = (4000, 4001)
@@ -41,12 +39,6 @@ DESCRIBE_PRODUCERS = 61
 CONFIGS = {"segment.bytes": "3000", "index.interval.bytes": "300", "segment.index.bytes": "2400"}
 # Producers that were silent for a day are forgotten.
 NOW_MS = int(time.time() * 1000)
-Broker = KafkaBroker | BrokerProcess
-
-
-def seeds() -> range:
-    first, _, last = os.environ.get("HEADRACE_DAMAGE_SEEDS", FIXED_SEEDS).partition("-")
-    return range(int(first), int(last or first) + 1)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +49,7 @@ def mortal_pair(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> I
         yield both
 
 
-@pytest.mark.parametrize("seed", seeds())
+@pytest.mark.parametrize("seed", seeds([0], "HEADRACE_DAMAGE_SEEDS"))
 def test_logs_that_a_crash_damaged_are_mended_alike(mortal_pair: Pair, seed: int) -> None:
     topic = f"damaged-{seed}"
     brokers: tuple[Broker, Broker] = (mortal_pair.kafka, mortal_pair.headrace)
@@ -74,10 +66,6 @@ def test_logs_that_a_crash_damaged_are_mended_alike(mortal_pair: Pair, seed: int
             mortal_pair.compare(partial(look_at, topic=topic, partition=partition))
         except AssertionError as error:
             pytest.fail(f"seed {seed}, {topic}-{partition}, {ours[partition]}:\n{error}", pytrace=False)
-
-
-def address_of(broker: Broker) -> tuple[str, int]:
-    return broker.address if isinstance(broker, KafkaBroker) else broker.addresses[0]
 
 
 def fill(broker: Broker, topic: str) -> None:

@@ -28,13 +28,13 @@ def eventful_pair(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) ->
         yield both
 
 
-@pytest.mark.parametrize("seed", seeds("0-2"))
+@pytest.mark.parametrize("seed", seeds(range(3)))
 def test_a_random_session_with_events(eventful_pair: Pair, seed: int) -> None:
     steps = random_eventful_session(seed, int(time.time() * 1000), restarts=False)
     check_session(eventful_pair, seed, steps, partial(EventfulSession, eventful_pair.znodes), rounds_max=20)
 
 
-@pytest.mark.parametrize("seed", seeds("0-0"))
+@pytest.mark.parametrize("seed", seeds([0]))
 def test_a_random_session_with_restarts(eventful_pair: Pair, seed: int) -> None:
     steps = random_eventful_session(seed, int(time.time() * 1000), restarts=True)
     check_session(eventful_pair, seed, steps, partial(EventfulSession, eventful_pair.znodes), rounds_max=4)

@@ -6,8 +6,7 @@ prints the seed and its steps up to the first difference.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 from group_run import Difference, GroupRun, first_difference
 from pairs import running_pair
 from random_groups import TOPICS, described, script
+from random_runs import seeds
 from sessions import Pair, Session, create_topic
 
 SETTINGS = {
@@ -43,11 +43,6 @@ def ticking_pair(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> 
         yield both
 
 
-def wanted_seeds() -> Sequence[int]:
-    first, _, last = os.environ.get("HEADRACE_GROUP_SEEDS", "").partition("-")
-    return range(int(first), int(last or first) + 1) if first else SEEDS
-
-
 def difference(pair: Pair, seed: int) -> Difference | None:
     """What parts the brokers each time that they perform the script; a slow machine parts them once."""
     found = None
@@ -63,12 +58,14 @@ def difference(pair: Pair, seed: int) -> Difference | None:
 
 
 def test_both_brokers_answer_random_sessions_alike(ticking_pair: Pair) -> None:
-    seeds = wanted_seeds()
+    wanted = seeds(SEEDS, "HEADRACE_GROUP_SEEDS")
     with ThreadPoolExecutor(AT_ONCE_COUNT) as threads:
-        found = dict(zip(seeds, threads.map(lambda seed: difference(ticking_pair, seed), seeds), strict=True))
+        found = dict(
+            zip(wanted, threads.map(lambda seed: difference(ticking_pair, seed), wanted), strict=True)
+        )
     failures = {seed: each for seed, each in found.items() if each is not None and not each.by_chance}
     chances = [seed for seed, each in found.items() if each is not None and each.by_chance]
-    print(f"{len(seeds)} seeds, {len(chances)} up to an election that chance decides: {chances}")
+    print(f"{len(wanted)} seeds, {len(chances)} up to an election that chance decides: {chances}")
     texts = [
         f"seed {seed} differs in step {each.step}:\n"
         + "\n".join(described(script(seed), each.step))

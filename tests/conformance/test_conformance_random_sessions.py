@@ -15,6 +15,6 @@ from random_sessions import random_session
 from sessions import Pair
 
 
-@pytest.mark.parametrize("seed", seeds("0-9"))
+@pytest.mark.parametrize("seed", seeds(range(10)))
 def test_a_random_session(pair: Pair, seed: int) -> None:
     check_session(pair, seed, random_session(seed, int(time.time() * 1000)))
