@@ -195,9 +195,9 @@ class FrameBroker:
             ),
             moves=self.cluster,
         )
-        self.context.client = Client("127.0.0.1", "PLAINTEXT")
+        self._take_client()
         self._lead(metadata, partitions, dict.fromkeys(topics, 2) | {OFFSETS_TOPIC: 1})
-        self.parked: deque[Deferred[Any]] = deque()
+        self.parked: deque[tuple[Deferred[Any], Client]] = deque()
         self.rest()
 
     def _lead(self, metadata: MetadataCache, partitions: Partitions, topics: Mapping[str, int]) -> None:
@@ -272,10 +272,17 @@ class FrameBroker:
             return b""
         if answers:
             return _bytes_of(answers[0])
-        self.parked.append(reply)
+        self.parked.append((reply, self.context.client))
         if len(self.parked) > PARKED_COUNT_MAX:
-            self.parked.popleft().cancel()
+            oldest, client = self.parked.popleft()
+            oldest.cancel()
+            client.gone()
+        # A client sends nothing more while it waits: what comes next is another's.
+        self._take_client()
         return None
+
+    def _take_client(self) -> None:
+        self.context.client = Client("127.0.0.1", "PLAINTEXT")
 
     def close(self) -> None:
         self.groups.close()

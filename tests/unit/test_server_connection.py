@@ -57,15 +57,19 @@ class Bench:
         }
         monkeypatch.setattr(connection_module, "HANDLERS", handlers)
         monkeypatch.setattr(connection_module, "_peer_of", lambda sock: "peer")
+        self.readings_closed = 0
         self.turns = Turns(self.loop, lambda: self.now_s)  # type: ignore[arg-type]
         self.connection = Connection(
             ours,
-            Client("host", "PLAINTEXT"),
+            Client("host", "PLAINTEXT", reading=SimpleNamespace(close=self.close_reading)),  # type: ignore[arg-type]
             context,  # type: ignore[arg-type]
             self.metrics,  # type: ignore[arg-type]
             self.turns,
             self.closed.append,
         )
+
+    def close_reading(self) -> None:
+        self.readings_closed += 1
 
     def serve(self, context: Any, header: frames.RequestHeader, frame: memoryview) -> Any:
         self.served.append(header.correlation_id)
@@ -394,3 +398,11 @@ def test_a_client_that_leaves_between_requests_is_no_warning(
     bench.loop.turn()
     assert bench.connection.is_closed
     assert warnings() == []
+
+
+def test_what_a_client_fetched_is_forgotten_when_it_is_gone(bench: Bench) -> None:
+    bench.send(1)
+    assert bench.readings_closed == 0
+    bench.client.close()
+    bench.loop.turn()
+    assert bench.readings_closed == 1

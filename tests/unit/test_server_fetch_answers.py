@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+from contextlib import AbstractContextManager
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -13,6 +15,7 @@ from headrace.broker.errors import ErrorCode, NotLeaderOrFollowerError, UnknownT
 from headrace.broker.handlers import k01_fetch
 from headrace.broker.handlers.context import Client
 from headrace.broker.handlers.fetch_sessions import FetchSessions
+from headrace.broker.log.files import storage_errors
 from headrace.broker.log.results import EpochEndOffset, LogSlice
 from headrace.broker.log.transactions import AbortedTransaction
 from headrace.broker.wire import frames
@@ -32,6 +35,9 @@ class FakeLog:
 
     def aborted_transactions(self, offset: int, found: LogSlice) -> list[AbortedTransaction]:
         return []
+
+    def storage_errors(self) -> AbstractContextManager[None]:
+        return storage_errors(SimpleNamespace(failed=lambda path, error: None), "t-0")  # type: ignore[arg-type]
 
     def epoch_end_offset(self, epoch: int) -> EpochEndOffset:
         return EpochEndOffset(4, 6)
@@ -129,6 +135,19 @@ def test_a_log_of_another_topic_of_that_name_is_not_read(context: Any, version: 
     namesake = UUID(int=0)
     (found,) = ask(context, version, {"partition": LED})["responses"][0]["partitions"]
     assert found["error_code"] == ErrorCode.NONE, "a topic without an id may have any"
+
+
+@pytest.mark.parametrize("version", [v for v in VERSIONS if v < 4])
+def test_a_disk_that_fails_under_a_conversion_is_told_as_such(
+    context: Any, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_at(size: int, position: int) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    broken = LogSlice(SimpleNamespace(read_at=read_at), 0, 100)  # type: ignore[arg-type]
+    monkeypatch.setattr(FakeLog, "read", lambda *_, **__: broken)
+    (found,) = ask(context, version, {"partition": LED})["responses"][0]["partitions"]
+    assert found["error_code"] == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 @pytest.mark.parametrize("version", [v for v in VERSIONS if v >= 12])

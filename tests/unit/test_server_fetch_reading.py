@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -18,6 +20,7 @@ from headrace.broker.errors import (
 from headrace.broker.handlers.fetch_reading import READ_COMMITTED, Answer, Reading
 from headrace.broker.handlers.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from headrace.broker.log.results import NOTHING_YET, LogSlice
+from headrace.broker.server.waiting import Waiting
 
 MAX_BYTES = 1000
 
@@ -28,46 +31,71 @@ class World(SimpleNamespace):
     def __init__(self) -> None:
         self.ends = {(topic, index): 10 for topic in "tu" for index in range(3)}
         self.stable_ends: dict[tuple[str, int], int] = {}
+        self.starts: dict[tuple[str, int], int] = {}
+        self.epochs: dict[tuple[str, int], int] = {}
+        self.topic_ids = {"t": UUID(int=1), "u": UUID(int=2)}
+        self.names = {UUID(int=1): "t", UUID(int=2): "u"}
         self.read: list[tuple[str, int]] = []
         self.moved_away: set[tuple[str, int]] = set()
         self.fetched: list[tuple[int, int]] = []
+        self.soon: list[Callable[[], Any]] = []
         super().__init__(
-            partitions=SimpleNamespace(leader_of=self.leader_of),
+            partitions=SimpleNamespace(leader_of=self.leader_of, get=self.get),
             metadata=SimpleNamespace(
-                topic_name=lambda topic_id: None,
+                topic_name=self.names.get,
                 partition=lambda topic, index: SimpleNamespace(leader=2, leader_epoch=1),
             ),
+            waiting=Waiting(self),
         )
 
     def leader_of(self, topic: str, index: int) -> Any:
         self.read.append((topic, index))
-        if (topic, index) in self.moved_away:
-            raise NotLeaderOrFollowerError("led elsewhere")
-        if (topic, index) not in self.ends:
+        found = self.get(topic, index)
+        if found is None:
             raise UnknownTopicOrPartitionError("never heard of it")
+        if not found.is_leader:
+            raise NotLeaderOrFollowerError("led elsewhere")
+        return found
+
+    def get(self, topic: str, index: int) -> Any:
+        key = topic, index
+        if key not in self.ends:
+            return None
         return SimpleNamespace(
             topic=topic,
+            topic_id=self.topic_ids[topic],
             partition=index,
-            log=Log(self.ends[topic, index], self.stable_ends.get((topic, index))),
-            leader_epoch=5,
+            log=Log(self.starts.get(key, 0), self.ends[key], self.stable_ends.get(key)),
+            is_leader=key not in self.moved_away,
+            leader_epoch=self.epochs.get(key, 5),
             broker_id=1,
             replicas=(1, 2),
             follower_fetched=lambda replica, offset: self.fetched.append((replica, offset)),
         )
+
+    def call_soon(self, callback: Callable[..., Any], *args: Any) -> None:
+        self.soon.append(lambda: callback(*args))
+
+    def call_later(self, delay: float, callback: Callable[..., Any], *args: Any) -> Any:
+        return SimpleNamespace(cancel=lambda: None)
+
+    def turn(self) -> None:
+        while self.soon:
+            self.soon.pop(0)()
 
 
 class Log:
     """Records of 100 bytes each."""
 
     config = LogConfig()
-    log_start_offset = 0
 
-    def __init__(self, end: int, stable_end: int | None) -> None:
+    def __init__(self, start: int, end: int, stable_end: int | None) -> None:
+        self.log_start_offset = start
         self.high_watermark = self.log_end_offset = end
         self.last_stable_offset = end if stable_end is None else stable_end
 
     def check_offset(self, offset: int) -> None:
-        if not 0 <= offset <= self.log_end_offset:
+        if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRangeError("not in this log")
 
     def read(self, offset: int, *, size_max: int, upper_offset: int, at_least_one: bool) -> LogSlice:
@@ -92,8 +120,35 @@ def topic(name: str, *wanted: tuple[int, int]) -> FetchTopic:
 
 
 def reading(world: World, *topics: FetchTopic, isolation_level: int = 0, replica_id: int = -1) -> Reading:
+    made = Reading(world)  # type: ignore[arg-type]
+    ask(made, *topics, isolation_level=isolation_level, replica_id=replica_id)
+    return made
+
+
+def ask(
+    client: Reading, *topics: FetchTopic, isolation_level: int = 0, replica_id: int = -1, version: int = 11
+) -> None:
     request = FetchRequest(replica_id, 500, 1, MAX_BYTES, isolation_level, 0, -1, list(topics))
-    return Reading(world, request, MAX_BYTES)  # type: ignore[arg-type]
+    client.ask(request, version, MAX_BYTES)
+
+
+def wait(client: Reading) -> list[Collection[tuple[str, int]] | None]:
+    """Park; what the request is told of, which answers it."""
+    told: list[Collection[tuple[str, int]] | None] = []
+
+    def attempt(moved: Collection[tuple[str, int]] | None) -> bool:
+        told.append(moved)
+        return True
+
+    client.wait(500, attempt)
+    return told
+
+
+def answered(world: World, client: Reading) -> None:
+    """The request that waits gets its answer, so that the client may ask again."""
+    told = wait(client)
+    world.waiting.release()
+    assert told == [None]
 
 
 def sizes(answer: Answer) -> list[tuple[str | None, int, int, int]]:
@@ -178,8 +233,11 @@ def test_a_reader_of_committed_records_waits_for_the_last_stable_offset(world: W
 def test_a_topic_id_that_nobody_knows_has_no_key_to_wait_for(world: World) -> None:
     unknown = FetchTopic(None, UUID(int=9), UUID(int=9).bytes, [FetchPartition(0, -1, 0, MAX_BYTES)])
     waiting = reading(world, unknown, topic("t", (0, 10)))
-    assert waiting.keys() == [("t", 0)]
     assert waiting.read()[1:] == (0, False)
+    told = wait(waiting)
+    world.waiting.wake("t", 0)
+    world.turn()
+    assert told == [{("t", 0)}]
 
 
 @pytest.mark.parametrize("replica_id", [1, 3])
@@ -203,3 +261,143 @@ def test_an_offset_is_checked_also_where_no_records_fit(world: World) -> None:
     found, *_ = reading(world, topic("t", (0, 0), (1, 0), (2, 11))).read()
     assert [item.error_code for _, items in found for item in items] == [0, 0, ErrorCode.OFFSET_OUT_OF_RANGE]
     assert [item.records is None for _, items in found for item in items] == [False, True, True]
+
+
+def test_the_next_request_reads_only_what_it_asks_anew(world: World) -> None:
+    client = reading(world, topic("t", (0, 10), (1, 10)), topic("u", (2, 10)))
+    client.read()
+    answered(world, client)
+    world.read.clear()
+    ask(client, topic("t", (0, 10), (1, 9)), topic("u", (2, 10)))
+    answer, size, _ = client.read()
+    assert world.read == [("t", 1)]
+    assert (sizes(answer), size) == ([("t", 0, 10, 0), ("t", 1, 10, 100), ("u", 2, 10, 0)], 100)
+
+
+def grown(world: World) -> None:
+    world.ends["t", 1] += 1
+
+
+def decided(world: World) -> None:
+    world.stable_ends["t", 1] = 9
+
+
+def cut(world: World) -> None:
+    world.starts["t", 1] = 3
+
+
+def led_anew(world: World) -> None:
+    world.epochs["t", 1] = 6
+
+
+def led_elsewhere(world: World) -> None:
+    world.moved_away.add(("t", 1))
+
+
+def deleted(world: World) -> None:
+    del world.ends["t", 1]
+
+
+@pytest.mark.parametrize("change", [grown, decided, cut, led_anew, led_elsewhere, deleted])
+def test_the_next_request_sees_what_changed_meanwhile(world: World, change: Callable[[World], None]) -> None:
+    client = reading(world, topic("t", (0, 10), (1, 10)))
+    client.read()
+    answered(world, client)
+    world.read.clear()
+    change(world)
+    ask(client, topic("t", (0, 10), (1, 10)))
+    assert client.read() == reading(world, topic("t", (0, 10), (1, 10))).read()
+    assert world.read[0] == ("t", 1)
+
+
+def test_another_version_or_isolation_level_reads_everything(world: World) -> None:
+    client = reading(world, topic("t", (0, 10)))
+    client.read()
+    answered(world, client)
+    for version, isolation_level in ((12, 0), (12, READ_COMMITTED)):
+        world.read.clear()
+        ask(client, topic("t", (0, 10)), version=version, isolation_level=isolation_level)
+        client.read()
+        assert world.read == [("t", 0)]
+        answered(world, client)
+
+
+def test_a_topic_that_was_made_anew_is_read_anew(world: World) -> None:
+    def wanted(number: int) -> FetchTopic:
+        return FetchTopic(
+            None, UUID(int=number), UUID(int=number).bytes, [FetchPartition(0, 5, 10, MAX_BYTES)]
+        )
+
+    client = reading(world, wanted(1))
+    client.read()
+    answered(world, client)
+    world.names[UUID(int=7)] = "t"
+    ask(client, wanted(7))
+    ((_, (found,)),) = client.read()[0]
+    assert found.error_code == ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+def test_a_watch_serves_as_long_as_the_same_partitions_are_asked_for(world: World) -> None:
+    client = reading(world, topic("t", (0, 10), (1, 10)))
+    answered(world, client)
+    assert world.waiting.kept_count == 2
+    ask(client, topic("t", (1, 10), (0, 10)))
+    told = wait(client)
+    world.waiting.wake("t", 0)
+    world.turn()
+    assert (told, world.waiting.kept_count) == ([{("t", 0)}], 2)
+    ask(client, topic("t", (1, 10)), topic("u", (1, 10)))
+    told = wait(client)
+    world.waiting.wake("t", 0)
+    world.turn()
+    assert told == []
+    world.waiting.wake("u", 1)
+    world.turn()
+    assert told == [{("u", 1)}]
+    client.close()
+    assert (world.waiting.kept_count, world.waiting.parked_count) == (0, 0)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_client_is_answered_as_if_it_asked_for_the_first_time(seed: int) -> None:
+    """Whatever it asked for before, and whatever happens to the partitions between its requests."""
+    world, random = World(), Random(seed)
+    world.waiting = Waiting(world, kept_max=random.choice((4, 100)))
+    client = Reading(world)  # type: ignore[arg-type]
+    for _ in range(40):
+        key = random.choice("tu"), random.randrange(3)
+        match random.randrange(8):
+            case 0 | 1:
+                world.ends[key] = world.ends.get(key, 10) + 1
+            case 2:
+                world.stable_ends[key] = random.randint(8, 11)
+            case 3:
+                world.starts[key] = random.randint(0, 10)
+            case 4:
+                world.epochs[key] = random.randint(4, 6)
+            case 5:
+                world.moved_away ^= {key}
+            case 6:
+                world.ends.pop(key, None)
+        topics = [
+            topic(name, *((random.randrange(3), random.choice((10, 10, 10, 9, 11))) for _ in range(count)))
+            for name in random.sample("tu", 2)
+            if (count := random.randrange(5))
+        ]
+        version, level = random.choice((11, 11, 11, 12)), random.choice((0, 0, READ_COMMITTED))
+        replica_id = random.choice((-1, -1, -1, 2))
+        ask(client, *topics, version=version, isolation_level=level, replica_id=replica_id)
+        fresh = Reading(world)  # type: ignore[arg-type]
+        ask(fresh, *topics, version=version, isolation_level=level, replica_id=replica_id)
+        assert client.read() == fresh.read()
+        told = wait(client)
+        if topics:
+            wanted = random.choice(topics)
+            moved = wanted.name or "", wanted.partitions[-1].partition_index
+            world.ends[moved] = world.ends.get(moved, 10) + 1
+            world.waiting.wake(*moved)
+            world.turn()
+            assert told == [{moved}]
+            assert client.read_again({moved}) == fresh.read_again(None)
+        else:
+            world.waiting.release()

@@ -69,7 +69,7 @@ def loop() -> ManualLoop:
 
 @pytest.fixture
 def waiting(loop: ManualLoop) -> Waiting:
-    return Waiting(loop, parked_max=3)
+    return Waiting(loop, parked_max=3, kept_max=4)
 
 
 def park(waiting: Waiting, fetch: Fetch, *keys: tuple[str, int], timeout_ms: int = 1000) -> list[str]:
@@ -208,3 +208,61 @@ def test_a_failing_attempt_fails_its_own_request_only(loop: ManualLoop, waiting:
     loop.turn()
     assert [str(error) for error in errors] == ["no"]
     assert answers == ["0 bytes"]
+
+
+def test_a_kept_watch_serves_one_request_after_the_other(loop: ManualLoop, waiting: Waiting) -> None:
+    watch = waiting.keep([("t", 0), ("t", 1)])
+    assert watch is not None
+    answers: list[str] = []
+    for partition in range(2):
+        fetch = Fetch(wanted=1)
+        waiting.park(watch, 1000, fetch.attempt).then(answers.append)
+        fetch.available = partition + 1
+        waiting.wake("t", partition)
+        loop.turn()
+        assert fetch.moved == [{("t", partition)}]
+    assert answers == ["1 bytes", "2 bytes"]
+    assert all(timer.is_cancelled for timer in loop.timers)
+    waiting.wake("t", 0)
+    assert loop.soon == []
+    waiting.forget(watch)
+    assert waiting.kept_count == 0
+
+
+def test_an_answer_at_the_time_out_leaves_nothing_to_the_next_request(
+    loop: ManualLoop, waiting: Waiting
+) -> None:
+    watch = waiting.keep([("t", 0)])
+    assert watch is not None
+    answers: list[str] = []
+    waiting.park(watch, 500, Fetch(wanted=1).attempt).then(answers.append)
+    loop.advance(0.5)
+    assert answers == ["0 bytes"]
+    again = Fetch(wanted=1)
+    waiting.park(watch, 500, again.attempt).then(answers.append)
+    loop.advance(0.4)
+    assert (answers, again.attempts) == (["0 bytes"], 0)
+    loop.advance(0.1)
+    assert answers == ["0 bytes", "0 bytes"]
+
+
+def test_a_watch_goes_on_when_its_client_cancels(loop: ManualLoop, waiting: Waiting) -> None:
+    watch = waiting.keep([("t", 0)])
+    assert watch is not None
+    waiting.park(watch, 1000, Fetch(wanted=1).attempt).cancel()
+    assert waiting.parked_count == 0
+    fetch = Fetch(wanted=0)
+    answers: list[str] = []
+    waiting.park(watch, 1000, fetch.attempt).then(answers.append)
+    waiting.wake("t", 0)
+    loop.turn()
+    assert answers == ["0 bytes"]
+
+
+def test_only_so_many_partitions_are_kept(waiting: Waiting) -> None:
+    first = waiting.keep([("t", 0), ("t", 1), ("t", 1)])
+    assert first is not None
+    assert waiting.keep([("t", 0), ("t", 1), ("t", 2)]) is None
+    assert waiting.kept_count == 2
+    waiting.forget(first)
+    assert waiting.keep([("t", 0), ("t", 1), ("t", 2)]) is not None

@@ -17,6 +17,8 @@ from headrace.broker.handlers.refused_writes import RefusedWrites
 
 if TYPE_CHECKING:
     from headrace.broker.handlers.deferred import Deferred
+    from headrace.broker.handlers.fetch_reading import Reading
+    from headrace.broker.handlers.watch import Watch
     from headrace.broker.log.partition_log import PartitionLog
     from headrace.broker.replication.leader import Partition
 
@@ -58,12 +60,18 @@ class Waiting(Protocol):
 
     def park(
         self,
-        keys: Iterable[tuple[str, int]],
+        keys: Iterable[tuple[str, int]] | Watch,
         timeout_ms: int,
         attempt: Callable[[Collection[tuple[str, int]] | None], T | None],
     ) -> Deferred[T]:
         """What `attempt(moved)` gives after a wake of some of `keys`, or `attempt(None)` at the time-out."""
         ...
+
+    def keep(self, keys: Iterable[tuple[str, int]]) -> Watch | None:
+        """A watch to park with until `forget`, one request at a time; None when there are too many."""
+        ...
+
+    def forget(self, watch: Watch) -> None: ...
 
     def wake(self, topic: str, partition: int) -> None:
         """The partition has new data, a new high watermark, a new leader or is gone."""
@@ -80,10 +88,16 @@ class Metrics(Protocol):
 
 @dataclass(slots=True)
 class Client:
-    """Who sent the request that is being handled."""
+    """Who sent the request that is being handled; `reading` is what it fetches, from one request to the next."""
 
     host: str
     listener: str
+    reading: Reading | None = None
+
+    def gone(self) -> None:
+        """Its connection is closed."""
+        if self.reading is not None:
+            self.reading.close()
 
 
 class MetadataBodies:

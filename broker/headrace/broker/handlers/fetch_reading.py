@@ -1,13 +1,14 @@
-"""Reading what a Fetch request asks for, and reading again, while it waits, only what may have changed.
+"""Reading what a client's Fetch requests ask for: while one waits, and in the next, only what may have changed.
 
-A partition that had nothing to give keeps the answer it got until it moves, so that a wake-up costs a request for many
-partitions little more than one for a single partition. Knows nothing of versions, sessions or how an answer is encoded.
+A partition that had nothing to give keeps the answer it got until it moves, so that a wake-up, or the next request,
+costs a client of many partitions little more than one of a single partition. Invariants: what is kept is as a fresh
+read would have it; a client has one request at a time. Knows nothing of sessions or how an answer is encoded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from headrace.broker.errors import (
     ErrorCode,
@@ -19,7 +20,8 @@ from headrace.broker.errors import (
     error_of,
 )
 from headrace.broker.handlers.context import Context
-from headrace.broker.handlers.current_leader import LEADER_MOVED, CurrentLeader, current_leader
+from headrace.broker.handlers.current_leader import LEADER_MOVED, current_leader
+from headrace.broker.handlers.fetch_answer import UNKNOWN, Answer, Found, encode_nothing
 from headrace.broker.handlers.fetch_records import ConvertedRecords, down_converted
 from headrace.broker.handlers.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from headrace.broker.handlers.led import NO_EPOCH, led_partition
@@ -29,54 +31,136 @@ from headrace.broker.replication.model import ZERO_UUID
 from headrace.broker.wire.batches import MAGIC
 
 if TYPE_CHECKING:
+    from headrace.broker.handlers.deferred import Deferred
+    from headrace.broker.handlers.watch import Watch
     from headrace.broker.log.partition_log import PartitionLog
     from headrace.broker.replication.leader import Partition
 
 READ_COMMITTED = 1
-UNKNOWN = -1
 NOT_IN_CLUSTER = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
-
-
-class Found(NamedTuple):
-    """What one partition has to offer; offsets are -1 with an error. `aborted` is None for "not asked for"."""
-
-    partition_index: int
-    error_code: int
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    records: LogSlice | ConvertedRecords | None
-    aborted: Sequence[AbortedTransaction] | None = None
-    diverging_epoch: EpochEndOffset | None = None
-    current_leader: CurrentLeader | None = None
-    is_behind: bool = False
-
-
-Answer = list[tuple[FetchTopic, list[Found]]]
+T = TypeVar("T")
 _new_tuple = tuple.__new__  # half the time of a call of the class
 
 
+class Place:
+    """One partition of a request: what is asked, and, if that was nothing yet, what it had, in which leader epoch."""
+
+    __slots__ = ("epoch", "kept", "name", "topic", "wanted")
+
+    def __init__(self, topic: FetchTopic, name: str | None, wanted: FetchPartition) -> None:
+        self.topic = topic
+        self.name = name
+        self.wanted = wanted
+        self.epoch = NO_EPOCH
+        self.kept: Found | None = None
+
+
 class Reading:
-    """The partitions of one request and what those with nothing to give had when they were last read."""
+    """The partitions of a client's requests, one after the other, and what those with nothing to give had.
 
-    __slots__ = ("_context", "_is_plain", "_kept", "_max_bytes", "_request", "_wanted")
+    A client of many partitions asks for nearly the same ones again and again: for these the answers and the watch are
+    kept from one request to the next.
+    """
 
-    def __init__(self, context: Context, request: FetchRequest, max_bytes: int) -> None:
+    __slots__ = (
+        "_by_key",
+        "_context",
+        "_is_known",
+        "_is_plain",
+        "_kind",
+        "_max_bytes",
+        "_places",
+        "_request",
+        "_version",
+        "_watch",
+    )
+
+    def __init__(self, context: Context) -> None:
         self._context = context
-        self._request = request
+        self._places: list[Place] = []
+        # What the last requests asked for, as far as their answers may serve again, and the watch of it.
+        self._by_key: dict[tuple[str | None, int], Place] = {}
+        self._watch: Watch | None = None
+        self._is_known = False
+        self._kind: tuple[int, int] | None = None
+
+    def ask(self, request: FetchRequest, version: int, max_bytes: int) -> None:
+        """Take up the client's next request; the one before is answered."""
+        self._request, self._version = request, version
         self._max_bytes = max_bytes
-        named = [
-            (topic, context.metadata.topic_name(topic.topic_id) if topic.name is None else topic.name)
-            for topic in request.topics
-        ]
-        self._wanted = [(topic, name, wanted) for topic, name in named for wanted in topic.partitions]
         # A consumer that is given what the log holds.
         self._is_plain = request.replica_id < 0 and request.magic == MAGIC
-        self._kept: list[Found | None] = [None] * len(self._wanted)
+        kind = (version, request.isolation_level) if self._is_plain else None
+        if kind != self._kind:
+            self.close()
+            self._kind = kind
+        by_key, topic_name = self._by_key, self._context.metadata.topic_name
+        places, known_count = [], 0
+        for topic in request.topics:
+            name = topic_name(topic.topic_id) if topic.name is None else topic.name
+            for wanted in topic.partitions:
+                place = by_key.get((name, wanted[0]))
+                if place is None:
+                    place = Place(topic, name, wanted)
+                else:
+                    known_count += 1
+                    self._ask_again(place, topic, wanted)
+                places.append(place)
+        self._places = places
+        self._is_known = known_count == len(places) == len(by_key)
+        if known_count > 1 and len(set(places)) < len(places):
+            # A partition that is named twice may be asked for at two offsets.
+            self.close()
+            self.ask(request, version, max_bytes)
 
-    def keys(self) -> list[tuple[str, int]]:
-        """The partitions that may end the wait; a topic id that nobody knows has none."""
-        return [(name, wanted.partition_index) for _, name, wanted in self._wanted if name is not None]
+    def _ask_again(self, place: Place, topic: FetchTopic, wanted: FetchPartition) -> None:
+        """What was kept serves again if neither the question nor the log has changed."""
+        kept = place.kept
+        if kept is not None:
+            partition = self._context.partitions.get(place.name, wanted[0])  # type: ignore[arg-type]
+            is_current = (
+                place.wanted == wanted
+                and partition is not None
+                and partition.is_leader
+                and partition.leader_epoch == place.epoch
+                and partition.log.high_watermark == kept.high_watermark
+                and partition.log.last_stable_offset == kept.last_stable_offset
+                and partition.log.log_start_offset == kept.log_start_offset
+                and place.topic.key == topic.key
+            )
+            if not is_current:
+                place.kept = None
+        place.topic = topic
+        place.wanted = wanted
+
+    def wait(
+        self, timeout_ms: int, attempt: Callable[[Collection[tuple[str, int]] | None], T | None]
+    ) -> Deferred[T]:
+        """Park `attempt` until one of the partitions moves; a topic id that nobody knows ends no wait."""
+        if not self._is_known:
+            self._remember()
+        return self._context.waiting.park(self._watch or self._keys(), timeout_ms, attempt)
+
+    def close(self) -> None:
+        """The client is gone, or asks for something else."""
+        if self._watch is not None:
+            self._context.waiting.forget(self._watch)
+            self._watch = None
+        self._by_key = {}
+        self._is_known = False
+
+    def _remember(self) -> None:
+        self.close()
+        by_key = {(place.name, place.wanted.partition_index): place for place in self._places}
+        if self._is_plain and len(by_key) == len(self._places) and all(place.name for place in self._places):
+            self._watch = self._context.waiting.keep(self._keys())
+            if self._watch is not None:
+                self._by_key = by_key
+
+    def _keys(self) -> list[tuple[str, int]]:
+        return [
+            (place.name, place.wanted.partition_index) for place in self._places if place.name is not None
+        ]
 
     def read(self) -> tuple[Answer, int, bool]:
         """(what every partition has, bytes of records, whether to answer at once).
@@ -86,15 +170,16 @@ class Reading:
         """
         answer: Answer = []
         absent: Answer = []
-        kept, left, total, is_urgent = self._kept, self._max_bytes, 0, False
+        left, total, is_urgent = self._max_bytes, 0, False
         answering: FetchTopic | None = None
         found: list[Found] = []
-        for place, (topic, name, wanted) in enumerate(self._wanted):
-            item = kept[place]
+        for place in self._places:
+            topic, item = place.topic, place.kept
             if item is None:
-                item = self._read(topic, name, wanted, left, at_least_one=total == 0)
+                item = self._read(place, left, at_least_one=total == 0)
                 if item.records is NOTHING_YET:
-                    kept[place] = item
+                    # It may serve for many answers.
+                    item = place.kept = _new_tuple(Found, (*item[:-1], encode_nothing(self._version, item)))
                 elif item.records is not None:
                     total += item.records.size
                     left -= item.records.size
@@ -114,15 +199,18 @@ class Reading:
 
     def read_again(self, moved: Collection[tuple[str, int]] | None) -> tuple[Answer, int, bool]:
         """As `read`, with all that may have changed since: the partitions that moved, or all (None)."""
-        for place, (_, name, wanted) in enumerate(self._wanted):
-            if moved is None or (name, wanted.partition_index) in moved:
-                self._kept[place] = None
+        if moved is not None and self._watch is not None:
+            for key in moved:
+                self._by_key[key].kept = None
+            return self.read()
+        for place in self._places:
+            if moved is None or (place.name, place.wanted[0]) in moved:
+                place.kept = None
         return self.read()
 
-    def _read(
-        self, topic: FetchTopic, name: str | None, wanted: FetchPartition, left: int, *, at_least_one: bool
-    ) -> Found:
+    def _read(self, place: Place, left: int, *, at_least_one: bool) -> Found:
         context, request = self._context, self._request
+        topic, name, wanted = place.topic, place.name, place.wanted
         try:
             if name is None:
                 raise error_of(ErrorCode.UNKNOWN_TOPIC_ID)
@@ -132,6 +220,7 @@ class Reading:
                 # The topic was made anew, and this broker has only its namesake's log so far.
                 raise error_of(ErrorCode.INCONSISTENT_TOPIC_ID)
             log = partition.log
+            place.epoch = partition.leader_epoch
             is_committed = request.isolation_level == READ_COMMITTED
             if self._is_plain and wanted.last_fetched_epoch < 0 and wanted.offset == log.high_watermark:
                 return _found(log, wanted, NOTHING_YET, () if is_committed else None)
@@ -191,7 +280,7 @@ def _found(
     # fmt: off
     return _new_tuple(Found, (
         wanted.partition_index, 0, log.high_watermark, log.last_stable_offset, log.log_start_offset,
-        records, aborted, diverging_epoch, None, is_behind,
+        records, aborted, diverging_epoch, None, is_behind, None,
     ))
     # fmt: on
 
@@ -207,12 +296,15 @@ def _add_absent(answer: Answer, absent: Answer) -> None:
 def _converted(
     log: PartitionLog, request: FetchRequest, wanted: FetchPartition, found: LogSlice
 ) -> ConvertedRecords:
-    """Raises UnsupportedVersionError where the topic does not convert, in Apache Kafka's way also where it is empty."""
+    """Raises StorageError, and UnsupportedVersionError where the topic does not convert, in Apache Kafka's way also
+    where it is empty.
+    """
     if not log.config.message_downconversion_enable:
         raise UnsupportedVersionError(
             f"message.downconversion.enable is false, and this client knows format {request.magic} at best."
         )
-    return down_converted(found, request.magic, wanted.offset)
+    with log.storage_errors():
+        return down_converted(found, request.magic, wanted.offset)
 
 
 def _aborted(

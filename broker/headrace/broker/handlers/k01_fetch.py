@@ -12,16 +12,13 @@ at replication factor 1 Kafka names none either.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from struct import Struct
+from collections.abc import Collection
 
 from headrace.broker.errors import ErrorCode, KafkaError
 from headrace.broker.handlers.context import Client, Context
-from headrace.broker.handlers.current_leader import node_endpoints
-from headrace.broker.handlers.fetch_reading import UNKNOWN, Answer, Found, Reading
-from headrace.broker.handlers.fetch_records import in_answer
+from headrace.broker.handlers.fetch_answer import UNKNOWN, Answer, Found, encode_fetch
+from headrace.broker.handlers.fetch_reading import Reading
 from headrace.broker.handlers.fetch_request import (
-    FLEXIBLE_VERSION,
     NO_SESSION_EPOCH,
     TOPIC_ID_VERSION,
     FetchTopic,
@@ -29,37 +26,14 @@ from headrace.broker.handlers.fetch_request import (
 )
 from headrace.broker.handlers.fetch_sessions import NO_SESSION, Turn
 from headrace.broker.handlers.replies import Parts, Reply
-from headrace.broker.log.results import NOTHING_YET
-from headrace.broker.log.transactions import AbortedTransaction
 from headrace.broker.wire.api import k01_fetch
 from headrace.broker.wire.frames import RequestHeader
-from headrace.broker.wire.varint import encode_uvarint
 
 API = k01_fetch.API
 VERSIONS = (0, 17)
 RAW = True
 
-FORMAT_2_VERSION, ZSTD_VERSION, LEADER_TAG_VERSION = 4, 10, 16
-# Errors that come with null for records, as Kafka has it; the others come with none.
-WITHOUT_RECORDS = (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
-
-_PREFIX = Struct(">ii")
-_TOP_BEFORE_SESSIONS = Struct(">i")
-_TOP = Struct(">ihi")
-_INT32 = Struct(">i")
-_PARTITION_0 = Struct(">ihqi")
-_PARTITION_4 = Struct(">ihqqii")
-_PARTITION_5 = Struct(">ihqqqii")
-_PARTITION_11 = Struct(">ihqqqiii")
-_PARTITION_12 = Struct(">ihqqqBi")
-_NOTHING_12 = Struct(">ihqqqBiBB")
-_PARTITION_START = Struct(">ihqq")
-_INT64 = Struct(">q")
-_ABORTED = Struct(">qq")
-_DIVERGING_EPOCH = Struct(">BBiqB")
-_CURRENT_LEADER = Struct(">BBiiB")
-_EMPTY_SIZE = _TOP.size + 1
-_NO_TAGS = b"\0"
+FORMAT_2_VERSION, ZSTD_VERSION = 4, 10
 
 
 def handle(context: Context, header: RequestHeader, frame: memoryview) -> Reply:
@@ -72,12 +46,15 @@ def handle(context: Context, header: RequestHeader, frame: memoryview) -> Reply:
                 request, uses_topic_ids=version >= TOPIC_ID_VERSION, now_ms=context.clock.monotonic_ms()
             )
         except KafkaError as error:
-            return _encode(context, client, header, error.code, NO_SESSION, [])
+            return encode_fetch(context, client, header, error.code, NO_SESSION, [])
         if turn is not None:
             request = request._replace(topics=turn.topics)
     max_bytes = min(request.max_bytes, context.config.replication.fetch_max_bytes)
     min_bytes = min(request.min_bytes, max_bytes)
-    reading = Reading(context, request, max_bytes)
+    reading = client.reading
+    if reading is None:
+        reading = client.reading = Reading(context)
+    reading.ask(request, version, max_bytes)
     answer, size, is_urgent = reading.read()
     if size >= min_bytes or is_urgent or request.max_wait_ms <= 0:
         return _finish(context, client, header, turn, answer)
@@ -88,7 +65,7 @@ def handle(context: Context, header: RequestHeader, frame: memoryview) -> Reply:
             return _finish(context, client, header, turn, answer)
         return None
 
-    return context.waiting.park(reading.keys(), request.max_wait_ms, attempt)
+    return reading.wait(request.max_wait_ms, attempt)
 
 
 def _finish(
@@ -104,10 +81,10 @@ def _finish(
             for topic, found in answer
         ]
     for topic, found in answer:
-        size = sum(item.records.size for item in found if item.records is not None)
+        size = sum([item.records.size for item in found if item.encoded is None and item.records is not None])
         if size:
             context.metrics.fetched(topic.name or context.metadata.topic_name(topic.topic_id), size)
-    return _encode(context, client, header, error_code, session_id, answer)
+    return encode_fetch(context, client, header, error_code, session_id, answer)
 
 
 def _unless_unreadable(context: Context, topic: FetchTopic, item: Found, is_old: bool) -> Found:
@@ -123,148 +100,3 @@ def _unless_unreadable(context: Context, topic: FetchTopic, item: Found, is_old:
     else:
         return item
     return Found(item.partition_index, error, UNKNOWN, UNKNOWN, UNKNOWN, None, ())
-
-
-def _encode(
-    context: Context,
-    client: Client,
-    header: RequestHeader,
-    error_code: int,
-    session_id: int,
-    answer: Answer,
-) -> Parts:
-    """The whole reply: bytes around slices, the length prefix first."""
-    version = header.version
-    is_flexible = version >= FLEXIBLE_VERSION
-    buffer = bytearray(8)
-    if is_flexible:
-        buffer += _NO_TAGS
-    if version >= 1:
-        buffer += _TOP.pack(0, error_code, session_id) if version >= 7 else _TOP_BEFORE_SESSIONS.pack(0)
-    buffer += encode_uvarint(len(answer) + 1) if is_flexible else _INT32.pack(len(answer))
-    parts: Parts = []
-    size = 0
-    for topic, found in answer:
-        buffer += _topic_head(version, topic, len(found))
-        for item in found:
-            if is_flexible and item.records is NOTHING_YET:
-                buffer += _NOTHING_12.pack(*item[:5], 0 if item.aborted is None else 1, UNKNOWN, 1, 0)
-                continue
-            buffer += _partition_head(version, item)
-            if item.records is not None and item.records.size:
-                size += len(buffer) + item.records.size
-                parts += (bytes(buffer), in_answer(item.records))
-                buffer.clear()
-            if is_flexible:
-                buffer += _NO_TAGS if item.records is not None else _partition_tags(version, item)
-        if is_flexible:
-            buffer += _NO_TAGS
-    if is_flexible:
-        buffer += _endpoint_tags(context, client, version, answer)
-    if buffer:
-        size += len(buffer)
-        parts.append(bytes(buffer))
-    first = parts[0]
-    assert isinstance(first, bytes)
-    parts[0] = _PREFIX.pack(size - 4, header.correlation_id) + first[8:]
-    return parts
-
-
-def _partition_tags(version: int, item: Found) -> bytes:
-    """The tagged fields of a partition without records: 0 diverging epoch, 1 current leader."""
-    tags = []
-    if item.diverging_epoch is not None:
-        tags.append(_DIVERGING_EPOCH.pack(0, _DIVERGING_EPOCH.size - 2, *item.diverging_epoch, 0))
-    if item.current_leader is not None and version >= LEADER_TAG_VERSION:
-        tags.append(_CURRENT_LEADER.pack(1, _CURRENT_LEADER.size - 2, *item.current_leader, 0))
-    return bytes([len(tags)]) + b"".join(tags)
-
-
-def _endpoint_tags(context: Context, client: Client, version: int, answer: Answer) -> bytes:
-    """The tagged fields of the whole: 0 where the current leaders are."""
-    if version < LEADER_TAG_VERSION:
-        return _NO_TAGS
-    leaders = [item.current_leader for _, found in answer for item in found if item.current_leader]
-    if not leaders:
-        return _NO_TAGS
-    nodes = node_endpoints(context, client, leaders)
-    empty = {"session_id": NO_SESSION, "responses": [], "node_endpoints": nodes}
-    return API.encode_response(version, empty)[_EMPTY_SIZE:]
-
-
-def _topic_head(version: int, topic: FetchTopic, partition_count: int) -> bytes:
-    if version >= TOPIC_ID_VERSION:
-        return topic.key + encode_uvarint(partition_count + 1)
-    if version >= FLEXIBLE_VERSION:
-        return encode_uvarint(len(topic.key) + 1) + topic.key + encode_uvarint(partition_count + 1)
-    return len(topic.key).to_bytes(2, "big") + topic.key + _INT32.pack(partition_count)
-
-
-def _partition_head(version: int, item: Found) -> bytes:
-    """Everything of a partition before its records; aborted transactions are null or none, as Kafka has it."""
-    (
-        index,
-        error_code,
-        high_watermark,
-        last_stable_offset,
-        log_start_offset,
-        records,
-        aborted,
-        *_,
-    ) = item
-    size = 0 if records is None else records.size
-    if error_code in WITHOUT_RECORDS:
-        size = -1
-    if aborted:
-        return _head_with_aborted(version, item, aborted, size)
-    aborted_count = -1 if aborted is None else 0
-    if version >= FLEXIBLE_VERSION:
-        head = _PARTITION_12.pack(
-            index,
-            error_code,
-            high_watermark,
-            last_stable_offset,
-            log_start_offset,
-            aborted_count + 1,
-            UNKNOWN,
-        )
-        return head + encode_uvarint(size + 1)
-    if version == 11:
-        return _PARTITION_11.pack(
-            index,
-            error_code,
-            high_watermark,
-            last_stable_offset,
-            log_start_offset,
-            aborted_count,
-            UNKNOWN,
-            size,
-        )
-    if version >= 5:
-        return _PARTITION_5.pack(
-            index, error_code, high_watermark, last_stable_offset, log_start_offset, aborted_count, size
-        )
-    if version == 4:
-        return _PARTITION_4.pack(index, error_code, high_watermark, last_stable_offset, aborted_count, size)
-    return _PARTITION_0.pack(index, error_code, high_watermark, size)
-
-
-def _head_with_aborted(version: int, item: Found, aborted: Sequence[AbortedTransaction], size: int) -> bytes:
-    """The same where transactions were aborted (versions 4 and later), each with its producer and first offset."""
-    is_flexible = version >= FLEXIBLE_VERSION
-    head = bytearray(
-        _PARTITION_START.pack(
-            item.partition_index, item.error_code, item.high_watermark, item.last_stable_offset
-        )
-    )
-    if version >= 5:
-        head += _INT64.pack(item.log_start_offset)
-    head += encode_uvarint(len(aborted) + 1) if is_flexible else _INT32.pack(len(aborted))
-    for transaction in aborted:
-        head += _ABORTED.pack(transaction.producer_id, transaction.first_offset)
-        if is_flexible:
-            head += _NO_TAGS
-    if version >= 11:
-        head += _INT32.pack(UNKNOWN)
-    head += encode_uvarint(size + 1) if is_flexible else _INT32.pack(size)
-    return bytes(head)

@@ -129,6 +129,7 @@ class Connection:
         self._turns.leave(self._fd)
         if self._pending is not None:
             self._pending.cancel()
+        self._client.gone()
         self._out.clear()
         self._frames.clear()
         self._socket.close()

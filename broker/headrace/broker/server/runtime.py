@@ -36,9 +36,10 @@ from headrace.broker.groups.records import Record, partition_for
 from headrace.broker.groups.refusals import refusal
 from headrace.broker.groups.timers import TimerQueue
 from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.handlers.watch import TimerHandle
 from headrace.broker.replication.leader import Partition
 from headrace.broker.server.group_loader import GroupLoader
-from headrace.broker.server.waiting import Scheduler, TimerHandle, Waiting
+from headrace.broker.server.waiting import Scheduler, Waiting
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire import batches
 

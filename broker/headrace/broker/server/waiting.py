@@ -2,8 +2,9 @@
 
 A parked request names the partitions it depends on and an `attempt`: called with those that moved, and once with None
 when its time is over. Wake-ups of one turn of the loop are gathered, so that many appends cost a parked fetch one
-attempt. Invariants: at most `parked_max` requests are parked (the next is answered at once with what there
-is); a finished request is in no index and has no timer. Knows nothing of Kafka's messages, sockets or logs.
+attempt. Who parks for the same partitions again and again keeps a `Watch` of them. Invariants: at most `parked_max`
+requests are parked (the next is answered at once with what there is), and at most `kept_max` partitions are in watches
+that are kept; a finished request has no timer. Knows nothing of Kafka's messages, sockets or logs.
 """
 
 from __future__ import annotations
@@ -12,14 +13,11 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any, Protocol, TypeVar
 
 from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.handlers.watch import PartitionKey, TimerHandle, Watch
 
 T = TypeVar("T")
-PartitionKey = tuple[str, int]
 PARKED_MAX = 10_000
-
-
-class TimerHandle(Protocol):
-    def cancel(self) -> None: ...
+KEPT_MAX = 500_000
 
 
 class Scheduler(Protocol):
@@ -30,32 +28,21 @@ class Scheduler(Protocol):
     def call_later(self, delay: float, callback: Callable[..., Any], *args: Any) -> TimerHandle: ...
 
 
-class _Parked:
-    __slots__ = ("attempt", "deferred", "keys", "moved", "timer")
-
-    def __init__(
-        self, keys: tuple[PartitionKey, ...], attempt: Callable[[Collection[PartitionKey] | None], Any]
-    ) -> None:
-        self.keys = keys
-        self.attempt = attempt
-        self.deferred: Deferred[Any] = Deferred()
-        self.timer: TimerHandle | None = None
-        self.moved: set[PartitionKey] = set()
-
-
 class Waiting:
     """Parks and wakes requests."""
 
-    def __init__(self, scheduler: Scheduler, parked_max: int = PARKED_MAX) -> None:
+    def __init__(self, scheduler: Scheduler, parked_max: int = PARKED_MAX, kept_max: int = KEPT_MAX) -> None:
         self._scheduler = scheduler
         self._parked_max = parked_max
-        self._by_key: dict[PartitionKey, dict[_Parked, None]] = {}
-        self._woken: list[_Parked] = []
+        self._kept_max = kept_max
+        self._by_key: dict[PartitionKey, dict[Watch, None]] = {}
+        self._woken: list[Watch] = []
         self.parked_count = 0
+        self.kept_count = 0
 
     def park(
         self,
-        keys: Iterable[PartitionKey],
+        keys: Iterable[PartitionKey] | Watch,
         timeout_ms: int,
         attempt: Callable[[Collection[PartitionKey] | None], T | None],
     ) -> Deferred[T]:
@@ -63,17 +50,31 @@ class Waiting:
 
         At the time-out, or at once when too many are parked, the value is that of `attempt(None)`, which must give one.
         """
-        # A request may name a partition twice.
-        parked = _Parked(tuple(dict.fromkeys(keys)), attempt)
+        deferred: Deferred[Any] = Deferred()
         if self.parked_count >= self._parked_max or timeout_ms <= 0:
-            parked.deferred.complete(attempt(None))
-            return parked.deferred
+            deferred.complete(attempt(None))
+            return deferred
+        # A request may name a partition twice.
+        watch = keys if isinstance(keys, Watch) else self._watched(tuple(dict.fromkeys(keys)), is_kept=False)
+        assert watch.attempt is None, "one request at a time"
         self.parked_count += 1
-        for key in parked.keys:
-            self._by_key.setdefault(key, {})[parked] = None
-        parked.timer = self._scheduler.call_later(timeout_ms / 1000, self._expire, parked)
-        parked.deferred.on_cancel(lambda: self._forget(parked))
-        return parked.deferred
+        watch.attempt, watch.deferred = attempt, deferred
+        watch.timer = self._scheduler.call_later(timeout_ms / 1000, self._attempt, watch, None)
+        deferred.on_cancel(lambda: self._finished(watch))
+        return deferred
+
+    def keep(self, keys: Iterable[PartitionKey]) -> Watch | None:
+        """A watch to park with until `forget`; None when there are too many."""
+        watched = tuple(dict.fromkeys(keys))
+        if self.kept_count + len(watched) > self._kept_max:
+            return None
+        self.kept_count += len(watched)
+        return self._watched(watched, is_kept=True)
+
+    def forget(self, watch: Watch) -> None:
+        """The end of a watch that was kept; no request is parked with it."""
+        self.kept_count -= len(watch.keys)
+        self._unwatch(watch)
 
     def wake(self, topic: str, partition: int) -> None:
         """The partition has new data, a new high watermark or another leader, or is gone."""
@@ -83,46 +84,58 @@ class Waiting:
         waiting = self._by_key.get(key)
         if waiting is None:
             return
-        for parked in waiting:
-            if not parked.moved:
+        for watch in waiting:
+            if watch.attempt is None:
+                continue
+            if not watch.moved:
                 if not self._woken:
                     self._scheduler.call_soon(self._attempt_woken)
-                self._woken.append(parked)
-            parked.moved.add(key)
+                self._woken.append(watch)
+            watch.moved.add(key)
 
     def release(self) -> None:
         """Answer every parked request with what there is (the broker stops)."""
-        for parked in {parked: None for waiting in self._by_key.values() for parked in waiting}:
-            self._expire(parked)
+        for watch in {watch: None for waiting in self._by_key.values() for watch in waiting}:
+            self._attempt(watch, None)
+
+    def _watched(self, keys: tuple[PartitionKey, ...], *, is_kept: bool) -> Watch:
+        watch = Watch(keys, is_kept=is_kept)
+        for key in keys:
+            self._by_key.setdefault(key, {})[watch] = None
+        return watch
+
+    def _unwatch(self, watch: Watch) -> None:
+        for key in watch.keys:
+            waiting = self._by_key[key]
+            del waiting[watch]
+            if not waiting:
+                del self._by_key[key]
 
     def _attempt_woken(self) -> None:
         woken, self._woken = self._woken, []
-        for parked in woken:
-            moved, parked.moved = parked.moved, set()
-            if not parked.deferred.done:
-                self._attempt(parked, moved)
+        for watch in woken:
+            moved, watch.moved = watch.moved, set()
+            self._attempt(watch, moved)
 
-    def _expire(self, parked: _Parked) -> None:
-        if not parked.deferred.done:
-            self._attempt(parked, None)
-
-    def _attempt(self, parked: _Parked, moved: Collection[PartitionKey] | None) -> None:
+    def _attempt(self, watch: Watch, moved: Collection[PartitionKey] | None) -> None:
+        if watch.attempt is None:
+            return
+        deferred = watch.deferred
         try:
-            value = parked.attempt(moved)
+            value = watch.attempt(moved)
         except Exception as error:
-            self._forget(parked)
-            parked.deferred.fail(error)
+            self._finished(watch)
+            deferred.fail(error)
             return
         if value is not None:
-            self._forget(parked)
-            parked.deferred.complete(value)
+            self._finished(watch)
+            deferred.complete(value)
 
-    def _forget(self, parked: _Parked) -> None:
+    def _finished(self, watch: Watch) -> None:
+        """The request that was parked with it is answered, or its client is gone."""
         self.parked_count -= 1
-        if parked.timer is not None:
-            parked.timer.cancel()
-        for key in parked.keys:
-            waiting = self._by_key[key]
-            waiting.pop(parked, None)
-            if not waiting:
-                del self._by_key[key]
+        watch.attempt = None
+        if watch.timer is not None:
+            watch.timer.cancel()
+        if not watch.is_kept:
+            self._unwatch(watch)

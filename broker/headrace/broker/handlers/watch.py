@@ -1,0 +1,29 @@
+"""Partitions that somebody waits for, one request at a time; `server.waiting` keeps them and wakes who is parked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, Protocol
+
+from headrace.broker.handlers.deferred import Deferred
+
+PartitionKey = tuple[str, int]
+Attempt = Callable[[Collection[PartitionKey] | None], Any]
+
+
+class TimerHandle(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Watch:
+    """`attempt` is None while no request is parked; `is_kept`: it serves for more than one request."""
+
+    __slots__ = ("attempt", "deferred", "is_kept", "keys", "moved", "timer")
+
+    def __init__(self, keys: tuple[PartitionKey, ...], *, is_kept: bool) -> None:
+        self.keys = keys
+        self.is_kept = is_kept
+        self.attempt: Attempt | None = None
+        self.deferred: Deferred[Any] = Deferred()
+        self.timer: TimerHandle | None = None
+        self.moved: set[PartitionKey] = set()
