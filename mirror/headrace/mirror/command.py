@@ -85,12 +85,15 @@ def _run(bootstrap: str, work: Callable[[ClusterClient], Awaitable[Answer]]) -> 
 
 
 async def _states(client: ClusterClient) -> dict[str, State]:
-    """Newest state of every mirror partition by its key."""
+    """Newest state of every mirror partition by its key; like the copiers, it passes over what is no state."""
     found: dict[str, State] = {}
     for record in await client.read(STATES):
-        key = (record.key or b"").decode()
-        if not key.endswith(state.RESUME_SUFFIX):
-            found[key] = state.decode(record.value or b"")
+        try:
+            key = (record.key or b"").decode()
+            if not key.endswith(state.RESUME_SUFFIX):
+                found[key] = state.decode(record.value or b"")
+        except ValueError as error:
+            click.echo(f"Warning: a record of {STATES} is passed over: {error}", err=True)
     return found
 
 

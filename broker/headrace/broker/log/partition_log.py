@@ -8,6 +8,7 @@ flush jobs. Must not know: sockets, replication, ZooKeeper, the wall clock.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from uuid import UUID
 
 from headrace.broker.config import LogConfig
@@ -125,6 +126,10 @@ class PartitionLog(LogTail):
             return self._segments.read(offset, size_max, upper_offset, at_least_one)
         except OSError as error:
             raise storage_error(self._files, self.directory, error) from error
+
+    def storage_errors(self) -> AbstractContextManager[None]:
+        """For who reads the bytes of a slice: errors of the disk become StorageError, as in the log's own reads."""
+        return storage_errors(self._files, self.directory)
 
     def segment_end(self, offset: int) -> int:
         """Where the segment that holds `offset` ends, and another may be readable when this one is not."""
