@@ -82,6 +82,16 @@ def test_the_raw_runs_in_the_repository_hold_every_cell_several_times(group: Any
             assert rounds == {run["round"] for run in runs if run["peer"] == KAFKA}, cell
 
 
+def test_every_cell_that_runs_by_name_has_been_recorded_in_pairs() -> None:
+    for cell in broker_cells.more_cells:
+        runs = json.loads(page.file_of(DOCS / "benchmarks", broker_cells, cell).read_text())["runs"]
+        own, rivals = (
+            {run["round"] for run in runs if (run["peer"] == KAFKA) is other} for other in (False, True)
+        )
+        assert own == rivals, cell
+        assert len(own) >= PAIRS_MIN, cell
+
+
 def test_every_budget_is_of_a_cell_that_is_measured_in_every_run() -> None:
     assert {budget.cell for budget in budgets.BUDGETS} <= set(CELLS)
 
@@ -123,6 +133,28 @@ def test_what_of_the_cpu_is_the_kernels_is_told_where_it_is_known(tmp_path: Path
     known = rendered(tmp_path, *pairs(BATCH_50, own, [{"figures": {"kernel_cpu_seconds": 0.4}}]))
     assert "| 0.5 | 0.5 | 1 | 0.2 | 0.4 | 0.5 | 40 |" in known
     assert "| 0.5 | 0.5 | 1 | – | – | – | 40 |" in rendered(tmp_path, *pairs(BATCH_50, [{}], [{}]))
+
+
+def test_a_busy_broker_stands_beside_a_calm_one(tmp_path: Path) -> None:
+    def latencies(
+        cell: str, cpu_seconds: float, clients_seconds: float, *p99_ms: float
+    ) -> list[dict[str, Any]]:
+        figures = {"p50_ms": 1, "p999_ms": 9, "client_cpu_seconds": clients_seconds}
+        return [
+            run(
+                cell,
+                round=n,
+                messages=10_000,
+                seconds=10,
+                cpu_seconds=cpu_seconds,
+                figures={**figures, "p99_ms": p99},
+            )
+            for n, p99 in enumerate(p99_ms)
+        ]
+
+    calm, busy = latencies(broker_cells.CALM, 2, 1, 1, 2, 3), latencies(BUSY.name, 4, 8, 4, 2, 9)
+    assert "| headrace | 2 | 4 | 3 | 200 | 400 | 100 | 800 | 15 | 60 |" in rendered(tmp_path, *calm, *busy)
+    assert "A busy broker" not in rendered(tmp_path / "calm", *calm)
 
 
 def test_a_round_that_lacks_one_of_the_two_makes_no_pair(tmp_path: Path) -> None:

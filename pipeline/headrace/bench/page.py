@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from headrace.bench import budgets, tables
+from headrace.bench import broker_cells, budgets, busy, tables
 from headrace.bench.budgets import BUDGETS, Budget, Verdict
 from headrace.bench.contest import KAFKA
 from headrace.bench.figures import Run
@@ -84,7 +84,10 @@ def _budget_row(budget: Budget, verdict: Verdict | None) -> str:
 def _section(group: Group, records: Sequence[Record]) -> str:
     runs = [run for record in records for run in record["runs"]]
     note = f"{group.note[0].upper()}{group.note[1:]}."
-    return "\n".join([f"## {group.title}", "", f"{note} {_circumstances(records)}", "", *tables.of(runs)])
+    lines = [f"## {group.title}", "", f"{note} {_circumstances(records)}", "", *tables.of(runs)]
+    if group is broker_cells:
+        lines += busy.section(runs, records[0]["machine"]["cores"])
+    return "\n".join(lines)
 
 
 def _circumstances(records: Sequence[Record]) -> str:
