@@ -222,6 +222,19 @@ def test_absent_partitions_go_last_and_are_looked_for_at_every_attempt(world: Wo
     assert waiting.read_again({("t", 9)})[1] == 100
 
 
+def test_a_partition_that_goes_during_a_wait_ends_it_and_is_no_part_of_the_next(world: World) -> None:
+    client = reading(world, topic("t", (0, 10), (1, 10)))
+    assert client.read()[1:] == (0, False)
+    told = wait(client)
+    deleted(world)
+    world.waiting.wake("t", 1)
+    world.turn()
+    assert told == [{("t", 1)}]
+    assert client.read_again({("t", 1)})[1:] == (0, True)
+    ask(client, topic("t", (0, 10), (1, 10)))
+    assert client.read()[1:] == (0, False)
+
+
 def test_a_reader_of_committed_records_waits_for_the_last_stable_offset(world: World) -> None:
     world.stable_ends["t", 0] = 9
     waiting = reading(world, topic("t", (0, 9)), isolation_level=READ_COMMITTED)

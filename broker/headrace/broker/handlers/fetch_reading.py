@@ -129,7 +129,9 @@ class Reading:
                 and place.topic.key == topic.key
             )
             if not is_current:
-                place.kept = None
+                kept = place.kept = None
+        if kept is None:
+            place.epoch = NO_EPOCH
         place.topic = topic
         place.wanted = wanted
 
@@ -166,7 +168,8 @@ class Reading:
         """(what every partition has, bytes of records, whether to answer at once).
 
         An error, a diverging epoch and a segment that others follow are answered at once, but for partitions that the
-        cluster does not have: these go last, and only when there are no others is there nothing to wait for.
+        cluster does not have from the beginning: these go last, and only when there are no others is there nothing to
+        wait for.
         """
         answer: Answer = []
         absent: Answer = []
@@ -186,6 +189,8 @@ class Reading:
                     is_urgent = is_urgent or item.is_behind
                 elif item.error_code in NOT_IN_CLUSTER:
                     absent.append((topic, [item]))
+                    # It was there when the wait began.
+                    is_urgent = is_urgent or place.epoch != NO_EPOCH
                     continue
                 elif item.error_code != 0 or item.diverging_epoch is not None:
                     is_urgent = True

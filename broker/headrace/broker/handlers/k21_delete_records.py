@@ -57,4 +57,6 @@ def _delete_before(context: Context, topic: str, index: int, offset: int) -> int
     if offset < 0:
         raise OffsetOutOfRangeError(f"offset {offset} is none")
     log.delete_before(offset)
+    # Who waits here has kept where the log began.
+    context.waiting.wake(topic, index)
     return log.log_start_offset
