@@ -16,7 +16,7 @@ from headrace.broker.handlers import k01_fetch
 from headrace.broker.handlers.context import Client
 from headrace.broker.handlers.fetch_sessions import FetchSessions
 from headrace.broker.log.files import storage_errors
-from headrace.broker.log.results import EpochEndOffset, LogSlice
+from headrace.broker.log.results import NOTHING_YET, EpochEndOffset, LogSlice
 from headrace.broker.log.transactions import AbortedTransaction
 from headrace.broker.wire import frames
 from headrace.broker.wire.api.k01_fetch import API
@@ -31,7 +31,7 @@ class FakeLog:
     config = LogConfig()
 
     def read(self, offset: int, **_: Any) -> LogSlice:
-        return LogSlice(None, 0, 0)
+        return NOTHING_YET
 
     def aborted_transactions(self, offset: int, found: LogSlice) -> list[AbortedTransaction]:
         return []
@@ -158,9 +158,13 @@ def test_a_diverging_epoch_is_told(context: Any, version: int) -> None:
     assert found["error_code"] == 0
 
 
-def test_read_committed_names_the_aborted_transactions(context: Any) -> None:
+@pytest.mark.parametrize(("records", "expected"), [(NOTHING_YET, []), (LogSlice(None, 0, 0), None)])
+def test_read_committed_names_no_aborted_transactions_where_the_first_batch_does_not_fit(
+    context: Any, monkeypatch: pytest.MonkeyPatch, records: LogSlice, expected: list[Any] | None
+) -> None:
+    monkeypatch.setattr(FakeLog, "read", lambda self, offset, **_: records)
     answer = ask(context, 11, {"partition": LED}, isolation_level=1)
-    assert answer["responses"][0]["partitions"][0]["aborted_transactions"] == []
+    assert answer["responses"][0]["partitions"][0]["aborted_transactions"] == expected
 
 
 @pytest.mark.parametrize("version", VERSIONS)

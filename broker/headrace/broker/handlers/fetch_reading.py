@@ -314,10 +314,12 @@ def _converted(
 
 def _aborted(
     log: PartitionLog, wanted: FetchPartition, records: LogSlice | ConvertedRecords | None
-) -> Sequence[AbortedTransaction]:
-    """What a reader of committed records has to pass over."""
-    if not isinstance(records, LogSlice) or not records.size:
+) -> Sequence[AbortedTransaction] | None:
+    """What a reader of committed records has to pass over; None, in Kafka's way, where the first batch does not fit."""
+    if not isinstance(records, LogSlice) or records is NOTHING_YET:
         return ()
+    if not records.size:
+        return None
     return log.aborted_transactions(wanted.offset, records)
 
 
