@@ -198,6 +198,22 @@ def test_what_comes_first_takes_its_share_of_the_limit_again(world: World) -> No
     assert sizes(answer) == [("t", 0, 17, 700), ("t", 1, 10, 300)]
 
 
+@pytest.mark.parametrize(("size_max", "size"), [(MAX_BYTES, 150), (30, 130), (0, 100)])
+def test_a_batch_that_does_not_fit_is_waited_for_no_longer(
+    world: World, monkeypatch: pytest.MonkeyPatch, size_max: int, size: int
+) -> None:
+    def read(self: Log, offset: int, *, size_max: int, upper_offset: int, at_least_one: bool) -> LogSlice:
+        return LogSlice(None, 0, 100 if at_least_one or size_max >= 100 else 0)
+
+    monkeypatch.setattr(Log, "read", read)
+    wanted = [FetchPartition(0, 5, 9, MAX_BYTES), FetchPartition(1, 5, 9, size_max)]
+    client = Reading(world)  # type: ignore[arg-type]
+    client.ask(FetchRequest(-1, 500, 1, 150, 0, 0, -1, [FetchTopic("t", None, b"t", wanted)]), 11, 150)
+    answer, *told = client.read()
+    assert [found.records.size if found.records else 0 for _, items in answer for found in items] == [100, 0]
+    assert told == [size, False]
+
+
 def test_a_partition_named_twice_is_read_for_each_of_its_offsets(world: World) -> None:
     waiting = reading(world, topic("t", (0, 10), (0, 12)))
     waiting.read()

@@ -167,13 +167,14 @@ class Reading:
     def read(self) -> tuple[Answer, int, bool]:
         """(what every partition has, bytes of records, whether to answer at once).
 
+        A batch that no longer fits counts up to the limit it met: nobody waits for more when an answer is full.
         An error, a diverging epoch and a segment that others follow are answered at once, but for partitions that the
         cluster does not have from the beginning: these go last, and only when there are no others is there nothing to
         wait for.
         """
         answer: Answer = []
         absent: Answer = []
-        left, total, is_urgent = self._max_bytes, 0, False
+        left, total, unfit, is_urgent = self._max_bytes, 0, 0, False
         answering: FetchTopic | None = None
         found: list[Found] = []
         for place in self._places:
@@ -184,8 +185,11 @@ class Reading:
                     # It may serve for many answers.
                     item = place.kept = _new_tuple(Found, (*item[:-1], encode_nothing(self._version, item)))
                 elif item.records is not None:
-                    total += item.records.size
-                    left -= item.records.size
+                    size = item.records.size
+                    if not size and type(item.records) is LogSlice:
+                        unfit += min(place.wanted.size_max, left)
+                    total += size
+                    left -= size
                     is_urgent = is_urgent or item.is_behind
                 elif item.error_code in NOT_IN_CLUSTER:
                     absent.append((topic, [item]))
@@ -200,7 +204,7 @@ class Reading:
             found.append(item)
         is_urgent = is_urgent or not answer
         _add_absent(answer, absent)
-        return answer, total, is_urgent
+        return answer, total + unfit, is_urgent
 
     def read_again(self, moved: Collection[tuple[str, int]] | None) -> tuple[Answer, int, bool]:
         """As `read`, with all that may have changed since: the partitions that moved, or all (None)."""
