@@ -54,8 +54,8 @@ class FetchingClient(RandomSession):
         """The topic's partitions, each once: where a request names one twice, Kafka takes it for one."""
         if deleted is not None and str(topic.get("topic") or topic.get("topic_id")) in self._told_of(deleted):
             return ["of a topic that goes"]
-        partitions: list[Any] = topic["partitions"]
-        return [each for number, each in enumerate(partitions) if each not in partitions[:number]]
+        first_last = reversed(topic["partitions"])
+        return list({each["partition_index"]: each for each in first_last}.values())[::-1]
 
     def _told_of(self, deleted: str) -> tuple[str, ...]:
         return self._named(deleted), f"id of {self._named(deleted)}", "id of no known topic"
