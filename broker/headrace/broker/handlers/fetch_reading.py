@@ -43,15 +43,16 @@ _new_tuple = tuple.__new__  # half the time of a call of the class
 
 
 class Place:
-    """One partition of a request: what is asked, and, if that was nothing yet, what it had, in which leader epoch."""
+    """One partition of a request: what is asked, and, if that was nothing yet, what it had, of which topic and epoch."""
 
-    __slots__ = ("epoch", "kept", "name", "topic", "wanted")
+    __slots__ = ("epoch", "kept", "name", "topic", "topic_id", "wanted")
 
     def __init__(self, topic: FetchTopic, name: str | None, wanted: FetchPartition) -> None:
         self.topic = topic
         self.name = name
         self.wanted = wanted
         self.epoch = NO_EPOCH
+        self.topic_id = ZERO_UUID
         self.kept: Found | None = None
 
 
@@ -123,6 +124,7 @@ class Reading:
                 and partition is not None
                 and partition.is_leader
                 and partition.leader_epoch == place.epoch
+                and partition.topic_id is place.topic_id
                 and partition.log.high_watermark == kept.high_watermark
                 and partition.log.last_stable_offset == kept.last_stable_offset
                 and partition.log.log_start_offset == kept.log_start_offset
@@ -229,7 +231,7 @@ class Reading:
                 # The topic was made anew, and this broker has only its namesake's log so far.
                 raise error_of(ErrorCode.INCONSISTENT_TOPIC_ID)
             log = partition.log
-            place.epoch = partition.leader_epoch
+            place.epoch, place.topic_id = partition.leader_epoch, partition.topic_id
             is_committed = request.isolation_level == READ_COMMITTED
             if self._is_plain and wanted.last_fetched_epoch < 0 and wanted.offset == log.high_watermark:
                 return _found(log, wanted, NOTHING_YET, () if is_committed else None)
