@@ -2,8 +2,8 @@
 
 Prints progress and a result; exit 0 only when there was no crash, no hang (each ordinary session is answered), no growth of
 resident memory beyond `GROWTH_MAX` over that after the warm-up, no request that failed inside, and a bystander's
-p99 at most twice that beside as many connections with valid requests. What a bystander of Apache Kafka sees beside the
-same frames is measured, too, and not judged.
+p99 at most twice that beside as many connections with valid requests. What it is alone and beside a single connection
+that fuzzes, and what a bystander of Apache Kafka sees beside the same frames, is measured, too, and not judged.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from headrace.bench.apache_kafka import find_jars  # noqa: E402
 WARM_UP_COUNT = 20_000
 STEP_COUNT = 25_000
 KAFKA_COUNT = 100_000
-QUIET_S = 5.0
+ONE_COUNT = 60_000
+QUIET_S = 15.0
 P99_RATIO_MAX = 2.0
 FAILURES_PRINTED_MAX = 20
 # Two of the largest requests that the broker takes by default (socket.request.max.bytes).
@@ -105,6 +106,7 @@ def fuzz(cluster: DevCluster, options: argparse.Namespace) -> dict[str, Any]:
     print(*failed[:FAILURES_PRINTED_MAX], sep="\n")
     return {
         "seed": options.seed,
+        "connections at a time": options.connections,
         "frames": frames_of(flood.tally),
         **{name: round(value, 1) for name, value in costs.items()},
         "resident bytes": {
@@ -127,10 +129,12 @@ def fuzz(cluster: DevCluster, options: argparse.Namespace) -> dict[str, Any]:
 def p99_before(
     bystander: Bystander, address: tuple[str, int], options: argparse.Namespace
 ) -> dict[str, float]:
-    """The bystander's p99 in milliseconds, alone and beside as many connections with valid requests."""
+    """The bystander's p99 in milliseconds: alone, beside one connection that fuzzes, beside many with valid requests."""
     bystander.latencies_ms()
     time.sleep(QUIET_S)
     found = {"alone": p99(bystander.latencies_ms())}
+    Flood(address, f"{options.seed}-one", connections=1).run(min(ONE_COUNT, options.frames))
+    found["beside one that fuzzes"] = p99(bystander.latencies_ms())
     valid = Flood(address, f"{options.seed}-valid", connections=options.connections, valid=True)
     valid.run(min(WARM_UP_COUNT, options.frames))
     return {**found, "beside valid requests": p99(bystander.latencies_ms())}

@@ -32,10 +32,16 @@ def section() -> str:
         "CPU of the broker": f"{result['broker CPU seconds'] / frames['examined'] * 1e6:.0f} µs a frame",
         "resident memory": f"{resident['after the warm-up'] / 1e6:.1f} MB after the warm-up, at most "
         f"{resident['largest'] / 1e6:.1f} MB (two requests' size: {resident['growth allowed'] / 1e6:.0f} MB)",
-        "p99 of a bystander": f"{p99['alone']:.1f} ms alone, {p99['beside valid requests']:.1f} ms beside as many "
-        f"connections with valid requests, {p99['beside fuzz']:.1f} ms beside the fuzzer",
-        "the same of Apache Kafka": f"{kafka['alone']:.1f} ms alone, {kafka['beside valid requests']:.1f} ms beside "
-        f"valid requests, {kafka['beside fuzz']:.1f} ms beside the fuzzer",
+        "p99 of a bystander": _p99_of(p99, result["connections at a time"]),
+        "the same of Apache Kafka": _p99_of(kafka, result["connections at a time"]),
         "what did not hold": ", ".join(failed) or "nothing",
     }
     return INTRODUCTION + "".join(f"| {name} | {value} |\n" for name, value in rows.items()) + "\n"
+
+
+def _p99_of(found: dict[str, float], many: int) -> str:
+    return (
+        f"{found['alone']:.1f} ms alone, {found['beside one that fuzzes']:.1f} ms beside one connection of the fuzzer, "
+        f"{found['beside valid requests']:.1f} ms beside {many} with valid requests, {found['beside fuzz']:.1f} ms "
+        f"beside {many} of the fuzzer"
+    )
