@@ -7,12 +7,12 @@ from struct import error as StructError
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from headrace.broker.handlers.led import NO_EPOCH
 from headrace.broker.wire.api.k01_fetch import API
 from headrace.broker.wire.batches import MAGIC
 from headrace.broker.wire.varint import read_uvarint
 
 CONSUMER = -1
-NO_EPOCH = -1
 BY_HAND_SIZE_MAX = 4 << 20
 NO_SESSION_EPOCH = -1
 INITIAL_SESSION_EPOCH = 0

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.broker.errors import FencedLeaderEpochError, UnknownLeaderEpochError
-from headrace.broker.handlers.context import Context
 
 if TYPE_CHECKING:
+    from headrace.broker.handlers.context import Context
     from headrace.broker.replication.leader import Partition
 
 NO_EPOCH = -1
