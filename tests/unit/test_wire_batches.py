@@ -26,8 +26,10 @@ from headrace.broker.wire.batches import (
     iter_batches,
     magic_of,
     read_header,
+    records_of,
     set_base_offset_and_epoch,
     set_crc,
+    times_of,
 )
 from headrace.broker.wire.columns import read_columns
 from headrace.broker.wire.compression import Codec, codec_of, compress, decompress
@@ -300,6 +302,21 @@ def test_damage_is_read_the_same_by_both_readers_or_refused_by_both(
     assert columns.timestamps_ms == [record.timestamp_ms for record in expected]
     assert columns.keys == [record.key for record in expected]
     assert columns.values == [record.value for record in expected]
+    times = list(times_of(bytes(records_of(batch, 0, header)), header))
+    assert times == [(record.offset, record.timestamp_ms) for record in expected]
+
+
+def test_times_are_read_no_further_than_asked_and_end_where_the_records_end():
+    batch = encode_batch([Record(0, 1000 + index, b"k", b"v" * 5, []) for index in range(3)], base_offset=7)
+    header = read_header(batch)
+    times = times_of(bytes(batch[HEADER_SIZE:-3]), header)
+    assert [next(times), next(times)] == [(7, 1000), (8, 1001)]
+    with pytest.raises(CorruptMessageError, match="does not fit its batch"):
+        next(times)
+    with pytest.raises(CorruptMessageError, match="2 bytes are left"):
+        list(times_of(bytes(batch[HEADER_SIZE:]) + b"xx", header))
+    with pytest.raises(CorruptMessageError, match="cannot be read"):
+        list(times_of(bytes(batch[HEADER_SIZE:]), header._replace(record_count=4)))
 
 
 @settings(max_examples=200, deadline=None, database=None)

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from operator import mul
+from functools import lru_cache
 from typing import NamedTuple
 
 _INT16, _INT32, _INT64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
 _KEY_START = struct.Struct(">hh")  # version, size of the group id
 _VALUE_START = struct.Struct(">hqih")  # version, offset, leader epoch, size of the metadata
-_HASHED_AT_ONCE = 256
-_POWERS_OF_31 = [pow(31, exponent, 1 << 32) for exponent in reversed(range(_HASHED_AT_ONCE))]
 
 
 class Record(NamedTuple):
@@ -318,12 +316,29 @@ def partition_for(group_id: str, partition_count: int) -> int:
 
 
 def java_hash(text: str) -> int:
-    """Java's `hashCode` of a string, as an unsigned number of 32 bits."""
-    # Behind the byte order mark; a name may have tens of thousands of characters.
-    units = memoryview(text.encode("utf-16", "surrogatepass")).cast("H")[1:]
-    hashed = 0
-    for start in range(0, len(units), _HASHED_AT_ONCE):
-        some = units[start : start + _HASHED_AT_ONCE]
-        powers = _POWERS_OF_31[-len(some) :]
-        hashed = (hashed * powers[0] * 31 + sum(map(mul, some, powers))) & 0xFFFFFFFF
-    return hashed
+    """Java's `hashCode` of a string, as an unsigned number of 32 bits.
+
+    A name may have tens of thousands of characters: all of them are folded at once, in lanes of one long integer, first
+    neighbours with each other, then halves.
+    """
+    lanes = int.from_bytes(text.encode("utf-16-be", "surrogatepass"), "big")
+    # Zeros in front, which the hash does not see, fill the lanes up to a power of two.
+    count = 1 << (max(lanes.bit_length() - 1, 0) // 64).bit_length()
+    lanes = (lanes & _low_halves(32, 2 * count)) + (lanes >> 16 & _low_halves(32, 2 * count)) * 31
+    lanes = (lanes & _low_halves(64, count)) + (lanes >> 32 & _low_halves(64, count)) * 31**2
+    while count > 1:
+        count //= 2
+        right = lanes & ((1 << 64 * count) - 1)
+        left = lanes >> 64 * count
+        lanes = (left * pow(31, 4 * count, 1 << 32) + right) & _low_halves(64, count)
+    return lanes & 0xFFFFFFFF
+
+
+@lru_cache(maxsize=64)
+def _low_halves(width: int, count: int) -> int:
+    """`count`, a power of two, lanes of `width` bits with the lower half of each set."""
+    mask, have = (1 << width // 2) - 1, 1
+    while have < count:
+        mask |= mask << width * have
+        have *= 2
+    return mask

@@ -7,8 +7,12 @@ from collections.abc import Iterable
 from headrace.broker.errors import MessageTooLargeError
 from headrace.broker.log.results import TimestampOffset
 from headrace.broker.log.segment import Place, Segment
-from headrace.broker.wire.batches import PUBLISHED_RECORDS_COUNT_MAX, PUBLISHED_SIZE_MAX
-from headrace.broker.wire.columns import read_columns
+from headrace.broker.wire.batches import (
+    PUBLISHED_RECORDS_COUNT_MAX,
+    PUBLISHED_SIZE_MAX,
+    records_of,
+    times_of,
+)
 
 
 def first_at_or_after(
@@ -50,10 +54,10 @@ def _first_in(segment: Segment, place: Place, timestamp_ms: int, from_offset: in
         return whole
     batch = segment.log.read_at(header.size, place.position)
     try:
-        columns = read_columns(batch, 0, header, PUBLISHED_SIZE_MAX)
+        records = records_of(batch, 0, header, PUBLISHED_SIZE_MAX)
     except MessageTooLargeError:
         return whole
-    for offset, time_ms in zip(columns.offsets, columns.timestamps_ms, strict=True):
+    for offset, time_ms in times_of(bytes(records), header):
         if time_ms >= timestamp_ms and offset >= from_offset:
             return TimestampOffset(offset, time_ms, epoch)
     return None

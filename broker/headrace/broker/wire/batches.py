@@ -327,6 +327,29 @@ def decode_record_section(data: bytes, header: BatchHeader) -> list[Record]:
     return records
 
 
+def times_of(data: bytes, header: BatchHeader) -> Iterator[tuple[int, int]]:
+    """Offset and time of each record of an unpacked section, in order; what lies between those two is passed over.
+
+    Raises CorruptMessageError at the first record whose place is not in the section, and at the end for bytes left over.
+    """
+    check_record_count(header, len(data))
+    end = 0
+    try:
+        for _ in range(header.record_count):
+            length, at = read_varint(data, end)
+            end = at + length
+            delta_ms, at = read_varlong(data, at + 1)
+            offset_delta, at = read_varint(data, at)
+            if not at <= end <= len(data):
+                raise CorruptMessageError(f"a record of {length} bytes does not fit its batch")
+            time_ms = header.max_timestamp if header.timestamp_type else header.base_timestamp + delta_ms
+            yield header.base_offset + offset_delta, time_ms
+    except (IndexError, OverlongError) as error:
+        raise CorruptMessageError(f"a record of the batch cannot be read: {error}") from None
+    if end != len(data):
+        raise CorruptMessageError(f"{len(data) - end} bytes are left after the last record of the batch")
+
+
 def check_record_count(header: BatchHeader, size: int) -> None:
     """Raises CorruptMessageError for a count that `size` bytes of records cannot hold."""
     if not 0 <= header.record_count * _RECORD_SIZE_MIN <= size:
