@@ -39,9 +39,12 @@ def section() -> str:
     return INTRODUCTION + "".join(f"| {name} | {value} |\n" for name, value in rows.items()) + "\n"
 
 
-def _p99_of(found: dict[str, float], many: int) -> str:
+def _p99_of(found: dict[str, float] | None, many: int) -> str:
+    if found is None:
+        return "it did not outlive the frames"
     return (
-        f"{found['alone']:.1f} ms alone, {found['beside one that fuzzes']:.1f} ms beside one connection of the fuzzer, "
+        f"{found['alone']:.1f} ms alone, {found['beside one that fuzzes']:.1f} ms beside one connection of the fuzzer "
+        f"({found['beside one whose frames go elsewhere']:.1f} ms when its frames go to another process), "
         f"{found['beside valid requests']:.1f} ms beside {many} with valid requests, {found['beside fuzz']:.1f} ms "
         f"beside {many} of the fuzzer"
     )

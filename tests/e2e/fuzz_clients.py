@@ -167,6 +167,35 @@ def _stand_by(address: tuple[str, int], pipe: Connection) -> None:
         raise
 
 
+class Elsewhere:
+    """A process that takes a flood's frames without looking at them: what the flood costs a machine, but no broker."""
+
+    def __init__(self) -> None:
+        pipe, theirs = multiprocessing.Pipe()
+        self._process = multiprocessing.get_context("spawn").Process(
+            target=_take_frames, args=(theirs,), daemon=True
+        )
+        self._process.start()
+        self.address: tuple[str, int] = pipe.recv()
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.join()
+
+
+def _take_frames(pipe: Connection) -> None:
+    answers = frames.frame(bytes(4)) * FRAMES_PER_CONNECTION_MAX
+    buffer = bytearray(1 << 16)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        pipe.send(listening.getsockname())
+        while True:
+            client, _ = listening.accept()
+            with client:
+                while client.recv_into(buffer):
+                    pass
+                client.sendall(answers)
+
+
 def p99(latencies: list[float]) -> float:
     return statistics.quantiles(latencies, n=100)[98] if len(latencies) > 1 else 0.0
 
