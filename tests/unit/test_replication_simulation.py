@@ -71,7 +71,6 @@ class World:
         self.deletions = set()
         self.queues = {}
         self.leaders_by_epoch = {}
-        self.highest_epoch = {}
         self.controller = None
         self.wish = None
 

@@ -151,7 +151,7 @@ TEXT_SIZE_MAX = 1000
 class KafkaError(Exception):
     """A refusal that a client is told by its code; the text is one sentence for people.
 
-    Codes without a subclass of their own occur only in answers from other brokers (`error_of`).
+    Codes that nobody raises or catches by a name have no subclass: `error_of` makes theirs.
     """
 
     code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR
@@ -194,10 +194,6 @@ class UnknownTopicOrPartitionError(KafkaError):
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-class LeaderNotAvailableError(KafkaError):
-    code = ErrorCode.LEADER_NOT_AVAILABLE
-
-
 class NotLeaderOrFollowerError(KafkaError):
     code = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -210,32 +206,12 @@ class BrokerNotAvailableError(KafkaError):
     code = ErrorCode.BROKER_NOT_AVAILABLE
 
 
-class ReplicaNotAvailableError(KafkaError):
-    code = ErrorCode.REPLICA_NOT_AVAILABLE
-
-
 class MessageTooLargeError(KafkaError):
     code = ErrorCode.MESSAGE_TOO_LARGE
 
 
 class StaleControllerEpochError(KafkaError):
     code = ErrorCode.STALE_CONTROLLER_EPOCH
-
-
-class OffsetMetadataTooLargeError(KafkaError):
-    code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-
-
-class CoordinatorLoadInProgressError(KafkaError):
-    code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-
-
-class CoordinatorNotAvailableError(KafkaError):
-    code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-
-
-class NotCoordinatorError(KafkaError):
-    code = ErrorCode.NOT_COORDINATOR
 
 
 class InvalidTopicError(KafkaError):
@@ -250,40 +226,16 @@ class NotEnoughReplicasError(KafkaError):
     code = ErrorCode.NOT_ENOUGH_REPLICAS
 
 
-class NotEnoughReplicasAfterAppendError(KafkaError):
-    code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-
-
 class InvalidRequiredAcksError(KafkaError):
     code = ErrorCode.INVALID_REQUIRED_ACKS
-
-
-class IllegalGenerationError(KafkaError):
-    code = ErrorCode.ILLEGAL_GENERATION
-
-
-class InconsistentGroupProtocolError(KafkaError):
-    code = ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
 class InvalidGroupIdError(KafkaError):
     code = ErrorCode.INVALID_GROUP_ID
 
 
-class UnknownMemberIdError(KafkaError):
-    code = ErrorCode.UNKNOWN_MEMBER_ID
-
-
-class InvalidSessionTimeoutError(KafkaError):
-    code = ErrorCode.INVALID_SESSION_TIMEOUT
-
-
 class RebalanceInProgressError(KafkaError):
     code = ErrorCode.REBALANCE_IN_PROGRESS
-
-
-class InvalidCommitOffsetSizeError(KafkaError):
-    code = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
 
 
 class InvalidTimestampError(KafkaError):
@@ -314,10 +266,6 @@ class InvalidConfigError(KafkaError):
     code = ErrorCode.INVALID_CONFIG
 
 
-class NotControllerError(KafkaError):
-    code = ErrorCode.NOT_CONTROLLER
-
-
 class InvalidRequestError(KafkaError):
     code = ErrorCode.INVALID_REQUEST
 
@@ -334,36 +282,12 @@ class OutOfOrderSequenceError(KafkaError):
     code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-class DuplicateSequenceError(KafkaError):
-    code = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
-
-
 class InvalidProducerEpochError(KafkaError):
     code = ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-class InvalidTxnStateError(KafkaError):
-    code = ErrorCode.INVALID_TXN_STATE
-
-
-class InvalidProducerIdMappingError(KafkaError):
-    code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
-
-
-class InvalidTransactionTimeoutError(KafkaError):
-    code = ErrorCode.INVALID_TRANSACTION_TIMEOUT
-
-
-class ConcurrentTransactionsError(KafkaError):
-    code = ErrorCode.CONCURRENT_TRANSACTIONS
-
-
 class TransactionalIdAuthorizationError(KafkaError):
     code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-
-
-class OperationNotAttemptedError(KafkaError):
-    code = ErrorCode.OPERATION_NOT_ATTEMPTED
 
 
 class StorageError(KafkaError):
@@ -372,26 +296,6 @@ class StorageError(KafkaError):
 
 class LogDirNotFoundError(KafkaError):
     code = ErrorCode.LOG_DIR_NOT_FOUND
-
-
-class UnknownProducerIdError(KafkaError):
-    code = ErrorCode.UNKNOWN_PRODUCER_ID
-
-
-class NonEmptyGroupError(KafkaError):
-    code = ErrorCode.NON_EMPTY_GROUP
-
-
-class GroupIdNotFoundError(KafkaError):
-    code = ErrorCode.GROUP_ID_NOT_FOUND
-
-
-class FetchSessionIdNotFoundError(KafkaError):
-    code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-
-
-class InvalidFetchSessionEpochError(KafkaError):
-    code = ErrorCode.INVALID_FETCH_SESSION_EPOCH
 
 
 class TopicDeletionDisabledError(KafkaError):
@@ -414,44 +318,12 @@ class StaleBrokerEpochError(KafkaError):
     code = ErrorCode.STALE_BROKER_EPOCH
 
 
-class OffsetNotAvailableError(KafkaError):
-    code = ErrorCode.OFFSET_NOT_AVAILABLE
-
-
-class MemberIdRequiredError(KafkaError):
-    code = ErrorCode.MEMBER_ID_REQUIRED
-
-
-class GroupMaxSizeReachedError(KafkaError):
-    code = ErrorCode.GROUP_MAX_SIZE_REACHED
-
-
-class FencedInstanceIdError(KafkaError):
-    code = ErrorCode.FENCED_INSTANCE_ID
-
-
-class GroupSubscribedToTopicError(KafkaError):
-    code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-
-
 class InvalidRecordError(KafkaError):
     code = ErrorCode.INVALID_RECORD
 
 
 class NotOneBatchError(InvalidRecordError):
     """The record data of a client is not one whole batch; nothing in it was looked at."""
-
-
-class ProducerFencedError(KafkaError):
-    code = ErrorCode.PRODUCER_FENCED
-
-
-class UnknownTopicIdError(KafkaError):
-    code = ErrorCode.UNKNOWN_TOPIC_ID
-
-
-class InconsistentTopicIdError(KafkaError):
-    code = ErrorCode.INCONSISTENT_TOPIC_ID
 
 
 class ReassignmentInProgressError(KafkaError):

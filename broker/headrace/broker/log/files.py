@@ -19,7 +19,6 @@ from headrace.broker.errors import StorageError
 Buffer = bytes | bytearray | memoryview
 SMALL_FILE_SIZE_MAX = 64 * 1024 * 1024
 """A snapshot of a million producers, a checkpoint of a million partitions."""
-BUFFERS_MAX = 1024  # IOV_MAX of Linux
 DESCRIPTORS_KEPT_MIN = 50
 """New logs leave that many descriptors, or a tenth of all, to connections, ZooKeeper, checkpoints and new segments."""
 PROCESS_ERRORS = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
@@ -70,7 +69,7 @@ class File(Protocol):
         """Write all of `data` (bytes) at `position`; raises OSError, after which any part of it may have been written."""
 
     def write_all_at(self, buffers: Sequence[Buffer], position: int) -> None:
-        """`write_at` for what at most `BUFFERS_MAX` buffers hold, one behind the other."""
+        """`write_at` for what the buffers hold, one behind the other; at most 1,024 of them (IOV_MAX of Linux)."""
 
     def read_at(self, size: int, position: int) -> bytes:
         """Up to `size` bytes from `position`; fewer only where the file ends."""

@@ -35,7 +35,6 @@ class Partition:
         "log",
         "partition",
         "replicas",
-        "state_version",
         "topic",
         "topic_id",
     )
@@ -50,7 +49,6 @@ class Partition:
         self.leader = -1
         self.leader_epoch = -1
         self.controller_epoch = -1
-        self.state_version = -1
         self.isr: tuple[int, ...] = ()
         self.replicas: tuple[int, ...] = ()
         self.follower_ends: dict[int, int] = {}
@@ -123,7 +121,6 @@ class Partition:
         self.leader_epoch = state.leader_epoch
         self.controller_epoch = state.controller_epoch
         self.isr = state.isr
-        self.state_version = state.zk_version
         self.replicas = replicas
 
     def _advance(self) -> None:

@@ -92,7 +92,6 @@ class Cluster(SessionListener):
         self._partitions: Partitions | None = None
         self._registration: Registration | None = None
         self._office: ControllerOffice | None = None
-        self._leaving = False
         self.broker_id = config.broker_id
         self.cluster_id = ""
 
@@ -151,7 +150,6 @@ class Cluster(SessionListener):
 
     async def leave(self) -> None:
         """Have others lead what they can, then end the session; bounded by `LEAVE_SECONDS_MAX`."""
-        self._leaving = True
         try:
             async with asyncio.timeout(LEAVE_SECONDS_MAX):
                 if self._config.replication.controlled_shutdown_enable and self._partitions is not None:

@@ -181,11 +181,6 @@ class ZooKeeperClient:
         await loop.run_in_executor(None, self._kazoo.close)
 
     @property
-    def is_connected(self) -> bool:
-        """Whether a server answers right now, as far as is known."""
-        return self._connected.is_set() and not self._closed
-
-    @property
     def last_zxid(self) -> int:
         """The last change that the server knew of when it answered last: later ones have higher numbers."""
         return int(self._kazoo.last_zxid)

@@ -36,7 +36,6 @@ CONFIG_CHANGE_PREFIX = "/config/changes/config_change_"
 DELETE_TOPICS = "/admin/delete_topics"
 PREFERRED_ELECTION = "/admin/preferred_replica_election"
 ISR_CHANGES = "/isr_change_notification"
-ISR_CHANGE_PREFIX = "/isr_change_notification/isr_change_"
 LOG_DIRECTORY_EVENTS = "/log_dir_event_notification"
 LOG_DIRECTORY_EVENT_PREFIX = "/log_dir_event_notification/log_dir_event_"
 LOG_DIRECTORY_FAILURE = 1
