@@ -99,6 +99,19 @@ def test_retention_by_time_takes_whole_segments_and_moves_the_start(tmp_path: Pa
     assert list(Path(log.directory).glob("*.deleted")) == []
 
 
+def test_a_clock_that_is_set_back_keeps_no_deleted_file(tmp_path: Path) -> None:
+    log, _ = open_log(
+        tmp_path, LogConfig(segment_bytes=3 * len(batch()), retention_ms=4000, file_delete_delay_ms=50)
+    )
+    fill(log, 8)
+    log.delete_retired(NOW_MS + 7001)
+    log.delete_retired(NOW_MS - HOUR_MS)
+    log.delete_retired(NOW_MS - HOUR_MS + 49)
+    assert len(list(Path(log.directory).glob("*.deleted"))) == 3
+    log.delete_retired(NOW_MS - HOUR_MS + 50)
+    assert list(Path(log.directory).glob("*.deleted")) == []
+
+
 def test_retention_rolls_an_active_segment_that_is_all_expired(tmp_path: Path) -> None:
     log, _ = open_log(tmp_path, LogConfig(retention_ms=1000))
     fill(log, 3)

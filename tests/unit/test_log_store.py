@@ -163,6 +163,18 @@ def test_a_deleted_partition_is_gone_at_once_and_its_files_after_a_delay(tmp_pat
     assert not list(tmp_path.glob("*-delete"))
 
 
+def test_a_clock_that_is_set_back_keeps_no_folder_of_a_deleted_partition(tmp_path: Path) -> None:
+    store, _ = open_store(tmp_path)
+    store.create("events", 0, TOPIC_ID, now_ms=NOW_MS)
+    store.delete("events", 0, now_ms=NOW_MS)
+    earlier_ms = NOW_MS - 3_600_000
+    assert store.removals(earlier_ms) == []
+    assert store.removals(earlier_ms + 99) == []
+    for job in store.removals(earlier_ms + 100):
+        job()
+    assert not list(tmp_path.glob("*-delete"))
+
+
 def test_folders_of_deleted_partitions_go_at_the_next_start(tmp_path: Path) -> None:
     store, _ = open_store(tmp_path)
     store.create("events", 0, TOPIC_ID, now_ms=NOW_MS)

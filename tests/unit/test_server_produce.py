@@ -257,7 +257,7 @@ def test_a_full_disk_is_logged_once_a_minute_while_it_lasts_and_once_when_it_is_
         (2 + REPEAT_MS, False),
         (3, False),
     ):
-        context.clock = SimpleNamespace(now_ms=lambda now_ms=now_ms: now_ms)
+        context.clock = SimpleNamespace(now_ms=lambda: 1, monotonic_ms=lambda now_ms=now_ms: now_ms)
         context.partition.is_disk_full = is_disk_full
         (topic,) = message_of(9, ask(context, request_of(9, 1, single())))["responses"]
         codes.append(topic["partition_responses"][0]["error_code"])

@@ -231,7 +231,7 @@ def _refused(
     context: Context, topic: str, index: int, partition: Partition | None, error: KafkaError
 ) -> _Outcome:
     if partition is not None and isinstance(error, StorageError):
-        context.refused_writes.refused(partition.log.directory, error, context.clock.now_ms())
+        context.refused_writes.refused(partition.log.directory, error, context.clock.monotonic_ms())
     return _Outcome(topic, index, None, None, error, _log_start_offset(partition, error))
 
 

@@ -20,12 +20,12 @@ class RefusedWrites:
     def __init__(self) -> None:
         self.directories: dict[str, int] = {}
 
-    def refused(self, partition_directory: str, error: StorageError, now_ms: int) -> None:
+    def refused(self, partition_directory: str, error: StorageError, monotonic_ms: int) -> None:
         """An append failed; `error` says why and what to do."""
         directory = os.path.dirname(partition_directory)
         logged_ms = self.directories.get(directory)
-        if logged_ms is None or now_ms - logged_ms >= REPEAT_MS:
-            self.directories[directory] = now_ms
+        if logged_ms is None or monotonic_ms - logged_ms >= REPEAT_MS:
+            self.directories[directory] = monotonic_ms
             log.warning(
                 "log directory refuses writes, producers get KAFKA_STORAGE_ERROR",
                 directory=directory,

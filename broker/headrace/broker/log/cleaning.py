@@ -174,16 +174,16 @@ class LogCleaner:
             yield self._guarded(lambda: _fill(cleaned, sources, rules, limits))
             if self._may_swap(generation):
                 with storage_errors(self._files, self._directory):
-                    self._swap(segments, cleaned, rules.now_ms + log.config.file_delete_delay_ms)
+                    self._swap(segments, cleaned, rules.now_ms, log.config.file_delete_delay_ms)
         finally:
             if cleaned.suffix == names.CLEANED_SUFFIX:
                 with suppress(OSError):
                     cleaned.remove_files()
 
-    def _swap(self, old: list[Segment], cleaned: Segment, due_ms: int) -> None:
+    def _swap(self, old: list[Segment], cleaned: Segment, now_ms: int, delay_ms: int) -> None:
         cleaned.next_offset = old[-1].next_offset
         cleaned.rename_files(names.SWAP_SUFFIX)
-        self._segments.replace(old, cleaned, due_ms)
+        self._segments.replace(old, cleaned, now_ms, delay_ms)
         vanished = {segment.base_offset for segment in old[1:]}
         self._snapshots.remove(lambda offset: offset in vanished)
 

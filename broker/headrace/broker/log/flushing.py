@@ -49,16 +49,16 @@ class Flusher:
         self._last_flush_ms = 0
         self.recovery_point = recovery_point
 
-    def is_due(self, end_offset: int, now_ms: int, flush_ms: int) -> bool:
+    def is_due(self, end_offset: int, monotonic_ms: int, flush_ms: int) -> bool:
         """Whether to flush now: a segment was rolled, or something has waited for `flush_ms`."""
         if self._has_failed:
             return False
         if self._segments.has_rolled:
             return True
         if self.recovery_point >= end_offset:
-            self._last_flush_ms = now_ms
+            self._last_flush_ms = monotonic_ms
             return False
-        return now_ms - self._last_flush_ms >= flush_ms
+        return monotonic_ms - self._last_flush_ms >= flush_ms
 
     def task(self, end_offset: int) -> Callable[[], int] | None:
         """A job for a thread, or None: nothing to do, or one is out already."""

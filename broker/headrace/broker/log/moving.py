@@ -114,7 +114,7 @@ class Moves:
         copy = home.futures.pop(key)
         home.successors.pop(key, None)
         doomed = f"{home.path}/{names.deleted_directory(*key)}"
-        self._store.doom(doomed, now_ms + copy.config.file_delete_delay_ms)
+        self._store.doom(doomed, now_ms, copy.config.file_delete_delay_ms)
         folders = (copy.directory, f"{home.path}/{names.partition_directory(*key)}")
 
         def rename() -> None:
@@ -163,7 +163,7 @@ class Moves:
             doomed = f"{old_home.path}/{names.deleted_directory(*key, source.topic_id)}"
             self._files.rename(source.directory, doomed)
             self._files.sync_directory(old_home.path)
-            self._store.doom(doomed, now_ms + source.config.file_delete_delay_ms)
+            self._store.doom(doomed, now_ms, source.config.file_delete_delay_ms)
             del old_home.logs[key]
             self._store.adopt(key, successor, home)
             old_home.checkpoint()
@@ -327,7 +327,7 @@ class Moves:
         doomed = f"{old_home.path}/{names.deleted_directory(*key, source.topic_id)}"
         with storage_errors(self._files, old_home.path):
             self._files.rename(source.directory, doomed)
-        self._store.doom(doomed, now_ms + source.config.file_delete_delay_ms)
+        self._store.doom(doomed, now_ms, source.config.file_delete_delay_ms)
         del self._targets[key], home.futures[key], home.successors[key]
         _become(source, successor)
         self._store.rehome(key, home)

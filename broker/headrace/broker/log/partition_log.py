@@ -194,7 +194,7 @@ class PartitionLog(LogTail):
                 return []
             if len(reasons) == len(self._segments):
                 self._roll(self.log_end_offset, self.log_end_offset, now_ms)
-            deleted = self._segments.take_first(reasons, now_ms + self.config.file_delete_delay_ms)
+            deleted = self._segments.take_first(reasons, now_ms, self.config.file_delete_delay_ms)
             first_base_offset = next(iter(self._segments)).base_offset
             self._move_start(first_base_offset)
             self._snapshots.remove(lambda offset: offset < first_base_offset)
@@ -273,9 +273,9 @@ class PartitionLog(LogTail):
         """Every batch below it is on the disk."""
         return self._flusher.recovery_point
 
-    def flush_due(self, now_ms: int) -> bool:
+    def flush_due(self, monotonic_ms: int) -> bool:
         """Whether data should be flushed now: a segment was rolled, or flush.ms is over."""
-        return self._flusher.is_due(self._segments.active.next_offset, now_ms, self.config.flush_ms)
+        return self._flusher.is_due(self._segments.active.next_offset, monotonic_ms, self.config.flush_ms)
 
     def flush_task(self) -> Callable[[], int] | None:
         """A job for a thread: it syncs all appended so far and returns the new recovery point. None: nothing to do.

@@ -13,6 +13,7 @@ from contextlib import suppress
 from zlib import crc32
 
 from headrace.broker.config import LogConfig
+from headrace.broker.log.deleted import Deleted
 from headrace.broker.log.files import File, Files
 from headrace.broker.log.results import DeletedSegment, LogSlice
 from headrace.broker.log.retention import SegmentFacts
@@ -42,8 +43,8 @@ class Segments:
     """See the module's text. All methods may raise OSError."""
 
     __slots__ = (
+        "_deleted",
         "_directory",
-        "_doomed",
         "_files",
         "_has_unsynced_names",
         "_rolled",
@@ -58,8 +59,7 @@ class Segments:
         self._files = files
         self._directory = directory
         self._segments = segments
-        # Deleted files and when their delay is over; bounded by the segments that retention takes in that time.
-        self._doomed: list[tuple[int, str]] = []
+        self._deleted = Deleted()
         self._has_unsynced_names = True
         # Rolled or checked since the last flush: their indexes were changed after their data was synced, maybe.
         self._rolled = unsynced
@@ -165,32 +165,35 @@ class Segments:
             if segment.size or segment is not self.active
         ]
 
-    def take_first(self, reasons: list[str], due_ms: int) -> list[DeletedSegment]:
-        """Rename the files of the first segments, one for each reason; `remove_due` removes them from `due_ms` on."""
+    def take_first(self, reasons: list[str], now_ms: int, delay_ms: int) -> list[DeletedSegment]:
+        """Rename the files of the first segments, one for each reason; `remove_due` removes them after the delay."""
         deleted = []
         self.generation += 1
         for reason in reasons:
             segment = self._segments[0]
-            self._doomed += [(due_ms, path) for path in segment.mark_deleted()]
+            self._delete(segment, now_ms, delay_ms)
             del self._segments[0]
             self._has_unsynced_names = True
             deleted.append(DeletedSegment(segment.base_offset, segment.next_offset, segment.size, reason))
         return deleted
 
-    def replace(self, old: list[Segment], cleaned: Segment, due_ms: int) -> None:
+    def replace(self, old: list[Segment], cleaned: Segment, now_ms: int, delay_ms: int) -> None:
         """Put `cleaned`, whose files end with `.swap`, in the place of neighbours; see `take_first` for their files."""
         start = self._segments.index(old[0])
         for segment in old:
-            self._doomed += [(due_ms, path) for path in segment.mark_deleted()]
+            self._delete(segment, now_ms, delay_ms)
         cleaned.rename_files("")
         self._segments[start : start + len(old)] = [cleaned]
         self._has_unsynced_names = True
 
     def remove_due(self, now_ms: int) -> None:
         """Remove the deleted files whose delay is over."""
-        while self._doomed and self._doomed[0][0] <= now_ms:
-            self._files.remove(self._doomed[0][1])
-            del self._doomed[0]
+        for path in self._deleted.due(now_ms):
+            self._files.remove(path)
+
+    def _delete(self, segment: Segment, now_ms: int, delay_ms: int) -> None:
+        for path in segment.mark_deleted():
+            self._deleted.add(path, now_ms, delay_ms)
 
     def truncate_to(self, offset: int) -> None:
         """Drop everything at and above `offset`, which lies above the first segment's base offset."""

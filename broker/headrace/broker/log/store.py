@@ -25,6 +25,7 @@ from headrace.broker.log.checkpoints import (
     TopicPartition,
 )
 from headrace.broker.log.data_directory import DataDirectory
+from headrace.broker.log.deleted import Deleted
 from headrace.broker.log.files import PASSING_ERRORS, Files, storage_errors
 from headrace.broker.log.maintenance import maintained
 from headrace.broker.log.moving import SUCCESSOR_MARK, Moves
@@ -60,8 +61,8 @@ class LogStore:
         self.moves = Moves(files, self)
         # Existing logs that a thread works on.
         self._busy: set[TopicPartition] = set()
-        # Folders of deleted partitions and when they go; bounded by the partitions deleted in file.delete.delay.ms.
-        self._doomed: list[tuple[int, str]] = []
+        # Folders of deleted partitions.
+        self._deleted = Deleted()
 
     @classmethod
     def open(
@@ -350,9 +351,9 @@ class LogStore:
         """A log has gone to another directory."""
         self.adopt(key, self._homes[key].logs.pop(key), home)
 
-    def doom(self, path: str, due_ms: int) -> None:
-        """Have `removals` remove a folder from then on."""
-        self._doomed.append((due_ms, path))
+    def doom(self, path: str, now_ms: int, delay_ms: int) -> None:
+        """Have `removals` remove a folder after the delay."""
+        self._deleted.add(path, now_ms, delay_ms)
 
     def delete(self, topic: str, partition: int, *, now_ms: int) -> None:
         """Delete one log at once, as `deletion` does. Raises StorageError."""
@@ -374,7 +375,7 @@ class LogStore:
                 log = home.logs.pop(key)
                 doomed = f"{home.path}/{names.deleted_directory(*key, log.topic_id)}"
                 renames.append((key, home, log.directory, doomed))
-                self.doom(doomed, now_ms + log.config.file_delete_delay_ms)
+                self.doom(doomed, now_ms, log.config.file_delete_delay_ms)
         copies = [(key, self.moves.cancel(key, now_ms)) for key in keys if self.moves.target(key) is not None]
         # A partition of that name must not begin with the offsets of this one.
         checkpoints = {home: home.checkpoint_job() for _, home, _, _ in renames}
@@ -461,13 +462,12 @@ class LogStore:
 
     def removals(self, now_ms: int) -> list[Job]:
         """Jobs for a thread that remove the folders of partitions deleted file.delete.delay.ms ago."""
-        due = [path for due_ms, path in self._doomed if due_ms <= now_ms]
-        self._doomed = [doomed for doomed in self._doomed if doomed[0] > now_ms]
+        due = list(self._deleted.due(now_ms))
         return [self._guarded(path, partial(self._files.remove_directory, path)) for path in due]
 
-    def flush_tasks(self, now_ms: int) -> list[FlushTask]:
+    def flush_tasks(self, monotonic_ms: int) -> list[FlushTask]:
         """Flush jobs that are due, for threads; hand each answer to its log's `flushed`, then call `checkpoint`."""
-        due = ((log, log.flush_task()) for log in self.all() if log.flush_due(now_ms))
+        due = ((log, log.flush_task()) for log in self.all() if log.flush_due(monotonic_ms))
         return [(log, task) for log, task in due if task is not None]
 
     def close(self, map_logs: MapLogs = map) -> None:

@@ -53,7 +53,7 @@ class Housekeeping:
             await self._checkpoint()
 
     async def _flush(self) -> None:
-        tasks = self._logs.flush_tasks(self._clock.now_ms())
+        tasks = self._logs.flush_tasks(self._clock.monotonic_ms())
         for partition_log, job in tasks:
             await self._flush_one(partition_log, job)
         if tasks:
