@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headrace.broker.errors import KafkaError
-from headrace.broker.replication.model import ZERO_UUID, ReplicaAssignment, TopicAssignment
+from headrace.broker.replication.model import ReplicaAssignment, TopicAssignment
 from headrace.broker.replication.topic_requests import NewTopic, TopicResult
+from headrace.broker.wire.fields import ZERO_UUID
 from headrace.broker.zk import paths
 from headrace.broker.zk.client import ZooKeeperError
 

@@ -21,7 +21,7 @@ from zookeeper_world import Ensemble, SimulatedKazoo
 
 from headrace.broker.config import BrokerConfig, LogConfig
 from headrace.broker.errors import ErrorCode
-from headrace.broker.replication.model import ZERO_UUID, Endpoint, TopicAssignment
+from headrace.broker.replication.model import Endpoint, TopicAssignment
 from headrace.broker.replication.topic_requests import TopicResult
 from headrace.broker.server.cluster import Cluster
 from headrace.broker.server.metadata import MetadataCache
@@ -29,6 +29,7 @@ from headrace.broker.server.peers import PeerError
 from headrace.broker.server.replicas import Partitions
 from headrace.broker.tasks import Tasks
 from headrace.broker.wire.api import k07_controlled_shutdown
+from headrace.broker.wire.fields import ZERO_UUID
 from headrace.broker.zk import paths
 from headrace.broker.zk.client import ZooKeeperError
 

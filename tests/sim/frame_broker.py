@@ -25,11 +25,12 @@ from headrace.broker.handlers.table import HANDLERS
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.results import LogSlice
 from headrace.broker.log.store import LogStore
+from headrace.broker.replication.model import OFFSETS_TOPIC
 from headrace.broker.replication.topic_requests import TopicResult
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.producer_ids import ProducerIds
 from headrace.broker.server.replicas import Partitions
-from headrace.broker.server.runtime import OFFSETS_TOPIC, GroupCoordinator
+from headrace.broker.server.runtime import GroupCoordinator
 from headrace.broker.server.waiting import Waiting
 from headrace.broker.wire.fields import MalformedError
 from headrace.broker.wire.frames import FrameDecoder, FrameError, read_request_header

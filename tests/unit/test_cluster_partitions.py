@@ -16,9 +16,9 @@ from headrace.broker.errors import (
     StorageError,
     UnknownTopicOrPartitionError,
 )
-from headrace.broker.replication.model import ZERO_UUID
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.replicas import Partitions
+from headrace.broker.wire.fields import ZERO_UUID
 
 TOPIC_ID = UUID(int=7)
 

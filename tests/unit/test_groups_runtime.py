@@ -32,10 +32,10 @@ from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.replication.leader import Partition
-from headrace.broker.replication.model import PartitionState
+from headrace.broker.replication.model import OFFSETS_TOPIC, PartitionState
 from headrace.broker.server import group_loader, runtime
 from headrace.broker.server.producer_ids import ProducerIds
-from headrace.broker.server.runtime import OFFSETS_TOPIC, GroupCoordinator
+from headrace.broker.server.runtime import GroupCoordinator
 from headrace.broker.server.waiting import Waiting
 from headrace.broker.wire import batches
 

@@ -17,10 +17,11 @@ from headrace.broker.errors import (
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
 )
-from headrace.broker.handlers.fetch_reading import READ_COMMITTED, Answer, Reading
+from headrace.broker.handlers.fetch_reading import Answer, Reading
 from headrace.broker.handlers.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from headrace.broker.log.results import NOTHING_YET, LogSlice
 from headrace.broker.server.waiting import Waiting
+from headrace.broker.wire.special_values import READ_COMMITTED
 
 MAX_BYTES = 1000
 

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from headrace.broker.errors import ErrorCode, error_of
 from headrace.broker.wire.api import k00_produce, k01_fetch, k02_list_offsets, k03_metadata
 from headrace.broker.wire.batches import Record, decode_records, encode_batch, iter_batches
+from headrace.broker.wire.special_values import CONSUMER_REPLICA_ID, LATEST_TIMESTAMP
 from headrace.mirror.config import Address
 from headrace.mirror.connection import FAILURES, Connection, Message
 
 CLIENT_ID = "headrace-mirror-command"
 TIMEOUT_MS = 10_000
 FETCH_BYTES = 4 * 1024 * 1024
-LATEST, CONSUMER = -1, -1
 NO_LEADER = -1
 
 
@@ -67,14 +67,14 @@ class ClusterClient:
             topics: dict[str, list[Message]] = {}
             for (topic, partition), leader in self._leaders.items():
                 if leader == broker:
-                    wanted = {"partition_index": partition, "timestamp": LATEST}
+                    wanted = {"partition_index": partition, "timestamp": LATEST_TIMESTAMP}
                     topics.setdefault(topic, []).append(wanted)
             connection = await self._to(broker)
             answer = await connection.ask(
                 k02_list_offsets.API,
                 5,
                 {
-                    "replica_id": CONSUMER,
+                    "replica_id": CONSUMER_REPLICA_ID,
                     "isolation_level": 0,
                     "topics": [{"name": t, "partitions": p} for t, p in topics.items()],
                 },

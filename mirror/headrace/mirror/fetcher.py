@@ -15,6 +15,12 @@ from headrace.broker.errors import ErrorCode, KafkaError
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.api import k01_fetch, k02_list_offsets, k03_metadata, k23_offset_for_leader_epoch
 from headrace.broker.wire.batches import HEADER_SIZE, BatchHeader, read_header
+from headrace.broker.wire.special_values import (
+    CONSUMER_REPLICA_ID,
+    DEBUGGING_REPLICA_ID,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+)
 from headrace.mirror.connection import FAILURES, Connection, Message, ProtocolError
 from headrace.mirror.copier import Copier
 from headrace.mirror.questions import UNKNOWN, Fetch, Survey, Surveyed
@@ -25,10 +31,6 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 IDLE_SECONDS = 0.05
-EARLIEST, LATEST = -2, -1
-CONSUMER = -1
-DEBUGGING_CONSUMER = -2
-"""As this replica the latest offset is the log's end, not the high watermark, which a new leader may not know yet."""
 FULL_FETCH_EPOCH = -1
 FETCH_VERSION, LIST_OFFSETS_VERSION, METADATA_VERSION, EPOCH_VERSION = 13, 5, 12, 3
 Key = tuple[str, int]
@@ -103,8 +105,9 @@ class Fetcher:
     # -- surveys
 
     async def _survey(self, connection: Connection, asked: Asked[Survey]) -> None:
-        starts = await self._list_offsets(connection, asked, EARLIEST, CONSUMER)
-        ends = await self._list_offsets(connection, asked, LATEST, DEBUGGING_CONSUMER)
+        starts = await self._list_offsets(connection, asked, EARLIEST_TIMESTAMP, CONSUMER_REPLICA_ID)
+        # The log's end, not the high watermark, which a new leader may not know yet.
+        ends = await self._list_offsets(connection, asked, LATEST_TIMESTAMP, DEBUGGING_REPLICA_ID)
         epochs = await self._epoch_ends(connection, asked)
         tails = await self._tails(connection, asked, starts, ends)
         topic_ids = await self._topic_ids(connection, asked)
@@ -184,7 +187,9 @@ class Fetcher:
             return {}
         topics = [{"topic": topic, "partitions": wanted} for topic, wanted in partitions.items()]
         answer = await connection.ask(
-            k23_offset_for_leader_epoch.API, EPOCH_VERSION, {"replica_id": CONSUMER, "topics": topics}
+            k23_offset_for_leader_epoch.API,
+            EPOCH_VERSION,
+            {"replica_id": CONSUMER_REPLICA_ID, "topics": topics},
         )
         return {
             (topic["topic"], p["partition"]): (

@@ -24,11 +24,12 @@ from headrace.broker.handlers.current_leader import LEADER_MOVED, current_leader
 from headrace.broker.handlers.fetch_answer import UNKNOWN, Answer, Found, encode_nothing
 from headrace.broker.handlers.fetch_records import ConvertedRecords, down_converted
 from headrace.broker.handlers.fetch_request import FetchPartition, FetchRequest, FetchTopic
-from headrace.broker.handlers.led import NO_EPOCH, led_partition
+from headrace.broker.handlers.led import led_partition
 from headrace.broker.log.results import NOTHING_YET, EpochEndOffset, LogSlice
 from headrace.broker.log.transactions import AbortedTransaction
-from headrace.broker.replication.model import ZERO_UUID
 from headrace.broker.wire.batches import MAGIC
+from headrace.broker.wire.fields import ZERO_UUID
+from headrace.broker.wire.special_values import NO_EPOCH, READ_COMMITTED
 
 if TYPE_CHECKING:
     from headrace.broker.handlers.deferred import Deferred
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from headrace.broker.log.partition_log import PartitionLog
     from headrace.broker.replication.leader import Partition
 
-READ_COMMITTED = 1
 NOT_IN_CLUSTER = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 T = TypeVar("T")
 _new_tuple = tuple.__new__  # half the time of a call of the class

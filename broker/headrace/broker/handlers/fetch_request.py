@@ -7,12 +7,11 @@ from struct import error as StructError
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from headrace.broker.handlers.led import NO_EPOCH
 from headrace.broker.wire.api.k01_fetch import API
 from headrace.broker.wire.batches import MAGIC
+from headrace.broker.wire.special_values import CONSUMER_REPLICA_ID, NO_EPOCH
 from headrace.broker.wire.varint import read_uvarint
 
-CONSUMER = -1
 BY_HAND_SIZE_MAX = 4 << 20
 NO_SESSION_EPOCH = -1
 INITIAL_SESSION_EPOCH = 0
@@ -129,7 +128,7 @@ def _has_string(frame: memoryview, offset: int) -> bool:
 def _read_flexible(version: int, frame: memoryview, offset: int) -> FetchRequest | None:
     """Versions 12 and later; None (the codec reads it) as soon as a tagged field is met."""
     if version >= REPLICA_STATE_VERSION:
-        head: tuple[int, ...] = (CONSUMER, *_HEAD.unpack_from(frame, offset))
+        head: tuple[int, ...] = (CONSUMER_REPLICA_ID, *_HEAD.unpack_from(frame, offset))
         offset += _HEAD.size
     else:
         head = _HEAD_WITH_REPLICA.unpack_from(frame, offset)

@@ -11,6 +11,12 @@ from headrace.broker.handlers.led import led_partition
 from headrace.broker.handlers.legacy_offsets import offsets_before
 from headrace.broker.wire.api import k02_list_offsets
 from headrace.broker.wire.frames import RequestHeader
+from headrace.broker.wire.special_values import (
+    CONSUMER_REPLICA_ID,
+    EARLIEST_TIMESTAMP,
+    LATEST_TIMESTAMP,
+    READ_COMMITTED,
+)
 
 if TYPE_CHECKING:
     from headrace.broker.replication.leader import Partition
@@ -19,12 +25,16 @@ API = k02_list_offsets.API
 VERSIONS = (0, 9)
 
 LEADER_EPOCH_VERSION = 4
-LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
-SINCE_VERSION = {LATEST: 0, EARLIEST: 0, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+MAX_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP, LATEST_TIERED_TIMESTAMP = -3, -4, -5
+SINCE_VERSION = {
+    LATEST_TIMESTAMP: 0,
+    EARLIEST_TIMESTAMP: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL_TIMESTAMP: 8,
+    LATEST_TIERED_TIMESTAMP: 9,
+}
 """Special times and the first version that knows them."""
 NEVER = VERSIONS[1] + 1
-CONSUMER = -1
-READ_COMMITTED = 1
 
 
 class _Place(NamedTuple):
@@ -80,7 +90,7 @@ def _find_segments(
             led_partition(context, topic, index),
             wanted["timestamp"],
             wanted["max_num_offsets"],
-            is_consumer=request["replica_id"] == CONSUMER,
+            is_consumer=request["replica_id"] == CONSUMER_REPLICA_ID,
             now_ms=context.clock.now_ms(),
         )
     except KafkaError as error:
@@ -91,7 +101,7 @@ def _find_segments(
 def _upper_offset(partition: Partition, request: dict[str, Any]) -> int:
     """The first offset that the asker may not fetch."""
     log = partition.log
-    if request["replica_id"] != CONSUMER:
+    if request["replica_id"] != CONSUMER_REPLICA_ID:
         return log.log_end_offset
     if request["isolation_level"] == READ_COMMITTED:
         return min(log.last_stable_offset, log.high_watermark)
@@ -101,11 +111,11 @@ def _upper_offset(partition: Partition, request: dict[str, Any]) -> int:
 def _place(partition: Partition, timestamp: int, upper_offset: int) -> _Place:
     """Where that time is in the log; all -1 when no record there is old enough."""
     log = partition.log
-    if timestamp == LATEST:
+    if timestamp == LATEST_TIMESTAMP:
         return _Place(offset=upper_offset, leader_epoch=partition.leader_epoch)
-    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+    if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         return _Place(offset=log.log_start_offset, leader_epoch=log.epoch_at(log.log_start_offset))
-    if timestamp == LATEST_TIERED:
+    if timestamp == LATEST_TIERED_TIMESTAMP:
         return _Place()
     found = (
         log.latest_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)

@@ -26,11 +26,12 @@ from headrace.broker.errors import ErrorCode
 from headrace.broker.handlers.context import Context
 from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.replies import Parts
-from headrace.broker.replication.model import ZERO_UUID
+from headrace.broker.replication.model import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.broker.replication.topic_requests import is_legal_name
 from headrace.broker.tasks import in_slices, outcome
 from headrace.broker.wire import frames
 from headrace.broker.wire.api import k03_metadata
+from headrace.broker.wire.fields import ZERO_UUID
 from headrace.broker.wire.frames import RequestHeader
 from headrace.broker.wire.varint import encode_uvarint
 
@@ -39,7 +40,7 @@ VERSIONS = (0, 12)
 RAW = True
 
 TOPIC_ID_VERSION = 12
-INTERNAL_TOPICS = ("__consumer_offsets", "__transaction_state")
+INTERNAL_TOPICS = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 LISTENER_ERROR_VERSION = 6

@@ -19,10 +19,10 @@ from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.partition_errors import topics_answered
 from headrace.broker.wire.api import k08_offset_commit
 from headrace.broker.wire.frames import RequestHeader
+from headrace.broker.wire.special_values import NO_TIMESTAMP
 
 API = k08_offset_commit.API
 VERSIONS = (0, 9)
-NO_TIMESTAMP = -1
 TIME_MAX_MS = (1 << 63) - 1
 
 

@@ -11,12 +11,12 @@ from typing import Any
 
 from headrace.broker.errors import ErrorCode
 from headrace.broker.handlers.context import Context
+from headrace.broker.replication.model import OFFSETS_TOPIC
 from headrace.broker.wire.api import k10_find_coordinator
 from headrace.broker.wire.frames import RequestHeader
 
 API = k10_find_coordinator.API
 VERSIONS = (0, 6)
-OFFSETS_TOPIC = "__consumer_offsets"
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 MESSAGES = {
     ErrorCode.NONE: "NONE",

@@ -10,8 +10,8 @@ from uuid import UUID
 from headrace.broker.errors import ErrorCode
 from headrace.broker.handlers.context import Context
 from headrace.broker.handlers.deferred import Deferred
-from headrace.broker.replication.model import ZERO_UUID
 from headrace.broker.wire.api import k20_delete_topics
+from headrace.broker.wire.fields import ZERO_UUID
 from headrace.broker.wire.frames import RequestHeader
 
 API = k20_delete_topics.API

@@ -14,10 +14,10 @@ from headrace.broker.errors import ErrorCode
 from headrace.broker.handlers.context import Context
 from headrace.broker.wire.api import k22_init_producer_id
 from headrace.broker.wire.frames import RequestHeader
+from headrace.broker.wire.special_values import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 API = k22_init_producer_id.API
 VERSIONS = (0, 5)
-NO_PRODUCER_ID = NO_PRODUCER_EPOCH = -1
 
 
 def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> dict[str, Any]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.broker.errors import FencedLeaderEpochError, UnknownLeaderEpochError
+from headrace.broker.wire.special_values import NO_EPOCH
 
 if TYPE_CHECKING:
     from headrace.broker.handlers.context import Context
     from headrace.broker.replication.leader import Partition
-
-NO_EPOCH = -1
 
 
 def led_partition(context: Context, topic: str, index: int, leader_epoch: int = NO_EPOCH) -> Partition:

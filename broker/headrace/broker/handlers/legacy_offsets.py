@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.segment_ages import segment_ages
+from headrace.broker.wire.special_values import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 if TYPE_CHECKING:
     from headrace.broker.replication.leader import Partition
-
-LATEST, EARLIEST = -1, -2
 
 
 def offsets_before(
@@ -35,9 +34,9 @@ def offsets_before(
 
 def _at_or_before(places: Sequence[tuple[int, int]], timestamp: int) -> list[int]:
     """The offsets up to the last of the places (offset, time) that is not younger than `timestamp`, descending."""
-    if timestamp == LATEST:
+    if timestamp == LATEST_TIMESTAMP:
         last = len(places) - 1
-    elif timestamp == EARLIEST:
+    elif timestamp == EARLIEST_TIMESTAMP:
         last = 0
     else:
         aged = [i for i, (_, time_ms) in enumerate(places) if time_ms <= timestamp]

@@ -17,8 +17,8 @@ from headrace.broker.errors import InvalidProducerEpochError, KafkaError, OutOfO
 from headrace.broker.log.files import Buffer
 from headrace.broker.log.transactions import AbortedTransaction
 from headrace.broker.wire.batches import BatchHeader, decode_records
+from headrace.broker.wire.special_values import NO_PRODUCER_EPOCH
 
-NO_EPOCH = -1
 BATCHES_MAX = 5
 _SEQUENCE_COUNT = 2**31
 _SNAPSHOT_HEADER = struct.Struct(">hIi")
@@ -139,7 +139,7 @@ class ProducerStates:
     def check_epoch(self, header: BatchHeader) -> None:
         """Raise InvalidProducerEpochError for a batch of a fenced producer."""
         producer = self._producers.get(header.producer_id)
-        epoch = NO_EPOCH if producer is None else producer.epoch
+        epoch = NO_PRODUCER_EPOCH if producer is None else producer.epoch
         if header.producer_epoch < epoch:
             raise InvalidProducerEpochError(
                 f"Producer {header.producer_id} wrote with epoch {header.producer_epoch}; its epoch is {epoch}."
@@ -294,7 +294,7 @@ def _find(batches: list[CachedBatch], header: BatchHeader) -> CachedBatch | None
 
 
 def _check_sequence(producer: Producer, header: BatchHeader) -> None:
-    if producer.epoch == NO_EPOCH:
+    if producer.epoch == NO_PRODUCER_EPOCH:
         return
     has_history = header.producer_epoch == producer.epoch and producer.batches
     expected = (producer.batches[-1].last_sequence + 1) % _SEQUENCE_COUNT if has_history else 0

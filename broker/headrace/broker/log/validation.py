@@ -40,6 +40,7 @@ from headrace.broker.wire.batches import (
 )
 from headrace.broker.wire.columns import Columns, read_columns
 from headrace.broker.wire.compression import Codec
+from headrace.broker.wire.special_values import NO_TIMESTAMP
 
 # What a record has at least: five lengths and deltas of a byte each, its attributes and its count of headers.
 RECORD_SIZE_MIN = 7
@@ -61,7 +62,6 @@ _TIMESTAMP = Struct(">q")
 _MAX_TIMESTAMP_AT = 35
 _LENGTH = Struct(">i")
 _LENGTH_AT, _MAGIC_AT = 8, 16
-NO_TIMESTAMP = -1
 OLD_FORMATS = (0, 1)
 KEYLESS = "A compacted topic takes no record without a key: give each record one."
 # A message of format 0 with neither key nor value, its offset and size included.

@@ -48,6 +48,7 @@ from headrace.broker.replication.events import (
     WriteStates,
 )
 from headrace.broker.replication.model import (
+    EPOCH_DURING_DELETE,
     INITIAL_LEADER_EPOCH,
     LEADER_DURING_DELETE,
     NO_LEADER,
@@ -57,8 +58,6 @@ from headrace.broker.replication.model import (
     TopicAssignment,
     TopicPartition,
 )
-
-EPOCH_DURING_DELETE = -2
 
 
 class Controller:

@@ -16,7 +16,10 @@ NO_LEADER = -1
 LEADER_DURING_DELETE = -2
 """The leader that UpdateMetadata names for a partition that is being deleted."""
 INITIAL_LEADER_EPOCH = 0
-ZERO_UUID = UUID(int=0)
+EPOCH_DURING_DELETE = -2
+"""The leader epoch in a StopReplica request that ends a topic: it overrules every other."""
+OFFSETS_TOPIC = "__consumer_offsets"
+TRANSACTIONS_TOPIC = "__transaction_state"
 
 TopicPartition = tuple[str, int]
 

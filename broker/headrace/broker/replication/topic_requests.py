@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from headrace.broker.errors import ErrorCode, InvalidTopicError
-from headrace.broker.replication.model import ZERO_UUID
+from headrace.broker.wire.fields import ZERO_UUID
 
 NAME_LENGTH_MAX = 249
 _NAME = re.compile(rf"[a-zA-Z0-9._-]{{1,{NAME_LENGTH_MAX}}}")

@@ -35,6 +35,7 @@ from headrace.broker.server.term import ControllerMovedError, Term
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks
 from headrace.broker.wire.api import k04_leader_and_isr, k05_stop_replica, k06_update_metadata
+from headrace.broker.wire.special_values import NO_EPOCH
 from headrace.broker.zk import paths
 from headrace.broker.zk.client import (
     Create,
@@ -51,7 +52,6 @@ from headrace.broker.zk.reads import read_brokers, read_states, read_topics, und
 
 log = get_logger(__name__)
 PAUSE_AFTER_FAILURE_SECONDS = 1.0
-NO_EPOCH = -1
 
 
 class ControllerOffice:

@@ -14,7 +14,8 @@ from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
-from headrace.broker.replication.model import LEADER_DURING_DELETE, ZERO_UUID, Broker, Endpoint
+from headrace.broker.replication.model import LEADER_DURING_DELETE, Broker, Endpoint
+from headrace.broker.wire.fields import ZERO_UUID
 
 SECURITY_PROTOCOLS = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
 

@@ -23,10 +23,12 @@ from headrace.broker.errors import (
     UnknownTopicOrPartitionError,
 )
 from headrace.broker.replication.leader import Partition
-from headrace.broker.replication.model import ZERO_UUID, PartitionState, TopicPartition
+from headrace.broker.replication.model import PartitionState, TopicPartition
 from headrace.broker.server.metadata import MetadataCache, partition_states
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import in_thread
+from headrace.broker.wire.fields import ZERO_UUID
+from headrace.broker.wire.special_values import NO_EPOCH
 
 if TYPE_CHECKING:
     from headrace.broker.log.opening import Opening
@@ -35,8 +37,6 @@ if TYPE_CHECKING:
 
 log = get_logger(__name__)
 PartitionCallback = Callable[[Partition], None]
-EPOCH_DURING_DELETE = -2
-NO_EPOCH = -1
 THREADS_MAX = 8
 
 

@@ -38,12 +38,12 @@ from headrace.broker.groups.timers import TimerQueue
 from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.watch import TimerHandle
 from headrace.broker.replication.leader import Partition
+from headrace.broker.replication.model import OFFSETS_TOPIC
 from headrace.broker.server.group_loader import GroupLoader
 from headrace.broker.server.waiting import Scheduler, Waiting
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire import batches
 
-OFFSETS_TOPIC = "__consumer_offsets"
 GROUP_ID_SIZE_MAX = 32_000
 # Tombstones of one decision may go in several batches: each is right by itself. Everything else is one batch.
 TOMBSTONES_BATCH_COUNT_MAX = 1_000

@@ -14,8 +14,9 @@ from functools import partial
 from uuid import uuid4
 
 from headrace.broker.replication import events
-from headrace.broker.replication.model import ZERO_UUID, PartitionState, TopicAssignment, TopicPartition
+from headrace.broker.replication.model import PartitionState, TopicAssignment, TopicPartition
 from headrace.broker.structured_log import get_logger
+from headrace.broker.wire.fields import ZERO_UUID
 from headrace.broker.zk import paths
 from headrace.broker.zk.client import (
     Check,

@@ -31,10 +31,17 @@ from headrace.broker.errors import (
     UnknownTopicOrPartitionError,
 )
 from headrace.broker.replication.assignment import assign_replicas
-from headrace.broker.replication.model import NO_LEADER, ZERO_UUID, ReplicaAssignment, TopicAssignment
+from headrace.broker.replication.model import (
+    NO_LEADER,
+    OFFSETS_TOPIC,
+    TRANSACTIONS_TOPIC,
+    ReplicaAssignment,
+    TopicAssignment,
+)
 from headrace.broker.replication.topic_requests import NewTopic, TopicResult, check_name
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.structured_log import get_logger
+from headrace.broker.wire.fields import ZERO_UUID
 from headrace.broker.zk import paths
 from headrace.broker.zk.client import (
     NoZnodeError,
@@ -46,8 +53,6 @@ from headrace.broker.zk.client import (
 from headrace.broker.zk.reads import read_topics
 
 log = get_logger(__name__)
-OFFSETS_TOPIC = "__consumer_offsets"
-TRANSACTIONS_TOPIC = "__transaction_state"
 PARTITION_COUNT_MAX = 10_000
 ZOOKEEPER_MS_MAX = 30_000
 """What ZooKeeper is given beyond the time that a request grants."""

@@ -21,9 +21,9 @@ from headrace.broker.errors import (
 )
 from headrace.broker.wire.batches import RECORDS_SIZE_MAX, Record
 from headrace.broker.wire.compression import Codec, compress, decompress
+from headrace.broker.wire.special_values import NO_TIMESTAMP
 from headrace.broker.wire.varint import Bytes
 
-NO_TIMESTAMP = -1
 _ENTRY = Struct(">qi")
 _HEAD = Struct(">Ibb")
 _TIMESTAMP = Struct(">q")

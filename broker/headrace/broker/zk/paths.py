@@ -16,13 +16,13 @@ from typing import Any
 from uuid import UUID
 
 from headrace.broker.replication.model import (
-    ZERO_UUID,
     Broker,
     Endpoint,
     PartitionState,
     ReplicaAssignment,
     TopicAssignment,
 )
+from headrace.broker.wire.fields import ZERO_UUID
 
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
