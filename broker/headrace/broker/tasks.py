@@ -32,18 +32,8 @@ async def in_thread(
         raise
 
 
-async def in_slices(work: Generator[None, None, T]) -> T:
-    """The outcome of `work`, which has begun and yields after each slice; others have the loop in between."""
-    while True:
-        await asyncio.sleep(0)
-        try:
-            next(work)
-        except StopIteration as end:
-            return cast("T", end.value)
-
-
 def outcome(work: Generator[None, None, T]) -> T:
-    """The outcome of `work`, without letting the loop go."""
+    """The outcome of `work`, which yields where others could have the loop, without letting it go."""
     while True:
         try:
             next(work)

@@ -41,11 +41,18 @@ from headrace.broker.log.results import AppendResult
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire import frames
 from headrace.broker.wire.api import k00_produce
-from headrace.broker.wire.batches import HEADER_SIZE, MAGIC, read_header
+from headrace.broker.wire.batches import (
+    ATTRIBUTES_AT,
+    HEADER_SIZE,
+    MAGIC,
+    MAGIC_AT,
+    TRANSACTIONAL_BIT,
+    read_header,
+)
 from headrace.broker.wire.compression import Codec
 from headrace.broker.wire.conversion import from_old_format
 from headrace.broker.wire.frames import RequestHeader
-from headrace.broker.wire.message_sets import holds_message
+from headrace.broker.wire.message_sets import OLD_FORMATS, holds_message
 
 if TYPE_CHECKING:
     from headrace.broker.replication.leader import Partition
@@ -54,7 +61,6 @@ API = k00_produce.API
 VERSIONS = (0, 11)
 RAW = True
 FORMAT_2_VERSION, ZSTD_VERSION, LEADER_TAG_VERSION = 3, 7, 10
-OLD_FORMATS = (0, 1)
 # For how long one request may keep all clients waiting, but for its last batch.
 WORK_MS_MAX = 1000
 # How many requests at most are served with the one before them.
@@ -70,7 +76,8 @@ UNREAD = (
     TransactionalIdAuthorizationError,
     UnsupportedCompressionTypeError,
 )
-MAGIC_AT, ATTRIBUTES_AT, TRANSACTIONAL_BIT = 16, 22, 0x10
+# The byte of a batch's attributes that has its flags.
+FLAGS_AT = ATTRIBUTES_AT + 1
 
 log = get_logger(__name__)
 
@@ -246,11 +253,11 @@ def _is_batch(records: memoryview) -> bool:
 
 
 def _is_plain(records: memoryview) -> bool:
-    return _is_batch(records) and not records[ATTRIBUTES_AT] & TRANSACTIONAL_BIT
+    return _is_batch(records) and not records[FLAGS_AT] & TRANSACTIONAL_BIT
 
 
 def _is_transactional(records: memoryview) -> bool:
-    return _is_batch(records) and records[ATTRIBUTES_AT] & TRANSACTIONAL_BIT != 0
+    return _is_batch(records) and records[FLAGS_AT] & TRANSACTIONAL_BIT != 0
 
 
 def _converted(version: int, records: memoryview) -> memoryview:

@@ -26,9 +26,10 @@ from headrace.broker.errors import ErrorCode
 from headrace.broker.handlers.context import Context
 from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.replies import Parts
+from headrace.broker.handlers.slices import in_slices
 from headrace.broker.replication.model import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.broker.replication.topic_requests import is_legal_name
-from headrace.broker.tasks import in_slices, outcome
+from headrace.broker.tasks import outcome
 from headrace.broker.wire import frames
 from headrace.broker.wire.api import k03_metadata
 from headrace.broker.wire.fields import ZERO_UUID
@@ -68,13 +69,8 @@ def handle(context: Context, header: RequestHeader, frame: memoryview) -> Parts 
 
 
 def _answered(context: Context, header: RequestHeader, frame: memoryview) -> Parts | Deferred[Parts]:
-    work = _body(context, header, frame)
-    try:
-        next(work)
-    except StopIteration as end:
-        return _reply(header, end.value)
-    rest: Deferred[bytes] = context.cluster.later("metadata", in_slices(work))
-    return rest.map(partial(_reply, header))
+    body = in_slices(context, "metadata", _body(context, header, frame))
+    return body.map(partial(_reply, header)) if isinstance(body, Deferred) else _reply(header, body)
 
 
 def _reply(header: RequestHeader, body: bytes) -> Parts:

@@ -7,13 +7,14 @@ transactions. A request for no group at all is answered with none; Kafka never a
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from headrace.broker.errors import ErrorCode, KafkaError
 from headrace.broker.groups.events import FetchAnswer, FetchedOffset, FetchOffsets, TopicPartition
 from headrace.broker.handlers.context import Context
 from headrace.broker.handlers.deferred import Deferred
-from headrace.broker.handlers.gather import gather
+from headrace.broker.handlers.slices import Listed
 from headrace.broker.wire.api import k09_offset_fetch
 from headrace.broker.wire.frames import RequestHeader
 from headrace.broker.zk.paths import MalformedZnodeError
@@ -22,17 +23,21 @@ API = k09_offset_fetch.API
 VERSIONS = (0, 9)
 
 
-def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
+def handle(
+    context: Context, header: RequestHeader, request: dict[str, Any]
+) -> Deferred[dict[str, Any]] | Listed:
     if header.version == 0:
         read: Deferred[dict[str, Any]] = context.cluster.later(
             "fetch-from-zookeeper", _read(context, request)
         )
         return read
     if header.version >= 8:
-        groups: list[dict[str, Any]] = request["groups"]
-        answers = gather([_ask(context, group["group_id"], group["topics"]) for group in groups])
-        return answers.map(
-            lambda found: {"groups": [_group(g, a) for g, a in zip(groups, found, strict=True)]}
+        return Listed(
+            "groups",
+            (
+                _ask(context, group["group_id"], group["topics"]).map(partial(_group, group["group_id"]))
+                for group in request["groups"]
+            ),
         )
     answer = _ask(context, request["group_id"], request["topics"])
     return answer.map(lambda found: _single(header.version, request, found))
@@ -68,8 +73,8 @@ def _ask(context: Context, group_id: str, topics: list[dict[str, Any]] | None) -
     return answer
 
 
-def _group(group: dict[str, Any], answer: FetchAnswer) -> dict[str, Any]:
-    return {"group_id": group["group_id"], "error_code": answer.error, "topics": _topics(answer)}
+def _group(group_id: str, answer: FetchAnswer) -> dict[str, Any]:
+    return {"group_id": group_id, "error_code": answer.error, "topics": _topics(answer)}
 
 
 def _single(version: int, request: dict[str, Any], answer: FetchAnswer) -> dict[str, Any]:

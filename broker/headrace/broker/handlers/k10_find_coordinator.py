@@ -11,6 +11,7 @@ from typing import Any
 
 from headrace.broker.errors import ErrorCode
 from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.slices import Listed
 from headrace.broker.replication.model import OFFSETS_TOPIC
 from headrace.broker.wire.api import k10_find_coordinator
 from headrace.broker.wire.frames import RequestHeader
@@ -28,11 +29,11 @@ MESSAGES = {
 }
 
 
-def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> dict[str, Any]:
+def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> dict[str, Any] | Listed:
     key_type = request.get("key_type", GROUP)
     if header.version >= 4:
         keys: list[str] = request["coordinator_keys"]
-        return {"coordinators": [_coordinator(context, header.version, key_type, key) for key in keys]}
+        return Listed("coordinators", (_coordinator(context, header.version, key_type, key) for key in keys))
     found = _coordinator(context, header.version, key_type, request["key"])
     del found["key"]
     return {**found, "error_message": MESSAGES[found["error_code"]]}

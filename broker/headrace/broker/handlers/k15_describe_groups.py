@@ -4,13 +4,13 @@ group.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from headrace.broker.errors import ErrorCode
 from headrace.broker.groups.events import DescribeAnswer, DescribeGroup
 from headrace.broker.handlers.context import Context
-from headrace.broker.handlers.deferred import Deferred
-from headrace.broker.handlers.gather import gather
+from headrace.broker.handlers.slices import Listed
 from headrace.broker.wire.api import k15_describe_groups
 from headrace.broker.wire.frames import RequestHeader
 
@@ -21,18 +21,20 @@ ALL_OPERATIONS = 1 << READ | 1 << DELETE | 1 << DESCRIBE
 NOT_ASKED = -(2**31)
 
 
-def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
-    group_ids: list[str] = request["groups"]
+def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> Listed:
     operations = ALL_OPERATIONS if request.get("include_authorized_operations") else NOT_ASKED
-    answers: Deferred[list[DescribeAnswer]] = gather(
-        [context.groups.ask(DescribeGroup(group_id=group_id)) for group_id in group_ids]
-    )
-    return answers.map(
-        lambda found: {"groups": [_group(g, a, operations) for g, a in zip(group_ids, found, strict=True)]}
+    return Listed(
+        "groups",
+        (
+            context.groups.ask(DescribeGroup(group_id=group_id)).map(
+                partial(_group, group_id, operations=operations)
+            )
+            for group_id in request["groups"]
+        ),
     )
 
 
-def _group(group_id: str, answer: DescribeAnswer, operations: int) -> dict[str, Any]:
+def _group(group_id: str, answer: DescribeAnswer, *, operations: int) -> dict[str, Any]:
     return {
         "error_code": answer.error,
         "group_id": group_id,

@@ -6,7 +6,7 @@ not listed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import dropwhile
 from typing import Any
 
@@ -26,6 +26,7 @@ from headrace.broker.errors import InvalidRequestError, KafkaError, UnknownTopic
 from headrace.broker.handlers.altered_configs import check_broker
 from headrace.broker.handlers.context import Context
 from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.handlers.slices import Listed
 from headrace.broker.replication.topic_requests import check_name
 from headrace.broker.wire.api import k32_describe_configs
 from headrace.broker.wire.frames import RequestHeader
@@ -53,32 +54,23 @@ Overrides = Mapping[str, Mapping[str, str]]
 Levels = tuple[tuple[int, Mapping[str, str]], ...]
 
 
-def handle(
-    context: Context, header: RequestHeader, request: dict[str, Any]
-) -> dict[str, Any] | Deferred[dict[str, Any]]:
-    if any(r["resource_type"] not in RESOURCE_TYPES for r in request["resources"]):
-        return {"results": [_refused(r, UNKNOWN_TYPE) for r in request["resources"]]}
-    topics = {r["resource_name"] for r in request["resources"] if r["resource_type"] == TOPIC}
-    known = [topic for topic in topics if context.metadata.topics(topic) is not None]
-    if not known:
-        return _answer(context, header, request, {})
-    described: Deferred[dict[str, Any]] = context.cluster.later(
-        "describe-configs", _described(context, header, request, known)
+def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> Listed:
+    resources = request["resources"]
+    if any(r["resource_type"] not in RESOURCE_TYPES for r in resources):
+        return Listed("results", (_refused(r, UNKNOWN_TYPE) for r in resources))
+    return Listed("results", (_described(context, header, r, request) for r in resources))
+
+
+def _described(
+    context: Context, header: RequestHeader, resource: Mapping[str, Any], request: Mapping[str, Any]
+) -> Entry | Deferred[Entry]:
+    name = resource["resource_name"]
+    if resource["resource_type"] != TOPIC or context.metadata.topics(name) is None:
+        return _describe(context, header, resource, request, {})
+    stored: Deferred[Overrides] = context.cluster.later(
+        "describe-configs", context.cluster.stored_topic_configs([name])
     )
-    return described
-
-
-async def _described(
-    context: Context, header: RequestHeader, request: Mapping[str, Any], topics: Sequence[str]
-) -> dict[str, Any]:
-    return _answer(context, header, request, await context.cluster.stored_topic_configs(topics))
-
-
-def _answer(
-    context: Context, header: RequestHeader, request: Mapping[str, Any], overrides: Overrides
-) -> dict[str, Any]:
-    results = [_describe(context, header, resource, request, overrides) for resource in request["resources"]]
-    return {"results": results}
+    return stored.map(lambda overrides: _describe(context, header, resource, request, overrides))
 
 
 def _describe(

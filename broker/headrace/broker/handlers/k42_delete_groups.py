@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+from headrace.broker.errors import ErrorCode
 from headrace.broker.groups.events import DeleteGroup
 from headrace.broker.handlers.context import Context
-from headrace.broker.handlers.deferred import Deferred
-from headrace.broker.handlers.gather import gather
+from headrace.broker.handlers.slices import Listed
 from headrace.broker.wire.api import k42_delete_groups
 from headrace.broker.wire.frames import RequestHeader
 
@@ -15,14 +16,15 @@ API = k42_delete_groups.API
 VERSIONS = (0, 2)
 
 
-def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
-    group_ids = list(dict.fromkeys(request["groups_names"]))
-    errors = gather([context.groups.ask(DeleteGroup(group_id=group_id)) for group_id in group_ids])
-    return errors.map(
-        lambda found: {
-            "results": [
-                {"group_id": group_id, "error_code": error}
-                for group_id, error in zip(group_ids, found, strict=True)
-            ]
-        }
+def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> Listed:
+    return Listed(
+        "results",
+        (
+            context.groups.ask(DeleteGroup(group_id=group_id)).map(partial(_result, group_id))
+            for group_id in dict.fromkeys(request["groups_names"])
+        ),
     )
+
+
+def _result(group_id: str, error: ErrorCode) -> dict[str, Any]:
+    return {"group_id": group_id, "error_code": error}

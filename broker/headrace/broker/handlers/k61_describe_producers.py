@@ -1,4 +1,7 @@
-"""DescribeProducers (key 61), version 0: the producers that the leader of a partition remembers (KIP-664)."""
+"""DescribeProducers (key 61), version 0: the producers that the leader of a partition remembers (KIP-664).
+
+Deviations: a partition that a request names again is passed over, where Kafka lists its producers again.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from typing import Any
 
 from headrace.broker.errors import KafkaError, UnknownTopicOrPartitionError
 from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.slices import Listed
 from headrace.broker.replication.topic_requests import check_name
 from headrace.broker.wire.api import k61_describe_producers
 from headrace.broker.wire.frames import RequestHeader
@@ -14,15 +18,16 @@ API = k61_describe_producers.API
 VERSIONS = (0, 0)
 
 
-def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> dict[str, Any]:
-    topics = [
-        {
-            "name": topic["name"],
-            "partitions": [_describe(context, topic["name"], index) for index in topic["partition_indexes"]],
-        }
-        for topic in request["topics"]
-    ]
-    return {"topics": topics}
+def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> Listed:
+    seen: set[tuple[str, int]] = set()
+    return Listed("topics", (_topic(context, topic, seen) for topic in request["topics"]))
+
+
+def _topic(context: Context, topic: dict[str, Any], seen: set[tuple[str, int]]) -> dict[str, Any]:
+    name = topic["name"]
+    wanted = [index for index in dict.fromkeys(topic["partition_indexes"]) if (name, index) not in seen]
+    seen.update((name, index) for index in wanted)
+    return {"name": name, "partitions": [_describe(context, name, index) for index in wanted]}
 
 
 def _describe(context: Context, topic: str, index: int) -> dict[str, Any]:

@@ -4,7 +4,7 @@ Every module `kNN_name` of this package is a handler and registers itself by bei
 
     API = k03_metadata.API
     VERSIONS = (0, 12)
-    def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> dict | Deferred[dict]
+    def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> dict | Deferred[dict] | Listed
 
 and the table decodes and encodes around it; a raw one (`RAW = True`: produce and fetch) gets the frame and returns the
 parts of the whole reply, length prefix included, or None for no reply; it may have a `handle_run` for requests that
@@ -25,6 +25,7 @@ from headrace.broker.errors import KafkaError
 from headrace.broker.handlers.context import Context
 from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.replies import Parts, Reply
+from headrace.broker.handlers.slices import Listed, encoded_list
 from headrace.broker.wire import frames
 from headrace.broker.wire.frames import RequestHeader
 from headrace.broker.wire.schema import Api
@@ -60,6 +61,8 @@ def _ordinary(module: Any) -> Callable[[Context, RequestHeader, memoryview], Rep
             if not answers_errors:
                 raise
             response = {"error_code": error.code}
+        if isinstance(response, Listed):
+            return encoded_list(context, api, header, response)
         if isinstance(response, Deferred):
             return response.map(lambda message: _encode(api, header, message))
         return _encode(api, header, response)

@@ -18,8 +18,7 @@ from headrace.broker.log.checkpoints import PARTITION_METADATA_FILE, TopicPartit
 from headrace.broker.log.data_directory import DataDirectory
 from headrace.broker.log.files import PROCESS_ERRORS, Files, storage_errors
 from headrace.broker.log.partition_log import PartitionLog
-
-NO_EPOCH = -1
+from headrace.broker.wire.special_values import NO_EPOCH
 
 
 class Opening:

@@ -16,7 +16,7 @@ from crc32c import crc32c
 from headrace.broker.errors import InvalidProducerEpochError, KafkaError, OutOfOrderSequenceError
 from headrace.broker.log.files import Buffer
 from headrace.broker.log.transactions import AbortedTransaction
-from headrace.broker.wire.batches import BatchHeader, decode_records
+from headrace.broker.wire.batches import CONTROL_BIT, BatchHeader, decode_records
 from headrace.broker.wire.special_values import NO_PRODUCER_EPOCH
 
 BATCHES_MAX = 5
@@ -25,7 +25,6 @@ _SNAPSHOT_HEADER = struct.Struct(">hIi")
 _SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
 _SNAPSHOT_VERSION = 1
 _CRC_END = 6
-_CONTROL_BIT = 0x20
 _MARKER_KEY = struct.Struct(">hh")
 _MARKER_VALUE = struct.Struct(">hi")
 ABORT, COMMIT = 0, 1
@@ -152,7 +151,7 @@ class ProducerStates:
 
         Returns the transaction that it aborts, if it does.
         """
-        if not header.attributes & _CONTROL_BIT:
+        if not header.attributes & CONTROL_BIT:
             self.append(header, base_offset)
             return None
         marker = read_marker(records, position, header)

@@ -37,11 +37,10 @@ from headrace.broker.log.segment import Segment
 from headrace.broker.log.segments import new_segment
 from headrace.broker.log.snapshots import ProducerSnapshots
 from headrace.broker.log.swaps import finish_swaps
-from headrace.broker.wire.batches import CRC_START, HEADER_SIZE, MAGIC, BatchHeader, read_header
+from headrace.broker.wire.batches import CRC_START, HEADER_SIZE, MAGIC, MAGIC_AT, BatchHeader, read_header
 
 _CHUNK_SIZE = 1024 * 1024
 _BASE_OFFSET = Struct(">q")
-_MAGIC_AT = 16
 
 
 @dataclass(slots=True)
@@ -430,7 +429,7 @@ def _overlapping_chunks(segment: Segment, position: int) -> Iterator[tuple[int, 
     while position < segment.size:
         chunk = segment.log.read_at(min(_CHUNK_SIZE, segment.size - position), position)
         yield position, chunk
-        position += max(1, len(chunk) - _MAGIC_AT)
+        position += max(1, len(chunk) - MAGIC_AT)
 
 
 def _load_epochs(

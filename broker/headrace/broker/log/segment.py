@@ -19,12 +19,6 @@ from headrace.broker.wire.batches import HEADER_SIZE, MAGIC, BatchHeader, read_h
 
 _SCAN_SIZE = 8192
 _RECENT_MAX = 32
-_SEGMENT_SUFFIXES = (
-    names.LOG_SUFFIX,
-    names.INDEX_SUFFIX,
-    names.TIME_INDEX_SUFFIX,
-    names.TRANSACTION_INDEX_SUFFIX,
-)
 
 
 class Place(NamedTuple):
@@ -417,7 +411,7 @@ class Segment:
             self._files.remove(path)
 
     def _existing_paths(self) -> list[tuple[str, str]]:
-        paths = [(suffix, self.path(suffix)) for suffix in _SEGMENT_SUFFIXES]
+        paths = [(suffix, self.path(suffix)) for suffix in names.SEGMENT_SUFFIXES]
         return [(suffix, path) for suffix, path in paths if self._files.exists(path)]
 
     def mark_deleted(self) -> list[str]:

@@ -16,8 +16,7 @@ from headrace.broker.log.producers import ProducerStates, SnapshotError
 from headrace.broker.log.results import Finding
 from headrace.broker.log.segment import Place, Segment
 from headrace.broker.log.transactions import AbortedTransaction
-
-_CONTROL_BIT = 0x20
+from headrace.broker.wire.batches import CONTROL_BIT
 
 
 class ProducerSnapshots:
@@ -116,6 +115,6 @@ def replay(states: ProducerStates, segment: Segment, offset: int, *, is_unindexe
 
 def _take_in(states: ProducerStates, segment: Segment, place: Place) -> AbortedTransaction | None:
     header = place.header
-    is_control = bool(header.attributes & _CONTROL_BIT)
+    is_control = bool(header.attributes & CONTROL_BIT)
     batch = segment.log.read_at(header.size, place.position) if is_control else b""
     return states.note(batch, 0, header, header.base_offset)

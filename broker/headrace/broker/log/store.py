@@ -29,9 +29,10 @@ from headrace.broker.log.deleted import Deleted
 from headrace.broker.log.files import PASSING_ERRORS, Files, storage_errors
 from headrace.broker.log.maintenance import maintained
 from headrace.broker.log.moving import SUCCESSOR_MARK, Moves
-from headrace.broker.log.opening import NO_EPOCH, Opening, sync_names
+from headrace.broker.log.opening import Opening, sync_names
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.results import Finding, Job, RecoveryReport
+from headrace.broker.wire.special_values import NO_EPOCH
 
 FlushTask = tuple[PartitionLog, Callable[[], int]]
 Opened = tuple[PartitionLog, RecoveryReport]

@@ -17,13 +17,6 @@ from headrace.broker.log import names
 from headrace.broker.log.files import Files
 from headrace.broker.log.segments import new_segment
 
-_SEGMENT_SUFFIXES = (
-    names.LOG_SUFFIX,
-    names.INDEX_SUFFIX,
-    names.TIME_INDEX_SUFFIX,
-    names.TRANSACTION_INDEX_SUFFIX,
-)
-
 
 def finish_swaps(files: Files, directory: str, config: LogConfig, now_ms: int) -> None:
     """Bring the names in `directory` to a state without leftovers. Raises OSError."""
@@ -75,5 +68,5 @@ def _end_of(files: Files, directory: str, base_offset: int, config: LogConfig, n
 def _remove_segments(files: Files, directory: str, base_offset: int, end_offset: int) -> None:
     for name in files.list_files(directory):
         offset = names.offset_of(name)
-        if offset is not None and base_offset <= offset < end_offset and name[20:] in _SEGMENT_SUFFIXES:
+        if offset is not None and base_offset <= offset < end_offset and name[20:] in names.SEGMENT_SUFFIXES:
             files.remove(f"{directory}/{name}")

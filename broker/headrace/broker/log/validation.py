@@ -27,11 +27,18 @@ from headrace.broker.log.files import Buffer
 from headrace.broker.log.index import INT32_MAX
 from headrace.broker.log.segment import Place
 from headrace.broker.wire.batches import (
+    ATTRIBUTES_AT,
+    CODEC_BITS,
+    CONTROL_BIT,
     HEADER_SIZE,
+    LENGTH_AT,
     LENGTH_END,
     MAGIC,
+    MAGIC_AT,
+    MAX_TIMESTAMP_AT,
     PUBLISHED_RECORDS_COUNT_MAX,
     PUBLISHED_SIZE_MAX,
+    TIMESTAMP_TYPE_BIT,
     BatchHeader,
     check_crc,
     magic_of,
@@ -40,6 +47,7 @@ from headrace.broker.wire.batches import (
 )
 from headrace.broker.wire.columns import Columns, read_columns
 from headrace.broker.wire.compression import Codec
+from headrace.broker.wire.message_sets import OLD_FORMATS
 from headrace.broker.wire.special_values import NO_TIMESTAMP
 
 # What a record has at least: five lengths and deltas of a byte each, its attributes and its count of headers.
@@ -53,16 +61,10 @@ UNPACKING_RATIO_MAX: dict[int, int] = {
     Codec.ZSTD: 32768,
 }
 
-_CODEC_BITS, _CODEC_MAX = 0x07, int(Codec.ZSTD)
-_CONTROL_BIT = 0x20
-_TIMESTAMP_TYPE_BIT = 0x08
+_CODEC_MAX = int(Codec.ZSTD)
 _ATTRIBUTES = Struct(">h")
-_ATTRIBUTES_AT = 21
 _TIMESTAMP = Struct(">q")
-_MAX_TIMESTAMP_AT = 35
 _LENGTH = Struct(">i")
-_LENGTH_AT, _MAGIC_AT = 8, 16
-OLD_FORMATS = (0, 1)
 KEYLESS = "A compacted topic takes no record without a key: give each record one."
 # A message of format 0 with neither key nor value, its offset and size included.
 MESSAGE_SIZE_MIN = 26
@@ -76,7 +78,7 @@ def header_at(records: Buffer, position: int) -> BatchHeader:
         header = read_header(records, position)
         if header.magic == MAGIC and HEADER_SIZE <= header.length + LENGTH_END <= left:
             return header
-    if left <= _MAGIC_AT:
+    if left <= MAGIC_AT:
         raise NotOneBatchError(f"{left} bytes at the end of the record data are too few for a batch.")
     magic = magic_of(records, position)
     if magic in OLD_FORMATS and position and _declared_size(records, position) >= MESSAGE_SIZE_MIN:
@@ -129,9 +131,9 @@ def check_client_batch(header: BatchHeader) -> None:
         raise InvalidRecordError(f"A batch states {count} records and a last offset delta of {delta}.")
     if count != delta + 1:
         raise InvalidRecordError(f"A batch states {count} records, but its offsets span {delta + 1}.")
-    if attributes & _CONTROL_BIT:
+    if attributes & CONTROL_BIT:
         raise InvalidRecordError("Clients are not allowed to write control records.")
-    codec, size = attributes & _CODEC_BITS, length + LENGTH_END
+    codec, size = attributes & CODEC_BITS, length + LENGTH_END
     if codec > _CODEC_MAX:
         raise UnsupportedCompressionTypeError(f"Compression codec {codec} is not known.")
     if count * RECORD_SIZE_MIN > (size - HEADER_SIZE) * UNPACKING_RATIO_MAX[codec]:
@@ -147,7 +149,7 @@ def check_timestamps(records: Buffer, header: BatchHeader, config: LogConfig, no
 
     With message.timestamp.type=LogAppendTime it does not matter what the producer's clock said.
     """
-    if header.attributes & _TIMESTAMP_TYPE_BIT:
+    if header.attributes & TIMESTAMP_TYPE_BIT:
         reason = "A producer must not set the timestamp type LogAppendTime."
     elif config.message_timestamp_type == "LogAppendTime":
         return
@@ -198,7 +200,7 @@ def _records_at_fault(
     earliest_ms = now_ms - config.message_timestamp_before_max_ms
     latest_ms = now_ms + config.message_timestamp_after_max_ms
     may_be_late = config.message_timestamp_type == "CreateTime"
-    is_stamped = header.attributes & _TIMESTAMP_TYPE_BIT != 0
+    is_stamped = header.attributes & TIMESTAMP_TYPE_BIT != 0
     needs_key = "compact" in config.cleanup_policy
     return tuple(
         index
@@ -224,7 +226,7 @@ def whole_batches(records: Buffer, *, must_end: bool) -> list[Place]:
 
 def _header_unless_cut(records: Buffer, position: int) -> BatchHeader | None:
     left = len(records) - position
-    if left <= _MAGIC_AT:
+    if left <= MAGIC_AT:
         return None
     size = _declared_size(records, position)
     if size < MESSAGE_SIZE_MIN:
@@ -235,7 +237,7 @@ def _header_unless_cut(records: Buffer, position: int) -> BatchHeader | None:
 
 
 def _declared_size(records: Buffer, position: int) -> int:
-    size: int = _LENGTH.unpack_from(records, position + _LENGTH_AT)[0] + LENGTH_END
+    size: int = _LENGTH.unpack_from(records, position + LENGTH_AT)[0] + LENGTH_END
     return size
 
 
@@ -283,8 +285,8 @@ def runs(placed: list[Place], segment_bytes: int) -> Iterator[list[Place]]:
 
 def stamp_append_time(records: memoryview, position: int, header: BatchHeader, now_ms: int) -> BatchHeader:
     """Make `now_ms` the time of all records (LogAppendTime), checksum included; returns the changed header."""
-    attributes = header.attributes | _TIMESTAMP_TYPE_BIT
-    _ATTRIBUTES.pack_into(records, position + _ATTRIBUTES_AT, attributes)
-    _TIMESTAMP.pack_into(records, position + _MAX_TIMESTAMP_AT, now_ms)
+    attributes = header.attributes | TIMESTAMP_TYPE_BIT
+    _ATTRIBUTES.pack_into(records, position + ATTRIBUTES_AT, attributes)
+    _TIMESTAMP.pack_into(records, position + MAX_TIMESTAMP_AT, now_ms)
     set_crc(records, position)
     return header._replace(attributes=attributes, max_timestamp=now_ms)

@@ -283,6 +283,9 @@ class Connection:
 
     def _failed(self, error: BaseException) -> None:
         self._pending = None
+        if isinstance(error, CloseConnectionError):
+            self.close(str(error))
+            return
         log.failure("request failed", error, peer=self.peer)
         self.close()
 

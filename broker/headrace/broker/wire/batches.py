@@ -25,6 +25,13 @@ HEADER_SIZE = 61
 LENGTH_END = 12  # base offset and length: what `BatchHeader.length` does not count
 CRC_START = 21  # the checksum covers everything from the attributes on
 MAGIC = 2
+# Where fields lie in a header, in bytes.
+LENGTH_AT, MAGIC_AT, ATTRIBUTES_AT, MAX_TIMESTAMP_AT = 8, 16, 21, 35
+# The parts of a batch's attributes.
+CODEC_BITS = 0x07
+TIMESTAMP_TYPE_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
 RECORDS_SIZE_MAX = 128 * 1024 * 1024
 # What a published batch may unpack to where the broker must look inside while clients wait: about a second's work.
 PUBLISHED_SIZE_MAX = 32 * 1024 * 1024
@@ -33,16 +40,11 @@ PUBLISHED_RECORDS_COUNT_MAX = 1_000_000
 _HEADER = Struct(">qiibIhiqqqhii")
 _BASE_OFFSET = Struct(">q")
 _LEADER_EPOCH = Struct(">i")
-_LENGTH_AT = 8
 _LEADER_EPOCH_AT = 12
-_MAGIC_AT = 16
 _LENGTH = Struct(">i")
 _CRC = Struct(">I")
 _CRC_AT = 17
 
-_TIMESTAMP_TYPE_BIT = 0x08
-_TRANSACTIONAL_BIT = 0x10
-_CONTROL_BIT = 0x20
 _DELETE_HORIZON_BIT = 0x40
 _new_tuple = tuple.__new__  # a third faster than BatchHeader._make, which counts the fields again
 _RECORD_SIZE_MIN = 7  # length, attributes, two deltas, key length, value length, header count
@@ -78,20 +80,20 @@ class BatchHeader(NamedTuple):
 
     @property
     def codec(self) -> int:
-        return self.attributes & 0x07
+        return self.attributes & CODEC_BITS
 
     @property
     def timestamp_type(self) -> int:
         """0 for CreateTime, 1 for LogAppendTime (then every record's time is `max_timestamp`)."""
-        return (self.attributes & _TIMESTAMP_TYPE_BIT) >> 3
+        return (self.attributes & TIMESTAMP_TYPE_BIT) >> 3
 
     @property
     def is_transactional(self) -> bool:
-        return self.attributes & _TRANSACTIONAL_BIT != 0
+        return self.attributes & TRANSACTIONAL_BIT != 0
 
     @property
     def is_control(self) -> bool:
-        return self.attributes & _CONTROL_BIT != 0
+        return self.attributes & CONTROL_BIT != 0
 
     @property
     def delete_horizon_ms(self) -> int | None:
@@ -112,7 +114,7 @@ def magic_of(buffer: Bytes, position: int = 0) -> int:
     all.
     """
     try:
-        return memoryview(buffer)[position + _MAGIC_AT]
+        return memoryview(buffer)[position + MAGIC_AT]
     except IndexError:
         raise CorruptMessageError("the record data ends before the magic byte") from None
 
@@ -191,8 +193,8 @@ def encode_batch(
     attributes = (
         codec
         | timestamp_type << 3
-        | (_TRANSACTIONAL_BIT if transactional else 0)
-        | (_CONTROL_BIT if control else 0)
+        | (TRANSACTIONAL_BIT if transactional else 0)
+        | (CONTROL_BIT if control else 0)
     )
     batch = bytearray(HEADER_SIZE)
     batch += packed
@@ -261,7 +263,7 @@ def replace_records(header: BatchHeader, packed: bytes, codec: int) -> memoryvie
 
 def set_crc(buffer: bytearray | memoryview, position: int) -> None:
     """Writes the checksum of the batch at `position`, after its attributes, times or records were changed."""
-    (length,) = _LENGTH.unpack_from(buffer, position + _LENGTH_AT)
+    (length,) = _LENGTH.unpack_from(buffer, position + LENGTH_AT)
     covered = memoryview(buffer)[position + CRC_START : position + LENGTH_END + length]
     _CRC.pack_into(buffer, position + _CRC_AT, crc32c(covered))
 
