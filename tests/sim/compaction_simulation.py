@@ -277,7 +277,8 @@ class CompactionSimulation(DiskLife):
         for producer_id, (_, end) in self.sequences.items():
             producer = self.log.producers.get(producer_id)
             assert producer is not None, "a producer is forgotten"
-            assert producer.batches[-1].last_offset + 1 == end
+            ends = [batch.last_offset + 1 for batch in producer.batches]
+            assert ends[-1:] == [end], "a producer's last batch is forgotten"
 
     def _check(self) -> None:
         batches = list(self._batches())
