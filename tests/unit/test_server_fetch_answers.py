@@ -179,6 +179,22 @@ def test_a_topic_that_does_not_convert_refuses_old_versions(
         assert (found["error_code"], found["high_watermark"]) == (0, 9)
 
 
+def test_a_topic_that_does_not_convert_refuses_old_versions_after_the_wait(
+    context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits = []
+
+    def park(keys: Any, timeout_ms: int, attempt: Any) -> Any:
+        waits.append(timeout_ms)
+        assert attempt({("t", LED)}) is None
+        return attempt(None)
+
+    context.waiting = SimpleNamespace(park=park)
+    monkeypatch.setattr(FakeLog, "config", LogConfig(message_downconversion_enable=False))
+    found = ask(context, 3, {"partition": LED}, max_wait_ms=70)["responses"][0]["partitions"][0]
+    assert (waits, found["error_code"]) == ([70], ErrorCode.UNSUPPORTED_VERSION)
+
+
 @pytest.mark.parametrize("count", [1, 2, 130])
 @pytest.mark.parametrize("version", [v for v in VERSIONS if v >= 4])
 def test_aborted_transactions_come_with_their_producers(

@@ -16,7 +16,6 @@ from headrace.broker.errors import (
     NotLeaderOrFollowerError,
     OffsetOutOfRangeError,
     UnknownLeaderEpochError,
-    UnsupportedVersionError,
     error_of,
 )
 from headrace.broker.handlers.context import Context
@@ -306,14 +305,12 @@ def _add_absent(answer: Answer, absent: Answer) -> None:
 
 def _converted(
     log: PartitionLog, request: FetchRequest, wanted: FetchPartition, found: LogSlice
-) -> ConvertedRecords:
-    """Raises StorageError, and UnsupportedVersionError where the topic does not convert, in Apache Kafka's way also
-    where it is empty.
+) -> LogSlice | ConvertedRecords:
+    """Raises StorageError. A topic that does not convert keeps its clients waiting as one that does, and refuses them at
+    the end, in Apache Kafka's way.
     """
     if not log.config.message_downconversion_enable:
-        raise UnsupportedVersionError(
-            f"message.downconversion.enable is false, and this client knows format {request.magic} at best."
-        )
+        return found
     with log.storage_errors():
         return down_converted(found, request.magic, wanted.offset)
 
