@@ -123,6 +123,7 @@ def test_flipped_bits_of_real_requests_never_stop_the_broker(
         raw = RawClient(broker)
         raw.send(bytes(data))
         raw.socket.close()
+    assert bystander.ask(METADATA, 1, {"topics": []})["controller_id"] == 1
 
 
 @pytest.mark.parametrize(

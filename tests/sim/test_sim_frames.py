@@ -29,8 +29,9 @@ KNOWN = [
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[FrameBroker]:
+    """A broker that logs nothing, with the fuzzer's topics and that of an ordinary client."""
     logging.disable(logging.CRITICAL)
-    broker = FrameBroker(tmp_path, TOPICS)
+    broker = FrameBroker(tmp_path, [*TOPICS, "witness"])
     yield broker
     broker.close()
     logging.disable(logging.NOTSET)
@@ -93,9 +94,7 @@ def ask(broker: FrameBroker, key: int, version: int, message: dict[str, object])
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_frames_before_and_after_a_valid_session(tmp_path: Path, seed: str) -> None:
-    logging.disable(logging.CRITICAL)
-    broker = FrameBroker(tmp_path, [*TOPICS, "witness"])
+def test_frames_before_and_after_a_valid_session(broker: FrameBroker, seed: str) -> None:
     fuzzer, outcomes = FrameFuzzer(seed), Counter[str]()
     for number in range(FRAMES_COUNT):
         if number % (FRAMES_COUNT // 4) == 0:
@@ -109,8 +108,6 @@ def test_frames_before_and_after_a_valid_session(tmp_path: Path, seed: str) -> N
         if number % 100 == 0:
             broker.rest(100)
     session(broker, 4)
-    broker.close()
-    logging.disable(logging.NOTSET)
     # The frames are worth something only when a good part passes the first checks, and a good part does not.
     assert min(outcomes["answered"], outcomes["closed"]) > FRAMES_COUNT // 4, outcomes
     assert outcomes["no frame"] > 0
