@@ -98,7 +98,9 @@ class StandInCluster:
     def later(self, name: str, work: Coroutine[Any, Any, Any]) -> Deferred[Any]:
         deferred: Deferred[Any] = Deferred()
         try:
-            work.send(None)
+            # Who only lets others have the loop goes on at once.
+            while work.send(None) is None:
+                pass
         except StopIteration as done:
             deferred.complete(done.value)
         except Exception as error:

@@ -34,7 +34,7 @@ def described(broker: str, own: Mapping[str, str], everyone: Mapping[str, str]) 
     request = {"resources": [resource], "include_synonyms": True, "include_documentation": False}
     header = cast("RequestHeader", SimpleNamespace(version=4))
     answer = k32_describe_configs.handle(cast("Context", context), header, request)
-    (result,) = cast("dict[str, Any]", answer)["results"]
+    (result,) = cast("list[dict[str, Any]]", list(answer.elements))
     assert result["error_code"] == 0
     return [
         (c["value"], c["config_source"], [(s["value"], s["source"]) for s in c["synonyms"]], c["read_only"])

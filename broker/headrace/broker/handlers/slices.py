@@ -1,0 +1,121 @@
+"""Answers that take long: made in slices, between which others have the loop, and given up when their client is gone.
+
+An answer that is one list is a `Listed` of its elements, which are made and encoded one by one. Invariants: what one
+request asks for is at most `ANSWER_SIZE_MAX` bytes when encoded, however often it names what is large; an answer of one
+slice leaves at once. Must not know what the elements say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator, Iterator
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar, cast
+
+from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.handlers.gather import gather
+from headrace.broker.handlers.replies import CloseConnectionError, Parts
+from headrace.broker.wire import frames
+from headrace.broker.wire.frames import RequestHeader
+from headrace.broker.wire.schema import Api
+from headrace.broker.wire.varint import encode_uvarint
+
+ANSWER_SIZE_MAX = 100 << 20
+SLICE_COUNT = 10
+"""Elements that are made in one go: some of them take two milliseconds."""
+
+T = TypeVar("T")
+Work = Generator[Deferred[Any] | None, None, T]
+"""Yields after a slice what has to be there before the next, or None."""
+
+
+class Listed(NamedTuple):
+    """An answer that has nothing to say but `field`, which is the last of its message."""
+
+    field: str
+    elements: Iterator[dict[str, Any] | Deferred[dict[str, Any]]]
+
+
+def in_slices(context: Context, name: str, work: Work[T]) -> T | Deferred[T]:
+    """The outcome of `work`: now if it takes but one slice, or later, unless the client goes away before."""
+    try:
+        awaited = next(work)
+    except StopIteration as end:
+        return cast("T", end.value)
+    client = context.client
+    whole: Deferred[T] = Deferred()
+
+    async def rest() -> None:
+        nonlocal awaited
+        while True:
+            await (asyncio.sleep(0) if awaited is None else _value(awaited))
+            if whole.done:
+                return
+            context.client = client
+            try:
+                awaited = next(work)
+            except StopIteration as end:
+                whole.complete(end.value)
+                return
+
+    context.cluster.later(name, rest()).then(lambda _: None, whole.fail)
+    return whole
+
+
+async def _value(deferred: Deferred[Any]) -> None:
+    """Returns when the value is there, which stays with its other reader; raises its failure."""
+    arrival: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    deferred.then(lambda _: arrival.set_result(None), arrival.set_exception)
+    await arrival
+
+
+def encoded_list(
+    context: Context, api: Api, header: RequestHeader, listed: Listed
+) -> Parts | Deferred[Parts]:
+    """The whole reply; raises CloseConnectionError when it would be too large."""
+    return in_slices(context, api.name, _encoded(api, header, listed))
+
+
+def _encoded(api: Api, header: RequestHeader, listed: Listed) -> Work[Parts]:
+    version = header.version
+    is_flexible = api.is_flexible(version)
+    nothing = api.encode_response(version, {listed.field: []})
+    before, after = len(nothing) - (2 if is_flexible else 4), 1 if is_flexible else 0
+    first = before + (1 if is_flexible else 4)
+    told: list[bytes] = []
+    size = 0
+
+    def take(elements: list[dict[str, Any]]) -> None:
+        nonlocal size
+        for element in elements:
+            encoded = api.encode_response(version, {listed.field: [element]})
+            told.append(encoded[first : len(encoded) - after])
+            size += len(encoded)
+            if size > ANSWER_SIZE_MAX:
+                raise CloseConnectionError(
+                    f"an answer to {api.name} of more than {ANSWER_SIZE_MAX} bytes: ask for less at once"
+                )
+
+    while elements := list(islice(listed.elements, SLICE_COUNT)):
+        if told:
+            yield None
+        made = gather([_deferred(element) for element in elements]).map(take)
+        if not made.done:
+            yield made
+        made.then(lambda _: None, _raise)
+    count = encode_uvarint(len(told) + 1) if is_flexible else len(told).to_bytes(4, "big")
+    start = frames.encode_response_header(header.key, version, header.correlation_id)
+    return [frames.frame(start, nothing[:before], count, *told, nothing[len(nothing) - after :])]
+
+
+def _deferred(element: dict[str, Any] | Deferred[dict[str, Any]]) -> Deferred[dict[str, Any]]:
+    if isinstance(element, Deferred):
+        return element
+    made: Deferred[dict[str, Any]] = Deferred()
+    made.complete(element)
+    return made
+
+
+def _raise(error: BaseException) -> None:
+    raise error

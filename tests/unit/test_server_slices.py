@@ -1,0 +1,151 @@
+"""Long answers are made in slices, have a bound, and are given up when their client is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Coroutine, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headrace.broker.handlers import slices
+from headrace.broker.handlers.context import Client
+from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.handlers.replies import CloseConnectionError
+from headrace.broker.handlers.slices import SLICE_COUNT, Listed, encoded_list
+from headrace.broker.wire import frames
+from headrace.broker.wire.api.k42_delete_groups import API
+
+Work = Coroutine[Any, Any, None]
+
+
+class Later:
+    """The tasks of a broker; each `turn` lets the first of them have the loop once."""
+
+    def __init__(self) -> None:
+        self.tasks: deque[tuple[Work, Deferred[None]]] = deque()
+
+    def __call__(self, name: str, work: Work) -> Deferred[None]:
+        deferred: Deferred[None] = Deferred()
+        self.tasks.append((work, deferred))
+        return deferred
+
+    def turn(self) -> None:
+        work, deferred = self.tasks[0]
+        try:
+            work.send(None)
+        except StopIteration:
+            self.tasks.popleft()
+            deferred.complete(None)
+        except Exception as error:
+            self.tasks.popleft()
+            deferred.fail(error)
+
+
+@pytest.fixture
+def context() -> Any:
+    return SimpleNamespace(client=Client("host", "INSIDE"), cluster=SimpleNamespace(later=Later()))
+
+
+class Results:
+    """Elements of a DeleteGroups answer; `made` says how many were asked for."""
+
+    def __init__(self, count: int) -> None:
+        self.count, self.made = count, 0
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for number in range(self.count):
+            self.made += 1
+            yield result(number)
+
+
+def result(number: int) -> dict[str, Any]:
+    return {"group_id": f"group-{number}", "error_code": 69}
+
+
+def begin(context: Any, results: Results, version: int) -> Any:
+    header = frames.RequestHeader(42, version, 7, None, 0)
+    return encoded_list(context, API, header, Listed("results", iter(results)))
+
+
+def whole(count: int, version: int) -> list[bytes]:
+    message = {"results": [result(number) for number in range(count)]}
+    return [
+        frames.frame(
+            frames.encode_response_header(42, version, 7),
+            API.encode_response(version, message),
+        )
+    ]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("count", [0, 1, SLICE_COUNT])
+def test_a_short_answer_is_there_at_once(context: Any, count: int, version: int) -> None:
+    assert begin(context, Results(count), version) == whole(count, version)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_long_answer_lets_others_have_turns_and_is_the_same(context: Any, version: int) -> None:
+    results, later = Results(15 * SLICE_COUNT), context.cluster.later
+    told: list[Any] = []
+    begin(context, results, version).then(told.append)
+    while later.tasks:
+        before = results.made
+        later.turn()
+        assert results.made - before <= SLICE_COUNT
+    assert told == [whole(15 * SLICE_COUNT, version)]
+
+
+def test_nothing_more_is_made_for_a_client_that_is_gone(context: Any) -> None:
+    results, later = Results(100 * SLICE_COUNT), context.cluster.later
+    answer = begin(context, results, 1)
+    later.turn()
+    answer.cancel()
+    made = results.made
+    later.turn()
+    assert not later.tasks
+    assert results.made == made < results.count
+
+
+@pytest.mark.parametrize("count", [SLICE_COUNT, 100 * SLICE_COUNT])
+def test_an_answer_that_grows_too_large_ends_the_connection(
+    context: Any, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slices, "ANSWER_SIZE_MAX", 100)
+    failures: list[BaseException] = []
+    with pytest.raises(CloseConnectionError, match="ask for less at once"):
+        begin(context, Results(count), 1)
+    monkeypatch.setattr(slices, "ANSWER_SIZE_MAX", 1000)
+    results, later = Results(1000), context.cluster.later
+    begin(context, results, 1).then(lambda _: None, failures.append)
+    while later.tasks:
+        later.turn()
+    assert [type(failure) for failure in failures] == [CloseConnectionError]
+    assert results.made < 100
+
+
+def test_an_element_that_has_to_wait_keeps_its_place() -> None:
+    async def ask() -> Any:
+        tasks: list[asyncio.Task[None]] = []
+
+        def later(name: str, work: Work) -> Deferred[None]:
+            tasks.append(asyncio.get_running_loop().create_task(work))
+            return Deferred()
+
+        context: Any = SimpleNamespace(client=Client("h", "INSIDE"), cluster=SimpleNamespace(later=later))
+        waiting: Deferred[dict[str, Any]] = Deferred()
+        asked: list[dict[str, Any] | Deferred[dict[str, Any]]] = [result(0), waiting, result(2)]
+        elements = iter(asked)
+        told: list[Any] = []
+        header = frames.RequestHeader(42, 1, 7, None, 0)
+        answer: Any = encoded_list(context, API, header, Listed("results", elements))
+        answer.then(told.append)
+        await asyncio.sleep(0)
+        assert not told
+        waiting.complete(result(1))
+        await asyncio.gather(*tasks)
+        return told
+
+    assert asyncio.run(ask()) == [whole(3, 1)]
