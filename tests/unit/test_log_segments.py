@@ -262,3 +262,18 @@ def test_a_time_index_is_checked_once_and_again_from_there(tmp_path: Path) -> No
     again.keep(1)
     assert again.looks_valid(101)
     assert not again.looks_valid(100)
+
+
+def test_batches_without_a_timestamp_leave_the_time_index_empty_and_sound(tmp_path: Path) -> None:
+    log, _ = open_log(tmp_path, LogConfig(index_interval_bytes=0))
+    append(log, batch(timestamp_ms=-1), batch(timestamp_ms=-1))
+    log.roll(NOW_MS)
+    append(log, batch(timestamp_ms=-1))
+    log.close()
+    assert [path.stat().st_size for path in Path(log.directory).glob("*.timeindex")] == [0, 0]
+    again, report = open_log(tmp_path, clean_shutdown=True)
+    assert (report.segments_walked, report.findings) == (0, [])
+    append(again, batch(timestamp_ms=NOW_MS))
+    found = again.offset_for_timestamp(NOW_MS)
+    assert found is not None
+    assert found.timestamp_ms == NOW_MS

@@ -211,9 +211,12 @@ class TimeIndex(IndexFile):
         return self._count >= self.entries_max - 1
 
     def add_if_newer(self, timestamp_ms: int, offset: int) -> None:
-        """Note the largest timestamp so far and its batch's last offset, unless the last entry says as much."""
-        last = self._last or self.last()
-        if last is None or (timestamp_ms > last[0] and offset > last[1]):
+        """Note the largest timestamp so far and its batch's last offset, unless the last entry says as much.
+
+        Nothing is noted of batches without a timestamp (-1), which message format 0 makes.
+        """
+        last = self._last or self.last() or (-1, -1)
+        if timestamp_ms > last[0] and offset > last[1]:
             self.append(_TIME_ENTRY.pack(timestamp_ms, offset - self._base_offset))
             self._last = (timestamp_ms, offset)
 
