@@ -7,18 +7,11 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from processes import eventually
+from processes import eventually, free_port
 
 from headrace.bench import apache_kafka
 
 JVM = ("-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
 
 
 class KafkaProcess:

@@ -8,9 +8,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from kafka_oracle import KafkaBroker, free_port
+from kafka_oracle import KafkaBroker
 from kazoo.client import KazooClient
-from processes import BrokerProcess
+from processes import BrokerProcess, free_port
 from sessions import Pair
 from zookeeper_process import ZooKeeperProcess
 

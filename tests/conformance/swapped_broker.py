@@ -24,9 +24,9 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
-from kafka_oracle import KafkaProcess, free_port
+from kafka_oracle import KafkaProcess
 from kazoo.client import KazooClient
-from processes import ForegroundProcess, eventually
+from processes import ForegroundProcess, eventually, free_port
 from sessions import FETCH, PRODUCE, Session, batch, produce_message
 from zookeeper_process import ZooKeeperProcess
 

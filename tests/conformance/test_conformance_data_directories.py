@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from kafka_oracle import KafkaBroker, free_port
+from kafka_oracle import KafkaBroker
 from pairs import chroots
-from processes import BrokerProcess, eventually
+from processes import BrokerProcess, eventually, free_port
 from sessions import (
     FETCH,
     LIST_OFFSETS,

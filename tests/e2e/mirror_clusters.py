@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import time
 import urllib.request
 from functools import cached_property
@@ -12,19 +11,12 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from processes import BrokerProcess, eventually
+from processes import BrokerProcess, eventually, free_port
 from zookeeper_process import ZooKeeperProcess
 
 from headrace.broker.wire.batches import check_crc, iter_batches
 from headrace.load.ranges import TopicPartition as Place
 from headrace.load.wire_client import Client
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-    return port
 
 
 class Cluster:

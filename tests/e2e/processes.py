@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import psutil
@@ -137,9 +138,18 @@ class BrokerProcess(ForegroundProcess):
         super().__init__(["headrace.broker.command", "--config", str(config)], home / "broker.log")
 
 
-def eventually(condition: object, *, timeout_s: float = 20.0, what: str = "the condition") -> None:
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody listens at now."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port: int = sock.getsockname()[1]
+    return port
+
+
+def eventually(
+    condition: Callable[[], object], *, timeout_s: float = 20.0, what: str = "the condition"
+) -> None:
     """Wait until `condition()` is true; fails the test when it does not become so."""
-    assert callable(condition)
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not come true in {timeout_s} s"

@@ -1,8 +1,7 @@
-"""A real registry process for tests, and a free port for those that must know it beforehand."""
+"""A real registry process for tests."""
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 
 from processes import ForegroundProcess
@@ -15,9 +14,3 @@ class RegistryProcess(ForegroundProcess):
         options = ["--bootstrap", bootstrap, "--listen", "127.0.0.1:0", *arguments]
         super().__init__(["headrace.registry.command", *options], log)
         self.url = f"http://{self.ready[1]}"
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from audit_world import DATACENTER, NOISE, TOPIC, VIEW, AuditWorld, sequence_of
+from audit_world import DATACENTER, NOISE, TOPIC, VIEW, AuditWorld, end_offset, sequence_of
 from confluent_kafka import Message
 from processes import eventually
 from pyiceberg.expressions import EqualTo
@@ -160,7 +160,8 @@ def test_a_killed_producer_is_named_and_leaves_the_report_incomplete(
     command = [HEADRACE, "replay", "--log", str(log), "--events", "100000", "--rate", "500", "--window", "1"]
     command += ["--bootstrap", world.live.bootstrap, "--registry", world.registry.url]
     replay = subprocess.Popen([*command, "--datacenter", DATACENTER], stderr=subprocess.DEVNULL)
-    time.sleep(6)
+    accounts = "headrace.monitoring"
+    eventually(lambda: end_offset(world.live.bootstrap, accounts, 0) > 2, what="three accounts")
     replay.kill()
     replay.wait()
     world.count("live")

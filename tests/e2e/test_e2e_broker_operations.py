@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import socket
 import urllib.request
 from collections.abc import Callable
 from uuid import uuid4
 
-from processes import DevCluster, eventually
+from processes import DevCluster, eventually, free_port
 from raw_client import API_VERSIONS, RawClient
 from test_e2e_broker_clients import consume_all, produce
 
 Start = Callable[..., DevCluster]
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
 
 
 def metrics_at(port: int) -> dict[str, float]:

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
-from processes import BrokerProcess, eventually
+from processes import BrokerProcess, eventually, free_port
 from zookeeper_process import ZooKeeperProcess
 
 from headrace.broker.wire import frames
@@ -110,13 +110,6 @@ class Cluster:
         values = [m.value() for m in consumer.consume(count, timeout=15)]
         consumer.close()
         return values
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
 
 
 @pytest.fixture

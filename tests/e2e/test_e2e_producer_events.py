@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 from fastavro import schemaless_reader
-from processes import DevCluster, eventually
-from registry_process import RegistryProcess, free_port
+from processes import DevCluster, eventually, free_port
+from registry_process import RegistryProcess
 
 from headrace.events.avro_schemas import MONITORING_TOPIC, parsed_schema, schema_text
 from headrace.events.envelope import unframe
@@ -68,6 +68,17 @@ def read_all(bootstrap: str, topic: str) -> list[Message]:
             assert time.monotonic() < deadline, f"{len(messages)} of {left} messages of {topic}"
             messages += [message for message in consumer.consume(1000, 0.5) if message.error() is None]
         return messages
+    finally:
+        consumer.close()
+
+
+def count_of(bootstrap: str, topic: str) -> int:
+    """How many messages the topic has now; none when it is not there yet."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader"})
+    try:
+        partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
+        positions = [TopicPartition(topic, partition) for partition in partitions]
+        return sum(consumer.get_watermark_offsets(position, timeout=20)[1] for position in positions)
     finally:
         consumer.close()
 
@@ -262,7 +273,7 @@ def test_a_replay_goes_on_through_a_broker_restart_without_loss_or_duplicates(
     cluster = dev_cluster(listen=address, data=data)
     command = replay_command(address, registry.url, log, "through", "--events", "6000", "--rate", "2000")
     process = subprocess.Popen(command, stdout=subprocess.PIPE)
-    time.sleep(1.5)
+    eventually(lambda: count_of(address, "through") > 1000, what="a thousand events")
     cluster.kill_broker()
     cluster = dev_cluster(listen=address, data=data)
     output, _ = process.communicate(timeout=120)
@@ -283,7 +294,7 @@ def test_sigterm_ends_a_replay_cleanly_with_its_closing_account(
         broker.bootstrap, registry.url, log, "stopped", "--events", "100000", "--rate", "200"
     )
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    time.sleep(3)
+    eventually(lambda: count_of(broker.bootstrap, "stopped") > 100, what="a hundred events")
     process.send_signal(signal.SIGTERM)
     output, errors = process.communicate(timeout=60)
     assert process.returncode == 1

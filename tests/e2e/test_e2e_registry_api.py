@@ -18,8 +18,8 @@ from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 from confluent_kafka.serialization import MessageField, SerializationContext
-from processes import DevCluster, eventually
-from registry_process import RegistryProcess, free_port
+from processes import DevCluster, eventually, free_port
+from registry_process import RegistryProcess
 
 V1 = '{"type":"record","name":"User","fields":[{"name":"name","type":"string"}]}'
 V2 = (
