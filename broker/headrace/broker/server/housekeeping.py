@@ -1,8 +1,8 @@
 """What a broker does by the clock: idle connections, flushing, retention, checkpoints.
 
 One tick in three seconds looks what is due, so that an idle broker wakes less than once a second, ZooKeeper's pings
-included. Syncing, checkpoints and removing run in a thread, one after the other; everything else is quick and runs on the
-loop.
+included. Syncing, checkpoints and removing run in a thread, one after the other; everything else is quick, runs on the
+loop, and goes on while a disk takes long.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.results import Job
 from headrace.broker.log.store import LogStore
 from headrace.broker.structured_log import get_logger
+from headrace.broker.tasks import Tasks
 
 log = get_logger(__name__)
 
@@ -26,28 +27,37 @@ class Housekeeping:
 
     INTERVAL_MS = 3000
 
-    def __init__(self, config: Logs, logs: LogStore, clock: Clock, sweep: Callable[[], None]) -> None:
+    def __init__(
+        self, config: Logs, logs: LogStore, clock: Clock, sweep: Callable[[], None], tasks: Tasks
+    ) -> None:
         self._config = config
         self._logs = logs
         self._clock = clock
         self._sweep = sweep
+        self._tasks = tasks
+        self._at_the_disk: asyncio.Task[None] | None = None
         self._checkpoint_interval_ms = min(
             config.log_flush_offset_checkpoint_interval_ms,
             config.log_flush_start_offset_checkpoint_interval_ms,
         )
         self._maintained_ms = self._checkpointed_ms = clock.monotonic_ms()
 
-    async def run(self) -> None:
+    def run(self) -> None:
         """One tick."""
         self._sweep()
-        await self._flush()
         now_ms = self._clock.monotonic_ms()
         if now_ms - self._maintained_ms >= self._config.log_retention_check_interval_ms:
             self._maintained_ms = now_ms
             for finding in self._logs.maintain(self._clock.now_ms()):
                 log.info(finding.kind, path=finding.path, size=finding.size, reason=finding.reason)
+        if self._at_the_disk is None or self._at_the_disk.done():
+            self._at_the_disk = self._tasks.start("disk", self._wait_for_disk())
+
+    async def _wait_for_disk(self) -> None:
+        await self._flush()
         # A deleted topic's disk space comes back when file.delete.delay.ms says, however rarely retention looks.
         await self._do(self._logs.removals(self._clock.now_ms()), "removal of deleted logs failed")
+        now_ms = self._clock.monotonic_ms()
         if now_ms - self._checkpointed_ms >= self._checkpoint_interval_ms:
             self._checkpointed_ms = now_ms
             await self._checkpoint()

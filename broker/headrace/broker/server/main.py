@@ -145,7 +145,7 @@ class Broker:
         self.acceptor = Acceptor(self.sockets, context, self.metrics, asyncio.get_running_loop())
         self.acceptor.start()
         await self.cluster.join(partitions, endpoints(self.config))
-        housekeeping = Housekeeping(self.config.logs, self.logs, self.clock, self.acceptor.sweep)
+        housekeeping = Housekeeping(self.config.logs, self.logs, self.clock, self.acceptor.sweep, self.tasks)
         self.tasks.every("housekeeping", housekeeping.INTERVAL_MS, housekeeping.run)
         self._start_cleaner(self.logs)
         if self.config.network.headrace_metrics_listener:
