@@ -22,6 +22,7 @@ from raw_client import read_frame
 
 from headrace.broker.handlers.context import Client
 from headrace.broker.server.connection import Connection
+from headrace.broker.server.holdings import Holdings
 from headrace.broker.server.turns import Turns
 from headrace.broker.server.waiting import Waiting
 from headrace.broker.wire import batches, frames
@@ -79,6 +80,7 @@ class House:
             self.broker.context,
             self.metrics,  # type: ignore[arg-type]
             self.turns,
+            Holdings(0),
             lambda _: None,
         )
         self.visitors.append(Visitor(near, connection))

@@ -24,6 +24,7 @@ from headrace.broker.log.files import OsFiles
 from headrace.broker.log.results import LogSlice
 from headrace.broker.server import connection as connection_module
 from headrace.broker.server.connection import REPLY_SIZE_MAX, Connection
+from headrace.broker.server.holdings import Holdings
 from headrace.broker.server.turns import TURN_S, Turns
 from headrace.broker.wire import frames
 
@@ -59,12 +60,14 @@ class Bench:
         monkeypatch.setattr(connection_module, "_peer_of", lambda sock: "peer")
         self.readings_closed = 0
         self.turns = Turns(self.loop, lambda: self.now_s)  # type: ignore[arg-type]
+        self.holdings = Holdings(0)
         self.connection = Connection(
             ours,
             Client("host", "PLAINTEXT", reading=SimpleNamespace(close=self.close_reading)),  # type: ignore[arg-type]
             context,  # type: ignore[arg-type]
             self.metrics,  # type: ignore[arg-type]
             self.turns,
+            self.holdings,
             self.closed.append,
         )
 

@@ -44,7 +44,10 @@ def test_out_of_descriptors_it_pauses_and_says_once_a_minute_what_to_do(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     clock = SimpleNamespace(now_ms=5)
-    context: Any = SimpleNamespace(clock=SimpleNamespace(monotonic_ms=lambda: clock.now_ms))
+    network = SimpleNamespace(socket_request_max_bytes=100)
+    context: Any = SimpleNamespace(
+        clock=SimpleNamespace(monotonic_ms=lambda: clock.now_ms), config=SimpleNamespace(network=network)
+    )
     loop: Any = Loop()
     metrics: Any = SimpleNamespace()
     sockets: Any = [(Listener("PLAINTEXT", "localhost", 9092), ExhaustedSocket())]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -55,6 +56,7 @@ def context() -> Any:
         client=Client("host", "INSIDE"),
         metadata=FakeMetadata(),
         metadata_bodies=MetadataBodies(),
+        slicing=asyncio.Lock(),
         config=SimpleNamespace(topics=SimpleNamespace(auto_create_topics_enable=True)),
         cluster=SimpleNamespace(auto_create=created.extend),
         created=created,

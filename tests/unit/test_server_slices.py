@@ -46,7 +46,14 @@ class Later:
 
 @pytest.fixture
 def context() -> Any:
-    return SimpleNamespace(client=Client("host", "INSIDE"), cluster=SimpleNamespace(later=Later()))
+    return stand_in(Later())
+
+
+def stand_in(later: Any) -> Any:
+    """What a handler is given, with those tasks."""
+    return SimpleNamespace(
+        client=Client("host", "INSIDE"), cluster=SimpleNamespace(later=later), slicing=asyncio.Lock()
+    )
 
 
 class Results:
@@ -113,7 +120,7 @@ def test_nothing_more_is_made_for_a_client_that_is_gone(context: Any) -> None:
 def test_an_answer_that_grows_too_large_ends_the_connection(
     context: Any, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slices, "ANSWER_SIZE_MAX", 100)
+    monkeypatch.setattr(slices, "ANSWER_SIZE_MAX", 50)
     failures: list[BaseException] = []
     with pytest.raises(CloseConnectionError, match="ask for less at once"):
         begin(context, Results(count), 1)
@@ -134,7 +141,7 @@ def test_an_element_that_has_to_wait_keeps_its_place() -> None:
             tasks.append(asyncio.get_running_loop().create_task(work))
             return Deferred()
 
-        context: Any = SimpleNamespace(client=Client("h", "INSIDE"), cluster=SimpleNamespace(later=later))
+        context = stand_in(later)
         waiting: Deferred[dict[str, Any]] = Deferred()
         asked: list[dict[str, Any] | Deferred[dict[str, Any]]] = [result(0), waiting, result(2)]
         elements = iter(asked)
@@ -149,3 +156,25 @@ def test_an_element_that_has_to_wait_keeps_its_place() -> None:
         return told
 
     assert asyncio.run(ask()) == [whole(3, 1)]
+
+
+def test_many_long_answers_take_turns() -> None:
+    async def ask() -> list[int]:
+        tasks: list[asyncio.Task[None]] = []
+
+        def later(name: str, work: Work) -> Deferred[None]:
+            tasks.append(asyncio.get_running_loop().create_task(work))
+            return Deferred()
+
+        context = stand_in(later)
+        all_results = [Results(20 * SLICE_COUNT) for _ in range(50)]
+        for results in all_results:
+            begin(context, results, 1)
+        made_in_a_turn: list[int] = []
+        while not all(task.done() for task in tasks):
+            before = sum(results.made for results in all_results)
+            await asyncio.sleep(0)
+            made_in_a_turn.append(sum(results.made for results in all_results) - before)
+        return made_in_a_turn
+
+    assert max(asyncio.run(ask())) <= 2 * SLICE_COUNT

@@ -6,6 +6,7 @@ every call and is only valid until `handle` returns (a handler that answers late
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -152,6 +153,7 @@ class Context:
         "partitions",
         "producer_ids",
         "refused_writes",
+        "slicing",
         "waiting",
     )
 
@@ -184,6 +186,7 @@ class Context:
         self.client = Client("", "")
         self.metadata_bodies = MetadataBodies()
         self.refused_writes = RefusedWrites()
+        self.slicing = asyncio.Lock()
         self.fetch_sessions = FetchSessions(config.network.max_incremental_fetch_session_cache_slots)
 
     def use_config(self, config: BrokerConfig) -> None:

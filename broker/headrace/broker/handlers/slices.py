@@ -2,7 +2,8 @@
 
 An answer that is one list is a `Listed` of its elements, which are made and encoded one by one. Invariants: what one
 request asks for is at most `ANSWER_SIZE_MAX` bytes when encoded, however often it names what is large; an answer of one
-slice leaves at once. Must not know what the elements say.
+slice leaves at once; longer ones take turns, so that many of them keep others waiting no longer than one. Must not know
+what the elements say.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from headrace.broker.wire.schema import Api
 from headrace.broker.wire.varint import encode_uvarint
 
 ANSWER_SIZE_MAX = 100 << 20
-SLICE_COUNT = 10
+SLICE_COUNT = 3
 """Elements that are made in one go: some of them take two milliseconds."""
 
 T = TypeVar("T")
@@ -49,15 +50,19 @@ def in_slices(context: Context, name: str, work: Work[T]) -> T | Deferred[T]:
     async def rest() -> None:
         nonlocal awaited
         while True:
-            await (asyncio.sleep(0) if awaited is None else _value(awaited))
-            if whole.done:
-                return
-            context.client = client
-            try:
-                awaited = next(work)
-            except StopIteration as end:
-                whole.complete(end.value)
-                return
+            if awaited is not None:
+                await _value(awaited)
+            async with context.slicing:
+                # One slice of one answer, and then whatever else the loop has to do.
+                await asyncio.sleep(0)
+                if whole.done:
+                    return
+                context.client = client
+                try:
+                    awaited = next(work)
+                except StopIteration as end:
+                    whole.complete(end.value)
+                    return
 
     context.cluster.later(name, rest()).then(lambda _: None, whole.fail)
     return whole

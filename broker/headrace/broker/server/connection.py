@@ -4,7 +4,8 @@ All complete requests that a read brought are handled, as far as the turn lasts 
 leave with one system call; file slices go from the page cache to the socket by sendfile. Invariants: requests of one
 connection are served one after the other, so a parked fetch holds up what was sent after it (as in Kafka); while a
 reply waits, or the client does not read, nothing more is read from it, so a connection never holds more than one read
-buffer of requests and `REPLY_SIZE_MAX` of replies plus one reply. Whatever is wrong with the input closes this
+buffer of requests and `REPLY_SIZE_MAX` of replies plus one reply; what all hold together is bounded by `server.holdings`.
+Whatever is wrong with the input closes this
 connection with one warning. Must not know what a request means.
 """
 
@@ -22,6 +23,7 @@ from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.replies import CloseConnectionError, Parts
 from headrace.broker.handlers.table import HANDLERS
 from headrace.broker.log.results import LogSlice
+from headrace.broker.server.holdings import LARGE_SIZE, Holdings
 from headrace.broker.server.turns import Turns
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.fields import MalformedError
@@ -49,6 +51,9 @@ class Connection:
         "_fd",
         "_frames",
         "_has_unread",
+        "_held_in",
+        "_held_out",
+        "_holdings",
         "_is_blocked",
         "_is_ending",
         "_is_readable",
@@ -77,6 +82,7 @@ class Connection:
         context: Context,
         metrics: BrokerMetrics,
         turns: Turns,
+        holdings: Holdings,
         on_close: Callable[[Connection], None],
     ) -> None:
         self._socket = sock
@@ -85,6 +91,9 @@ class Connection:
         self._context = context
         self._metrics = metrics
         self._turns = turns
+        self._holdings = holdings
+        # Bytes of a large read buffer, and of large replies that wait.
+        self._held_in = self._held_out = 0
         self._on_close = on_close
         self._decoder = FrameDecoder(context.config.network.socket_request_max_bytes)
         self._frames: deque[memoryview] = deque()
@@ -127,6 +136,8 @@ class Connection:
         if reason is not None:
             log.warning("connection closed", peer=self.peer, reason=reason)
         self._turns.leave(self._fd)
+        self._held_in = self._held_out = 0
+        self._holdings.hold(self, 0)
         if self._pending is not None:
             self._pending.cancel()
         self._client.gone()
@@ -175,7 +186,9 @@ class Connection:
     def _receive(self) -> bool:
         """Read once; whether whole requests are there. Less than there was room for is all there was (epoll(7))."""
         try:
-            space = self._decoder.writable()
+            space = self._writable()
+            if self.is_closed:
+                return False
             size = self._socket.recv_into(space)
         except BlockingIOError:
             self._is_readable = False
@@ -200,6 +213,16 @@ class Connection:
             self._refusal = str(error)
         self._frames.extend(frames)
         return bool(frames)
+
+    def _writable(self) -> memoryview:
+        """Where to receive next; a buffer that grew beyond all bounds closes this connection or others."""
+        space = self._decoder.writable()
+        capacity = self._decoder.capacity
+        held = capacity if capacity > LARGE_SIZE else 0
+        if held != self._held_in:
+            self._held_in = held
+            self._holdings.hold(self, held + self._held_out)
+        return space
 
     def _listen_for_goodbye(self) -> None:
         """Something arrived before the last answer left: a goodbye is heard, requests wait in the kernel."""
@@ -272,7 +295,14 @@ class Connection:
     def _queue(self, parts: Parts) -> None:
         self._out.extend(parts)
         for part in parts:
-            self._out_size += part.size if type(part) is LogSlice else len(part)
+            if type(part) is LogSlice:
+                self._out_size += part.size
+                continue
+            size = len(part)
+            self._out_size += size
+            if size > LARGE_SIZE:
+                self._held_out += size
+                self._holdings.hold(self, self._held_in + self._held_out)
 
     def _answered(self, parts: Parts) -> None:
         """A reply that had to wait is there: it leaves in a turn of its own, not in that of whoever completed it."""
@@ -309,6 +339,9 @@ class Connection:
             self.close()
         else:
             self._watch(writable=False)
+            if self._held_out:
+                self._held_out = 0
+                self._holdings.hold(self, self._held_in)
 
     def _watch(self, *, writable: bool) -> None:
         if self._is_watched != writable:

@@ -17,6 +17,7 @@ from headrace.broker.config_sections import Network
 from headrace.broker.handlers.context import Client, Context
 from headrace.broker.log.files import advice
 from headrace.broker.server.connection import Connection
+from headrace.broker.server.holdings import Holdings
 from headrace.broker.server.metrics import BrokerMetrics
 from headrace.broker.server.turns import Turns
 from headrace.broker.structured_log import get_logger
@@ -68,6 +69,7 @@ class Acceptor:
         self._metrics = metrics
         self._loop = loop
         self._turns = Turns(loop)
+        self._holdings = Holdings(context.config.network.socket_request_max_bytes)
         self._connections: set[Connection] = set()
         self._by_host: Counter[str] = Counter()
         # When the next line about accepting that fails is due.
@@ -144,7 +146,9 @@ class Acceptor:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         client = Client(host, listener.name)
-        connection = Connection(sock, client, self._context, self._metrics, self._turns, self._closed)
+        connection = Connection(
+            sock, client, self._context, self._metrics, self._turns, self._holdings, self._closed
+        )
         self._connections.add(connection)
         self._by_host[host] += 1
         self._metrics.connections_accepted += 1

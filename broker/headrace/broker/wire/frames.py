@@ -63,6 +63,11 @@ class FrameDecoder:
         """Bytes received of a frame that is not whole yet."""
         return self._end - self._start
 
+    @property
+    def capacity(self) -> int:
+        """Bytes that the buffer takes."""
+        return len(self._buffer)
+
     def _allocate(self, size: int) -> None:
         self._buffer = bytearray(size)
         self._view = memoryview(self._buffer)
