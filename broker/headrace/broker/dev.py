@@ -163,11 +163,11 @@ class _Brokers:
             self._address_of(child, log) for child, log in zip(self.children, self._logs, strict=True)
         ]
         deadline = time.monotonic() + START_TIMEOUT_S
-        for address in addresses:
+        for address, log in zip(addresses, self._logs, strict=True):
             while brokers_known_to(address) < len(addresses):
                 self._check_alive()
                 if time.monotonic() > deadline:
-                    raise DevError(f"the broker at {address} did not learn of all others in time.")
+                    raise DevError(f"the broker at {address} did not learn of all others in time, see {log}.")
                 time.sleep(POLL_S)
         return addresses
 

@@ -204,7 +204,9 @@ def _append(
         if not records and (header.version >= FORMAT_2_VERSION or records is None):
             raise InvalidRecordError("the request has no record batch for this partition")
         if FORMAT_2_VERSION <= header.version < ZSTD_VERSION and _is_zstd(records):
-            raise UnsupportedCompressionTypeError("a producer of this version must not compress with zstd")
+            raise UnsupportedCompressionTypeError(
+                "requests below version 7 must not hold zstd: use a newer client or another codec"
+            )
         if _is_transactional(records):
             # An open transaction that nobody can end would hold up every reader of committed records for good.
             raise TransactionalIdAuthorizationError("transactions are not served: use no transactional id")
@@ -263,7 +265,7 @@ def _is_transactional(records: memoryview) -> bool:
 def _converted(version: int, records: memoryview) -> memoryview:
     """Message formats 0 and 1 as a batch of format 2, from the clients that know no better."""
     if version >= FORMAT_2_VERSION:
-        raise NotOneBatchError("producers of this version write message format 2")
+        raise NotOneBatchError("requests of version 3 and later must hold batches of message format 2")
     return from_old_format(records)
 
 

@@ -55,7 +55,9 @@ def _delete_before(context: Context, topic: str, index: int, offset: int) -> int
         )
     offset = log.high_watermark if offset == HIGH_WATERMARK else offset
     if offset < 0:
-        raise OffsetOutOfRangeError(f"offset {offset} is none")
+        raise OffsetOutOfRangeError(
+            f"{offset} is no offset: give one from 0 on, or -1 for the high watermark"
+        )
     log.delete_before(offset)
     # Who waits here has kept where the log began.
     context.waiting.wake(topic, index)

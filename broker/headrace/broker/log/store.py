@@ -292,7 +292,7 @@ class LogStore:
         if opening.error is not None:
             raise opening.error
         if opening.home not in self._directories:
-            raise StorageError(f"{opening.home.path} failed meanwhile.")
+            raise StorageError(f"{opening.home.path} failed: repair its disk, restart the broker.")
         assert opening.log is not None, "it was made, or there is an error"
         if opening.is_new:
             self.adopt(key, opening.log, opening.home)
@@ -337,7 +337,7 @@ class LogStore:
             if home.path == path:
                 return home
         if path in self.offline:
-            raise StorageError(f"{path} has failed.")
+            raise StorageError(f"{path} has failed: repair its disk, restart the broker.")
         raise LogDirNotFoundError(f"{path} is none of this broker's log.dirs.")
 
     def directories(self) -> Sequence[DataDirectory]:

@@ -135,7 +135,9 @@ def check_client_batch(header: BatchHeader) -> None:
         raise InvalidRecordError("Clients are not allowed to write control records.")
     codec, size = attributes & CODEC_BITS, length + LENGTH_END
     if codec > _CODEC_MAX:
-        raise UnsupportedCompressionTypeError(f"Compression codec {codec} is not known.")
+        raise UnsupportedCompressionTypeError(
+            f"Compression codec {codec} is not known: use 0 to 4 (none, gzip, snappy, lz4, zstd)."
+        )
     if count * RECORD_SIZE_MIN > (size - HEADER_SIZE) * UNPACKING_RATIO_MAX[codec]:
         raise InvalidRecordError(f"A batch of {size} bytes states {count} records, more than can be in it.")
     if producer_id >= 0 and base_sequence < 0:

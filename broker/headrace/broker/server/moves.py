@@ -93,7 +93,9 @@ class ReplicaMoves:
     async def _alter(self, key: TopicPartition, path: str) -> None:
         """Raises LogDirNotFoundError, StorageError, InvalidTopicError, and what `Partitions.replica` raises."""
         if not names.fits_future_directory(*key):
-            raise InvalidTopicError("the topic's name is too long for the folder of a copy")
+            raise InvalidTopicError(
+                "the topic's name is too long for the folder of a copy: its replicas cannot be moved"
+            )
         moves = self._logs.moves
         self._logs.live_directory(path)
         if not self._partitions.is_offline(*key) and moves.target(key) not in (None, path):

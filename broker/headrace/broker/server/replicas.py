@@ -87,7 +87,9 @@ class Partitions:
         if found is not None:
             return found
         if self.is_offline(topic, partition):
-            raise StorageError(f"{topic}-{partition} is in a data directory that failed")
+            raise StorageError(
+                f"{topic}-{partition} is in a data directory that failed: repair its disk and restart the broker"
+            )
         is_expected = (topic, partition) in self._openings
         if is_expected or self._metadata.partition(topic, partition) is not None:
             raise NotLeaderOrFollowerError(f"this broker does not lead {topic}-{partition}")
