@@ -74,7 +74,7 @@ def test_a_static_member_comes_back_and_too_few_replicas_may_hear_of_it(loaded_p
         session.ask(INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [resource]})
 
         def is_in_force() -> bool:
-            commit = session.look(OFFSET_COMMIT, 7, offset_commit(7, "probe", 1))
+            commit = session.look(OFFSET_COMMIT, 7, offset_commit("probe", 1))
             codes = {p["partition_index"]: p["error_code"] for p in commit["topics"][0]["partitions"]}
             return codes[0] == (0 if count == 1 else COORDINATOR_NOT_AVAILABLE)
 
@@ -122,7 +122,7 @@ def fill(broker: KafkaBroker | BrokerProcess) -> None:
 def ask_while_loading(session: Session) -> None:
     """What a coordinator that knows nothing yet answers, and what it does not need its groups for."""
     for version in (1, 2, 7, 9):
-        session.ask(OFFSET_COMMIT, version, offset_commit(version, "busy", 9))
+        session.ask(OFFSET_COMMIT, version, offset_commit("busy", 9))
     for version in (1, 5, 7):
         session.ask(OFFSET_FETCH, version, {"group_id": "busy", "topics": WANTED})
     for version in (8, 9):
@@ -152,7 +152,7 @@ def test_requests_while_groups_are_loaded(loaded_pair: Pair) -> None:
     def before(session: Session) -> None:
         create_topic(session, "group-offsets", partitions=2)
         await_coordinator(session, "busy")
-        session.ask(OFFSET_COMMIT, 7, offset_commit(7, "busy", 1))
+        session.ask(OFFSET_COMMIT, 7, offset_commit("busy", 1))
 
     with ExitStack() as stack:
 

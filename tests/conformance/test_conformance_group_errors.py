@@ -51,7 +51,7 @@ def test_before_there_is_a_coordinator(bounded_pair: Pair) -> None:
         session.ask(LEAVE_GROUP, 2, {"group_id": "early", "member_id": "m"})
         session.ask(LEAVE_GROUP, 3, {"group_id": "early", "members": [{"member_id": "m"}]})
         create_topic(session, "group-offsets")
-        session.ask(OFFSET_COMMIT, 7, offset_commit(7, "early", 1))
+        session.ask(OFFSET_COMMIT, 7, offset_commit("early", 1))
         for version in (1, 5, 8):
             topics = [{"name": "group-offsets", "partition_indexes": [0]}]
             groups = {"groups": [{"group_id": "early", "topics": topics}]}
@@ -99,7 +99,7 @@ def test_too_much_to_keep_beside_an_offset(bounded_pair: Pair) -> None:
         create_topic(session, "group-offsets")
         await_coordinator(session, "wordy")
         for size in (9, 10, 11):
-            message = offset_commit(7, "wordy", 1, metadata="x" * size)
+            message = offset_commit("wordy", 1, metadata="x" * size)
             session.ask(OFFSET_COMMIT, 7, message, note=f"{size} bytes")
 
     bounded_pair.compare(script)
@@ -132,7 +132,7 @@ def test_requests_without_a_group(pair: Pair, version: int) -> None:
         session.ask(LEAVE_GROUP, min(version, 5), leaving)
         session.ask(DESCRIBE_GROUPS, min(version, 5), {"groups": [""]})
         session.ask(DELETE_GROUPS, 2, {"groups_names": [""]})
-        session.ask(OFFSET_COMMIT, version, offset_commit(version, "", 1, member_id="m", generation=1))
+        session.ask(OFFSET_COMMIT, version, offset_commit("", 1, member_id="m", generation=1))
         session.ask(OFFSET_DELETE, 0, {"group_id": "", "topics": []})
 
     pair.compare(script)
@@ -219,7 +219,7 @@ def test_a_fenced_static_member(pair: Pair, version: int) -> None:
         beat = {**heartbeat(group, member, generation), **name}
         session.ask(HEARTBEAT, 4, beat, note="the old one")
         commit_version = max(version, 7)
-        commit = offset_commit(commit_version, group, 5, member_id=member, generation=generation)
+        commit = offset_commit(group, 5, member_id=member, generation=generation)
         session.ask(OFFSET_COMMIT, commit_version, {**commit, **name}, note="the old one")
         unknown = {**commit, "group_instance_id": "i-2"}
         session.ask(OFFSET_COMMIT, commit_version, unknown, note="an unknown one")
@@ -241,7 +241,7 @@ def test_requests_of_another_generation_and_during_a_rebalance(pair: Pair) -> No
 
         def commit(note: str, generation: int) -> None:
             for version in (2, 7, 9):
-                message = offset_commit(version, "turning", 5, member_id=member, generation=generation)
+                message = offset_commit("turning", 5, member_id=member, generation=generation)
                 session.ask(OFFSET_COMMIT, version, message, note=f"{note} {generation}")
 
         commit("before the assignment", generation)
@@ -287,7 +287,7 @@ def test_deleting_what_is_in_use(pair: Pair) -> None:
             member, generation = entered["member_id"], entered["generation_id"]
             session.ask(OFFSET_DELETE, 0, {"group_id": group, "topics": topics}, note=f"{group} joining")
             session.ask(SYNC_GROUP, 3, sync(3, group, member, generation, member))
-            commit = offset_commit(7, group, 5, member_id=member, generation=generation)
+            commit = offset_commit(group, 5, member_id=member, generation=generation)
             session.ask(OFFSET_COMMIT, 7, commit)
             session.ask(OFFSET_DELETE, 0, {"group_id": group, "topics": topics}, note=f"{group} stable")
             session.ask(DELETE_GROUPS, 2, {"groups_names": [group, group, "nobody"]})
@@ -342,7 +342,7 @@ def test_a_coordinator_whose_records_have_too_few_replicas(own_pair: Pair) -> No
     def script(session: Session) -> None:
         await_coordinator(session, "few")
         for version in range(2, 10):
-            session.ask(OFFSET_COMMIT, version, offset_commit(version, "few", 1))
+            session.ask(OFFSET_COMMIT, version, offset_commit("few", 1))
         for version in (3, 5):
             member = enter(session, version, f"few-{version}")
             message = sync(version, f"few-{version}", member["member_id"], 1, member["member_id"])

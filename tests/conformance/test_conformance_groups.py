@@ -169,7 +169,7 @@ def test_two_members_rebalance(pair: Pair) -> None:
             )
 
         eventually(is_told, what="a rebalance")
-        commit = offset_commit(7, "two", 5, member_id=one, generation=first["generation_id"])
+        commit = offset_commit("two", 5, member_id=one, generation=first["generation_id"])
         session.ask(OFFSET_COMMIT, 7, commit, note="while rebalancing")
         entered = session.ask(JOIN_GROUP, 5, join(5, "two", one), note="leader again")
         other.next_answer(JOIN_GROUP, 5, note="second again")
@@ -210,7 +210,6 @@ def test_static_members(pair: Pair) -> None:
 
 
 def offset_commit(
-    version: int,
     group: str,
     offset: int,
     *,
@@ -256,13 +255,13 @@ def test_committing_and_fetching_offsets(pair: Pair, version: int) -> None:
         await_coordinator(session, group)
         fetch(session, version, "before")
         for offset, metadata in ((5, "m"), (7, None), (0, "é" * 10), (3, "x" * 5000)):
-            message = offset_commit(version, group, offset, metadata=metadata)
+            message = offset_commit(group, offset, metadata=metadata)
             session.ask(OFFSET_COMMIT, version, message, note=f"{offset}")
             fetch(session, version, f"after {offset}")
         for member_id, generation in (("nobody", 3), ("nobody", -1), ("", 3)):
-            message = offset_commit(version, group, 8, member_id=member_id, generation=generation)
+            message = offset_commit(group, 8, member_id=member_id, generation=generation)
             session.ask(OFFSET_COMMIT, version, message, note=f"as {member_id} of {generation}")
-        session.ask(OFFSET_COMMIT, version, offset_commit(version, "", 1), note="no group")
+        session.ask(OFFSET_COMMIT, version, offset_commit("", 1), note="no group")
         fetch(session, version, "at last")
 
     pair.compare(script)
@@ -275,7 +274,7 @@ def test_listing_and_describing_groups(pair: Pair, version: int) -> None:
     def script(session: Session) -> None:
         create_topic(session, "group-offsets", partitions=2)
         await_coordinator(session, group)
-        session.ask(OFFSET_COMMIT, 7, offset_commit(7, f"{group}-empty", 5))
+        session.ask(OFFSET_COMMIT, 7, offset_commit(f"{group}-empty", 5))
         entered = enter(session, 5, group)
         member, generation = entered["member_id"], entered["generation_id"]
         if version <= 5:
@@ -301,10 +300,10 @@ def test_deleting_groups_and_offsets(pair: Pair) -> None:
     def script(session: Session) -> None:
         create_topic(session, "group-offsets", partitions=2)
         await_coordinator(session, "doomed")
-        session.ask(OFFSET_COMMIT, 7, offset_commit(7, "doomed", 5))
+        session.ask(OFFSET_COMMIT, 7, offset_commit("doomed", 5))
         entered = enter(session, 5, "alive")
         session.ask(SYNC_GROUP, 3, sync(3, "alive", entered["member_id"], entered["generation_id"]))
-        session.ask(OFFSET_COMMIT, 7, offset_commit(7, "doomed-too", 5))
+        session.ask(OFFSET_COMMIT, 7, offset_commit("doomed-too", 5))
         parts = [{"partition_index": 0}, {"partition_index": 1}, {"partition_index": 9}]
         topics = [
             {"name": "group-offsets", "partitions": parts},
