@@ -15,8 +15,10 @@ Work = Callable[[], Awaitable[Any]]
 
 
 class Mailbox:
-    """A queue of asynchronous work; posting never waits. What fails goes to `failed`, and the next is
-    done.
+    """A queue of asynchronous work; posting never waits. What fails goes to `failed`, and the next is done.
+
+    Who posts bounds it: a watch fires once until it is set again, a peer has one request under way, and a connection asks
+    one thing at a time.
     """
 
     def __init__(self, failed: Callable[[Exception], Awaitable[None]]) -> None:
