@@ -173,6 +173,7 @@ class MoveSimulation:
         if self.steps is not None:
             self.steps.close()
         self.store.close()
+        self._check_clean()
         self.synced_end = self.log.log_end_offset
         if self.random.random() < 0.5:
             self.files.crash(self.random)
@@ -218,6 +219,15 @@ class MoveSimulation:
     def _check(self, batches: list[Batch]) -> None:
         assert self._is_prefix(batches), "the log is not what was written"
         assert not batches or self.log.log_end_offset == batches[-1][1]
+
+    def _check_clean(self) -> None:
+        """Apache Kafka starts on what a clean stop left: no two folders of a name, no index that is not cut."""
+        folders = self._live_folders()
+        assert len([folder for folder in folders if folder.endswith("/events-0")]) == 1
+        for folder in folders:
+            for name in self.files.list(folder):
+                if name.endswith("index"):
+                    assert not self.files.read(f"{folder}/{name}").endswith(bytes(8)), f"{folder}/{name}"
 
     def _live_folders(self) -> list[str]:
         return [

@@ -4,8 +4,9 @@ A copy grows in `<topic>-<p>.<uuid>-future` of the target directory until it has
 the log's successor and given the log's own name; what was appended meanwhile follows, and on the event loop, between two
 appends, the log goes on as its successor and the old folder is renamed to be deleted.
 Invariants: at each moment one of the two folders has every synced batch. After a crash the marked folder counts if it
-holds all that the other does, else it is a copy again, and the move goes on. What waits for the disk is a job for
-threads; a copy is touched by nothing else while its job runs. Must not know: who wants the move and how one waits.
+holds all that the other does, else it is a copy again, and the move goes on; a clean stop leaves no marked folder with
+the log's name. What waits for the disk is a job for threads; a copy is touched by nothing else while its job runs.
+Must not know: who wants the move and how one waits.
 """
 
 from __future__ import annotations
@@ -183,6 +184,23 @@ class Moves:
         """Copies that a clean stop has to close."""
         return [copy for key, copy in home.futures.items() if key not in self._closed]
 
+    def mark_clean_shutdown(self, home: DataDirectory) -> None:
+        """Every log in the directory is closed: copies that have their logs' names already are only copies again.
+
+        Apache Kafka starts on no two folders of a name. Raises OSError.
+        """
+        copies = []
+        for key in home.successors:
+            directory = f"{home.path}/{names.partition_directory(*key)}"
+            if self._files.exists(directory):
+                copies.append(f"{home.path}/{names.future_directory(*key)}")
+                self._files.rename(directory, copies[-1])
+        if copies:
+            self._files.sync_directory(home.path)
+        for copy in copies:
+            self._files.remove(f"{copy}/{SUCCESSOR_MARK}")
+        home.mark_clean_shutdown()
+
     # -- the steps of one move
 
     def steps(self, key: TopicPartition, now_ms: Callable[[], int]) -> Steps:
@@ -228,18 +246,18 @@ class Moves:
         yield self._guarded(home, partial(self._files.replace_file, mark, b""))
         home.successors[key] = copy
         yield self._guarded(home, home.checkpoint_job())
-        renamed: list[PartitionLog] = []
 
         def rename() -> None:
             directory = f"{home.path}/{names.partition_directory(*key)}"
             self._files.rename(copy.directory, directory)
             self._files.sync_directory(home.path)
-            renamed.append(self._reopened(directory, copy, now_ms()))
+            renamed = self._reopened(directory, copy, now_ms())
+            # Here, for a stop while the job runs asks for no other, and has to close this one.
+            if self._targets.get(key) is home:
+                home.futures[key] = home.successors[key] = renamed
+                self._closed.discard(key)
 
         yield self._guarded(home, rename)
-        if self._targets.get(key) is home:
-            home.futures[key] = home.successors[key] = renamed[0]
-            self._closed.discard(key)
 
     def _watch_truncation(self, key: TopicPartition, source: PartitionLog) -> None:
         """Before anything of the log is taken away, it is on the disk that a successor does not count any more."""

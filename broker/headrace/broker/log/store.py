@@ -491,7 +491,7 @@ class LogStore:
             pass
         with storage_errors(self._files, home.path):
             home.checkpoint()
-            home.mark_clean_shutdown()
+            self.moves.mark_clean_shutdown(home)
         home.release()
 
 
