@@ -108,7 +108,8 @@ class Copier:
         self._journal = journal
         self._backoff_ms_min, self._backoff_ms_max = backoff_ms
         self._backoff_ms = self._backoff_ms_min
-        self._not_before_ms = 0
+        # When nothing is asked; a clock that is set back leaves it.
+        self._pausing_ms = range(0)
         self._source_start_offset = UNKNOWN
         self._reported: set[str] = set()
         self._missing_since_ms: int | None = None
@@ -169,7 +170,7 @@ class Copier:
     def wants(self, now_ms: int) -> Survey | Fetch | None:
         """What to ask the leader now; None while stopped, pausing or without a leader."""
         found = self.located_at
-        if found is None or found.leader < 0 or now_ms < self._not_before_ms:
+        if found is None or found.leader < 0 or now_ms in self._pausing_ms:
             return None
         end = self._target.log_end_offset
         if self.phase is Phase.SURVEYING:
@@ -466,11 +467,11 @@ class Copier:
             self.state = state
 
     def _pause(self, now_ms: int) -> None:
-        self._not_before_ms = now_ms + self._backoff_ms
+        self._pausing_ms = range(now_ms, now_ms + self._backoff_ms)
         self._backoff_ms = min(self._backoff_ms * 2, self._backoff_ms_max)
 
     def _went_well(self) -> None:
-        self._backoff_ms, self._not_before_ms = self._backoff_ms_min, 0
+        self._backoff_ms, self._pausing_ms = self._backoff_ms_min, range(0)
         self.is_rotten, self.problem = False, ""
 
 
