@@ -1,5 +1,6 @@
 """The logs of a broker: data directories, checkpoints, clean and other stops, deletion."""
 
+import errno
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -29,10 +30,10 @@ TOPIC_ID = UUID(int=7)
 
 
 def open_store(
-    *folders: Path, broker_id: int = 1, cluster_id: str = "c"
+    *folders: Path, broker_id: int = 1, cluster_id: str = "c", files: OsFiles | None = None
 ) -> tuple[LogStore, list[RecoveryReport]]:
     return LogStore.open(
-        OsFiles(),
+        files or OsFiles(),
         [str(folder) for folder in folders],
         LogConfig(file_delete_delay_ms=100),
         broker_id=broker_id,
@@ -161,6 +162,24 @@ def test_a_deleted_partition_is_gone_at_once_and_its_files_after_a_delay(tmp_pat
     for job in store.removals(NOW_MS + 100):
         job()
     assert not list(tmp_path.glob("*-delete"))
+
+
+def test_a_killed_removal_leaves_no_segment_without_its_index(tmp_path: Path) -> None:
+    class KilledFiles(OsFiles):
+        def remove_directory(self, path: str) -> None:
+            raise OSError(errno.EIO, "killed")
+
+    store, _ = open_store(tmp_path, files=KilledFiles())
+    log = store.create("events", 0, TOPIC_ID, now_ms=NOW_MS)
+    append(log, batch(3))
+    log.roll(NOW_MS)
+    store.delete("events", 0, now_ms=NOW_MS)
+    (job,) = store.removals(NOW_MS + 100)
+    with pytest.raises(StorageError):
+        job()
+    (folder,) = tmp_path.glob("*-delete")
+    assert not list(folder.glob("*.log"))
+    assert len(list(folder.glob("*.index"))) == 2
 
 
 def test_a_clock_that_is_set_back_keeps_no_folder_of_a_deleted_partition(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ class DataDirectory:
         """Remove the folders of deleted partitions that an earlier run left."""
         for name in self._files.list(self.path):
             if name.endswith(names.DELETE_DIRECTORY_SUFFIX):
-                self._files.remove_directory(f"{self.path}/{name}")
+                remove_log(self._files, f"{self.path}/{name}")
 
     def folders(self) -> list[str]:
         """The folders that hold logs or copies of logs; whatever else there is belongs to somebody else."""
@@ -204,3 +204,15 @@ class DataDirectory:
             self._checkpoints[name] = state[name]
         if not changed:
             self._files.sync_directory(self.path)
+
+
+def remove_log(files: Files, directory: str) -> None:
+    """Remove a log's folder; its segments go before their indexes. Raises OSError.
+
+    A segment without an index, which a kill would leave, is a damaged one to Apache Kafka.
+    """
+    if files.is_directory(directory):
+        for name in files.list_files(directory):
+            if name.endswith(names.LOG_SUFFIX):
+                files.remove(f"{directory}/{name}")
+    files.remove_directory(directory)

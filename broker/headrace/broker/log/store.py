@@ -24,7 +24,7 @@ from headrace.broker.log.checkpoints import (
     REPLICATION_OFFSET_FILE,
     TopicPartition,
 )
-from headrace.broker.log.data_directory import DataDirectory
+from headrace.broker.log.data_directory import DataDirectory, remove_log
 from headrace.broker.log.deleted import Deleted
 from headrace.broker.log.files import PASSING_ERRORS, Files, storage_errors
 from headrace.broker.log.maintenance import maintained
@@ -464,7 +464,7 @@ class LogStore:
     def removals(self, now_ms: int) -> list[Job]:
         """Jobs for a thread that remove the folders of partitions deleted file.delete.delay.ms ago."""
         due = list(self._deleted.due(now_ms))
-        return [self._guarded(path, partial(self._files.remove_directory, path)) for path in due]
+        return [self._guarded(path, partial(remove_log, self._files, path)) for path in due]
 
     def flush_tasks(self, monotonic_ms: int) -> list[FlushTask]:
         """Flush jobs that are due, for threads; hand each answer to its log's `flushed`, then call `checkpoint`."""
