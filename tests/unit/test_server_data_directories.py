@@ -192,6 +192,35 @@ def test_a_copy_is_shown_with_its_lag_and_given_up_for_another_directory(tmp_pat
     asyncio.run(script())
 
 
+def test_a_log_moves_on_while_its_last_move_is_being_settled(tmp_path):
+    class SettlingFiles(GatedFiles):
+        def rename(self, source, target):
+            OsFiles.rename(self, source, target)
+
+        def remove(self, path):
+            if path.endswith("/.successor"):
+                self._wait()
+            super().remove(path)
+
+    async def script():
+        files = SettlingFiles()
+        broker = Broker(tmp_path, files)
+        log = await filled(broker)
+        files.gate.clear()
+        await broker.moves.alter({KEY: broker.paths[1]})
+        assert await asyncio.to_thread(files.reached.wait, 10)
+        assert await broker.moves.alter({KEY: broker.paths[2]}) == {KEY: ErrorCode.NONE}
+        await asyncio.sleep(0)
+        assert [task.get_name() for task in asyncio.all_tasks()].count("move-events-0") == 1
+        files.gate.set()
+        await broker.moved()
+        await broker.tasks.stop()
+        assert (broker.path_of(log), broker.folders()) == (broker.paths[2], ["c/events-0"])
+        assert (log.log_end_offset, broker.logs.offline) == (60, {})
+
+    asyncio.run(script())
+
+
 def test_asking_for_the_present_directory_gives_a_move_up(tmp_path):
     async def script():
         files = GatedFiles()

@@ -1,8 +1,8 @@
 """Replicas on their way to another data directory: performs the steps that `log.moving` decides (KIP-113).
 
-Invariants: at most `threads` moves copy at a time, each a bounded piece at a time in a thread, together no faster than
-replica.alter.log.dirs.io.max.bytes.per.second; a move that fails is tried
-again after `BACKOFF_MS`; one that is given up has no thread at work any more when its copy is deleted.
+Invariants: a partition has one task; at most `threads` moves copy at a time, each a bounded piece at a time in a thread,
+together no faster than replica.alter.log.dirs.io.max.bytes.per.second; a move that fails is tried again after
+`BACKOFF_MS`; one that is given up has no thread at work any more when its copy is deleted.
 """
 
 from __future__ import annotations
@@ -132,6 +132,9 @@ class ReplicaMoves:
             self._start(key)
 
     def _start(self, key: TopicPartition) -> None:
+        """A task that still settles the move before goes on with this one: two would rename the same folder."""
+        if key in self._running and not self._running[key].done():
+            return
         task = self._tasks.start(f"move-{key[0]}-{key[1]}", self._move(key))
         self._running[key] = task
         task.add_done_callback(lambda done: self._ended(key, done))
