@@ -234,10 +234,6 @@ class InvalidGroupIdError(KafkaError):
     code = ErrorCode.INVALID_GROUP_ID
 
 
-class RebalanceInProgressError(KafkaError):
-    code = ErrorCode.REBALANCE_IN_PROGRESS
-
-
 class InvalidTimestampError(KafkaError):
     code = ErrorCode.INVALID_TIMESTAMP
 
