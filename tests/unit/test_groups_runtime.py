@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -292,6 +293,27 @@ def test_sessions_expire_by_the_loops_clock(broker: Broker) -> None:
     broker.loop.run(10_000)
     assert broker.ask(beat) == [ErrorCode.UNKNOWN_MEMBER_ID]
     assert broker.ask(DescribeGroup(group_id="g"))[0].state == "Empty"
+
+
+def test_others_have_turns_while_a_large_group_times_out(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime, "TIMERS_SLICE_COUNT", 4)
+    for number in range(41):
+        broker.ask(join(fresh_id=str(number)))
+    # They form a generation, for which nobody syncs.
+    broker.loop.run()
+
+    def members() -> int:
+        return len(broker.ask(DescribeGroup(group_id="g"))[0].members)
+
+    counts = []
+    broker.loop.ms += 10_000
+    while members():
+        counts.append(members())
+        broker.loop.step()
+    assert counts[0] == 41
+    assert max(before - after for before, after in itertools.pairwise(counts)) <= 4
 
 
 def test_a_client_that_went_away_is_not_answered(broker: Broker) -> None:

@@ -71,3 +71,15 @@ def test_what_follows_from_one_timer_puts_off_or_cancels_those_that_are_due_with
         queue.cancel("cancelled")
     assert brought == ["first", "last"]
     assert list(queue.due(10)) == ["put off"]
+
+
+def test_what_one_call_leaves_out_comes_with_the_next() -> None:
+    queue: TimerQueue[int, int] = TimerQueue()
+    for key in range(10):
+        queue.set(key, 5, key)
+    assert list(queue.due(5, 4)) == [0, 1, 2, 3]
+    assert queue.next_deadline() == 5
+    queue.cancel(5)
+    assert list(queue.due(5, 4)) == [4, 6, 7, 8]
+    assert list(queue.due(5, 4)) == [9]
+    assert list(queue.due(5, 4)) == []

@@ -47,11 +47,16 @@ class Member:
     joining: int | None = None
     syncing: int | None = None
     is_new: bool = False
+    # Bytes in memory without the assignment, about: every join of a large group asks all members.
+    size_unassigned: int = field(init=False, default=0)
 
-    @property
-    def size(self) -> int:
-        """Bytes in memory, about."""
-        return MEMBER_SIZE + len(self.member_id) + size_of(self.protocols) + len(self.assignment)
+    def __post_init__(self) -> None:
+        self.support(self.protocols)
+
+    def support(self, protocols: Protocols) -> None:
+        """Take other protocols."""
+        self.protocols = protocols
+        self.size_unassigned = MEMBER_SIZE + len(self.member_id) + size_of(protocols)
 
     def metadata(self, protocol: str | None) -> bytes:
         """What the member said about that protocol; empty when it does not support it."""
@@ -139,7 +144,7 @@ class Group:
     def members_size(self) -> int:
         """Bytes that members, and clients that were told to become one, take in memory, about."""
         pending = sum(MEMBER_SIZE + len(member_id) for member_id in self.pending_members)
-        return pending + sum(member.size for member in self.members.values())
+        return pending + sum(m.size_unassigned + len(m.assignment) for m in self.members.values())
 
     def move_to(self, state: GroupState, now_ms: int) -> None:
         self.state = state

@@ -137,7 +137,7 @@ def _join_known(group: Group, event: JoinGroup, turn: Turn) -> None:
 
 
 def _update_member(member: Member, event: JoinGroup, turn: Turn) -> None:
-    member.protocols = event.protocols
+    member.support(event.protocols)
     member.session_timeout_ms = event.session_timeout_ms
     member.rebalance_timeout_ms = event.rebalance_timeout_ms
     park_join(member, turn)

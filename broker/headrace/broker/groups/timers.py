@@ -45,13 +45,14 @@ class TimerQueue(Generic[Key, Value]):
         """When to ask for what is due; may be earlier than any timer."""
         return self._heap[0][0] if self._heap else None
 
-    def due(self, now_ms: int) -> Iterator[Value]:
-        """Take out the values whose time has come, one by one in the order of their deadlines.
+    def due(self, now_ms: int, count_max: int | None = None) -> Iterator[Value]:
+        """Take out the values whose time has come, one by one in the order of their deadlines; the next call brings what
+        `count_max` leaves out.
 
         What follows from one may put off or cancel those after it, which then do not come.
         """
         ready: list[tuple[tuple[int, Value], Key]] = []
-        while self._heap and self._heap[0][0] <= now_ms:
+        while self._heap and self._heap[0][0] <= now_ms and len(ready) != count_max:
             deadline_ms, _, key = heapq.heappop(self._heap)
             if self._queued.get(key) != deadline_ms:
                 continue

@@ -49,6 +49,8 @@ GROUP_ID_SIZE_MAX = 32_000
 TOMBSTONES_BATCH_COUNT_MAX = 1_000
 # Groups that one turn of the loop looks through for expired or deleted offsets.
 GROUPS_SLICE_COUNT = 200
+# Members of a large group time out together, and each looks at all others.
+TIMERS_SLICE_COUNT = 20
 _LOAD, _RETENTION = "load", "retention"
 
 Answer = TypeVar("Answer")
@@ -317,7 +319,7 @@ class GroupCoordinator:
 
     def _fire(self) -> None:
         self._wake_up = None
-        for index, event in self._timers.due(self._clock.monotonic_ms()):
+        for index, event in self._timers.due(self._clock.monotonic_ms(), TIMERS_SLICE_COUNT):
             host = self._hosts.get(index)
             if host is not None:
                 self._decide(host, event)
