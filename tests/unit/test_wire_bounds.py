@@ -12,7 +12,7 @@ from headrace.broker.wire.api import APIS
 from headrace.broker.wire.fields import MalformedError
 from headrace.broker.wire.frames import encode_request_header, read_request_header
 
-METADATA, OFFSET_FETCH, FETCH = 3, 9, 1
+METADATA, OFFSET_FETCH, FETCH, UPDATE_METADATA = 3, 9, 1, 6
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +36,12 @@ def test_as_many_elements_as_allowed_are_read(topics: list[int]) -> None:
 def test_one_more_is_malformed(topics: list[int]) -> None:
     with pytest.raises(MalformedError, match="too many elements"):
         APIS[OFFSET_FETCH].decode_request(5, offsets_of(topics))
+
+
+def test_the_controller_may_tell_of_more_at_once() -> None:
+    topics = [{"topic_name": f"t{number}", "partition_states": []} for number in range(20)]
+    data = APIS[UPDATE_METADATA].encode_request(6, {"topic_states": topics, "live_brokers": []})
+    assert len(APIS[UPDATE_METADATA].decode_request(6, data)["topic_states"]) == 20
 
 
 def test_every_request_begins_anew() -> None:

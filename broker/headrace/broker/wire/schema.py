@@ -16,8 +16,13 @@ from headrace.broker.wire.codec import Budget, Reader, Writer, compile_reader, c
 from headrace.broker.wire.fields import Field, MalformedError, Message, Struct
 from headrace.broker.wire.varint import Bytes, OverlongError
 
-REQUEST_ELEMENTS_COUNT_MAX = 500_000
-"""Elements of all arrays of one request, and its tagged fields; Apache Kafka bounds a request's bytes only."""
+REQUEST_ELEMENTS_COUNT_MAX = 100_000
+"""Elements of all arrays of one request, and its tagged fields: some keep everybody waiting for 10 µs each. Apache Kafka
+bounds a request's bytes only.
+"""
+CONTROLLER_ELEMENTS_COUNT_MAX = 500_000
+"""The same of a request of the controller, which tells of all partitions of a cluster at once."""
+CONTROLLER_KEYS = (4, 5, 6)
 
 _C = TypeVar("_C")
 
@@ -46,7 +51,8 @@ class Api:
         """Raises MalformedError, also for too many elements, or UnsupportedVersionError for a version outside
         `versions`. For one thread.
         """
-        self._budget.begin(REQUEST_ELEMENTS_COUNT_MAX)
+        is_controllers = self.key in CONTROLLER_KEYS
+        self._budget.begin(CONTROLLER_ELEMENTS_COUNT_MAX if is_controllers else REQUEST_ELEMENTS_COUNT_MAX)
         return self._decode("request", version, buffer, offset)
 
     def decode_response(self, version: int, buffer: Bytes, offset: int = 0) -> Message:
