@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections import deque
 from collections.abc import Coroutine, Iterator
 from types import SimpleNamespace
@@ -50,9 +51,12 @@ def context() -> Any:
 
 
 def stand_in(later: Any) -> Any:
-    """What a handler is given, with those tasks."""
+    """What a handler is given, with those tasks, and a clock that is later whenever it is read."""
     return SimpleNamespace(
-        client=Client("host", "INSIDE"), cluster=SimpleNamespace(later=later), slicing=asyncio.Lock()
+        client=Client("host", "INSIDE"),
+        cluster=SimpleNamespace(later=later),
+        slicing=asyncio.Lock(),
+        clock=SimpleNamespace(monotonic_ms=itertools.count().__next__),
     )
 
 
@@ -91,6 +95,11 @@ def whole(count: int, version: int) -> list[bytes]:
 @pytest.mark.parametrize("count", [0, 1, SLICE_COUNT])
 def test_a_short_answer_is_there_at_once(context: Any, count: int, version: int) -> None:
     assert begin(context, Results(count), version) == whole(count, version)
+
+
+def test_a_long_answer_that_takes_less_than_a_millisecond_is_there_at_once(context: Any) -> None:
+    context.clock.monotonic_ms = lambda: 17
+    assert begin(context, Results(100 * SLICE_COUNT), 2) == whole(100 * SLICE_COUNT, 2)
 
 
 @pytest.mark.parametrize("version", [1, 2])

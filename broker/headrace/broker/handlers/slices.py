@@ -9,7 +9,7 @@ what the elements say.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -24,7 +24,7 @@ from headrace.broker.wire.varint import encode_uvarint
 
 ANSWER_SIZE_MAX = 100 << 20
 SLICE_COUNT = 3
-"""Elements that are made in one go: some of them take two milliseconds."""
+"""Elements that are made in one go, as some of them take two milliseconds; more of them while the millisecond lasts."""
 
 T = TypeVar("T")
 Work = Generator[Deferred[Any] | None, None, T]
@@ -79,10 +79,10 @@ def encoded_list(
     context: Context, api: Api, header: RequestHeader, listed: Listed
 ) -> Parts | Deferred[Parts]:
     """The whole reply; raises CloseConnectionError when it would be too large."""
-    return in_slices(context, api.name, _encoded(api, header, listed))
+    return in_slices(context, api.name, _encoded(api, header, listed, context.clock.monotonic_ms))
 
 
-def _encoded(api: Api, header: RequestHeader, listed: Listed) -> Work[Parts]:
+def _encoded(api: Api, header: RequestHeader, listed: Listed, monotonic_ms: Callable[[], int]) -> Work[Parts]:
     version = header.version
     is_flexible = api.is_flexible(version)
     nothing = api.encode_response(version, {listed.field: []})
@@ -102,9 +102,11 @@ def _encoded(api: Api, header: RequestHeader, listed: Listed) -> Work[Parts]:
                     f"an answer to {api.name} of more than {ANSWER_SIZE_MAX} bytes: ask for less at once"
                 )
 
+    began_ms = monotonic_ms()
     while elements := list(islice(listed.elements, SLICE_COUNT)):
-        if told:
+        if told and monotonic_ms() > began_ms:
             yield None
+            began_ms = monotonic_ms()
         made = gather([_deferred(element) for element in elements]).map(take)
         if not made.done:
             yield made
