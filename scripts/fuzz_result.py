@@ -10,7 +10,9 @@ RESULT = Path(__file__).resolve().parents[1] / "docs" / "fuzz.json"
 INTRODUCTION = """
 `make fuzz` sends a broker of its own valid, odd and damaged frames of every API key and version, many connections at a
 time, between sessions of an ordinary client, each of which must be answered. Frames that once broke something are kept in
-`tests/sim/frame_corpus.txt` and compared with Apache Kafka. The last run that was recorded (docs/fuzz.json):
+`tests/sim/frame_corpus.txt` and compared with Apache Kafka. A bystander publishes and asks for metadata meanwhile. It shares
+the machine's cores with the fuzzer as well as with the broker: what the same flood does to it while it goes to another
+process stands in brackets. The last run that was recorded (docs/fuzz.json):
 
 | what | figure |
 |---|---|
