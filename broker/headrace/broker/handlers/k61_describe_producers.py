@@ -1,6 +1,7 @@
 """DescribeProducers (key 61), version 0: the producers that the leader of a partition remembers (KIP-664).
 
-Deviations: a partition that a request names again is passed over, where Kafka lists its producers again.
+Deviations: an answer tells of at most 500,000 producers and partitions, however often a request names them; what asks for
+more is closed.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from typing import Any
 
 from headrace.broker.errors import KafkaError, UnknownTopicOrPartitionError
 from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.replies import CloseConnectionError
 from headrace.broker.handlers.slices import Listed
 from headrace.broker.replication.topic_requests import check_name
 from headrace.broker.wire.api import k61_describe_producers
@@ -16,18 +18,32 @@ from headrace.broker.wire.frames import RequestHeader
 
 API = k61_describe_producers.API
 VERSIONS = (0, 0)
+TOLD_COUNT_MAX = 500_000
 
 
 def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> Listed:
-    seen: set[tuple[str, int]] = set()
-    return Listed("topics", (_topic(context, topic, seen) for topic in request["topics"]))
+    told = 0
 
+    def describe(topic: str, index: int) -> dict[str, Any]:
+        nonlocal told
+        partition = _describe(context, topic, index)
+        told += 1 + len(partition["active_producers"])
+        if told > TOLD_COUNT_MAX:
+            raise CloseConnectionError(
+                f"an answer to DescribeProducers of more than {TOLD_COUNT_MAX} producers: ask for less at once"
+            )
+        return partition
 
-def _topic(context: Context, topic: dict[str, Any], seen: set[tuple[str, int]]) -> dict[str, Any]:
-    name = topic["name"]
-    wanted = [index for index in dict.fromkeys(topic["partition_indexes"]) if (name, index) not in seen]
-    seen.update((name, index) for index in wanted)
-    return {"name": name, "partitions": [_describe(context, name, index) for index in wanted]}
+    return Listed(
+        "topics",
+        (
+            {
+                "name": t["name"],
+                "partitions": [describe(t["name"], index) for index in t["partition_indexes"]],
+            }
+            for t in request["topics"]
+        ),
+    )
 
 
 def _describe(context: Context, topic: str, index: int) -> dict[str, Any]:
