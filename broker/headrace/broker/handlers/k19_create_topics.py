@@ -8,6 +8,7 @@ a broker that is not alive is refused, where Kafka creates the topic and lets it
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from typing import Any
 
@@ -57,7 +58,11 @@ async def _create(context: Context, request: dict[str, Any]) -> dict[str, Any]:
         for _ in range(n)
     ]
     configs = {topic.name: topic.configs for topic in topics}
-    return {"topics": [_answer(context, r, configs.get(r.name or "", {})) for r in [*results, *doubled]]}
+    answers = []
+    for result in [*results, *doubled]:
+        await asyncio.sleep(0)
+        answers.append(_answer(context, result, configs.get(result.name or "", {})))
+    return {"topics": answers}
 
 
 def _new_topic(topic: dict[str, Any]) -> NewTopic:

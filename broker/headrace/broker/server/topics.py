@@ -94,7 +94,11 @@ class Topics:
     ) -> list[TopicResult]:
         deadline = _Deadline(0 if validate_only else timeout_ms)
         doomed = await self._until_removed([topic.name for topic in topics], deadline)
-        results = [await self._create(topic, doomed, validate_only=validate_only) for topic in topics]
+        results = []
+        for topic in topics:
+            # A request may name thousands, and others wait.
+            await asyncio.sleep(0)
+            results.append(await self._create(topic, doomed, validate_only=validate_only))
         if validate_only:
             return results
         made = [r.name for r in results if r.name is not None and r.error is ErrorCode.NONE]
