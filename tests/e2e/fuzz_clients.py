@@ -13,6 +13,7 @@ import socket
 import statistics
 import struct
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from random import Random
@@ -125,15 +126,26 @@ class Witness:
             time.sleep(0.1)
 
 
-class Bystander:
+class Aside:
+    """A process of its own, which is given the other end of the pipe last."""
+
+    def __init__(self, target: Callable[..., None], *args: Any) -> None:
+        self._pipe, theirs = multiprocessing.Pipe()
+        self._process = multiprocessing.get_context("spawn").Process(
+            target=target, args=(*args, theirs), daemon=True
+        )
+        self._process.start()
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.join()
+
+
+class Bystander(Aside):
     """A process whose one connection publishes and asks for metadata, and times each answer."""
 
     def __init__(self, address: tuple[str, int]) -> None:
-        self._pipe, theirs = multiprocessing.Pipe()
-        self._process = multiprocessing.get_context("spawn").Process(
-            target=_stand_by, args=(address, theirs), daemon=True
-        )
-        self._process.start()
+        super().__init__(_stand_by, address)
 
     def latencies_ms(self) -> list[float]:
         """Of all answers since the last call; raises when the bystander was not served."""
@@ -142,10 +154,6 @@ class Bystander:
         if isinstance(found, BaseException):
             raise found
         return list(found)
-
-    def end(self) -> None:
-        self._process.kill()
-        self._process.join()
 
 
 def _stand_by(address: tuple[str, int], pipe: Connection) -> None:
@@ -167,20 +175,12 @@ def _stand_by(address: tuple[str, int], pipe: Connection) -> None:
         raise
 
 
-class Elsewhere:
+class Elsewhere(Aside):
     """A process that takes a flood's frames without looking at them: what the flood costs a machine, but no broker."""
 
     def __init__(self) -> None:
-        pipe, theirs = multiprocessing.Pipe()
-        self._process = multiprocessing.get_context("spawn").Process(
-            target=_take_frames, args=(theirs,), daemon=True
-        )
-        self._process.start()
-        self.address: tuple[str, int] = pipe.recv()
-
-    def end(self) -> None:
-        self._process.kill()
-        self._process.join()
+        super().__init__(_take_frames)
+        self.address: tuple[str, int] = self._pipe.recv()
 
 
 def _take_frames(pipe: Connection) -> None:

@@ -307,21 +307,22 @@ def test_old_message_formats_stop_the_copy() -> None:
     assert script.kinds == [Kind.FORMAT]
 
 
-def test_a_refusal_is_followed_by_a_pause_and_a_survey() -> None:
+def refused_at(now_ms: int) -> Script:
     script = Script()
     script.copying(batch(0, 2))
-    want = script.copier.wants(1000)
+    want = script.copier.wants(now_ms)
     assert isinstance(want, Fetch)
-    script.copier.refused(want, ErrorCode.NOT_LEADER_OR_FOLLOWER, 1000)
+    script.copier.refused(want, ErrorCode.NOT_LEADER_OR_FOLLOWER, now_ms)
+    return script
+
+
+def test_a_refusal_is_followed_by_a_pause_and_a_survey() -> None:
+    script = refused_at(1000)
     assert script.copier.wants(1099) is None
     assert isinstance(script.copier.wants(1100), Survey)
 
 
 def test_a_clock_that_is_set_back_ends_the_pause() -> None:
-    script = Script()
-    script.copying(batch(0, 2))
-    want = script.copier.wants(10_000)
-    assert isinstance(want, Fetch)
-    script.copier.refused(want, ErrorCode.NOT_LEADER_OR_FOLLOWER, 10_000)
+    script = refused_at(10_000)
     assert script.copier.wants(10_099) is None
     assert isinstance(script.copier.wants(9_000), Survey)

@@ -170,14 +170,20 @@ def test_a_log_moves_and_those_who_hold_it_notice_nothing(tmp_path):
     asyncio.run(script())
 
 
+async def held_up_in_a_move(broker, files):
+    """A filled log on its way to the second directory, where the gate holds it up."""
+    log = await filled(broker)
+    files.gate.clear()
+    await broker.moves.alter({KEY: broker.paths[1]})
+    assert await asyncio.to_thread(files.reached.wait, 10)
+    return log
+
+
 def test_a_copy_is_shown_with_its_lag_and_given_up_for_another_directory(tmp_path):
     async def script():
         files = GatedFiles()
         broker = Broker(tmp_path, files)
-        log = await filled(broker)
-        files.gate.clear()
-        await broker.moves.alter({KEY: broker.paths[1]})
-        assert await asyncio.to_thread(files.reached.wait, 10)
+        log = await held_up_in_a_move(broker, files)
         append(log, batch(2))
         assert broker.described() == [("a", False, 0), ("b", True, 2)]
         changing = broker.moves.alter({KEY: broker.paths[2]})
@@ -205,10 +211,7 @@ def test_a_log_moves_on_while_its_last_move_is_being_settled(tmp_path):
     async def script():
         files = SettlingFiles()
         broker = Broker(tmp_path, files)
-        log = await filled(broker)
-        files.gate.clear()
-        await broker.moves.alter({KEY: broker.paths[1]})
-        assert await asyncio.to_thread(files.reached.wait, 10)
+        log = await held_up_in_a_move(broker, files)
         assert await broker.moves.alter({KEY: broker.paths[2]}) == {KEY: ErrorCode.NONE}
         await asyncio.sleep(0)
         assert [task.get_name() for task in asyncio.all_tasks()].count("move-events-0") == 1
@@ -225,10 +228,7 @@ def test_asking_for_the_present_directory_gives_a_move_up(tmp_path):
     async def script():
         files = GatedFiles()
         broker = Broker(tmp_path, files)
-        log = await filled(broker)
-        files.gate.clear()
-        await broker.moves.alter({KEY: broker.paths[1]})
-        assert await asyncio.to_thread(files.reached.wait, 10)
+        log = await held_up_in_a_move(broker, files)
         staying = broker.moves.alter({KEY: broker.paths[0]})
         await asyncio.gather(staying, asyncio.to_thread(files.gate.set))
         await broker.tasks.stop()
@@ -242,10 +242,7 @@ def test_a_move_goes_on_after_a_restart(tmp_path):
     async def begin():
         files = GatedFiles()
         broker = Broker(tmp_path, files)
-        await filled(broker)
-        files.gate.clear()
-        await broker.moves.alter({KEY: broker.paths[1]})
-        assert await asyncio.to_thread(files.reached.wait, 10)
+        await held_up_in_a_move(broker, files)
         assert broker.folders() == ["a/events-0", "b/events-0"]
         # The process dies before the copy gets its name.
         files.is_dead = True
@@ -269,10 +266,7 @@ def test_a_deleted_partition_leaves_no_copy_behind(tmp_path):
     async def script():
         files = GatedFiles()
         broker = Broker(tmp_path, files)
-        await filled(broker)
-        files.gate.clear()
-        await broker.moves.alter({KEY: broker.paths[1]})
-        assert await asyncio.to_thread(files.reached.wait, 10)
+        await held_up_in_a_move(broker, files)
         stopping = broker.partitions.stop_replica(
             {
                 "controller_id": 1,

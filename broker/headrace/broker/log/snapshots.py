@@ -16,7 +16,6 @@ from headrace.broker.log.producers import ProducerStates, SnapshotError
 from headrace.broker.log.results import Finding
 from headrace.broker.log.segment import Place, Segment
 from headrace.broker.log.transactions import AbortedTransaction
-from headrace.broker.wire.batches import CONTROL_BIT
 
 
 class ProducerSnapshots:
@@ -115,6 +114,5 @@ def replay(states: ProducerStates, segment: Segment, offset: int, *, is_unindexe
 
 def _take_in(states: ProducerStates, segment: Segment, place: Place) -> AbortedTransaction | None:
     header = place.header
-    is_control = bool(header.attributes & CONTROL_BIT)
-    batch = segment.log.read_at(header.size, place.position) if is_control else b""
+    batch = segment.log.read_at(header.size, place.position) if header.is_control else b""
     return states.note(batch, 0, header, header.base_offset)

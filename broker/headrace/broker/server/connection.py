@@ -5,8 +5,7 @@ leave with one system call; file slices go from the page cache to the socket by 
 connection are served one after the other, so a parked fetch holds up what was sent after it (as in Kafka); while a
 reply waits, or the client does not read, nothing more is read from it, so a connection never holds more than one read
 buffer of requests and `REPLY_SIZE_MAX` of replies plus one reply; what all hold together is bounded by `server.holdings`.
-Whatever is wrong with the input closes this
-connection with one warning. Must not know what a request means.
+Whatever is wrong with the input closes this connection with one warning. Must not know what a request means.
 """
 
 from __future__ import annotations

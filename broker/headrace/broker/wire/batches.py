@@ -330,7 +330,7 @@ def decode_record_section(data: bytes, header: BatchHeader) -> list[Record]:
 
 
 def times_of(data: bytes, header: BatchHeader) -> Iterator[tuple[int, int]]:
-    """Offset and time of each record of an unpacked section, in order; what lies between those two is passed over.
+    """Offset and time of each record of an unpacked section, in order; keys, values and headers are passed over.
 
     Raises CorruptMessageError at the first record whose place is not in the section, and at the end for bytes left over.
     """
