@@ -107,9 +107,11 @@ def account(warehouse: Path) -> Counter[tuple[int, int]]:
     catalog = tables.open_catalog(str(warehouse))
     found: Counter[tuple[int, int]] = Counter()
     for name in ("pageviews", tables.DEAD_LETTER):
-        rows = tables.load_table(catalog, name).scan(selected_fields=("_partition", "_offset")).to_arrow()
+        rows = (
+            tables.load_table(catalog, name).scan(selected_fields=("_topic_partition", "_offset")).to_arrow()
+        )
         found.update(
-            zip(rows.column("_partition").to_pylist(), rows.column("_offset").to_pylist(), strict=True)
+            zip(rows.column("_topic_partition").to_pylist(), rows.column("_offset").to_pylist(), strict=True)
         )
     return found
 

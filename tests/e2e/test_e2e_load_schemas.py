@@ -141,7 +141,7 @@ def test_a_dead_broker_costs_its_own_partitions_alone(
             pass
         settle_down(loader)
     assert answer(
-        tmp_path, "SELECT count(*), count(DISTINCT (_partition, _offset)) FROM warehouse.pageviews"
+        tmp_path, "SELECT count(*), count(DISTINCT (_topic_partition, _offset)) FROM warehouse.pageviews"
     ) == [(40, 40)]
 
 

@@ -131,7 +131,9 @@ def test_a_dataframe_reads_topics_with_and_without_the_registry(
     reader = session.read.format("headrace").option("bootstrap", broker.bootstrap).option("topics", topic)
     raw = reader.load()
     assert raw.count() == 100
-    assert {bytes(row.value) for row in raw.where("_offset = 0 AND _partition = 0").collect()} == {GARBAGE}
+    assert {bytes(row.value) for row in raw.where("_offset = 0 AND _topic_partition = 0").collect()} == {
+        GARBAGE
+    }
     events = reader.option("registry", registry).load()
     assert events.where("_error IS NOT NULL").count() == 4
     assert sorted(row[0] for row in events.where("_error IS NULL").select("header.sequence").collect()) == [

@@ -38,7 +38,7 @@ def own(offset: int) -> dict[str, Any]:
     return {
         "_datacenter": "dc-east",
         "_topic": "pageviews",
-        "_partition": 0,
+        "_topic_partition": 0,
         "_offset": offset,
         "_timestamp": 0,
     }

@@ -7,7 +7,7 @@ after them, so nothing is missed that they speak of.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -29,19 +29,18 @@ from headrace.audit.windows import WINDOW_SIZE_MS, Int64s, Stream, tally
 from headrace.load import history
 from headrace.load.columns import RecordColumns
 from headrace.load.commit import dead_letter_paths
+from headrace.load.names import DATACENTER, OFFSET, TOPIC, TOPIC_PARTITION, partition_column
 from headrace.load.tables import DEAD_LETTER, LOAD_HISTORY, NAMESPACE, load_table, split_topic
 
+OWN: Final = (DATACENTER, TOPIC, TOPIC_PARTITION, OFFSET)
 COLUMNS: Final = (
-    "_datacenter",
-    "_topic",
-    "_partition",
-    "_offset",
+    *OWN,
     "header.time",
     "header.producer",
     "header.sequence",
 )
 ARRIVAL_COLUMNS: Final = ("topic", "partition", "first_offset", "next_offset", "committed_at_ms")
-DEAD_LETTER_COLUMNS: Final = ["_datacenter", "_topic", "_partition", "_offset", "_last_offset", "value"]
+DEAD_LETTER_COLUMNS: Final = (*OWN, "_last_offset", "value")
 
 
 class Envelopes(NamedTuple):
@@ -151,9 +150,16 @@ def _files(table: Table) -> dict[str, FileScanTask]:
 
 def _envelopes(table: Table, task: FileScanTask) -> list[Envelopes]:
     """Read the envelopes of a data file."""
-    projection = table.scan(selected_fields=COLUMNS).projection()
+    names = _as_named(COLUMNS, table.schema().column_names)
+    projection = table.scan(selected_fields=names).projection()
     scan = ArrowScan(table.metadata, table.io, projection, AlwaysTrue())
-    return list(_by_partition(scan.to_table([task])))
+    rows = scan.to_table([task])
+    return list(_by_partition(rows.rename_columns({names[2]: TOPIC_PARTITION})))
+
+
+def _as_named(columns: Sequence[str], present: Iterable[str]) -> tuple[str, ...]:
+    """Return the names that the columns have in a table or a file, which may be an older release's."""
+    return tuple(partition_column(present) if name == TOPIC_PARTITION else name for name in columns)
 
 
 def _by_partition(rows: pa.Table) -> Iterator[Envelopes]:
@@ -165,9 +171,9 @@ def _by_partition(rows: pa.Table) -> Iterator[Envelopes]:
     whole = pc.and_(pc.and_(pc.is_valid(time), pc.is_valid(producer)), pc.is_valid(sequence))
     kept = np.flatnonzero(_numpy(whole))
     names = producer.take(pa.array(kept)).dictionary_encode()
-    columns = {name: rows.column(name).combine_chunks() for name in COLUMNS[:4]}
+    columns = {name: rows.column(name).combine_chunks() for name in OWN}
     places = _places(columns, kept)
-    offset = _numpy(columns["_offset"])[kept]
+    offset = _numpy(columns[OFFSET])[kept]
     time_ms = _numpy(time.cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).take(pa.array(kept)))
     sequences = _numpy(sequence.take(pa.array(kept)))
     for place, members in places:
@@ -186,8 +192,8 @@ def _places(
     columns: Mapping[str, Any], kept: npt.NDArray[np.intp]
 ) -> list[tuple[Place, npt.NDArray[np.intp]]]:
     """Return the partitions among the kept rows, each with the indices of its rows among these."""
-    datacenter, topic = (columns[name].dictionary_encode() for name in ("_datacenter", "_topic"))
-    partition = _numpy(columns["_partition"])[kept].astype(np.int64)
+    datacenter, topic = (columns[name].dictionary_encode() for name in (DATACENTER, TOPIC))
+    partition = _numpy(columns[TOPIC_PARTITION])[kept].astype(np.int64)
     key = (
         (_numpy(datacenter.indices)[kept].astype(np.int64) << 48)
         | (_numpy(topic.indices)[kept].astype(np.int64) << 32)
@@ -225,17 +231,19 @@ def _timed(found: list[Envelopes], file: str) -> Iterator[Rows]:
 
 def _dead_letters(ledger: Ledger, table: Table, path: str) -> Iterator[PlacedTallies]:
     """Count dead letters: their envelopes, where they have one, are as good as rows; a lost event is not buried."""
-    with table.io.new_input(path).open() as file:
-        letters = pq.read_table(file, columns=DEAD_LETTER_COLUMNS)
-    places = letters.group_by(list(DEAD_LETTER_COLUMNS[:3])).aggregate([]).to_pylist()
+    with table.io.new_input(path).open() as stream:
+        file = pq.ParquetFile(stream)
+        names = _as_named(DEAD_LETTER_COLUMNS, file.schema_arrow.names)
+        letters = file.read(list(names)).select(names).rename_columns(DEAD_LETTER_COLUMNS)
+    places = letters.group_by(list(OWN[:3])).aggregate([]).to_pylist()
     for wanted in places:
-        place = Place(wanted["_datacenter"], wanted["_topic"], wanted["_partition"])
+        place = Place(wanted[DATACENTER], wanted[TOPIC], wanted[TOPIC_PARTITION])
         mask = True
-        for name in DEAD_LETTER_COLUMNS[:3]:
+        for name in OWN[:3]:
             mask = pc.and_(mask, pc.equal(letters.column(name), wanted[name]))
         members = letters.filter(mask)
         first, last = (
-            pc.min(members.column("_offset")).as_py(),
+            pc.min(members.column(OFFSET)).as_py(),
             pc.max(members.column("_last_offset")).as_py(),
         )
         tallies, foreign = count([_columns(members)], WINDOW_SIZE_MS)
@@ -249,7 +257,7 @@ def _columns(letters: pa.Table) -> RecordColumns:
     values = [value or b"" for value in letters.column("value").to_pylist()]
     size = np.array([len(value) for value in values], dtype=np.int64)
     start = np.cumsum(size) - size
-    offset = _numpy(letters.column("_offset").combine_chunks())
+    offset = _numpy(letters.column(OFFSET).combine_chunks())
     nothing = np.zeros(len(size), dtype=np.int64)
     return RecordColumns(b"".join(values) + bytes(64), offset, nothing, nothing, nothing, start, size)
 

@@ -20,10 +20,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from headrace.load.names import OWN_COLUMNS
+
 NESTING_MAX: Final = 32
 TYPES_MAX: Final = 5_000
 """Bounds a schema whose records use one another in ways that double at each level."""
-OWN_COLUMNS: Final = ("_datacenter", "_topic", "_partition", "_offset", "_timestamp")
 PRIMITIVES: Final = {
     "boolean": pa.bool_(),
     "int": pa.int32(),

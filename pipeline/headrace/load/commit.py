@@ -19,7 +19,6 @@ from typing import Any, Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
@@ -37,7 +36,7 @@ from headrace.load.tables import (
     ensure_table,
 )
 from headrace.load.task import RangeResult, TaskResult
-from headrace.load.write import FileWriter, WrittenFile, target_of
+from headrace.load.write import FileWriter, WrittenFile, describe_again, target_of
 
 APPLIED: Final = "headrace.applied"
 SNAPSHOTS_KEPT: Final = 10
@@ -95,7 +94,7 @@ def settle(catalog: Catalog, name: str) -> Table:
         applied = history.summary_json(history.newest_with(dead_letters, APPLIED), APPLIED)
         if snapshot is None or not paths or applied.get(name) == snapshot.snapshot_id:
             return table
-        files = [parquet_file_to_data_file(dead_letters.io, dead_letters.metadata, path) for path in paths]
+        files = [data_file(describe_again(dead_letters.io, path, dead_letters.properties)) for path in paths]
         try:
             append(dead_letters, files, {APPLIED: json.dumps({**applied, name: snapshot.snapshot_id})})
         except RefusedError:

@@ -85,10 +85,12 @@ class Loader:
         self._waited_since: dict[int, float] = {}
         self._commits_since_expiry: dict[str, int] = {}
         self._cleaned: set[str] = set()
+        self._is_upgraded = False
 
     def round(self) -> RoundReport:
         """Load what is there now, within the limits, one commit a table."""
         report = RoundReport()
+        self._upgrade_once()
         try:
             for name, partitions in self._partitions_by_table().items():
                 self._round_of(name, partitions, report)
@@ -100,6 +102,15 @@ class Loader:
     def close(self) -> None:
         self._client.close()
         self._run.close()
+
+    def _upgrade_once(self) -> None:
+        """Give older releases' tables today's columns, before anything is read or written."""
+        if self._is_upgraded:
+            return
+        changed = tables.upgrade_all(self._catalog)
+        self._is_upgraded = True
+        if changed:
+            log.info("tables of an older release got today's columns", tables=changed)
 
     def _partitions_by_table(self) -> dict[str, list[TopicPartition]]:
         grouped: dict[str, list[TopicPartition]] = {}

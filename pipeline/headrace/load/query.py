@@ -16,23 +16,24 @@ from typing import Any, Final
 import click
 import duckdb
 import pyarrow as pa
-import pyarrow.dataset as ds
-from pyarrow import fs
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError
-from pyiceberg.table import Table
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from headrace.load.leftovers import local_path
 from headrace.load.options import warehouse_options
-from headrace.load.tables import CATALOG_FILE, NAMESPACE, WarehouseError, arrow_schema, open_catalog
+from headrace.load.snapshot_files import select
+from headrace.load.tables import CATALOG_FILE, NAMESPACE, WarehouseError, open_catalog
 
 ROWS_SHOWN_MAX: Final = 1000
 
 
-def connect(catalog: Catalog) -> duckdb.DuckDBPyConnection:
-    """Open an in-memory database in which every warehouse table is a view, `warehouse.<name>`."""
+def connect(catalog: Catalog, sql: str | None = None) -> duckdb.DuckDBPyConnection:
+    """Open an in-memory database in which every warehouse table is a view, `warehouse.<name>`.
+
+    Args:
+        sql: what will be asked; a table whose name is not in it has its columns and no rows, which saves a look at its files.
+    """
     connection = duckdb.connect()
     connection.execute(f"CREATE SCHEMA {NAMESPACE}")
     try:
@@ -41,23 +42,12 @@ def connect(catalog: Catalog) -> duckdb.DuckDBPyConnection:
         identifiers = []
     for identifier in identifiers:
         name = identifier[-1]
-        connection.register(f"{NAMESPACE}_{name}", as_dataset(catalog.load_table(identifier)))
-        connection.execute(f'CREATE VIEW {NAMESPACE}."{name}" AS SELECT * FROM "{NAMESPACE}_{name}"')
+        is_asked = sql is None or name.lower() in sql.lower()
+        rows = select(
+            connection, f"{NAMESPACE}_{name}", catalog.load_table(identifier), is_empty=not is_asked
+        )
+        connection.execute(f'CREATE VIEW {NAMESPACE}."{name}" AS {rows}')
     return connection
-
-
-def as_dataset(table: Table) -> Any:
-    """Return the current snapshot's files with the table's columns; older files lack the newer ones (null)."""
-    paths = [task.file.file_path for task in table.scan().plan_files()]
-    schema = arrow_schema(table).remove_metadata()
-    if not paths:
-        return ds.InMemoryDataset(schema.empty_table())
-    local = [str(local_path(path)) for path in paths if local_path(path) is not None]
-    if len(local) == len(paths):
-        return ds.dataset(local, schema=schema, format="parquet")
-    filesystem, _ = fs.FileSystem.from_uri(paths[0])
-    inside = [path.split("://", 1)[1] for path in paths]
-    return ds.dataset(inside, schema=schema, format="parquet", filesystem=filesystem)
 
 
 @click.command()
@@ -75,7 +65,7 @@ def query(sql: str, warehouse: str, catalog_properties: dict[str, str], as_json:
     if not catalog_properties and not Path(warehouse, CATALOG_FILE).exists():
         raise click.ClickException(f"there is no warehouse in {warehouse}; name its folder with --warehouse")
     try:
-        answer = connect(open_catalog(warehouse, catalog_properties)).sql(sql)
+        answer = connect(open_catalog(warehouse, catalog_properties), sql).sql(sql)
     except (duckdb.Error, WarehouseError) as error:
         raise click.ClickException(str(error).splitlines()[0]) from error
     if answer is None:

@@ -6,7 +6,7 @@ know offsets, brokers or Spark.
 
 Tables of the namespace `warehouse`:
 - one an event topic, `<datacenter>.<name>` → `warehouse.<name>`: `_datacenter`, `_topic` (without the datacenter),
-  `_partition`, `_offset`, `_timestamp` (the record's own), and the event's columns as its schemas name them;
+  `_topic_partition`, `_offset`, `_timestamp` (the record's own), and the event's columns as its schemas name them;
 - `dead_letter`: records that have no row; `_offset` to `_last_offset` is one record, or a batch that does not parse;
 - `load_history`: which offsets arrived when, of snapshots that have expired (see `history`).
 """
@@ -22,12 +22,20 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NamespaceAlreadyExistsError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
 
-from headrace.load.avro_types import OWN_COLUMNS, WriterSchema
+from headrace.load.avro_types import WriterSchema
 from headrace.load.decode import TableShape
+from headrace.load.names import DATACENTER, OFFSET, OWN_COLUMNS, TIMESTAMP, TOPIC, TOPIC_PARTITION
+from headrace.load.upgrade import upgrade
 
 NAMESPACE: Final = "warehouse"
 DEAD_LETTER: Final = "dead_letter"
@@ -35,6 +43,7 @@ LOAD_HISTORY: Final = "load_history"
 CATALOG_FILE: Final = "catalog.db"
 DEFAULTS_PROPERTY: Final = "headrace.defaults"
 SQLITE_WAIT_SECONDS: Final = 30
+UPGRADE_ATTEMPTS_MAX: Final = 20
 
 TABLE_PROPERTIES: Final = {
     "commit.retry.num-retries": "0",
@@ -45,11 +54,11 @@ TABLE_PROPERTIES: Final = {
     "write.parquet.compression-codec": "zstd",
 }
 OWN_FIELDS: Final = [
-    pa.field("_datacenter", pa.string(), nullable=False),
-    pa.field("_topic", pa.string(), nullable=False),
-    pa.field("_partition", pa.int32(), nullable=False),
-    pa.field("_offset", pa.int64(), nullable=False),
-    pa.field("_timestamp", pa.timestamp("us", "UTC"), nullable=False),
+    pa.field(DATACENTER, pa.string(), nullable=False),
+    pa.field(TOPIC, pa.string(), nullable=False),
+    pa.field(TOPIC_PARTITION, pa.int32(), nullable=False),
+    pa.field(OFFSET, pa.int64(), nullable=False),
+    pa.field(TIMESTAMP, pa.timestamp("us", "UTC"), nullable=False),
 ]
 EVENT_TABLE: Final = pa.schema(OWN_FIELDS)
 DEAD_LETTER_TABLE: Final = pa.schema(
@@ -124,16 +133,47 @@ def table_of_topic(topic: str) -> str:
 
 
 def ensure_table(catalog: Catalog, name: str, columns: pa.Schema = EVENT_TABLE) -> Table:
-    """Return the table, made when missing, with the properties that loads rely on."""
+    """Return the table, made when missing, with the columns and properties that loads rely on.
+
+    Raises:
+        CommitFailedException: somebody else changed an older release's table meanwhile; ask again.
+    """
     identifier = f"{NAMESPACE}.{name}"
     try:
         table = catalog.load_table(identifier)
     except NoSuchTableError:
         table = _create(catalog, identifier, columns)
+    upgrade(table)
     differing = {key: value for key, value in TABLE_PROPERTIES.items() if table.properties.get(key) != value}
     if differing:
         table.transaction().set_properties(differing).commit_transaction()
     return table
+
+
+def upgrade_all(catalog: Catalog) -> list[str]:
+    """Give every older release's table today's columns, also those that this load does not write to.
+
+    Returns:
+        the names of the tables that changed.
+
+    Raises:
+        WarehouseError: a table is changed by others all the time.
+    """
+    try:
+        names = [identifier[-1] for identifier in catalog.list_tables(NAMESPACE)]
+    except NoSuchNamespaceError:
+        return []
+    return [name for name in names if _upgraded(catalog, name)]
+
+
+def _upgraded(catalog: Catalog, name: str) -> bool:
+    for _ in range(UPGRADE_ATTEMPTS_MAX):
+        with suppress(CommitFailedException):
+            return upgrade(load_table(catalog, name))
+    raise WarehouseError(
+        f"{NAMESPACE}.{name} was changed by others {UPGRADE_ATTEMPTS_MAX} times while it was to get its columns; "
+        "start the load again"
+    )
 
 
 def load_table(catalog: Catalog, name: str) -> Table:

@@ -28,6 +28,7 @@ from headrace.load.decode import (
     no_frame_reason,
     schema_ids,
 )
+from headrace.load.names import DATACENTER, OFFSET, TIMESTAMP, TOPIC, TOPIC_PARTITION
 from headrace.load.ranges import Finding, Limits, OffsetRange
 from headrace.load.registry import RegistryUnreachableError, SchemaRegistry, UnknownSchemaError
 from headrace.load.source import Chunk, StandstillError, UnreadableBatch, chunks
@@ -251,11 +252,11 @@ class _Reader:
 
     def _letter_at(self, first: int, last: int, timestamp_ms: int) -> dict[str, Any]:
         return {
-            "_datacenter": self._datacenter,
-            "_topic": self._topic,
-            "_partition": self._wanted.partition,
-            "_offset": first,
-            "_timestamp": int(_microseconds(np.array([timestamp_ms]))[0]),
+            DATACENTER: self._datacenter,
+            TOPIC: self._topic,
+            TOPIC_PARTITION: self._wanted.partition,
+            OFFSET: first,
+            TIMESTAMP: int(_microseconds(np.array([timestamp_ms]))[0]),
             "_last_offset": last,
         }
 
@@ -274,11 +275,11 @@ def own_columns(
     count = len(chosen)
     datacenter, topic = split_topic(wanted.topic)
     return {
-        "_datacenter": pa.repeat(datacenter, count),
-        "_topic": pa.repeat(topic, count),
-        "_partition": pa.repeat(pa.scalar(wanted.partition, pa.int32()), count),
-        "_offset": pa.array(records.offset[chosen]),
-        "_timestamp": pa.array(_microseconds(records.timestamp_ms[chosen]), type=pa.timestamp("us", "UTC")),
+        DATACENTER: pa.repeat(datacenter, count),
+        TOPIC: pa.repeat(topic, count),
+        TOPIC_PARTITION: pa.repeat(pa.scalar(wanted.partition, pa.int32()), count),
+        OFFSET: pa.array(records.offset[chosen]),
+        TIMESTAMP: pa.array(_microseconds(records.timestamp_ms[chosen]), type=pa.timestamp("us", "UTC")),
     }
 
 

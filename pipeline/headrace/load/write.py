@@ -15,11 +15,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.io import load_file_io
+from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.pyarrow import (
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
+    pyarrow_to_schema,
 )
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -122,11 +123,27 @@ def _schema(schema_json: str) -> Schema:
     return Schema.model_validate_json(schema_json)
 
 
+def describe_again(io: FileIO, path: str, properties: Mapping[str, str]) -> WrittenFile:
+    """Describe a file that an earlier process wrote, maybe when its table's columns had other names."""
+    source = io.new_input(path)
+    with source.open() as stream:
+        file = pq.ParquetFile(stream)
+        return _with_statistics(
+            path, len(source), file.metadata, pyarrow_to_schema(file.schema_arrow), properties
+        )
+
+
 def _described(target: Target, path: str, size: int, metadata: pq.FileMetaData) -> WrittenFile:
-    schema = _schema(target.schema_json)
+    return _with_statistics(path, size, metadata, _schema(target.schema_json), target.properties)
+
+
+def _with_statistics(
+    path: str, size: int, metadata: pq.FileMetaData, schema: Schema, properties: Mapping[str, str]
+) -> WrittenFile:
+    """Describe a file; `schema` has the names that its columns have in it."""
     statistics = data_file_statistics_from_parquet_metadata(
         parquet_metadata=metadata,
-        stats_columns=compute_statistics_plan(schema, dict(target.properties)),
+        stats_columns=compute_statistics_plan(schema, dict(properties)),
         parquet_column_mapping=parquet_path_to_id_mapping(schema),
     )
     return WrittenFile(

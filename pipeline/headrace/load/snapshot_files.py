@@ -1,0 +1,151 @@
+"""A table's current snapshot as SQL that DuckDB answers from its Parquet files, by field id.
+
+Owns how a file's columns are found: by the id that Iceberg gave each, since a column may be called otherwise in files that
+are older than its name. Files that name their columns alike are read together, with columns and filters pushed down. A file
+that lost rows to a delete file, or in which a part of a column is called otherwise, is read whole through pyiceberg, into
+memory. Must not know what is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+import duckdb
+import pyarrow as pa
+import pyarrow.dataset as ds
+from pyarrow import fs
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.io.pyarrow import ArrowScan, PyArrowFileIO
+from pyiceberg.table import FileScanTask, Table
+
+from headrace.load.leftovers import local_path
+from headrace.load.names import TOPIC_PARTITION, partition_column
+from headrace.load.tables import arrow_schema
+
+FIELD_ID: Final = b"PARQUET:field_id"
+FOOTERS_AT_ONCE: Final = 16
+
+Names = tuple[str, ...]
+"""What a file calls each of the table's columns."""
+
+
+def select(connection: duckdb.DuckDBPyConnection, name: str, table: Table, *, is_empty: bool = False) -> str:
+    """Register the table's files with a connection, as `name` with a number; returns the SELECT of its rows.
+
+    Args:
+        is_empty: leave the files alone, so that there are columns and no rows.
+    """
+    schema = arrow_schema(table)
+    shown = [TOPIC_PARTITION if item == partition_column(schema.names) else item for item in schema.names]
+    datasets, rest = _by_names(table, [] if is_empty else list(table.scan().plan_files()))
+    parts: list[tuple[Names, Any]] = [*datasets.items()]
+    if rest or not parts:
+        parts.append((tuple(schema.names), _rows(table, rest)))
+    selects = []
+    for number, (names, source) in enumerate(parts):
+        connection.register(f"{name}_{number}", source)
+        columns = (f"{_quoted(there)} AS {_quoted(here)}" for there, here in zip(names, shown, strict=True))
+        selects.append(f"SELECT {', '.join(columns)} FROM {_quoted(f'{name}_{number}')}")
+    return " UNION ALL ".join(selects)
+
+
+def _by_names(
+    table: Table, planned: Sequence[FileScanTask]
+) -> tuple[dict[Names, ds.FileSystemDataset], list[FileScanTask]]:
+    """Return datasets of the files that name their columns alike, and the files that cannot be read so."""
+    if not planned:
+        return {}, []
+    schema = arrow_schema(table)
+    filesystem, paths = _filesystem(table, [task.file.file_path for task in planned])
+    file_format = ds.ParquetFileFormat()
+    fragments = [file_format.make_fragment(path, filesystem) for path in paths]
+    with ThreadPoolExecutor(FOOTERS_AT_ONCE) as pool:
+        footers = list(pool.map(lambda fragment: fragment.physical_schema, fragments))
+    groups: dict[Names, list[Any]] = {}
+    rest = []
+    for task, fragment, footer in zip(planned, fragments, footers, strict=True):
+        names = None if task.delete_files else _names_in(footer, schema)
+        if names is None:
+            rest.append(task)
+        else:
+            groups.setdefault(names, []).append(fragment)
+    datasets = {
+        names: ds.FileSystemDataset(members, _renamed(schema, names), file_format, filesystem)
+        for names, members in groups.items()
+    }
+    return datasets, rest
+
+
+def _filesystem(table: Table, locations: Sequence[str]) -> tuple[Any, list[str]]:
+    """Return the files' paths and the file system that they are in, opened as the catalog's properties say."""
+    local = [path for location in locations if (path := local_path(location)) is not None]
+    if len(local) == len(locations):
+        return fs.LocalFileSystem(), [str(path) for path in local]
+    io = PyArrowFileIO(dict(table.io.properties))
+    scheme, host, _ = io.parse_location(locations[0], io.properties)
+    return io.fs_by_scheme(scheme, host), [io.parse_location(item, io.properties)[2] for item in locations]
+
+
+def _names_in(footer: pa.Schema, schema: pa.Schema) -> Names | None:
+    """Return what the file calls each column; None where a part of a column is called otherwise than in the table.
+
+    A column that the file lacks has a name that the file has no column of, and so is read as null.
+    """
+    present = {_id(item): item for item in footer if _id(item) is not None}
+    if not present:
+        return tuple(schema.names)
+    if any(not _is_alike(present[_id(item)], item) for item in schema if _id(item) in present):
+        return None
+    return tuple(
+        present[_id(item)].name if _id(item) in present else _free(item.name, footer.names) for item in schema
+    )
+
+
+def _is_alike(there: pa.Field, here: pa.Field) -> bool:
+    """True when all parts of a column that both have are called alike."""
+    parts, known = _parts(there.type), {part.name: part for part in _parts(here.type)}
+    ids = {_id(part) for part in known.values()}
+    return all(
+        _id(part) == _id(known[part.name]) and _is_alike(part, known[part.name])
+        if part.name in known
+        else _id(part) not in ids
+        for part in parts
+    )
+
+
+def _parts(kind: pa.DataType) -> list[pa.Field]:
+    """Return the fields of a struct, or of the structs inside a list or a map."""
+    if pa.types.is_struct(kind):
+        return [kind.field(index) for index in range(kind.num_fields)]
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _parts(kind.value_type)
+    return _parts(kind.item_type) if pa.types.is_map(kind) else []
+
+
+def _id(item: pa.Field) -> bytes | None:
+    metadata: Mapping[bytes, bytes] = item.metadata or {}
+    return metadata.get(FIELD_ID)
+
+
+def _free(name: str, taken: Iterable[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _renamed(schema: pa.Schema, names: Names) -> pa.Schema:
+    fields = [item.with_name(name) for item, name in zip(schema, names, strict=True)]
+    return pa.schema(fields).remove_metadata()
+
+
+def _rows(table: Table, planned: Sequence[FileScanTask]) -> pa.Table:
+    if not planned:
+        return arrow_schema(table).empty_table()
+    scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
+    return scan.to_table(planned).cast(arrow_schema(table))
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
