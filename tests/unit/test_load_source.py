@@ -8,6 +8,7 @@ import pytest
 
 from headrace.broker.errors import OffsetOutOfRangeError
 from headrace.broker.wire.batches import Record, encode_batch, set_base_offset_and_epoch
+from headrace.load.fences import EpochEnd
 from headrace.load.ranges import OffsetRange, TopicPartition
 from headrace.load.source import Chunk, StandstillError, chunks
 from headrace.load.wire_client import Fetched
@@ -25,7 +26,13 @@ class ScriptedLog:
         self.start = 0
 
     def fetch(
-        self, partition: TopicPartition, offset: int, *, size_max: int = 1 << 23, wait_ms: int = 0
+        self,
+        partition: TopicPartition,
+        offset: int,
+        *,
+        size_max: int = 1 << 23,
+        wait_ms: int = 0,
+        topic_id: str | None = None,
     ) -> Fetched:
         if offset < self.start:
             raise OffsetOutOfRangeError("gone")
@@ -40,6 +47,9 @@ class ScriptedLog:
             log_start_offset=self.start,
             aborted=self.aborted,
         )
+
+    def epoch_end(self, partition: TopicPartition, leader_epoch: int) -> EpochEnd:
+        raise AssertionError("nothing here has a fence")
 
 
 def batch(first: int, values: list[str], **settings: object) -> tuple[int, int, bytes]:
@@ -86,6 +96,13 @@ def test_a_range_may_begin_and_end_inside_a_batch() -> None:
 def test_gaps_that_compaction_leaves_are_passed() -> None:
     log = ScriptedLog([batch(0, ["a"]), batch(7, ["b"])], end=8)
     assert values(list(chunks(log, wanted(0, 8)))) == {0: "a", 7: "b"}
+
+
+def test_a_range_that_ends_in_a_gap_is_done_there() -> None:
+    log = ScriptedLog([batch(0, ["a"]), batch(7, ["b"])], end=8)
+    found = list(chunks(log, wanted(1, 5)))
+    assert values(found) == {}
+    assert found[-1].next_offset == 5
 
 
 def test_a_flipped_bit_ends_the_range_behind_the_last_good_batch() -> None:

@@ -196,7 +196,7 @@ def _end(totals: Totals, once: bool, as_json: bool, *, stopped: bool) -> None:
             f"{totals.size_bytes / 1e6:.1f} MB in {totals.seconds:.1f} s"
         )
     if once and not stopped and not totals.is_complete:
-        reasons = [finding.detail for finding in totals.findings] + totals.failures
+        reasons = [finding.sentence for finding in totals.findings] + totals.failures
         raise click.ClickException("; ".join(reasons[:5]) or f"{totals.lag} records are still to be loaded")
 
 

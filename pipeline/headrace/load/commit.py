@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -49,22 +50,37 @@ class RefusedError(Exception):
 
 
 def commit(
-    table: Table, results: Sequence[TaskResult], topic_ids: Mapping[str, str] = MappingProxyType({})
+    table: Table,
+    results: Sequence[TaskResult],
+    topic_ids: Mapping[str, str] = MappingProxyType({}),
+    cluster: str | None = None,
 ) -> Snapshot | None:
     """Commit a round on the snapshot that `table` was loaded with; None when no range went forward.
+
+    `topic_ids` and `cluster` are what the brokers say of the topics; a topic whose identity the table knows keeps that.
 
     Raises:
         RefusedError: the table has changed since; nothing of the round is visible.
     """
-    ranges = _forward(table, results)
+    held = history.held(table)
+    ranges = _forward(held, results)
     if not ranges:
         return None
-    positions = history.positions(table) | {place: item.next_offset for place, item in ranges.items()}
     loaded = {place.topic for place in ranges}
-    ids = {topic: known for topic, known in topic_ids.items() if topic in loaded} | history.topic_ids(table)
+    ids = {topic: known for topic, known in topic_ids.items() if topic in loaded}
+    clusters = {} if cluster is None else dict.fromkeys(loaded, cluster)
+    after = replace(
+        held,
+        positions={**held.positions, **{place: item.next_offset for place, item in ranges.items()}},
+        fences={
+            **held.fences,
+            **{place: item.fence for place, item in ranges.items() if item.fence is not None},
+        },
+        topic_ids=ids | dict(held.topic_ids),
+        clusters=clusters | dict(held.clusters),
+    )
     properties = {
-        history.TOPICS: json.dumps(ids, separators=(",", ":")),
-        history.POSITIONS: history.nested(positions),
+        **after.summary(),
         history.OFFSETS: history.nested(
             {place: [item.first_offset, item.next_offset] for place, item in ranges.items()}
         ),
@@ -169,16 +185,14 @@ def dead_letter_paths(table: Table) -> list[str]:
     return _dead_letter_paths(history.newest_with(table, history.POSITIONS))
 
 
-def _forward(table: Table, results: Sequence[TaskResult]) -> dict[TopicPartition, RangeResult]:
+def _forward(held: history.Held, results: Sequence[TaskResult]) -> dict[TopicPartition, RangeResult]:
     """Return the ranges that went forward, and check that each goes on where the table stands."""
-    held = history.positions(table)
     ranges: dict[TopicPartition, RangeResult] = {}
     for item in (item for result in results for item in result.ranges):
         place = TopicPartition(item.topic, item.partition)
         assert place not in ranges, f"two ranges of {place} in one round"
-        assert held.get(place, item.first_offset) == item.first_offset, (
-            f"{place} does not go on at {held.get(place)}"
-        )
+        position = held.positions.get(place, item.first_offset)
+        assert position == item.first_offset, f"{place} does not go on at {position}"
         if item.next_offset > item.first_offset:
             ranges[place] = item
     return ranges

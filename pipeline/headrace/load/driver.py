@@ -26,7 +26,7 @@ from headrace.load import commit, history, leftovers, ranges, tables, task
 from headrace.load.avro_types import UnsupportedSchemaError
 from headrace.load.ranges import Finding, Limits, OffsetRange, Plan, TopicPartition
 from headrace.load.registry import RegistryUnreachableError, SchemaRegistry, UnknownSchemaError
-from headrace.load.task import Assignment, RangeResult, TaskResult
+from headrace.load.task import Assignment, TaskResult
 from headrace.load.wire_client import Client, ConnectionFailedError, named
 from headrace.load.write import target_of
 
@@ -82,6 +82,7 @@ class Loader:
         self._registry = SchemaRegistry(config.registry)
         self._run = leftovers.Run()
         self._stopped: dict[TopicPartition, Finding] = {}
+        self._told: frozenset[Finding] = frozenset()
         self._waited_since: dict[int, float] = {}
         self._commits_since_expiry: dict[str, int] = {}
         self._cleaned: set[str] = set()
@@ -97,6 +98,7 @@ class Loader:
         except (ConnectionFailedError, KafkaError) as error:
             report.failures.append(str(error))
         report.findings.extend(self._stopped.values())
+        self._tell(frozenset(report.findings))
         return report
 
     def close(self) -> None:
@@ -134,16 +136,27 @@ class Loader:
 
     def _plan(self, table: Table, partitions: list[TopicPartition], report: RoundReport) -> Plan:
         """Plan what the brokers that answer have; the others' partitions are a failure of this round alone."""
-        held = history.positions(table)
+        held = history.held(table)
+        self._let_go_on(held, partitions)
         offsets = self._client.reachable_log_offsets(partitions)
         missing = [partition for partition in partitions if partition not in offsets]
         if missing:
             report.failures.append(f"no leader answers for {named(missing)}")
         ids = self._client.topic_ids()
-        recreated = {
-            topic for topic, known in history.topic_ids(table).items() if ids.get(topic, known) != known
-        }
-        return ranges.plan(held, offsets, self._config.limits, self._stopped, recreated)
+        strangers = held.strangers(self._client.cluster_id(), ids)
+        plan = ranges.plan(
+            held.positions, offsets, self._config.limits, self._stopped, strangers, held.fences, ids
+        )
+        for finding in plan.findings:
+            self._stopped.pop(TopicPartition(finding.topic, finding.partition), None)
+        return plan
+
+    def _let_go_on(self, held: history.Held, partitions: Sequence[TopicPartition]) -> None:
+        """Forget why partitions stood still that a person has since moved in the table."""
+        for place in partitions:
+            finding = self._stopped.get(place)
+            if finding is not None and held.positions.get(place, finding.offset) != finding.offset:
+                del self._stopped[place]
 
     def _load(self, name: str, table: Table, plan: Plan, report: RoundReport) -> None:
         """Run the tasks of a plan and make their work visible."""
@@ -181,7 +194,7 @@ class Loader:
         ]
 
     def _commit(self, table: Table, results: Sequence[TaskResult]) -> Snapshot | None:
-        return commit.commit(table, results, self._client.topic_ids())
+        return commit.commit(table, results, self._client.topic_ids(), self._client.cluster_id())
 
     def _settle(self, name: str) -> Table:
         return commit.settle(self._catalog, name)
@@ -207,7 +220,7 @@ class Loader:
         waiting: set[int] = set()
         for item in (item for result in results for item in result.ranges):
             if item.finding is not None:
-                self._stop(item, item.finding)
+                self._stop(item.finding, report)
             if item.failure is not None:
                 report.failures.append(item.failure)
             if item.unknown_schema is not None:
@@ -218,9 +231,18 @@ class Loader:
         ):
             self._grow(name, schema_id, report)
 
-    def _stop(self, item: RangeResult, finding: Finding) -> None:
-        self._stopped[TopicPartition(item.topic, item.partition)] = finding
-        log.error("partition stands still", topic=item.topic, partition=item.partition, detail=finding.detail)
+    def _stop(self, finding: Finding, report: RoundReport) -> None:
+        """Leave a partition alone from now on, unless the next plan can say more of why it stands still."""
+        if finding.kind == "retention":
+            report.failures.append(f"{finding.topic}-{finding.partition}: {finding.detail}")
+        else:
+            self._stopped[TopicPartition(finding.topic, finding.partition)] = finding
+
+    def _tell(self, findings: frozenset[Finding]) -> None:
+        """Log each standstill once."""
+        for finding in sorted(findings - self._told, key=lambda item: (item.topic, item.partition)):
+            log.error("partition stands still", reason=finding.sentence)
+        self._told = findings
 
     def _wait_for(self, waiting: set[int], report: RoundReport) -> None:
         now = time.monotonic()

@@ -1,10 +1,12 @@
 """What the table's snapshots say of offsets: how far it is loaded, and when which offsets arrived.
 
-Owns four properties in the summary of each snapshot of an event table:
+Owns these properties in the summary of each snapshot of an event table:
 - `headrace.positions`: `{topic: {partition: next offset}}`, everything that the table holds;
+- `headrace.fences`: `{topic: {partition: [leader epoch, base offset, next offset, checksum]}}`, the last batch that was
+  read below each position (see `fences`); a position from before there were fences has none until its next load;
+- `headrace.topics`: `{topic: id}` and `headrace.clusters`: `{topic: cluster id}`, whose offsets these are;
 - `headrace.offsets`: `{topic: {partition: [first, next]}}`, what this commit brought; its arrival time is the
   snapshot's time;
-- `headrace.topics`: `{topic: id}`, which topic it was whose offsets these are;
 - `headrace.dead-letters`: paths of the commit's dead-letter files (see `commit`).
 
 Positions live in the newest snapshot that has them, which never expires: what others commit above it (a delete, a
@@ -17,7 +19,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
+from uuid import UUID
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
@@ -25,28 +29,74 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
+from headrace.load.fences import Fence
 from headrace.load.ranges import TopicPartition
 from headrace.load.tables import LOAD_HISTORY, LOAD_HISTORY_TABLE, NAMESPACE, WarehouseError, load_table
 
 POSITIONS: Final = "headrace.positions"
 OFFSETS: Final = "headrace.offsets"
+FENCES: Final = "headrace.fences"
 TOPICS: Final = "headrace.topics"
+CLUSTERS: Final = "headrace.clusters"
 DEAD_LETTER_FILES: Final = "headrace.dead-letters"
 ARCHIVED: Final = "headrace.archived"
+NO_TOPIC_ID: Final = str(UUID(int=0))
+"""What brokers from before topic ids give in answers that have a place for one."""
 
 
-def positions(table: Table) -> dict[TopicPartition, int]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """How far the table is loaded, and what tells that a log is the one it was loaded from."""
+
+    positions: Mapping[TopicPartition, int] = field(default_factory=dict)
+    fences: Mapping[TopicPartition, Fence] = field(default_factory=dict)
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    clusters: Mapping[str, str] = field(default_factory=dict)
+
+    def strangers(self, cluster: str | None, topic_ids: Mapping[str, str]) -> dict[str, str]:
+        """Return the topics that are not those that were loaded, by what the brokers say now, each with a reason."""
+        found: dict[str, str] = {}
+        for topic, known in self.topic_ids.items():
+            if topic_ids.get(topic, known) != known:
+                found[topic] = (
+                    f"the topic was deleted and made anew since it was loaded (its id was {known}, now it is "
+                    f"{topic_ids[topic]}), so its offsets mean other records"
+                )
+        for topic, known in self.clusters.items():
+            if cluster not in (None, known):
+                found[topic] = (
+                    f"it was loaded from cluster {known}, and these brokers are of cluster {cluster}, where the same "
+                    "offsets may mean other records"
+                )
+        return found
+
+    def summary(self) -> dict[str, str]:
+        """Return the properties of a snapshot that hold all this."""
+        return {
+            POSITIONS: nested(self.positions),
+            FENCES: nested(self.fences),
+            TOPICS: json.dumps(dict(self.topic_ids), separators=(",", ":")),
+            CLUSTERS: json.dumps(dict(self.clusters), separators=(",", ":")),
+        }
+
+
+def held(table: Table) -> Held:
+    """Return what the newest snapshot of a load says of positions."""
+    snapshot = newest_with(table, POSITIONS)
+    ids = summary_json(snapshot, TOPICS)
+    return Held(
+        positions=_by_partition(summary_json(snapshot, POSITIONS)),
+        fences={
+            place: Fence(*fields) for place, fields in _by_partition(summary_json(snapshot, FENCES)).items()
+        },
+        topic_ids={topic: known for topic, known in ids.items() if known != NO_TOPIC_ID},
+        clusters=summary_json(snapshot, CLUSTERS),
+    )
+
+
+def positions(table: Table) -> Mapping[TopicPartition, int]:
     """Return the next offset to load of every partition that the table has ever loaded."""
-    return {
-        TopicPartition(topic, int(partition)): offset
-        for topic, partitions in summary_json(newest_with(table, POSITIONS), POSITIONS).items()
-        for partition, offset in partitions.items()
-    }
-
-
-def topic_ids(table: Table) -> dict[str, str]:
-    """Return the ids of the topics that the positions belong to, where the brokers gave one."""
-    return dict(summary_json(newest_with(table, POSITIONS), TOPICS))
+    return held(table).positions
 
 
 def newest_with(table: Table, name: str) -> Snapshot | None:
@@ -71,6 +121,15 @@ def summary_json(snapshot: Snapshot | None, name: str) -> Any:
     if snapshot is None or snapshot.summary is None:
         return {}
     return json.loads(snapshot.summary[name] or "{}")
+
+
+def _by_partition(topics: Mapping[str, Mapping[str, Any]]) -> dict[TopicPartition, Any]:
+    """Undo `nested`."""
+    return {
+        TopicPartition(topic, int(partition)): value
+        for topic, partitions in topics.items()
+        for partition, value in partitions.items()
+    }
 
 
 def nested(values: Mapping[TopicPartition, Any]) -> str:

@@ -10,9 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from types import MappingProxyType
+from typing import Final, Literal, NamedTuple
+
+from headrace.load.fences import Fence
 
 FindingKind = Literal["truncation", "recreation", "retention", "corruption", "unsupported"]
+ROTTEN: Final = ("corruption", "unsupported")
+"""Batches that are in the log but cannot be read."""
 
 
 class TopicPartition(NamedTuple):
@@ -35,6 +40,10 @@ class OffsetRange:
     partition: int
     first_offset: int
     next_offset: int
+    fence: Fence | None = None
+    """What the log must have before `first_offset`; None where nothing is known of it."""
+    topic_id: str | None = None
+    """Which topic of this name is meant; None where the brokers give no ids."""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -54,6 +63,19 @@ class Finding:
     partition: int
     offset: int
     detail: str
+    go_on_at: int | None = None
+    """Where a person may let the load go on; None where that has to be chosen."""
+
+    @property
+    def sentence(self) -> str:
+        """The detail, and what to run."""
+        order = "skip" if self.kind in ROTTEN else "resume"
+        command = f"headrace load {order} {self.topic} {self.partition}"
+        if self.go_on_at is None:
+            way_on = f"`{command}` says where it can go on"
+        else:
+            way_on = f"`{command} --from {self.offset} --at {self.go_on_at}` lets it go on"
+        return f"{self.topic}-{self.partition} stands still at offset {self.offset}: {self.detail}; {way_on}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,13 +99,15 @@ def plan(
     log_offsets: Mapping[TopicPartition, LogOffsets],
     limits: Limits,
     stopped: Collection[TopicPartition] = (),
-    recreated: Collection[str] = (),
+    strangers: Mapping[str, str] = MappingProxyType({}),
+    fences: Mapping[TopicPartition, Fence] = MappingProxyType({}),
+    topic_ids: Mapping[str, str] = MappingProxyType({}),
 ) -> Plan:
     """Plan one range a partition that has something to read.
 
     A partition without a position is new to the table and begins at its log start offset: what retention removed
     before the first load was never promised to the table. `stopped` partitions (corruption was found there) are
-    left out, but count in the lag. `recreated` topics are not the ones whose offsets the table holds.
+    left out, but count in the lag. `strangers` are topics that are not the ones whose offsets the table holds, and why.
     """
     ranges: list[OffsetRange] = []
     findings: list[Finding] = []
@@ -92,7 +116,7 @@ def plan(
         offsets = log_offsets[partition]
         first = positions.get(partition, offsets.start)
         lag += max(0, offsets.end - first)
-        finding = _standstill(partition, first, offsets, partition.topic in recreated)
+        finding = standstill(partition, first, offsets, strangers.get(partition.topic))
         if finding is not None:
             findings.append(finding)
         elif offsets.end > first and partition not in stopped:
@@ -103,6 +127,8 @@ def plan(
                     partition=partition.partition,
                     first_offset=first,
                     next_offset=next_offset,
+                    fence=fences.get(partition),
+                    topic_id=topic_ids.get(partition.topic),
                 )
             )
     return Plan(ranges=tuple(ranges), findings=tuple(findings), lag=lag)
@@ -120,43 +146,32 @@ def assign(ranges: Sequence[OffsetRange], task_count_max: int) -> tuple[tuple[Of
     return tuple(tuple(task) for task in tasks)
 
 
-def _standstill(
-    partition: TopicPartition, first: int, offsets: LogOffsets, is_recreated: bool
+def standstill(
+    partition: TopicPartition, first: int, offsets: LogOffsets, stranger: str | None
 ) -> Finding | None:
-    if is_recreated:
-        detail = (
-            "the topic was deleted and made anew since it was loaded, so its offsets mean other records; the "
-            "partition stands still"
-        )
-        return Finding(
-            kind="recreation",
-            topic=partition.topic,
-            partition=partition.partition,
-            offset=first,
-            detail=detail,
-        )
+    """Say why a partition cannot go on at `first`, by what its leader says of the log; None: nothing speaks against it."""
+    if stranger is not None:
+        return _finding("recreation", partition, first, stranger, offsets.start)
     if first < offsets.start:
         detail = (
             f"offsets {first} to {offsets.start - 1} were deleted before they were loaded (the log now starts at "
-            f"{offsets.start}); the partition stands still so that the gap is seen"
+            f"{offsets.start})"
         )
-        return Finding(
-            kind="retention",
-            topic=partition.topic,
-            partition=partition.partition,
-            offset=first,
-            detail=detail,
-        )
+        return _finding("retention", partition, first, detail, offsets.start)
     if first > offsets.end:
         detail = (
-            f"the table holds offsets up to {first - 1} but the log ends at {offsets.end}: the topic was truncated or "
-            "recreated; the partition stands still"
+            f"the table holds offsets up to {first - 1} but the log ends at {offsets.end}: it lost its end"
         )
-        return Finding(
-            kind="truncation",
-            topic=partition.topic,
-            partition=partition.partition,
-            offset=first,
-            detail=detail,
-        )
+        return _finding("truncation", partition, first, detail, offsets.end)
     return None
+
+
+def _finding(kind: FindingKind, partition: TopicPartition, first: int, detail: str, go_on_at: int) -> Finding:
+    return Finding(
+        kind=kind,
+        topic=partition.topic,
+        partition=partition.partition,
+        offset=first,
+        detail=detail,
+        go_on_at=go_on_at,
+    )

@@ -1,16 +1,18 @@
 """A range of offsets becomes checked, parsed records, chunk by chunk.
 
-Owns what a fetched batch must satisfy before it is believed: whole, checksum right, inside the log. Invariants: chunks
-cover the range from its first offset without gap or overlap, up to `next_offset` of the last chunk; a batch that is
-not what its checksum says ends the range with a finding, and what lies before it stays usable; aborted transactions
-and control batches have no records. Must not know schemas or tables.
+Owns what a fetched batch must satisfy before it is believed: whole, checksum right, inside the log, and that log the one
+that was read before. Invariants: chunks cover the range from its first offset without gap or overlap, up to
+`next_offset` of the last chunk; what follows a fence is fetched by one request together with the batch that the fence
+names, and again after every new connection and leader epoch, so that no chunk is of a log that was cut below it; a batch
+that is not what its checksum says ends the range with a finding, and what lies before it stays usable; aborted
+transactions and control batches have no records. Must not know schemas or tables.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 import numpy as np
@@ -22,8 +24,9 @@ from headrace.broker.errors import (
 )
 from headrace.broker.wire.batches import BatchHeader, check_crc, decode_records, iter_batches
 from headrace.load.columns import RecordColumns, UnreadableBatchError, columns
+from headrace.load.fences import EpochEnd, Fence, compare, fence_at, has_epoch_until
 from headrace.load.ranges import Finding, FindingKind, OffsetRange, TopicPartition
-from headrace.load.wire_client import Fetched
+from headrace.load.wire_client import Fetched, Origin
 
 FETCH_SIZE: Final = 4 * 1024 * 1024
 FETCH_SIZE_MAX: Final = 128 * 1024 * 1024
@@ -38,8 +41,16 @@ class Fetcher(Protocol):
     """What is needed of `wire_client.Client`."""
 
     def fetch(
-        self, partition: TopicPartition, offset: int, *, size_max: int = ..., wait_ms: int = ...
+        self,
+        partition: TopicPartition,
+        offset: int,
+        *,
+        size_max: int = ...,
+        wait_ms: int = ...,
+        topic_id: str | None = ...,
     ) -> Fetched: ...
+
+    def epoch_end(self, partition: TopicPartition, leader_epoch: int) -> EpochEnd: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +72,8 @@ class Chunk:
     unreadable: tuple[UnreadableBatch, ...]
     next_offset: int
     size_bytes: int
+    headers: tuple[BatchHeader, ...] = ()
+    """Of all batches that the chunk covers."""
 
 
 class StandstillError(Exception):
@@ -75,12 +88,14 @@ def chunks(client: Fetcher, wanted: OffsetRange) -> Iterator[Chunk]:
     """Yield the records of a range; may end early when the broker has nothing more to give now.
 
     Raises:
-        StandstillError: rot, a batch outside the log, a message format that is not read here, or deleted offsets.
+        StandstillError: another log, rot, a batch outside the log, a message format that is not read here, or deleted
+            offsets.
     """
+    reader = _LogReader(client, wanted)
     offset, size_max, empty = wanted.first_offset, FETCH_SIZE, 0
     while offset < wanted.next_offset and empty < EMPTY_FETCHES_MAX:
         wait_ms = EMPTY_FETCH_WAIT_MS if empty else 0
-        fetched = _fetch(client, wanted, offset, size_max, wait_ms)
+        fetched = reader.fetch(offset, size_max, wait_ms)
         if not len(fetched.records):
             empty += 1
             continue
@@ -89,6 +104,7 @@ def chunks(client: Fetcher, wanted: OffsetRange) -> Iterator[Chunk]:
             empty = 0
             chunk = _chunk(fetched, believed, offset, wanted.next_offset)
             offset = chunk.next_offset
+            reader.fence = fence_at(chunk.headers, offset) or reader.fence
             yield chunk
         elif failure is None:
             if size_max >= FETCH_SIZE_MAX:
@@ -98,26 +114,104 @@ def chunks(client: Fetcher, wanted: OffsetRange) -> Iterator[Chunk]:
             raise failure
 
 
-def _fetch(client: Fetcher, wanted: OffsetRange, offset: int, size_max: int, wait_ms: int) -> Fetched:
-    try:
-        return client.fetch(wanted.topic_partition, offset, size_max=size_max, wait_ms=wait_ms)
-    except OffsetOutOfRangeError as error:
-        raise _standstill("retention", wanted, offset, f"offset {offset} is no longer in the log") from error
+class _LogReader:
+    """Fetches from one log: the one that has the batch of `fence`, as long as the same leader answers."""
+
+    def __init__(self, client: Fetcher, wanted: OffsetRange) -> None:
+        self._client = client
+        self._wanted = wanted
+        self._is_compared = wanted.fence is None
+        self._origin: Origin | None = None
+        self.fence = wanted.fence
+
+    def fetch(self, offset: int, size_max: int, wait_ms: int) -> Fetched:
+        """Return batches from the one that holds `offset` on.
+
+        Raises:
+            StandstillError: the log is another one, or begins behind the offset.
+        """
+        fetched = self._ask(offset, size_max, wait_ms) if self._is_compared else None
+        if self.fence is not None and (fetched is None or fetched.origin != self._origin):
+            fetched = self._compared(self.fence, offset, size_max, wait_ms)
+        assert fetched is not None
+        self._is_compared, self._origin = True, fetched.origin
+        return fetched
+
+    def _compared(self, fence: Fence, offset: int, size_max: int, wait_ms: int) -> Fetched:
+        """Return what follows the fence's batch in the very answer that has it, or in another of the same origin."""
+        for start in dict.fromkeys((fence.base_offset, min(fence.next_offset, offset) - 1)):
+            fetched = self._has(start, size_max)
+            found = None if fetched is None else next(iter_batches(fetched.records), None)
+            if fetched is None or found is None:
+                continue
+            position, header = found
+            comparison = compare(fence, header)
+            if comparison == "other":
+                raise self._other_log(
+                    offset, fence, f"has offsets {header.base_offset} to {header.last_offset} there"
+                )
+            if comparison == "cleaned":
+                break
+            if fence.next_offset >= offset:
+                behind = position + (header.size if fence.next_offset == offset else 0)
+                return replace(fetched, records=fetched.records[behind:])
+            following = self._ask(offset, size_max, wait_ms)
+            if following.origin == fetched.origin:
+                return following
+        told = self._client.epoch_end(self._wanted.topic_partition, fence.leader_epoch)
+        if not has_epoch_until(fence, offset, told):
+            raise self._other_log(
+                offset, fence, f"ends that leader's epoch {fence.leader_epoch} at {told.end_offset}"
+            )
+        return self._ask(offset, size_max, wait_ms)
+
+    def _has(self, offset: int, size_max: int) -> Fetched | None:
+        try:
+            return self._client.fetch(
+                self._wanted.topic_partition, offset, size_max=size_max, topic_id=self._wanted.topic_id
+            )
+        except (OffsetOutOfRangeError, CorruptMessageError):
+            return None
+
+    def _ask(self, offset: int, size_max: int, wait_ms: int) -> Fetched:
+        place = self._wanted.topic_partition
+        try:
+            return self._client.fetch(
+                place, offset, size_max=size_max, wait_ms=wait_ms, topic_id=self._wanted.topic_id
+            )
+        except OffsetOutOfRangeError as error:
+            detail = f"offset {offset} is no longer in the log"
+            raise _standstill("retention", self._wanted, offset, detail) from error
+        except CorruptMessageError as error:
+            detail = f"the broker itself finds that offset {offset} does not match its checksum"
+            raise _standstill("corruption", self._wanted, offset, detail) from error
+
+    def _other_log(self, offset: int, fence: Fence, instead: str) -> StandstillError:
+        detail = (
+            f"the log lost its end and grew again: what was read last, the batch of offsets {fence.base_offset} to "
+            f"{fence.next_offset - 1}, is another one now (the log {instead})"
+        )
+        return _standstill("truncation", self._wanted, offset, detail)
 
 
 def _believe(
     fetched: Fetched, wanted: OffsetRange, offset: int
 ) -> tuple[list[PlacedBatch], StandstillError | None]:
-    """Return the leading batches that hold what they say, and why the next one does not."""
+    """Return the leading batches that hold what they say, and why the next one does not.
+
+    One that begins behind the range is among them only when it comes first: it says that the rest of the range is empty.
+    """
     believed: list[PlacedBatch] = []
     expected = offset
     try:
         for position, header in iter_batches(fetched.records):
-            if header.base_offset >= wanted.next_offset:
+            if believed and header.base_offset >= wanted.next_offset:
                 break
             failure = _disbelief(fetched, position, header, expected)
             if failure is not None:
-                return believed, _standstill("corruption", wanted, expected, failure)
+                is_placed = expected <= header.last_offset < fetched.last_stable_offset
+                following = header.next_offset if is_placed else None
+                return believed, _standstill("corruption", wanted, expected, failure, following)
             believed.append((position, header))
             expected = header.next_offset
     except CorruptMessageError as error:
@@ -142,7 +236,7 @@ def _chunk(fetched: Fetched, believed: list[PlacedBatch], first: int, limit: int
 
     What is left out is fetched again as the next chunk, so a chunk's memory has the bound of `columns`.
     """
-    visible = _committed(fetched, believed)
+    visible = [batch for batch in _committed(fetched, believed) if batch[1].base_offset < limit]
     next_offset = min(believed[-1][1].next_offset, limit)
     records: tuple[RecordColumns, ...] = ()
     unreadable: tuple[UnreadableBatch, ...] = ()
@@ -155,7 +249,13 @@ def _chunk(fetched: Fetched, believed: list[PlacedBatch], first: int, limit: int
             return _chunk(fetched, [batch for batch in believed if batch[0] < middle], first, limit)
         unreadable = (_unreadable(fetched.records, visible[0], first, next_offset, str(error)),)
     size = sum(header.size for _, header in believed)
-    return Chunk(records=records, unreadable=unreadable, next_offset=next_offset, size_bytes=size)
+    return Chunk(
+        records=records,
+        unreadable=unreadable,
+        next_offset=next_offset,
+        size_bytes=size,
+        headers=tuple(header for _, header in believed),
+    )
 
 
 def _unreadable(
@@ -201,7 +301,16 @@ def _is_abort(buffer: memoryview, position: int, header: BatchHeader) -> bool:
     return key is not None and len(key) >= 4 and struct.unpack(">hh", key[:4])[1] == ABORT_MARKER
 
 
-def _standstill(kind: FindingKind, wanted: OffsetRange, offset: int, detail: str) -> StandstillError:
+def _standstill(
+    kind: FindingKind, wanted: OffsetRange, offset: int, detail: str, go_on_at: int | None = None
+) -> StandstillError:
     return StandstillError(
-        Finding(kind=kind, topic=wanted.topic, partition=wanted.partition, offset=offset, detail=detail)
+        Finding(
+            kind=kind,
+            topic=wanted.topic,
+            partition=wanted.partition,
+            offset=offset,
+            detail=detail,
+            go_on_at=go_on_at,
+        )
     )

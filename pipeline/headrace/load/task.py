@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.broker.errors import KafkaError
 from headrace.load.avro_types import UnsupportedSchemaError
 from headrace.load.columns import Int64s, RecordColumns
 from headrace.load.decode import (
@@ -28,6 +29,7 @@ from headrace.load.decode import (
     no_frame_reason,
     schema_ids,
 )
+from headrace.load.fences import Fence, fence_at
 from headrace.load.names import DATACENTER, OFFSET, TIMESTAMP, TOPIC, TOPIC_PARTITION
 from headrace.load.ranges import Finding, Limits, OffsetRange
 from headrace.load.registry import RegistryUnreachableError, SchemaRegistry, UnknownSchemaError
@@ -66,6 +68,8 @@ class RangeResult:
     row_count: int
     dead_letter_count: int
     size_bytes: int
+    fence: Fence | None = None
+    """The last batch below `next_offset`."""
     finding: Finding | None = None
     new_schema: int | None = None
     """The table has to grow for this schema before the next record fits."""
@@ -88,6 +92,7 @@ class _Progress:
     """The state of one range while it is read."""
 
     next_offset: int
+    fence: Fence | None
     row_count: int = 0
     dead_letter_count: int = 0
     size_bytes: int = 0
@@ -137,7 +142,7 @@ class _Reader:
         self._dead = dead
         self._datacenter, self._topic = split_topic(wanted.topic)
         self._registry = _registry(assignment.registry, os.getpid())
-        self._progress = _Progress(next_offset=wanted.first_offset)
+        self._progress = _Progress(next_offset=wanted.first_offset, fence=wanted.fence)
 
     def read(self) -> RangeResult:
         progress = self._progress
@@ -148,7 +153,7 @@ class _Reader:
                     break
         except StandstillError as error:
             progress.stop["finding"] = error.finding
-        except (ConnectionFailedError, RegistryUnreachableError) as error:
+        except (ConnectionFailedError, KafkaError, RegistryUnreachableError) as error:
             progress.stop["failure"] = str(error)
         return RangeResult(
             topic=self._wanted.topic,
@@ -158,6 +163,7 @@ class _Reader:
             row_count=progress.row_count,
             dead_letter_count=progress.dead_letter_count,
             size_bytes=progress.size_bytes,
+            fence=progress.fence,
             **progress.stop,
         )
 
@@ -174,6 +180,7 @@ class _Reader:
             self._bury(dead)
         self._bury([self._letter_of_batch(batch) for batch in chunk.unreadable if batch.first_offset < limit])
         self._progress.next_offset = limit
+        self._progress.fence = fence_at(chunk.headers, limit) or self._progress.fence
         self._progress.size_bytes += chunk.size_bytes
 
     def _places(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

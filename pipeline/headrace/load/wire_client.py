@@ -1,9 +1,11 @@
 """A small blocking Kafka client on `headrace.broker.wire`: whole batches in, committed group offsets out.
 
-Owns sockets to brokers: metadata, list offsets, fetch, offset commit. Invariants: one request in flight a connection;
-every read is bounded by the time-out and by `RESPONSE_SIZE_MAX`; a failed connection or a moved leader is retried
-`ATTEMPTS_MAX` times with fresh metadata, then raised as `ConnectionFailedError`. Must not know records, schemas or
-tables. Used by the loads and by the audit's counters. Not thread-safe; a process that forks makes its own.
+Owns sockets to brokers: metadata, list offsets, fetch, epoch ends, offset commit. Invariants: one request in flight a
+connection; every read is bounded by the time-out and by `RESPONSE_SIZE_MAX`; a failed connection or a moved leader is
+retried `ATTEMPTS_MAX` times with fresh metadata, then raised as `ConnectionFailedError`; a fetch names the leader epoch
+that it believes in, so two answers with the same `Fetched.origin` are of one log that was not cut in between. Must not
+know records, schemas or tables. Used by the loads and by the audit's counters. Not thread-safe; a process that forks
+makes its own.
 """
 
 from __future__ import annotations
@@ -14,11 +16,14 @@ import struct
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
+from uuid import UUID
 
 from headrace.broker.errors import ErrorCode, KafkaError, error_of
 from headrace.broker.wire import frames
 from headrace.broker.wire.api import APIS
+from headrace.broker.wire.fields import ZERO_UUID
+from headrace.load.fences import NO_EPOCH, EpochEnd
 from headrace.load.ranges import LogOffsets, TopicPartition
 
 RESPONSE_SIZE_MAX: Final = 256 * 1024 * 1024
@@ -29,8 +34,18 @@ EARLIEST_TIMESTAMP: Final = -2
 LATEST_TIMESTAMP: Final = -1
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, FIND_COORDINATOR, API_VERSIONS = 0, 1, 2, 3, 8, 10, 18
-PREFERRED_VERSIONS: Final = {FETCH: 11, LIST_OFFSETS: 5, METADATA: 12, OFFSET_COMMIT: 7, FIND_COORDINATOR: 2}
+OFFSET_FOR_LEADER_EPOCH: Final = 23
+PREFERRED_VERSIONS: Final = {
+    FETCH: 13,
+    LIST_OFFSETS: 5,
+    METADATA: 12,
+    OFFSET_COMMIT: 7,
+    FIND_COORDINATOR: 2,
+    OFFSET_FOR_LEADER_EPOCH: 3,
+}
 """The highest version used of each API; a broker that has less gets its own highest."""
+FETCH_BY_NAME: Final = 12
+"""The last version of Fetch that names topics; later ones give their ids (KIP-516)."""
 
 MOVED: Final = frozenset(
     {
@@ -40,6 +55,8 @@ MOVED: Final = frozenset(
         ErrorCode.REPLICA_NOT_AVAILABLE,
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
         ErrorCode.OFFSET_NOT_AVAILABLE,
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -68,12 +85,25 @@ class Fetched:
     log_start_offset: int
     aborted: tuple[tuple[int, int], ...] = ()
     """(producer id, first offset) of aborted transactions in `records`."""
+    origin: Origin | None = None
+    """Who answered; None where that is not known."""
+
+
+class Origin(NamedTuple):
+    """One connection to a leader, by a number that no other has, and the leader epoch that the fetch named."""
+
+    connection: int
+    leader_epoch: int
+
+
+_NUMBERS: Final = itertools.count()
 
 
 class Connection:
     """One socket to one broker; `ask` sends a request and returns the decoded answer."""
 
     def __init__(self, address: Address, client_id: str, timeout_seconds: float) -> None:
+        self.number = next(_NUMBERS)
         self._client_id = client_id
         self._correlation_ids = itertools.count()
         self._versions: dict[int, int] = {}
@@ -85,13 +115,14 @@ class Connection:
             self._socket.close()
             raise
 
-    def ask(self, key: int, request: Mapping[str, Any]) -> dict[str, Any]:
+    def ask(self, key: int, request: Mapping[str, Any], *, version_max: int | None = None) -> dict[str, Any]:
         """Send one request and wait for its answer.
 
         Raises:
             OSError: the connection failed, timed out or was closed; it must not be used again.
         """
-        return self._exchange(key, self._versions[key], request)
+        version = self._versions[key]
+        return self._exchange(key, version if version_max is None else min(version, version_max), request)
 
     def close(self) -> None:
         self._socket.close()
@@ -151,7 +182,9 @@ class Client:
         self._connections: dict[Address, Connection] = {}
         self._brokers: dict[int, Address] = {}
         self._leaders: dict[TopicPartition, int] = {}
+        self._leader_epochs: dict[TopicPartition, int] = {}
         self._topic_ids: dict[str, str] = {}
+        self._cluster_id: str | None = None
 
     def partitions(self, wanted: Callable[[str], bool]) -> list[TopicPartition]:
         """Return all partitions of the topics whose name is wanted, in order; never creates a topic."""
@@ -164,6 +197,10 @@ class Client:
         Brokers from before topic ids (KIP-516) give none.
         """
         return dict(self._topic_ids)
+
+    def cluster_id(self) -> str | None:
+        """Return the id of the cluster as of the last look at the metadata; None where the brokers gave none."""
+        return self._cluster_id
 
     def log_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogOffsets]:
         """Return each partition's log start offset and last stable offset."""
@@ -184,46 +221,52 @@ class Client:
         return {partition: LogOffsets(starts[partition], ends[partition]) for partition in ends}
 
     def fetch(
-        self, partition: TopicPartition, offset: int, *, size_max: int = 8 * 1024 * 1024, wait_ms: int = 0
+        self,
+        partition: TopicPartition,
+        offset: int,
+        *,
+        size_max: int = 8 * 1024 * 1024,
+        wait_ms: int = 0,
+        topic_id: str | None = None,
     ) -> Fetched:
         """Fetch whole batches from the one that holds `offset` on; waits up to `wait_ms` when there are none yet.
 
-        A batch larger than `size_max` is returned whole, alone. `records` is empty at the end of the log.
+        A batch larger than `size_max` is returned whole, alone. `records` is empty at the end of the log. With
+        `topic_id` it is a topic of this id that answers, or none, where the broker knows ids in fetches.
         """
-        request = {
-            "replica_id": -1,
-            "max_wait_ms": wait_ms,
-            "min_bytes": 1,
-            "max_bytes": size_max,
-            "isolation_level": READ_COMMITTED,
-            "session_id": 0,
-            "session_epoch": -1,
-            "topics": [
-                {
-                    "topic": partition.topic,
-                    "partitions": [
-                        {
-                            "partition": partition.partition,
-                            "current_leader_epoch": -1,
-                            "fetch_offset": offset,
-                            "log_start_offset": -1,
-                            "partition_max_bytes": size_max,
-                        }
-                    ],
-                }
-            ],
-            "forgotten_topics_data": [],
-            "rack_id": "",
-        }
+        version_max = FETCH_BY_NAME if topic_id is None else None
 
         def attempt() -> Fetched:
-            answer = self._leader(partition).ask(FETCH, request)
+            connection = self._leader(partition)
+            epoch = self._leader_epochs.get(partition, NO_EPOCH)
+            request = _fetch_request(partition, offset, size_max, wait_ms, epoch, topic_id)
+            answer = connection.ask(FETCH, request, version_max=version_max)
             _check(answer.get("error_code", 0), "fetch")
             data = answer["responses"][0]["partitions"][0]
             _check(
                 data["error_code"], f"fetch from {partition.topic}-{partition.partition} at offset {offset}"
             )
-            return _fetched(data)
+            return _fetched(data, Origin(connection.number, epoch))
+
+        return self._retried(attempt, partition.topic)
+
+    def epoch_end(self, partition: TopicPartition, leader_epoch: int) -> EpochEnd:
+        """Return where a leader epoch ends in the log of its leader (KIP-320)."""
+
+        def attempt() -> EpochEnd:
+            connection = self._leader(partition)
+            wanted = {
+                "partition": partition.partition,
+                "current_leader_epoch": self._leader_epochs.get(partition, NO_EPOCH),
+                "leader_epoch": leader_epoch,
+            }
+            request = {"replica_id": -1, "topics": [{"topic": partition.topic, "partitions": [wanted]}]}
+            answer = connection.ask(OFFSET_FOR_LEADER_EPOCH, request)
+            data = answer["topics"][0]["partitions"][0]
+            _check(
+                data["error_code"], f"end of epoch {leader_epoch} of {partition.topic}-{partition.partition}"
+            )
+            return EpochEnd(data.get("leader_epoch", NO_EPOCH), data["end_offset"])
 
         return self._retried(attempt, partition.topic)
 
@@ -345,15 +388,18 @@ class Client:
         names = None if topics is None else [{"name": topic} for topic in topics]
         answer = self._any().ask(METADATA, {"topics": names, "allow_auto_topic_creation": False})
         self._brokers = {broker["node_id"]: (broker["host"], broker["port"]) for broker in answer["brokers"]}
+        self._cluster_id = answer.get("cluster_id")
         if topics is None:
             self._leaders.clear()
+            self._leader_epochs.clear()
             self._topic_ids.clear()
         for topic in answer["topics"]:
-            if topic.get("topic_id"):
+            if topic.get("topic_id", ZERO_UUID) != ZERO_UUID:
                 self._topic_ids[topic["name"]] = str(topic["topic_id"])
             for partition in topic["partitions"]:
                 key = TopicPartition(topic["name"], partition["partition_index"])
                 self._leaders[key] = partition["leader_id"]
+                self._leader_epochs[key] = partition.get("leader_epoch", NO_EPOCH)
 
     def _any(self) -> Connection:
         """Return a connection to any broker that accepts one, those already open and the bootstrap ones first."""
@@ -422,7 +468,41 @@ def _name(code: int) -> str:
         return f"error {code}"
 
 
-def _fetched(data: Mapping[str, Any]) -> Fetched:
+def _fetch_request(
+    partition: TopicPartition,
+    offset: int,
+    size_max: int,
+    wait_ms: int,
+    leader_epoch: int,
+    topic_id: str | None,
+) -> dict[str, Any]:
+    wanted = {
+        "partition": partition.partition,
+        "current_leader_epoch": leader_epoch,
+        "fetch_offset": offset,
+        "log_start_offset": -1,
+        "partition_max_bytes": size_max,
+    }
+    topic = {
+        "topic": partition.topic,
+        "topic_id": UUID(topic_id) if topic_id else ZERO_UUID,
+        "partitions": [wanted],
+    }
+    return {
+        "replica_id": -1,
+        "max_wait_ms": wait_ms,
+        "min_bytes": 1,
+        "max_bytes": size_max,
+        "isolation_level": READ_COMMITTED,
+        "session_id": 0,
+        "session_epoch": -1,
+        "topics": [topic],
+        "forgotten_topics_data": [],
+        "rack_id": "",
+    }
+
+
+def _fetched(data: Mapping[str, Any], origin: Origin) -> Fetched:
     aborted = data.get("aborted_transactions") or ()
     records = data.get("records")
     return Fetched(
@@ -431,6 +511,7 @@ def _fetched(data: Mapping[str, Any]) -> Fetched:
         last_stable_offset=data["last_stable_offset"],
         log_start_offset=data["log_start_offset"],
         aborted=tuple((entry["producer_id"], entry["first_offset"]) for entry in aborted),
+        origin=origin,
     )
 
 
