@@ -1,7 +1,9 @@
 """A seeded pipeline whose faults are known: producers, logs, copies, tables and counters that stumble, all in memory.
 
 Everything is built whole first (`Pipeline`), then told to a `Ledger` in an order and with repetitions that the seed
-chooses. Offsets of live and offline logs agree; a doubled copy takes the place of a record that is no event.
+chooses. Offsets of live and offline logs agree; a doubled copy takes the place of a record that is no event. With
+`blind` some offsets are never counted, at the beginning of a partition or within it: what lies far from them must be
+judged as if they were not.
 """
 
 from __future__ import annotations
@@ -11,14 +13,15 @@ import random
 from collections import Counter as Multiset
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import product
 
 import numpy as np
 
 from headrace.audit import records, state
 from headrace.audit.latency import Hop, Place, Rows
-from headrace.audit.ledger import Ledger
+from headrace.audit.ledger import CLOCK_SKEW_MS, Ledger
 from headrace.audit.reconcile import Outcome, reconcile
-from headrace.audit.records import Arrival, Barrier, Counted, CounterTier
+from headrace.audit.records import Arrival, Barrier, Counted, CounterTier, Standstill
 from headrace.audit.windows import Stream, Tally, tally
 from headrace.events.envelope import Header
 from headrace.events.monitoring import Account, MonitoringEvent, WindowLedger
@@ -27,6 +30,9 @@ from headrace.load.ranges import TopicPartition
 WINDOW_MS = 1000
 BEGIN_MS = 1_700_000_000_000
 LATE_MS = 60_000
+COUNTED_MAX = 30
+LOADED_MAX = 60
+"""Offsets of one count record, and of one data file."""
 NOISE = None
 Step = Callable[[Ledger], None]
 Fault = tuple[str, Hop, Stream]
@@ -54,9 +60,13 @@ class Pipeline:
     monitoring: dict[str, list[MonitoringEvent]] = field(default_factory=dict)
     expected: dict[Fault, Multiset[int]] = field(default_factory=dict)
     late: dict[tuple[Stream, int], Hop] = field(default_factory=dict)
+    times: dict[tuple[Stream, int], int] = field(default_factory=dict)
+    """When each event happened."""
     delays: dict[tuple[Stream, int], int] = field(default_factory=dict)
     """From an event to its acknowledgement."""
     acknowledged: int = 0
+    holes: dict[tuple[CounterTier, Place], tuple[int, int]] = field(default_factory=dict)
+    """Offsets [first, next) of a partition that no counter of a tier will ever count."""
     touched: set[tuple[Hop, Event]] = field(default_factory=set)
     """At each hop an event has one fate: of two copies, one lost and one doubled would be nothing at all."""
 
@@ -73,8 +83,8 @@ class Pipeline:
         return fate
 
 
-def build(seed: int, *, faulty: bool = True) -> Pipeline:
-    """Make a pipeline; with `faulty` some events are lost, doubled and late at each hop."""
+def build(seed: int, *, faulty: bool = True, blind: bool = False) -> Pipeline:
+    """Make a pipeline; with `faulty` some events are lost, doubled and late at each hop; with `blind` there are holes."""
     chance = random.Random(seed)
     pipeline = Pipeline(chance)
     for datacenter in ("dc-east", "dc-west")[: chance.randint(1, 2)]:
@@ -82,7 +92,19 @@ def build(seed: int, *, faulty: bool = True) -> Pipeline:
             _publish(pipeline, datacenter, topic, chance.randint(1, 3), faulty)
     _mirror(pipeline, faulty)
     _load(pipeline, faulty)
+    if blind:
+        _dig(pipeline)
     return pipeline
+
+
+def _dig(pipeline: Pipeline) -> None:
+    """Choose offsets that are never counted; an empty log has none."""
+    chance = pipeline.random
+    tiers: tuple[CounterTier, ...] = ("live", "offline")
+    for tier, (place, log) in product(tiers, pipeline.live.items()):
+        if len(log) > 2 and chance.random() < 0.4:
+            first = chance.choice((0, chance.randrange(len(log) - 1)))
+            pipeline.holes[tier, place] = (first, chance.randint(first + 1, len(log) - 1))
 
 
 def _publish(pipeline: Pipeline, datacenter: str, topic: str, partitions: int, faulty: bool) -> None:
@@ -112,6 +134,7 @@ def _produce(
     for sequence in range(chance.randint(1, 150)):
         now += chance.choice((0, 0, 1, 7, 60, 400))
         event = Event(stream, sequence, now)
+        pipeline.times[stream, sequence] = now
         ledger.on_sent(sequence, now)
         fate = chance.random()
         if fate < 0.02:
@@ -243,11 +266,18 @@ class Telling:
         self, tier: CounterTier, datacenter: str, logs: dict[Place, Log]
     ) -> Iterator[records.CountRecord]:
         chance = self.pipeline.random
-        positions = dict.fromkeys(logs, 0)
+        holes = {place: self.pipeline.holes.get((tier, place), (-1, -1)) for place in logs}
+        positions = {place: following if first == 0 else 0 for place, (first, following) in holes.items()}
         history: list[Counted] = []
         while any(positions[place] < len(log) for place, log in logs.items()):
             place = chance.choice([place for place, log in logs.items() if positions[place] < len(log)])
-            following = min(len(logs[place]), positions[place] + chance.randint(1, 30))
+            if positions[place] == holes[place][0]:
+                yield _skipped(tier, datacenter, place, logs[place], *holes[place])
+                positions[place] = holes[place][1]
+                continue
+            ends = (len(logs[place]), holes[place][0])
+            end = min(end for end in ends if end > positions[place])
+            following = min(end, positions[place] + chance.randint(1, COUNTED_MAX))
             counted = _counted(tier, datacenter, place, logs[place], positions[place], following)
             positions[place] = following
             history.append(counted)
@@ -313,7 +343,7 @@ class Telling:
                 [place for place, log in self.pipeline.offline.items() if positions[place] < len(log)]
             )
             first = positions[place]
-            following = min(len(self.pipeline.offline[place]), first + chance.randint(1, 60))
+            following = min(len(self.pipeline.offline[place]), first + chance.randint(1, LOADED_MAX))
             positions[place] = following
             number += 1
             rows = [item for item in self.pipeline.rows[place] if first <= item[0] < following]
@@ -333,9 +363,29 @@ def _counted(
         first=first,
         next=following,
         tallies=_tallies(events),
-        at_ms=BEGIN_MS,
+        at_ms=_written_ms(log, following),
         foreign=following - first - len(events),
     )
+
+
+def _skipped(
+    tier: CounterTier, datacenter: str, place: Place, log: Log, first: int, following: int
+) -> Standstill:
+    """Say that offsets are given up; counters of old did not say when."""
+    return Standstill(
+        tier=tier,
+        datacenter=datacenter,
+        partition=_partition(tier, place),
+        first=first,
+        next=following,
+        reason="deleted",
+        at_ms=_written_ms(log, following) if following % 2 else 0,
+    )
+
+
+def _written_ms(log: Log, following: int) -> int:
+    """Return when the offsets below were all in the log, at the latest."""
+    return max((event.time_ms for event in log[:following] if event is not NOISE), default=BEGIN_MS) + 500
 
 
 def _partition(tier: CounterTier, place: Place) -> TopicPartition:
@@ -418,9 +468,48 @@ def found_late(outcome: Outcome) -> dict[tuple[Stream, int], Hop]:
     }
 
 
-def run(seed: int, *, faulty: bool = True, stumbling: bool = True) -> tuple[Pipeline, Ledger, Outcome]:
+def seen_faults(pipeline: Pipeline) -> dict[Fault, Multiset[int]]:
+    """Return the expected faults of events that surely lie outside of what was never counted."""
+    return {
+        fault: Multiset({sequence: n for sequence, n in found.items() if _is_seen(pipeline, fault, sequence)})
+        for fault, found in pipeline.expected.items()
+    }
+
+
+def _is_seen(pipeline: Pipeline, fault: Fault, sequence: int) -> bool:
+    """Whether an event is further from all holes that matter than a range reaches, and in a later window."""
+    _, hop, stream = fault
+    tiers: dict[Hop, tuple[CounterTier, ...]] = {
+        "producer_to_live": ("live",),
+        "live_to_offline": ("live", "offline"),
+        "offline_to_warehouse": ("offline",),
+    }
+    for tier, (place, log) in product(tiers[hop], pipeline.live.items()):
+        hole = pipeline.holes.get((tier, place))
+        if hole is None or (place.datacenter, place.topic) != (stream.datacenter, stream.topic):
+            continue
+        if hop == "producer_to_live":
+            until_ms = _written_ms(log, hole[1] + COUNTED_MAX) + CLOCK_SKEW_MS
+            if pipeline.times[stream, sequence] - WINDOW_MS <= until_ms:
+                return False
+        for logs in (pipeline.live, pipeline.offline):
+            offsets = [
+                at for at, event in enumerate(logs[place]) if event == _event(pipeline, stream, sequence)
+            ]
+            if any(hole[0] - LOADED_MAX <= offset < hole[1] + LOADED_MAX for offset in offsets):
+                return False
+    return True
+
+
+def _event(pipeline: Pipeline, stream: Stream, sequence: int) -> Event:
+    return Event(stream, sequence, pipeline.times[stream, sequence])
+
+
+def run(
+    seed: int, *, faulty: bool = True, stumbling: bool = True, blind: bool = False
+) -> tuple[Pipeline, Ledger, Outcome]:
     """Build a pipeline, tell it, and check on the way that nothing is found that did not happen."""
-    pipeline = build(seed, faulty=faulty)
+    pipeline = build(seed, faulty=faulty, blind=blind)
 
     def check(ledger: Ledger) -> None:
         for fault, sequences in found_faults(reconcile(ledger, BEGIN_MS)).items():

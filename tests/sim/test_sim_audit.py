@@ -7,18 +7,21 @@ fails.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 import pytest
-from audit_simulation import Pipeline, found_faults, found_late, run
+from audit_simulation import Fault, Pipeline, found_faults, found_late, run, seen_faults
 
 from headrace.audit import reconcile
-from headrace.audit.coverage import Coverage, Link
+from headrace.audit.coverage import UNKNOWN_MS, Coverage, Link, Uncounted
+from headrace.audit.latency import HOPS
 from headrace.audit.ledger import Ledger
 from headrace.audit.windows import EMPTY, Depth, excess
 
 SEEDS = range(200)
 SEEDS_WITHOUT_FAULTS = range(1000, 1020)
+SEEDS_WITH_HOLES = range(2000, 2150)
 SEEDS_OF_MUTATIONS = range(25)
 
 
@@ -60,6 +63,36 @@ def test_finds_nothing_where_nothing_happened(seed: int) -> None:
     assert (outcome.verdict, outcome.findings, outcome.incomplete) == ("complete", [], [])
 
 
+def check_holes(seed: int) -> None:
+    pipeline, _, outcome = run(seed, blind=True)
+    found = found_faults(outcome)
+    for fault, sequences in seen_faults(pipeline).items():
+        assert sequences <= found.get(fault, Counter()), fault
+    if pipeline.holes and not found:
+        assert outcome.verdict == "incomplete"
+
+
+def check_all_holes() -> None:
+    for seed in SEEDS_WITH_HOLES:
+        check_holes(seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS_WITH_HOLES)
+def test_what_was_never_counted_excuses_nothing_elsewhere(seed: int) -> None:
+    check_holes(seed)
+
+
+def test_the_holes_leave_much_to_be_found() -> None:
+    """Otherwise the seeds above would prove nothing."""
+    pipelines = [run(seed, blind=True)[0] for seed in SEEDS_WITH_HOLES[:40]]
+    by_hop = Counter(hop for item in pipelines if item.holes for _, hop, _ in _known(item))
+    assert all(by_hop[hop] > 5 for hop in HOPS), by_hop
+
+
+def _known(pipeline: Pipeline) -> list[Fault]:
+    return [fault for fault, sequences in seen_faults(pipeline).items() if sequences]
+
+
 def believe_every_range(self: Coverage, item: Link) -> bool:
     self.chain.append(item)
     self.position = max(self.position, item.next)
@@ -96,3 +129,23 @@ def test_a_seed_fails_without(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(owner, attribute, replacement)
     with pytest.raises(AssertionError):
         check_all(SEEDS_OF_MUTATIONS)
+
+
+MUTATIONS_OF_HOLES: dict[str, tuple[object, str, Callable[..., object]]] = {
+    "what was never counted excuses nothing": (
+        Ledger,
+        "is_judged",
+        lambda self, *args: self.has_passed(*args),
+    ),
+    "accounts are judged by what was never counted": (Ledger, "_unseen", lambda _: {}),
+    "a hole excuses its whole topic": (Uncounted, "overlaps", lambda *_: True),
+    "a hole excuses all accounts": (Coverage, "_dated", lambda _, hole: hole._replace(until_ms=UNKNOWN_MS)),
+}
+
+
+@pytest.mark.parametrize("name", MUTATIONS_OF_HOLES)
+def test_a_seed_with_holes_fails_without(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, attribute, replacement = MUTATIONS_OF_HOLES[name]
+    monkeypatch.setattr(owner, attribute, replacement)
+    with pytest.raises(AssertionError):
+        check_all_holes()

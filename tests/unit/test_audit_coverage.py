@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from headrace.audit.coverage import HELD_MAX, Coverage
+from headrace.audit.coverage import HELD_MAX, UNKNOWN_MS, Coverage
 from headrace.audit.records import Counted, Standstill
 from headrace.load.ranges import TopicPartition
 
 PARTITION = TopicPartition("pageviews", 0)
 
 
-def counted(first: int, following: int) -> Counted:
+def skipped(first: int, following: int, at_ms: int = 0) -> Standstill:
+    return Standstill(
+        tier="live",
+        datacenter="dc-east",
+        partition=PARTITION,
+        first=first,
+        next=following,
+        reason="deleted",
+        at_ms=at_ms,
+    )
+
+
+def counted(first: int, following: int, at_ms: int = 0) -> Counted:
     return Counted(
         tier="live",
         datacenter="dc-east",
@@ -17,7 +29,7 @@ def counted(first: int, following: int) -> Counted:
         first=first,
         next=following,
         tallies=(),
-        at_ms=0,
+        at_ms=at_ms,
     )
 
 
@@ -77,3 +89,55 @@ def test_folds_the_oldest_and_drops_what_overlaps_them() -> None:
     assert len(coverage.chain) == HELD_MAX
     assert not coverage.add(counted(2, 9))
     assert coverage.position == HELD_MAX + 3
+
+
+def uncounted(coverage: Coverage) -> list[tuple[int, int, int]]:
+    return [tuple(hole) for hole in coverage.uncounted()]
+
+
+def test_what_lies_before_the_first_range_was_in_the_log_when_that_was_counted() -> None:
+    coverage = Coverage()
+    coverage.add(counted(10, 20, at_ms=500))
+    coverage.add(counted(20, 30, at_ms=900))
+    assert uncounted(coverage) == [(0, 10, 500)]
+
+
+def test_a_log_that_is_counted_from_its_beginning_has_no_hole() -> None:
+    assert uncounted(covered((0, 10), (10, 20))) == []
+
+
+def test_a_skipped_range_was_in_the_log_when_it_was_skipped_or_something_behind_it_counted() -> None:
+    coverage = covered((0, 10))
+    coverage.add(skipped(10, 15))
+    assert uncounted(coverage) == [(10, 15, UNKNOWN_MS)]
+    coverage.add(counted(15, 20, at_ms=700))
+    assert uncounted(coverage) == [(10, 15, 700)]
+    coverage.add(skipped(20, 25, at_ms=800))
+    assert uncounted(coverage) == [(10, 15, 700), (20, 25, 800)]
+
+
+def test_what_one_counter_counted_is_not_given_up_because_another_skipped_it() -> None:
+    coverage = covered((0, 10))
+    coverage.add(skipped(10, 20, at_ms=5))
+    coverage.add(counted(20, 30))
+    coverage.add(counted(10, 15))
+    assert chain(coverage) == [(0, 10), (10, 15), (15, 20), (20, 30)]
+    assert uncounted(coverage) == [(15, 20, 5)]
+    coverage.add(counted(15, 20))
+    assert (chain(coverage)[-2:], uncounted(coverage)) == ([(15, 20), (20, 30)], [])
+
+
+def test_holes_that_are_folded_are_remembered() -> None:
+    coverage = Coverage()
+    coverage.add(counted(5, 6, at_ms=1))
+    coverage.add(skipped(6, 8, at_ms=2))
+    for at in range(8, 8 + HELD_MAX + 3):
+        coverage.add(counted(at, at + 1, at_ms=3))
+    assert [(item.first, item.next) for item in coverage.fold()] == [
+        (5, 6),
+        (6, 8),
+        (8, 9),
+        (9, 10),
+        (10, 11),
+    ]
+    assert uncounted(coverage) == [(0, 5, 1), (6, 8, 2)]

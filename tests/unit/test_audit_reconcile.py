@@ -32,16 +32,20 @@ class Script:
     accounts: int = 0
     files: int = 0
 
-    def account(self, *sequences: int, closed: bool = True, failed: tuple[int, ...] = ()) -> None:
+    def account(
+        self, *sequences: int, closed: bool = True, failed: tuple[int, ...] = (), at_ms: int = NOW
+    ) -> None:
         """The producer says what was acknowledged, in one window."""
-        book = WindowLedger(PRODUCER, window_size_ms=1000, now_ms=NOW)
+        book = WindowLedger(PRODUCER, window_size_ms=1000, now_ms=at_ms)
+        # Sequences follow one another; those of an account before this one are only handed out.
+        book._next_sequence = min((*sequences, *failed), default=0)
         for sequence in sorted((*sequences, *failed)):
-            book.on_sent(sequence, NOW)
+            book.on_sent(sequence, at_ms)
             if sequence in failed:
-                book.on_failed(sequence, NOW, outcome="unknown", reason="timed out")
+                book.on_failed(sequence, at_ms, outcome="unknown", reason="timed out")
             else:
-                book.on_acknowledged(sequence, NOW, NOW + 5)
-        for account in book.closed(NOW + 1000) if closed else book.finished(NOW + 1000):
+                book.on_acknowledged(sequence, at_ms, at_ms + 5)
+        for account in book.closed(at_ms + 1000) if closed else book.finished(at_ms + 1000):
             self.tell(account)
 
     def tell(self, account: Account) -> None:
@@ -287,6 +291,82 @@ def test_offsets_that_were_never_counted_excuse_what_is_missing(script: Script) 
     outcome = script.outcome()
     assert (outcome.verdict, outcome.findings) == ("incomplete", [])
     assert "deleted before they were counted" in reasons(outcome)
+
+
+LATER = NOW + 60_000
+
+
+def test_a_loss_behind_the_offsets_that_a_late_counter_never_saw_is_a_loss(script: Script) -> None:
+    script.account(0, 1, closed=False)
+    script.count("live", 10, 11, 1)
+    script.account(2, 3, 4, at_ms=LATER)
+    script.count("live", 11, 13, 2, 4)
+    script.barrier(13)
+    for first, following, sequences in ((0, 11, (0, 1)), (11, 13, (2, 4))):
+        script.count("offline", first, following, *sequences)
+        script.rows(first, following, *sequences)
+    outcome = script.outcome()
+    assert (outcome.verdict, found(outcome)) == ("loss", [("loss", "producer_to_live", 3, 3, 1)])
+    assert "1 events from producer to live may lie in offsets that were never counted" in reasons(outcome)
+
+
+def test_a_producer_that_began_after_the_uncounted_offsets_has_nothing_in_them(script: Script) -> None:
+    script.count("live", 10, 11)
+    script.tell(WindowLedger(PRODUCER, window_size_ms=1000, now_ms=LATER).opened(LATER))
+    script.account(0, 1)
+    script.count("live", 11, 12, 1)
+    script.barrier(12)
+    assert found(script.outcome()) == [("loss", "producer_to_live", 0, 0, 1)]
+
+
+@pytest.mark.parametrize("hole", ["begun late", "skipped"])
+def test_a_loss_behind_the_offsets_that_were_never_counted_offline_is_a_loss(
+    script: Script, hole: str
+) -> None:
+    script.account(0, 1, 2)
+    for offset in range(3):
+        script.count("live", offset, offset + 1, offset)
+    script.barrier(3)
+    if hole == "skipped":
+        script.ledger.on_count(deleted("offline", 0, 1))
+    script.count("offline", 1, 3, 1)
+    outcome = script.outcome()
+    assert found(outcome) == [("loss", "live_to_offline", 2, 2, 1)]
+    assert "1 events from live to offline may lie in offsets that were never counted" in reasons(outcome)
+
+
+def test_a_copy_behind_the_offsets_that_were_never_counted_live_is_a_copy(script: Script) -> None:
+    script.account(0, 1)
+    script.count("live", 1, 3, 1)
+    script.barrier(3)
+    for offset, sequence in enumerate((0, 1, 1)):
+        script.count("offline", offset, offset + 1, sequence)
+        script.rows(offset, offset + 1, sequence)
+    outcome = script.outcome()
+    assert found(outcome) == [("duplicate", "live_to_offline", 1, 1, 1)]
+
+
+def test_what_was_settled_before_offsets_were_skipped_stays_lost(script: Script) -> None:
+    script.account(0, 1, closed=False)
+    script.count("live", 0, 2, 1)
+    script.barrier(2)
+    assert found(script.outcome()) == [("loss", "producer_to_live", 0, 0, 1)]
+    script.ledger.on_count(deleted("live", 2, 9))
+    script.count("live", 9, 10, 2, at_ms=LATER)
+    script.barrier(10)
+    assert found(script.outcome()) == [("loss", "producer_to_live", 0, 0, 1)]
+
+
+def deleted(tier: CounterTier, first: int, following: int) -> Standstill:
+    return Standstill(
+        tier=tier,
+        datacenter=DATACENTER if tier == "live" else "offline",
+        partition=TopicPartition(TOPIC if tier == "live" else f"{DATACENTER}.{TOPIC}", 0),
+        first=first,
+        next=following,
+        reason=f"offsets {first} to {following - 1} were deleted before they were counted",
+        at_ms=NOW,
+    )
 
 
 def test_rot_stops_the_counting_until_it_is_gone(script: Script) -> None:

@@ -222,6 +222,7 @@ class LogCounter:
             first=first,
             next=following,
             reason=reason,
+            at_ms=self._clock_ms(),
         )
 
     def _tell(self, monitoring: Mapping[int, int], whole: frozenset[str], begun_ms: int) -> None:

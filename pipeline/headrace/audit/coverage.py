@@ -1,15 +1,17 @@
-"""Which of the counted ranges of a partition are believed: a chain without gap or overlap.
+"""Which of the counted ranges of a partition are believed: a chain without gap or overlap, and what it cannot tell of.
 
 Ranges are published at least once, and two counters may run at the same time for a while; the tallies of a range cannot
-be split. So the believed ranges are those of the longest chain in which each begins exactly where the one before ends.
+be split. So the believed ranges are those of the longest chain in which each begins exactly where the one before ends,
+and of equally long ones that which skips least: a skipped range has no tallies, so that it may begin anywhere within.
 The youngest ranges are held, believed or not, so that the chain may still go over to another counter's ranges when one
-of two ends. Offsets behind a gap are not counted yet. Pure.
+of two ends. Offsets behind a gap are not counted yet; those skipped, and those before the first range, never are. Pure.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
 
 from headrace.audit.records import Counted, Standstill
 
@@ -17,8 +19,22 @@ HELD_MAX: Final = 64
 """Ranges of a partition that are held before the oldest of the chain is folded for good."""
 WAITING_MAX: Final = 4096
 """Ranges behind a gap that are held; further ones are dropped and counted again after the counter's next start."""
+UNKNOWN_MS: Final = 1 << 62
+"""Later than any time: nobody said when."""
 
 Link = Counted | Standstill
+
+
+class Uncounted(NamedTuple):
+    """Offsets [first, next) that no count will ever tell of."""
+
+    first: int
+    next: int
+    until_ms: int
+    """All of them were in the log by this time of the counter's clock."""
+
+    def overlaps(self, first: int, following: int) -> bool:
+        return self.first < following and first < self.next
 
 
 @dataclass(slots=True)
@@ -33,30 +49,43 @@ class Coverage:
     chain: list[Link] = field(default_factory=list)
     position: int = -1
     """Everything from the first range up to here is counted; -1: nothing."""
+    passed: list[Uncounted] = field(default_factory=list)
+    """What lies below the base and was not counted."""
 
     def add(self, item: Link) -> bool:
         """Take a range; returns whether it is new (it may still overlap others and stay out of the chain)."""
         if self.base < 0:
             self.origin = self.base = self.position = item.first
+            self.passed = [Uncounted(0, item.first, UNKNOWN_MS)] if item.first > 0 else []
+        item = self._trimmed(item)
         if item.next <= item.first or item.first < self.base or len(self.held) >= WAITING_MAX:
             return False
-        if any((known.first, known.next) == (item.first, item.next) for known in self.held):
+        if any(
+            (type(known), known.first, known.next) == (type(item), item.first, item.next)
+            for known in self.held
+        ):
             return False
         self.held.append(item)
         if item.first == self.position:
             self.chain.append(item)
             self.position = item.next
-        if any(known.next > self.position for known in self.held):
+        if any(known.next > self.position or isinstance(known, Standstill) for known in self.held):
             self._link()
+        self.passed = [self._dated(hole) for hole in self.passed]
         return True
 
     def fold(self) -> list[Link]:
         """Take the oldest links of the chain for good, when more ranges are held than need be."""
         folded: list[Link] = []
         while len(self.held) > HELD_MAX and self.chain:
-            folded.append(self.chain.pop(0))
-            self.base = folded[-1].next
-            self.held = [item for item in self.held if item.first >= self.base]
+            link = self.chain.pop(0)
+            if isinstance(link, Standstill):
+                self.passed.append(self._hole(link))
+            folded.append(link)
+            self.base = link.next
+            self.held = [
+                item for item in map(self._trimmed, self.held) if self.base <= item.first < item.next
+            ]
         return folded
 
     @property
@@ -65,16 +94,51 @@ class Coverage:
         beyond = [item.first for item in self.held if item.first > self.position]
         return (self.position, min(beyond)) if beyond else None
 
+    def uncounted(self) -> Iterator[Uncounted]:
+        """Yield the offsets up to the position that no count tells of."""
+        yield from self.passed
+        yield from (self._hole(link) for link in self.chain if isinstance(link, Standstill))
+
+    def _hole(self, link: Standstill) -> Uncounted:
+        return self._dated(Uncounted(link.first, link.next, link.at_ms or UNKNOWN_MS))
+
+    def _dated(self, hole: Uncounted) -> Uncounted:
+        """What was counted behind a hole was in the log after it."""
+        if hole.until_ms < UNKNOWN_MS:
+            return hole
+        later = [item.at_ms for item in self.held if isinstance(item, Counted) and item.first >= hole.next]
+        return hole._replace(until_ms=min(later, default=UNKNOWN_MS))
+
+    def _trimmed(self, item: Link) -> Link:
+        """Leave out what of a skipped range lies below the base."""
+        if isinstance(item, Standstill) and item.first < self.base:
+            return replace(item, first=self.base)
+        return item
+
     def _link(self) -> None:
-        """Find the chain from the base that reaches furthest."""
-        reached: dict[int, Link | None] = {self.base: None}
-        for item in sorted(self.held, key=lambda item: (item.first, item.next)):
-            if item.first in reached:
-                reached.setdefault(item.next, item)
-        self.position = max(reached)
+        """Find the chain from the base that reaches furthest, and skips least on the way."""
+        skipped: dict[int, int] = {self.base: 0}
+        links: dict[int, Link] = {}
+        for item in sorted(self.held, key=_link_order):
+            begins = [item.first]
+            if isinstance(item, Standstill):
+                begins = [at for at in skipped if item.first <= at < item.next]
+            for begin in (at for at in begins if at in skipped):
+                cost = skipped[begin] + (item.next - begin if isinstance(item, Standstill) else 0)
+                if cost < skipped.get(item.next, UNKNOWN_MS):
+                    skipped[item.next] = cost
+                    links[item.next] = replace(item, first=begin) if begin != item.first else item
+        self.position = max(skipped)
         chain: list[Link] = []
-        link = reached[self.position]
-        while link is not None:
-            chain.append(link)
-            link = reached[link.first]
+        at = self.position
+        while at in links:
+            chain.append(links[at])
+            at = links[at].first
         self.chain = chain[::-1]
+
+
+def _link_order(item: Link) -> tuple[int, int, int]:
+    """A range comes after all that may end where it begins; one that is skipped may begin anywhere within."""
+    if isinstance(item, Standstill):
+        return (item.next, 0, item.first)
+    return (item.first, 1, item.next)

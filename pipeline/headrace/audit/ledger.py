@@ -34,6 +34,8 @@ BACKLOG_MAX: Final = 128
 WINDOWS_MAX: Final = 10_000
 """Windows of a stream that are remembered by time, the youngest ones."""
 PROBLEMS_MAX: Final = 100
+UNKNOWN_PAST_MS: Final = -(1 << 62)
+"""Earlier than any time."""
 
 
 class ForeignLedgerError(Exception):
@@ -62,14 +64,26 @@ PlacedTallies = tuple[Place, int, int, tuple[Tally, ...]]
 """A partition, the offsets [first, next) of it, and their tallies."""
 
 
+class OpenAccount(NamedTuple):
+    """What was acknowledged of one window, in an account at an offset of the monitoring topic."""
+
+    partition: int
+    offset: int
+    window_start: int
+    acknowledged: Depth
+
+
 @dataclass(slots=True)
 class Accounts:
     """What a producer says of one topic. `open`: accounts that the live counts are not known to be past yet."""
 
     acknowledged: Depth = EMPTY
+    unjudged: Depth = EMPTY
+    """Of these, what may lie in offsets that were never counted in the live tier."""
     undelivered: Depth = EMPTY
-    open: list[tuple[int, int, Depth]] = field(default_factory=list)
-    """(partition, offset) of the monitoring topic, and what was acknowledged."""
+    open: list[OpenAccount] = field(default_factory=list)
+    begun_ms: int = 0
+    """Nothing was published before, by the account that came before the first event; 0 without one."""
     complete_until: int = 0
     heard_at: int = 0
     next_sequence: int = 0
@@ -85,6 +99,8 @@ class Ledger:
     """The next offset to read of each input."""
     coverage: dict[Counter, Coverage] = field(default_factory=dict)
     settled: dict[tuple[Tier, Stream], Depth] = field(default_factory=dict)
+    unjudged: dict[tuple[Tier, Tier, Stream], Depth] = field(default_factory=dict)
+    """What is settled of a tier, but may lie in offsets that a neighbour never counted."""
     accounts: dict[Stream, Accounts] = field(default_factory=dict)
     barriers: list[Barrier] = field(default_factory=list)
     """Of the live tiers, as long as they are not in force for all of their topics."""
@@ -166,7 +182,7 @@ class Ledger:
             return
         entry = self.accounts.setdefault(stream, Accounts())
         if len(runs):
-            entry.open.append((source.partition, offset, depth(runs)))
+            entry.open.append(OpenAccount(source.partition, offset, account.window_start, depth(runs)))
         self._take_times(stream, event, entry)
         self._note_windows(Place(datacenter, event.topic, -1), (claimed,))
 
@@ -180,6 +196,8 @@ class Ledger:
         entry.complete_until = max(entry.complete_until, account.complete_until)
         entry.heard_at = max(entry.heard_at, event.header.time)
         entry.next_sequence = max(entry.next_sequence, account.next_sequence)
+        if not account.next_sequence:
+            entry.begun_ms = max(entry.begun_ms, account.complete_until)
         entry.is_closed |= account.kind == "closing"
 
     def on_arrival(self, arrival: Arrival) -> None:
@@ -223,6 +241,7 @@ class Ledger:
         self.dead_letters.clear()
         self.foreign = {key: value for key, value in self.foreign.items() if key[0] != "warehouse"}
         self.settled = {key: value for key, value in self.settled.items() if key[0] != "warehouse"}
+        self.unjudged = {key: value for key, value in self.unjudged.items() if key[0] != "warehouse"}
 
     def problem(self, sentence: str) -> None:
         if sentence not in self.problems:
@@ -234,8 +253,11 @@ class Ledger:
     def settle(self, now_ms: int) -> None:
         """Fold what all neighbours have passed, and observe the latencies that are known."""
         self.barriers = [barrier for barrier in self.barriers if not self._apply(barrier)]
+        unseen = self._unseen()
         for stream, entry in self.accounts.items():
-            self._settle_accounts(stream, entry)
+            self._settle_accounts(
+                stream, entry, unseen.get((stream.datacenter, stream.topic), UNKNOWN_PAST_MS)
+            )
         for counter, coverage in self.coverage.items():
             links = [_parcel(link) for link in coverage.fold() if isinstance(link, Counted)]
             self.backlog.setdefault(counter, []).extend(links)
@@ -262,6 +284,14 @@ class Ledger:
         whole_at = self.whole_at.get((counter.place.datacenter, counter.place.topic), 0)
         return whole_at > parcel.at_ms + CLOCK_SKEW_MS
 
+    def is_judged(self, tier: Tier, counter: Counter, parcel: Parcel) -> bool:
+        """Whether a tier counted all of a neighbour's parcel, so that what is missing there was lost or doubled."""
+        if not self.has_passed(tier, counter, parcel):
+            return False
+        coverage = self.coverage.get(Counter(tier, counter.place))
+        holes = coverage.uncounted() if coverage is not None else ()
+        return not any(hole.overlaps(parcel.first, parcel.next) for hole in holes)
+
     def open_parcels(self) -> Iterator[tuple[Counter, Parcel]]:
         """Yield what is counted but not settled."""
         for counter, parcels in self.backlog.items():
@@ -284,21 +314,44 @@ class Ledger:
                 passed[partition] = max(offset, passed.get(partition, 0))
         return not barrier.whole & behind
 
-    def _settle_accounts(self, stream: Stream, entry: Accounts) -> None:
+    def _unseen(self) -> dict[tuple[str, str], int]:
+        """Return by (datacenter, topic) when the last of the offsets was written that the live tier never counted."""
+        found: dict[tuple[str, str], int] = {}
+        for (tier, place), coverage in self.coverage.items():
+            for hole in coverage.uncounted() if tier == "live" else ():
+                key = (place.datacenter, place.topic)
+                found[key] = max(hole.until_ms, found.get(key, UNKNOWN_PAST_MS))
+        return found
+
+    def _settle_accounts(self, stream: Stream, entry: Accounts, unseen_until_ms: int) -> None:
+        """Take the accounts that the live counts are past; what happened after the last uncounted offset is not there."""
         passed = self.passed.get((stream.datacenter, stream.topic), {})
-        past = [item for partition, offset, item in entry.open if offset < passed.get(partition, 0)]
-        if past:
-            entry.acknowledged = total((entry.acknowledged, *past))
-            entry.open = [item for item in entry.open if item[1] >= passed.get(item[0], 0)]
+        past = [item for item in entry.open if item.offset < passed.get(item.partition, 0)]
+        if not past:
+            return
+        entry.open = [item for item in entry.open if item.offset >= passed.get(item.partition, 0)]
+        entry.acknowledged = total((entry.acknowledged, *(item.acknowledged for item in past)))
+        unjudged = [
+            item.acknowledged
+            for item in past
+            if max(item.window_start, entry.begun_ms) <= unseen_until_ms + CLOCK_SKEW_MS
+        ]
+        entry.unjudged = total((entry.unjudged, *unjudged))
 
     def _settle_backlog(self, counter: Counter, parcels: list[Parcel]) -> list[Parcel]:
         """Settle what all neighbours have passed; of a long rest, neighbouring parcels become one."""
         rest: list[Parcel] = []
         for parcel in parcels:
-            if all(self.has_passed(tier, counter, parcel) for tier in neighbours(counter)):
+            tiers = neighbours(counter)
+            if all(self.has_passed(tier, counter, parcel) for tier in tiers):
+                unjudged = [tier for tier in tiers if not self.is_judged(tier, counter, parcel)]
                 for producer, copies in parcel.copies.items():
-                    key = (counter.tier, Stream(counter.place.datacenter, counter.place.topic, producer))
+                    stream = Stream(counter.place.datacenter, counter.place.topic, producer)
+                    key = (counter.tier, stream)
                     self.settled[key] = total((self.settled.get(key, EMPTY), copies))
+                    for tier in unjudged:
+                        pair = (counter.tier, tier, stream)
+                        self.unjudged[pair] = total((self.unjudged.get(pair, EMPTY), copies))
             else:
                 rest.append(parcel)
         if len(rest) <= BACKLOG_MAX:

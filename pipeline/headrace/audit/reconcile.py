@@ -7,7 +7,7 @@ one never cancel out. Rules:
   position. Otherwise the event is under way, and the report incomplete;
 - sequences that a producer calls failed or unknown may be there or not; more copies than the tier before has are
   duplicates;
-- offsets that a tier could never count excuse it: what is missing there is incomplete, not lost;
+- what may lie in offsets that a tier could never count is neither lost nor doubled there, but the report incomplete;
 - a producer that has not closed leaves the report incomplete, and is named.
 Pure: the ledger in, values out.
 """
@@ -16,13 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import permutations
 from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
 from headrace.audit.latency import HOPS, Hop
 from headrace.audit.ledger import TIERS, Accounts, Ledger, Tier, is_rejected
-from headrace.audit.windows import EMPTY, Depth, Int64s, Stream, excess, once, total
+from headrace.audit.windows import EMPTY, Depth, Int64s, Stream, excess, once, total, within
 
 Verdict = Literal["complete", "loss", "duplicates", "incomplete"]
 Kind = Literal["loss", "duplicate", "late", "truncation", "recreation"]
@@ -95,7 +96,6 @@ class Evidence:
 
     stream: Stream
     accounts: Accounts
-    acknowledged: Depth
     live: Depth = EMPTY
     offline: Depth = EMPTY
     warehouse: Depth = EMPTY
@@ -107,8 +107,9 @@ class Evidence:
     """The warehouse is past these."""
     warehouse_loaded: Depth = EMPTY
     """Offline is past these."""
+    unseen: Mapping[tuple[Tier, Tier], Depth] = field(default_factory=dict)
+    """What of a tier may lie in offsets that a neighbour, which is past them, never counted."""
     is_loaded: bool = True
-    blind: frozenset[Tier] = frozenset()
 
 
 @dataclass(slots=True)
@@ -149,7 +150,8 @@ def judge(evidence: Evidence, windows: Mapping[int, list[int]], now_ms: int) -> 
     """Compare the tiers of one stream."""
     judged = _Judged()
     accounts = evidence.accounts
-    expected = once(total((evidence.acknowledged, *(item for _, _, item in accounts.open))))
+    expected = once(total((accounts.acknowledged, *(item.acknowledged for item in accounts.open))))
+    judged_accounts = once(excess(accounts.acknowledged, accounts.unjudged))
     judged.counts = Counts(
         expected.count, evidence.live.count, evidence.offline.count, evidence.warehouse.count
     )
@@ -158,9 +160,10 @@ def judge(evidence: Evidence, windows: Mapping[int, list[int]], now_ms: int) -> 
         _Hop(
             "producer_to_live",
             missing=excess(expected, live),
-            lost=excess(once(evidence.acknowledged), live),
+            lost=excess(judged_accounts, live),
             ahead=excess(live, once(live)),
             doubled=excess(live, once(live)),
+            unseen=accounts.unjudged,
         ),
         _Hop(
             "live_to_offline",
@@ -168,6 +171,7 @@ def judge(evidence: Evidence, windows: Mapping[int, list[int]], now_ms: int) -> 
             lost=excess(evidence.live_passed, offline),
             ahead=excess(offline, live),
             doubled=excess(evidence.offline_mirrored, live),
+            unseen=_unseen(evidence, "live", "offline"),
         ),
         _Hop(
             "offline_to_warehouse",
@@ -175,6 +179,7 @@ def judge(evidence: Evidence, windows: Mapping[int, list[int]], now_ms: int) -> 
             lost=excess(evidence.offline_passed, warehouse),
             ahead=excess(warehouse, offline),
             doubled=excess(evidence.warehouse_loaded, offline),
+            unseen=_unseen(evidence, "offline", "warehouse"),
         ),
     ]
     for hop in hops if evidence.is_loaded else hops[:2]:
@@ -193,28 +198,37 @@ class _Hop(NamedTuple):
     lost: Depth
     ahead: Depth
     doubled: Depth
+    unseen: Depth
+    """What may lie in offsets that one of both tiers never counted, so that nobody can say."""
+
+
+def _unseen(evidence: Evidence, source: Tier, target: Tier) -> Depth:
+    return total(evidence.unseen.get(pair, EMPTY) for pair in ((source, target), (target, source)))
 
 
 def _judge_hop(judged: _Judged, evidence: Evidence, windows: Mapping[int, list[int]], hop: _Hop) -> None:
     source, target = _ENDS[hop.name]
-    lost = EMPTY if target in evidence.blind else hop.lost
-    doubled = EMPTY if source in evidence.blind else hop.doubled
-    under_way = hop.missing.count - lost.count
-    ahead = excess(hop.ahead, doubled)
-    faults: tuple[tuple[Kind, Depth], ...] = (("loss", lost), ("duplicate", doubled))
+    missing, ahead = excess(hop.missing, hop.lost), excess(hop.ahead, hop.doubled)
+    unseen = [within(found, hop.unseen) for found in (missing, ahead)]
+    waiting, early, unknown = excess(missing, unseen[0]), excess(ahead, unseen[1]), total(unseen)
+    faults: tuple[tuple[Kind, Depth], ...] = (("loss", hop.lost), ("duplicate", hop.doubled))
     for kind, found in faults:
         judged.findings += _findings(kind, hop.name, evidence.stream, found, windows)
     for counts in (judged.counts, judged.hops[hop.name]):
-        counts.lost += lost.count
-        counts.duplicated += doubled.count
-        counts.under_way += under_way
-    judged.unresolved += [found.first for found in (hop.missing, ahead) if found.count]
-    if under_way:
-        reason = f"{under_way} events are on their way from {source} to {target}"
-        judged.incomplete.append(_incomplete(evidence.stream, reason))
-    if ahead.count:
-        reason = f"{ahead.count} events are counted in {target}, but not in {source} yet"
-        judged.incomplete.append(_incomplete(evidence.stream, reason))
+        counts.lost += hop.lost.count
+        counts.duplicated += hop.doubled.count
+        counts.under_way += missing.count
+    judged.unresolved += [found.first for found in (hop.lost, waiting, early) if found.count]
+    reasons = (
+        (waiting, f"are on their way from {source} to {target}"),
+        (early, f"are counted in {target}, but not in {source} yet"),
+        (unknown, f"from {source} to {target} may lie in offsets that were never counted"),
+    )
+    judged.incomplete += [
+        _incomplete(evidence.stream, f"{found.count} events {reason}")
+        for found, reason in reasons
+        if found.count
+    ]
 
 
 _ENDS: Final[Mapping[Hop, tuple[str, str]]] = {
@@ -380,26 +394,29 @@ def _evidence(ledger: Ledger) -> list[Evidence]:
     """Gather each stream's copies by tier, from what is settled and what is open."""
     everything: dict[tuple[Tier, Stream], list[Depth]] = {}
     passed: dict[tuple[Tier, Tier, Stream], list[Depth]] = {}
+    unseen: dict[tuple[Tier, Tier, Stream], list[Depth]] = {}
     for (tier, stream), settled in ledger.settled.items():
         everything.setdefault((tier, stream), []).append(settled)
         for neighbour in TIERS:
-            passed.setdefault((tier, neighbour, stream), []).append(settled)
+            unjudged = ledger.unjudged.get((tier, neighbour, stream), EMPTY)
+            passed.setdefault((tier, neighbour, stream), []).append(excess(settled, unjudged))
+            unseen.setdefault((tier, neighbour, stream), []).append(unjudged)
     for counter, parcel in ledger.open_parcels():
         past = [tier for tier in TIERS if ledger.has_passed(tier, counter, parcel)]
+        known = {tier: passed if ledger.is_judged(tier, counter, parcel) else unseen for tier in past}
         for producer, copies in parcel.copies.items():
             stream = Stream(counter.place.datacenter, counter.place.topic, producer)
             everything.setdefault((counter.tier, stream), []).append(copies)
             for neighbour in past:
-                passed.setdefault((counter.tier, neighbour, stream), []).append(copies)
-    blind = _blind(ledger)
+                known[neighbour].setdefault((counter.tier, neighbour, stream), []).append(copies)
     streams = sorted({stream for _, stream in everything} | set(ledger.accounts))
     return [
         _evidence_of(
             stream,
             ledger.accounts.get(stream, Accounts()),
-            blind.get((stream.datacenter, stream.topic), frozenset()),
             everything,
             passed,
+            unseen,
         )
         for stream in streams
     ]
@@ -408,9 +425,9 @@ def _evidence(ledger: Ledger) -> list[Evidence]:
 def _evidence_of(
     stream: Stream,
     accounts: Accounts,
-    blind: frozenset[Tier],
     everything: Mapping[tuple[Tier, Stream], list[Depth]],
     passed: Mapping[tuple[Tier, Tier, Stream], list[Depth]],
+    unseen: Mapping[tuple[Tier, Tier, Stream], list[Depth]],
 ) -> Evidence:
     def seen(tier: Tier) -> Depth:
         return total(everything.get((tier, stream), ()))
@@ -421,7 +438,6 @@ def _evidence_of(
     return Evidence(
         stream=stream,
         accounts=accounts,
-        acknowledged=accounts.acknowledged,
         live=seen("live"),
         offline=seen("offline"),
         warehouse=seen("warehouse"),
@@ -429,15 +445,6 @@ def _evidence_of(
         offline_mirrored=past("offline", "live"),
         offline_passed=past("offline", "warehouse"),
         warehouse_loaded=past("warehouse", "offline"),
+        unseen={pair: total(unseen.get((*pair, stream), ())) for pair in permutations(TIERS, 2)},
         is_loaded=not is_rejected(stream.topic),
-        blind=blind,
     )
-
-
-def _blind(ledger: Ledger) -> dict[tuple[str, str], frozenset[Tier]]:
-    """Return the tiers of each topic in which some offsets were never counted, so that absence there proves nothing."""
-    found: dict[tuple[str, str], set[Tier]] = {}
-    begun_late = [counter for counter, coverage in ledger.coverage.items() if coverage.origin > 0]
-    for counter in (*ledger.skipped, *begun_late):
-        found.setdefault((counter.place.datacenter, counter.place.topic), set()).add(counter.tier)
-    return {key: frozenset(tiers) for key, tiers in found.items()}

@@ -70,6 +70,8 @@ class Standstill:
     first: int
     next: int
     reason: str
+    at_ms: int = 0
+    """The counter's clock when it said so; 0: it did not tell."""
 
 
 CountRecord = Counted | Barrier | Standstill
@@ -95,7 +97,7 @@ def encode(record: CountRecord) -> bytes:
     }
     if isinstance(record, Standstill):
         kind = "skipped" if record.next > record.first else "standstill"
-        fields |= {"kind": kind, "reason": record.reason}
+        fields |= {"kind": kind, "reason": record.reason, "at": record.at_ms}
     else:
         fields |= {
             "kind": "counted",
@@ -136,6 +138,7 @@ def decode(value: bytes | None) -> CountRecord:
                 first=first,
                 next=following,
                 reason=str(fields["reason"]),
+                at_ms=int(fields.get("at", 0)),
             )
         if fields["kind"] != "counted":
             raise ValueError(f"a count record of kind {fields['kind']!r}")

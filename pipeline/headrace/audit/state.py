@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from headrace.audit import records
-from headrace.audit.coverage import Coverage
+from headrace.audit.coverage import Coverage, Uncounted
 from headrace.audit.latency import Histogram, Latencies, Place, Spans
-from headrace.audit.ledger import Accounts, Counter, Ledger, Parcel
+from headrace.audit.ledger import Accounts, Counter, Ledger, OpenAccount, Parcel
 from headrace.audit.records import Barrier
 from headrace.audit.windows import Depth, Stream, depth_from_json
 from headrace.load.ranges import TopicPartition
 
-VERSION: Final = 1
+VERSION: Final = 2
 FILE: Final = "ledger.json"
 
 
@@ -56,6 +56,9 @@ def as_json(ledger: Ledger) -> dict[str, Any]:
         "read": _pairs(ledger.read),
         "coverage": [[*_counter(key), _coverage(value)] for key, value in ledger.coverage.items()],
         "settled": [[tier, *stream, value.as_json()] for (tier, stream), value in ledger.settled.items()],
+        "unjudged": [
+            [*tiers, *stream, value.as_json()] for (*tiers, stream), value in ledger.unjudged.items()
+        ],
         "accounts": [[*stream, _accounts(value)] for stream, value in ledger.accounts.items()],
         "barriers": [records.encode(item).decode() for item in ledger.barriers],
         "passed": [[*key, list(value.items())] for key, value in ledger.passed.items()],
@@ -88,6 +91,10 @@ def from_json(fields: Any) -> Ledger:
     ledger.coverage = {_to_counter(key): _to_coverage(value) for *key, value in fields["coverage"]}
     ledger.settled = {
         (tier, Stream(*stream)): depth_from_json(value) for tier, *stream, value in fields["settled"]
+    }
+    ledger.unjudged = {
+        (tier, neighbour, Stream(*stream)): depth_from_json(value)
+        for tier, neighbour, *stream, value in fields["unjudged"]
     }
     ledger.accounts = {Stream(*stream): _to_accounts(value) for *stream, value in fields["accounts"]}
     ledger.barriers = [item for item in map(_record, fields["barriers"]) if isinstance(item, Barrier)]
@@ -136,12 +143,13 @@ def _record(text: str) -> records.CountRecord:
 
 
 def _coverage(item: Coverage) -> list[Any]:
-    return [item.origin, item.base, [records.encode(link).decode() for link in item.held]]
+    held = [records.encode(link).decode() for link in item.held]
+    return [item.origin, item.base, [list(hole) for hole in item.passed], held]
 
 
 def _to_coverage(fields: Any) -> Coverage:
-    origin, base, held = fields
-    item = Coverage(origin=origin, base=base, position=base)
+    origin, base, passed, held = fields
+    item = Coverage(origin=origin, base=base, position=base, passed=[Uncounted(*hole) for hole in passed])
     for text in held:
         link = _record(text)
         assert not isinstance(link, Barrier)
@@ -153,7 +161,9 @@ def _accounts(item: Accounts) -> dict[str, Any]:
     return {
         "acknowledged": item.acknowledged.as_json(),
         "undelivered": item.undelivered.as_json(),
-        "open": [[partition, offset, value.as_json()] for partition, offset, value in item.open],
+        "open": [[*where, value.as_json()] for *where, value in item.open],
+        "unjudged": item.unjudged.as_json(),
+        "begun_ms": item.begun_ms,
         "complete_until": item.complete_until,
         "heard_at": item.heard_at,
         "next_sequence": item.next_sequence,
@@ -165,7 +175,12 @@ def _to_accounts(fields: Any) -> Accounts:
     return Accounts(
         acknowledged=depth_from_json(fields["acknowledged"]),
         undelivered=depth_from_json(fields["undelivered"]),
-        open=[(partition, offset, depth_from_json(value)) for partition, offset, value in fields["open"]],
+        open=[
+            OpenAccount(partition, offset, start, depth_from_json(value))
+            for partition, offset, start, value in fields["open"]
+        ],
+        unjudged=depth_from_json(fields["unjudged"]),
+        begun_ms=fields["begun_ms"],
         complete_until=fields["complete_until"],
         heard_at=fields["heard_at"],
         next_sequence=fields["next_sequence"],

@@ -178,6 +178,18 @@ def once(item: Depth) -> Depth:
     return _normal(item.edges, np.minimum(item.copies, 1))
 
 
+def within(item: Depth, mask: Depth) -> Depth:
+    """Return the copies of those sequences that the mask holds."""
+    edges = np.union1d(item.edges, mask.edges)
+    return _normal(edges, np.where(_at(mask, edges) > 0, _at(item, edges), 0))
+
+
+def _at(item: Depth, sequences: Int64s) -> Int64s:
+    """Return the copies of each sequence."""
+    found = np.searchsorted(item.edges, sequences, side="right")
+    return np.concatenate((np.zeros(1, dtype=np.int64), item.copies))[found]
+
+
 def _steps(item: Depth) -> Int64s:
     return _changes(item.copies)
 
