@@ -139,6 +139,35 @@ def test_many_clients_at_once_get_one_version_per_schema(registry: RegistryProce
     assert requests.get(registry.url + "/subjects/crowd/versions", timeout=20).json() == list(range(1, 9))
 
 
+def test_two_registries_on_one_topic_lose_no_schema(broker: DevCluster, tmp_path: Path) -> None:
+    arguments = ("--topic", "shared_schemas")
+    processes = [RegistryProcess(tmp_path / name, broker.bootstrap, *arguments) for name in ("one", "two")]
+    schemas = [json.dumps({"type": "fixed", "name": "F", "size": size}) for size in range(1, 41)]
+    # Neighbours go to different registries, and every fourth schema to both.
+    wanted = [(number, number % 2) for number in range(40)] + [(number, 1) for number in range(0, 40, 4)]
+    assert requests.put(f"{processes[0].url}/config", data='{"compatibility":"NONE"}', timeout=20).ok
+
+    def register(wish: tuple[int, int]) -> tuple[str, int]:
+        schema = schemas[wish[0]]
+        answer = post(processes[wish[1]].url, "/subjects/shared/versions", {"schema": schema})
+        assert answer.status_code == 200, answer.text
+        return schema, answer.json()["id"]
+
+    try:
+        with ThreadPoolExecutor(16) as pool:
+            answered = set(pool.map(register, sorted(wanted)))
+        assert len(answered) == len(schemas)
+        processes[1].kill()
+        processes.append(RegistryProcess(tmp_path / "three", broker.bootstrap, *arguments))
+        for process in (processes[0], processes[2]):
+            client = client_of(process)
+            assert {(client.get_schema(each).schema_str, each) for _, each in answered} == answered
+            assert client.get_versions("shared") == list(range(1, len(schemas) + 1))
+    finally:
+        for process in processes:
+            process.end()
+
+
 def test_the_topic_is_compacted_with_one_partition_and_confluents_records(
     broker: DevCluster, registry: RegistryProcess
 ) -> None:

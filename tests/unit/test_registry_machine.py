@@ -10,7 +10,15 @@ import pytest
 
 from headrace.registry.errors import RegistryError
 from headrace.registry.machine import Decision, Machine, Submitted
-from headrace.registry.records import RecordError, decode, encode
+from headrace.registry.records import (
+    CompatibilityLevel,
+    RecordError,
+    SchemaVersion,
+    SubjectDeletion,
+    Turn,
+    decode,
+    encode,
+)
 from headrace.registry.schemas import Reference, normal_form, schema_id
 
 V1 = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"}]}'
@@ -24,7 +32,7 @@ class Registry:
     """A machine with its topic as a list."""
 
     def __init__(self, identify: Callable[[str], int] = schema_id) -> None:
-        self.machine = Machine(identify)
+        self.machine = Machine(schema_id=identify)
         self.log: Log = []
 
     def write(self, decision: Decision) -> Any:
@@ -95,24 +103,106 @@ def test_ids_agree_between_registries_that_never_met() -> None:
     assert east.register("s", V1) == west.register("other", V1)
 
 
-def test_two_schemas_with_one_id_are_refused_naming_both() -> None:
+def test_a_schema_whose_id_stands_for_another_one_gets_the_next() -> None:
     registry = Registry(lambda normal: 7)
-    registry.register("s", V1)
-    with pytest.raises(RegistryError, match="id 7") as caught:
-        registry.register("t", V2)
-    assert normal_form(V1, {}) in caught.value.message
-    assert normal_form(V2, {}) in caught.value.message
-    assert registry.machine.subjects() == ["s"]
+    assert [registry.register("s", V1), registry.register("t", V2), registry.register("u", V1)] == [7, 8, 7]
+    assert registry.machine.schema(8) == {"schema": V2}
+    assert Registry(lambda normal: 2**31 - 1).register("s", V1) == 2**31 - 1
 
 
-def test_a_replayed_conflict_is_reported_and_the_id_answers_with_an_error() -> None:
-    east, west, offline = Registry(lambda _: 7), Registry(lambda _: 7), Machine()
+def test_two_datacenters_ids_are_told_apart_by_a_subject_of_theirs() -> None:
+    east, west, offline = Registry(lambda _: 1), Registry(lambda _: 1), Machine(("dc-east.", "dc-west."))
     east.register("s", V1)
-    west.register("s", V2)
-    assert replay(east.log, offline, "dc-east.") == []
-    [finding] = replay(west.log, offline, "dc-west.")
-    assert "id 7" in finding
-    assert refused(lambda: offline.schema(7)) == (422, 42205)
+    west.register("t", V2)
+    assert replay(east.log, offline, "dc-east.") + replay(west.log, offline, "dc-west.") == []
+    assert offline.schema(1, "dc-east.pageviews-value") == {"schema": V1}
+    assert offline.schema(1, "dc-west.t") == {"schema": V2}
+    assert refused(lambda: offline.schema(1)) == (422, 42205)
+    assert refused(lambda: offline.schema(1, "own-value")) == (404, 40403)
+    assert offline.usages(1) == [
+        {"subject": "dc-east.s", "version": 1},
+        {"subject": "dc-west.t", "version": 1},
+    ]
+
+
+def test_an_id_that_a_split_registry_gave_twice_is_told_by_the_subject_and_never_given_again() -> None:
+    log = [version_record("s", 1, 5, V1), version_record("t", 1, 5, V2)]
+    registry = Registry(lambda _: 5)
+    [finding] = replay(log, registry.machine)
+    assert "id 5" in finding
+    assert registry.machine.schema(5, "s") == {"schema": V1}
+    assert registry.machine.schema(5, "t") == {"schema": V2}
+    assert refused(lambda: registry.machine.schema(5)) == (422, 42205)
+    assert registry.register("u", V2) == 6
+
+
+def version_record(
+    subject: str, version: int, schema_id: int, text: str, *, deleted: bool = False
+) -> tuple[bytes, bytes | None]:
+    return encode(
+        SchemaVersion(subject=subject, version=version, schema_id=schema_id, text=text, deleted=deleted)
+    )
+
+
+def test_a_schema_whose_version_another_one_took_keeps_its_id_and_gets_a_version_of_its_own() -> None:
+    spoiled = [version_record("s", 1, 11, V1), version_record("s", 1, 12, V2)]
+    registry = Registry()
+    assert len(replay(spoiled, registry.machine)) == 1
+    assert registry.machine.schema(11) == {"schema": V1}
+    assert registry.machine.usages(11) == []
+    assert registry.machine.needs_repair
+    registry.write(registry.machine.decide_repair())
+    assert not registry.machine.needs_repair
+    compacted = Machine()
+    replay(list(dict(spoiled + registry.log).items()), compacted)
+    assert not compacted.needs_repair
+    for machine in (registry.machine, compacted):
+        assert (machine.schema(11), machine.schema(12)) == ({"schema": V1}, {"schema": V2})
+        assert (machine.versions("s"), machine.versions("s", deleted=True)) == ([1], [1, 2])
+
+
+def test_a_displaced_schema_goes_with_its_version_for_good() -> None:
+    machine = Machine()
+    replay([version_record("s", 1, 11, V1), version_record("s", 1, 12, V2)], machine)
+    replay([encode(SchemaVersion(subject="s", version=1))], machine)
+    assert refused(lambda: machine.schema(11)) == (404, 40403)
+    assert not machine.needs_repair
+
+
+def test_a_schema_is_known_also_when_what_it_refers_to_comes_later() -> None:
+    registry = Registry()
+    outer = '{"type":"record","name":"Outer","fields":[{"name":"i","type":"n.Inner"}]}'
+    registry.register("inner", '{"type":"record","name":"n.Inner","fields":[]}')
+    outer_id = registry.register("outer", outer, Reference(name="n.Inner", subject="inner", version=1))
+    machine = Machine()
+    assert replay(registry.log[::-1], machine) == []
+    assert machine.schema(outer_id)["schema"] == outer
+    submitted = Submitted(text=outer, references=(Reference(name="n.Inner", subject="inner", version=1),))
+    assert machine.decide_register("outer", submitted).answer == {"id": outer_id}
+
+
+def test_a_record_that_came_after_its_turn_counts_for_nothing_and_is_written_over() -> None:
+    registry = Registry()
+    registry.register("s", V1)
+    registry.write(registry.machine.decide_set_level("s", "NONE"))
+    late = [
+        SchemaVersion(subject="s", version=1, schema_id=12, text=V2),
+        SchemaVersion(subject="t", version=1, schema_id=12, text=V2),
+        CompatibilityLevel(subject="s", level="FULL"),
+        SubjectDeletion(subject="s", version=1),
+    ]
+    registry.machine.apply(Turn(turn="slow"))
+    registry.machine.apply(Turn(turn="slow", is_over=True))
+    assert all(registry.machine.apply(record, turn="slow") for record in late)
+    assert (registry.machine.versions("s"), registry.machine.level("s")) == ([1], "NONE")
+    assert registry.machine.subjects(deleted=True) == ["s"]
+    registry.log += [encode(record) for record in late]
+    registry.write(registry.machine.decide_repair())
+    assert not registry.machine.needs_repair
+    compacted = Machine()
+    replay(list(dict(registry.log).items()), compacted)
+    assert (compacted.versions("s"), compacted.level("s")) == ([1], "NONE")
+    assert (compacted.subjects(deleted=True), compacted.version("s", "1")["schema"]) == (["s"], V1)
 
 
 def test_an_incompatible_schema_is_refused_at_the_levels_backward_and_full_only() -> None:
@@ -229,7 +319,7 @@ def test_references_resolve_and_protect_what_they_refer_to() -> None:
 
 
 def test_replayed_topics_are_served_with_their_datacenters_prefix_and_read_only() -> None:
-    east, west, offline = Registry(), Registry(), Machine()
+    east, west, offline = Registry(), Registry(), Machine(("dc-east.", "dc-west."))
     inner = '{"type":"record","name":"n.Inner","fields":[]}'
     outer = '{"type":"record","name":"Outer","fields":[{"name":"i","type":"n.Inner"}]}'
     for live in (east, west):

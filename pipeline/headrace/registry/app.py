@@ -85,11 +85,11 @@ async def _types(_: Registry, __: Request) -> Any:
 
 
 async def _schema_by_id(registry: Registry, request: Request) -> Any:
-    return registry.read().schema(_id(request))
+    return registry.read().schema(_id(request), request.query_params.get("subject", ""))
 
 
 async def _schema_text_by_id(registry: Registry, request: Request) -> Any:
-    return json.loads(registry.read().schema(_id(request))["schema"])
+    return json.loads((await _schema_by_id(registry, request))["schema"])
 
 
 async def _subjects_of_id(registry: Registry, request: Request) -> Any:

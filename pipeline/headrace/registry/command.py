@@ -62,6 +62,9 @@ def registry(
 ) -> None:
     """Serve Confluent's schema registry API over a compacted topic.
 
+    Any number of registries may serve one topic, all of them for reading and writing: the topic's order decides. With
+    --replay-topics ids belong to their datacenter: ?subject=dc-east.SUBJECT at /schemas/ids/ID says whose is meant.
+
     Prints `ready HOST:PORT` on standard output once the topic has been replayed; until then, and while no
     broker is up, requests are answered with status 503.
     """
@@ -105,12 +108,11 @@ async def _serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, server.stop)
     _log.info("listening on %s", address)
-    service.start()
     async with asyncio.TaskGroup() as tasks:
-        announcement = tasks.create_task(_announce(service, address))
+        running = [tasks.create_task(service.run()), tasks.create_task(_announce(service, address))]
         await server.serve(sockets=[listener])
-        announcement.cancel()
-    await service.stop()
+        for task in running:
+            task.cancel()
 
 
 class Server(uvicorn.Server):

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 
 class RegistryError(Exception):
-    """An answer other than success. `code` is Confluent's error code."""
+    """An answer other than success. `code` is Confluent's error code.
 
-    def __init__(self, status: int, code: int, message: str) -> None:
+    `is_about_input` says that the request can never succeed, whatever other processes have registered meanwhile.
+    """
+
+    def __init__(self, status: int, code: int, message: str, *, is_about_input: bool = False) -> None:
         super().__init__(message)
         self.status = status
         self.code = code
         self.message = message
+        self.is_about_input = is_about_input
 
 
 def subject_not_found(subject: str) -> RegistryError:
@@ -70,7 +74,11 @@ def incompatible(messages: list[str]) -> RegistryError:
 
 
 def invalid_schema(reason: str) -> RegistryError:
-    return RegistryError(422, 42201, f"Invalid schema: {reason}")
+    return RegistryError(422, 42201, f"Invalid schema: {reason}", is_about_input=True)
+
+
+def invalid_reference(name: str, reason: str) -> RegistryError:
+    return RegistryError(422, 42201, f"Invalid schema: reference {name!r}: {reason}")
 
 
 def invalid_version(version: str) -> RegistryError:
@@ -78,12 +86,19 @@ def invalid_version(version: str) -> RegistryError:
         f"The specified version '{version}' is not a valid version id. "
         'Allowed values are between [1, 2^31-1] and the string "latest"'
     )
-    return RegistryError(422, 42202, message)
+    return RegistryError(422, 42202, message, is_about_input=True)
 
 
 def invalid_level(level: object, allowed: tuple[str, ...]) -> RegistryError:
     message = f"Invalid compatibility level {level!r}. Valid values are {', '.join(allowed)}"
-    return RegistryError(422, 42203, message)
+    return RegistryError(422, 42203, message, is_about_input=True)
+
+
+def ambiguous_id(schema_id: int, subjects: list[str]) -> RegistryError:
+    return not_permitted(
+        f"The id {schema_id} stands for different schemas, of the subjects {', '.join(subjects)}: "
+        "add ?subject=NAME to say whose is meant"
+    )
 
 
 def not_permitted(message: str) -> RegistryError:

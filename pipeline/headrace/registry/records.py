@@ -1,14 +1,15 @@
 """Records of the `_schemas` topic in Confluent's own JSON: keys and values, both ways. Pure.
 
 A value of None is a tombstone. Key types that this registry does not use (MODE, CONTEXT, CLEAR_SUBJECT) and
-NOOP decode to None, so that a topic written by Confluent's registry can be read.
+others' NOOP decode to None, so that a topic written by Confluent's registry can be read. A turn is a NOOP, which every
+registry passes over whatever its value, all under one key, so that compaction keeps the last of them.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from headrace.registry.schemas import Reference
 
@@ -45,7 +46,21 @@ class SubjectDeletion:
     version: int | None
 
 
-Record = SchemaVersion | CompatibilityLevel | SubjectDeletion
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """A process asks for its turn to write, or a turn is over (see `turns`)."""
+
+    turn: str
+    is_over: bool = False
+
+
+Change = SchemaVersion | CompatibilityLevel | SubjectDeletion
+"""What changes subjects, ids or levels."""
+Record = Change | Turn
+
+TURN_HEADER: Final = "headrace-turn"
+"""Header of a record that names the turn it was written in."""
+TURN_KEY: Final = b'{"keytype":"NOOP","magic":0}'
 
 
 def encode(record: Record) -> tuple[bytes, bytes | None]:
@@ -61,6 +76,8 @@ def encode(record: Record) -> tuple[bytes, bytes | None]:
             key = {"keytype": "DELETE_SUBJECT", "subject": record.subject, "magic": 0}
             value = {"subject": record.subject, "version": record.version}
             return _dump(key), None if record.version is None else _dump(value)
+        case Turn():
+            return TURN_KEY, _dump({"turn": record.turn, "over": record.is_over})
 
 
 def decode(key: bytes | None, value: bytes | None) -> Record | None:
@@ -105,6 +122,8 @@ def _decode(key: dict[str, Any], value: dict[str, Any] | None) -> Record | None:
             return SubjectDeletion(
                 subject=str(key["subject"]), version=None if value is None else int(value["version"])
             )
+        case "NOOP" if isinstance(value, dict) and isinstance(value.get("turn"), str):
+            return Turn(turn=value["turn"], is_over=value.get("over") is True)
         case _:
             return None
 

@@ -1,28 +1,32 @@
-"""The registry as one object on the event loop: the machine, its topic, and the wait between them.
+"""The registry as one object on the event loop: the machine, its topics, and the writer between them.
 
-Writes go decide → append → wait until read back (and so applied) → answer, one at a time. Whatever else
-appends to the topic (another registry process, a restored backup) is applied in the topic's order all the
-same.
+The writer decides what is appended and when (see `writer`); this performs it: one append at a time, a clock, and a
+future for every request.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
+import uuid
 from collections.abc import Callable
 from typing import Any, Final
 
 from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
 from headrace.registry import errors
+from headrace.registry.errors import RegistryError
 from headrace.registry.machine import Decision, Machine
 from headrace.registry.records import RecordError, decode, encode
 from headrace.registry.topic import CaughtUp, ReadEvent, ReadMessage, TopicAppender, TopicReader
+from headrace.registry.writer import Append, Request, Settled, Writer
 
 _log = logging.getLogger("headrace.registry")
 
-READ_BACK_SECONDS_MAX: Final = 10.0
-WRITES_WAITING_MAX: Final = 1000
+TICK_SECONDS: Final = 0.25
+COMPACTION_LAG_MS: Final = 24 * 3600 * 1000
+"""So long a record stays beside one of the same key, also one that came after its writer's turn and does not count."""
 
 
 class Registry:
@@ -31,7 +35,9 @@ class Registry:
     def __init__(
         self, *, bootstrap: str, topic: str, replication_factor: int, replay_topics: tuple[str, ...]
     ) -> None:
-        self.machine = Machine()
+        self._prefixes = {topic: "", **{name: name.removesuffix(topic) for name in replay_topics}}
+        self.machine = Machine(prefix for prefix in self._prefixes.values() if prefix)
+        self._writer = Writer(self.machine, uuid.uuid4().hex)
         self._topic = topic
         self._loop = asyncio.get_running_loop()
         self._appender = TopicAppender(bootstrap, topic)
@@ -39,25 +45,26 @@ class Registry:
             topic,
             num_partitions=1,
             replication_factor=replication_factor,
-            config={"cleanup.policy": "compact"},
+            config={"cleanup.policy": "compact", "min.compaction.lag.ms": str(COMPACTION_LAG_MS)},
         )
         self._readers = [TopicReader(bootstrap, topic, self._hand_over, create=new_topic)]
         self._readers += [
             TopicReader(bootstrap, name, self._hand_over, create=None) for name in replay_topics
         ]
-        self._prefixes = {name: name.removesuffix(topic) for name in replay_topics}
-        self._applied_offset = -1
-        self._waiter: tuple[int, asyncio.Future[None]] | None = None
-        self._writing = asyncio.Lock()
-        self._writes_waiting = 0
+        self._answers: dict[Request, asyncio.Future[Any]] = {}
+        self._to_append: asyncio.Queue[Append] = asyncio.Queue(maxsize=1)
         self.ready = asyncio.Event()
 
-    def start(self) -> None:
+    async def run(self) -> None:
+        """Read the topics and write what is asked for, until cancelled."""
         for reader in self._readers:
             reader.start()
-
-    async def stop(self) -> None:
-        await asyncio.gather(*(asyncio.to_thread(reader.stop) for reader in self._readers))
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._append_all())
+                tasks.create_task(self._tick())
+        finally:
+            await asyncio.gather(*(asyncio.to_thread(reader.stop) for reader in self._readers))
 
     def read(self) -> Machine:
         """Return the machine for a read; raises RegistryError until the topic has been replayed."""
@@ -66,32 +73,48 @@ class Registry:
         return self.machine
 
     async def write(self, decide: Callable[[Machine], Decision]) -> Any:
-        """Decide on the newest state, append, wait until it is applied; return the decision's answer."""
-        if self._writes_waiting >= WRITES_WAITING_MAX:
-            raise errors.not_ready(f"{WRITES_WAITING_MAX} writes are waiting")
-        self._writes_waiting += 1
+        """Decide in a turn of this process, append, wait until it is applied; return the decision's answer."""
+        self.read()
+        request = self._writer.submit(decide, _now_ms())
+        if isinstance(request, Settled):
+            return _outcome(request)
+        answer = self._answers[request] = self._loop.create_future()
+        self._step()
         try:
-            async with self._writing:
-                decision = decide(self.read())
-                if decision.records:
-                    offset = await self._appender.append([encode(record) for record in decision.records])
-                    await self._wait_applied(offset)
-                return decision.answer
+            return _outcome(await answer)
         finally:
-            self._writes_waiting -= 1
+            self._answers.pop(request, None)
 
-    async def _wait_applied(self, offset: int) -> None:
-        if self._applied_offset >= offset:
+    def _step(self) -> None:
+        """Let the writer go on, unless the topic has not been replayed."""
+        if not self.ready.is_set():
             return
-        applied = self._loop.create_future()
-        self._waiter = (offset, applied)
-        try:
-            async with asyncio.timeout(READ_BACK_SECONDS_MAX):
-                await applied
-        except TimeoutError:
-            raise errors.store_timed_out("it was appended but not read back yet") from None
-        finally:
-            self._waiter = None
+        settled, append = self._writer.step(_now_ms())
+        self._tell(settled)
+        if append is not None:
+            self._to_append.put_nowait(append)
+
+    def _tell(self, settled: list[Settled]) -> None:
+        for outcome in settled:
+            answer = self._answers.pop(outcome.request, None)
+            if answer is not None and not answer.done():
+                answer.set_result(outcome)
+
+    async def _append_all(self) -> None:
+        while True:
+            append = await self._to_append.get()
+            error: RegistryError | None = None
+            try:
+                await self._appender.append([encode(record) for record in append.records], append.turn)
+            except RegistryError as failure:
+                error = failure
+            self._tell(self._writer.appended(error, _now_ms()))
+            self._step()
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            self._step()
 
     def _hand_over(self, events: list[ReadEvent]) -> None:
         """Called on a reader's thread; waits for the loop, so that a reader is never far ahead of it."""
@@ -107,19 +130,27 @@ class Registry:
                     self.ready.set()
                 case CaughtUp():
                     pass
-        if self._waiter is not None and self._applied_offset >= self._waiter[0]:
-            offset_applied, self._waiter = self._waiter[1], None
-            # One that timed out in this very turn of the loop is done already.
-            if not offset_applied.done():
-                offset_applied.set_result(None)
+        self._step()
 
     def _apply(self, message: ReadMessage) -> None:
+        finding: str | None = None
         try:
             record = decode(message.key, message.value)
-            finding = record and self.machine.apply(record, self._prefixes.get(message.topic, ""))
         except RecordError as error:
-            finding = str(error)
+            record, finding = None, str(error)
+        if record is not None and message.topic == self._topic:
+            finding = self._writer.read(record, message.turn)
+        elif record is not None:
+            finding = self.machine.apply(record, self._prefixes[message.topic], message.turn)
         if finding:
             _log.warning("topic %s offset %d: %s", message.topic, message.offset, finding)
-        if message.topic == self._topic:
-            self._applied_offset = message.offset
+
+
+def _outcome(settled: Settled) -> Any:
+    if settled.error is not None:
+        raise settled.error
+    return settled.answer
+
+
+def _now_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

@@ -18,6 +18,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from headrace.registry import errors
+from headrace.registry.records import TURN_HEADER
 
 _log = logging.getLogger("headrace.registry")
 
@@ -35,6 +36,8 @@ class ReadMessage:
     offset: int
     key: bytes | None
     value: bytes | None
+    turn: str | None
+    """The turn that it was written in, from its header."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +143,11 @@ class TopicReader:
         error = message.error()
         if error is None:
             return ReadMessage(
-                topic=self._topic, offset=message.offset(), key=message.key(), value=message.value()
+                topic=self._topic,
+                offset=message.offset(),
+                key=message.key(),
+                value=message.value(),
+                turn=_turn_of(message),
             )
         if error.code() == KafkaError._PARTITION_EOF:
             return CaughtUp(topic=self._topic)
@@ -151,6 +158,11 @@ class TopicReader:
             raise KafkaException(error)
         _log.warning("topic %s: %s", self._topic, error.str())
         return None
+
+
+def _turn_of(message: Any) -> str | None:
+    values = [value for name, value in message.headers() or () if name == TURN_HEADER and value is not None]
+    return values[0].decode("utf-8", "replace") if values else None
 
 
 class TopicAppender:
@@ -167,29 +179,29 @@ class TopicAppender:
         }
         self._producer = Producer(config)
 
-    async def append(self, records: list[tuple[bytes, bytes | None]]) -> int:
-        """Append keys and values in order; return the last one's offset. Raises RegistryError."""
-        return await asyncio.to_thread(self._append, records)
+    async def append(self, records: list[tuple[bytes, bytes | None]], turn: str | None) -> None:
+        """Append keys and values in order, with the name of their turn. Raises RegistryError."""
+        await asyncio.to_thread(self._append, records, turn)
 
-    def _append(self, records: list[tuple[bytes, bytes | None]]) -> int:
-        outcomes: list[tuple[KafkaError | None, int]] = []
+    def _append(self, records: list[tuple[bytes, bytes | None]], turn: str | None) -> None:
+        outcomes: list[KafkaError | None] = []
+        headers: dict[str, str | bytes | None] = {} if turn is None else {TURN_HEADER: turn.encode()}
 
-        def on_delivery(error: KafkaError | None, message: Any) -> None:
-            outcomes.append((error, -1 if error else message.offset()))
+        def on_delivery(error: KafkaError | None, _: Any) -> None:
+            outcomes.append(error)
 
         try:
             for key, value in records:
                 self._producer.produce(
-                    self._topic, key=key, value=value, partition=0, on_delivery=on_delivery
+                    self._topic, key=key, value=value, partition=0, headers=headers, on_delivery=on_delivery
                 )
         except (KafkaException, BufferError) as error:
             raise errors.store_failed(str(error)) from error
         self._producer.flush(APPEND_TIMEOUT_MS / 1000 + 2)
-        for failure, _ in outcomes:
+        for failure in outcomes:
             if failure is not None and failure.code() in (KafkaError._MSG_TIMED_OUT, KafkaError._TRANSPORT):
                 raise errors.store_timed_out(failure.str())
             if failure is not None:
                 raise errors.store_failed(failure.str())
         if len(outcomes) < len(records):
             raise errors.store_timed_out(f"no acknowledgement within {APPEND_TIMEOUT_MS} ms")
-        return max(offset for _, offset in outcomes)
