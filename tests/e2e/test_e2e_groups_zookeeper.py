@@ -5,14 +5,20 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import uuid4
 
+import psutil
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka.admin import AdminClient
 from kazoo.client import KazooClient
 from processes import DevCluster
 from raw_client import RawClient, make_topic
+
+from headrace.cli import group_migration
 
 OFFSET_COMMIT, OFFSET_FETCH = 8, 9
 
@@ -84,6 +90,34 @@ def test_a_group_that_is_no_znodes_name_is_refused(client: RawClient, topic: str
 def test_metadata_that_is_too_long_is_refused(client: RawClient, topic: str) -> None:
     assert commit(client, "long", topic, 5, committed_metadata="m" * 5000) == [12, 3]
     assert fetch(client, 0, "long", topic)[0] == (-1, 3)
+
+
+def test_offsets_move_although_the_offsets_topic_takes_long_to_create(
+    dev_cluster: Callable[..., DevCluster],
+) -> None:
+    """The admin client looks for a coordinator for half a second; here there is none for a second and a half."""
+    cluster = dev_cluster()
+    raw = RawClient(cluster)
+    try:
+        make_topic(raw, "slow")
+        assert commit(raw, "slow", "slow", 42) == [0, 3]
+    finally:
+        raw.socket.close()
+    zookeeper = next(
+        child
+        for child in psutil.Process(cluster.process.pid).children()
+        if "org.apache.zookeeper" in " ".join(child.cmdline())
+    )
+    zookeeper.suspend()
+    timer = threading.Timer(1.5, zookeeper.resume)
+    timer.start()
+    try:
+        group_migration.commit(cluster.bootstrap, "slow", {("slow", 0): 42})
+    finally:
+        timer.join()
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    committed = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions("slow")])["slow"].result()
+    assert [(each.topic, each.offset) for each in committed.topic_partitions] == [("slow", 42)]
 
 
 def test_a_groups_offsets_move_to_the_brokers(broker: DevCluster, client: RawClient, topic: str) -> None:

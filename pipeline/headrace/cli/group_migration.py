@@ -11,45 +11,48 @@ from typing import TypeVar
 
 import click
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import AdminClient
 
 from headrace.broker.errors import KafkaError
 from headrace.broker.server.zookeeper_offsets import ZooKeeperOffsets
 from headrace.broker.zk.client import ZooKeeperClient, ZooKeeperError
-from headrace.cli.topics import TIMEOUT_SECONDS, asked
+from headrace.cli.coordinator import await_coordinator
+from headrace.cli.topics import TIMEOUT_SECONDS, admin_client, asked
 
-COMMIT_SECONDS_MAX = 30.0
+COORDINATOR_SECONDS_MAX = 30.0
 """The first commit of a cluster makes `__consumer_offsets`."""
 
 Offsets = dict[tuple[str, int], int]
 T = TypeVar("T")
 
 
-def migrate(client: AdminClient, zookeeper: str, group: str) -> tuple[Offsets, Offsets]:
+def migrate(bootstrap: str, zookeeper: str, group: str) -> tuple[Offsets, Offsets]:
     """(what was moved, what was dropped since its partition is no more). Raises ClickException."""
     found = _ask(zookeeper, lambda offsets: offsets.of_group(group))
     if not found:
         raise click.ClickException(f"ZooKeeper holds no offsets of group {group!r}; nothing was changed.")
-    topics = asked("list topics", lambda: client.list_topics(timeout=TIMEOUT_SECONDS)).topics
+    topics = asked("list topics", lambda: admin_client(bootstrap).list_topics(timeout=TIMEOUT_SECONDS)).topics
     moved = {
         (topic, partition): offset
         for (topic, partition), offset in found.items()
         if topic in topics and partition in topics[topic].partitions
     }
-    _commit(client, group, moved)
+    commit(bootstrap, group, moved)
     _ask(zookeeper, lambda offsets: offsets.forget(group))
     return moved, {key: offset for key, offset in found.items() if key not in moved}
 
 
-def _commit(client: AdminClient, group: str, offsets: Offsets) -> None:
+def commit(bootstrap: str, group: str, offsets: Offsets) -> None:
+    """Commit for a group without members. Raises ClickException."""
     if not offsets:
         return
     wanted = ConsumerGroupTopicPartitions(
         group, [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
     )
+    await_coordinator(bootstrap, group, COORDINATOR_SECONDS_MAX)
+    client = admin_client(bootstrap)
     answer = asked(
         f"commit offsets of group {group}",
-        client.alter_consumer_group_offsets([wanted], request_timeout=COMMIT_SECONDS_MAX)[group].result,
+        client.alter_consumer_group_offsets([wanted], request_timeout=TIMEOUT_SECONDS)[group].result,
     )
     for partition in answer.topic_partitions:
         if partition.error is not None:

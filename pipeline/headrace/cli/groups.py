@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from rich.console import Console
 from rich.table import Table
 
+from headrace.cli.coordinator import await_coordinator
 from headrace.cli.topics import TIMEOUT_SECONDS, admin_client, asked, bootstrap_option, json_option
 
 NO_GROUP = "DEAD"
@@ -50,6 +51,7 @@ def list_groups(bootstrap: str, as_json: bool) -> None:
 @json_option
 def describe(group: str, bootstrap: str, as_json: bool) -> None:
     """Print a group's state, members and, for each partition, offset, log end and lag."""
+    await_coordinator(bootstrap, group)
     client = admin_client(bootstrap)
     described = asked(
         f"describe group {group}",
@@ -85,6 +87,7 @@ def describe(group: str, bootstrap: str, as_json: bool) -> None:
 @bootstrap_option
 def delete(group: str, bootstrap: str) -> None:
     """Delete a group without members, with its offsets."""
+    await_coordinator(bootstrap, group)
     client = admin_client(bootstrap)
     asked(
         f"delete group {group}",
@@ -109,7 +112,7 @@ def migrate(group: str, bootstrap: str, zookeeper: str, as_json: bool) -> None:
     """
     from headrace.cli import group_migration
 
-    moved, dropped = group_migration.migrate(admin_client(bootstrap), zookeeper, group)
+    moved, dropped = group_migration.migrate(bootstrap, zookeeper, group)
     if as_json:
         rows = [{"topic": t, "partition": p, "offset": offset} for (t, p), offset in sorted(moved.items())]
         click.echo(json.dumps({"group": group, "moved": rows, "dropped": len(dropped)}))
