@@ -9,8 +9,11 @@ from uuid import uuid4
 
 import confluent_kafka
 import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from processes import DevCluster, eventually
+
+from headrace.cli.coordinator import await_coordinator
 
 PARTITION_COUNT = 6
 MESSAGE_COUNT = 600
@@ -139,3 +142,20 @@ def test_the_groups_command_lists_describes_and_deletes(broker: DevCluster, topi
     gone = headrace("describe", group, *where)
     assert gone.returncode == 1
     assert "There is no group" in gone.stderr
+
+
+def test_a_lag_is_unknown_where_nothing_is_committed(broker: DevCluster, topic: str, group: str) -> None:
+    """Of six partitions with messages one has a committed offset, and the group has no members (any more)."""
+    client = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    await_coordinator(broker.bootstrap, group)
+    offsets = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 2, 90)])
+    client.alter_consumer_group_offsets([offsets])[group].result()
+    where = ("--bootstrap", broker.bootstrap)
+    described = json.loads(headrace("describe", group, *where, "--json").stdout)
+    assert described["lag"] is None
+    rows = [(row["partition"], row["offset"], row["lag"]) for row in described["partitions"]]
+    assert rows == [(index, 90, 10) if index == 2 else (index, None, None) for index in range(6)]
+    assert (
+        "lag unknown (5 of 6 partitions have no committed offset"
+        in headrace("describe", group, *where).stdout
+    )

@@ -1,8 +1,4 @@
-"""`headrace groups`: list, describe and delete consumer groups, through the Kafka admin protocol.
-
-Lag is the log end offset (what a new message would get) minus the committed offset; a partition without a committed
-offset has no lag.
-"""
+"""`headrace groups`: list, describe and delete consumer groups, through the Kafka admin protocol."""
 
 from __future__ import annotations
 
@@ -10,11 +6,12 @@ import json
 from typing import Any
 
 import click
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka.admin import AdminClient
 from rich.console import Console
 from rich.table import Table
 
+from headrace.cli import group_lag
 from headrace.cli.coordinator import await_coordinator
 from headrace.cli.topics import TIMEOUT_SECONDS, admin_client, asked, bootstrap_option, json_option
 
@@ -50,7 +47,10 @@ def list_groups(bootstrap: str, as_json: bool) -> None:
 @bootstrap_option
 @json_option
 def describe(group: str, bootstrap: str, as_json: bool) -> None:
-    """Print a group's state, members and, for each partition, offset, log end and lag."""
+    """Print a group's state, members and, for each partition of its topics, offset, log end and lag.
+
+    The lag of a partition without a committed offset is unknown, unless it is empty.
+    """
     await_coordinator(bootstrap, group)
     client = admin_client(bootstrap)
     described = asked(
@@ -67,14 +67,14 @@ def describe(group: str, bootstrap: str, as_json: bool) -> None:
         for member in described.members
         for partition in member.assignment.topic_partitions
     }
-    partitions = _lags(client, committed, owners)
+    partitions = group_lag.rows_of(client, committed, owners)
     answer = {
         "group": group,
         "state": described.state.name,
         "assignor": described.partition_assignor,
         "members": [_member(member) for member in described.members],
         "partitions": partitions,
-        "lag": sum(row["lag"] for row in partitions if row["lag"] is not None),
+        "lag": group_lag.total(partitions),
     }
     if as_json:
         click.echo(json.dumps(answer))
@@ -132,31 +132,6 @@ def _committed(client: AdminClient, group: str) -> dict[tuple[str, int], int]:
     return {(each.topic, each.partition): each.offset for each in found.topic_partitions if each.offset >= 0}
 
 
-def _lags(
-    client: AdminClient, committed: dict[tuple[str, int], int], owners: dict[tuple[str, int], Any]
-) -> list[dict[str, Any]]:
-    """One row for each partition that the group has committed or owns."""
-    keys = sorted(committed.keys() | owners.keys())
-    latest = OffsetSpec.latest()  # type: ignore[no-untyped-call]
-    wanted = {TopicPartition(topic, partition): latest for topic, partition in keys}
-    asking = client.list_offsets(wanted, request_timeout=TIMEOUT_SECONDS) if wanted else {}
-    rows = []
-    for key in keys:
-        end = asked(f"read the end of {key[0]}-{key[1]}", asking[TopicPartition(*key)].result)
-        offset, owner = committed.get(key), owners.get(key)
-        rows.append(
-            {
-                "topic": key[0],
-                "partition": key[1],
-                "offset": offset,
-                "end": end.offset,
-                "lag": None if offset is None else max(end.offset - offset, 0),
-                "member": None if owner is None else owner.member_id,
-            }
-        )
-    return rows
-
-
 def _member(member: Any) -> dict[str, Any]:
     return {
         "member": member.member_id,
@@ -168,7 +143,7 @@ def _member(member: Any) -> dict[str, Any]:
 
 
 def _print_description(answer: dict[str, Any]) -> None:
-    state = f"{answer['group']}: {answer['state']}, {len(answer['members'])} members, lag {answer['lag']}"
+    state = f"{answer['group']}: {answer['state']}, {len(answer['members'])} members, {group_lag.sentence(answer['partitions'])}"
     click.echo(f"{state}, assignor {answer['assignor']}" if answer["assignor"] else state)
     columns = ("topic", "partition", "offset", "end", "lag", "member")
     rows = [
