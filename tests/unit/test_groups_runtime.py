@@ -13,7 +13,7 @@ import pytest
 
 from headrace.broker.config import LogConfig
 from headrace.broker.config_sections import Groups
-from headrace.broker.errors import ErrorCode
+from headrace.broker.errors import ErrorCode, StorageError
 from headrace.broker.groups.events import (
     CommitOffsets,
     DescribeGroup,
@@ -269,6 +269,54 @@ def test_a_new_leader_loads_in_slices_and_says_so_meanwhile(
     assert fetched(broker.ask(fetch())) == 49
     error, overviews = broker.coordinator.overviews()
     assert (error, [each.group_id for each in overviews]) == (ErrorCode.NONE, ["g"])
+
+
+def test_loading_goes_on_when_the_disk_answers_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_loader, "SLICE_SIZE", 200)
+    broker = Broker(tmp_path)
+    broker.lead(0)
+    broker.loop.run()
+    for offset in range(50):
+        broker.ask(commit(offset))
+    reading = PartitionLog.read
+    reads_at_ms: list[int] = []
+
+    def fail(self: PartitionLog, offset: int, **limits: Any) -> Any:
+        reads_at_ms.append(broker.loop.ms)
+        if len(reads_at_ms) in (3, 4):
+            raise StorageError("the disk does not answer")
+        return reading(self, offset, **limits)
+
+    monkeypatch.setattr(PartitionLog, "read", fail)
+    broker.lead(1)
+    began_ms = broker.loop.ms
+    broker.loop.run(2_999)
+    assert broker.ask(fetch())[0].error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert [at - began_ms for at in reads_at_ms] == [0, 0, 0, 1_000], "each pause is twice the one before"
+    broker.loop.run(1)
+    assert fetched(broker.ask(fetch())) == 49
+    assert broker.ask(commit(50)) == [{T0: ErrorCode.NONE}]
+
+
+def test_nothing_is_loaded_again_for_a_leadership_that_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = Broker(tmp_path)
+    broker.lead(0)
+    broker.loop.run()
+    broker.ask(commit(7))
+    reads: list[int] = []
+
+    def fail(self: PartitionLog, offset: int, **limits: Any) -> Any:
+        reads.append(offset)
+        raise StorageError("the disk does not answer")
+
+    monkeypatch.setattr(PartitionLog, "read", fail)
+    broker.lead(1)
+    broker.loop.run()
+    broker.lead(2, leader=2)
+    broker.loop.run(600_000)
+    assert reads == [0]
 
 
 def test_lost_leadership_answers_what_is_parked_and_forgets_the_groups(replicated: Broker) -> None:

@@ -51,7 +51,7 @@ TOMBSTONES_BATCH_COUNT_MAX = 1_000
 GROUPS_SLICE_COUNT = 200
 # Members of a large group time out together, and each looks at all others.
 TIMERS_SLICE_COUNT = 20
-_LOAD, _RETENTION = "load", "retention"
+LOAD_RETRY_MS, LOAD_RETRY_MS_MAX = 1_000, 60_000
 
 Answer = TypeVar("Answer")
 ShardTimerKey = tuple[int, TimerKey]
@@ -80,13 +80,14 @@ class TopicTable(Protocol):
 class _Host:
     """One shard with its log and the requests that wait for its answers."""
 
-    __slots__ = ("leader_epoch", "loader", "partition", "requests", "shard")
+    __slots__ = ("leader_epoch", "load_retry_ms", "loader", "partition", "requests", "shard")
 
     def __init__(self, partition: Partition, config: Groups, memory: MembersMemory) -> None:
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
         self.shard = Shard(config, memory)
         self.loader: GroupLoader | None = GroupLoader(partition.log, self.shard)
+        self.load_retry_ms = LOAD_RETRY_MS
         self.requests: dict[int, tuple[Request[Any], Deferred[Any]]] = {}
 
     @property
@@ -270,7 +271,7 @@ class GroupCoordinator:
         try:
             finished = host.loader.load_slice()
         except KafkaError as error:
-            log.error("groups not loaded", partition=host.index, error=error.code.name, reason=str(error))
+            self._load_later(host, error)
             return
         if not finished:
             self._scheduler.call_soon(self._load_slice, host)
@@ -285,6 +286,19 @@ class GroupCoordinator:
         )
         host.loader = None
         self._decide(host, ShardLoaded())
+
+    def _load_later(self, host: _Host, error: KafkaError) -> None:
+        """Go on where the disk failed after a pause that doubles each time; the groups' clients try again meanwhile."""
+        retry_ms = host.load_retry_ms
+        host.load_retry_ms = min(retry_ms * 2, LOAD_RETRY_MS_MAX)
+        log.error(
+            "groups not loaded",
+            partition=host.index,
+            error=error.code.name,
+            reason=str(error),
+            retry_ms=retry_ms,
+        )
+        self._scheduler.call_later(retry_ms / 1000, self._load_slice, host)
 
     def _unload(self, index: int) -> None:
         host = self._hosts.pop(index)
