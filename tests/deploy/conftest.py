@@ -44,6 +44,18 @@ def copy_of_local(directory: Path, network: int) -> Deployment:
     return Deployment(inventory=inventory, root=directory / "var")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def terraform_folder_stays_as_it_is() -> Iterator[None]:
+    """Terraform works on copies: its lock files, plugins and states would be new files of the checkout."""
+
+    def files() -> set[Path]:
+        return {path for path in (CHECKOUT / "terraform").rglob("*") if path.is_file()}
+
+    before = files()
+    yield
+    assert files() == before
+
+
 @pytest.fixture
 def deployment(tmp_path: Path) -> Deployment:
     """An inventory to break; nothing of it is rolled out."""
