@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import hypothesis
 import pytest
 from demo_process import BusyError, alone_on_this_machine
+
+# A machine may be busy, and no test is timed: neither a property's examples nor their making have a deadline.
+hypothesis.settings.register_profile(
+    "headrace", deadline=None, database=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("headrace")
 
 FREE_FOLDERS = {"unit", "sim"}
 """Their tests start nothing, so that any worker may take any one of them."""

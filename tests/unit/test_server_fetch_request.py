@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from headrace.broker.handlers.fetch_request import (
@@ -63,7 +63,6 @@ def requests(draw: st.DrawFn) -> tuple[int, dict[str, Any]]:
     return version, message
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(requests())
 def test_both_readings_agree(request: tuple[int, dict[str, Any]]) -> None:
     version, message = request
@@ -73,7 +72,6 @@ def test_both_readings_agree(request: tuple[int, dict[str, Any]]) -> None:
     )
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(requests(), st.lists(st.tuples(st.integers(0, 2**16), st.integers(1, 255)), min_size=1, max_size=3))
 def test_damaged_requests_are_malformed_or_read_as_the_codec_reads_them(
     request: tuple[int, dict[str, Any]], flips: list[tuple[int, int]]

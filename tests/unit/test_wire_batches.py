@@ -68,7 +68,7 @@ def sample(count: int = 3) -> list[Record]:
     ]
 
 
-@settings(max_examples=120, deadline=None, database=None)
+@settings(max_examples=120)
 @given(records=any_records, codec=st.sampled_from(CODECS), base_offset=st.integers(0, 2**62))
 def test_records_come_back_as_they_were_written(records: list[Record], codec: int, base_offset: int):
     batch = encode_batch(records, base_offset=base_offset, codec=codec)
@@ -80,7 +80,7 @@ def test_records_come_back_as_they_were_written(records: list[Record], codec: in
     assert decode_records(batch, 0, header) == numbered(records, base_offset)
 
 
-@settings(max_examples=100, deadline=None, database=None)
+@settings(max_examples=100)
 @given(records=any_records, codec=st.sampled_from(CODECS))
 def test_aiokafka_reads_what_headrace_writes_and_the_reverse(records: list[Record], codec: int):
     ours = encode_batch(
@@ -277,7 +277,7 @@ def test_an_empty_batch_cannot_be_written():
         encode_batch([])
 
 
-@settings(max_examples=300, deadline=None, database=None)
+@settings(max_examples=300)
 @given(
     records=any_records | dense_records,
     codec=st.sampled_from(CODECS),
@@ -319,7 +319,7 @@ def test_times_are_read_no_further_than_asked_and_end_where_the_records_end():
         list(times_of(bytes(batch[HEADER_SIZE:]), header._replace(record_count=4)))
 
 
-@settings(max_examples=200, deadline=None, database=None)
+@settings(max_examples=200)
 @given(data=st.binary(min_size=61, max_size=200))
 def test_any_bytes_are_records_or_an_error_of_ours(data: bytes):
     data = data[:16] + b"\x02" + data[17:]
@@ -342,7 +342,7 @@ def test_columns_of_many_records_and_of_large_values_are_those_of_the_records():
         assert columns.keys == [None] * count
 
 
-@settings(max_examples=100, deadline=None, database=None)
+@settings(max_examples=100)
 @given(data=st.binary(max_size=100_000), codec=st.sampled_from(CODECS))
 def test_what_a_codec_packs_it_unpacks(data: bytes, codec: int):
     assert decompress(codec, compress(codec, data), len(data)) == data

@@ -270,7 +270,7 @@ def test_every_version_of_every_key_writes_and_reads_its_defaults(key: int, side
 
 
 @pytest.mark.parametrize(("key", "side"), SIDES)
-@settings(max_examples=25, deadline=None, database=None)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_any_bytes_are_a_message_or_malformed(key: int, side: str, data: st.DataObject):
     api = APIS[key]

@@ -38,7 +38,7 @@ def feed(decoder: FrameDecoder, data: bytes, piece: int) -> list[bytes]:
     return frames
 
 
-@settings(max_examples=60, deadline=None, database=None)
+@settings(max_examples=60)
 @given(
     sizes=st.lists(st.integers(0, 40) | st.integers(60_000, 300_000), max_size=8),
     piece=st.integers(1, 50) | st.integers(1000, 500_000),
@@ -184,7 +184,7 @@ def test_a_broken_request_header_is_malformed(broken: bytes, reason: str):
         read_request_header(broken)
 
 
-@settings(max_examples=300, deadline=None, database=None)
+@settings(max_examples=300)
 @given(data=st.binary(max_size=40), key=st.sampled_from(sorted(APIS)), version=st.integers(-1, 20))
 def test_any_bytes_are_a_header_or_malformed(data: bytes, key: int, version: int):
     encoded = key.to_bytes(2, "big") + version.to_bytes(2, "big", signed=True) + data

@@ -160,7 +160,7 @@ def assert_same_names(struct: f.Struct, version: int, entity: type) -> None:
 
 
 @pytest.mark.parametrize(("key", "side", "version"), CASES)
-@settings(max_examples=6, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=6, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_bytes_and_values_are_the_same_both_ways(key: int, side: str, version: int, data: st.DataObject):
     api = APIS[key]
