@@ -109,6 +109,24 @@ def test_the_table_grows_with_its_schemas_and_refuses_what_cannot_fit(
     assert "field path is int64, but the table's column is string" in reason
 
 
+def test_keys_and_headers_are_kept_in_rows_and_in_dead_letters(broker: DevCluster, tmp_path: Path) -> None:
+    topic = "dc-keys.pageviews"
+    create_topic(broker.bootstrap, topic, 1)
+    producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap})
+    trace: list[tuple[str, bytes | None]] = [("trace", b"1"), ("trace", None), ("host", "né".encode())]
+    for number, value in enumerate([framed(1, EVENT, event(0)), b"junk", framed(1, EVENT, event(2))]):
+        kept: dict[str, Any] = {"key": b"\xffk", "headers": trace} if number < 2 else {}
+        producer.produce(topic, value, partition=0, **kept)
+    assert producer.flush(30) == 0
+    with schemas_served({1: EVENT}) as url:
+        settle_down(loader_of(broker.bootstrap, url, tmp_path, topic))
+    expected = [{"key": name, "value": value} for name, value in trace]
+    rows = answer(tmp_path, "SELECT _offset, _key, _headers, path FROM warehouse.pageviews ORDER BY 1")
+    assert rows == [(0, b"\xffk", expected, "/"), (2, None, None, "/")]
+    letters = answer(tmp_path, "SELECT _offset, key, value, headers FROM warehouse.dead_letter")
+    assert letters == [(1, b"\xffk", b"junk", expected)]
+
+
 def test_a_registry_that_is_away_makes_no_dead_letters(broker: DevCluster, tmp_path: Path) -> None:
     topic = "dc-away.pageviews"
     create_topic(broker.bootstrap, topic, 1)

@@ -21,7 +21,7 @@ def listed(parsed: RecordColumns) -> list[tuple[int, int, bytes | None, bytes | 
     return [
         (offset, timestamp, piece(key, key_size), piece(value, value_size))
         for offset, timestamp, key, key_size, value, value_size in zip(
-            *(column.tolist() for column in parsed[1:]), strict=True
+            *(column.tolist() for column in parsed[1:7]), strict=True
         )
     ]
 

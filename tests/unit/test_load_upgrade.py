@@ -16,6 +16,9 @@ from pyiceberg.types import LongType, StringType
 from headrace.audit.ledger import Ledger
 from headrace.audit.warehouse import Warehouse
 from headrace.load import commit, history, query, tables
+from headrace.load.avro_types import writer_schema
+from headrace.load.decode import is_growing
+from headrace.load.defaults import as_properties
 from headrace.load.leftovers import Run
 from headrace.load.ranges import TopicPartition
 from headrace.load.task import RangeResult, TaskResult
@@ -67,6 +70,10 @@ def written(table: Table, run: Run, rows: list[dict[str, Any]]) -> WrittenFile |
     columns = {name: [row.get(name) for row in rows] for name in target.columns.names}
     writer.write(pa.table(columns, schema=target.columns))
     return writer.close()
+
+
+def columns_of(name: str) -> pa.Schema:
+    return tables.DEAD_LETTER_TABLE if name == tables.DEAD_LETTER else tables.EVENT_TABLE
 
 
 def row(partition_column: str, offset: int, **more: Any) -> dict[str, Any]:
@@ -135,12 +142,19 @@ def test_an_older_table_reads_the_same_before_and_after_and_loading_goes_on(
     rows = [(3, offset, "/") for offset in (0, 1, 3)]
     assert query.connect(former).sql(ASKED).fetchall() == rows
     snapshots = [item.snapshot_id for item in tables.load_table(former, "pageviews").snapshots()]
+    ids = ids_of(tables.load_table(former, "pageviews"))
 
     assert sorted(tables.upgrade_all(former)) == ["dead_letter", "pageviews"]
     assert tables.upgrade_all(former) == []
     table = tables.load_table(former, "pageviews")
-    assert table.schema().find_field("_topic_partition").field_id == 3
-    assert "_partition" not in table.schema().column_names
+    ids["_topic_partition"] = ids.pop("_partition")
+    assert ids_of(table).items() >= ids.items()
+    added = [item for item in ids_of(table).items() if item not in ids.items()]
+    assert min(number for _, number in added) > max(ids.values())
+    assert table.schema().find_field("_headers.element.value").field_id > max(ids.values())
+    assert [item.name for item in table.schema().fields] == [*tables.EVENT_TABLE.names, "header", "path"]
+    letters = tables.load_table(former, tables.DEAD_LETTER)
+    assert [item.name for item in letters.schema().fields] == tables.DEAD_LETTER_TABLE.names
     assert [item.snapshot_id for item in table.snapshots()] == snapshots
     assert counted(former) == before
     assert query.connect(former).sql(ASKED).fetchall() == rows
@@ -158,12 +172,72 @@ def test_an_older_table_reads_the_same_before_and_after_and_loading_goes_on(
     assert history.positions(table.refresh()) == {TopicPartition("dc-east.pageviews", 3): 8}
 
 
+def ids_of(table: Table) -> dict[str, int]:
+    return {name: table.schema().find_field(name).field_id for name in table.schema().column_names}
+
+
+def test_events_columns_that_nobody_else_can_read_get_their_other_names(catalog: Catalog) -> None:
+    inside = pa.struct([("x", pa.int32()), ("X", pa.int32()), ("_pos", pa.int32())])
+    former_table(
+        catalog,
+        "pageviews",
+        [
+            *FORMER_OWN,
+            pa.field("_file", pa.string()),
+            pa.field("_file_", pa.string()),
+            pa.field("path", pa.string()),
+            pa.field("Path", pa.string()),
+            pa.field("_key", pa.string()),
+            pa.field("_topic_partition", pa.string()),
+            pa.field("list", pa.list_(inside)),
+            pa.field("map", pa.map_(pa.string(), inside)),
+        ],
+    )
+    table = tables.load_table(catalog, "pageviews")
+    defaults = {"_file": pa.array(["f"]), "list[].X": pa.array([1], pa.int32()), "path": pa.array(["p"])}
+    table.transaction().set_properties(as_properties(defaults)).commit_transaction()
+    before = ids_of(table)
+
+    assert tables.upgrade_all(catalog) == ["pageviews"]
+    table = tables.load_table(catalog, "pageviews")
+    after = ids_of(table)
+    moved = {
+        "_partition": "_topic_partition",
+        "_file": "_file_",
+        "_file_": "_file__",
+        "path": "path",
+        "Path": "Path_capitals_1",
+        "_key": "_key_",
+        "_topic_partition": "_topic_partition_",
+        "list.element.x": "list.element.x",
+        "list.element.X": "list.element.X_capitals_1",
+        "list.element._pos": "list.element._pos",
+        "map.value.X": "map.value.X_capitals_1",
+    }
+    assert {old: before[old] for old in moved} == {old: after[new] for old, new in moved.items()}
+    found = tables.shape_of(table).defaults
+    assert {path: value.to_pylist() for path, value in found.items()} == {
+        "_file_": ["f"],
+        "list[].X_capitals_1": [1],
+        "path": ["p"],
+    }
+    kinds = {"type": "record", "name": "K", "fields": [{"name": "X", "type": "int"}]}
+    fields = [
+        {"name": name, "type": "string"} for name in ("Path", "_file_", "_file", "_key", "_topic_partition")
+    ]
+    fields.append({"name": "map", "type": {"type": "map", "values": kinds}})
+    schema = writer_schema(1, {"type": "record", "name": "E", "fields": fields}).named(
+        tables.shape_of(table).columns
+    )
+    assert not is_growing(schema, tables.shape_of(table))
+
+
 def test_of_two_drivers_that_upgrade_at_once_one_is_refused_and_finds_it_done(former: Catalog) -> None:
     fast, slow = (tables.load_table(former, "pageviews") for _ in range(2))
-    assert upgrade(fast)
+    assert upgrade(fast, tables.EVENT_TABLE)
     with pytest.raises(CommitFailedException):
-        upgrade(slow)
-    assert not upgrade(tables.load_table(former, "pageviews"))
+        upgrade(slow, tables.EVENT_TABLE)
+    assert not upgrade(tables.load_table(former, "pageviews"), tables.EVENT_TABLE)
 
 
 def test_a_start_that_loses_the_race_takes_what_the_winner_made(
@@ -173,7 +247,7 @@ def test_a_start_that_loses_the_race_takes_what_the_winner_made(
 
     def overtaken(catalog: Catalog, name: str) -> Table:
         table = load_table(catalog, name)
-        upgrade(load_table(catalog, name))
+        upgrade(load_table(catalog, name), columns_of(name))
         return table
 
     monkeypatch.setattr(tables, "load_table", overtaken)

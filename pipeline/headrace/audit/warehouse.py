@@ -259,7 +259,10 @@ def _columns(letters: pa.Table) -> RecordColumns:
     start = np.cumsum(size) - size
     offset = _numpy(letters.column(OFFSET).combine_chunks())
     nothing = np.zeros(len(size), dtype=np.int64)
-    return RecordColumns(b"".join(values) + bytes(64), offset, nothing, nothing, nothing, start, size)
+    data = b"".join(values) + bytes(64)
+    return RecordColumns(
+        data, offset, nothing, nothing, nothing, start, size, headers_start=start + size, end=start + size
+    )
 
 
 def _numpy(column: Any) -> Any:

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import cached_property
 from typing import Any, Final
 
 import pyarrow as pa
 
-from headrace.load.names import OWN_COLUMNS
+from headrace.load.names import new_names, renamed_defaults, renamed_type
 
 NESTING_MAX: Final = 32
 TYPES_MAX: Final = 5_000
@@ -76,6 +76,8 @@ class WriterSchema:
     schema_id: int
     mapped: Mapped
     defaults: Mapping[str, pa.Array] = field(default_factory=dict)
+    written: WriterSchema | None = None
+    """The schema as it is registered, where this one has a table's names."""
 
     @cached_property
     def natural(self) -> pa.Schema:
@@ -95,6 +97,16 @@ class WriterSchema:
         """True when pyruhvro reads it: it panics on bytes, fixed and decimal."""
         return not _mentions_bytes(self.mapped.physical)
 
+    def named(self, columns: pa.Schema) -> WriterSchema:
+        """Return the schema with its fields called as the columns of a table that has these of events (see `names`)."""
+        written = self.written or self
+        names = new_names(written.mapped.natural, pa.struct(list(columns)))
+        if not names:
+            return written
+        mapped = replace(written.mapped, natural=renamed_type(written.mapped.natural, names))
+        defaults = renamed_defaults(written.defaults, names)
+        return replace(written, mapped=mapped, defaults=defaults, written=written)
+
 
 def writer_schema(schema_id: int, avro: Any) -> WriterSchema:
     """Map a parsed Avro schema (JSON) with all named types defined in it.
@@ -106,9 +118,6 @@ def writer_schema(schema_id: int, avro: Any) -> WriterSchema:
         raise UnsupportedSchemaError("an event's schema is an Avro record, this one is not")
     mapper = _Mapper()
     mapped = mapper.map(avro, "", "")
-    taken = [name for name in OWN_COLUMNS if mapped.natural.get_field_index(name) >= 0]
-    if taken:
-        raise UnsupportedSchemaError(f"field {taken[0]} is a name that the table needs for itself")
     return WriterSchema(schema_id, mapped, mapper.defaults)
 
 
@@ -207,7 +216,7 @@ class _Mapper:
         for item in avro["fields"]:
             inside = f"{path}.{item['name']}" if path else str(item["name"])
             mapped = self.map(item["type"], inner, inside)
-            if item.get("default") is not None:
+            if "default" in item:
                 self.defaults[inside] = _default(item["default"], mapped, inside)
             parts.append((str(item["name"]), mapped))
         self._open.pop()

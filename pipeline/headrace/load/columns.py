@@ -44,7 +44,10 @@ class UnreadableBatchError(Exception):
 
 
 class RecordColumns(NamedTuple):
-    """Records in offset order; `data[start:start + size]` is a key or value, a size of -1 is null."""
+    """Records in offset order; `data[start:start + size]` is a key or value, a size of -1 is null.
+
+    What lies from `headers_start` to `end` are the headers, which are not looked into (see `headers`).
+    """
 
     data: bytes
     offset: Int64s
@@ -53,6 +56,8 @@ class RecordColumns(NamedTuple):
     key_size: Int64s
     value_start: Int64s
     value_size: Int64s
+    headers_start: Int64s
+    end: Int64s
 
 
 def columns(buffer: bytes | memoryview, batches: Sequence[tuple[int, BatchHeader]]) -> RecordColumns:
@@ -167,12 +172,12 @@ def _long_varint(data: bytes, position: int) -> tuple[int, int]:
 def _parse(data: bytes, begins: Int64s, batches: Sequence[tuple[int, BatchHeader]]) -> RecordColumns:
     raw = np.frombuffer(data, dtype=np.uint8)
     counts = np.array([header.record_count for _, header in batches], dtype=np.int64)
-    size, body = _varints(raw, begins)
+    size, body = varints(raw, begins)
     end = body + size
-    timestamp_delta, position = _varints(raw, body + 1)
-    offset_delta, position = _varints(raw, position)
-    key_size, key_start = _varints(raw, position)
-    value_size, value_start = _varints(raw, key_start + np.maximum(key_size, 0))
+    timestamp_delta, position = varints(raw, body + 1)
+    offset_delta, position = varints(raw, position)
+    key_size, key_start = varints(raw, position)
+    value_size, value_start = varints(raw, key_start + np.maximum(key_size, 0))
     value_end = value_start + np.maximum(value_size, 0)
     if np.any(size < 0) or np.any(key_size < -1) or np.any(value_size < -1) or np.any(value_end >= end):
         raise UnreadableBatchError("a record's fields do not fit in its length")
@@ -189,6 +194,8 @@ def _parse(data: bytes, begins: Int64s, batches: Sequence[tuple[int, BatchHeader
         key_size,
         value_start,
         value_size,
+        value_end,
+        end,
     )
 
 
@@ -202,7 +209,7 @@ def _timestamps(batches: Sequence[tuple[int, BatchHeader]], counts: Int64s, delt
     return np.where(np.repeat(appended, counts), np.repeat(latest, counts), np.repeat(base, counts) + delta)
 
 
-def _varints(raw: npt.NDArray[np.uint8], position: Int64s) -> tuple[Int64s, Int64s]:
+def varints(raw: npt.NDArray[np.uint8], position: Int64s) -> tuple[Int64s, Int64s]:
     """Read one zigzag varint at each position; return the values and the positions behind them."""
     if position.size and (position.min() < 0 or position.max() > len(raw) - VARINT_BYTES_MAX):
         raise UnreadableBatchError("a record's fields run past its batch")

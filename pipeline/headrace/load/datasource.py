@@ -6,8 +6,8 @@
 
 Owns reading alone: no table, no committed offset. With `registry` rows have the event's columns, taken from the
 schemas that the newest record of each partition uses, and `_error` says why a record has none; without it they have
-`key` and `value` as bytes. Every other column is as in the warehouse. Each partition is read from its log start to its
-end as both were when the DataFrame was made.
+`key` and `value` as bytes, and `headers`. Every other column is as in the warehouse. Each partition is read from its
+log start to its end as both were when the DataFrame was made.
 """
 
 from __future__ import annotations
@@ -29,19 +29,25 @@ from headrace.load.decode import (
     NO_SCHEMA,
     TableShape,
     decode,
-    missing_columns,
+    is_growing,
     no_frame_reason,
     schema_ids,
 )
+from headrace.load.headers import HEADERS_TYPE, bytes_column, headers_of
+from headrace.load.names import ERROR, HEADERS, KEY
 from headrace.load.ranges import OffsetRange
 from headrace.load.registry import SchemaRegistry, UnknownSchemaError
 from headrace.load.source import chunks
-from headrace.load.tables import OWN_FIELDS
+from headrace.load.tables import OWN_FIELDS, PLACE_FIELDS
 from headrace.load.task import distinct, own_columns, values_of
 from headrace.load.wire_client import Client
 
-RAW: Final = [pa.field("key", pa.binary()), pa.field("value", pa.binary())]
-ERROR: Final = pa.field("_error", pa.string())
+RAW: Final = [
+    pa.field("key", pa.binary()),
+    pa.field("value", pa.binary()),
+    pa.field("headers", HEADERS_TYPE),
+]
+ERROR_FIELD: Final = pa.field(ERROR, pa.string())
 
 
 class RangePartition(InputPartition):
@@ -94,8 +100,9 @@ class HeadraceReader(DataSourceReader):
 
     @property
     def columns(self) -> pa.Schema:
-        event = RAW if self._shape is None else [*self._shape.columns, ERROR]
-        return pa.schema([*OWN_FIELDS, *event])
+        if self._shape is None:
+            return pa.schema([*PLACE_FIELDS, *RAW])
+        return pa.schema([*OWN_FIELDS, *self._shape.columns, ERROR_FIELD])
 
     def partitions(self) -> Sequence[InputPartition]:
         return [RangePartition(wanted) for wanted in self._ranges]
@@ -115,13 +122,10 @@ class HeadraceReader(DataSourceReader):
     ) -> Iterator[pa.Table]:
         if registry is None or self._shape is None:
             everything = np.arange(len(records.offset))
-            raw = {
-                "key": pa.array(values_of(records.data, records.key_start, records.key_size), pa.binary()),
-                "value": pa.array(
-                    values_of(records.data, records.value_start, records.value_size), pa.binary()
-                ),
-            }
-            yield self._table(own_columns(records, everything, wanted) | raw, len(everything))
+            own = self._own(records, everything, wanted)
+            value = bytes_column(records.data, records.value_start, records.value_size)
+            raw = {"key": own[KEY], "value": value, "headers": own[HEADERS]}
+            yield self._table(own | raw, len(everything))
             return
         ids = schema_ids(records)
         for schema_id in distinct(ids):
@@ -144,15 +148,15 @@ class HeadraceReader(DataSourceReader):
             yield self._failed(records, wanted, chosen, reasons)
             return
         try:
-            schema = registry.schema(schema_id)
-            if missing_columns(schema, shape.columns):
+            schema = registry.schema(schema_id).named(shape.columns)
+            if is_growing(schema, shape):
                 raise UnsupportedSchemaError(f"schema {schema_id} has fields that the newest records lack")
         except (UnsupportedSchemaError, UnknownSchemaError) as error:
             yield self._failed(records, wanted, chosen, [str(error)] * len(chosen))
             return
         decoded = decode([value[FRAME_SIZE:] for value in values if value is not None], schema, shape)
         event = {name: decoded.rows.column(name) for name in decoded.rows.column_names}
-        yield self._table(own_columns(records, chosen[decoded.kept], wanted) | event, len(decoded.kept))
+        yield self._table(self._own(records, chosen[decoded.kept], wanted) | event, len(decoded.kept))
         if decoded.bad:
             places = chosen[list(decoded.bad)]
             yield self._failed(records, wanted, places, list(decoded.bad.values()))
@@ -160,7 +164,10 @@ class HeadraceReader(DataSourceReader):
     def _failed(
         self, records: RecordColumns, wanted: OffsetRange, chosen: Any, reasons: list[str]
     ) -> pa.Table:
-        return self._table(own_columns(records, chosen, wanted) | {"_error": pa.array(reasons)}, len(chosen))
+        return self._table(self._own(records, chosen, wanted) | {ERROR: pa.array(reasons)}, len(chosen))
+
+    def _own(self, records: RecordColumns, chosen: Any, wanted: OffsetRange) -> dict[str, pa.Array]:
+        return own_columns(records, chosen, wanted, headers_of(records, len(records.offset)))
 
     def _table(self, columns: dict[str, Any], count: int) -> pa.Table:
         arrays = [
@@ -180,8 +187,9 @@ def _newest_shape(client: Client, registry: SchemaRegistry, ranges: Sequence[Off
                 schema = registry.schema(schema_id)
             except (UnsupportedSchemaError, UnknownSchemaError):
                 continue
-            fields |= {item.name: item for item in schema.table_fields}
-            defaults |= schema.defaults
+            fitting = schema.named(pa.schema(list(fields.values())))
+            fields |= {item.name: item for item in fitting.table_fields}
+            defaults |= fitting.defaults
     return TableShape(columns=pa.schema(list(fields.values())), defaults=defaults)
 
 

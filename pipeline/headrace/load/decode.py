@@ -70,7 +70,7 @@ def no_frame_reason(value: bytes | None) -> str:
 def decode(values: Sequence[bytes], schema: WriterSchema, shape: TableShape) -> Decoded:
     """Decode values (without their frame) that were written with one schema.
 
-    The caller has made sure that the table has a column for each of the schema's fields (`missing_columns`).
+    The caller has named the schema's fields as the table does, and made sure that it has a column for each (`is_growing`).
     """
     bad: dict[int, str] = {}
     parts: list[pa.Table] = []
@@ -80,13 +80,14 @@ def decode(values: Sequence[bytes], schema: WriterSchema, shape: TableShape) -> 
     return Decoded(rows, np.array(kept, dtype=np.int64), bad)
 
 
-def missing_columns(schema: WriterSchema, columns: pa.Schema) -> bool:
-    """True when the table must evolve before this schema's events fit.
+def is_growing(schema: WriterSchema, shape: TableShape) -> bool:
+    """True when the table must evolve before this schema's events fit, or to know the defaults of its fields.
 
     Raises:
         UnsupportedSchemaError: a field has a type that its column can neither hold nor be promoted to.
     """
-    return sum(_lacks(item, columns, "") for item in schema.table_fields) > 0
+    missing = sum(_lacks(item, shape.columns, "") for item in schema.table_fields)
+    return missing > 0 or not schema.defaults.keys() <= shape.defaults.keys()
 
 
 def _lacks(wanted: pa.Field, present: pa.Schema | pa.DataType, path: str) -> bool:
@@ -187,7 +188,7 @@ def _child(
     if index >= 0:
         return _conform_array(rows.field(index), natural.field(index).type, column.type, path, defaults)
     default = defaults.get(path)
-    if default is None:
+    if default is None or default.null_count:
         return pa.nulls(count, column.type)
     return default.cast(column.type).take(pa.array(np.zeros(count, dtype=np.int64)))
 

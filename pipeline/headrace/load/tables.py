@@ -6,14 +6,13 @@ know offsets, brokers or Spark.
 
 Tables of the namespace `warehouse`:
 - one an event topic, `<datacenter>.<name>` → `warehouse.<name>`: `_datacenter`, `_topic` (without the datacenter),
-  `_topic_partition`, `_offset`, `_timestamp` (the record's own), and the event's columns as its schemas name them;
+  `_topic_partition`, `_offset`, `_timestamp`, `_key`, `_headers` (the record's own), and the event's columns (see `names`);
 - `dead_letter`: records that have no row; `_offset` to `_last_offset` is one record, or a batch that does not parse;
 - `load_history`: which offsets arrived when, of snapshots that have expired (see `history`).
 """
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -34,14 +33,24 @@ from pyiceberg.table import Table
 
 from headrace.load.avro_types import WriterSchema
 from headrace.load.decode import TableShape
-from headrace.load.names import DATACENTER, OFFSET, OWN_COLUMNS, TIMESTAMP, TOPIC, TOPIC_PARTITION
-from headrace.load.upgrade import upgrade
+from headrace.load.defaults import as_properties, read_defaults
+from headrace.load.headers import HEADERS_TYPE
+from headrace.load.names import (
+    DATACENTER,
+    HEADERS,
+    KEY,
+    OFFSET,
+    OWN_COLUMNS,
+    TIMESTAMP,
+    TOPIC,
+    TOPIC_PARTITION,
+)
+from headrace.load.upgrade import LAYOUT, LAYOUT_PROPERTY, upgrade
 
 NAMESPACE: Final = "warehouse"
 DEAD_LETTER: Final = "dead_letter"
 LOAD_HISTORY: Final = "load_history"
 CATALOG_FILE: Final = "catalog.db"
-DEFAULTS_PROPERTY: Final = "headrace.defaults"
 SQLITE_WAIT_SECONDS: Final = 30
 UPGRADE_ATTEMPTS_MAX: Final = 20
 
@@ -53,21 +62,23 @@ TABLE_PROPERTIES: Final = {
     "write.metadata.previous-versions-max": "20",
     "write.parquet.compression-codec": "zstd",
 }
-OWN_FIELDS: Final = [
+PLACE_FIELDS: Final = [
     pa.field(DATACENTER, pa.string(), nullable=False),
     pa.field(TOPIC, pa.string(), nullable=False),
     pa.field(TOPIC_PARTITION, pa.int32(), nullable=False),
     pa.field(OFFSET, pa.int64(), nullable=False),
     pa.field(TIMESTAMP, pa.timestamp("us", "UTC"), nullable=False),
 ]
+OWN_FIELDS: Final = [*PLACE_FIELDS, pa.field(KEY, pa.binary()), pa.field(HEADERS, HEADERS_TYPE)]
 EVENT_TABLE: Final = pa.schema(OWN_FIELDS)
 DEAD_LETTER_TABLE: Final = pa.schema(
     [
-        *OWN_FIELDS,
+        *PLACE_FIELDS,
         pa.field("_last_offset", pa.int64(), nullable=False),
         pa.field("_reason", pa.string(), nullable=False),
         pa.field("key", pa.binary()),
         pa.field("value", pa.binary()),
+        pa.field("headers", HEADERS_TYPE),
     ]
 )
 LOAD_HISTORY_TABLE: Final = pa.schema(
@@ -143,7 +154,7 @@ def ensure_table(catalog: Catalog, name: str, columns: pa.Schema = EVENT_TABLE) 
         table = catalog.load_table(identifier)
     except NoSuchTableError:
         table = _create(catalog, identifier, columns)
-    upgrade(table)
+    upgrade(table, columns)
     differing = {key: value for key, value in TABLE_PROPERTIES.items() if table.properties.get(key) != value}
     if differing:
         table.transaction().set_properties(differing).commit_transaction()
@@ -169,7 +180,9 @@ def upgrade_all(catalog: Catalog) -> list[str]:
 def _upgraded(catalog: Catalog, name: str) -> bool:
     for _ in range(UPGRADE_ATTEMPTS_MAX):
         with suppress(CommitFailedException):
-            return upgrade(load_table(catalog, name))
+            return upgrade(
+                load_table(catalog, name), DEAD_LETTER_TABLE if name == DEAD_LETTER else EVENT_TABLE
+            )
     raise WarehouseError(
         f"{NAMESPACE}.{name} was changed by others {UPGRADE_ATTEMPTS_MAX} times while it was to get its columns; "
         "start the load again"
@@ -191,7 +204,7 @@ def load_table(catalog: Catalog, name: str) -> Table:
 def shape_of(table: Table) -> TableShape:
     """Return the event's columns and defaults, without the table's own columns."""
     columns = [item for item in arrow_schema(table) if item.name not in OWN_COLUMNS]
-    return TableShape(columns=pa.schema(columns), defaults=_defaults(table))
+    return TableShape(columns=pa.schema(columns), defaults=read_defaults(table.properties))
 
 
 def arrow_schema(table: Table) -> pa.Schema:
@@ -205,39 +218,22 @@ def evolve(table: Table, schema: WriterSchema) -> None:
     Raises:
         CommitFailedException: somebody else changed the table meanwhile; load it again.
     """
-    known = _defaults(table)
-    added = {path: default for path, default in schema.defaults.items() if path not in known}
+    shape = shape_of(table)
+    fitting = schema.named(shape.columns)
     with table.transaction() as transaction:
         with transaction.update_schema() as update:
-            update.union_by_name(schema.table_fields)
-        if added:
-            transaction.set_properties({DEFAULTS_PROPERTY: _packed({**known, **added})})
+            update.union_by_name(fitting.table_fields)
+        transaction.set_properties(as_properties({**fitting.defaults, **shape.defaults}))
 
 
 def _create(catalog: Catalog, identifier: str, columns: pa.Schema) -> Table:
     with suppress(NamespaceAlreadyExistsError):
         catalog.create_namespace(NAMESPACE)
+    properties = {**TABLE_PROPERTIES, LAYOUT_PROPERTY: LAYOUT}
     try:
-        return catalog.create_table(identifier, schema=columns, properties=TABLE_PROPERTIES)
+        return catalog.create_table(identifier, schema=columns, properties=properties)
     except TableAlreadyExistsError:
         return catalog.load_table(identifier)
-
-
-def _defaults(table: Table) -> dict[str, pa.Array]:
-    packed = table.properties.get(DEFAULTS_PROPERTY)
-    if packed is None:
-        return {}
-    with pa.ipc.open_stream(base64.b64decode(packed)) as reader:
-        rows = reader.read_all()
-    return {name: rows.column(name).combine_chunks() for name in rows.column_names}
-
-
-def _packed(defaults: Mapping[str, pa.Array]) -> str:
-    rows = pa.table(dict(defaults))
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema) as writer:
-        writer.write_table(rows)
-    return base64.b64encode(sink.getvalue()).decode()
 
 
 def _small(item: pa.Field) -> pa.Field:

@@ -18,19 +18,20 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from headrace.broker.errors import KafkaError
-from headrace.load.avro_types import UnsupportedSchemaError
+from headrace.load.avro_types import UnsupportedSchemaError, WriterSchema
 from headrace.load.columns import Int64s, RecordColumns
 from headrace.load.decode import (
     FRAME_SIZE,
     NO_SCHEMA,
     TableShape,
     decode,
-    missing_columns,
+    is_growing,
     no_frame_reason,
     schema_ids,
 )
 from headrace.load.fences import Fence, fence_at
-from headrace.load.names import DATACENTER, OFFSET, TIMESTAMP, TOPIC, TOPIC_PARTITION
+from headrace.load.headers import BAD_HEADERS, Headers, bytes_column, headers_of
+from headrace.load.names import DATACENTER, HEADERS, KEY, OFFSET, TIMESTAMP, TOPIC, TOPIC_PARTITION
 from headrace.load.ranges import Finding, Limits, OffsetRange
 from headrace.load.registry import RegistryUnreachableError, SchemaRegistry, UnknownSchemaError
 from headrace.load.source import Chunk, StandstillError, UnreadableBatch, chunks
@@ -142,6 +143,7 @@ class _Reader:
         self._dead = dead
         self._datacenter, self._topic = split_topic(wanted.topic)
         self._registry = _registry(assignment.registry, os.getpid())
+        self._schemas: dict[int, WriterSchema] = {}
         self._progress = _Progress(next_offset=wanted.first_offset, fence=wanted.fence)
 
     def read(self) -> RangeResult:
@@ -193,13 +195,19 @@ class _Reader:
     def _standing(self, schema_id: int) -> tuple[str, str]:
         """Return (`fits` | `unfit` | `new_schema` | `unknown_schema`, reason) for a schema."""
         try:
-            schema = self._registry.schema(schema_id)
-            grows = missing_columns(schema, self._assignment.shape.columns)
-            return ("new_schema", "") if grows else ("fits", "")
+            has_all = not is_growing(self._schema(schema_id), self._assignment.shape)
+            return ("fits", "") if has_all else ("new_schema", "")
         except UnsupportedSchemaError as error:
             return "unfit", f"schema {schema_id}: {error}"
         except UnknownSchemaError as error:
             return ("unfit" if schema_id in self._assignment.given_up else "unknown_schema"), str(error)
+
+    def _schema(self, schema_id: int) -> WriterSchema:
+        """Return a schema with its fields called as the table's columns."""
+        if schema_id not in self._schemas:
+            found = self._registry.schema(schema_id)
+            self._schemas[schema_id] = found.named(self._assignment.shape.columns)
+        return self._schemas[schema_id]
 
     def _limit(self, chunk: Chunk, ids: Sequence[npt.NDArray[np.int64]]) -> int:
         """Return the first offset that has to wait for a schema, or the chunk's end."""
@@ -218,36 +226,44 @@ class _Reader:
     ) -> tuple[pa.Table, list[dict[str, Any]]]:
         """Return the rows of the records below `limit`, and the dead letters among them."""
         count = int(np.searchsorted(records.offset, limit))
+        headers = headers_of(records, count)
         tables: list[pa.Table] = []
-        dead: list[dict[str, Any]] = []
+        dead = [self._letter(records, index, headers, BAD_HEADERS) for index in headers.bad.tolist()]
         for schema_id in distinct(ids[:count]):
             chosen = np.flatnonzero(ids[:count] == schema_id)
+            if headers.bad.size:
+                chosen = np.setdiff1d(chosen, headers.bad, assume_unique=True)
             standing, reason = ("unfit", "") if schema_id == NO_SCHEMA else self._standing(schema_id)
             if standing != "fits":
-                dead += [self._letter(records, index, reason) for index in chosen.tolist()]
+                dead += [self._letter(records, index, headers, reason) for index in chosen.tolist()]
                 continue
             values = _unframed(records, chosen)
-            decoded = decode(values, self._registry.schema(schema_id), self._assignment.shape)
-            dead += [self._letter(records, int(chosen[index]), why) for index, why in decoded.bad.items()]
-            tables.append(self._with_own_columns(decoded.rows, records, chosen[decoded.kept]))
+            decoded = decode(values, self._schema(schema_id), self._assignment.shape)
+            dead += [
+                self._letter(records, int(chosen[index]), headers, why) for index, why in decoded.bad.items()
+            ]
+            tables.append(self._with_own_columns(decoded.rows, records, chosen[decoded.kept], headers))
         return pa.concat_tables(tables) if tables else self._assignment.rows.columns.empty_table(), dead
 
     def _with_own_columns(
-        self, rows: pa.Table, records: RecordColumns, chosen: npt.NDArray[np.int64]
+        self, rows: pa.Table, records: RecordColumns, chosen: npt.NDArray[np.int64], headers: Headers
     ) -> pa.Table:
         """Put the table's own columns before the event's, in the table's order."""
-        own = own_columns(records, chosen, self._wanted)
+        own = own_columns(records, chosen, self._wanted, headers)
         schema = self._assignment.rows.columns
-        arrays = [own[item.name] if item.name in own else rows.column(item.name) for item in schema]
+        arrays = [
+            own[item.name].cast(item.type) if item.name in own else rows.column(item.name) for item in schema
+        ]
         return pa.Table.from_arrays(arrays, schema=schema)
 
-    def _letter(self, records: RecordColumns, index: int, reason: str) -> dict[str, Any]:
+    def _letter(self, records: RecordColumns, index: int, headers: Headers, reason: str) -> dict[str, Any]:
         value = _bytes(records.data, records.value_start[index], records.value_size[index])
         offset = int(records.offset[index])
         return self._letter_at(offset, offset, int(records.timestamp_ms[index])) | {
             "_reason": reason or no_frame_reason(value),
             "key": _bytes(records.data, records.key_start[index], records.key_size[index]),
             "value": value,
+            "headers": headers.of(np.array([index]))[0].as_py() if headers.lists is not None else None,
         }
 
     def _letter_of_batch(self, batch: UnreadableBatch) -> dict[str, Any]:
@@ -255,6 +271,7 @@ class _Reader:
             "_reason": batch.reason,
             "key": None,
             "value": batch.content,
+            "headers": None,
         }
 
     def _letter_at(self, first: int, last: int, timestamp_ms: int) -> dict[str, Any]:
@@ -276,9 +293,9 @@ class _Reader:
 
 
 def own_columns(
-    records: RecordColumns, chosen: npt.NDArray[np.int64], wanted: OffsetRange
+    records: RecordColumns, chosen: npt.NDArray[np.int64], wanted: OffsetRange, headers: Headers
 ) -> dict[str, pa.Array]:
-    """Return the columns that say where each chosen record comes from."""
+    """Return the columns that a table has of its own of each chosen record."""
     count = len(chosen)
     datacenter, topic = split_topic(wanted.topic)
     return {
@@ -287,6 +304,8 @@ def own_columns(
         TOPIC_PARTITION: pa.repeat(pa.scalar(wanted.partition, pa.int32()), count),
         OFFSET: pa.array(records.offset[chosen]),
         TIMESTAMP: pa.array(_microseconds(records.timestamp_ms[chosen]), type=pa.timestamp("us", "UTC")),
+        KEY: bytes_column(records.data, records.key_start[chosen], records.key_size[chosen]),
+        HEADERS: headers.of(chosen),
     }
 
 
