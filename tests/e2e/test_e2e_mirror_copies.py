@@ -8,13 +8,18 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions
 from mirror_clusters import Cluster, copied
-from processes import eventually
+from processes import eventually, free_port
 
+from headrace.broker.wire.batches import iter_batches
+
+GONE = f"127.0.0.1:{free_port()}"
+LONG_NAME = "x" * 245
 SOURCE_SETTINGS = {
     "log.retention.check.interval.ms": "300",
     "log.segment.delete.delay.ms": "100",
@@ -23,15 +28,16 @@ SOURCE_SETTINGS = {
 
 @pytest.fixture(scope="module")
 def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Cluster, Cluster]]:
-    """(dc-east with two brokers, dc-west with one, offline with two)."""
+    """(dc-east with two brokers, dc-west with one, offline with two); a third source is never there."""
     home = tmp_path_factory.mktemp("mirror")
     east = Cluster(home / "east", 2, SOURCE_SETTINGS)
     west = Cluster(home / "west", 1, SOURCE_SETTINGS)
     sources = {
-        "mirror.sources": "dc-east,dc-west",
+        "mirror.sources": "dc-east,dc-west,dc-gone",
         "mirror.dc-east.bootstrap.servers": east.bootstrap,
         "mirror.dc-west.bootstrap.servers": west.bootstrap,
         "mirror.dc-west.topics": "events|_schemas",
+        "mirror.dc-gone.bootstrap.servers": GONE,
         "mirror.metadata.max.age.ms": "1000",
     }
     offline = Cluster(home / "offline", 2, sources)
@@ -151,6 +157,65 @@ def test_a_gap_behind_the_copys_end_stops_it_until_it_is_resumed(
     assert (loss["first_offset"], loss["last_offset"], loss["count"]) == (200, start - 1, start - 200)
 
 
+def test_rot_blocks_its_partition_until_it_is_skipped(clusters: tuple[Cluster, Cluster, Cluster]) -> None:
+    east, _, offline = clusters
+    east.create("rotted", 1)
+    east.publish("rotted", 100)
+    copied(east, offline, "rotted")
+    for broker in offline.brokers.values():
+        broker.kill()
+    east.publish("rotted", 300)
+    whole = east.batches("rotted")[0]
+    first, last, _ = rotten = next(entry for entry in whole if entry[0] > 150)
+    _flip(east, "rotted", first)
+    for number in (0, 1):
+        offline.start(number)
+    eventually(lambda: _row(offline, "dc-east.rotted")["state"] == "rotten", what="the rot")
+    reason = _row(offline, "dc-east.rotted")["reason"]
+    assert f"--offsets {first}-{last}` gives them up" in reason
+    assert _mirror("status", "--bootstrap", offline.bootstrap).returncode == 1
+    assert "rotten at offsets" in _mirror("resume", *_place(offline, "rotted")).stderr
+    wrong = _mirror("skip", *_place(offline, "rotted"), "--offsets", f"{first}-{last + 1}")
+    assert (wrong.returncode, f"give --offsets {first}-{last}" in wrong.stderr) == (1, True)
+    done = _mirror("skip", *_place(offline, "rotted"), "--offsets", f"{first}-{last}")
+    assert (done.returncode, f"Offsets {first} to {last} " in done.stdout) == (0, True), done.stderr
+    for number in (0, 1):
+        offline.kill_and_start(number)
+    kept = [entry for entry in whole if entry != rotten]
+    eventually(lambda: _batches(offline, "dc-east.rotted") == kept, timeout_s=40, what="the rest")
+    eventually(lambda: _row(offline, "dc-east.rotted")["state"] == "copying", what="the report")
+    assert _row(offline, "dc-east.rotted")["lag"] == 0
+    again = _mirror("skip", *_place(offline, "rotted"), "--offsets", f"{first}-{last}")
+    assert (again.returncode, "skipped already" in again.stdout) == (0, True), again.stderr
+    told = {(f["kind"], f["first_offset"], f["last_offset"]) for f in _findings(offline, "rotted")}
+    assert told == {("rot", first, last), ("loss", first, last)}
+
+
+def test_status_names_what_was_never_reached_and_what_cannot_be_created(
+    clusters: tuple[Cluster, Cluster, Cluster],
+) -> None:
+    east, _, offline = clusters
+    east.create(LONG_NAME, 1)
+    eventually(lambda: _status(offline)["topics"], what="the topic without a copy")
+    (topic,) = _status(offline)["topics"]
+    assert topic["topic"] == f"dc-east.{LONG_NAME}"
+    assert topic["reason"].startswith("cannot be created: Topic name is invalid: the length of ")
+    gone = [row for row in _status(offline)["sources"] if row["source"] == "dc-gone"]
+    assert {(row["broker"], row["state"], row["bootstrap"]) for row in gone} == {
+        (0, "never reached", GONE),
+        (1, "never reached", GONE),
+    }
+    there = [row for row in _status(offline)["sources"] if row["source"] == "dc-east"]
+    assert all(row["state"] == "answers" and row["answered_seconds_ago"] < 30 for row in there)
+    printed = _mirror("status", "--bootstrap", offline.bootstrap)
+    assert (printed.returncode, "dc-gone" in printed.stdout) == (1, True)
+    metrics = offline.metrics()
+    assert 'headrace_mirror_source_up{source="dc-gone"} 0.0' in metrics
+    assert 'headrace_mirror_topics_not_brought{source="dc-east"} 1.0' in metrics
+    east.admin.delete_topics([LONG_NAME])[LONG_NAME].result(20)
+    eventually(lambda: not _status(offline)["topics"], what="the end of it")
+
+
 def test_a_bad_setting_ends_the_broker_with_a_sentence(clusters: tuple[Cluster, Cluster, Cluster]) -> None:
     offline = clusters[2]
     config = offline.home / "bad.properties"
@@ -186,12 +251,43 @@ def _mirror(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
+def _status(offline: Cluster) -> dict[str, list[dict[str, Any]]]:
+    done = _mirror("status", "--bootstrap", offline.bootstrap, "--json")
+    found: dict[str, list[dict[str, Any]]] = json.loads(done.stdout or '{"topics": [], "partitions": []}')
+    return found
+
+
+def _row(offline: Cluster, topic: str) -> dict[str, Any]:
+    """What status says of a copy's partition 0."""
+    rows = _status(offline)["partitions"]
+    return next((r for r in rows if (r["topic"], r["partition"]) == (topic, 0)), {"state": "not there"})
+
+
+def _place(offline: Cluster, topic: str) -> tuple[str, ...]:
+    return f"dc-east.{topic}", "0", "--bootstrap", offline.bootstrap
+
+
+def _batches(offline: Cluster, topic: str) -> list[tuple[int, int, int]]:
+    try:
+        return offline.batches(topic).get(0, [])
+    except Exception:
+        return []
+
+
+def _flip(live: Cluster, topic: str, offset: int) -> None:
+    """Flip a bit of the batch at `offset` in the segment of the live cluster."""
+    (path,) = live.home.glob(f"broker-*/logs/{topic}-0/*.log")
+    data = path.read_bytes()
+    position = next(p + header.size - 1 for p, header in iter_batches(data) if header.base_offset == offset)
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write(bytes([data[position] ^ 1]))
+
+
 def _stopped(offline: Cluster, topic: str, kind: str, source: str = "dc-east") -> None:
     def is_stopped() -> bool:
-        done = _mirror("status", "--bootstrap", offline.bootstrap, "--json")
-        rows = json.loads(done.stdout or "[]")
-        row = next((r for r in rows if (r["topic"], r["partition"]) == (f"{source}.{topic}", 0)), None)
-        return row is not None and row["state"] == "stopped" and row["reason"].startswith(kind)
+        row = _row(offline, f"{source}.{topic}")
+        return row["state"] == "stopped" and row["reason"].startswith(kind)
 
     eventually(is_stopped, timeout_s=30, what=f"the stop of {topic}")
     label = f'headrace_mirror_state{{partition="0",source="{source}",state="stopped",topic="{topic}"}} 1.0'

@@ -9,7 +9,7 @@ are compared batch by batch.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from random import Random
 from uuid import UUID
@@ -26,7 +26,7 @@ from headrace.mirror.copier import Copier, Phase
 from headrace.mirror.findings import STOPPING, Finding, Kind
 from headrace.mirror.local_topic import last_batch
 from headrace.mirror.questions import Fetch, Located, Survey, Surveyed
-from headrace.mirror.state import State, stop_id
+from headrace.mirror.state import SkipOrder, State, stop_id
 
 DIRECTORY = "/data/dc-east.events-0"
 TARGET_ID = UUID(int=7)
@@ -34,6 +34,8 @@ TARGET_EPOCH = 3
 CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=100, segment_index_bytes=400)
 REQUESTS_MAX = 3
 REQUEST_TIMEOUT_MS = 400
+LAST_OFFSET_DELTA_AT, LIE = 26, 0x10
+"""Rot in this byte of a batch makes it claim so many offsets more than it has."""
 Key = tuple[int, int]
 
 
@@ -65,6 +67,7 @@ class ModelSource:
         self.epoch_starts: list[tuple[int, int]] = []
         self.start = self.end = 0
         self.rotten: Key | None = None
+        self.does_rot_lie = False
         self.ever: dict[Key, Batch] = {}
         self.followed: set[tuple[Key, Key]] = set()
         self.firsts: set[Key] = set()
@@ -160,6 +163,7 @@ class ModelSource:
     def rot(self) -> None:
         if self.batches:
             self.rotten = self.random.choice(self.batches).key
+            self.does_rot_lie = self.random.random() < 0.3
             self.causes |= {Kind.ROT}
 
     def heal(self) -> None:
@@ -210,7 +214,8 @@ class ModelSource:
         return known, min((start for e, start in self.epoch_starts if e > epoch), default=self.end)
 
     def _records(self, offset: int) -> bytes:
-        found = [self._served(b) for b in self.batches if b.next_offset > offset][: self.random.randint(1, 4)]
+        count = self.random.randint(1, 4)
+        found = [self._served(b) for b in self.batches if self._claimed(b) > offset][:count]
         data = b"".join(found)
         return data[: len(data) - self.random.randint(1, 30)] if self.random.random() < 0.2 else data
 
@@ -218,8 +223,13 @@ class ModelSource:
         if batch.key != self.rotten:
             return batch.data
         broken = bytearray(batch.data)
-        broken[-1] ^= 0x10
+        broken[LAST_OFFSET_DELTA_AT if self.does_rot_lie else -1] ^= LIE
         return bytes(broken)
+
+    def _claimed(self, batch: Batch) -> int:
+        """Where a broker that believes headers takes a batch to end."""
+        is_lie = batch.key == self.rotten and self.does_rot_lie
+        return batch.next_offset + LIE if is_lie else batch.next_offset
 
 
 class CheckedTarget:
@@ -266,6 +276,7 @@ class MirrorWorld:
         self.findings: list[Finding] = []
         self.arrivals: list[Arrival] = []
         self.copied: list[Batch] = []
+        self.skipped: list[Finding] = []
         self.is_calm = False
         self._questions: list[tuple[int, Survey | Fetch]] = []
         self._answers: list[tuple[int, Survey | Fetch, object]] = []
@@ -282,6 +293,8 @@ class MirrorWorld:
     def report(self, finding: Finding) -> None:
         self.files.step()
         assert finding.kind in self.source.causes | {Kind.LOSS}, f"nothing caused {finding}"
+        if finding.kind is Kind.ROT:
+            self._check_rot(finding)
         self.findings.append(finding)
 
     def arrived(self, first_offset: int, last_offset: int, now_ms: int) -> None:
@@ -333,8 +346,27 @@ class MirrorWorld:
             self._crash()
         elif choice < 0.54 and self.state.stopped is not None:
             self.copier.resume(stop_id(self.state.stopped), self.now_ms)
+        elif choice < 0.56 and self.state.rotten is not None:
+            self._skip(self.state.rotten)
         self._ask()
         self._deliver()
+
+    def _skip(self, rotten: Finding) -> None:
+        """A person gives the rot up, or another one by mistake; twice, as the order is read again."""
+        last = rotten.last_offset if rotten.last_offset >= 0 else rotten.first_offset
+        order = SkipOrder(rot=stop_id(rotten), last_offset=last)
+        before = self.state
+        mistaken = replace(order, rot="another")
+        for wrong in (
+            (mistaken,) if rotten.last_offset < 0 else (mistaken, replace(order, last_offset=last + 1))
+        ):
+            self.copier.skip(wrong, self.now_ms)
+            assert self.state == before, "something else was skipped than a person named"
+        told = len(self.findings)
+        self.copier.skip(order, self.now_ms)
+        self.copier.skip(order, self.now_ms)
+        assert len(self.findings) <= told + 1, "told twice"
+        self.skipped.append(rotten)
 
     def _change_source(self) -> None:
         source = self.source
@@ -429,7 +461,14 @@ class MirrorWorld:
         assert known is not None, f"offset {header.base_offset} never held this at the source"
         assert _without_epoch(known.data) == _without_epoch(data), "bytes differ from the source's"
         last = self.copied[-1] if self.copied else None
-        if last is None:
+        place = self.state.next_offset(end)
+        if place != end:
+            assert self._is_told(range(end, header.base_offset), {Kind.LOSS}), "skipped in silence"
+            is_next = header.base_offset == place or self.source.is_compacted
+            assert is_next or self.state.resumed_at == end or last is None, (
+                f"more was skipped than to {place}"
+            )
+        elif last is None:
             may_begin = self.source.is_compacted or self.state.resumed_at is not None
             assert may_begin or known.key in self.source.firsts, "the copy begins in the middle"
         elif self.state.resumed_at == end:
@@ -439,6 +478,13 @@ class MirrorWorld:
             assert (last.key, known.key) in self.source.followed, f"{known.key} never followed {last.key}"
             assert self.source.is_compacted or header.base_offset == end, f"a gap before {known.key}"
         self.copied.append(known)
+
+    def _check_rot(self, finding: Finding) -> None:
+        """What is called rotten is the one batch, or from its beginning on to nobody knows where."""
+        known = [b for b in self.source.ever.values() if b.base_offset == finding.first_offset]
+        lasts = {b.next_offset - 1 for b in known} | {-1}
+        lasts |= {b.base_offset - 1 for a, b in pairwise(self.source.batches) if a in known}
+        assert finding.last_offset in lasts, f"{finding} is more than a batch"
 
     def _is_told(self, offsets: Iterable[int], kinds: Iterable[Kind]) -> bool:
         told = {o for f in self.findings if f.kind in kinds for o in range(f.first_offset, f.last_offset + 1)}
@@ -453,7 +499,7 @@ class MirrorWorld:
             return
         end = self.log.log_end_offset
         is_waiting = self.state.resumed_at == end and all(b.base_offset < end for b in self.source.batches)
-        assert is_waiting or end == self.source.end, (
+        assert is_waiting or self.state.next_offset(end) == self.source.end, (
             f"the copy ends at {end}, the source at {self.source.end}"
         )
 

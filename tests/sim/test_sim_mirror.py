@@ -8,9 +8,10 @@ from mirror_world import MirrorWorld
 
 from headrace.broker.log import validation
 from headrace.mirror import copier as copier_module
+from headrace.mirror import survey
 from headrace.mirror.copier import Copier
 from headrace.mirror.findings import Kind
-from headrace.mirror.state import State
+from headrace.mirror.state import SkipOrder, State
 
 SEEDS = 240
 STEPS = 250
@@ -36,6 +37,7 @@ def test_the_seeds_meet_every_kind_of_finding() -> None:
     found = {finding.kind for world in worlds for finding in world.findings}
     assert found == set(Kind) - {Kind.FORMAT}
     assert sum(len(world.copied) for world in worlds) > 1_000
+    assert sum(len(world.skipped) for world in worlds) > 5
     assert any(arrival.is_estimated for world in worlds for arrival in world.arrivals)
 
 
@@ -44,15 +46,15 @@ def _recreation_is_not_seen(patch: pytest.MonkeyPatch) -> None:
 
 
 def _divergence_is_not_seen(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Copier, "_is_diverged", lambda self, found: False)
+    patch.setattr(survey, "is_diverged", lambda request, found: False)
 
 
 def _another_tail_is_not_seen(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Copier, "_is_other", lambda self, request, found: False)
+    patch.setattr(survey, "is_other", lambda request, found: False)
 
 
 def _a_shorter_source_is_not_seen(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Copier, "_is_cut", lambda self, found: False)
+    patch.setattr(survey, "is_cut", lambda request, found: False)
 
 
 def _a_deleted_start_is_not_seen(patch: pytest.MonkeyPatch) -> None:
@@ -114,6 +116,28 @@ def _a_resume_jumps_in_silence(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Copier, "_jump", silent)
 
 
+def _a_skip_is_silent(patch: pytest.MonkeyPatch) -> None:
+    skip = Copier.skip
+
+    def silent(self: Any, *order: Any) -> None:
+        with patch.context() as inner:
+            inner.setattr(self, "_report", lambda *finding: None)
+            skip(self, *order)
+
+    patch.setattr(Copier, "skip", silent)
+
+
+def _any_offsets_are_skipped(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SkipOrder, "is_of", lambda self, rotten: True)
+
+
+def _a_rotten_header_is_believed(patch: pytest.MonkeyPatch) -> None:
+    def believed(records: Any, rotten: Any, high_watermark: int) -> tuple[int, int]:
+        return rotten.header.base_offset, rotten.header.last_offset
+
+    patch.setattr(copier_module, "rotten_offsets", believed)
+
+
 def _a_stop_is_not_reported(patch: pytest.MonkeyPatch) -> None:
     report = Copier._report
 
@@ -149,6 +173,9 @@ def _crashes_leave_arrivals_out(patch: pytest.MonkeyPatch) -> None:
         _epochs_are_noted_after_the_append,
         _stops_are_not_remembered,
         _a_resume_jumps_in_silence,
+        _a_skip_is_silent,
+        _any_offsets_are_skipped,
+        _a_rotten_header_is_believed,
         _a_stop_is_not_reported,
         _crashes_leave_arrivals_out,
     ],

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
+import click
 import pytest
 
-from headrace.mirror.command import _states
-from headrace.mirror.state import State
+from headrace.broker.wire.batches import Record
+from headrace.mirror.command import OffsetRangeType, _resume, _skip, _states
+from headrace.mirror.findings import Finding, Kind
+from headrace.mirror.state import Skip, State, decode_skip
 
 KNOWN = State(target_id=UUID(int=3), source_bootstrap="east:9092")
 
@@ -30,13 +34,129 @@ KNOWN = State(target_id=UUID(int=3), source_bootstrap="east:9092")
 def test_a_record_that_is_no_state_is_passed_over_with_a_warning(
     capsys: pytest.CaptureFixture[str], key: bytes | None, value: bytes | None
 ) -> None:
-    async def read(topic: str) -> list[Any]:
+    async def read(topic: str) -> dict[int, list[Any]]:
         assert topic == "headrace.mirror"
-        return [
-            SimpleNamespace(key=b"dc-east.t-1", value=KNOWN.encode()),
-            SimpleNamespace(key=key, value=value),
-            SimpleNamespace(key=b"dc-east.t-1/resume", value=b"anything"),
+        records = [
+            Record(0, 1000, b"dc-east.t-1", KNOWN.encode(), []),
+            Record(1, 2000, key, value, []),
+            Record(2, 3000, b"dc-east.t-1/resume", b"anything", []),
         ]
+        return {0: records}
 
     assert asyncio.run(_states(SimpleNamespace(read=read))) == {"dc-east.t-1": KNOWN}  # type: ignore[arg-type]
     assert capsys.readouterr().err.startswith("Warning: a record of headrace.mirror is passed over: ")
+
+
+class Cluster:
+    """What the command asks of an offline cluster, in memory: one broker, which takes every order."""
+
+    def __init__(self, found: State) -> None:
+        self.found = found
+        self.orders: list[tuple[bytes, bytes]] = []
+
+    async def read(self, topic: str) -> dict[int, list[Any]]:
+        return {0: [Record(0, 1000, b"dc-east.t-0", self.found.encode(), [])]}
+
+    async def leader_of(self, topic: str, partition: int) -> int:
+        return 1
+
+    async def led_by(self, topic: str, broker: int) -> list[int]:
+        return [0]
+
+    async def publish(self, topic: str, partition: int, key: bytes, value: bytes) -> int:
+        self.orders.append((key, value))
+        return 0
+
+
+def finding(kind: Kind, first: int, last: int) -> Finding:
+    return Finding(
+        kind=kind,
+        datacenter="dc-east",
+        topic="t",
+        partition=0,
+        first_offset=first,
+        last_offset=last,
+        detected_ms=5,
+        reason="so it is",
+    )
+
+
+def skipped(cluster: Cluster, first: int, last: int) -> str:
+    return asyncio.run(_skip(cast("Any", cluster), "dc-east.t", 0, (first, last)))
+
+
+def test_a_skip_of_the_rotten_offsets_is_ordered_and_says_what_is_lost() -> None:
+    rotten = finding(Kind.ROT, 100, 149)
+    cluster = Cluster(replace(KNOWN, rotten=rotten))
+    assert skipped(cluster, 100, 149) == (
+        "Offsets 100 to 149 of dc-east.t-0, 50 messages at most, will never be in the copy: the source's data there is "
+        "rotten. The copy goes on behind them; the loss is recorded as a finding."
+    )
+    ((key, value),) = cluster.orders
+    assert (key, decode_skip(value).is_of(rotten)) == (b"dc-east.t-0/skip", True)
+
+
+@pytest.mark.parametrize(
+    ("found", "offsets", "sentence"),
+    [
+        (KNOWN, (1, 2), "dc-east.t-0 is not rotten, there is nothing to skip"),
+        (replace(KNOWN, stopped=finding(Kind.GAP, 1, 2)), (1, 2), "is stopped, not rotten"),
+        (
+            replace(KNOWN, rotten=finding(Kind.ROT, 1, 2)),
+            (1, 3),
+            "rotten at offsets 1-2, not 1-3: give --offsets 1-2",
+        ),
+        (replace(KNOWN, rotten=finding(Kind.ROT, 1, 2)), (0, 2), "rotten at offsets 1-2, not 0-2"),
+        (
+            replace(KNOWN, rotten=finding(Kind.ROT, 1, -1)),
+            (0, 2),
+            "nothing tells how far: give --offsets 1-LAST",
+        ),
+    ],
+)
+def test_a_skip_of_anything_else_is_refused(found: State, offsets: tuple[int, int], sentence: str) -> None:
+    cluster = Cluster(found)
+    with pytest.raises(click.ClickException) as refused:
+        skipped(cluster, *offsets)
+    assert sentence in refused.value.message
+    assert cluster.orders == []
+
+
+def test_a_skip_that_is_done_is_not_ordered_again() -> None:
+    done = Skip(log_end_offset=90, first_offset=100, last_offset=149)
+    for found in (
+        replace(KNOWN, skipped=done),
+        replace(KNOWN, skipped=done, rotten=finding(Kind.ROT, 150, 160)),
+    ):
+        cluster = Cluster(found)
+        assert skipped(cluster, 100, 149) == "Offsets 100 to 149 of dc-east.t-0 are skipped already."
+        assert cluster.orders == []
+
+
+def test_a_resume_of_rot_names_the_way_on() -> None:
+    cluster = Cluster(replace(KNOWN, rotten=finding(Kind.ROT, 100, 149)))
+    with pytest.raises(
+        click.ClickException, match=r"rotten at offsets 100-149, .* `headrace mirror skip` gives it up"
+    ):
+        asyncio.run(_resume(cast("Any", cluster), "dc-east.t", 0))
+
+
+@pytest.mark.parametrize("text", ["5", "5-", "-5", "7-5", "a-b", "1-2-3"])
+def test_offsets_are_a_range(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="give FIRST-LAST"):
+        OffsetRangeType().convert(text, None, None)
+
+
+def test_the_later_state_counts_where_two_brokers_led_a_copy() -> None:
+    later = replace(KNOWN, resumed_at=7)
+
+    async def read(topic: str) -> dict[int, list[Any]]:
+        return {
+            0: [
+                Record(0, 9, b"dc-east.t-1", KNOWN.encode(), []),
+                Record(1, 8, b"dc-east.t-1", later.encode(), []),
+            ],
+            1: [Record(0, 3, b"dc-east.t-1", KNOWN.encode(), [])],
+        }
+
+    assert asyncio.run(_states(cast("Any", SimpleNamespace(read=read)))) == {"dc-east.t-1": later}

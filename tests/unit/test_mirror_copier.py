@@ -18,8 +18,9 @@ from headrace.broker.wire.batches import (
 )
 from headrace.mirror.copier import VANISHED_AFTER_MS, Copier, Phase
 from headrace.mirror.findings import Finding, Kind
+from headrace.mirror.progress import LAG_KNOWN_MS
 from headrace.mirror.questions import Fetch, Located, Survey, Surveyed
-from headrace.mirror.state import State, decode, stop_id
+from headrace.mirror.state import SkipOrder, State, decode, stop_id
 
 ID, OTHER_ID = UUID(int=1), UUID(int=2)
 STATE = State(target_id=UUID(int=9))
@@ -132,7 +133,7 @@ def test_batches_are_appended_in_order_and_noted() -> None:
     assert script.fetch(batch(4, 9), now_ms=1500).offset == 4
     assert script.offsets == [(0, 2), (3, 3), (4, 9)]
     assert script.journal.arrivals == [(0, 3, 1000), (4, 9, 1500)]
-    assert script.copier.lag_messages == 90
+    assert script.copier.lag_messages(1500) == 90
 
 
 def test_a_cut_last_batch_is_asked_for_again() -> None:
@@ -185,9 +186,9 @@ def test_what_precedes_rot_is_appended_and_the_rot_is_told_once() -> None:
     assert script.copier.wants(1099) is None
     script.fetch(rotten(3, 5), now_ms=1100)
     assert script.copier.wants(1299) is None, "the pause grows"
-    assert (script.offsets, script.kinds, script.copier.is_rotten) == ([(0, 2)], [Kind.ROT], True)
+    assert (script.offsets, script.kinds, script.copier.condition) == ([(0, 2)], [Kind.ROT], "rotten")
     script.fetch(batch(3, 5), now_ms=1300)
-    assert (script.offsets, script.copier.is_rotten) == ([(0, 2), (3, 5)], False)
+    assert (script.offsets, script.copier.condition) == ([(0, 2), (3, 5)], "copying")
 
 
 @pytest.mark.parametrize(("magic", "kind"), [(7, Kind.ROT), (1, Kind.FORMAT)])
@@ -326,3 +327,147 @@ def test_a_clock_that_is_set_back_ends_the_pause() -> None:
     script = refused_at(10_000)
     assert script.copier.wants(10_099) is None
     assert isinstance(script.copier.wants(9_000), Survey)
+
+
+def skip_order(script: Script, last_offset: int) -> SkipOrder:
+    assert script.copier.state.rotten is not None
+    return SkipOrder(rot=stop_id(script.copier.state.rotten), last_offset=last_offset)
+
+
+def told(script: Script) -> list[tuple[Kind, int, int]]:
+    return [(f.kind, f.first_offset, f.last_offset) for f in script.journal.findings]
+
+
+def test_a_skip_passes_over_the_rotten_batch_and_nothing_else() -> None:
+    script = Script()
+    script.copying(batch(0, 2), rotten(3, 5), batch(6, 8))
+    order = skip_order(script, 5)
+    script.copier.skip(skip_order(script, 6), 2000)
+    script.copier.skip(SkipOrder(rot="another", last_offset=5), 2000)
+    assert script.copier.condition == "rotten"
+    script.copier.skip(order, 2000)
+    script.copier.skip(order, 2000)
+    assert (script.copier.condition, script.copier.lag_messages(2000)) == ("copying", 94)
+    assert script.fetch(batch(6, 8), now_ms=2000).offset == 6
+    assert script.offsets == [(0, 2), (6, 8)]
+    assert told(script) == [(Kind.ROT, 3, 5), (Kind.LOSS, 3, 5)]
+    assert "skipped on order" in script.journal.findings[1].reason
+
+
+def test_a_skip_survives_a_restart_before_and_after_it() -> None:
+    script = Script()
+    script.copying(batch(0, 2), rotten(3, 5))
+    again = Script(end=3, state=script.journal.states[-1])
+    assert again.copier.condition == "rotten"
+    again.copier.skip(skip_order(script, 5), 2000)
+    third = Script(end=3, state=again.journal.states[-1])
+    third.locate()
+    third.survey(0, 100)
+    assert third.fetch(rotten(3, 5), batch(6, 8)).offset == 6
+    assert (third.offsets, third.kinds) == ([(6, 8)], [])
+
+
+def test_a_skip_at_the_beginning_keeps_where_the_copy_begins() -> None:
+    script = Script()
+    script.locate()
+    script.survey(7, 100)
+    script.fetch(rotten(7, 9), batch(10, 11))
+    script.copier.skip(skip_order(script, 9), 1000)
+    script.fetch(batch(10, 11))
+    assert (script.target.log_start_offset, script.offsets) == (7, [(10, 11)])
+
+
+def test_a_gap_behind_what_was_skipped_stops_the_copy() -> None:
+    script = Script()
+    script.copying(batch(0, 2), rotten(3, 5))
+    script.copier.skip(skip_order(script, 5), 1000)
+    script.fetch(batch(8, 9))
+    assert told(script)[-1] == (Kind.GAP, 6, 7)
+
+
+def test_what_is_skipped_and_cut_off_at_the_source_makes_way_for_what_comes_there() -> None:
+    script = Script()
+    script.copying(batch(0, 2), rotten(3, 5))
+    script.copier.skip(skip_order(script, 5), 1000)
+    script.locate(epoch=1)
+    script.survey(0, 3, epoch=0, epoch_end=3, tail=read_header(batch(0, 2)))
+    assert script.fetch(batch(3, 4, epoch=1)).offset == 3
+    assert script.offsets == [(0, 2), (3, 4)]
+
+
+def test_rot_that_was_right_at_last_cannot_be_skipped() -> None:
+    script = Script()
+    script.copying(batch(0, 2), rotten(3, 5))
+    order = skip_order(script, 5)
+    again = Script(end=6, state=script.journal.states[-1])
+    again.copier.skip(order, 2000)
+    assert (again.kinds, again.journal.states) == ([], [])
+
+
+def test_rot_without_an_end_is_skipped_as_far_as_a_person_says() -> None:
+    script = Script()
+    no_batch = bytearray(batch(3, 5))
+    no_batch[16] = 7
+    script.copying(batch(0, 2), bytes(no_batch))
+    assert told(script) == [(Kind.ROT, 3, -1)]
+    script.copier.skip(skip_order(script, 2), 1000)
+    assert script.copier.condition == "rotten"
+    script.copier.skip(skip_order(script, 5), 1000)
+    assert script.fetch(batch(6, 8)).offset == 6
+    assert told(script)[-1] == (Kind.LOSS, 3, 5)
+
+
+@pytest.mark.parametrize(
+    ("delta", "following", "offsets"),
+    [
+        (2, b"", (3, 5)),
+        (40, b"", (3, -1)),
+        (40, batch(6, 8), (3, 5)),
+        (40, rotten(6, 8), (3, -1)),
+        (-4, batch(6, 8), (3, 5)),
+        (-4, b"", (3, -1)),
+    ],
+)
+def test_a_rotten_header_is_not_believed_against_the_batch_behind_it(
+    delta: int, following: bytes, offsets: tuple[int, int]
+) -> None:
+    liar = bytearray(rotten(3, 5))
+    liar[23:27] = delta.to_bytes(4, "big", signed=True)
+    script = Script()
+    script.copying(batch(0, 2), bytes(liar), following)
+    assert told(script) == [(Kind.ROT, *offsets)]
+
+
+def test_a_copied_batch_that_rots_later_stops_nothing_whatever_it_claims() -> None:
+    script = Script()
+    script.copying(batch(0, 2), batch(3, 5))
+    liar = bytearray(rotten(3, 5))
+    liar[23:27] = (40).to_bytes(4, "big")
+    script.fetch(bytes(liar), batch(6, 8))
+    assert (script.offsets[-1], script.kinds) == ((6, 8), [])
+
+
+def test_lag_is_not_known_unless_the_source_has_just_answered() -> None:
+    script = Script()
+    assert (script.copier.lag_messages(1000), script.copier.lag_ms(1000)) == (None, None)
+    script.copying(batch(0, 2))
+    assert (script.copier.lag_messages(1000), script.copier.lag_ms(1000)) == (97, 500)
+    assert script.copier.lag_messages(1000 + LAG_KNOWN_MS + 1) is None
+    script.copier.failed("refused", 1200)
+    assert (script.copier.lag_messages(1200), script.copier.lag_ms(1200)) == (None, None)
+
+
+def test_lag_of_a_stopped_partition_is_not_known() -> None:
+    script = Script()
+    script.copying(batch(0, 2), batch(5, 6))
+    assert script.copier.condition == "stopped"
+    assert (script.copier.lag_messages(1000), script.copier.lag_ms(1000)) == (None, None)
+
+
+def test_the_age_of_a_copy_is_that_of_its_last_batch_after_a_restart_too() -> None:
+    script = Script()
+    script.copying(batch(0, 2))
+    script.locate(epoch=1)
+    script.copier.progress.max_timestamp = -1
+    script.survey(0, 100, tail=read_header(batch(0, 2)))
+    assert script.copier.lag_ms(1000) == 500

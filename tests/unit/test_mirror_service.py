@@ -47,7 +47,7 @@ class Written:
 
 
 def journal(written: Written) -> Journal:
-    return Journal(*(cast("Any", topic) for topic in (written, Written(), Written())))
+    return Journal(*(cast("Any", topic) for topic in (written, Written(), Written(), Written())))
 
 
 def test_a_partition_that_is_gone_is_let_go_of_with_its_files() -> None:
@@ -55,6 +55,7 @@ def test_a_partition_that_is_gone_is_let_go_of_with_its_files() -> None:
     host = SimpleNamespace(
         led=lambda: list(led),
         clock=SimpleNamespace(now_ms=lambda: 0, monotonic_ms=lambda: 0),
+        broker_id=0,
         registry=CollectorRegistry(),
     )
     config = SourceConfig(name="dc-east", bootstrap_servers=(("h", 1),), topics=re.compile(".*"))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from headrace.broker.errors import ErrorCode, error_of
 from headrace.broker.wire.api import k00_produce, k01_fetch, k02_list_offsets, k03_metadata
 from headrace.broker.wire.batches import Record, decode_records, encode_batch, iter_batches
-from headrace.broker.wire.special_values import CONSUMER_REPLICA_ID, LATEST_TIMESTAMP
+from headrace.broker.wire.special_values import CONSUMER_REPLICA_ID, EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from headrace.mirror.config import Address
 from headrace.mirror.connection import FAILURES, Connection, Message
 
@@ -49,6 +49,11 @@ class ClusterClient:
         for connection in self._connections.values():
             connection.close()
 
+    @property
+    def leaders(self) -> Mapping[tuple[str, int], int]:
+        """(topic, partition) → the leader's id, -1 without one."""
+        return self._leaders
+
     async def leader_of(self, topic: str, partition: int) -> int:
         """The leader's id; raises KafkaError when there is none."""
         leader = self._leaders.get((topic, partition), NO_LEADER)
@@ -62,12 +67,15 @@ class ClusterClient:
 
     async def log_ends(self) -> dict[str, int]:
         """`<topic>-<partition>` → high watermark, for every partition that has a leader."""
-        ends = {}
+        return await self._offsets(LATEST_TIMESTAMP)
+
+    async def _offsets(self, timestamp: int) -> dict[str, int]:
+        found = {}
         for broker in set(self._leaders.values()) - {NO_LEADER}:
             topics: dict[str, list[Message]] = {}
             for (topic, partition), leader in self._leaders.items():
                 if leader == broker:
-                    wanted = {"partition_index": partition, "timestamp": LATEST_TIMESTAMP}
+                    wanted = {"partition_index": partition, "timestamp": timestamp}
                     topics.setdefault(topic, []).append(wanted)
             connection = await self._to(broker)
             answer = await connection.ask(
@@ -82,22 +90,24 @@ class ClusterClient:
             for topic_answer in answer["topics"]:
                 for p in topic_answer["partitions"]:
                     if p["error_code"] == 0:
-                        ends[f"{topic_answer['name']}-{p['partition_index']}"] = p["offset"]
-        return ends
-
-    async def read(self, topic: str) -> list[Record]:
-        """All records of all partitions of a small topic, in offset order within each."""
-        ends = await self.log_ends()
-        found: list[Record] = []
-        for name, partition in sorted(self._leaders):
-            if name == topic:
-                found += await self._read_partition(name, partition, ends.get(f"{name}-{partition}", 0))
+                        found[f"{topic_answer['name']}-{p['partition_index']}"] = p["offset"]
         return found
 
-    async def _read_partition(self, topic: str, partition: int, end: int) -> list[Record]:
+    async def read(self, topic: str) -> dict[int, list[Record]]:
+        """All records of a small topic by partition, in offset order; of those that have a leader."""
+        starts, ends = await self._offsets(EARLIEST_TIMESTAMP), await self.log_ends()
+        found: dict[int, list[Record]] = {}
+        for name, partition in sorted(self._leaders):
+            if name == topic and self._leaders[name, partition] != NO_LEADER:
+                key = f"{name}-{partition}"
+                found[partition] = await self._read_partition(
+                    name, partition, starts.get(key, 0), ends.get(key, 0)
+                )
+        return found
+
+    async def _read_partition(self, topic: str, partition: int, offset: int, end: int) -> list[Record]:
         connection = await self._to(await self.leader_of(topic, partition))
         found: list[Record] = []
-        offset = 0
         while offset < end:
             wanted = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": FETCH_BYTES}
             answer = await connection.ask(

@@ -1,13 +1,15 @@
-"""`headrace mirror`: what the copies of an offline cluster are doing, and the order to go on after a stop.
+"""`headrace mirror`: what the copies of an offline cluster are doing, and the orders to go on after a stop or over rot.
 
-Speaks the Kafka protocol only: states are read from the topic `headrace.mirror`, ends from both clusters, and a resume is a
-record in the partition of that topic which the owning broker leads.
+Speaks the Kafka protocol only: states are read from the topic `headrace.mirror`, what the brokers hear of their sources
+from `headrace.sources`, ends from both clusters; an order is a record in the partition of `headrace.mirror` which the
+owning broker leads.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -17,42 +19,78 @@ from rich.table import Table
 
 from headrace.broker.config import ConfigurationError
 from headrace.broker.errors import ErrorCode, KafkaError
-from headrace.mirror import state
+from headrace.mirror import overview, reports, state
 from headrace.mirror.cluster_client import ClusterClient
 from headrace.mirror.config import parse_addresses
 from headrace.mirror.connection import FAILURES
-from headrace.mirror.state import State
+from headrace.mirror.questions import UNKNOWN
+from headrace.mirror.reports import Report
+from headrace.mirror.state import SkipOrder, State
 
-STATES = "headrace.mirror"
+STATES, SOURCES = "headrace.mirror", "headrace.sources"
 Answer = TypeVar("Answer")
+Offsets = tuple[int, int]
 
 bootstrap_option = click.option(
     "--bootstrap", required=True, metavar="HOST:PORT,...", help="Brokers of the offline cluster."
 )
 
 
+class OffsetRangeType(click.ParamType[Offsets]):
+    """FIRST-LAST, both included."""
+
+    name = "FIRST-LAST"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Offsets:
+        first, dash, last = str(value).partition("-")
+        if not (dash and first.isdecimal() and last.isdecimal() and int(first) <= int(last)):
+            self.fail(f"{value!r} is no range of offsets: give FIRST-LAST, as in 1200-1249", param, ctx)
+        return int(first), int(last)
+
+
 @click.group(epilog="Example: headrace mirror status --bootstrap 127.0.3.1:9092")
 def mirror() -> None:
-    """Show and resume mirror partitions."""
+    """Show mirror partitions, and let those that cannot go on do so."""
 
 
 @mirror.command(epilog="Example: headrace mirror status --bootstrap 127.0.3.1:9092 --json")
 @bootstrap_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def status(bootstrap: str, as_json: bool) -> None:
-    """Print every mirror partition with its lag; exit 1 while one is stopped."""
-    rows = _run(bootstrap, _status)
+    """Print every source, every topic without a copy and every mirror partition; exit 1 while one needs you."""
+    found = _run(bootstrap, _status)
     if as_json:
-        click.echo(json.dumps(rows))
+        click.echo(json.dumps(found))
     else:
-        table = Table(box=None)
-        for name in ("topic", "partition", "state", "copied to", "source end", "lag", "reason"):
-            table.add_column(name)
-        for row in rows:
-            table.add_row(*("" if value is None else str(value) for value in row.values()))
-        Console().print(table)
-    if any(row["state"] == "stopped" for row in rows):
+        _print(found)
+    if not overview.is_in_order(found):
         raise click.exceptions.Exit(1)
+
+
+def _print(found: dict[str, list[dict[str, Any]]]) -> None:
+    headings = {
+        "sources": ("source", "broker", "at", "state", "answered", "reason"),
+        "topics": ("source", "topic without a whole copy", "reason"),
+        "partitions": ("topic", "partition", "state", "copied to", "source end", "lag", "reason"),
+    }
+    console = Console()
+    for name, heading in headings.items():
+        if not found[name]:
+            continue
+        table = Table(*heading, box=None)
+        for row in found[name]:
+            table.add_row(*(_cell(column, value) for column, value in row.items()))
+        console.print(table)
+    if not found["sources"]:
+        console.print("No broker reports a source that it mirrors.")
+
+
+def _cell(column: str, value: Any) -> str:
+    if column == "answered_seconds_ago":
+        return "never" if value is None else f"{value:.0f} s ago"
+    if column in ("source_end_offset", "lag"):
+        return "unknown" if value is None else str(value)
+    return "" if value is None else str(value)
 
 
 @mirror.command(epilog="Example: headrace mirror resume dc-east.pageviews 3 --bootstrap 127.0.3.1:9092")
@@ -63,6 +101,25 @@ def resume(topic: str, partition: int, bootstrap: str) -> None:
     """Go on copying a stopped partition; what is passed over is recorded as a finding."""
     reason = _run(bootstrap, lambda client: _resume(client, topic, partition))
     click.echo(f"{topic}-{partition} goes on; it had stopped because {reason}.")
+
+
+@mirror.command(
+    epilog="Example: headrace mirror skip dc-east.pageviews 3 --offsets 1200-1249 --bootstrap 127.0.3.1:9092"
+)
+@click.argument("topic")
+@click.argument("partition", type=click.IntRange(min=0))
+@click.option(
+    "--offsets", required=True, type=OffsetRangeType(), help="The rotten offsets, as `status` names them."
+)
+@bootstrap_option
+def skip(topic: str, partition: int, offsets: Offsets, bootstrap: str) -> None:
+    """Give up a rotten batch of the source: its messages are never copied, which is recorded as a finding.
+
+    \b
+    Try first to have it healed at the source, by a replica that is whole:
+    the mirror asks again and again, and copies it as soon as it is right.
+    """
+    click.echo(_run(bootstrap, lambda client: _skip(client, topic, partition, offsets)))
 
 
 def _run(bootstrap: str, work: Callable[[ClusterClient], Awaitable[Answer]]) -> Answer:
@@ -84,49 +141,51 @@ def _run(bootstrap: str, work: Callable[[ClusterClient], Awaitable[Answer]]) -> 
         ) from error
 
 
+# -- reading
+
+
+async def _newest(
+    client: ClusterClient, topic: str, decode: Callable[[bytes], Answer], is_wanted: Callable[[str], bool]
+) -> dict[str, Answer]:
+    """The newest record of every key; like the copiers, it passes over what it cannot read.
+
+    A copy whose leader changed has a record of each leader in partitions of their own: the later one counts.
+    """
+    found: dict[str, tuple[int, Answer]] = {}
+    for partition in (await client.read(topic)).values():
+        last: dict[str, tuple[int, Answer]] = {}
+        for record in partition:
+            try:
+                key = (record.key or b"").decode()
+                if is_wanted(key):
+                    last[key] = record.timestamp_ms, decode(record.value or b"")
+            except ValueError as error:
+                click.echo(f"Warning: a record of {topic} is passed over: {error}", err=True)
+        for key, entry in last.items():
+            found[key] = max(entry, found.get(key, entry), key=lambda item: item[0])
+    return {key: value for key, (_, value) in found.items()}
+
+
 async def _states(client: ClusterClient) -> dict[str, State]:
-    """Newest state of every mirror partition by its key; like the copiers, it passes over what is no state."""
-    found: dict[str, State] = {}
-    for record in await client.read(STATES):
-        try:
-            key = (record.key or b"").decode()
-            if not key.endswith(state.RESUME_SUFFIX):
-                found[key] = state.decode(record.value or b"")
-        except ValueError as error:
-            click.echo(f"Warning: a record of {STATES} is passed over: {error}", err=True)
-    return found
+    return await _newest(client, STATES, state.decode, lambda key: state.ORDER_SEPARATOR not in key)
 
 
-async def _status(client: ClusterClient) -> list[dict[str, Any]]:
-    rows = []
-    source_ends: dict[str, dict[str, int]] = {}
-    own_ends = await client.log_ends()
-    for key, found in sorted((await _states(client)).items()):
-        if key not in own_ends:
-            continue
-        if found.source_bootstrap not in source_ends:
-            source_ends[found.source_bootstrap] = await _ends_of(found.source_bootstrap)
-        topic, _, partition = key.rpartition("-")
-        source_end = source_ends[found.source_bootstrap].get(topic.partition(".")[2] + "-" + partition)
-        stopped = found.stopped
-        rows.append(
-            {
-                "topic": topic,
-                "partition": int(partition),
-                "state": _state_word(found, source_end),
-                "log_end_offset": own_ends[key],
-                "source_end_offset": source_end,
-                "lag": None if source_end is None else max(0, source_end - own_ends[key]),
-                "reason": None if stopped is None else f"{stopped.kind}: {stopped.reason}",
-            }
-        )
-    return rows
+async def _reports(client: ClusterClient) -> dict[int, Report]:
+    found = await _newest(client, SOURCES, reports.decode, lambda key: True)
+    return {report.broker: report for report in found.values()}
 
 
-def _state_word(found: State, source_end: int | None) -> str:
-    if found.stopped is not None:
-        return "stopped"
-    return "copying" if source_end is not None else "source unreachable"
+async def _status(client: ClusterClient) -> dict[str, list[dict[str, Any]]]:
+    heard = overview.Heard(
+        leaders=client.leaders,
+        log_ends=await client.log_ends(),
+        states=await _states(client),
+        reports=await _reports(client),
+    )
+    source_ends = {
+        source: await _ends_of(bootstrap) for source, bootstrap in overview.bootstraps(heard).items()
+    }
+    return overview.overview(heard, source_ends, time.time_ns() // 1_000_000)
 
 
 async def _ends_of(bootstrap: str) -> dict[str, int]:
@@ -138,21 +197,79 @@ async def _ends_of(bootstrap: str) -> dict[str, int]:
         return {}
 
 
-async def _resume(client: ClusterClient, topic: str, partition: int) -> str:
+async def _state_of(client: ClusterClient, topic: str, partition: int) -> State:
     found = (await _states(client)).get(f"{topic}-{partition}")
     if found is None:
         raise click.ClickException(
             f"{topic}-{partition} is no mirror partition; `headrace mirror status` shows those there are"
         )
+    return found
+
+
+# -- orders
+
+
+async def _resume(client: ClusterClient, topic: str, partition: int) -> str:
+    found = await _state_of(client, topic, partition)
+    if found.rotten is not None:
+        raise click.ClickException(
+            f"{topic}-{partition} is not stopped: the source's data is rotten at offsets "
+            f"{overview.offsets_of(found.rotten)}, and is asked for until it is right; "
+            "`headrace mirror skip` gives it up"
+        )
     if found.stopped is None:
         raise click.ClickException(f"{topic}-{partition} is not stopped, there is nothing to resume")
+    await _order(client, topic, partition, state.RESUME, state.encode_resume(found.stopped))
+    return f"{found.stopped.kind}: {found.stopped.reason}"
+
+
+async def _skip(client: ClusterClient, topic: str, partition: int, offsets: Offsets) -> str:
+    """Order a skip, unless it is done already; answers what to say of it."""
+    found = await _state_of(client, topic, partition)
+    first, last = offsets
+    place = f"{topic}-{partition}"
+    skipped = found.skipped
+    is_done = skipped is not None and (skipped.first_offset, skipped.last_offset) == offsets
+    if is_done and (found.rotten is None or found.rotten.first_offset != first):
+        return f"Offsets {first} to {last} of {place} are skipped already."
+    order = _skip_order(found, place, offsets)
+    await _order(client, topic, partition, state.SKIP, state.encode_skip(order))
+    count = last - first + 1
+    return (
+        f"Offsets {first} to {last} of {place}, {count} message{'s' if count > 1 else ''} at most, will never be in the copy: "
+        f"the source's data there is rotten. The copy goes on behind them; the loss is recorded as a finding."
+    )
+
+
+def _skip_order(found: State, place: str, offsets: Offsets) -> SkipOrder:
+    """The order to skip these offsets; raises ClickException unless they are the rotten ones."""
+    if found.stopped is not None:
+        raise click.ClickException(
+            f"{place} is stopped, not rotten ({found.stopped.kind}: {found.stopped.reason}); "
+            "`headrace mirror resume` lets it go on"
+        )
+    if found.rotten is None:
+        raise click.ClickException(f"{place} is not rotten, there is nothing to skip")
+    order = SkipOrder(rot=state.stop_id(found.rotten), last_offset=offsets[1])
+    if found.rotten.first_offset == offsets[0] and order.is_of(found.rotten):
+        return order
+    known = overview.offsets_of(found.rotten)
+    if found.rotten.last_offset == UNKNOWN:
+        raise click.ClickException(
+            f"{place} is rotten from offset {found.rotten.first_offset} on, and nothing tells how far: "
+            f"give --offsets {found.rotten.first_offset}-LAST with the last offset that you give up"
+        )
+    raise click.ClickException(
+        f"{place} is rotten at offsets {known}, not {offsets[0]}-{offsets[1]}: give --offsets {known}"
+    )
+
+
+async def _order(client: ClusterClient, topic: str, partition: int, order: str, value: bytes) -> None:
+    """Tell the broker that owns a partition; it looks every second."""
     owner = await client.leader_of(topic, partition)
     places = await client.led_by(STATES, owner)
     if not places:
         raise click.ClickException(f"broker {owner}, which leads {topic}-{partition}, does not mirror")
-    code = await client.publish(
-        STATES, places[0], state.resume_key(topic, partition), state.encode_resume(found.stopped)
-    )
+    code = await client.publish(STATES, places[0], state.order_key(topic, partition, order), value)
     if code:
-        raise click.ClickException(f"the resume was not accepted: {ErrorCode(code).name}; try again")
-    return f"{found.stopped.kind}: {found.stopped.reason}"
+        raise click.ClickException(f"the {order} was not accepted: {ErrorCode(code).name}; try again")

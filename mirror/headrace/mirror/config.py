@@ -59,6 +59,11 @@ class SourceConfig:
     bootstrap_servers: tuple[Address, ...]
     topics: re.Pattern[str]
 
+    @property
+    def bootstrap(self) -> str:
+        """HOST:PORT,HOST:PORT, as it was configured."""
+        return ",".join(f"{host}:{port}" for host, port in self.bootstrap_servers)
+
     def matches(self, topic: str) -> bool:
         """Whether the topic of the source is copied; the expression must match the whole name."""
         return self.topics.fullmatch(topic) is not None

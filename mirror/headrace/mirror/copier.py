@@ -8,7 +8,7 @@ Invariants: the copy is, offset by offset, one lineage of the source's log: a ba
 it as the one that follows the log's end; what cannot be that stops the partition with a finding, and nothing is passed
 over without one; an answer to a question that no longer stands is dropped. A source's new leader epoch is noted in the
 journal before its first batch is appended, a stop before anything else happens. Must not know: sockets, tasks, clocks,
-where the journal is kept. Leader epochs: KIP-101, KIP-320; topic ids: KIP-516.
+where the journal is kept. Topic ids: KIP-516.
 """
 
 from __future__ import annotations
@@ -25,13 +25,17 @@ from headrace.broker.errors import (
 )
 from headrace.broker.log.results import AppendResult
 from headrace.broker.log.segment import Place
-from headrace.broker.wire.batches import BatchHeader, check_crc, iter_batches
+from headrace.broker.wire.batches import BatchHeader, check_crc
 from headrace.mirror.findings import Finding, Kind
+from headrace.mirror.progress import Progress
 from headrace.mirror.questions import UNKNOWN, Fetch, Located, Survey, Surveyed
-from headrace.mirror.state import NO_ID, State, stop_id
+from headrace.mirror.rot import places, rotten_offsets
+from headrace.mirror.state import NO_ID, Skip, SkipOrder, State, stop_id
+from headrace.mirror.survey import truncation
 
 VANISHED_AFTER_MS = 30_000
 REPORTED_MAX = 1_000
+ROTTEN = "rotten"
 
 
 class Target(Protocol):
@@ -90,6 +94,7 @@ class Copier:
         journal: Journal,
         state: State,
         backoff_ms: tuple[int, int] = (100, 5_000),
+        now_ms: int = UNKNOWN,
     ) -> None:
         self.datacenter = datacenter
         self.topic = topic
@@ -97,12 +102,7 @@ class Copier:
         self.state = state
         self.phase = Phase.LOCATING if state.stopped is None else Phase.STOPPED
         self.located_at: Located | None = None
-        self.source_end_offset = UNKNOWN
-        self.is_rotten = False
-        self.bytes_copied = 0
-        self.batches_copied = 0
-        self.max_timestamp = UNKNOWN
-        self.caught_up_ms = UNKNOWN
+        self.progress = Progress(began_ms=now_ms)
         self.problem = ""
         self._target = target
         self._journal = journal
@@ -111,20 +111,26 @@ class Copier:
         # When nothing is asked; a clock that is set back leaves it.
         self._pausing_ms = range(0)
         self._source_start_offset = UNKNOWN
-        self._reported: set[str] = set()
+        self._reported = {state.rotten.id} if state.rotten else set()
         self._missing_since_ms: int | None = None
 
     @property
-    def lag_messages(self) -> int:
-        """Offsets that the source had at its last answer beyond the copy."""
-        return max(0, self.source_end_offset - self._target.log_end_offset)
+    def next_offset(self) -> int:
+        """Where the source's next batch belongs: the log's end, or behind what was skipped there."""
+        return self.state.next_offset(self._target.log_end_offset)
 
-    def lag_ms(self, now_ms: int) -> int:
-        """0 when the copy had all at the source's last answer, else the age of its last message."""
-        if self.lag_messages == 0:
-            return 0
-        since_ms = self.max_timestamp if self.max_timestamp >= 0 else self.caught_up_ms
-        return max(0, now_ms - since_ms) if since_ms >= 0 else 0
+    @property
+    def condition(self) -> str:
+        """The phase, or "rotten" while what the source sends is refused."""
+        return ROTTEN if self.state.rotten is not None else self.phase.value
+
+    def lag_messages(self, now_ms: int) -> int | None:
+        """Messages not copied yet; None when nobody knows, as of a stopped partition, whose source is not asked."""
+        return None if self.phase is Phase.STOPPED else self.progress.lag_messages(self.next_offset, now_ms)
+
+    def lag_ms(self, now_ms: int) -> int | None:
+        """How far the copy is behind in time; None when nobody knows."""
+        return None if self.phase is Phase.STOPPED else self.progress.lag_ms(self.next_offset, now_ms)
 
     # -- what is known of the source
 
@@ -159,6 +165,7 @@ class Copier:
     def _missing(self, now_ms: int) -> None:
         """Metadata of a broker that has just started may lack what is there: only a lasting absence is a finding."""
         self.phase, self.located_at = Phase.LOCATING, None
+        self.progress.source_end_offset = UNKNOWN
         if self._missing_since_ms is None:
             self._missing_since_ms = now_ms
         elif now_ms - self._missing_since_ms >= VANISHED_AFTER_MS:
@@ -183,13 +190,14 @@ class Copier:
                 tail=None if found.is_compacted or self._may_jump() else self._target.last_batch(),
             )
         if self.phase is Phase.COPYING:
-            return Fetch(topic_id=found.topic_id, leader_epoch=found.leader_epoch, offset=self._next_offset())
+            return Fetch(
+                topic_id=found.topic_id, leader_epoch=found.leader_epoch, offset=self._wanted_offset()
+            )
         return None
 
-    def _next_offset(self) -> int:
-        """The local log's end; for one that may begin or go on elsewhere, the source's start when that is later."""
-        end = self._target.log_end_offset
-        return max(end, self._source_start_offset) if self._may_jump() else end
+    def _wanted_offset(self) -> int:
+        """As `next_offset`; for a copy that may begin or go on elsewhere, the source's start when that is later."""
+        return max(self.next_offset, self._source_start_offset) if self._may_jump() else self.next_offset
 
     def _may_jump(self) -> bool:
         return self._is_empty() or self._is_realigning()
@@ -219,8 +227,13 @@ class Copier:
         end = self._target.log_end_offset
         if not self._is_of_now(request, Phase.SURVEYING) or request.log_end_offset != end:
             return
+        self.progress.answered(found.log_end_offset, now_ms)
+        if self.progress.max_timestamp < 0 and request.tail is not None:
+            self.progress.max_timestamp = request.tail.max_timestamp
         self._source_start_offset = found.log_start_offset
-        self.source_end_offset = found.log_end_offset
+        if found.log_end_offset < self.next_offset:
+            # What was skipped is no longer there: other messages may come in its place.
+            self._save(replace(self.state, skipped=None))
         if self._may_jump():
             self._tell_passed(found, now_ms)
             if found.log_end_offset < end:
@@ -228,10 +241,10 @@ class Copier:
                 return
         elif self._is_gone(found):
             reason = f"the source begins at {found.log_start_offset}, the copy ends at {end}"
-            self._stop(Kind.GAP, (end, found.log_start_offset - 1), reason, now_ms)
+            self._stop(Kind.GAP, (self.next_offset, found.log_start_offset - 1), reason, now_ms)
             return
-        elif self._is_diverged(found) or self._is_cut(found) or self._is_other(request, found):
-            self._stop_truncated(request, found, now_ms)
+        elif (lost := truncation(request, found)) is not None:
+            self._stop(Kind.TRUNCATION, *lost, now_ms)
             return
         self.phase = Phase.COPYING
 
@@ -250,35 +263,7 @@ class Copier:
 
     def _is_gone(self, found: Surveyed) -> bool:
         """The source has already deleted what comes next."""
-        return found.log_start_offset > self._target.log_end_offset
-
-    def _is_diverged(self, found: Surveyed) -> bool:
-        """The source has other batches, or none, where the copy has its last ones (KIP-101)."""
-        return 0 <= found.epoch_end < self._target.log_end_offset
-
-    def _is_cut(self, found: Surveyed) -> bool:
-        """The source's log is shorter than the copy."""
-        return found.log_end_offset < self._target.log_end_offset
-
-    def _is_other(self, request: Survey, found: Surveyed) -> bool:
-        """The source has another batch where the copy ends: it lost its tail and wrote on within one leader epoch."""
-        own, there = request.tail, found.tail
-        if own is None or there is None:
-            return False
-        return (own.base_offset, own.crc) != (there.base_offset, there.crc)
-
-    def _stop_truncated(self, request: Survey, found: Surveyed, now_ms: int) -> None:
-        end = self._target.log_end_offset
-        firsts = [found.log_end_offset, end - 1]
-        reason = f"the source's log ends at {found.log_end_offset}, the copy at {end}"
-        if self._is_diverged(found):
-            firsts.append(found.epoch_end)
-            reason += f"; leader epoch {request.epoch} was copied, the source has epoch {found.epoch} up to {found.epoch_end}"
-        elif request.tail is not None and self._is_other(request, found):
-            firsts.append(request.tail.base_offset)
-            reason += f"; the batches at offset {request.tail.base_offset} differ, and maybe some before"
-        first = min(firsts)
-        self._stop(Kind.TRUNCATION, (first, end - 1), reason, now_ms)
+        return found.log_start_offset > self.next_offset
 
     def fetched(
         self, request: Fetch, records: memoryview, *, high_watermark: int, log_start_offset: int, now_ms: int
@@ -286,19 +271,19 @@ class Copier:
         """Batches of the source from `request.offset` on; the last may be cut."""
         if not self._is_of_now(request, Phase.COPYING):
             return
-        self.source_end_offset = high_watermark
+        self.progress.answered(high_watermark, now_ms)
         self._source_start_offset = max(self._source_start_offset, log_start_offset)
         try:
             self._take(records, now_ms)
         except UnsupportedForMessageFormatError as error:
-            end = self._target.log_end_offset
-            self._stop(Kind.FORMAT, (end, end), f"{error}; the source must keep format 2", now_ms)
+            place = self.next_offset
+            self._stop(Kind.FORMAT, (place, place), f"{error}; the source must keep format 2", now_ms)
         except CorruptMessageError as error:
-            self._refuse(self._target.log_end_offset, UNKNOWN, str(error), now_ms)
+            self._refuse((self.next_offset, UNKNOWN), str(error), now_ms)
         except KafkaError as error:
-            self.failed(str(error), now_ms)
-        if self._target.log_end_offset >= high_watermark:
-            self.caught_up_ms = now_ms
+            self._look_again(str(error), now_ms)
+        if self.next_offset >= high_watermark:
+            self.progress.caught_up_ms = now_ms
 
     def refused(self, request: Survey | Fetch, code: int, now_ms: int) -> None:
         """The leader answered with an error code."""
@@ -308,7 +293,11 @@ class Copier:
             self._pause(now_ms)
 
     def failed(self, reason: str, now_ms: int) -> None:
-        """No answer, or one that was no use, or the append failed: look again after a pause."""
+        """No answer, or one that was no use: how far the source is by now is not known."""
+        self.progress.source_end_offset = UNKNOWN
+        self._look_again(reason, now_ms)
+
+    def _look_again(self, reason: str, now_ms: int) -> None:
         self.problem = reason
         if self.phase is Phase.COPYING:
             self.phase = Phase.SURVEYING
@@ -327,10 +316,27 @@ class Copier:
             )
             self._report(Kind.LOSS, (passed_from, stopped.last_offset), reason, now_ms)
         going_on = replace(self.state, stopped=None, resumed_at=resumed_at, passed_from=passed_from)
+        if stopped.kind in (Kind.RECREATION, Kind.TRUNCATION):
+            going_on = replace(going_on, skipped=None)
         if stopped.kind is Kind.RECREATION:
             going_on = replace(going_on, source_id=NO_ID, epochs=())
         self._save(going_on)
         self.phase, self.located_at, self._source_start_offset = Phase.LOCATING, None, UNKNOWN
+        self._went_well()
+
+    def skip(self, order: SkipOrder, now_ms: int) -> None:
+        """Pass over the rot that is refused now, if it is what the order names: its offsets are never copied."""
+        rotten = self.state.rotten
+        if rotten is None or not order.is_of(rotten) or self._is_past(rotten):
+            return
+        reason = f"skipped on order, for the source's data is rotten: {rotten.reason}"
+        self._report(Kind.LOSS, (rotten.first_offset, order.last_offset), reason, now_ms)
+        skipped = Skip(
+            log_end_offset=self._target.log_end_offset,
+            first_offset=rotten.first_offset,
+            last_offset=order.last_offset,
+        )
+        self._save(replace(self.state, rotten=None, skipped=skipped))
         self._went_well()
 
     # -- appending
@@ -341,16 +347,16 @@ class Copier:
         Raises CorruptMessageError and UnsupportedForMessageFormatError for bytes that are no batch, after what precedes them.
         """
         run: list[Place] = []
-        places, failure = _places(records)
-        for position, header in places:
-            next_offset = run[-1].header.next_offset if run else self._target.log_end_offset
-            if not run and self._is_passed(header):
+        found, failure = places(records)
+        for position, header in found:
+            next_offset = run[-1].header.next_offset if run else self.next_offset
+            if not run and (self._is_passed(header) or self._is_rot_behind(records, Place(position, header))):
                 continue
             if not run and self._may_jump():
                 self._jump(header, now_ms)
             elif not self._follows(header, next_offset):
                 if self._append(records, run, now_ms):
-                    self._stop_at(header, next_offset, now_ms)
+                    self._stop_at(records, Place(position, header), next_offset, now_ms)
                 return
             elif run and header.leader_epoch != run[-1].header.leader_epoch:
                 if not self._append(records, run, now_ms):
@@ -366,16 +372,20 @@ class Copier:
     def _is_passed(self, header: BatchHeader) -> bool:
         """A batch before the place that was asked for: a broker may begin earlier; a resumed copy passes it over."""
         overlaps = header.base_offset < self._target.log_end_offset and not self._is_empty()
-        return header.last_offset < self._next_offset() or (overlaps and self._is_realigning())
+        return header.last_offset < self._wanted_offset() or (overlaps and self._is_realigning())
+
+    def _is_rot_behind(self, records: memoryview, place: Place) -> bool:
+        """A rotten batch that was copied before it rotted, or skipped, and whose header claims to reach further."""
+        return place.header.base_offset < self.next_offset and not check_crc(records, *place)
 
     def _jump(self, header: BatchHeader, now_ms: int) -> None:
         """The copy begins, or goes on, at this batch."""
-        end = self._target.log_end_offset
-        if self._is_empty():
+        place = self.next_offset
+        if self._is_empty() and place == self._target.log_end_offset:
             self._target.start_at(header.base_offset)
-        elif header.base_offset > end:
+        elif header.base_offset > place:
             reason = "resumed: the source has no messages at these offsets"
-            self._report(Kind.LOSS, (end, header.base_offset - 1), reason, now_ms)
+            self._report(Kind.LOSS, (place, header.base_offset - 1), reason, now_ms)
 
     def _follows(self, header: BatchHeader, next_offset: int) -> bool:
         """Whether the batch may come next: only compaction leaves gaps."""
@@ -384,10 +394,12 @@ class Copier:
         found = self.located_at
         return header.base_offset == next_offset or (found is not None and found.is_compacted)
 
-    def _stop_at(self, header: BatchHeader, next_offset: int, now_ms: int) -> None:
-        base, last = header.base_offset, header.last_offset
-        if header.last_offset_delta < 0 or last < next_offset:
-            self._refuse(base, last, f"offsets {base} to {last} came after {next_offset - 1}", now_ms)
+    def _stop_at(self, records: memoryview, place: Place, next_offset: int, now_ms: int) -> None:
+        base, last = place.header.base_offset, place.header.last_offset
+        if place.header.last_offset_delta < 0 or last < next_offset:
+            offsets = rotten_offsets(records, place, self.progress.source_end_offset)
+            reason = f"offsets {base} to {last} came after {next_offset - 1}"
+            self._refuse(offsets if base == next_offset else (next_offset, UNKNOWN), reason, now_ms)
         elif base < next_offset:
             reason = f"the source's batch of offsets {base} to {last} does not begin where the copy ends"
             self._stop(Kind.TRUNCATION, (base, next_offset - 1), reason, now_ms)
@@ -412,9 +424,9 @@ class Copier:
     def _append_run(self, records: memoryview, run: list[Place], now_ms: int) -> None:
         begin, end = run[0].position, run[-1].position + run[-1].header.size
         self._target.append(records[begin:end])
-        self.bytes_copied += end - begin
-        self.batches_copied += len(run)
-        self.max_timestamp = run[-1].header.max_timestamp
+        self.progress.bytes_copied += end - begin
+        self.progress.batches_copied += len(run)
+        self.progress.max_timestamp = run[-1].header.max_timestamp
         self._journal.arrived(run[0].header.base_offset, run[-1].header.last_offset, now_ms)
 
     def _append_before_rot(self, records: memoryview, run: list[Place], now_ms: int) -> None:
@@ -423,22 +435,23 @@ class Copier:
             good += 1
         if good:
             self._append_run(records, run[:good], now_ms)
-        rotten = run[min(good, len(run) - 1)].header
+        rotten = run[min(good, len(run) - 1)]
         reason = "the checksum of the source's batch is wrong; it is asked for again until it is right"
-        self._refuse(rotten.base_offset, rotten.last_offset, reason, now_ms)
+        self._refuse(rotten_offsets(records, rotten, self.progress.source_end_offset), reason, now_ms)
 
     # -- what happens then
 
-    def _refuse(self, first_offset: int, last_offset: int, reason: str, now_ms: int) -> None:
+    def _refuse(self, offsets: tuple[int, int], reason: str, now_ms: int) -> None:
         """Bad data: never appended, asked for again, told once."""
-        self.is_rotten = True
         self.problem = reason
-        self._report(Kind.ROT, (first_offset, last_offset), reason, now_ms)
+        finding = self._report(Kind.ROT, offsets, reason, now_ms)
+        if self.state.rotten is None or self.state.rotten.id != finding.id:
+            self._save(replace(self.state, rotten=finding))
         self._pause(now_ms)
 
     def _stop(self, kind: Kind, offsets: tuple[int, int], reason: str, now_ms: int) -> None:
         finding = self._report(kind, offsets, reason, now_ms)
-        self._save(replace(self.state, stopped=finding))
+        self._save(replace(self.state, stopped=finding, rotten=None))
         self.phase = Phase.STOPPED
         self.problem = reason
 
@@ -472,14 +485,10 @@ class Copier:
 
     def _went_well(self) -> None:
         self._backoff_ms, self._pausing_ms = self._backoff_ms_min, range(0)
-        self.is_rotten, self.problem = False, ""
+        self.problem = ""
+        if self.state.rotten is not None and self._is_past(self.state.rotten):
+            self._save(replace(self.state, rotten=None))
 
-
-def _places(records: memoryview) -> tuple[list[Place], KafkaError | None]:
-    """The whole batches, and what is wrong behind them."""
-    places: list[Place] = []
-    try:
-        places.extend(Place(position, header) for position, header in iter_batches(records))
-    except KafkaError as error:
-        return places, error
-    return places, None
+    def _is_past(self, rotten: Finding) -> bool:
+        """It was right at last, and a crash came before that was noted."""
+        return self.next_offset > rotten.first_offset

@@ -112,6 +112,7 @@ class Fetcher:
         tails = await self._tails(connection, asked, starts, ends)
         topic_ids = await self._topic_ids(connection, asked)
         now_ms = self._source.clock.now_ms()
+        self._source.heard(now_ms)
         for key, (copier, survey) in asked.items():
             answers = (starts.get(key), ends.get(key), epochs.get(key, (0, UNKNOWN, UNKNOWN)))
             code = next(
@@ -251,6 +252,7 @@ class Fetcher:
         if answer.get("error_code"):
             raise ProtocolError(f"the source answered a fetch with error {answer['error_code']}")
         now_ms = self._source.clock.now_ms()
+        self._source.heard(now_ms)
         try:
             for topic in answer["responses"]:
                 name = topic.get("topic") or names.get(topic.get("topic_id"), "")

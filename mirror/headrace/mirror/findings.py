@@ -23,9 +23,9 @@ class Kind(StrEnum):
     TRUNCATION = "truncation"  # the source's log is shorter than, or differs from, what was copied
     RECREATION = "recreation"  # the source's topic was deleted and created again
     FORMAT = "format"  # the source sends batches that this broker cannot keep
-    ROT = "rot"  # a batch's checksum is wrong at the source: asked for again and again, never appended
+    ROT = "rot"  # a batch's checksum is wrong at the source: asked for again and again until it is right or skipped
     VANISHED = "vanished"  # the source no longer lists the partition; copying goes on if it comes back
-    LOSS = "loss"  # offsets that were passed over when the partition was resumed
+    LOSS = "loss"  # offsets that were passed over when the partition was resumed, or that were skipped
 
 
 STOPPING = frozenset({Kind.GAP, Kind.TRUNCATION, Kind.RECREATION, Kind.FORMAT})

@@ -1,8 +1,9 @@
-"""What the mirror of this broker remembers: arrivals, findings and states, in three topics of the offline cluster.
+"""What the mirror of this broker remembers: arrivals, findings, states and reports, in four topics of the offline cluster.
 
-`headrace.arrivals` (see `arrivals`), `headrace.findings` (JSON, see `findings`) and `headrace.mirror` (JSON by key, see
-`state`). Each broker writes about its own partitions to the partitions that it leads itself, so a record is in the
-local log when the call returns. Resumes come the other way: the command publishes them to `headrace.mirror`.
+`headrace.arrivals` (see `arrivals`), `headrace.findings` (JSON, see `findings`), `headrace.mirror` (JSON by key, see
+`state`) and `headrace.sources` (JSON, see `reports`). Each broker writes about its own partitions to the partitions that it
+leads itself, so a record is in the local log when the call returns. Orders come the other way: the command publishes them
+to `headrace.mirror`.
 """
 
 from __future__ import annotations
@@ -14,46 +15,58 @@ from pathlib import Path
 from headrace.broker.errors import KafkaError
 from headrace.broker.server.embedding import EmbeddingHost, Partition
 from headrace.broker.structured_log import get_logger
-from headrace.mirror import arrivals, state
+from headrace.mirror import arrivals, reports, state
 from headrace.mirror.arrivals import Arrival
 from headrace.mirror.findings import Finding
 from headrace.mirror.local_topic import LocalTopic, records
-from headrace.mirror.state import RESUME_SUFFIX, State
+from headrace.mirror.reports import Report
+from headrace.mirror.state import ORDER_SEPARATOR, SkipOrder, State
 
 log = get_logger(__name__)
 ARRIVALS, FINDINGS, STATES = "headrace.arrivals", "headrace.findings", "headrace.mirror"
+SOURCES = "headrace.sources"
 FOREVER = {"retention.ms": "-1"}
 COMPACTED = {"cleanup.policy": "compact"}
+AN_HOUR = {"retention.ms": "3600000", "segment.ms": "600000"}
 WINDOW_RECORDS = 2 * arrivals.SUMMARY_EVERY
 
 
 class Journal:
     """Shared by all copiers of this broker."""
 
-    def __init__(self, arrival_topic: LocalTopic, finding_topic: LocalTopic, state_topic: LocalTopic) -> None:
+    def __init__(
+        self,
+        arrival_topic: LocalTopic,
+        finding_topic: LocalTopic,
+        state_topic: LocalTopic,
+        report_topic: LocalTopic,
+    ) -> None:
         self.findings_count: dict[str, int] = {}
         self._arrivals = arrival_topic
         self._findings = finding_topic
         self._states = state_topic
+        self._reports = report_topic
         self._pending: list[tuple[bytes, bytes]] = []
         self._covered: dict[bytes, int] = {}
         self._since_summary = 0
         self._state_of: dict[bytes, State] = {}
         self._resumes: dict[bytes, str] = {}
+        self._skips: dict[bytes, SkipOrder] = {}
         self._read_to: dict[int, int] = {}
 
     @classmethod
     async def open(cls, host: EmbeddingHost) -> Journal:
-        """Create what is missing of the three topics and read what they hold."""
+        """Create what is missing of the four topics and read what they hold."""
         journal = cls(
             await LocalTopic.open(host, ARRIVALS, {}),
             await LocalTopic.open(host, FINDINGS, FOREVER),
             await LocalTopic.open(host, STATES, COMPACTED),
+            await LocalTopic.open(host, SOURCES, AN_HOUR),
         )
         journal.read_states()
         return journal
 
-    # -- states and resumes
+    # -- states and orders
 
     def read_states(self) -> None:
         """Take what was appended to the local partitions of `headrace.mirror` since the last call."""
@@ -66,23 +79,35 @@ class Journal:
 
     def _take(self, key: bytes, value: bytes) -> None:
         try:
-            if key.endswith(RESUME_SUFFIX.encode()):
-                self._resumes[key.removesuffix(RESUME_SUFFIX.encode())] = state.decode_resume(value)
-            else:
-                self._state_of[key] = state.decode(value)
+            place, _, order = key.partition(ORDER_SEPARATOR.encode())
+            match order.decode():
+                case "":
+                    self._state_of[key] = state.decode(value)
+                case state.RESUME:
+                    self._resumes[place] = state.decode_resume(value)
+                case state.SKIP:
+                    self._skips[place] = state.decode_skip(value)
+                case unknown:
+                    raise ValueError(f"an order {unknown!r} that this version does not know")
         except ValueError as error:
             log.warning("record of the mirror's topic is not readable", topic=STATES, reason=error)
 
-    def state_of(self, partition: Partition) -> State:
-        """What is remembered of a target partition; a fresh state for a new one or one of an earlier topic."""
+    def state_of(self, partition: Partition, source_bootstrap: str) -> State:
+        """What is remembered of a target partition; a fresh state, remembered from now on, for a new one."""
         found = self._state_of.get(state.state_key(partition.topic, partition.partition))
         if found is not None and found.target_id == partition.topic_id:
             return found
-        return State(target_id=partition.topic_id)
+        fresh = State(target_id=partition.topic_id, source_bootstrap=source_bootstrap)
+        self.save(partition, fresh)
+        return fresh
 
     def resume_of(self, partition: Partition) -> str | None:
         """The stop that was told to end last, if any."""
         return self._resumes.get(state.state_key(partition.topic, partition.partition))
+
+    def skip_of(self, partition: Partition) -> SkipOrder | None:
+        """The rot that was told to be passed over last, if any."""
+        return self._skips.get(state.state_key(partition.topic, partition.partition))
 
     def save(self, partition: Partition, new: State) -> None:
         key = state.state_key(partition.topic, partition.partition)
@@ -96,6 +121,23 @@ class Journal:
         key = state.state_key(f"{finding.datacenter}.{finding.topic}", finding.partition)
         self._findings.append([(key, finding.encode())])
         self.findings_count[finding.kind] = self.findings_count.get(finding.kind, 0) + 1
+
+    # -- reports
+
+    def last_report(self) -> Report | None:
+        """The last that this broker wrote before its start."""
+        last = None
+        for partition in self._reports.partitions:
+            for record in records(partition, 0, partition.log.log_end_offset):
+                last = record
+        try:
+            return None if last is None else reports.decode(last.value or b"")
+        except ValueError as error:
+            log.warning("record of the mirror's topic is not readable", topic=SOURCES, reason=error)
+            return None
+
+    def tell(self, report: Report) -> None:
+        self._reports.append([(str(report.broker).encode(), report.encode())])
 
     # -- arrivals
 

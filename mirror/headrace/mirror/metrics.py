@@ -1,7 +1,8 @@
 """The mirror's page of Prometheus metrics, made from the copiers when it is asked for.
 
 `headrace_mirror_lag_messages` is what the source had at the last answer beyond the copy; `headrace_mirror_lag_seconds` is
-how old the copy's last message is, 0 while nothing is missing, so it needs no clock of the source's.
+how old the copy's last message is, 0 while nothing is missing, so it needs no clock of the source's. Both are NaN while
+nobody knows: a series that is always there, and that no threshold takes for 0.
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ from typing import TYPE_CHECKING
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from headrace.broker.clock import Clock
-from headrace.mirror.copier import Phase
+from headrace.mirror.copier import ROTTEN, Phase
+from headrace.mirror.reports import SILENT_AFTER_MS
 
 if TYPE_CHECKING:
     from headrace.mirror.source import Source
 
 LABELS = ("source", "topic", "partition")
+CONDITIONS = (*(phase.value for phase in Phase), ROTTEN)
+UNKNOWN = float("nan")
 
 
 class MirrorMetrics:
@@ -31,6 +35,36 @@ class MirrorMetrics:
     def collect(self) -> Iterator[Metric]:
         """The page's families."""
         now_ms = self._clock.now_ms()
+        yield from self._of_sources(now_ms)
+        yield from self._of_partitions(now_ms)
+        findings = CounterMetricFamily(
+            "headrace_mirror_findings", "Findings since the start.", labels=("kind",)
+        )
+        for kind, count in list(self._findings.items()):
+            findings.add_metric((kind,), count)
+        yield findings
+
+    def _of_sources(self, now_ms: int) -> Iterator[Metric]:
+        labels = ("source",)
+        up = GaugeMetricFamily("headrace_mirror_source_up", "1 while the source answers.", labels=labels)
+        silent = GaugeMetricFamily(
+            "headrace_mirror_source_silent_seconds",
+            "Since the source last answered; since the start where it never did.",
+            labels=labels,
+        )
+        topics = GaugeMetricFamily(
+            "headrace_mirror_topics_not_brought", "Topics without a whole copy.", labels=labels
+        )
+        for source in list(self._sources):
+            silent_ms = source.silent_ms(now_ms)
+            up.add_metric(
+                (source.config.name,), source.answered_ms is not None and silent_ms <= SILENT_AFTER_MS
+            )
+            silent.add_metric((source.config.name,), silent_ms / 1000)
+            topics.add_metric((source.config.name,), len(source.not_brought))
+        yield from (up, silent, topics)
+
+    def _of_partitions(self, now_ms: int) -> Iterator[Metric]:
         lag = GaugeMetricFamily("headrace_mirror_lag_messages", "Messages not copied yet.", labels=LABELS)
         age = GaugeMetricFamily("headrace_mirror_lag_seconds", "Age of the copy's end.", labels=LABELS)
         state = GaugeMetricFamily(
@@ -41,19 +75,16 @@ class MirrorMetrics:
         )
         size = CounterMetricFamily("headrace_mirror_copied_bytes", "Bytes appended.", labels=LABELS)
         batches = CounterMetricFamily("headrace_mirror_copied_batches", "Batches appended.", labels=LABELS)
-        for source in self._sources:
+        for source in list(self._sources):
             for (topic, partition), copier in list(source.copiers.items()):
                 labels = (source.config.name, topic, str(partition))
-                lag.add_metric(labels, copier.lag_messages)
-                age.add_metric(labels, copier.lag_ms(now_ms) / 1000)
-                rotten.add_metric(labels, copier.is_rotten)
-                size.add_metric(labels, copier.bytes_copied)
-                batches.add_metric(labels, copier.batches_copied)
-                for phase in Phase:
-                    state.add_metric((*labels, phase.value), copier.phase is phase)
-        findings = CounterMetricFamily(
-            "headrace_mirror_findings", "Findings since the start.", labels=("kind",)
-        )
-        for kind, count in list(self._findings.items()):
-            findings.add_metric((kind,), count)
-        yield from (lag, age, state, rotten, size, batches, findings)
+                messages, behind_ms = copier.lag_messages(now_ms), copier.lag_ms(now_ms)
+                lag.add_metric(labels, UNKNOWN if messages is None else messages)
+                age.add_metric(labels, UNKNOWN if behind_ms is None else behind_ms / 1000)
+                rotten.add_metric(labels, copier.condition == ROTTEN)
+                size.add_metric(labels, copier.progress.bytes_copied)
+                batches.add_metric(labels, copier.progress.batches_copied)
+                condition = copier.condition
+                for name in CONDITIONS:
+                    state.add_metric((*labels, name), condition == name)
+        yield from (lag, age, state, rotten, size, batches)

@@ -20,6 +20,7 @@ from headrace.mirror.copier import Copier
 from headrace.mirror.journal import Journal, PartitionJournal
 from headrace.mirror.local_topic import last_batch
 from headrace.mirror.metrics import MirrorMetrics
+from headrace.mirror.reporter import Reporter
 from headrace.mirror.source import Key, Source, SourceTopic
 
 log = get_logger(__name__)
@@ -50,7 +51,7 @@ async def start(host: EmbeddingHost) -> None:
     try:
         async with asyncio.TaskGroup() as tasks:
             for source in config.sources:
-                mirror.sources.append(
+                mirror.add(
                     Source(
                         source,
                         config.tunables,
@@ -102,7 +103,13 @@ class Mirror:
         self._host = host
         self._partition_of: dict[tuple[str, Key], Partition] = {}
         self._metrics = MirrorMetrics(self.sources, journal.findings_count, host.clock)
+        self._reporter = Reporter(host.broker_id, journal, self.sources)
         host.registry.register(self._metrics)
+
+    def add(self, source: Source) -> None:
+        """Mirror this source as well."""
+        self._reporter.remember(source)
+        self.sources.append(source)
 
     def close(self) -> None:
         self._host.registry.unregister(self._metrics)
@@ -113,8 +120,7 @@ class Mirror:
         """Keep up with a source's metadata."""
         while True:
             if await source.refresh():
-                for topic in list(source.topics.values()):
-                    await self._keep_in_step(source.config, topic)
+                await self._bring_topics(source)
                 self._reconcile(source)
                 for key, copier in source.copiers.items():
                     source.locate(key, copier)
@@ -122,23 +128,35 @@ class Mirror:
             await source.wait_until_due()
 
     async def reconcile_often(self) -> None:
-        """Follow what this broker leads, and what it is told to resume."""
+        """Follow what this broker leads, and what it is told to do; tell what it hears."""
         while True:
             self.journal.read_states()
             for source in self.sources:
                 if self._reconcile(source):
                     source.refresh_soon()
+            self._reporter.tell(self._host.clock.now_ms())
             await asyncio.sleep(RECONCILE_SECONDS)
 
     # -- topics
 
-    async def _keep_in_step(self, config: SourceConfig, topic: SourceTopic) -> None:
-        """Create the target of a source's topic, or give it the partitions that it lacks."""
+    async def _bring_topics(self, source: Source) -> None:
+        """Keep the targets of a source's topics in step, and note which cannot be."""
+        found = dict(source.unreadable)
+        for topic in list(source.topics.values()):
+            reason = await self._keep_in_step(source.config, topic)
+            if reason:
+                found[source.config.target_topic(topic.name)] = reason
+        for name in found.keys() - source.not_brought.keys():
+            log.error("target topic is not in step", topic=name, reason=found[name])
+        source.not_brought = found
+
+    async def _keep_in_step(self, config: SourceConfig, topic: SourceTopic) -> str:
+        """Create the target of a source's topic, or give it the partitions that it lacks; why that is not to be done."""
         name = config.target_topic(topic.name)
         count = len(topic.partitions)
         known = self._host.metadata.topics(name)
         if not topic.configs or (known is not None and len(known) >= count):
-            return
+            return ""
         if known is None:
             new = NewTopic(name=name, partition_count=count, configs=dict(topic.configs))
             result = (await self._host.cluster.create_topics([new], timeout_ms=TOPIC_TIMEOUT_MS))[0]
@@ -146,8 +164,10 @@ class Mirror:
             result = await self._host.cluster.create_partitions(
                 name, count, None, timeout_ms=TOPIC_TIMEOUT_MS, validate_only=False
             )
-        if result.error not in _IN_STEP:
-            log.error("target topic is not in step", topic=name, partitions=count, reason=result.message)
+        if result.error in _IN_STEP:
+            return ""
+        what = "cannot be created" if known is None else f"cannot have {count} partitions"
+        return f"{what}: {result.message or result.error.name}"
 
     # -- partitions
 
@@ -172,7 +192,7 @@ class Mirror:
             source.copiers[key] = self._copier(source, key, led[key])
         if gone:
             source.assign()
-        self._resume(source, led, now_ms)
+        self._obey(source, led, now_ms)
         return bool(new)
 
     def _copier(self, source: Source, key: Key, partition: Partition) -> Copier:
@@ -182,8 +202,9 @@ class Mirror:
             *key,
             target=LedTarget(self._host, partition),
             journal=PartitionJournal(self.journal, partition),
-            state=self.journal.state_of(partition),
+            state=self.journal.state_of(partition, source.config.bootstrap),
             backoff_ms=(tunables.retry_backoff_ms, tunables.retry_backoff_max_ms),
+            now_ms=self._host.clock.now_ms(),
         )
         log.info(
             "copying" if copier.state.stopped is None else "stopped until it is resumed",
@@ -193,13 +214,16 @@ class Mirror:
         )
         return copier
 
-    def _resume(self, source: Source, led: Mapping[Key, Partition], now_ms: int) -> None:
+    def _obey(self, source: Source, led: Mapping[Key, Partition], now_ms: int) -> None:
+        """Carry out what a person told stopped and rotten partitions to do."""
         for key, copier in source.copiers.items():
-            stop = self.journal.resume_of(led[key])
-            if stop is None or copier.state.stopped is None:
-                continue
+            stop, skip = self.journal.resume_of(led[key]), self.journal.skip_of(led[key])
             try:
+                if skip is not None and copier.state.rotten is not None:
+                    copier.skip(skip, now_ms)
+                if stop is None or copier.state.stopped is None:
+                    continue
                 copier.resume(stop, now_ms)
             except KafkaError as error:
-                log.error("partition cannot be resumed", topic=key[0], partition=key[1], reason=error)
+                log.error("order cannot be carried out", topic=key[0], partition=key[1], reason=error)
             source.refresh_soon()

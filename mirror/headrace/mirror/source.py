@@ -25,6 +25,7 @@ from headrace.mirror.connection import FAILURES, Connection
 from headrace.mirror.copier import Copier
 from headrace.mirror.fetcher import Fetcher
 from headrace.mirror.questions import Located
+from headrace.mirror.reports import SourceReport, shortened
 
 log = get_logger(__name__)
 REFRESH_PAUSE_SECONDS = 0.2
@@ -49,7 +50,12 @@ class SourceTopic:
 
 
 class Source:
-    """`topics` is the newest metadata, `copiers` what this broker copies (partition of the source → copier)."""
+    """`topics` is the newest metadata, `copiers` what this broker copies (partition of the source → copier).
+
+    `answered_ms` is when the source last answered anything, `problem` why it did not answer the last time, `not_brought`
+    why a topic of it has no copy, or one with too few partitions, `unreadable` those of them that it does not tell about;
+    both by the copy's name.
+    """
 
     def __init__(
         self,
@@ -69,6 +75,11 @@ class Source:
         self.copiers: dict[Key, Copier] = {}
         self.addresses: dict[int, Address] = {}
         self.is_known = False
+        self.began_ms = clock.now_ms()
+        self.answered_ms: int | None = None
+        self.problem = ""
+        self.not_brought: dict[str, str] = {}
+        self.unreadable: dict[str, str] = {}
         self._tasks = tasks
         self._fetchers: dict[tuple[int, int], tuple[Fetcher, asyncio.Task[None]]] = {}
         self._connection: Connection | None = None
@@ -102,12 +113,32 @@ class Source:
             await self._learn_configs(connection, topics)
         except (*FAILURES, KafkaError) as error:
             self.forget_connection()
+            self.problem = shortened(str(error) or type(error).__name__)
             log.warning("source does not answer", source=self.config.name, reason=repr(error))
             return False
+        self.heard(self.clock.now_ms())
+        self.problem = ""
         self.addresses = {b["node_id"]: (b["host"], b["port"]) for b in answer["brokers"]}
         self.topics = {name: self._with_configs(topic) for name, topic in topics.items()}
         self.is_known = True
         return True
+
+    def heard(self, now_ms: int) -> None:
+        """A broker of the source answered."""
+        self.answered_ms = now_ms
+
+    def silent_ms(self, now_ms: int) -> int:
+        """How long the source has been silent: since the start where it never answered."""
+        return max(0, now_ms - (self.began_ms if self.answered_ms is None else self.answered_ms))
+
+    def report(self) -> SourceReport:
+        """What there is to tell of it."""
+        return SourceReport(
+            name=self.config.name,
+            bootstrap=self.config.bootstrap,
+            answered_ms=self.answered_ms,
+            problem=self.problem,
+        )
 
     def forget_connection(self) -> None:
         if self._connection is not None:
@@ -129,8 +160,13 @@ class Source:
 
     def _topics_of(self, answer: Mapping[str, Any]) -> dict[str, SourceTopic]:
         topics = {}
+        self.unreadable = {}
         for topic in answer["topics"]:
-            if topic["error_code"] == 0 and self.config.matches(topic["name"]):
+            if not self.config.matches(topic["name"]):
+                continue
+            if topic["error_code"]:
+                self._is_unreadable(topic["name"], str(error_of(topic["error_code"])))
+            else:
                 topics[topic["name"]] = SourceTopic(
                     name=topic["name"],
                     topic_id=topic["topic_id"],
@@ -158,12 +194,14 @@ class Source:
         for result in answer["results"]:
             name = result["resource_name"]
             if result["error_code"]:
-                log.warning(
-                    "source does not tell a topic's configuration", topic=name, reason=result["error_message"]
-                )
+                reason = result["error_message"] or str(error_of(result["error_code"]))
+                self._is_unreadable(name, f"{self.config.name} does not tell its configuration: {reason}")
                 continue
             found = {c["name"]: c["value"] for c in result["configs"] if c["value"] is not None}
             self._configs[name, topics[name].topic_id] = (now_ms, found)
+
+    def _is_unreadable(self, topic: str, reason: str) -> None:
+        self.unreadable[self.config.target_topic(topic)] = reason
 
     def _with_configs(self, topic: SourceTopic) -> SourceTopic:
         found = self._configs.get((topic.name, topic.topic_id))
@@ -190,7 +228,7 @@ class Source:
                 leader=place[0] if topic.configs else -1,
                 leader_epoch=place[1],
                 is_compacted=topic.is_compacted,
-                bootstrap=",".join(f"{host}:{port}" for host, port in self.config.bootstrap_servers),
+                bootstrap=self.config.bootstrap,
             )
         copier.located(found, self.clock.now_ms())
 

@@ -1,23 +1,49 @@
 """What a copier must remember beyond the local log's end: a record of the topic `headrace.mirror` a partition.
 
 Key: `<target topic>-<partition>`, value: JSON. The last record of a key holds all of it, so the topic is a compacted one.
-A resume is a record of its own key (`<target topic>-<partition>/resume`), since the command writes it, not the owner:
-it names the stop that it ends, so that one read twice or late ends no other. Pure values.
+An order is a record of its own key (`<target topic>-<partition>/resume`, `…/skip`), since the command writes it, not the
+owner: it names the stop or the rot that it ends, so that one read twice or late ends no other. Pure values.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 from uuid import UUID
 
 from headrace.mirror import findings
 from headrace.mirror.findings import Finding
+from headrace.mirror.questions import UNKNOWN
 
 EPOCHS_MAX = 64
-RESUME_SUFFIX = "/resume"
+RESUME, SKIP = "resume", "skip"
+ORDER_SEPARATOR = "/"
+"""In no topic's name."""
 NO_ID = UUID(int=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skip:
+    """Offsets that a person gave up; as long as the copy ends at `log_end_offset`, its next batch belongs behind them."""
+
+    log_end_offset: int
+    first_offset: int
+    last_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SkipOrder:
+    """Pass over the rot that `rot` names (see `stop_id`), up to and with `last_offset`."""
+
+    rot: str
+    last_offset: int
+
+    def is_of(self, rotten: Finding) -> bool:
+        """Whether it names this rot and its offsets; where the rot has no known end, the person chose one."""
+        is_end = rotten.last_offset == self.last_offset
+        is_chosen = rotten.last_offset == UNKNOWN and self.last_offset >= rotten.first_offset
+        return stop_id(rotten) == self.rot and (is_end or is_chosen)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +54,7 @@ class State:
     noted before its first batch is appended, so one at or above the log's end was never copied.
     `resumed_at` is the log's end at the last resume: as long as it ends there, the next batch may lie further on.
     `passed_from` is the first offset below it at which the source's messages are known, and told, to be others.
+    `rotten` is what the source sends where the copy goes on, and is refused; `skipped` is the last such that was given up.
     """
 
     target_id: UUID
@@ -37,6 +64,14 @@ class State:
     stopped: Finding | None = None
     resumed_at: int | None = None
     passed_from: int | None = None
+    rotten: Finding | None = None
+    skipped: Skip | None = None
+
+    def next_offset(self, log_end_offset: int) -> int:
+        """Where the source's next batch belongs in a copy that ends there."""
+        skipped = self.skipped
+        is_there = skipped is not None and skipped.log_end_offset == log_end_offset
+        return skipped.last_offset + 1 if skipped is not None and is_there else log_end_offset
 
     def epoch_before(self, offset: int) -> int | None:
         """The source's leader epoch of the batch that ends at `offset`, None when that is not known."""
@@ -60,6 +95,8 @@ class State:
             "stopped": self.stopped.as_dict() if self.stopped else None,
             "resumed_at": self.resumed_at,
             "passed_from": self.passed_from,
+            "rotten": self.rotten.as_dict() if self.rotten else None,
+            "skipped": asdict(self.skipped) if self.skipped else None,
         }
         return json.dumps(fields, separators=(",", ":")).encode()
 
@@ -76,6 +113,8 @@ def decode(value: bytes) -> State:
             stopped=findings.from_dict(fields["stopped"]) if fields["stopped"] else None,
             resumed_at=_offset_or_none(fields["resumed_at"]),
             passed_from=_offset_or_none(fields.get("passed_from")),
+            rotten=findings.from_dict(fields["rotten"]) if fields.get("rotten") else None,
+            skipped=_skip(fields["skipped"]) if fields.get("skipped") else None,
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"no state of a mirror partition: {value[:200]!r}") from error
@@ -85,12 +124,21 @@ def _offset_or_none(value: Any) -> int | None:
     return None if value is None else int(value)
 
 
+def _skip(fields: Any) -> Skip:
+    return Skip(
+        log_end_offset=int(fields["log_end_offset"]),
+        first_offset=int(fields["first_offset"]),
+        last_offset=int(fields["last_offset"]),
+    )
+
+
 def state_key(topic: str, partition: int) -> bytes:
     return f"{topic}-{partition}".encode()
 
 
-def resume_key(topic: str, partition: int) -> bytes:
-    return state_key(topic, partition) + RESUME_SUFFIX.encode()
+def order_key(topic: str, partition: int, order: str) -> bytes:
+    """The key of an order: `RESUME` or `SKIP`."""
+    return state_key(topic, partition) + f"{ORDER_SEPARATOR}{order}".encode()
 
 
 def encode_resume(stopped: Finding) -> bytes:
@@ -106,6 +154,20 @@ def decode_resume(value: bytes) -> str:
         raise ValueError(f"no resume: {value[:200]!r}") from error
 
 
-def stop_id(stopped: Finding) -> str:
-    """One stop, told from another with the same cause by its time."""
-    return f"{stopped.id}:{stopped.detected_ms}"
+def encode_skip(order: SkipOrder) -> bytes:
+    """The value of a skip record."""
+    return json.dumps(asdict(order)).encode()
+
+
+def decode_skip(value: bytes) -> SkipOrder:
+    """Raises ValueError for what is no skip."""
+    try:
+        fields = json.loads(value)
+        return SkipOrder(rot=str(fields["rot"]), last_offset=int(fields["last_offset"]))
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"no skip: {value[:200]!r}") from error
+
+
+def stop_id(found: Finding) -> str:
+    """One stop or rot, told from another with the same cause by its time."""
+    return f"{found.id}:{found.detected_ms}"

@@ -1,0 +1,157 @@
+"""What `headrace mirror status` says, from the brokers' states and reports and both clusters' log ends. Pure.
+
+What nobody knows is None or "unknown", never 0 or "copying". A partition's state is the first that holds: stopped, rotten,
+no leader, unknown (its broker does not report), not mirrored (its broker's configuration does not name the source), source
+silent or never reached, not listed (at the source), waiting (its leader there gives no answer of use), copying.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headrace.mirror.findings import Finding
+from headrace.mirror.questions import UNKNOWN
+from headrace.mirror.reports import ANSWERS, STALE_AFTER_MS, Report, SourceReport
+from headrace.mirror.state import State, state_key
+
+NO_LEADER = -1
+NOT_MIRRORED = "not mirrored"
+IN_ORDER = frozenset({"copying", "not listed", NOT_MIRRORED})
+"""What a person decided: a topic that was deleted at its source, a source that is no longer configured."""
+Place = tuple[str, int]
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heard:
+    """What was read of the offline cluster: `leaders` by partition, the newest state of each copy, each broker's report."""
+
+    leaders: Mapping[Place, int]
+    log_ends: Mapping[str, int]
+    states: Mapping[str, State]
+    reports: Mapping[int, Report]
+
+
+def source_of(topic: str) -> str:
+    """The datacenter that a copy is of."""
+    return topic.partition(".")[0]
+
+
+def bootstraps(heard: Heard) -> dict[str, str]:
+    """Source → its brokers: as configured, else as a state has it."""
+    found = {source_of(key): state.source_bootstrap for key, state in heard.states.items()}
+    return found | {s.name: s.bootstrap for report in heard.reports.values() for s in report.sources}
+
+
+def overview(heard: Heard, source_ends: Mapping[str, Mapping[str, int]], now_ms: int) -> dict[str, list[Row]]:
+    """The rows of the tables `sources`, `topics` and `partitions`; `source_ends` by source and `<topic>-<partition>`."""
+    reports = [report for _, report in sorted(heard.reports.items())]
+    not_brought = {(t.source, t.topic): t.reason for report in reports for t in report.topics}
+    return {
+        "sources": [_source_row(report, s, now_ms) for report in reports for s in report.sources],
+        "topics": [
+            {"source": source, "topic": topic, "reason": reason}
+            for (source, topic), reason in sorted(not_brought.items())
+        ],
+        "partitions": [
+            _partition_row(place, heard, source_ends.get(source_of(place[0]), {}), now_ms)
+            for place in _places(heard)
+        ],
+    }
+
+
+def is_in_order(found: Mapping[str, Collection[Row]]) -> bool:
+    """Whether nothing needs a person."""
+    return (
+        not found["topics"]
+        and all(row["state"] == ANSWERS for row in found["sources"])
+        and all(row["state"] in IN_ORDER for row in found["partitions"])
+    )
+
+
+def offsets_of(finding: Finding) -> str:
+    """The offsets that a finding is about, as `--offsets` takes them."""
+    last = "LAST" if finding.last_offset == UNKNOWN else finding.last_offset
+    return f"{finding.first_offset}-{last}"
+
+
+def _places(heard: Heard) -> list[Place]:
+    """Copies that there are; one without a leader, whose state cannot be read then, is known by its name."""
+    sources = {s.name for report in heard.reports.values() for s in report.sources}
+    return sorted(
+        (topic, partition)
+        for (topic, partition), leader in heard.leaders.items()
+        if state_key(topic, partition).decode() in heard.states
+        or (leader == NO_LEADER and "." in topic and source_of(topic) in sources)
+    )
+
+
+def _source_row(report: Report, source: SourceReport, now_ms: int) -> Row:
+    silence = _silence(report, now_ms)
+    state = "unknown" if silence else source.state(now_ms)
+    answered = source.answered_ms
+    return {
+        "source": source.name,
+        "broker": report.broker,
+        "bootstrap": source.bootstrap,
+        "state": state,
+        "answered_seconds_ago": None if answered is None else max(0, now_ms - answered) / 1000,
+        "reason": silence or (None if state == ANSWERS else source.problem or None),
+    }
+
+
+def _silence(report: Report | None, now_ms: int) -> str:
+    """Why a broker's report says nothing of now, or nothing."""
+    if report is None:
+        return "its broker reports nothing of its sources: see that broker's log"
+    age_ms = now_ms - report.at_ms
+    if age_ms <= STALE_AFTER_MS:
+        return ""
+    return f"broker {report.broker} last reported {age_ms // 1000} s ago by this host's clock: see its log, or set the clocks"
+
+
+def _partition_row(place: Place, heard: Heard, source_ends: Mapping[str, int], now_ms: int) -> Row:
+    topic, partition = place
+    key = state_key(topic, partition).decode()
+    found = heard.states.get(key)
+    own_end = heard.log_ends.get(key)
+    source_end = source_ends.get(key.partition(".")[2])
+    state, reason = _condition(place, heard, found, now_ms)
+    lag = None
+    if own_end is not None and source_end is not None:
+        lag = max(0, source_end - (own_end if found is None else found.next_offset(own_end)))
+    return {
+        "topic": topic,
+        "partition": partition,
+        "state": state,
+        "log_end_offset": own_end,
+        "source_end_offset": source_end,
+        "lag": lag,
+        "reason": reason or None,
+    }
+
+
+def _condition(place: Place, heard: Heard, found: State | None, now_ms: int) -> tuple[str, str]:
+    """A partition's state in a word or two, and why it is not "copying"."""
+    if found is not None and found.stopped is not None:
+        return "stopped", f"{found.stopped.kind}: {found.stopped.reason}"
+    if heard.leaders[place] == NO_LEADER:
+        return "no leader", "no broker of the offline cluster leads it"
+    if found is not None and found.rotten is not None:
+        offsets = offsets_of(found.rotten)
+        command = f"headrace mirror skip {place[0]} {place[1]} --offsets {offsets}"
+        return "rotten", f"offsets {offsets}: {found.rotten.reason}; `{command}` gives them up"
+    report = heard.reports.get(heard.leaders[place])
+    silence = _silence(report, now_ms)
+    if report is None or silence:
+        return "unknown", silence
+    source = next((s for s in report.sources if s.name == source_of(place[0])), None)
+    if source is None:
+        return NOT_MIRRORED, f"broker {report.broker} has no source {source_of(place[0])}"
+    state = source.state(now_ms)
+    if state != ANSWERS:
+        return f"source {state}", f"{source.name} at {source.bootstrap}: {source.problem or 'no answer'}"
+    told = next((p for p in report.partitions if (p.topic, p.partition) == place), None)
+    return ("copying", "") if told is None else (told.state, told.reason)

@@ -1,0 +1,85 @@
+"""Tells what this broker hears of its sources: a report at every change, and every few seconds.
+
+Goes on from the last report of the broker's earlier life, so that a source's last answer is known although it has been
+silent since the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from headrace.mirror.copier import Copier, Phase
+from headrace.mirror.journal import Journal
+from headrace.mirror.reports import (
+    REPORT_INTERVAL_MS,
+    SILENT_AFTER_MS,
+    PartitionReport,
+    Report,
+    TopicReport,
+    bounded,
+    shortened,
+)
+from headrace.mirror.source import Source
+
+NOT_LISTED, WAITING = "not listed", "waiting"
+
+
+class Reporter:
+    """Writes to the journal; `sources` is the list of the mirror, which grows while it starts."""
+
+    def __init__(self, broker_id: int, journal: Journal, sources: Sequence[Source]) -> None:
+        self._broker_id = broker_id
+        self._journal = journal
+        self._sources = sources
+        self._told: Report | None = None
+
+    def remember(self, source: Source) -> None:
+        """When the source last answered, by the last report of this broker's earlier life."""
+        earlier = self._journal.last_report()
+        for told in earlier.sources if earlier is not None else ():
+            if (told.name, told.bootstrap) == (source.config.name, source.config.bootstrap):
+                source.answered_ms = told.answered_ms
+
+    def tell(self, now_ms: int) -> None:
+        """Write a report if there is anything new, or if it is time."""
+        found = self._report(now_ms)
+        told = self._told
+        is_due = told is None or not 0 <= now_ms - told.at_ms < REPORT_INTERVAL_MS
+        if is_due or told is None or found.essence != told.essence:
+            self._journal.tell(found)
+            self._told = found
+
+    def _report(self, now_ms: int) -> Report:
+        topics = [
+            TopicReport(source=source.config.name, topic=topic, reason=shortened(reason))
+            for source in self._sources
+            for topic, reason in sorted(source.not_brought.items())
+        ]
+        partitions = [found for source in self._sources for found in _waiting(source, now_ms)]
+        reports = tuple(source.report() for source in self._sources)
+        return bounded(self._broker_id, now_ms, reports, topics, partitions)
+
+
+def _waiting(source: Source, now_ms: int) -> Iterable[PartitionReport]:
+    """Partitions that have no answer though their source does; stops and rot are in their states."""
+    if source.silent_ms(now_ms) > SILENT_AFTER_MS:
+        return
+    for (topic, partition), copier in sorted(source.copiers.items()):
+        is_waiting = copier.progress.silent_ms(now_ms) > SILENT_AFTER_MS
+        if is_waiting and copier.phase is not Phase.STOPPED:
+            state, reason = _why(source, copier)
+            yield PartitionReport(
+                topic=source.config.target_topic(topic),
+                partition=partition,
+                state=state,
+                reason=shortened(reason),
+            )
+
+
+def _why(source: Source, copier: Copier) -> tuple[str, str]:
+    found = copier.located_at
+    if found is None:
+        return NOT_LISTED, f"{source.config.name} does not list the partition"
+    if found.leader < 0:
+        return WAITING, copier.problem or f"the partition has no leader in {source.config.name}"
+    return WAITING, copier.problem or f"its leader in {source.config.name} has not answered yet"

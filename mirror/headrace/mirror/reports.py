@@ -1,0 +1,135 @@
+"""What each broker last heard of its sources: the records of the topic `headrace.sources`, as values.
+
+One record a broker every few seconds, and at every change. Key: the broker's id, value: JSON. It names the sources with
+the time of their last answer, the topics that could not be brought here, and the partitions that are not in order though
+nothing stopped them; `headrace mirror status` shows it. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+REPORT_INTERVAL_MS = 5_000
+STALE_AFTER_MS = 30_000
+"""A broker that has reported nothing for so long does not mirror."""
+SILENT_AFTER_MS = 15_000
+"""A source's metadata is asked for at least every 10 s, and every partition's leader more often than that."""
+LISTED_MAX = 500
+"""Topics, and partitions, that one report lists: with the longest names it stays below a message's size."""
+REASON_LENGTH_MAX = 300
+ANSWERS, SILENT, NEVER_REACHED = "answers", "silent", "never reached"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceReport:
+    """`answered_ms` is None where the source never answered; `problem` is why it did not answer last, or empty."""
+
+    name: str
+    bootstrap: str
+    answered_ms: int | None
+    problem: str
+
+    def state(self, now_ms: int) -> str:
+        """In a word or two: whether the source answers."""
+        if self.answered_ms is None:
+            return NEVER_REACHED
+        return SILENT if now_ms - self.answered_ms > SILENT_AFTER_MS else ANSWERS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicReport:
+    """A topic of a source that has no copy, or one with too few partitions."""
+
+    source: str
+    topic: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionReport:
+    """A partition whose leader at the source has given no answer of use for a while, by the copy's name."""
+
+    topic: str
+    partition: int
+    state: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """All that one broker reports; lists beyond `LISTED_MAX` are cut, and say so."""
+
+    broker: int
+    at_ms: int
+    sources: tuple[SourceReport, ...]
+    topics: tuple[TopicReport, ...] = ()
+    partitions: tuple[PartitionReport, ...] = ()
+    left_off: int = 0
+
+    @property
+    def essence(self) -> Report:
+        """What makes a new report worth writing before its time."""
+        sources = tuple(replace(s, answered_ms=s.answered_ms and 1) for s in self.sources)
+        return replace(self, at_ms=0, sources=sources)
+
+    def encode(self) -> bytes:
+        return json.dumps(asdict(self), separators=(",", ":")).encode()
+
+
+def bounded(
+    broker: int,
+    at_ms: int,
+    sources: tuple[SourceReport, ...],
+    topics: list[TopicReport],
+    partitions: list[PartitionReport],
+) -> Report:
+    """A report whose lists are no longer than they may be."""
+    left_off = max(0, len(topics) - LISTED_MAX) + max(0, len(partitions) - LISTED_MAX)
+    return Report(
+        broker=broker,
+        at_ms=at_ms,
+        sources=sources,
+        topics=tuple(topics[:LISTED_MAX]),
+        partitions=tuple(partitions[:LISTED_MAX]),
+        left_off=left_off,
+    )
+
+
+def shortened(reason: str) -> str:
+    """A reason in as many characters as a report has room for."""
+    return reason if len(reason) <= REASON_LENGTH_MAX else f"{reason[:REASON_LENGTH_MAX]}…"
+
+
+def decode(value: bytes) -> Report:
+    """Raises ValueError for what is no report."""
+    fields = json.loads(value)
+    try:
+        return Report(
+            broker=int(fields["broker"]),
+            at_ms=int(fields["at_ms"]),
+            sources=tuple(_source(item) for item in fields["sources"]),
+            topics=tuple(
+                TopicReport(**_texts(item, "source", "topic", "reason")) for item in fields["topics"]
+            ),
+            partitions=tuple(
+                PartitionReport(partition=int(item["partition"]), **_texts(item, "topic", "state", "reason"))
+                for item in fields["partitions"]
+            ),
+            left_off=int(fields["left_off"]),
+        )
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"no report of a broker's mirror: {value[:200]!r}") from error
+
+
+def _source(fields: Any) -> SourceReport:
+    answered = fields["answered_ms"]
+    return SourceReport(
+        answered_ms=None if answered is None else int(answered),
+        **_texts(fields, "name", "bootstrap", "problem"),
+    )
+
+
+def _texts(fields: Any, *names: str) -> dict[str, str]:
+    return {name: str(fields[name]) for name in names}

@@ -1,0 +1,176 @@
+"""What `headrace mirror status` makes of states, reports and ends: unknown is never "copying", and never 0."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from headrace.mirror import reports
+from headrace.mirror.findings import Finding, Kind
+from headrace.mirror.overview import Heard, bootstraps, is_in_order, overview
+from headrace.mirror.reports import (
+    LISTED_MAX,
+    SILENT_AFTER_MS,
+    STALE_AFTER_MS,
+    PartitionReport,
+    Report,
+    SourceReport,
+    TopicReport,
+    bounded,
+    shortened,
+)
+from headrace.mirror.state import Skip, State
+
+NOW = 1_000_000
+EAST = SourceReport(name="dc-east", bootstrap="east:9092", answered_ms=NOW - 400, problem="")
+REPORT = Report(broker=1, at_ms=NOW - 1000, sources=(EAST,))
+STATE = State(target_id=UUID(int=3), source_bootstrap="old:9092")
+
+
+def finding(kind: Kind, first: int, last: int) -> Finding:
+    return Finding(
+        kind=kind,
+        datacenter="dc-east",
+        topic="t",
+        partition=0,
+        first_offset=first,
+        last_offset=last,
+        detected_ms=5,
+        reason="so it is",
+    )
+
+
+def heard(*, state: State | None = STATE, report: Report | None = REPORT, leader: int = 1) -> Heard:
+    return Heard(
+        leaders={("dc-east.t", 0): leader, ("other", 0): 1},
+        log_ends={"dc-east.t-0": 90, "other-0": 4},
+        states={} if state is None else {"dc-east.t-0": state},
+        reports={} if report is None else {1: report},
+    )
+
+
+def shown(found: Heard, source_end: int | None = 100) -> tuple[dict[str, Any], bool]:
+    ends = {} if source_end is None else {"dc-east": {"t-0": source_end}}
+    rows = overview(found, ends, NOW)
+    (partition,) = rows["partitions"]
+    return partition, is_in_order(rows)
+
+
+def test_a_copy_whose_source_answers_is_copying() -> None:
+    row, is_good = shown(heard())
+    assert (row["state"], row["lag"], row["reason"], is_good) == ("copying", 10, None, True)
+    assert bootstraps(heard()) == {"dc-east": "east:9092"}
+
+
+def test_what_was_skipped_is_no_lag() -> None:
+    skipped = Skip(log_end_offset=90, first_offset=90, last_offset=94)
+    assert shown(heard(state=replace(STATE, skipped=skipped)))[0]["lag"] == 5
+
+
+def test_a_lag_that_nobody_can_ask_for_is_not_known() -> None:
+    assert shown(heard(), source_end=None)[0]["lag"] is None
+
+
+@pytest.mark.parametrize(
+    ("found", "state", "reason"),
+    [
+        (heard(state=replace(STATE, stopped=finding(Kind.GAP, 90, 95))), "stopped", "gap: so it is"),
+        (
+            heard(state=replace(STATE, rotten=finding(Kind.ROT, 90, 95))),
+            "rotten",
+            "offsets 90-95: so it is; `headrace mirror skip dc-east.t 0 --offsets 90-95` gives them up",
+        ),
+        (heard(state=replace(STATE, rotten=finding(Kind.ROT, 90, -1))), "rotten", "offsets 90-LAST: "),
+        (heard(leader=-1), "no leader", "no broker of the offline cluster leads it"),
+        (heard(leader=-1, state=None), "no leader", "no broker"),
+        (heard(report=None), "unknown", "its broker reports nothing"),
+        (heard(leader=2), "unknown", "its broker reports nothing"),
+        (
+            heard(report=replace(REPORT, at_ms=NOW - STALE_AFTER_MS - 1)),
+            "unknown",
+            "broker 1 last reported 30 s ago",
+        ),
+        (
+            heard(report=replace(REPORT, sources=(replace(EAST, answered_ms=None, problem="refused"),))),
+            "source never reached",
+            "dc-east at east:9092: refused",
+        ),
+        (
+            heard(report=replace(REPORT, sources=(replace(EAST, answered_ms=NOW - SILENT_AFTER_MS - 1),))),
+            "source silent",
+            "dc-east at east:9092: no answer",
+        ),
+        (
+            heard(
+                report=replace(
+                    REPORT,
+                    partitions=(
+                        PartitionReport(topic="dc-east.t", partition=0, state="waiting", reason="no leader"),
+                    ),
+                )
+            ),
+            "waiting",
+            "no leader",
+        ),
+    ],
+)
+def test_what_is_not_copied_is_not_called_copying(found: Heard, state: str, reason: str) -> None:
+    row, is_good = shown(found)
+    assert (row["state"], is_good) == (state, False)
+    assert row["reason"].startswith(reason)
+
+
+def test_a_source_that_was_taken_out_of_the_configuration_needs_nobody() -> None:
+    row, is_good = shown(heard(report=replace(REPORT, sources=())))
+    assert (row["state"], is_good) == ("not mirrored", True)
+
+
+def test_a_source_that_was_never_reached_is_named_though_it_has_no_copies() -> None:
+    source = replace(EAST, answered_ms=None, problem="connection refused")
+    found = Heard(leaders={}, log_ends={}, states={}, reports={1: replace(REPORT, sources=(source,))})
+    rows = overview(found, {}, NOW)
+    assert rows["sources"] == [
+        {
+            "source": "dc-east",
+            "broker": 1,
+            "bootstrap": "east:9092",
+            "state": "never reached",
+            "answered_seconds_ago": None,
+            "reason": "connection refused",
+        }
+    ]
+    assert not is_in_order(rows)
+
+
+def test_the_last_answer_of_a_source_is_told_in_seconds() -> None:
+    silent = replace(EAST, answered_ms=NOW - 61_000, problem="timed out")
+    (row,) = overview(heard(report=replace(REPORT, sources=(silent,))), {}, NOW)["sources"]
+    assert (row["state"], row["answered_seconds_ago"], row["reason"]) == ("silent", 61.0, "timed out")
+    (row,) = overview(heard(report=replace(REPORT, at_ms=1)), {}, NOW)["sources"]
+    assert (row["state"], "last reported" in row["reason"]) == ("unknown", True)
+
+
+def test_topics_without_a_copy_are_told_once_however_many_brokers_tell() -> None:
+    topic = TopicReport(source="dc-east", topic="dc-east.x", reason="too long")
+    told = {n: replace(REPORT, broker=n, topics=(topic,)) for n in (1, 2)}
+    rows = overview(replace(heard(), reports=told), {}, NOW)
+    assert rows["topics"] == [{"source": "dc-east", "topic": "dc-east.x", "reason": "too long"}]
+    assert not is_in_order(rows)
+
+
+def test_reports_are_read_as_they_were_written_and_fit_a_message() -> None:
+    topics = [TopicReport(source="s" * 200, topic="t" * 249, reason=shortened("r" * 999))] * (LISTED_MAX + 1)
+    partitions = [PartitionReport(topic="t" * 249, partition=2**31 - 1, state="waiting", reason="r" * 300)]
+    report = bounded(1, 5, (EAST,), topics, partitions * (LISTED_MAX + 2))
+    assert report.left_off == 3
+    assert reports.decode(report.encode()) == report
+    assert len(report.encode()) < 900_000
+
+
+@pytest.mark.parametrize("value", [b"{}", b"7", b"", b'{"broker": 1, "at_ms": 1, "sources": [{}]}'])
+def test_what_is_no_report_is_refused(value: bytes) -> None:
+    with pytest.raises(ValueError, match=r"no report|Expecting"):
+        reports.decode(value)
