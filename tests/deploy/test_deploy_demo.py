@@ -30,7 +30,20 @@ REPORT = {
     "verdict": "incomplete",
     "complete_until": None,
     "totals": {**COUNTS, "rejected": 3},
-    "topics": [{"datacenter": "dc-east", "topic": "pageviews", **COUNTS}],
+    "topics": [
+        {"datacenter": "dc-east", "topic": "pageviews", **COUNTS},
+        {"datacenter": "dc-west", "topic": "pageviews", **COUNTS},
+    ],
+    "hops": [
+        {
+            "datacenter": "dc-west",
+            "topic": "pageviews",
+            "hop": "producer_to_live",
+            "state": "unknown",
+            "unknown": 7,
+        },
+        {"datacenter": "dc-east", "topic": "pageviews", "hop": "producer_to_live", "state": "judged"},
+    ],
     "latency_seconds": {"producer_to_live": LATENCY, "end_to_end": None},
     "findings": [
         {
@@ -38,6 +51,8 @@ REPORT = {
             "hop": "live_to_offline",
             "datacenter": "dc-east",
             "topic": "pageviews",
+            "server": "web-1",
+            "service": "shop",
             "producer": "p-1",
             "first_sequence": 4,
             "last_sequence": 7,
@@ -72,7 +87,14 @@ REPORT = {
         },
     ],
     "incomplete": [
-        {"datacenter": "dc-east", "topic": "pageviews", "producer": "p-1", "reason": "it has not closed"},
+        {
+            "datacenter": "dc-east",
+            "topic": "pageviews",
+            "server": "web-1",
+            "service": "shop",
+            "producer": "p-1",
+            "reason": "it has not closed",
+        },
         {"datacenter": "", "topic": "", "producer": "", "reason": "no monitoring events were seen"},
         {"datacenter": "dc-east", "topic": "pageviews", "producer": "", "reason": "partition 0 is rotten"},
     ],
@@ -166,10 +188,15 @@ def test_the_last_screen_fits_80_columns_and_says_every_reason_as_a_sentence() -
     header = next(line for line in lines if "topic" in line)
     assert header.split() == ["topic", "produced", "live", "offline", "warehouse", "lost", "duplicated"]
     assert "…" not in text.getvalue()
+    losses = {line.split()[0]: line.split()[-2] for line in lines if line.startswith("dc-")}
+    assert losses == {"dc-east.pageviews": "0", "dc-west.pageviews": "?"}
+    assert "Lines that do not parse, kept in the dead-letter topics (not loaded): 3" in lines
     assert [line.strip() for line in lines if line.startswith("  ") and line.strip()] == [
-        "loss: 4 events of pageviews in dc-east from live to offline, producer p-1, sequences 4 to 7.",
+        "loss: server web-1, service shop (producer p-1): 4 events of pageviews in dc-east from live to offline, "
+        "sequences 4 to 7.",
         "recreation: pageviews in dc-east, live to offline: the topic has another id.",
-        "incomplete: producer p-1 of pageviews in dc-east: it has not closed.",
+        "unknown: what was lost of pageviews in dc-west from producer to live; 7 events cannot be judged there.",
+        "incomplete: server web-1, service shop (producer p-1) of pageviews in dc-east: it has not closed.",
         "incomplete: no monitoring events were seen.",
         "incomplete: pageviews in dc-east: partition 0 is rotten.",
         "late: 2,000 events of pageviews in dc-east, from offline to warehouse.",

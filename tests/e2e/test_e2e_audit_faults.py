@@ -88,7 +88,8 @@ def change_table(world: AuditWorld, lost: set[int], doubled: set[int]) -> None:
 
 
 def named(report: dict[str, Any], producer: str) -> set[tuple[str, str, int, int, int]]:
-    assert all(item["producer"] == producer for item in report["findings"])
+    names = {(item["producer"], item["server"], item["service"]) for item in report["findings"]}
+    assert names == {(producer, "web-1", "shop")}
     assert all(item["window_start"] for item in report["findings"])
     return {
         (item["kind"], item["hop"], item["first_sequence"], item["last_sequence"], item["count"])
@@ -139,6 +140,12 @@ def test_is_incomplete_until_every_tier_has_it_and_then_complete(world: AuditWor
         200,
     )
     assert {item["producer"] for item in report["incomplete"]} == {producer}
+    assert report["uncounted"] == [{"tier": "offline", "datacenter": DATACENTER, "topic": TOPIC}]
+    assert [row["state"] for row in report["hops"] if row["topic"] == TOPIC] == [
+        "judged",
+        "unknown",
+        "unknown",
+    ]
 
     world.count("offline")
     world.load()

@@ -10,7 +10,7 @@ from fastavro import schemaless_writer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.audit.count import count, envelopes
+from headrace.audit.count import census, count, envelopes
 from headrace.broker.wire.batches import Record, encode_batch, read_header
 from headrace.events.avro_schemas import parsed_schema
 from headrace.events.envelope import Header, frame_prefix
@@ -108,3 +108,16 @@ def test_producers_of_equal_and_different_length_are_told_apart() -> None:
     names = ["aa", "ab", "aa", "b", "ab"]
     written = [value(GOOD._replace(producer=name, sequence=at)) for at, name in enumerate(names)]
     assert [name for _, _, name, _ in read(list(written))] == names
+
+
+def test_tells_who_published_by_the_first_record_of_each_producer() -> None:
+    written = [
+        value(GOOD),
+        b"no event",
+        value(GOOD._replace(server="web-2", service="search", producer="other")),
+        value(GOOD._replace(sequence=8)),
+    ]
+    assert census([fetched(written), fetched([value(GOOD._replace(server="later"))])], 1000).producers == {
+        GOOD.producer: ("web-1", "shop"),
+        "other": ("web-2", "search"),
+    }

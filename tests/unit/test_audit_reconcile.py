@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +13,8 @@ from headrace.audit.latency import Place
 from headrace.audit.ledger import CLOCK_SKEW_MS, Ledger, PlacedTallies, copies_of
 from headrace.audit.reconcile import SILENT_AFTER_MS, Outcome, reconcile
 from headrace.audit.records import Barrier, Counted, CounterTier, MirrorFinding, Standstill
-from headrace.audit.report import as_json
-from headrace.audit.windows import Stream, Tally, tally
+from headrace.audit.report import as_json, sentence
+from headrace.audit.windows import ProducerName, Stream, Tally, tally
 from headrace.events.envelope import Header
 from headrace.events.monitoring import Account, MonitoringEvent, WindowLedger
 from headrace.load.ranges import TopicPartition
@@ -56,6 +57,7 @@ class Script:
         self.accounts += 1
 
     def count(self, tier: CounterTier, first: int, following: int, *sequences: int, at_ms: int = NOW) -> None:
+        """A counter saw these events of a producer on web-1 at these offsets."""
         name = self.topic if tier == "live" else f"{DATACENTER}.{self.topic}"
         self.ledger.on_count(
             Counted(
@@ -66,6 +68,7 @@ class Script:
                 next=following,
                 tallies=tallies(*sequences),
                 at_ms=at_ms,
+                producers={PRODUCER: ProducerName("web-1", "shop")} if sequences else {},
             )
         )
 
@@ -89,6 +92,9 @@ class Script:
     def outcome(self, *, now_ms: int = NOW) -> Outcome:
         self.ledger.settle(now_ms)
         return reconcile(self.ledger, now_ms)
+
+    def report(self) -> dict[str, Any]:
+        return as_json(self.outcome(), self.ledger, NOW)
 
 
 def tallies(*sequences: int) -> tuple[Tally, ...]:
@@ -432,6 +438,9 @@ def test_dead_letter_topics_are_not_produced_and_need_no_table() -> None:
     assert report["verdict"] == "complete"
     assert (report["totals"]["produced"], report["totals"]["rejected"]) == (0, 2)
     assert report["topics"] == []
+    (row,) = report["rejected_topics"]
+    assert (row["offline"], row["warehouse"]) == (2, None)
+    assert [item["state"] for item in report["hops"]] == ["judged", "judged", "not loaded"]
 
 
 def test_a_lost_rejected_line_is_a_loss() -> None:
@@ -458,6 +467,89 @@ def test_a_topic_that_is_loaded_late_loses_nothing_by_it(script: Script) -> None
         script.rows(first, first + 100, *(n for n in range(first, first + 100) if n != 555))
         assert all(item.first_sequence == 555 for item in script.outcome().findings)
     assert found(script.outcome()) == [("loss", "offline_to_warehouse", 555, 555, 1)]
+
+
+def states(report: dict[str, Any]) -> list[tuple[str, int]]:
+    """What is said of each hop, in the order of the hops: its state, and how many events are unknown."""
+    return [(row["state"], row["unknown"]) for row in report["hops"]]
+
+
+def test_events_that_arrive_without_a_word_of_their_producer_are_unknown_and_not_unharmed(
+    script: Script,
+) -> None:
+    for tier in ("live", "offline"):
+        script.count(tier, 0, 3, 0, 1, 2)  # type: ignore[arg-type]
+    script.barrier(3)
+    script.rows(0, 3, 0, 1, 2)
+    report = script.report()
+    assert (report["verdict"], report["totals"]["produced"]) == ("incomplete", 0)
+    assert states(report) == [("unknown", 3), ("judged", 0), ("judged", 0)]
+    assert "3 events arrived, of which no producer's account says anything" in sentence(report)
+    assert "server web-1, service shop (producer p) of pageviews in dc-east" in sentence(report)
+
+
+def test_a_hop_that_begins_and_ends_in_counted_tiers_is_judged(script: Script) -> None:
+    everything(script, 0, 1)
+    report = script.report()
+    assert states(report) == [("judged", 0)] * 3
+    assert report["uncounted"] == []
+
+
+def test_what_a_closed_producer_never_accounted_for_is_unknown_and_incomplete(script: Script) -> None:
+    script.account(0)
+    for tier in ("live", "offline"):
+        script.count(tier, 0, 2, 0, 1)  # type: ignore[arg-type]
+    script.barrier(2)
+    script.rows(0, 2, 0, 1)
+    outcome = script.outcome()
+    assert (outcome.verdict, reasons(outcome)) == ("incomplete", "1 of its events are in no account")
+    assert states(script.report())[0] == ("unknown", 1)
+
+
+def test_a_topic_that_nobody_counts_is_named_and_its_hops_are_unknown(script: Script) -> None:
+    script.account(0, 1)
+    script.count("offline", 0, 2, 0, 1)
+    script.rows(0, 2, 0, 1)
+    report = script.report()
+    assert (report["verdict"], report["totals"]["under_way"]) == ("incomplete", 2)
+    assert states(report) == [("unknown", 2), ("unknown", 2), ("judged", 0)]
+    assert report["uncounted"] == [{"tier": "live", "datacenter": DATACENTER, "topic": TOPIC}]
+    assert "no counter counts pageviews of dc-east in the live cluster" in sentence(report)
+    assert "no counter counts the topic pageviews in the live cluster" in report["incomplete"][0]["reason"]
+
+
+def test_a_copy_that_nobody_counts_is_named(script: Script) -> None:
+    script.account(0, 1)
+    script.count("live", 0, 2, 0, 1)
+    script.barrier(2)
+    script.rows(0, 2, 0, 1)
+    report = script.report()
+    assert states(report) == [("judged", 0), ("unknown", 2), ("unknown", 2)]
+    assert (
+        "no counter counts the topic dc-east.pageviews in the offline cluster"
+        in report["incomplete"][0]["reason"]
+    )
+
+
+def test_a_counted_topic_without_any_event_is_counted(script: Script) -> None:
+    script.account(0)
+    script.barrier(0)
+    report = script.report()
+    assert (report["verdict"], states(report)[0]) == ("loss", ("judged", 0))
+    assert report["uncounted"] == [{"tier": "offline", "datacenter": DATACENTER, "topic": TOPIC}]
+
+
+def test_verdicts_open_with_where_the_producer_runs(script: Script) -> None:
+    script.account(0, 1, closed=False)
+    script.count("live", 0, 1, 0)
+    script.barrier(1)
+    report = script.report()
+    (finding,) = report["findings"]
+    assert (finding["server"], finding["service"], finding["producer"]) == ("web-1", "shop", PRODUCER)
+    assert "loss: server web-1, service shop (producer p): 1 events of pageviews in dc-east" in sentence(
+        report
+    )
+    assert {(item["server"], item["service"]) for item in report["incomplete"]} == {("web-1", "shop")}
 
 
 def test_copies_of_several_tallies_add_up() -> None:

@@ -21,7 +21,7 @@ from headrace.audit.records import (
     tally_as_json,
     tally_from_json,
 )
-from headrace.audit.windows import tally
+from headrace.audit.windows import ProducerName, tally
 from headrace.load.ranges import TopicPartition
 from headrace.mirror import arrivals, findings
 
@@ -38,6 +38,7 @@ COUNTED = Counted(
     tallies=TALLIES,
     at_ms=1,
     foreign=1,
+    producers={"p": ProducerName("web-1", "shop")},
 )
 
 
@@ -50,6 +51,7 @@ def test_count_records_are_read_as_they_were_written() -> None:
     assert isinstance(back, Counted)
     assert (back.partition, back.first, back.next, back.foreign) == (PARTITION, 5, 9, 1)
     assert back.tallies[0].runs.tolist() == [[1, 2], [2, 2]]
+    assert back.producers == {"p": ("web-1", "shop")}
     stop = Standstill(tier="offline", datacenter="o", partition=PARTITION, first=4, next=4, reason="rot")
     assert decode(encode(stop)) == stop
     barrier = Barrier(
@@ -81,11 +83,21 @@ def test_count_records_are_read_as_they_were_written() -> None:
         changed(tallies=[["p", 0, 2, 1, [1]]]),
         changed(tallies=[["p", 0, 2, 1, [2**70, 3]]]),
         changed(tallies=7),
+        changed(producers={"p": ["web-1"]}),
+        changed(producers=7),
     ],
 )
 def test_what_is_no_count_record_is_refused(value: bytes | None) -> None:
     with pytest.raises(ValueError, match=r".+"):
         decode(value)
+
+
+def test_a_count_record_from_before_producers_had_names_is_read() -> None:
+    fields = json.loads(encode(COUNTED))
+    del fields["producers"]
+    back = decode(json.dumps(fields).encode())
+    assert isinstance(back, Counted)
+    assert (back.first, back.next, back.producers) == (5, 9, {})
 
 
 @pytest.mark.parametrize("window_start", [2**63, -(2**63) - 1])

@@ -17,8 +17,10 @@ from headrace.audit.ledger import Ledger
 from headrace.audit.page import render
 from headrace.audit.plots import duration
 from headrace.audit.reconcile import reconcile
-from headrace.audit.records import MirrorFinding
+from headrace.audit.records import Counted, CounterTier, MirrorFinding
 from headrace.audit.report import as_json, sentence
+from headrace.audit.windows import ProducerName, tally
+from headrace.load.ranges import TopicPartition
 
 NOW = 1_700_000_000_000
 NOTHING = {span: Histogram() for span in SPANS}
@@ -70,6 +72,40 @@ def test_names_from_outside_are_escaped() -> None:
     assert "<script>" not in page
     assert "&lt;script&gt;" in page
     assert "truncation" in sentence(found)
+
+
+def counted(tier: CounterTier, topic: str, count: int) -> Counted:
+    """A counter saw so many events of one producer."""
+    name = topic if tier == "live" else f"dc-east.{topic}"
+    sequences = np.arange(count, dtype=np.int64)
+    found = tally(["u-1"], np.zeros(count, dtype=np.intp), np.full(count, NOW), sequences)
+    return Counted(
+        tier=tier,
+        datacenter="dc-east",
+        partition=TopicPartition(name, 0),
+        first=0,
+        next=count,
+        tallies=tuple(found),
+        at_ms=NOW,
+        producers={"u-1": ProducerName("web-1", "shop")},
+    )
+
+
+def test_the_page_says_unknown_where_nothing_could_be_judged_and_not_loaded_where_nothing_is_loaded() -> None:
+    ledger = Ledger()
+    for topic in ("pageviews", "pageviews.rejected"):
+        for tier in ("live", "offline"):
+            ledger.on_count(counted(tier, topic, 7))  # type: ignore[arg-type]
+    ledger.settle(NOW)
+    found = as_json(reconcile(ledger, NOW), ledger, NOW)
+    page = render(found, NOTHING)
+    producer_hop = page.split('class="hop')[1].split("</div>")[0]
+    assert "7 unknown" in producer_hop
+    assert "none lost" not in producer_hop
+    rejected = page.split("<td>pageviews.rejected</td>")[-1].split("</tr>")[0]
+    assert ">not loaded<" in rejected
+    assert rejected.count(">unknown<") == 1
+    assert page.index("server web-1, service shop") < page.index("u-1")
 
 
 @pytest.mark.parametrize(

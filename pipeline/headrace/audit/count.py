@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from headrace.audit.windows import Int64s, Tally, tally
+from headrace.audit.windows import Int64s, ProducerName, Tally, tally
 from headrace.load.columns import RecordColumns
 
 FRAME_SIZE: Final = 5
@@ -32,17 +32,36 @@ class Envelopes(NamedTuple):
     names: list[str]
     producer: npt.NDArray[np.intp]
     sequence: Int64s
+    producers: dict[str, ProducerName]
+    """Server and service of each producer, as the first of its records says."""
+
+
+class Census(NamedTuple):
+    """What some records are: tallies of the events, how many are no events, and who published the events."""
+
+    tallies: list[Tally]
+    foreign: int
+    producers: dict[str, ProducerName]
+
+
+def census(records: Sequence[RecordColumns], window_size_ms: int) -> Census:
+    """Count the events among records, by producer and window."""
+    found = Census([], 0, {})
+    for part in records:
+        events = envelopes(part)
+        tallies = tally(events.names, events.producer, events.time_ms, events.sequence, window_size_ms)
+        found = Census(
+            found.tallies + tallies,
+            found.foreign + len(part.offset) - len(events.record),
+            events.producers | found.producers,
+        )
+    return found
 
 
 def count(records: Sequence[RecordColumns], window_size_ms: int) -> tuple[list[Tally], int]:
     """Return the tallies of records and how many of them are no events."""
-    tallies: list[Tally] = []
-    foreign = 0
-    for part in records:
-        found = envelopes(part)
-        foreign += len(part.offset) - len(found.record)
-        tallies += tally(found.names, found.producer, found.time_ms, found.sequence, window_size_ms)
-    return tallies, foreign
+    found = census(records, window_size_ms)
+    return found.tallies, found.foreign
 
 
 def envelopes(records: RecordColumns) -> Envelopes:
@@ -53,16 +72,18 @@ def envelopes(records: RecordColumns) -> Envelopes:
     end = start + records.value_size[index]
     is_good = raw.bytes[start] == 0
     time_ms, position = raw.varints(start + FRAME_SIZE)
-    for _ in ("server", "service"):
-        _, position, fits = _string(raw, position, end)
+    texts = []
+    for _ in ("server", "service", "producer"):
+        begin, position, fits = _string(raw, position, end)
+        texts.append((begin, position))
         is_good &= fits
-    producer_start, position, fits = _string(raw, position, end)
-    producer_size = position - producer_start
+    producer_start, producer_size = texts[2][0], texts[2][1] - texts[2][0]
     sequence, position = raw.varints(position)
-    is_good &= fits & (producer_size > 0) & (position <= end) & (sequence >= 0)
+    is_good &= (producer_size > 0) & (position <= end) & (sequence >= 0)
     names, producer = _names(raw, producer_start, producer_size, is_good)
     kept = np.flatnonzero(producer >= 0)
-    return Envelopes(index[kept], time_ms[kept], names, producer[kept], sequence[kept])
+    producers = _producers(raw, texts[0], texts[1], names, producer)
+    return Envelopes(index[kept], time_ms[kept], names, producer[kept], sequence[kept], producers)
 
 
 class _Bytes:
@@ -140,6 +161,22 @@ def _names(
             if _is_text(name):
                 producer[members[begin:end]] = names.setdefault(name, len(names))
     return [name.decode() for name in names], producer
+
+
+def _producers(
+    raw: _Bytes,
+    server: tuple[Int64s, Int64s],
+    service: tuple[Int64s, Int64s],
+    names: list[str],
+    producer: npt.NDArray[np.intp],
+) -> dict[str, ProducerName]:
+    """Return server and service of each name; both are given by where they begin and end in each record."""
+    _, first = np.unique(producer, return_index=True)
+    found = {}
+    for at in first[producer[first] >= 0].tolist():
+        texts = (raw.data[begin[at] : end[at]].decode(errors="replace") for begin, end in (server, service))
+        found[names[producer[at]]] = ProducerName(*texts)
+    return found
 
 
 def _columns(raw: _Bytes, start: Int64s, length: int) -> list[npt.NDArray[Any]]:

@@ -15,7 +15,7 @@ from typing import Final
 from confluent_kafka import KafkaError as DeliveryError
 from confluent_kafka import KafkaException, Message, Producer
 
-from headrace.audit.count import count
+from headrace.audit.count import census
 from headrace.audit.records import (
     COUNTS_TOPIC,
     Barrier,
@@ -180,8 +180,8 @@ class LogCounter:
         )
         try:
             for chunk in chunks(self._client, wanted):
-                tallies, foreign = count(chunk.records, self._window_size_ms)
-                foreign += sum(item.last_offset - item.first_offset + 1 for item in chunk.unreadable)
+                found = census(chunk.records, self._window_size_ms)
+                unreadable = sum(item.last_offset - item.first_offset + 1 for item in chunk.unreadable)
                 self._publish(
                     Counted(
                         tier=self._tier,
@@ -189,13 +189,14 @@ class LogCounter:
                         partition=partition,
                         first=self.positions[partition],
                         next=chunk.next_offset,
-                        tallies=tuple(tallies),
+                        tallies=tuple(found.tallies),
                         at_ms=self._clock_ms(),
-                        foreign=foreign,
+                        foreign=found.foreign + unreadable,
+                        producers=found.producers,
                     )
                 )
                 self.positions[partition] = chunk.next_offset
-                self.counted_events += sum(item.count for item in tallies)
+                self.counted_events += sum(item.count for item in found.tallies)
                 self._standstills.pop(partition, None)
         except StandstillError as error:
             self._stand_still(partition, error.finding.detail)

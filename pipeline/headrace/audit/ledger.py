@@ -17,7 +17,7 @@ import numpy as np
 from headrace.audit.coverage import Coverage
 from headrace.audit.latency import Latencies, Place
 from headrace.audit.records import Arrival, Barrier, Counted, CountRecord, MirrorFinding, Standstill
-from headrace.audit.windows import EMPTY, Depth, Int64s, Stream, Tally, depth, total
+from headrace.audit.windows import EMPTY, Depth, Int64s, ProducerName, Stream, Tally, depth, total
 from headrace.events.avro_schemas import REJECTED_SUFFIX
 from headrace.events.monitoring import MonitoringEvent
 from headrace.load.ranges import TopicPartition
@@ -25,6 +25,8 @@ from headrace.load.tables import split_topic
 
 Tier = Literal["live", "offline", "warehouse"]
 TIERS: Final[tuple[Tier, ...]] = ("live", "offline", "warehouse")
+COUNTED_TIERS: Final[tuple[Tier, ...]] = ("live", "offline")
+"""The tiers that counters count; the warehouse is counted by the auditor itself."""
 LATE_AFTER_MS: Final = 60_000
 BARRIERS_MAX: Final = 100
 CLOCK_SKEW_MS: Final = 5_000
@@ -98,6 +100,8 @@ class Ledger:
     read: dict[TopicPartition, int] = field(default_factory=dict)
     """The next offset to read of each input."""
     coverage: dict[Counter, Coverage] = field(default_factory=dict)
+    counted: set[tuple[Tier, str, str]] = field(default_factory=set)
+    """(tier, datacenter, topic) of which a counter has said anything, empty topics included."""
     settled: dict[tuple[Tier, Stream], Depth] = field(default_factory=dict)
     unjudged: dict[tuple[Tier, Tier, Stream], Depth] = field(default_factory=dict)
     """What is settled of a tier, but may lie in offsets that a neighbour never counted."""
@@ -126,6 +130,8 @@ class Ledger:
     unread: set[TopicPartition] = field(default_factory=set)
     """Inputs whose leader did not answer last time."""
     foreign: dict[tuple[Tier, str, str], int] = field(default_factory=dict)
+    producers: dict[str, ProducerName] = field(default_factory=dict)
+    """Server and service of each producer, by what its accounts and events say."""
     windows: dict[Stream, dict[int, list[int]]] = field(default_factory=dict)
     """Lowest and highest sequence of each window."""
     problems: list[str] = field(default_factory=list)
@@ -139,12 +145,13 @@ class Ledger:
 
     def on_count(self, record: CountRecord) -> None:
         """Take a record of a counter."""
+        self.counted |= {(record.tier, place.datacenter, place.topic) for place in _places(record)}
         if isinstance(record, Barrier):
             if record.tier == "live":
                 self.barriers.append(record)
                 del self.barriers[:-BARRIERS_MAX]
             return
-        counter = Counter(record.tier, _place(record))
+        counter = Counter(record.tier, *_places(record))
         coverage = self.coverage.setdefault(counter, Coverage())
         if isinstance(record, Standstill) and record.next <= record.first:
             self.standstills[counter] = record.reason
@@ -156,6 +163,8 @@ class Ledger:
             self.skipped[counter] = record.reason
             return
         self._note_windows(counter.place, record.tallies)
+        for producer, name in record.producers.items():
+            self.producers.setdefault(producer, name)
         key = (record.tier, counter.place.datacenter, counter.place.topic)
         self.foreign[key] = self.foreign.get(key, 0) + record.foreign
 
@@ -177,9 +186,11 @@ class Ledger:
         )
         if not claimed.is_sound:
             self.problem(
-                f"an account of producer {header.producer} does not have the fingerprint of its runs"
+                f"server {header.server}, service {header.service}: an account of producer {header.producer} does not have "
+                "the fingerprint of its runs"
             )
             return
+        self.producers[header.producer] = ProducerName(header.server, header.service)
         entry = self.accounts.setdefault(stream, Accounts())
         if len(runs):
             entry.open.append(OpenAccount(source.partition, offset, account.window_start, depth(runs)))
@@ -412,7 +423,9 @@ def place_of(partition: TopicPartition) -> Place:
     return Place(*split_topic(partition.topic), partition.partition)
 
 
-def _place(record: Counted | Standstill) -> Place:
+def _places(record: CountRecord) -> list[Place]:
+    """Return the partitions that a record is about, by the names of the live datacenter that they come from."""
+    partitions = record.counted if isinstance(record, Barrier) else (record.partition,)
     if record.tier == "live":
-        return Place(record.datacenter, *record.partition)
-    return place_of(record.partition)
+        return [Place(record.datacenter, *partition) for partition in partitions]
+    return [place_of(partition) for partition in partitions]

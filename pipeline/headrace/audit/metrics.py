@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Gauge, start_http_server
 
-from headrace.audit.ledger import Ledger
+from headrace.audit.ledger import Ledger, is_rejected
 from headrace.audit.reconcile import Outcome
 
 
@@ -45,7 +45,8 @@ class AuditMetrics:
     def observe(self, outcome: Outcome, ledger: Ledger) -> None:
         for key, counts in outcome.topics.items():
             for name, gauge in self._counts.items():
-                gauge.labels(*key).set(getattr(counts, name))
+                if name != "warehouse" or not is_rejected(key[1]):
+                    gauge.labels(*key).set(getattr(counts, name))
         self._complete_until.set((outcome.complete_until or 0) / 1000)
         for key, histogram in ledger.latencies.histograms.items():
             for figure, value in (histogram.summary() or {}).items():

@@ -13,6 +13,7 @@ from typing import Any, Final
 from headrace.audit.latency import HOPS, SPANS, Histogram
 from headrace.audit.plots import duration, latency_plots
 from headrace.audit.report import sentence
+from headrace.audit.wording import hop_name, is_unknown
 
 ROWS_MAX: Final = 500
 """Findings and reasons on the page; report.json has more."""
@@ -28,6 +29,8 @@ STATIONS: Final = (
     ("offline", "Offline cluster", "in the log"),
     ("warehouse", "Warehouse", "in tables"),
 )
+
+_PRODUCER: Final = ("server", "service", "producer")
 
 Row = Mapping[str, Any]
 
@@ -89,12 +92,14 @@ def _lane(report: Row, datacenter: str) -> str:
 
 def _hop(hop: str, rows: Iterable[Row], passed: int, latency: Row | None) -> str:
     mine = [row for row in rows if row["hop"] == hop]
-    counts = {name: sum(row[name] for row in mine) for name in ("lost", "duplicated", "under_way")}
+    words = {"lost": "lost", "duplicated": "doubled", "under_way": "on their way", "unknown": "unknown"}
+    counts = {name: sum(row[name] for row in mine) for name in words}
     faults = [
-        f'<span class="{name}">{counts[name]:,} {word}</span>'
-        for name, word in (("lost", "lost"), ("duplicated", "doubled"), ("under_way", "on their way"))
-        if counts[name]
-    ] or ['<span class="fine">none lost</span>']
+        f'<span class="{name}">{counts[name]:,} {word}</span>' for name, word in words.items() if counts[name]
+    ]
+    if not faults and any(row["state"] == "unknown" for row in mine):
+        faults = ['<span class="unknown">unknown</span>']
+    faults = faults or ['<span class="fine">none lost</span>']
     median = f'<span class="median">{duration(latency["p50"])}</span>' if latency else ""
     return (
         f'<div class="hop{" bad" if counts["lost"] or counts["duplicated"] else ""}">{median}'
@@ -107,7 +112,7 @@ def _latencies(report: Row) -> str:
     for span in SPANS:
         values = report["latency_seconds"][span]
         cells = [duration(values[name]) if values else "-" for name in ("mean", "p50", "p99", "max")]
-        rows.append([span.replace("_", " "), *cells])
+        rows.append([hop_name(span), *cells])
     return _table(["hop", "mean", "p50", "p99", "max"], rows, numbers=range(1, 5))
 
 
@@ -121,9 +126,11 @@ def _findings(findings: Sequence[Row]) -> str:
     rows = [
         [
             item["kind"],
-            item["hop"].replace("_", " "),
+            hop_name(item["hop"]),
             item["datacenter"],
             item["topic"],
+            item["server"],
+            item["service"],
             item["producer"] or f"partition {item.get('partition', '-')}",
             _span(item),
             f"{item['count']:,}",
@@ -131,8 +138,8 @@ def _findings(findings: Sequence[Row]) -> str:
         ]
         for item in findings[:ROWS_MAX]
     ]
-    titles = ["kind", "hop", "datacenter", "topic", "producer", "sequences", "count", "window"]
-    return _table(titles, rows, numbers=(5, 6), kinds=True) + _more(findings)
+    titles = ["kind", "hop", "datacenter", "topic", *_PRODUCER, "sequences", "count", "window"]
+    return _table(titles, rows, numbers=(7, 8), kinds=True) + _more(findings)
 
 
 def _span(item: Row) -> str:
@@ -143,10 +150,9 @@ def _span(item: Row) -> str:
 
 
 def _incomplete(reasons: Sequence[Row]) -> str:
-    rows = [
-        [item["datacenter"], item["topic"], item["producer"], item["reason"]] for item in reasons[:ROWS_MAX]
-    ]
-    return _table(["datacenter", "topic", "producer", "reason"], rows) + _more(reasons)
+    titles = ["datacenter", "topic", *_PRODUCER, "reason"]
+    rows = [[item[title] for title in titles] for item in reasons[:ROWS_MAX]]
+    return _table(titles, rows) + _more(reasons)
 
 
 def _topics(report: Row) -> str:
@@ -162,20 +168,30 @@ def _topics(report: Row) -> str:
         "no_event",
     )
     rows = [
-        [row["datacenter"], row["topic"], *(f"{row[name]:,}" for name in names)]
+        [row["datacenter"], row["topic"], *(_count(report, row, name) for name in names)]
         for row in (*report["topics"], *report["rejected_topics"])
     ]
     titles = ["datacenter", "topic", *(name.replace("_", " ") for name in names)]
     return _table(titles, rows, numbers=range(2, len(titles)))
 
 
+def _count(report: Row, row: Row, name: str) -> str:
+    """Write a number of a topic; no loss that was not looked for, and no row of a topic that is not loaded, is no 0."""
+    if row[name] is None:
+        return "not loaded"
+    if name == "lost" and not row[name] and is_unknown(report, row["datacenter"], row["topic"]):
+        return "unknown"
+    return f"{row[name]:,}"
+
+
 def _footer(report: Row) -> str:
     rejected = report["totals"]["rejected"]
     return (
-        f"<footer><p>Lines that did not parse, kept in the dead-letter topics: {rejected:,}. "
+        f"<footer><p>Lines that did not parse, kept in the dead-letter topics, which are not loaded: {rejected:,}. "
         f"An event is late when it arrives more than {duration(report['late_after_seconds'])} behind its own time. "
         "Each tier is counted from its own log or table, by producer, window and sequence; a number on a hop is what "
-        "arrived behind it.</p>"
+        "arrived behind it. Unknown are events that cannot be judged at a hop: no account or no count of the tier before or "
+        "behind it speaks of them.</p>"
         f"<p>Written {escape(report['generated_at'] or '-')} by headrace audit report; the same in full: report.json.</p>"
         "</footer>"
     )

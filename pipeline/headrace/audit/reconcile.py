@@ -8,7 +8,9 @@ one never cancel out. Rules:
 - sequences that a producer calls failed or unknown may be there or not; more copies than the tier before has are
   duplicates;
 - what may lie in offsets that a tier could never count is neither lost nor doubled there, but the report incomplete;
-- a producer that has not closed leaves the report incomplete, and is named.
+- a producer that has not closed leaves the report incomplete, and is named;
+- a hop is judged only between two tiers that are both counted, and only for events that a producer accounts for: of
+  others it is unknown whether any was lost.
 Pure: the ledger in, values out.
 """
 
@@ -22,7 +24,7 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 
 from headrace.audit.latency import HOPS, Hop
-from headrace.audit.ledger import TIERS, Accounts, Ledger, Tier, is_rejected
+from headrace.audit.ledger import COUNTED_TIERS, TIERS, Accounts, Ledger, Tier, is_rejected
 from headrace.audit.windows import EMPTY, Depth, Int64s, Stream, excess, once, total, within
 
 Verdict = Literal["complete", "loss", "duplicates", "incomplete"]
@@ -71,6 +73,8 @@ class Counts:
     lost: int = 0
     duplicated: int = 0
     under_way: int = 0
+    unknown: int = 0
+    """Of a hop: events that it cannot judge, because the tier before or behind it does not know of them."""
 
     def add(self, other: Counts) -> None:
         for name in self.__slots__:
@@ -86,6 +90,8 @@ class Outcome:
     topics: dict[tuple[str, str], Counts]
     hops: dict[tuple[str, str, Hop], Counts]
     """Faults by datacenter, topic and hop."""
+    uncounted: set[tuple[Tier, str, str]]
+    """Tiers of (datacenter, topic) that no counter counts although there are events."""
     findings: list[Finding]
     incomplete: list[Incomplete]
 
@@ -110,6 +116,7 @@ class Evidence:
     unseen: Mapping[tuple[Tier, Tier], Depth] = field(default_factory=dict)
     """What of a tier may lie in offsets that a neighbour, which is past them, never counted."""
     is_loaded: bool = True
+    uncounted: frozenset[Tier] = frozenset()
 
 
 @dataclass(slots=True)
@@ -124,12 +131,20 @@ class _Judged:
 
 def reconcile(ledger: Ledger, now_ms: int) -> Outcome:
     """Judge everything that the ledger knows."""
-    outcome = Outcome(verdict="complete", complete_until=None, topics={}, hops={}, findings=[], incomplete=[])
+    outcome = Outcome(
+        verdict="complete",
+        complete_until=None,
+        topics={},
+        hops={},
+        uncounted=set(),
+        findings=[],
+        incomplete=[],
+    )
     bounds: list[int] = []
     closings: list[int] = []
     for evidence in _evidence(ledger):
         judged = judge(evidence, ledger.windows.get(evidence.stream, {}), now_ms)
-        _collect(outcome, evidence.stream, judged)
+        _collect(outcome, evidence, judged)
         if judged.unresolved or not evidence.accounts.is_closed:
             bounds.append(_bound(evidence, judged, ledger.windows.get(evidence.stream, {})))
         closings.append(evidence.accounts.complete_until)
@@ -184,7 +199,9 @@ def judge(evidence: Evidence, windows: Mapping[int, list[int]], now_ms: int) -> 
     ]
     for hop in hops if evidence.is_loaded else hops[:2]:
         _judge_hop(judged, evidence, windows, hop)
-    reason = _unaccounted(evidence, expected, now_ms)
+    unaccounted = _beyond_accounts(evidence, expected).count
+    judged.hops["producer_to_live"].unknown += unaccounted
+    reason = _unaccounted(evidence, expected, unaccounted, now_ms)
     if reason:
         judged.incomplete.append(_incomplete(evidence.stream, reason))
     return judged
@@ -207,7 +224,7 @@ def _unseen(evidence: Evidence, source: Tier, target: Tier) -> Depth:
 
 
 def _judge_hop(judged: _Judged, evidence: Evidence, windows: Mapping[int, list[int]], hop: _Hop) -> None:
-    source, target = _ENDS[hop.name]
+    source, target = ENDS[hop.name]
     missing, ahead = excess(hop.missing, hop.lost), excess(hop.ahead, hop.doubled)
     unseen = [within(found, hop.unseen) for found in (missing, ahead)]
     waiting, early, unknown = excess(missing, unseen[0]), excess(ahead, unseen[1]), total(unseen)
@@ -218,9 +235,13 @@ def _judge_hop(judged: _Judged, evidence: Evidence, windows: Mapping[int, list[i
         counts.lost += hop.lost.count
         counts.duplicated += hop.doubled.count
         counts.under_way += missing.count
+    is_counted = target not in evidence.uncounted
+    judged.hops[hop.name].under_way = waiting.count if is_counted else 0
+    judged.hops[hop.name].unknown = unknown.count + early.count + (0 if is_counted else waiting.count)
     judged.unresolved += [found.first for found in (hop.lost, waiting, early) if found.count]
+    advice = "" if is_counted else _uncounted(evidence.stream, target)
     reasons = (
-        (waiting, f"are on their way from {source} to {target}"),
+        (waiting, f"are on their way from {source} to {target}{advice}"),
         (early, f"are counted in {target}, but not in {source} yet"),
         (unknown, f"from {source} to {target} may lie in offsets that were never counted"),
     )
@@ -231,7 +252,7 @@ def _judge_hop(judged: _Judged, evidence: Evidence, windows: Mapping[int, list[i
     ]
 
 
-_ENDS: Final[Mapping[Hop, tuple[str, str]]] = {
+ENDS: Final[Mapping[Hop, tuple[str, str]]] = {
     "producer_to_live": ("producer", "live"),
     "live_to_offline": ("live", "offline"),
     "offline_to_warehouse": ("offline", "warehouse"),
@@ -274,7 +295,19 @@ def _window_of(known: Int64s, sequence: int) -> int:
     return int(known[holds, 0].max(initial=-1))
 
 
-def _unaccounted(evidence: Evidence, expected: Depth, now_ms: int) -> str | None:
+def _uncounted(stream: Stream, tier: str) -> str:
+    """Say what is to be done where the tier that should have events is not counted at all."""
+    name = f"{stream.datacenter}.{stream.topic}" if tier == "offline" else stream.topic
+    return f", but no counter counts the topic {name} in the {tier} cluster: name it in --topics of headrace audit count"
+
+
+def _beyond_accounts(evidence: Evidence, expected: Depth) -> Depth:
+    """Return the events, once each, that are somewhere, but in none of their producer's accounts."""
+    seen = once(total((evidence.live, evidence.offline, evidence.warehouse)))
+    return excess(seen, total((expected, evidence.accounts.undelivered)))
+
+
+def _unaccounted(evidence: Evidence, expected: Depth, ahead: int, now_ms: int) -> str | None:
     """Say why a producer's accounts are not whole, if so."""
     accounts = evidence.accounts
     if not accounts.heard_at:
@@ -282,9 +315,10 @@ def _unaccounted(evidence: Evidence, expected: Depth, now_ms: int) -> str | None
     if accounts.is_closed:
         accounted = total((expected, once(accounts.undelivered)))
         missing = accounts.next_sequence - once(accounted).count
-        return f"{missing} sequences are in none of the producer's accounts" if missing > 0 else None
+        if missing > 0:
+            return f"{missing} sequences are in none of the producer's accounts"
+        return f"{ahead} of its events are in no account" if ahead else None
     silent_ms = max(0, now_ms - accounts.heard_at)
-    ahead = excess(once(evidence.live), total((expected, accounts.undelivered))).count
     beyond = f", {ahead} of its events are in no account" if ahead else ""
     if silent_ms >= SILENT_AFTER_MS:
         return f"the producer went silent {silent_ms // 1000} s ago without closing{beyond}"
@@ -305,8 +339,10 @@ def _bound(evidence: Evidence, judged: _Judged, windows: Mapping[int, list[int]]
     return max(0, min(times))
 
 
-def _collect(outcome: Outcome, stream: Stream, judged: _Judged) -> None:
-    key = (stream.datacenter, stream.topic)
+def _collect(outcome: Outcome, evidence: Evidence, judged: _Judged) -> None:
+    key = (evidence.stream.datacenter, evidence.stream.topic)
+    if judged.counts != Counts():
+        outcome.uncounted |= {(tier, *key) for tier in evidence.uncounted}
     outcome.topics.setdefault(key, Counts()).add(judged.counts)
     for hop, counts in judged.hops.items():
         outcome.hops.setdefault((*key, hop), Counts()).add(counts)
@@ -414,6 +450,11 @@ def _evidence(ledger: Ledger) -> list[Evidence]:
         _evidence_of(
             stream,
             ledger.accounts.get(stream, Accounts()),
+            frozenset(
+                tier
+                for tier in COUNTED_TIERS
+                if (tier, stream.datacenter, stream.topic) not in ledger.counted
+            ),
             everything,
             passed,
             unseen,
@@ -425,6 +466,7 @@ def _evidence(ledger: Ledger) -> list[Evidence]:
 def _evidence_of(
     stream: Stream,
     accounts: Accounts,
+    uncounted: frozenset[Tier],
     everything: Mapping[tuple[Tier, Stream], list[Depth]],
     passed: Mapping[tuple[Tier, Tier, Stream], list[Depth]],
     unseen: Mapping[tuple[Tier, Tier, Stream], list[Depth]],
@@ -447,4 +489,5 @@ def _evidence_of(
         warehouse_loaded=past("warehouse", "offline"),
         unseen={pair: total(unseen.get((*pair, stream), ())) for pair in permutations(TIERS, 2)},
         is_loaded=not is_rejected(stream.topic),
+        uncounted=uncounted,
     )

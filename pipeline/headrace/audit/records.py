@@ -13,12 +13,12 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, cast
 
 import numpy as np
 
-from headrace.audit.windows import Tally
+from headrace.audit.windows import ProducerName, Tally
 from headrace.load.ranges import TopicPartition
 
 COUNTS_TOPIC: Final = "headrace.counts"
@@ -43,6 +43,8 @@ class Counted:
     """The counter's clock when it counted."""
     foreign: int = 0
     """Records without an event's envelope."""
+    producers: Mapping[str, ProducerName] = field(default_factory=dict)
+    """Who the tallied producers are, as their events say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +106,7 @@ def encode(record: CountRecord) -> bytes:
             "at": record.at_ms,
             "foreign": record.foreign,
             "tallies": [tally_as_json(item) for item in record.tallies],
+            "producers": record.producers,
         }
     return json.dumps(fields, separators=(",", ":")).encode()
 
@@ -154,6 +157,10 @@ def decode(value: bytes | None) -> CountRecord:
             tallies=tallies,
             at_ms=int(fields["at"]),
             foreign=int(fields["foreign"]),
+            producers={
+                str(producer): ProducerName(str(server), str(service))
+                for producer, (server, service) in fields.get("producers", {}).items()
+            },
         )
     except (KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"no count record: {error!r}") from error

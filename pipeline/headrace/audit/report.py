@@ -10,12 +10,17 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from headrace.audit.latency import HOPS, SPANS, Latencies
+from headrace.audit.latency import HOPS, SPANS, Hop, Latencies
 from headrace.audit.ledger import Ledger, is_rejected
-from headrace.audit.reconcile import Counts, Finding, Incomplete, Outcome
+from headrace.audit.reconcile import ENDS, Counts, Finding, Incomplete, Outcome
+from headrace.audit.windows import ProducerName
+from headrace.audit.wording import fault, reason
 
 LISTED_MAX: Final = 10_000
 """Findings and reasons that are listed; totals count all."""
+NAMED_MAX: Final = 3
+"""Faults, and reasons, that the verdict's sentence names."""
+_NOBODY: Final = ProducerName("", "")
 _TIERS: Final = ("produced", "live", "offline", "warehouse", "lost", "duplicated")
 
 
@@ -44,10 +49,20 @@ def as_json(outcome: Outcome, ledger: Ledger, now_ms: int) -> dict[str, Any]:
         ],
         "latency_seconds": {span: ledger.latencies.histogram(span).summary() for span in SPANS},
         "latency_seconds_by_datacenter": _by_datacenter(ledger.latencies),
-        "findings": [_finding(item) for item in outcome.findings[:LISTED_MAX]],
-        "incomplete": [_incomplete(item) for item in outcome.incomplete[:LISTED_MAX]],
+        "findings": [_finding(item, ledger) for item in outcome.findings[:LISTED_MAX]],
+        "incomplete": [_incomplete(item, ledger) for item in outcome.incomplete[:LISTED_MAX]],
+        "uncounted": [
+            {"tier": tier, "datacenter": datacenter, "topic": topic}
+            for tier, datacenter, topic in sorted(outcome.uncounted)
+        ],
         "hops": [
-            {"datacenter": datacenter, "topic": topic, "hop": hop, **_faults(counts)}
+            {
+                "datacenter": datacenter,
+                "topic": topic,
+                "hop": hop,
+                "state": _state(outcome, datacenter, topic, hop),
+                **_faults(counts),
+            }
             for (datacenter, topic, hop), counts in sorted(
                 outcome.hops.items(), key=lambda item: (*item[0][:2], HOPS.index(item[0][2]))
             )
@@ -69,27 +84,38 @@ def _counts(counts: Counts) -> dict[str, int]:
 
 
 def _faults(counts: Counts) -> dict[str, int]:
-    return {name: getattr(counts, name) for name in ("lost", "duplicated", "under_way")}
+    return {name: getattr(counts, name) for name in ("lost", "duplicated", "under_way", "unknown")}
+
+
+def _state(outcome: Outcome, datacenter: str, topic: str, hop: Hop) -> str:
+    """Return whether a hop of a topic is `judged`, `unknown` or, where there is nothing to judge, `not loaded`."""
+    if hop == "offline_to_warehouse" and is_rejected(topic):
+        return "not loaded"
+    is_uncounted = any((tier, datacenter, topic) in outcome.uncounted for tier in ENDS[hop])
+    return "unknown" if is_uncounted or outcome.hops[datacenter, topic, hop].unknown else "judged"
 
 
 def _topic(key: tuple[str, str], counts: Counts, ledger: Ledger) -> dict[str, Any]:
     datacenter, topic = key
+    loaded = {"warehouse": None} if is_rejected(topic) else {}
     return {
         "datacenter": datacenter,
         "topic": topic,
         **_counts(counts),
+        **loaded,
         "under_way": counts.under_way,
         "dead_letters": ledger.dead_letters.get(key, 0),
         "no_event": ledger.foreign.get(("live", datacenter, topic), 0),
     }
 
 
-def _finding(item: Finding) -> dict[str, Any]:
+def _finding(item: Finding, ledger: Ledger) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "kind": item.kind,
         "hop": item.hop,
         "datacenter": item.stream.datacenter,
         "topic": item.stream.topic,
+        **ledger.producers.get(item.stream.producer, _NOBODY)._asdict(),
         "producer": item.stream.producer,
         "first_sequence": item.first_sequence,
         "last_sequence": item.last_sequence,
@@ -106,10 +132,11 @@ def _finding(item: Finding) -> dict[str, Any]:
     return fields
 
 
-def _incomplete(item: Incomplete) -> dict[str, Any]:
+def _incomplete(item: Incomplete, ledger: Ledger) -> dict[str, Any]:
     return {
         "datacenter": item.datacenter,
         "topic": item.topic,
+        **ledger.producers.get(item.producer, _NOBODY)._asdict(),
         "producer": item.producer,
         "reason": item.reason,
     }
@@ -139,9 +166,37 @@ def sentence(report: Mapping[str, Any]) -> str:
         facts.append(f"{totals['duplicated']:,} copies are too many")
     if totals["under_way"]:
         facts.append(f"{totals['under_way']:,} events are on their way")
+    facts += _uncounted(report)
+    facts += _unaccounted(report)
+    facts += [f"{item['kind']}: {fault(item)}" for item in _faulty(report)[:NAMED_MAX]]
     facts += [f"{item['topic']} in {item['datacenter']}: {item['kind']}" for item in _stops(report)[:3]]
     facts += _named(report)
     return f"{'; '.join(facts)}." if facts else "Not everything could be counted."
+
+
+def _uncounted(report: Mapping[str, Any]) -> list[str]:
+    """Name the topics whose events nobody counts, and what is unknown for that."""
+    return [
+        f"no counter counts {item['topic']} of {item['datacenter']} in the {item['tier']} cluster, so what was lost there is "
+        "unknown"
+        for item in report["uncounted"][:NAMED_MAX]
+    ]
+
+
+def _unaccounted(report: Mapping[str, Any]) -> list[str]:
+    """Say that nothing is acknowledged of what arrived, where that is so."""
+    hops = [item for item in report["hops"] if item["hop"] == "producer_to_live"]
+    arrived = sum(item["unknown"] for item in hops)
+    if report["totals"]["produced"] or not arrived:
+        return []
+    return [
+        f"{arrived:,} events arrived, of which no producer's account says anything, so what was lost before the live "
+        "cluster is unknown"
+    ]
+
+
+def _faulty(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [item for item in report["findings"] if item["kind"] in ("loss", "duplicate")]
 
 
 def _stops(report: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -151,10 +206,6 @@ def _stops(report: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _named(report: Mapping[str, Any]) -> list[str]:
     """Name the producers and inputs that keep the report from being complete."""
     reasons = [item for item in report["incomplete"] if "on their way" not in item["reason"]]
-    named = [
-        f"producer {item['producer']} of {item['topic']} in {item['datacenter']}: {item['reason']}"
-        if item["producer"]
-        else item["reason"]
-        for item in reasons[:3]
-    ]
-    return [*named, f"{len(reasons) - 3} further reasons"] if len(reasons) > 3 else named
+    named = [reason(item) for item in reasons[:NAMED_MAX]]
+    left = len(reasons) - NAMED_MAX
+    return [*named, f"{left} further reasons"] if left > 0 else named

@@ -17,7 +17,7 @@ from headrace.audit.coverage import Coverage, Uncounted
 from headrace.audit.latency import Histogram, Latencies, Place, Spans
 from headrace.audit.ledger import Accounts, Counter, Ledger, OpenAccount, Parcel
 from headrace.audit.records import Barrier
-from headrace.audit.windows import Depth, Stream, depth_from_json
+from headrace.audit.windows import Depth, ProducerName, Stream, depth_from_json
 from headrace.load.ranges import TopicPartition
 
 VERSION: Final = 2
@@ -55,6 +55,7 @@ def as_json(ledger: Ledger) -> dict[str, Any]:
         "late_after_ms": ledger.late_after_ms,
         "read": _pairs(ledger.read),
         "coverage": [[*_counter(key), _coverage(value)] for key, value in ledger.coverage.items()],
+        "counted": sorted(ledger.counted),
         "settled": [[tier, *stream, value.as_json()] for (tier, stream), value in ledger.settled.items()],
         "unjudged": [
             [*tiers, *stream, value.as_json()] for (*tiers, stream), value in ledger.unjudged.items()
@@ -79,6 +80,7 @@ def as_json(ledger: Ledger) -> dict[str, Any]:
             [*stream, [[start, *ends] for start, ends in windows.items()]]
             for stream, windows in ledger.windows.items()
         ],
+        "producers": ledger.producers,
         "problems": ledger.problems,
         "latencies": _latencies(ledger.latencies),
     }
@@ -89,6 +91,9 @@ def from_json(fields: Any) -> Ledger:
     ledger = Ledger(fields["late_after_ms"])
     ledger.read = {TopicPartition(*key): value for *key, value in fields["read"]}
     ledger.coverage = {_to_counter(key): _to_coverage(value) for *key, value in fields["coverage"]}
+    ledger.counted = {(tier, datacenter, topic) for tier, datacenter, topic in fields.get("counted", ())} or {
+        (counter.tier, counter.place.datacenter, counter.place.topic) for counter in ledger.coverage
+    }
     ledger.settled = {
         (tier, Stream(*stream)): depth_from_json(value) for tier, *stream, value in fields["settled"]
     }
@@ -119,6 +124,9 @@ def from_json(fields: Any) -> Ledger:
     ledger.windows = {
         Stream(*stream): {start: [first, last] for start, first, last in windows}
         for *stream, windows in fields["windows"]
+    }
+    ledger.producers = {
+        producer: ProducerName(*name) for producer, name in fields.get("producers", {}).items()
     }
     ledger.problems = fields["problems"]
     ledger.latencies = _to_latencies(fields["latencies"], ledger.late_after_ms)

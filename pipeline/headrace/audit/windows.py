@@ -30,6 +30,13 @@ class Stream(NamedTuple):
     producer: str
 
 
+class ProducerName(NamedTuple):
+    """Where a producer runs, which says more to people than its uuid."""
+
+    server: str
+    service: str
+
+
 class Run(NamedTuple):
     """Sequences first to last, each `copies` times."""
 

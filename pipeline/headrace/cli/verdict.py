@@ -13,10 +13,14 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from headrace.audit import wording
+
 TIERS: Final = ("produced", "live", "offline", "warehouse")
 _COUNTS: Final = (*TIERS, "lost", "duplicated")
 _FIGURES: Final = ("mean", "p50", "p99", "max")
 _LISTED_MAX: Final = 10
+UNKNOWN: Final = "?"
+"""Stands for a number that nobody can know, where a word does not fit; `unknowns` says what it is about."""
 
 
 def print_verdict(console: Console, report: Mapping[str, Any]) -> None:
@@ -24,13 +28,16 @@ def print_verdict(console: Console, report: Mapping[str, Any]) -> None:
     for table in (tier_table(report), latency_table(report)):
         console.print(table)
         console.print()
-    sentences = [*findings(report), *reasons(report), *lateness(report)]
+    sentences = [*findings(report), *unknowns(report), *reasons(report), *lateness(report)]
     for sentence in sentences[:_LISTED_MAX]:
         console.print(f"  {sentence}", soft_wrap=True, markup=False)
     if len(sentences) > _LISTED_MAX:
         console.print(f"  {len(sentences) - _LISTED_MAX} more are in the report.")
     if rejected := report["totals"]["rejected"]:
-        console.print(f"Lines that do not parse, kept in the dead-letter topics: {rejected:,}")
+        console.print(
+            f"Lines that do not parse, kept in the dead-letter topics (not loaded): {rejected:,}",
+            soft_wrap=True,
+        )
     verdict = report["verdict"]
     colour = "green" if verdict == "complete" else "red"
     console.print(
@@ -44,10 +51,20 @@ def tier_table(report: Mapping[str, Any]) -> Table:
     for count in _COUNTS:
         table.add_column(count, justify="right", no_wrap=True)
     for row in report["topics"]:
-        table.add_row(f"{row['datacenter']}.{row['topic']}", *(f"{row[count]:,}" for count in _COUNTS))
+        is_unknown = wording.is_unknown(report, row["datacenter"], row["topic"])
+        table.add_row(f"{row['datacenter']}.{row['topic']}", *_counts(row, is_unknown))
+    is_unknown = any(wording.is_unknown(report, row["datacenter"], row["topic"]) for row in report["topics"])
     table.add_section()
-    table.add_row("all", *(f"{report['totals'][count]:,}" for count in _COUNTS))
+    table.add_row("all", *_counts(report["totals"], is_unknown))
     return table
+
+
+def _counts(row: Mapping[str, Any], is_unknown: bool) -> list[str]:
+    """Write the counts of a row; no loss that was not looked for is no 0."""
+    return [
+        UNKNOWN if is_unknown and count == "lost" and not row[count] else f"{row[count]:,}"
+        for count in _COUNTS
+    ]
 
 
 def latency_table(report: Mapping[str, Any]) -> Table:
@@ -57,7 +74,7 @@ def latency_table(report: Mapping[str, Any]) -> Table:
         table.add_column(figure, justify="right")
     for hop, latency in report["latency_seconds"].items():
         values = (latency[figure] if latency else None for figure in _FIGURES)
-        table.add_row(hop.replace("_", " "), *("-" if value is None else f"{value:.2f}" for value in values))
+        table.add_row(wording.hop_name(hop), *("-" if value is None else f"{value:.2f}" for value in values))
     return table
 
 
@@ -78,24 +95,24 @@ def findings(report: Mapping[str, Any]) -> Iterator[str]:
     for finding in report["findings"]:
         if finding["kind"] == "late":
             continue
-        place = f"{finding['topic']} in {finding['datacenter']}"
-        hop = finding["hop"].replace("_", " ")
         if finding["producer"]:
-            yield (
-                f"{finding['kind']}: {finding['count']:,} events of {place} from {hop}, producer {finding['producer']}, "
-                f"sequences {finding['first_sequence']} to {finding['last_sequence']}."
-            )
+            yield f"{finding['kind']}: {wording.fault(finding)}."
         else:
-            yield f"{finding['kind']}: {place}, {hop}: {finding.get('reason') or 'no reason is given'}."
+            place = f"{finding['topic']} in {finding['datacenter']}, {wording.hop_name(finding['hop'])}"
+            yield f"{finding['kind']}: {place}: {finding.get('reason') or 'no reason is given'}."
+
+
+def unknowns(report: Mapping[str, Any]) -> Iterator[str]:
+    """At which hops nobody can say what was lost, one sentence each."""
+    for row in report.get("hops", []):
+        if row["state"] == "unknown":
+            yield f"unknown: {wording.unknown(row)}."
 
 
 def reasons(report: Mapping[str, Any]) -> Iterator[str]:
     """Why the report is not complete, one sentence each."""
     for item in report.get("incomplete", []):
-        subject = [f"producer {item['producer']}"] if item["producer"] else []
-        subject += [item["topic"]] if item["topic"] else []
-        place = " of ".join(subject) + (f" in {item['datacenter']}" if item["datacenter"] else "")
-        yield f"incomplete: {place + ': ' if place else ''}{item['reason']}."
+        yield f"incomplete: {wording.reason(item)}."
 
 
 def lateness(report: Mapping[str, Any]) -> Iterator[str]:
@@ -105,4 +122,4 @@ def lateness(report: Mapping[str, Any]) -> Iterator[str]:
         if finding["kind"] == "late":
             counts[finding["topic"], finding["datacenter"], finding["hop"]] += finding["count"]
     for (topic, datacenter, hop), count in sorted(counts.items()):
-        yield f"late: {count:,} events of {topic} in {datacenter}, from {hop.replace('_', ' ')}."
+        yield f"late: {count:,} events of {topic} in {datacenter}, from {wording.hop_name(hop)}."

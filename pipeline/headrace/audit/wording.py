@@ -1,0 +1,59 @@
+"""How a report's findings read as sentences, on its page and on a terminal alike.
+
+Owns the words for a producer, a hop and what could not be judged. What comes in are rows of `report.as_json`. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+Row = Mapping[str, Any]
+
+
+def who(item: Row) -> str:
+    """Name the producer of a finding or reason, by server and service before its uuid; empty where there is none."""
+    uuid = f"producer {item['producer']}" if item["producer"] else ""
+    return f"{_place_of(item)} ({uuid})" if uuid and _place_of(item) else uuid
+
+
+def _place_of(item: Row) -> str:
+    """Return where a producer runs; empty where neither an account nor an event of it has said so."""
+    if not (item.get("server") or item.get("service")):
+        return ""
+    return f"server {item['server']}, service {item['service']}"
+
+
+def reason(item: Row) -> str:
+    """Say why a report is not complete: of whom, of which topic, and what it is."""
+    place = " of ".join(part for part in (who(item), item["topic"]) if part)
+    place += f" in {item['datacenter']}" if item["datacenter"] else ""
+    return f"{place}: {item['reason']}" if place else str(item["reason"])
+
+
+def fault(item: Row) -> str:
+    """Say what was lost, doubled or late: whose events, how many, and where."""
+    where = f"{item['topic']} in {item['datacenter']} from {hop_name(item['hop'])}"
+    sequences = f"sequences {item['first_sequence']} to {item['last_sequence']}"
+    if not _place_of(item):
+        return f"{item['count']:,} events of {where}, {who(item)}, {sequences}"
+    return f"{who(item)}: {item['count']:,} events of {where}, {sequences}"
+
+
+def unknown(row: Row) -> str:
+    """Say what a hop that cannot be judged leaves open."""
+    where = f"{row['topic']} in {row['datacenter']} from {hop_name(row['hop'])}"
+    return f"what was lost of {where}; {row['unknown']:,} events cannot be judged there"
+
+
+def hop_name(hop: str) -> str:
+    return hop.replace("_", " ")
+
+
+def is_unknown(report: Row, datacenter: str, topic: str) -> bool:
+    """Whether some hop of a topic could not be judged, so that no loss found there means nothing."""
+    place = (datacenter, topic)
+    return any(
+        row["state"] == "unknown" and (row["datacenter"], row["topic"]) == place
+        for row in report.get("hops", ())
+    )

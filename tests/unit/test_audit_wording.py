@@ -1,0 +1,56 @@
+"""How findings and reasons read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace.audit import wording
+
+ITEM: dict[str, Any] = {
+    "hop": "live_to_offline",
+    "datacenter": "dc-east",
+    "topic": "pageviews",
+    "server": "web-1",
+    "service": "shop",
+    "producer": "u-1",
+    "first_sequence": 4,
+    "last_sequence": 5,
+    "count": 2,
+    "reason": "it has not closed",
+}
+NAMELESS = {**ITEM, "server": "", "service": ""}
+
+
+@pytest.mark.parametrize(
+    ("item", "sentence"),
+    [
+        (
+            ITEM,
+            "server web-1, service shop (producer u-1): 2 events of pageviews in dc-east from live to offline, "
+            "sequences 4 to 5",
+        ),
+        (
+            NAMELESS,
+            "2 events of pageviews in dc-east from live to offline, producer u-1, sequences 4 to 5",
+        ),
+    ],
+)
+def test_a_fault_opens_with_where_its_producer_runs_and_never_with_a_uuid(
+    item: dict[str, Any], sentence: str
+) -> None:
+    assert wording.fault(item) == sentence
+
+
+@pytest.mark.parametrize(
+    ("item", "sentence"),
+    [
+        (ITEM, "server web-1, service shop (producer u-1) of pageviews in dc-east: it has not closed"),
+        (NAMELESS, "producer u-1 of pageviews in dc-east: it has not closed"),
+        ({**NAMELESS, "producer": ""}, "pageviews in dc-east: it has not closed"),
+        ({**NAMELESS, "producer": "", "topic": "", "datacenter": ""}, "it has not closed"),
+    ],
+)
+def test_a_reason_names_all_that_it_is_about(item: dict[str, Any], sentence: str) -> None:
+    assert wording.reason(item) == sentence
