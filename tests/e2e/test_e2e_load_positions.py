@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 from load_helpers import EVENT, EVENT_ID, account, create_topic, every_offset_once, publish, schemas_served
-from processes import DevCluster
+from processes import DevCluster, eventually
 
 from headrace.broker.wire.batches import iter_batches
-from headrace.load import tables, task
+from headrace.load import history, ranges, tables, task
 from headrace.load.driver import LoadConfig, Loader, RoundReport
+from headrace.load.wire_client import Client
+
+HEADRACE = Path(sys.executable).with_name("headrace")
 
 
 @pytest.fixture(scope="module")
@@ -55,22 +64,158 @@ def cut(broker: DevCluster, topic: str, partition: int, end: int) -> None:
         (broker.data / "broker-1" / "logs" / name).unlink(missing_ok=True)
 
 
+def order(word: str, broker: DevCluster, warehouse: Path, *arguments: object, fails: bool = False) -> str:
+    """Run `headrace load resume` or `skip`; returns what it prints, an error included."""
+    command = [HEADRACE, "load", word, *map(str, arguments), "--bootstrap", broker.bootstrap]
+    done = subprocess.run(
+        [*command, "--warehouse", str(warehouse)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode != 0) == fails, done.stderr
+    return done.stdout + done.stderr
+
+
+def lives(warehouse: Path) -> Counter[tuple[int, int, int | None]]:
+    """Count how often each (partition, offset, life) is among the rows."""
+    columns = ("_topic_partition", "_offset", "_life")
+    rows = tables.load_table(tables.open_catalog(str(warehouse)), "pageviews").scan(selected_fields=columns)
+    return Counter(zip(*(rows.to_arrow().column(name).to_pylist() for name in columns), strict=True))
+
+
+def span(partition: int, first: int, following: int) -> Counter[tuple[int, int]]:
+    return Counter((partition, offset) for offset in range(first, following))
+
+
+def log_end(broker: DevCluster, topic: str, partition: int) -> int:
+    client, place = Client(broker.bootstrap), ranges.TopicPartition(topic, partition)
+    client.partitions(lambda name: name == topic)
+    end = client.log_offsets([place])[place].end
+    client.close()
+    return end
+
+
+def settled(running: Loader) -> RoundReport:
+    """Let a load that runs go on until nothing moves."""
+    while (report := running.round()).moved:
+        pass
+    return report
+
+
 def test_a_log_that_lost_its_end_and_grew_past_the_position_is_not_loaded_on(
     broker: DevCluster, registry: str, tmp_path: Path
 ) -> None:
     topic = "dc-cut.pageviews"
     create_topic(broker.bootstrap, topic, 2)
-    for _ in range(10):
-        publish(broker.bootstrap, topic, 2, 20)
-    assert load(broker, registry, tmp_path, topic).findings == []
+    for _ in range(5):
+        for _ in range(2):
+            publish(broker.bootstrap, topic, 2, 20)
+        assert load(broker, registry, tmp_path, topic).findings == []
     assert broker.stop() == 0
-    cut(broker, topic, 0, 40)
+    cut(broker, topic, 0, 50)
     broker.start()
     publish(broker.bootstrap, topic, 2, 200)
 
     report = load(broker, registry, tmp_path, topic)
     (finding,) = report.findings
     assert (finding.kind, finding.partition, finding.offset) == ("truncation", 0, 100)
-    expected = every_offset_once(2, 200)
-    expected.update((1, offset) for offset in range(100, 200))
-    assert account(tmp_path) == expected
+    assert account(tmp_path) == span(0, 0, 100) + span(1, 0, 200)
+
+    (told,) = json.loads(order("resume", broker, tmp_path, topic, 0, "--json"))
+    kept = told["go_on_at"]
+    assert kept == 40
+    order("resume", broker, tmp_path, topic, 0, "--from", 100, "--at", kept)
+    assert load(broker, registry, tmp_path, topic).findings == []
+    former = {(partition, offset, None): 1 for partition, offset in span(0, 0, 100) + span(1, 0, 200)}
+    end = log_end(broker, topic, 0)
+    assert lives(tmp_path) == former | {(0, offset, 1): 1 for offset in range(kept, end)}
+    assert end > 100
+
+
+def test_what_retention_took_is_passed_over_once_a_person_says_so(
+    broker: DevCluster, registry: str, tmp_path: Path
+) -> None:
+    topic = "dc-kept.pageviews"
+    create_topic(broker.bootstrap, topic, 2)
+    publish(broker.bootstrap, topic, 2, 200)
+    running = loader(broker, registry, tmp_path, topic)
+    assert settled(running).findings == []
+    publish(broker.bootstrap, topic, 2, 200)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    (deleted,) = admin.delete_records([TopicPartition(topic, 0, 150)]).values()
+    assert deleted.result(20).low_watermark == 150
+    (finding,) = settled(running).findings
+    assert f"`headrace load resume {topic} 0 --from 100 --at 150` lets it go on" in finding.sentence
+    assert account(tmp_path) == span(0, 0, 100) + span(1, 0, 200)
+
+    assert finding.sentence in order("resume", broker, tmp_path, topic)
+    for wrong in (("resume", 100, 160), ("resume", 90, 150), ("skip", 100, 150)):
+        word, position, at = wrong
+        refusal = order(word, broker, tmp_path, topic, 0, "--from", position, "--at", at, fails=True)
+        assert "--from 100 --at 150" in refusal
+    assert "nothing stops" in order(
+        "resume", broker, tmp_path, topic, 1, "--from", 200, "--at", 200, fails=True
+    )
+    assert account(tmp_path) == span(0, 0, 100) + span(1, 0, 200)
+
+    said = order("resume", broker, tmp_path, topic, 0, "--from", 100, "--at", 150)
+    assert "goes on at offset 150: offsets 100 to 149 were passed over" in said
+    assert "had gone on before" in order("resume", broker, tmp_path, topic, 0, "--from", 100, "--at", 150)
+    assert settled(running).findings == []
+    running.close()
+    assert account(tmp_path) == span(0, 0, 100) + span(0, 150, 200) + span(1, 0, 200)
+    (passing,) = history.passings(tables.open_catalog(str(tmp_path)), "pageviews")
+    assert (passing.kind, passing.first_offset, passing.next_offset) == ("retention", 100, 150)
+
+
+def test_a_topic_made_anew_is_loaded_into_a_life_of_its_own(
+    broker: DevCluster, registry: str, tmp_path: Path
+) -> None:
+    topic = "dc-anew.pageviews"
+    create_topic(broker.bootstrap, topic, 2)
+    publish(broker.bootstrap, topic, 2, 60, garbage_every=10)
+    running = loader(broker, registry, tmp_path, topic)
+    assert settled(running).findings == []
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.delete_topics([topic])[topic].result(20)
+    eventually(lambda: topic not in admin.list_topics(timeout=10).topics, what="the deletion")
+    create_topic(broker.bootstrap, topic, 2)
+    publish(broker.bootstrap, topic, 2, 100, garbage_every=10)
+
+    report = settled(running)
+    assert [(item.kind, item.partition, item.go_on_at) for item in report.findings] == [
+        ("recreation", 0, 0),
+        ("recreation", 1, 0),
+    ]
+    order("resume", broker, tmp_path, topic, 0, "--from", 30, "--at", 0)
+    assert [item.partition for item in settled(running).findings] == [1]
+    order("resume", broker, tmp_path, topic, 1, "--from", 30, "--at", 0)
+    assert settled(running).findings == []
+    running.close()
+    assert account(tmp_path) == every_offset_once(2, 60) + every_offset_once(2, 100)
+    assert max(lives(tmp_path).values()) == 1
+    assert len(lives(tmp_path)) == 160 - 16
+
+
+def test_a_rotten_batch_is_skipped_and_nothing_else(
+    broker: DevCluster, registry: str, tmp_path: Path
+) -> None:
+    topic = "dc-rot.pageviews"
+    create_topic(broker.bootstrap, topic, 1)
+    for _ in range(5):
+        publish(broker.bootstrap, topic, 1, 20)
+    assert broker.stop() == 0
+    path = segment(broker, topic, 0)
+    content = bytearray(path.read_bytes())
+    position, rotten = next(item for item in iter_batches(content) if item[1].base_offset >= 40)
+    content[position + rotten.size - 3] ^= 1
+    path.write_bytes(content)
+    broker.start()
+    running = loader(broker, registry, tmp_path, topic)
+    (finding,) = settled(running).findings
+    first, following = rotten.base_offset, rotten.next_offset
+    assert (finding.kind, finding.offset, finding.go_on_at) == ("corruption", first, following)
+    inside = order("skip", broker, tmp_path, topic, 0, "--from", first, "--at", following - 1, fails=True)
+    assert f"--from {first} --at {following}" in inside
+    order("skip", broker, tmp_path, topic, 0, "--from", first, "--at", following)
+    assert settled(running).findings == []
+    running.close()
+    assert account(tmp_path) == span(0, 0, first) + span(0, following, 100)

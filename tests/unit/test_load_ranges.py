@@ -49,7 +49,7 @@ def test_a_log_that_ends_before_the_table_does_is_a_truncation() -> None:
 
 def test_a_topic_made_anew_is_not_taken_for_the_one_that_was_loaded() -> None:
     logs = {P0: LogOffsets(0, 100), P1: LogOffsets(0, 100)}
-    planned = plan({P0: 40}, logs, Limits(), strangers={P0.topic: "made anew"})
+    planned = plan({P0: 40}, logs, Limits(), strangers={P0: "made anew", P1: "made anew"})
     assert [(finding.kind, finding.partition) for finding in planned.findings] == [
         ("recreation", 0),
         ("recreation", 1),

@@ -19,6 +19,7 @@ from headrace.load.driver import LoadConfig, Loader, RoundReport, spark_session,
 from headrace.load.metrics import LoadMetrics
 from headrace.load.options import warehouse_options
 from headrace.load.ranges import Finding, Limits
+from headrace.load.resume_command import resume, skip
 from headrace.load.tables import WarehouseError, open_catalog
 from headrace.load.wire_client import parse_bootstrap
 
@@ -56,12 +57,10 @@ class Totals:
         return not self.findings and not self.failures and self.lag <= 0
 
 
-@click.command()
+@click.group(invoke_without_command=True)
+@click.option("--bootstrap", metavar="HOST:PORT,…", help="Brokers of the cluster to load from.  [required]")
 @click.option(
-    "--bootstrap", required=True, metavar="HOST:PORT,…", help="Brokers of the cluster to load from."
-)
-@click.option(
-    "--registry", required=True, metavar="URL,…", help="Schema registries; the first that answers is asked."
+    "--registry", metavar="URL,…", help="Schema registries; the first that answers is asked.  [required]"
 )
 @warehouse_options
 @click.option(
@@ -85,9 +84,11 @@ class Totals:
 @click.option(
     "--json", "as_json", is_flag=True, help="Print what was done as JSON: a line a commit, or totals."
 )
+@click.pass_context
 def load(
-    bootstrap: str,
-    registry: str,
+    context: click.Context,
+    bootstrap: str | None,
+    registry: str | None,
     warehouse: str,
     catalog_properties: dict[str, str],
     topics: str,
@@ -101,7 +102,17 @@ def load(
     """Load topics into warehouse tables: rows and offsets in one commit, so nothing is missed or seen twice.
 
     Example: headrace load --once --bootstrap 127.0.3.1:9092 --registry http://127.0.3.12:8081 --warehouse var/warehouse
+
+    A partition whose next offsets are gone or rotten, or whose log is not the one that was read, stands still and says
+    why; the others go on. The commands below let it go on.
     """
+    if context.invoked_subcommand is not None:
+        return
+    for name, value in (("--bootstrap", bootstrap), ("--registry", registry)):
+        if value is None:
+            raise click.UsageError(f"Missing option '{name}'.")
+    assert bootstrap is not None
+    assert registry is not None
     configure()
     config = LoadConfig(
         bootstrap=_checked_bootstrap(bootstrap),
@@ -131,6 +142,10 @@ def load(
         raise click.ClickException(f"the load failed and can be started again: {lines[0]}") from error
     session.stop()
     _end(totals, once, as_json, stopped=stop.is_set())
+
+
+load.add_command(resume)
+load.add_command(skip)
 
 
 def _once(loader: Loader, metrics: LoadMetrics, stop: threading.Event) -> Totals:

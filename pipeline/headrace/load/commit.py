@@ -27,13 +27,13 @@ from pyiceberg.typedef import Record
 
 from headrace.load import history
 from headrace.load.leftovers import Run
-from headrace.load.ranges import TopicPartition
+from headrace.load.ranges import Passing, TopicPartition
 from headrace.load.tables import (
     DEAD_LETTER,
     DEAD_LETTER_TABLE,
     LOAD_HISTORY,
-    LOAD_HISTORY_TABLE,
     arrow_schema,
+    ensure_history,
     ensure_table,
 )
 from headrace.load.task import RangeResult, TaskResult
@@ -93,6 +93,29 @@ def commit(
     )
 
 
+def let_go_on(table: Table, passing: Passing, cluster: str | None, topic_id: str | None) -> Snapshot:
+    """Commit that a partition goes on elsewhere, on the snapshot that `table` was loaded (and seen to be settled) with.
+
+    `cluster` and `topic_id` are what the brokers say of the log in which it goes on.
+
+    Raises:
+        RefusedError: the table has changed since.
+    """
+    after = history.held(table).after(passing, cluster, topic_id)
+    properties = {**after.summary(), **history.passing_property(passing), history.DEAD_LETTER_FILES: "[]"}
+    return append(table, [], properties)
+
+
+def archive(catalog: Catalog, name: str, run: Run) -> None:
+    """Copy all arrivals and passings of a table to the history now, whoever may expire its snapshots.
+
+    Raises:
+        RefusedError, CommitFailedException: another driver did that at the same time.
+    """
+    known = ensure_history(catalog)
+    _archive(known, name, ensure_table(catalog, name).snapshots(), run)
+
+
 def settle(catalog: Catalog, name: str) -> Table:
     """Put the dead letters of the table's last load where they belong, if they are not there yet.
 
@@ -148,7 +171,7 @@ def expire(catalog: Catalog, name: str, run: Run) -> int:
     Returns:
         how many snapshots expired. Another driver that does the same at the same time is let go first.
     """
-    known = ensure_table(catalog, LOAD_HISTORY, LOAD_HISTORY_TABLE)
+    known = ensure_history(catalog)
     table = ensure_table(catalog, name)
     ordered = sorted(table.snapshots(), key=lambda item: item.sequence_number or 0)
     last_load = history.newest_with(table, history.POSITIONS)

@@ -26,7 +26,7 @@ from headrace.load import commit, history, leftovers, ranges, tables, task
 from headrace.load.avro_types import UnsupportedSchemaError
 from headrace.load.ranges import Finding, Limits, OffsetRange, Plan, TopicPartition
 from headrace.load.registry import RegistryUnreachableError, SchemaRegistry, UnknownSchemaError
-from headrace.load.task import Assignment, TaskResult
+from headrace.load.task import Assignment, RangeResult, TaskResult
 from headrace.load.wire_client import Client, ConnectionFailedError, named
 from headrace.load.write import target_of
 
@@ -81,7 +81,8 @@ class Loader:
         self._client = Client(config.bootstrap, client_id="headrace-load")
         self._registry = SchemaRegistry(config.registry)
         self._run = leftovers.Run()
-        self._stopped: dict[TopicPartition, Finding] = {}
+        self._stopped: dict[TopicPartition, tuple[Finding, int]] = {}
+        """Why partitions stand still that the brokers' offsets say nothing against, and in which life of theirs."""
         self._told: frozenset[Finding] = frozenset()
         self._waited_since: dict[int, float] = {}
         self._commits_since_expiry: dict[str, int] = {}
@@ -97,7 +98,7 @@ class Loader:
                 self._round_of(name, partitions, report)
         except (ConnectionFailedError, KafkaError) as error:
             report.failures.append(str(error))
-        report.findings.extend(self._stopped.values())
+        report.findings.extend(finding for finding, _ in self._stopped.values())
         self._tell(frozenset(report.findings))
         return report
 
@@ -143,9 +144,15 @@ class Loader:
         if missing:
             report.failures.append(f"no leader answers for {named(missing)}")
         ids = self._client.topic_ids()
-        strangers = held.strangers(self._client.cluster_id(), ids)
         plan = ranges.plan(
-            held.positions, offsets, self._config.limits, self._stopped, strangers, held.fences, ids
+            held.positions,
+            offsets,
+            self._config.limits,
+            self._stopped,
+            held.strangers(self._client.cluster_id(), ids, partitions),
+            held.fences,
+            ids,
+            held.lives,
         )
         for finding in plan.findings:
             self._stopped.pop(TopicPartition(finding.topic, finding.partition), None)
@@ -154,8 +161,11 @@ class Loader:
     def _let_go_on(self, held: history.Held, partitions: Sequence[TopicPartition]) -> None:
         """Forget why partitions stood still that a person has since moved in the table."""
         for place in partitions:
-            finding = self._stopped.get(place)
-            if finding is not None and held.positions.get(place, finding.offset) != finding.offset:
+            if place not in self._stopped:
+                continue
+            finding, life = self._stopped[place]
+            moved = held.positions.get(place, finding.offset) != finding.offset
+            if moved or held.lives.get(place, 0) != life:
                 del self._stopped[place]
 
     def _load(self, name: str, table: Table, plan: Plan, report: RoundReport) -> None:
@@ -220,7 +230,7 @@ class Loader:
         waiting: set[int] = set()
         for item in (item for result in results for item in result.ranges):
             if item.finding is not None:
-                self._stop(item.finding, report)
+                self._stop(item, item.finding, report)
             if item.failure is not None:
                 report.failures.append(item.failure)
             if item.unknown_schema is not None:
@@ -231,12 +241,13 @@ class Loader:
         ):
             self._grow(name, schema_id, report)
 
-    def _stop(self, finding: Finding, report: RoundReport) -> None:
+    def _stop(self, item: RangeResult, finding: Finding, report: RoundReport) -> None:
         """Leave a partition alone from now on, unless the next plan can say more of why it stands still."""
         if finding.kind == "retention":
             report.failures.append(f"{finding.topic}-{finding.partition}: {finding.detail}")
         else:
-            self._stopped[TopicPartition(finding.topic, finding.partition)] = finding
+            place = TopicPartition(finding.topic, finding.partition)
+            self._stopped[place] = (finding, item.life)
 
     def _tell(self, findings: frozenset[Finding]) -> None:
         """Log each standstill once."""
@@ -273,7 +284,7 @@ class Loader:
             return
         self._cleaned.add(name)
         dead_letters = tables.ensure_table(self._catalog, tables.DEAD_LETTER, tables.DEAD_LETTER_TABLE)
-        known = tables.ensure_table(self._catalog, tables.LOAD_HISTORY, tables.LOAD_HISTORY_TABLE)
+        known = tables.ensure_history(self._catalog)
         removed = leftovers.remove_dead_data(table, [])
         removed += leftovers.remove_dead_data(dead_letters, self._pending_dead_letters())
         removed += leftovers.remove_dead_data(known, [])

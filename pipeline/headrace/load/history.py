@@ -4,33 +4,38 @@ Owns these properties in the summary of each snapshot of an event table:
 - `headrace.positions`: `{topic: {partition: next offset}}`, everything that the table holds;
 - `headrace.fences`: `{topic: {partition: [leader epoch, base offset, next offset, checksum]}}`, the last batch that was
   read below each position (see `fences`); a position from before there were fences has none until its next load;
-- `headrace.topics`: `{topic: id}` and `headrace.clusters`: `{topic: cluster id}`, whose offsets these are;
+- `headrace.topics`: `{topic: id}` and `headrace.clusters`: `{topic: cluster id}`, whose offsets these are, but for
+  `headrace.former`: `{topic: {partition: [cluster id, topic id]}}`, where other partitions of the topic went on in a new one;
+- `headrace.lives`: `{topic: {partition: number}}`, where a partition went on in another log, how often;
+- `headrace.passed`: `{topic: {partition: [first, next, kind, reason, life]}}`, where this commit lets a partition go on that
+  stood still (see `ranges.Passing`);
 - `headrace.offsets`: `{topic: {partition: [first, next]}}`, what this commit brought; its arrival time is the
   snapshot's time;
 - `headrace.dead-letters`: paths of the commit's dead-letter files (see `commit`).
 
 Positions live in the newest snapshot that has them, which never expires: what others commit above it (a delete, a
-compaction) says nothing of offsets and takes nothing from them. Arrivals of other snapshots are copied to the table
-`warehouse.load_history` before those expire; that table's own snapshot says up to which sequence number
+compaction) says nothing of offsets and takes nothing from them. Arrivals and passings of other snapshots are copied to
+the table `warehouse.load_history` before those expire; that table's own snapshot says up to which sequence number
 (`headrace.archived`), so `arrivals` counts each commit once whatever dies in between.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 from uuid import UUID
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
 from headrace.load.fences import Fence
-from headrace.load.ranges import TopicPartition
+from headrace.load.ranges import Passing, TopicPartition
 from headrace.load.tables import LOAD_HISTORY, LOAD_HISTORY_TABLE, NAMESPACE, WarehouseError, load_table
 
 POSITIONS: Final = "headrace.positions"
@@ -38,6 +43,9 @@ OFFSETS: Final = "headrace.offsets"
 FENCES: Final = "headrace.fences"
 TOPICS: Final = "headrace.topics"
 CLUSTERS: Final = "headrace.clusters"
+FORMER: Final = "headrace.former"
+LIVES: Final = "headrace.lives"
+PASSED: Final = "headrace.passed"
 DEAD_LETTER_FILES: Final = "headrace.dead-letters"
 ARCHIVED: Final = "headrace.archived"
 NO_TOPIC_ID: Final = str(UUID(int=0))
@@ -52,23 +60,53 @@ class Held:
     fences: Mapping[TopicPartition, Fence] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     clusters: Mapping[str, str] = field(default_factory=dict)
+    former: Mapping[TopicPartition, tuple[str | None, str | None]] = field(default_factory=dict)
+    lives: Mapping[TopicPartition, int] = field(default_factory=dict)
 
-    def strangers(self, cluster: str | None, topic_ids: Mapping[str, str]) -> dict[str, str]:
-        """Return the topics that are not those that were loaded, by what the brokers say now, each with a reason."""
-        found: dict[str, str] = {}
-        for topic, known in self.topic_ids.items():
-            if topic_ids.get(topic, known) != known:
-                found[topic] = (
-                    f"the topic was deleted and made anew since it was loaded (its id was {known}, now it is "
-                    f"{topic_ids[topic]}), so its offsets mean other records"
+    def identity(self, place: TopicPartition) -> tuple[str | None, str | None]:
+        """Return the ids of the cluster and of the topic that a partition was loaded from, as far as they are known."""
+        return self.former.get(place, (self.clusters.get(place.topic), self.topic_ids.get(place.topic)))
+
+    def strangers(
+        self, cluster: str | None, topic_ids: Mapping[str, str], partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, str]:
+        """Return the partitions of other topics than were loaded, by what the brokers say now, each with a reason."""
+        found: dict[TopicPartition, str] = {}
+        for place in partitions:
+            known_cluster, known_id = self.identity(place)
+            now_id = topic_ids.get(place.topic, known_id)
+            if cluster is not None and known_cluster not in (None, cluster):
+                found[place] = (
+                    f"it was loaded from cluster {known_cluster}, and these brokers are of cluster {cluster}, where the "
+                    "same offsets may mean other records"
                 )
-        for topic, known in self.clusters.items():
-            if cluster not in (None, known):
-                found[topic] = (
-                    f"it was loaded from cluster {known}, and these brokers are of cluster {cluster}, where the same "
-                    "offsets may mean other records"
+            elif known_id not in (None, now_id):
+                found[place] = (
+                    f"the topic was deleted and made anew since it was loaded (its id was {known_id}, now it is "
+                    f"{now_id}), so its offsets mean other records"
                 )
         return found
+
+    def after(self, passing: Passing, cluster: str | None, topic_id: str | None) -> Held:
+        """Return what is held once a partition goes on; in a new life it belongs to the topic that there is now."""
+        place = passing.topic_partition
+        moved = replace(self, positions={**self.positions, place: passing.next_offset})
+        if not passing.is_new_life:
+            return moved
+        others = {other for other in self.positions if other.topic == place.topic and other != place}
+        former = dict(self.former)
+        former |= {
+            other: self.identity(other) for other in others if self.identity(other) != (cluster, topic_id)
+        }
+        former.pop(place, None)
+        return replace(
+            moved,
+            fences={other: fence for other, fence in self.fences.items() if other != place},
+            lives={**self.lives, place: passing.life},
+            former=former,
+            topic_ids=_with(self.topic_ids, place.topic, topic_id),
+            clusters=_with(self.clusters, place.topic, cluster),
+        )
 
     def summary(self) -> dict[str, str]:
         """Return the properties of a snapshot that hold all this."""
@@ -77,6 +115,8 @@ class Held:
             FENCES: nested(self.fences),
             TOPICS: json.dumps(dict(self.topic_ids), separators=(",", ":")),
             CLUSTERS: json.dumps(dict(self.clusters), separators=(",", ":")),
+            **({FORMER: nested(self.former)} if self.former else {}),
+            **({LIVES: nested(self.lives)} if self.lives else {}),
         }
 
 
@@ -91,7 +131,24 @@ def held(table: Table) -> Held:
         },
         topic_ids={topic: known for topic, known in ids.items() if known != NO_TOPIC_ID},
         clusters=summary_json(snapshot, CLUSTERS),
+        former={
+            place: (known_cluster, known_id)
+            for place, (known_cluster, known_id) in _by_partition(summary_json(snapshot, FORMER)).items()
+        },
+        lives=_by_partition(summary_json(snapshot, LIVES)),
     )
+
+
+def _with(ids: Mapping[str, str], topic: str, known: str | None) -> dict[str, str]:
+    """Return the ids with a topic's, or without it where none is known."""
+    rest = {other: item for other, item in ids.items() if other != topic}
+    return rest if known is None else {**rest, topic: known}
+
+
+def fence_in(snapshot: Snapshot, place: TopicPartition) -> Fence | None:
+    """Return the fence of one partition in one snapshot."""
+    fields = summary_json(snapshot, FENCES).get(place.topic, {}).get(str(place.partition))
+    return None if fields is None else Fence(*fields)
 
 
 def positions(table: Table) -> Mapping[TopicPartition, int]:
@@ -141,10 +198,11 @@ def nested(values: Mapping[TopicPartition, Any]) -> str:
 
 
 def arrivals(catalog: Catalog, name: str) -> pa.Table:
-    """Return when each range of offsets became visible in the table, in the order of commits.
+    """Return when each range of offsets became visible in the table or was passed over, in the order of commits.
 
-    Columns: `topic` (the whole name, `<datacenter>.<topic>`), `partition`, `first_offset`, `next_offset`,
-    `committed_at_ms`. The history is read before the table, so a commit that is archived in between appears once.
+    Columns: those of `tables.LOAD_HISTORY_TABLE` but for `table`; `topic` is the whole name, `<datacenter>.<topic>`. `kind`
+    and `reason` are null for what was loaded, and a passing's otherwise. The history is read before the table, so a
+    commit that is archived in between appears once.
 
     Raises:
         WarehouseError: there is no such table.
@@ -155,22 +213,56 @@ def arrivals(catalog: Catalog, name: str) -> pa.Table:
     return pa.concat_tables([archived, live]).drop_columns(["table"])
 
 
+def passings(catalog: Catalog, name: str) -> list[Passing]:
+    """Return every time that a person let a partition of the table go on, oldest first."""
+    rows = arrivals(catalog, name)
+    fields = rows.filter(pc.is_valid(rows.column("kind"))).drop_columns(["committed_at_ms"]).to_pylist()
+    return [Passing(**item) for item in fields]
+
+
 def rows_of(name: str, snapshots: Iterable[Snapshot]) -> pa.Table:
     """Return the history rows of snapshots."""
     rows = [
-        {
-            "table": name,
-            "topic": topic,
-            "partition": int(partition),
-            "first_offset": first,
-            "next_offset": following,
-            "committed_at_ms": snapshot.timestamp_ms,
-        }
+        {"table": name, "committed_at_ms": snapshot.timestamp_ms, **row}
         for snapshot in sorted(snapshots, key=lambda item: item.sequence_number or 0)
-        for topic, partitions in summary_json(snapshot, OFFSETS).items()
-        for partition, (first, following) in partitions.items()
+        for row in (*_loaded(snapshot), *map(asdict, passed_in(snapshot)))
     ]
     return pa.Table.from_pylist(rows, schema=LOAD_HISTORY_TABLE)
+
+
+def passed_in(snapshot: Snapshot) -> list[Passing]:
+    """Return what a snapshot let go on."""
+    return [
+        Passing(
+            topic=place.topic,
+            partition=place.partition,
+            first_offset=first,
+            next_offset=following,
+            kind=kind,
+            reason=reason,
+            life=life,
+        )
+        for place, (first, following, kind, reason, life) in _by_partition(
+            summary_json(snapshot, PASSED)
+        ).items()
+    ]
+
+
+def passing_property(passing: Passing) -> dict[str, str]:
+    fields = [passing.first_offset, passing.next_offset, passing.kind, passing.reason, passing.life]
+    return {PASSED: nested({passing.topic_partition: fields})}
+
+
+def _loaded(snapshot: Snapshot) -> Iterator[dict[str, Any]]:
+    lives = _by_partition(summary_json(snapshot, LIVES))
+    for place, (first, following) in _by_partition(summary_json(snapshot, OFFSETS)).items():
+        yield {
+            "topic": place.topic,
+            "partition": place.partition,
+            "first_offset": first,
+            "next_offset": following,
+            "life": lives.get(place, 0),
+        }
 
 
 def archived_up_to(history: Table, name: str) -> int:
@@ -184,5 +276,8 @@ def _archived(catalog: Catalog, name: str) -> tuple[pa.Table, int]:
     except NoSuchTableError:
         return LOAD_HISTORY_TABLE.empty_table(), 0
     rows = history.scan(row_filter=f"table == '{name}'").to_arrow()
-    ordered = rows.cast(LOAD_HISTORY_TABLE).sort_by("committed_at_ms")
+    for item in LOAD_HISTORY_TABLE:
+        if item.name not in rows.column_names:  # from before there were passings
+            rows = rows.append_column(item, pa.nulls(len(rows), item.type))
+    ordered = rows.select(LOAD_HISTORY_TABLE.names).cast(LOAD_HISTORY_TABLE).sort_by("committed_at_ms")
     return ordered, archived_up_to(history, name)

@@ -26,7 +26,10 @@ KEY: Final = "_key"
 HEADERS: Final = "_headers"
 ERROR: Final = "_error"
 """A column of DataFrames alone."""
-OWN_COLUMNS: Final = (DATACENTER, TOPIC, TOPIC_PARTITION, OFFSET, TIMESTAMP, KEY, HEADERS)
+LIFE: Final = "_life"
+"""How often a partition's log had been given up for another one when a row was read; empty in the first life. Tables get
+the column with the first such change."""
+OWN_COLUMNS: Final = (DATACENTER, TOPIC, TOPIC_PARTITION, OFFSET, TIMESTAMP, KEY, HEADERS, LIFE)
 FORMER_PARTITION: Final = "_partition"
 """What `_topic_partition` was called: a name that Iceberg reserves, so that Spark refused every table with it."""
 METADATA_COLUMNS: Final = (

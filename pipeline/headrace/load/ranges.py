@@ -9,7 +9,7 @@ range, so nothing is skipped in silence. Must not know Spark, Iceberg, sockets o
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
@@ -18,6 +18,8 @@ from headrace.load.fences import Fence
 FindingKind = Literal["truncation", "recreation", "retention", "corruption", "unsupported"]
 ROTTEN: Final = ("corruption", "unsupported")
 """Batches that are in the log but cannot be read."""
+OTHER_LOG: Final = ("truncation", "recreation")
+"""The log is not the one that was read."""
 
 
 class TopicPartition(NamedTuple):
@@ -44,6 +46,8 @@ class OffsetRange:
     """What the log must have before `first_offset`; None where nothing is known of it."""
     topic_id: str | None = None
     """Which topic of this name is meant; None where the brokers give no ids."""
+    life: int = 0
+    """How often a person has let the partition go on in another log."""
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -79,6 +83,31 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Passing:
+    """A person let a partition go on at `next_offset` that stood still at `first_offset`.
+
+    In the same life of the partition the offsets between are passed over. In a new one the log is another: what it has
+    from `next_offset` on is loaded, whatever the former one had there.
+    """
+
+    topic: str
+    partition: int
+    first_offset: int
+    next_offset: int
+    kind: FindingKind
+    reason: str
+    life: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def is_new_life(self) -> bool:
+        return self.kind in OTHER_LOG
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """Bounds of one round, so that a long backlog is committed in pieces that fit in memory."""
 
@@ -99,15 +128,16 @@ def plan(
     log_offsets: Mapping[TopicPartition, LogOffsets],
     limits: Limits,
     stopped: Collection[TopicPartition] = (),
-    strangers: Mapping[str, str] = MappingProxyType({}),
+    strangers: Mapping[TopicPartition, str] = MappingProxyType({}),
     fences: Mapping[TopicPartition, Fence] = MappingProxyType({}),
     topic_ids: Mapping[str, str] = MappingProxyType({}),
+    lives: Mapping[TopicPartition, int] = MappingProxyType({}),
 ) -> Plan:
     """Plan one range a partition that has something to read.
 
     A partition without a position is new to the table and begins at its log start offset: what retention removed
     before the first load was never promised to the table. `stopped` partitions (corruption was found there) are
-    left out, but count in the lag. `strangers` are topics that are not the ones whose offsets the table holds, and why.
+    left out, but count in the lag. `strangers` are those of another topic than the one whose offsets the table holds, and why.
     """
     ranges: list[OffsetRange] = []
     findings: list[Finding] = []
@@ -116,7 +146,7 @@ def plan(
         offsets = log_offsets[partition]
         first = positions.get(partition, offsets.start)
         lag += max(0, offsets.end - first)
-        finding = standstill(partition, first, offsets, strangers.get(partition.topic))
+        finding = standstill(partition, first, offsets, strangers.get(partition))
         if finding is not None:
             findings.append(finding)
         elif offsets.end > first and partition not in stopped:
@@ -129,6 +159,7 @@ def plan(
                     next_offset=next_offset,
                     fence=fences.get(partition),
                     topic_id=topic_ids.get(partition.topic),
+                    life=lives.get(partition, 0),
                 )
             )
     return Plan(ranges=tuple(ranges), findings=tuple(findings), lag=lag)
@@ -164,6 +195,10 @@ def standstill(
         )
         return _finding("truncation", partition, first, detail, offsets.end)
     return None
+
+
+def with_way_on(finding: Finding, go_on_at: int | None) -> Finding:
+    return replace(finding, go_on_at=go_on_at)
 
 
 def _finding(kind: FindingKind, partition: TopicPartition, first: int, detail: str, go_on_at: int) -> Finding:

@@ -8,7 +8,8 @@ Tables of the namespace `warehouse`:
 - one an event topic, `<datacenter>.<name>` → `warehouse.<name>`: `_datacenter`, `_topic` (without the datacenter),
   `_topic_partition`, `_offset`, `_timestamp`, `_key`, `_headers` (the record's own), and the event's columns (see `names`);
 - `dead_letter`: records that have no row; `_offset` to `_last_offset` is one record, or a batch that does not parse;
-- `load_history`: which offsets arrived when, of snapshots that have expired (see `history`).
+- `load_history`: which offsets arrived or were passed over when, of snapshots that have expired (see `history`).
+Where a partition went on in another log, its table and `dead_letter` have the column `_life`, too (see `names`).
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
+from pyiceberg.types import IntegerType
 
 from headrace.load.avro_types import WriterSchema
 from headrace.load.decode import TableShape
@@ -39,6 +41,7 @@ from headrace.load.names import (
     DATACENTER,
     HEADERS,
     KEY,
+    LIFE,
     OFFSET,
     OWN_COLUMNS,
     TIMESTAMP,
@@ -89,6 +92,9 @@ LOAD_HISTORY_TABLE: Final = pa.schema(
         pa.field("first_offset", pa.int64(), nullable=False),
         pa.field("next_offset", pa.int64(), nullable=False),
         pa.field("committed_at_ms", pa.int64(), nullable=False),
+        pa.field("life", pa.int32()),
+        pa.field("kind", pa.string()),
+        pa.field("reason", pa.string()),
     ]
 )
 
@@ -159,6 +165,30 @@ def ensure_table(catalog: Catalog, name: str, columns: pa.Schema = EVENT_TABLE) 
     if differing:
         table.transaction().set_properties(differing).commit_transaction()
     return table
+
+
+def ensure_history(catalog: Catalog) -> Table:
+    """Return the load history, made when missing; one of an older release gets today's columns.
+
+    Raises:
+        CommitFailedException: somebody else changed it meanwhile; ask again.
+    """
+    table = ensure_table(catalog, LOAD_HISTORY, LOAD_HISTORY_TABLE)
+    if not set(LOAD_HISTORY_TABLE.names) <= set(table.schema().column_names):
+        with table.update_schema() as update:
+            update.union_by_name(LOAD_HISTORY_TABLE)
+    return table
+
+
+def ensure_life(table: Table) -> None:
+    """Give a table the column that tells a partition's lives apart.
+
+    Raises:
+        CommitFailedException: somebody else changed the table meanwhile; ask again.
+    """
+    if LIFE not in table.schema().column_names:
+        with table.update_schema() as update:
+            update.add_column(LIFE, IntegerType(), "how often the log had been given up for another one")
 
 
 def upgrade_all(catalog: Catalog) -> list[str]:

@@ -31,11 +31,11 @@ from headrace.load.decode import (
 )
 from headrace.load.fences import Fence, fence_at
 from headrace.load.headers import BAD_HEADERS, Headers, bytes_column, headers_of
-from headrace.load.names import DATACENTER, HEADERS, KEY, OFFSET, TIMESTAMP, TOPIC, TOPIC_PARTITION
+from headrace.load.names import DATACENTER, HEADERS, KEY, LIFE, OFFSET, TIMESTAMP, TOPIC, TOPIC_PARTITION
 from headrace.load.ranges import Finding, Limits, OffsetRange
 from headrace.load.registry import RegistryUnreachableError, SchemaRegistry, UnknownSchemaError
 from headrace.load.source import Chunk, StandstillError, UnreadableBatch, chunks
-from headrace.load.tables import DEAD_LETTER_TABLE, split_topic
+from headrace.load.tables import split_topic
 from headrace.load.wire_client import Client, ConnectionFailedError
 from headrace.load.write import FileWriter, Target, WrittenFile
 
@@ -71,6 +71,7 @@ class RangeResult:
     size_bytes: int
     fence: Fence | None = None
     """The last batch below `next_offset`."""
+    life: int = 0
     finding: Finding | None = None
     new_schema: int | None = None
     """The table has to grow for this schema before the next record fits."""
@@ -166,6 +167,7 @@ class _Reader:
             dead_letter_count=progress.dead_letter_count,
             size_bytes=progress.size_bytes,
             fence=progress.fence,
+            life=self._wanted.life,
             **progress.stop,
         )
 
@@ -281,14 +283,16 @@ class _Reader:
             TOPIC_PARTITION: self._wanted.partition,
             OFFSET: first,
             TIMESTAMP: int(_microseconds(np.array([timestamp_ms]))[0]),
+            LIFE: self._wanted.life or None,
             "_last_offset": last,
         }
 
     def _bury(self, dead: list[dict[str, Any]]) -> None:
         if not dead:
             return
-        columns = {name: [letter[name] for letter in dead] for name in DEAD_LETTER_TABLE.names}
-        self._dead.write(pa.table(columns, schema=self._assignment.dead_letters.columns))
+        schema = self._assignment.dead_letters.columns
+        columns = {name: [letter.get(name) for letter in dead] for name in schema.names}
+        self._dead.write(pa.table(columns, schema=schema))
         self._progress.dead_letter_count += len(dead)
 
 
@@ -306,6 +310,7 @@ def own_columns(
         TIMESTAMP: pa.array(_microseconds(records.timestamp_ms[chosen]), type=pa.timestamp("us", "UTC")),
         KEY: bytes_column(records.data, records.key_start[chosen], records.key_size[chosen]),
         HEADERS: headers.of(chosen),
+        LIFE: pa.repeat(pa.scalar(wanted.life or None, pa.int32()), count),
     }
 
 
