@@ -279,5 +279,6 @@ def _archived(catalog: Catalog, name: str) -> tuple[pa.Table, int]:
     for item in LOAD_HISTORY_TABLE:
         if item.name not in rows.column_names:  # from before there were passings
             rows = rows.append_column(item, pa.nulls(len(rows), item.type))
-    ordered = rows.select(LOAD_HISTORY_TABLE.names).cast(LOAD_HISTORY_TABLE).sort_by("committed_at_ms")
+    order = [("committed_at_ms", "ascending"), ("life", "ascending")]
+    ordered = rows.select(LOAD_HISTORY_TABLE.names).cast(LOAD_HISTORY_TABLE).sort_by(order)
     return ordered, archived_up_to(history, name)
