@@ -183,6 +183,28 @@ def test_a_killed_producer_is_named_and_leaves_the_report_incomplete(
     assert len(reasons) == 1
     assert reasons[0]["producer"]
     assert "has not closed" in reasons[0]["reason"]
+    check_silence(world, reasons[0]["since"])
+
+
+def check_silence(world: AuditWorld, whole_until: str) -> None:
+    """Once the killed producer counts as silent, the watermark goes on, and only its last windows are unknown."""
+    assert world.report()["topics"][0]["complete_until"] == whole_until
+    time.sleep(2)
+    world.publish(10)
+    world.count("live")
+    world.copy()
+    world.count("offline")
+    world.load()
+    silent = ("--silent-after", "1")
+    report = world.report(*silent)
+    assert report["complete_until"] > whole_until
+    (unknown,) = (item for item in report["incomplete"] if item["topic"] == TOPIC)
+    assert "went silent" in unknown["reason"]
+    assert report["verdict"] == "incomplete"
+    assert {item["verdict"] for item in report["windows"]} == {"incomplete"}
+    before = world.report(*silent, "--until", min(item["since"] for item in report["incomplete"]))
+    assert (before["verdict"], before["incomplete"]) == ("complete", [])
+    assert before["totals"]["produced"] <= report["totals"]["produced"]
 
 
 def test_restarts_leave_no_finding(mirrored_world: AuditWorld, tmp_path: Path) -> None:
@@ -227,6 +249,10 @@ def check_ledger(world: AuditWorld, state: Path, report: dict[str, Any]) -> None
     kept = world.report("--state", str(state))
     assert kept["totals"] == report["totals"]
     assert kept["latency_seconds"] == report["latency_seconds"]
+    assert kept["complete_until"] == report["complete_until"]
+    (state / "ledger.json").write_text('{"version": 1}')
+    assert json.loads((state / "watermarks.json").read_text())["watermarks"]
+    assert world.report("--state", str(state))["complete_until"] == report["complete_until"]
 
 
 def check_page(world: AuditWorld, home: Path) -> None:

@@ -18,9 +18,11 @@ from itertools import product
 import numpy as np
 
 from headrace.audit import records, state
+from headrace.audit.accounts import CLOCK_SKEW_MS
 from headrace.audit.latency import Hop, Place, Rows
-from headrace.audit.ledger import CLOCK_SKEW_MS, Ledger
-from headrace.audit.reconcile import Outcome, reconcile
+from headrace.audit.ledger import Ledger
+from headrace.audit.outcome import Outcome
+from headrace.audit.reconcile import reconcile
 from headrace.audit.records import Arrival, Barrier, Counted, CounterTier, Standstill
 from headrace.audit.windows import Stream, Tally, tally
 from headrace.events.envelope import Header

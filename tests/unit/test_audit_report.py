@@ -126,17 +126,17 @@ def test_a_saved_ledger_is_the_same_ledger(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["", "{}", "[]", "nonsense", '{"version": 1, "late_after_ms": 5000}'])
 def test_a_ledger_that_is_not_readable_is_built_again(tmp_path: Path, content: str) -> None:
     (tmp_path / "ledger.json").write_text(content)
-    assert state.load(tmp_path, 5000).problems == []
+    assert state.load(tmp_path, 5000).problems == {}
 
 
 def test_a_ledger_of_another_bound_is_built_again(tmp_path: Path) -> None:
     ledger = Ledger(5000)
     ledger.problem("something")
     state.save(ledger, tmp_path)
-    assert state.load(tmp_path, 6000).problems == []
+    assert state.load(tmp_path, 6000).problems == {}
     fields = json.loads((tmp_path / "ledger.json").read_text())
     (tmp_path / "ledger.json").write_text(json.dumps({**fields, "version": -1}))
-    assert state.load(tmp_path, 5000).problems == []
+    assert state.load(tmp_path, 5000).problems == {}
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,25 @@ from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
+from headrace.audit.accounts import CLOCK_SKEW_MS, Accounts
 from headrace.audit.coverage import Coverage
 from headrace.audit.latency import Latencies, Place
+from headrace.audit.period import ALWAYS, BEGIN_MS, END_MS, Period
 from headrace.audit.records import Arrival, Barrier, Counted, CountRecord, MirrorFinding, Standstill
-from headrace.audit.windows import EMPTY, Depth, Int64s, ProducerName, Stream, Tally, depth, total
-from headrace.events.avro_schemas import REJECTED_SUFFIX
+from headrace.audit.windows import (
+    EMPTY,
+    WINDOW_SIZE_MS,
+    Depth,
+    Int64s,
+    ProducerName,
+    Stream,
+    Tally,
+    depth,
+    joined,
+    once,
+    total,
+)
+from headrace.events.avro_schemas import MONITORING_TOPIC, REJECTED_SUFFIX
 from headrace.events.monitoring import MonitoringEvent
 from headrace.load.ranges import TopicPartition
 from headrace.load.tables import split_topic
@@ -29,15 +43,15 @@ COUNTED_TIERS: Final[tuple[Tier, ...]] = ("live", "offline")
 """The tiers that counters count; the warehouse is counted by the auditor itself."""
 LATE_AFTER_MS: Final = 60_000
 BARRIERS_MAX: Final = 100
-CLOCK_SKEW_MS: Final = 5_000
-"""By how much the clocks of two datacenters may differ."""
 BACKLOG_MAX: Final = 128
 """Parcels of a partition and tier; beyond it neighbouring ones are joined."""
 WINDOWS_MAX: Final = 10_000
 """Windows of a stream that are remembered by time, the youngest ones."""
 PROBLEMS_MAX: Final = 100
-UNKNOWN_PAST_MS: Final = -(1 << 62)
-"""Earlier than any time."""
+SKIPS_MAX: Final = 100
+"""Skipped ranges of a partition and tier whose reasons are remembered."""
+RUNS_OF_WINDOW_MAX: Final = 8
+"""Runs of sequences that are remembered of a window; beyond it those are joined that lie nearest."""
 
 
 class ForeignLedgerError(Exception):
@@ -66,30 +80,11 @@ PlacedTallies = tuple[Place, int, int, tuple[Tally, ...]]
 """A partition, the offsets [first, next) of it, and their tallies."""
 
 
-class OpenAccount(NamedTuple):
-    """What was acknowledged of one window, in an account at an offset of the monitoring topic."""
+class Promise(NamedTuple):
+    """A watermark that was told, and how far the partitions of its topic were counted in the live tier by then."""
 
-    partition: int
-    offset: int
-    window_start: int
-    acknowledged: Depth
-
-
-@dataclass(slots=True)
-class Accounts:
-    """What a producer says of one topic. `open`: accounts that the live counts are not known to be past yet."""
-
-    acknowledged: Depth = EMPTY
-    unjudged: Depth = EMPTY
-    """Of these, what may lie in offsets that were never counted in the live tier."""
-    undelivered: Depth = EMPTY
-    open: list[OpenAccount] = field(default_factory=list)
-    begun_ms: int = 0
-    """Nothing was published before, by the account that came before the first event; 0 without one."""
-    complete_until: int = 0
-    heard_at: int = 0
-    next_sequence: int = 0
-    is_closed: bool = False
+    until_ms: int
+    positions: Mapping[int, int]
 
 
 @dataclass(slots=True)
@@ -113,7 +108,8 @@ class Ledger:
     whole_at: dict[tuple[str, str], int] = field(default_factory=dict)
     """By (datacenter, topic): the live log's ends at this time are counted."""
     standstills: dict[Counter, str] = field(default_factory=dict)
-    skipped: dict[Counter, str] = field(default_factory=dict)
+    skipped: dict[Counter, list[tuple[str, Period]]] = field(default_factory=dict)
+    """Why offsets were never counted, and the time of the windows that may lie in them; the youngest ones."""
     mirror_findings: dict[str, MirrorFinding] = field(default_factory=dict)
     files: dict[str, set[str]] = field(default_factory=dict)
     """Data files counted, by table."""
@@ -132,10 +128,20 @@ class Ledger:
     foreign: dict[tuple[Tier, str, str], int] = field(default_factory=dict)
     producers: dict[str, ProducerName] = field(default_factory=dict)
     """Server and service of each producer, by what its accounts and events say."""
-    windows: dict[Stream, dict[int, list[int]]] = field(default_factory=dict)
-    """Lowest and highest sequence of each window."""
-    problems: list[str] = field(default_factory=list)
-    """What could not be read of the inputs, in sentences."""
+    windows: dict[Stream, dict[int, Int64s]] = field(default_factory=dict)
+    """Runs of sequences by the start of their window."""
+    unaccounted: dict[Stream, int] = field(default_factory=dict)
+    """When a stream was first counted in the live tier, by the counter's clock, of which no account has arrived."""
+    unheard: list[Barrier] = field(default_factory=list)
+    """Barriers of live tiers up to whose end the accounts are not read yet."""
+    heard_until: dict[str, int] = field(default_factory=dict)
+    """By datacenter: all accounts that were in its log at this time of its counter's clock are read."""
+    promised: dict[tuple[str, str], Promise] = field(default_factory=dict)
+    """The watermarks that were told, by (datacenter, topic); they never go back. Two empty names: that of all."""
+    overdue: dict[Stream, Depth] = field(default_factory=dict)
+    """Events that were first counted after the watermark of their window was told."""
+    problems: dict[str, Period] = field(default_factory=dict)
+    """What could not be read of the inputs, in sentences, and for which time that matters."""
     latencies: Latencies = field(init=False)
 
     def __post_init__(self) -> None:
@@ -150,6 +156,9 @@ class Ledger:
             if record.tier == "live":
                 self.barriers.append(record)
                 del self.barriers[:-BARRIERS_MAX]
+                self.unheard.append(record)
+                # The oldest ones come true first.
+                del self.unheard[BARRIERS_MAX // 2 : -BARRIERS_MAX // 2]
             return
         counter = Counter(record.tier, *_places(record))
         coverage = self.coverage.setdefault(counter, Coverage())
@@ -160,8 +169,12 @@ class Ledger:
             return
         self.standstills.pop(counter, None)
         if isinstance(record, Standstill):
-            self.skipped[counter] = record.reason
+            period = Period(_last_window(coverage, record.first), record.at_ms or END_MS)
+            self.skipped.setdefault(counter, []).append((record.reason, period))
+            del self.skipped[counter][:-SKIPS_MAX]
             return
+        if record.tier == "live":
+            self._note_arrival(counter.place, record)
         self._note_windows(counter.place, record.tallies)
         for producer, name in record.producers.items():
             self.producers.setdefault(producer, name)
@@ -187,29 +200,17 @@ class Ledger:
         if not claimed.is_sound:
             self.problem(
                 f"server {header.server}, service {header.service}: an account of producer {header.producer} does not have "
-                "the fingerprint of its runs"
+                "the fingerprint of its runs",
+                Period(account.window_start, account.window_start + max(1, account.window_size_ms)),
             )
             return
         self.producers[header.producer] = ProducerName(header.server, header.service)
+        self.unaccounted.pop(stream, None)
         entry = self.accounts.setdefault(stream, Accounts())
-        if len(runs):
-            entry.open.append(OpenAccount(source.partition, offset, account.window_start, depth(runs)))
-        self._take_times(stream, event, entry)
-        self._note_windows(Place(datacenter, event.topic, -1), (claimed,))
-
-    def _take_times(self, stream: Stream, event: MonitoringEvent, entry: Accounts) -> None:
-        account = event.account
-        if account.undelivered:
-            missing = np.array([item[:2] for item in account.undelivered], dtype=np.int64)
-            entry.undelivered = total((entry.undelivered, depth(missing)))
+        entry.take(source.partition, offset, account, runs, header.time)
         for run in account.acknowledgements:
             self.latencies.on_acknowledged(stream, *run)
-        entry.complete_until = max(entry.complete_until, account.complete_until)
-        entry.heard_at = max(entry.heard_at, event.header.time)
-        entry.next_sequence = max(entry.next_sequence, account.next_sequence)
-        if not account.next_sequence:
-            entry.begun_ms = max(entry.begun_ms, account.complete_until)
-        entry.is_closed |= account.kind == "closing"
+        self._note_windows(Place(datacenter, event.topic, -1), (claimed,))
 
     def on_arrival(self, arrival: Arrival) -> None:
         place = place_of(arrival.partition)
@@ -254,21 +255,22 @@ class Ledger:
         self.settled = {key: value for key, value in self.settled.items() if key[0] != "warehouse"}
         self.unjudged = {key: value for key, value in self.unjudged.items() if key[0] != "warehouse"}
 
-    def problem(self, sentence: str) -> None:
-        if sentence not in self.problems:
-            self.problems.append(sentence)
-            del self.problems[:-PROBLEMS_MAX]
+    def problem(self, sentence: str, period: Period = ALWAYS) -> None:
+        """Note what could not be read, and the time of the windows that it may be about."""
+        self.problems[sentence] = period
+        while len(self.problems) > PROBLEMS_MAX:
+            del self.problems[next(iter(self.problems))]
 
     # -- what follows
 
     def settle(self, now_ms: int) -> None:
         """Fold what all neighbours have passed, and observe the latencies that are known."""
         self.barriers = [barrier for barrier in self.barriers if not self._apply(barrier)]
+        self.unheard = [barrier for barrier in self.unheard if not self._hear(barrier)]
         unseen = self._unseen()
         for stream, entry in self.accounts.items():
-            self._settle_accounts(
-                stream, entry, unseen.get((stream.datacenter, stream.topic), UNKNOWN_PAST_MS)
-            )
+            topic = (stream.datacenter, stream.topic)
+            entry.settle(self.passed.get(topic, {}), unseen.get(topic, BEGIN_MS))
         for counter, coverage in self.coverage.items():
             links = [_parcel(link) for link in coverage.fold() if isinstance(link, Counted)]
             self.backlog.setdefault(counter, []).extend(links)
@@ -303,6 +305,20 @@ class Ledger:
         holes = coverage.uncounted() if coverage is not None else ()
         return not any(hole.overlaps(parcel.first, parcel.next) for hole in holes)
 
+    def promise(self, watermarks: Mapping[tuple[str, str], int]) -> None:
+        """Note watermarks, by (datacenter, topic), that are going to be told; one that was told stays."""
+        for topic, until_ms in watermarks.items():
+            told = self.promised.get(topic)
+            if told is None or until_ms > told.until_ms:
+                self.promised[topic] = Promise(until_ms, self._live_positions(*topic))
+
+    def _live_positions(self, datacenter: str, topic: str) -> dict[int, int]:
+        return {
+            place.partition: coverage.position
+            for (tier, place), coverage in self.coverage.items()
+            if tier == "live" and (place.datacenter, place.topic) == (datacenter, topic)
+        }
+
     def open_parcels(self) -> Iterator[tuple[Counter, Parcel]]:
         """Yield what is counted but not settled."""
         for counter, parcels in self.backlog.items():
@@ -325,29 +341,22 @@ class Ledger:
                 passed[partition] = max(offset, passed.get(partition, 0))
         return not barrier.whole & behind
 
+    def _hear(self, barrier: Barrier) -> bool:
+        """Note how far the accounts of a datacenter are read; returns whether they are up to a barrier's ends."""
+        topic = f"{barrier.datacenter}.{MONITORING_TOPIC}"
+        if any(self.read.get(TopicPartition(topic, at), 0) < end for at, end in barrier.monitoring.items()):
+            return False
+        self.heard_until[barrier.datacenter] = max(barrier.at_ms, self.heard_until.get(barrier.datacenter, 0))
+        return True
+
     def _unseen(self) -> dict[tuple[str, str], int]:
         """Return by (datacenter, topic) when the last of the offsets was written that the live tier never counted."""
         found: dict[tuple[str, str], int] = {}
         for (tier, place), coverage in self.coverage.items():
             for hole in coverage.uncounted() if tier == "live" else ():
                 key = (place.datacenter, place.topic)
-                found[key] = max(hole.until_ms, found.get(key, UNKNOWN_PAST_MS))
+                found[key] = max(hole.until_ms, found.get(key, BEGIN_MS))
         return found
-
-    def _settle_accounts(self, stream: Stream, entry: Accounts, unseen_until_ms: int) -> None:
-        """Take the accounts that the live counts are past; what happened after the last uncounted offset is not there."""
-        passed = self.passed.get((stream.datacenter, stream.topic), {})
-        past = [item for item in entry.open if item.offset < passed.get(item.partition, 0)]
-        if not past:
-            return
-        entry.open = [item for item in entry.open if item.offset >= passed.get(item.partition, 0)]
-        entry.acknowledged = total((entry.acknowledged, *(item.acknowledged for item in past)))
-        unjudged = [
-            item.acknowledged
-            for item in past
-            if max(item.window_start, entry.begun_ms) <= unseen_until_ms + CLOCK_SKEW_MS
-        ]
-        entry.unjudged = total((entry.unjudged, *unjudged))
 
     def _settle_backlog(self, counter: Counter, parcels: list[Parcel]) -> list[Parcel]:
         """Settle what all neighbours have passed; of a long rest, neighbouring parcels become one."""
@@ -369,16 +378,36 @@ class Ledger:
             return rest
         return [_joined(rest[at : at + 2]) for at in range(0, len(rest), 2)]
 
+    def _note_arrival(self, place: Place, record: Counted) -> None:
+        """Note whose events these are, and which of them came after the watermark of their window was told."""
+        promise = self.promised.get((place.datacenter, place.topic))
+        is_behind = promise is not None and record.first >= promise.positions.get(place.partition, 0)
+        for item in record.tallies:
+            stream = Stream(place.datacenter, place.topic, item.producer)
+            if stream not in self.accounts:
+                self.unaccounted.setdefault(stream, record.at_ms)
+            if promise is not None and is_behind and item.window_start + WINDOW_SIZE_MS <= promise.until_ms:
+                known = self.overdue.get(stream, EMPTY)
+                self.overdue[stream] = once(total((known, depth(item.runs))))
+
     def _note_windows(self, place: Place, tallies: Iterable[Tally]) -> None:
         for item in tallies:
             if not len(item.runs):
                 continue
             windows = self.windows.setdefault(Stream(place.datacenter, place.topic, item.producer), {})
-            first, last = int(item.runs.min()), int(item.runs.max())
-            known = windows.setdefault(item.window_start, [first, last])
-            known[:] = min(first, known[0]), max(last, known[1])
+            known = windows.get(item.window_start)
+            runs = item.runs if known is None else np.concatenate((known, item.runs))
+            windows[item.window_start] = joined(runs, RUNS_OF_WINDOW_MAX)
             if len(windows) > WINDOWS_MAX:
                 del windows[min(windows)]
+
+
+def _last_window(coverage: Coverage, offset: int) -> int:
+    """Return the start of the latest window in the last range below an offset that holds events."""
+    below = [
+        link for link in coverage.chain if isinstance(link, Counted) and link.next <= offset and link.tallies
+    ]
+    return max((item.window_start for item in below[-1].tallies), default=BEGIN_MS) if below else BEGIN_MS
 
 
 def neighbours(counter: Counter) -> tuple[Tier, ...]:

@@ -11,15 +11,18 @@ from typing import Any, Final
 import click
 from rich.console import Console
 
+from headrace.audit import promises, state
 from headrace.audit import report as reports
-from headrace.audit import state
 from headrace.audit.latency import SPANS
 from headrace.audit.ledger import LATE_AFTER_MS, ForeignLedgerError, Ledger
 from headrace.audit.metrics import AuditMetrics
-from headrace.audit.options import RETRY_SECONDS, bootstrap_option, now_ms, stop_on_signals
+from headrace.audit.options import RETRY_SECONDS, Moment, bootstrap_option, now_ms, stop_on_signals
+from headrace.audit.outcome import Outcome
+from headrace.audit.period import ALWAYS, END_MS, Period
 from headrace.audit.reconcile import reconcile
 from headrace.audit.topics import OfflineTopics
 from headrace.audit.warehouse import Warehouse
+from headrace.audit.watermark import SILENT_AFTER_MS
 from headrace.broker.errors import KafkaError
 from headrace.broker.structured_log import configure, get_logger
 from headrace.load.options import warehouse_options
@@ -31,6 +34,9 @@ READ_FAILURES: Final = (ConnectionFailedError, KafkaError, WarehouseError, OSErr
 """What reading may meet while brokers restart and loads tidy up their tables; the next try may do better."""
 REPORT_ATTEMPTS_MAX: Final = 3
 
+REPORTED_MS: Final = 86_400_000
+"""The time before its end that a report is about, unless it is told."""
+
 log = get_logger(__name__)
 
 _late_option: Final = click.option(
@@ -40,6 +46,14 @@ _late_option: Final = click.option(
     default=LATE_AFTER_MS / 1000,
     show_default=True,
     help="Seconds behind its own time after which an event's arrival is late.",
+)
+_silent_option: Final = click.option(
+    "--silent-after",
+    "silent_after_seconds",
+    type=click.FloatRange(min=0.001),
+    default=SILENT_AFTER_MS / 1000,
+    show_default=True,
+    help="Seconds without an account after which a producer holds the watermark no longer; its last windows are unknown.",
 )
 
 
@@ -51,6 +65,7 @@ class Auditor:
     ) -> None:
         self._topics = OfflineTopics(Client(bootstrap, client_id="headrace-audit"))
         self._warehouse = Warehouse(open_catalog(warehouse, properties))
+        self._directory = directory
         self.ledger = state.load(directory, late_ms)
 
     def update(self, now_ms: int) -> int:
@@ -59,10 +74,28 @@ class Auditor:
             number = self._read()
         except ForeignLedgerError as error:
             log.warning("the ledger is built anew", reason=error)
+            promised = self.ledger.promised
             self.ledger = Ledger(self.ledger.late_after_ms)
+            self.ledger.promised = promised
             number = self._read()
         self.ledger.settle(now_ms)
         return number
+
+    def outcome(self, now_ms: int, silent_after_seconds: float, period: Period = ALWAYS) -> Outcome:
+        """Judge what is known; its watermarks are kept in the folder first. One that cannot be kept is not told."""
+        silent_after_ms = round(silent_after_seconds * 1000)
+        outcome = reconcile(self.ledger, now_ms, period=period, silent_after_ms=silent_after_ms)
+        if self._directory is None:
+            return outcome
+        told = self.ledger.promised
+        self.ledger.promise(outcome.watermarks)
+        try:
+            self.ledger.promised = promises.keep(self._directory, self.ledger.promised)
+        except OSError as error:
+            log.warning("no new watermark is told, since it cannot be kept", reason=error)
+            self.ledger.promised = told
+        outcome.watermarks = {key: promise.until_ms for key, promise in self.ledger.promised.items()}
+        return outcome
 
     def _read(self) -> int:
         return self._topics.read_into(self.ledger) + self._warehouse.read_into(self.ledger)
@@ -72,6 +105,7 @@ class Auditor:
 @bootstrap_option
 @warehouse_options
 @_late_option
+@_silent_option
 @click.option(
     "--state",
     "directory",
@@ -88,6 +122,7 @@ def watch(
     warehouse: str,
     catalog_properties: dict[str, str],
     late_after_seconds: float,
+    silent_after_seconds: float,
     directory: Path,
     interval: float,
     metrics_listener: str | None,
@@ -110,8 +145,9 @@ def watch(
             log.warning("round incomplete", reason=error)
             stop.wait(RETRY_SECONDS)
             continue
+        outcome = auditor.outcome(now_ms(), silent_after_seconds)
         if metrics is not None:
-            metrics.observe(reconcile(auditor.ledger, now_ms()), auditor.ledger)
+            metrics.observe(outcome, auditor.ledger)
         if changed and time.monotonic() - saved >= SAVE_SECONDS:
             state.save(auditor.ledger, directory)
             saved, changed = time.monotonic(), 0
@@ -123,11 +159,25 @@ def watch(
 @bootstrap_option
 @warehouse_options
 @_late_option
+@_silent_option
 @click.option(
     "--state",
     "directory",
     type=click.Path(file_okay=False, path_type=Path),
     help="Folder of the ledger that `audit watch` keeps; without it everything is read again.",
+)
+@click.option(
+    "--since",
+    "since_ms",
+    type=Moment(),
+    help="Judge the windows from this time on: as 2026-01-31T00:00:00Z, or how long ago, such as 7d; default 24 hours before "
+    "--until.",
+)
+@click.option(
+    "--until",
+    "until_ms",
+    type=Moment(),
+    help="Judge the windows before this time; default what there is now.",
 )
 @click.option(
     "--output",
@@ -141,18 +191,22 @@ def report(
     warehouse: str,
     catalog_properties: dict[str, str],
     late_after_seconds: float,
+    silent_after_seconds: float,
     directory: Path | None,
+    since_ms: int | None,
+    until_ms: int | None,
     output: Path,
     as_json: bool,
 ) -> None:
-    """Reconcile all tiers and write report.json and report.html; exit 0 only when everything is complete.
+    """Reconcile all tiers and write report.json and report.html; exit 0 only when every window of the time is complete.
 
     Example: headrace audit report --bootstrap 127.0.3.1:9092 --warehouse var/warehouse --output var/report
     """
+    period = _period(since_ms, until_ms)
     auditor = _auditor(bootstrap, warehouse, catalog_properties, directory, late_after_seconds)
     _read_all(auditor)
     auditor.ledger.latencies.join(now_ms(), is_last=True)
-    outcome = reconcile(auditor.ledger, now_ms())
+    outcome = auditor.outcome(now_ms(), silent_after_seconds, period)
     found = reports.as_json(outcome, auditor.ledger, now_ms())
     _write(output, found, auditor.ledger)
     if as_json:
@@ -160,6 +214,16 @@ def report(
     else:
         Console().print(f"{found['verdict']}: {reports.sentence(found)}", highlight=False, soft_wrap=True)
     sys.exit(0 if outcome.verdict == "complete" else 1)
+
+
+def _period(since_ms: int | None, until_ms: int | None) -> Period:
+    end_ms = now_ms() if until_ms is None else until_ms
+    period = Period(
+        end_ms - REPORTED_MS if since_ms is None else since_ms, END_MS if until_ms is None else until_ms
+    )
+    if period.since_ms >= end_ms:
+        raise click.BadParameter("the time begins after its end: name an earlier one.", param_hint="--since")
+    return period
 
 
 def _read_all(auditor: Auditor) -> None:

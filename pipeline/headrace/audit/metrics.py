@@ -5,7 +5,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Gauge, start_http_server
 
 from headrace.audit.ledger import Ledger, is_rejected
-from headrace.audit.reconcile import Outcome
+from headrace.audit.outcome import Outcome
 
 
 class AuditMetrics:
@@ -31,6 +31,12 @@ class AuditMetrics:
             "Time up to which everything is whole, since the epoch",
             registry=self._collected,
         )
+        self._topic_complete_until = Gauge(
+            "headrace_audit_topic_complete_until_seconds",
+            "Time up to which everything of a topic is whole, since the epoch",
+            labels,
+            registry=self._collected,
+        )
         self._latency = Gauge(
             "headrace_audit_latency_seconds",
             "Latency by hop, of all events so far",
@@ -48,6 +54,8 @@ class AuditMetrics:
                 if name != "warehouse" or not is_rejected(key[1]):
                     gauge.labels(*key).set(getattr(counts, name))
         self._complete_until.set((outcome.complete_until or 0) / 1000)
+        for key in outcome.topics:
+            self._topic_complete_until.labels(*key).set(outcome.watermarks.get(key, 0) / 1000)
         for key, histogram in ledger.latencies.histograms.items():
             for figure, value in (histogram.summary() or {}).items():
                 self._latency.labels(*key, figure).set(value)

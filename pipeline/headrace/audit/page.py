@@ -59,10 +59,12 @@ def render(report: Row, histograms: Mapping[str, Histogram]) -> str:
 def _verdict(report: Row) -> str:
     verdict = report["verdict"]
     until = escape(report["complete_until"] or "-")
+    time = f"{escape(report['since'] or 'the beginning')} to {escape(report['until'] or '-')}"
     return (
         f'<header class="verdict {escape(verdict)}"><p class="label">Verdict: {escape(verdict)}</p>'
         f"<h1>{TITLES[verdict]}</h1>"
-        f"<p>{escape(sentence(report))}</p><p class=until>Whole until <b>{until}</b></p></header>"
+        f"<p>{escape(sentence(report))}</p><p class=until>Whole until <b>{until}</b>. This page is about the time from {time}."
+        "</p></header>"
     )
 
 

@@ -12,7 +12,9 @@ from typing import Any, Final
 
 from headrace.audit.latency import HOPS, SPANS, Hop, Latencies
 from headrace.audit.ledger import Ledger, is_rejected
-from headrace.audit.reconcile import ENDS, Counts, Finding, Incomplete, Outcome
+from headrace.audit.outcome import Counts, Finding, Incomplete, Outcome, windows
+from headrace.audit.period import BEGIN_MS, END_MS, Period
+from headrace.audit.reconcile import ENDS
 from headrace.audit.windows import ProducerName
 from headrace.audit.wording import fault, reason
 
@@ -36,14 +38,15 @@ def as_json(outcome: Outcome, ledger: Ledger, now_ms: int) -> dict[str, Any]:
     return {
         "verdict": outcome.verdict,
         "complete_until": _time(outcome.complete_until),
+        **_period(outcome.period, now_ms),
         "totals": {**_counts(totals), "rejected": rejected, "under_way": totals.under_way},
         "topics": [
-            _topic(key, counts, ledger)
+            _topic(key, counts, outcome, ledger)
             for key, counts in sorted(outcome.topics.items())
             if not is_rejected(key[1])
         ],
         "rejected_topics": [
-            _topic(key, counts, ledger)
+            _topic(key, counts, outcome, ledger)
             for key, counts in sorted(outcome.topics.items())
             if is_rejected(key[1])
         ],
@@ -51,6 +54,16 @@ def as_json(outcome: Outcome, ledger: Ledger, now_ms: int) -> dict[str, Any]:
         "latency_seconds_by_datacenter": _by_datacenter(ledger.latencies),
         "findings": [_finding(item, ledger) for item in outcome.findings[:LISTED_MAX]],
         "incomplete": [_incomplete(item, ledger) for item in outcome.incomplete[:LISTED_MAX]],
+        "windows": [
+            {
+                "datacenter": item.datacenter,
+                "topic": item.topic,
+                **_period(item.period, None),
+                "verdict": item.verdict,
+            }
+            for item in windows(outcome)[:LISTED_MAX]
+        ],
+        "beyond": {name: getattr(outcome.beyond, name) for name in ("lost", "duplicated", "under_way")},
         "uncounted": [
             {"tier": tier, "datacenter": datacenter, "topic": topic}
             for tier, datacenter, topic in sorted(outcome.uncounted)
@@ -95,7 +108,7 @@ def _state(outcome: Outcome, datacenter: str, topic: str, hop: Hop) -> str:
     return "unknown" if is_uncounted or outcome.hops[datacenter, topic, hop].unknown else "judged"
 
 
-def _topic(key: tuple[str, str], counts: Counts, ledger: Ledger) -> dict[str, Any]:
+def _topic(key: tuple[str, str], counts: Counts, outcome: Outcome, ledger: Ledger) -> dict[str, Any]:
     datacenter, topic = key
     loaded = {"warehouse": None} if is_rejected(topic) else {}
     return {
@@ -103,6 +116,7 @@ def _topic(key: tuple[str, str], counts: Counts, ledger: Ledger) -> dict[str, An
         "topic": topic,
         **_counts(counts),
         **loaded,
+        "complete_until": _time(outcome.watermarks.get(key)),
         "under_way": counts.under_way,
         "dead_letters": ledger.dead_letters.get(key, 0),
         "no_event": ledger.foreign.get(("live", datacenter, topic), 0),
@@ -127,9 +141,8 @@ def _finding(item: Finding, ledger: Ledger) -> dict[str, Any]:
             "partition": item.partition,
             "first_offset": item.first_offset,
             "last_offset": item.last_offset,
-            "reason": item.reason,
         }
-    return fields
+    return {**fields, "reason": item.reason} if item.reason else fields
 
 
 def _incomplete(item: Incomplete, ledger: Ledger) -> dict[str, Any]:
@@ -139,6 +152,16 @@ def _incomplete(item: Incomplete, ledger: Ledger) -> dict[str, Any]:
         **ledger.producers.get(item.producer, _NOBODY)._asdict(),
         "producer": item.producer,
         "reason": item.reason,
+        **_period(item.period, None),
+    }
+
+
+def _period(period: Period, now_ms: int | None) -> dict[str, str | None]:
+    """Return both ends; None where there is none, or `now_ms` for an end to come."""
+    until_ms = now_ms if period.until_ms >= END_MS else period.until_ms
+    return {
+        "since": _time(period.since_ms if period.since_ms > BEGIN_MS else None),
+        "until": _time(until_ms),
     }
 
 
@@ -158,7 +181,8 @@ def sentence(report: Mapping[str, Any]) -> str:
     if report["verdict"] == "complete":
         late = sum(item["count"] for item in report["findings"] if item["kind"] == "late")
         also = f" {late:,} of them came late." if late else ""
-        return f"All {totals['produced']:,} events arrived in the warehouse, each exactly once.{also}"
+        arrived = f"All {totals['produced']:,} events arrived in the warehouse, each exactly once."
+        return f"{arrived}{also}{_beyond(report)}"
     facts = []
     if totals["lost"]:
         facts.append(f"{totals['lost']:,} events are lost")
@@ -171,7 +195,15 @@ def sentence(report: Mapping[str, Any]) -> str:
     facts += [f"{item['kind']}: {fault(item)}" for item in _faulty(report)[:NAMED_MAX]]
     facts += [f"{item['topic']} in {item['datacenter']}: {item['kind']}" for item in _stops(report)[:3]]
     facts += _named(report)
-    return f"{'; '.join(facts)}." if facts else "Not everything could be counted."
+    found = f"{'; '.join(facts)}." if facts else "Not everything could be counted."
+    return f"{found}{_beyond(report)}"
+
+
+def _beyond(report: Mapping[str, Any]) -> str:
+    """Say what is not whole outside of the time that the report is about."""
+    words = {"lost": "lost", "duplicated": "copies too many", "under_way": "on their way"}
+    found = [f"{report['beyond'][name]:,} {word}" for name, word in words.items() if report["beyond"][name]]
+    return f" Outside of the time of this report: {', '.join(found)}." if found else ""
 
 
 def _uncounted(report: Mapping[str, Any]) -> list[str]:

@@ -1,7 +1,8 @@
 """The ledger as a file: what `headrace audit watch` has read and counted, so that a report reads on from there.
 
 One JSON file, replaced as a whole, so it is always one state of the ledger. It is a cache: without it, or when it is of
-another version, bound or cluster, the ledger is built again from the topics and tables.
+another version, bound or cluster, the ledger is built again from the topics and tables. What was promised is no cache:
+`promises` keeps it.
 """
 
 from __future__ import annotations
@@ -12,15 +13,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from headrace.audit import records
+import numpy as np
+
+from headrace.audit import promises, records
+from headrace.audit.accounts import Accounts, OpenAccount
 from headrace.audit.coverage import Coverage, Uncounted
 from headrace.audit.latency import Histogram, Latencies, Place, Spans
-from headrace.audit.ledger import Accounts, Counter, Ledger, OpenAccount, Parcel
+from headrace.audit.ledger import Counter, Ledger, Parcel
+from headrace.audit.period import Period
 from headrace.audit.records import Barrier
 from headrace.audit.windows import Depth, ProducerName, Stream, depth_from_json
 from headrace.load.ranges import TopicPartition
 
-VERSION: Final = 2
+VERSION: Final = 3
 FILE: Final = "ledger.json"
 
 
@@ -36,16 +41,18 @@ def save(ledger: Ledger, directory: Path) -> None:
 
 
 def load(directory: Path | None, late_after_ms: int) -> Ledger:
-    """Return the saved ledger, or an empty one when there is none of this version and bound."""
+    """Return the saved ledger, or an empty one when there is none of this version and bound, with what was promised."""
     if directory is None:
         return Ledger(late_after_ms)
+    ledger = Ledger(late_after_ms)
     try:
         fields = json.loads((directory / FILE).read_text(encoding="utf-8"))
         if (fields["version"], fields["late_after_ms"]) == (VERSION, late_after_ms):
-            return from_json(fields)
+            ledger = from_json(fields)
     except (OSError, ValueError, KeyError, TypeError):
         pass
-    return Ledger(late_after_ms)
+    ledger.promised = promises.load(directory)
+    return ledger
 
 
 def as_json(ledger: Ledger) -> dict[str, Any]:
@@ -65,7 +72,10 @@ def as_json(ledger: Ledger) -> dict[str, Any]:
         "passed": [[*key, list(value.items())] for key, value in ledger.passed.items()],
         "whole_at": _pairs(ledger.whole_at),
         "standstills": [[*_counter(key), value] for key, value in ledger.standstills.items()],
-        "skipped": [[*_counter(key), value] for key, value in ledger.skipped.items()],
+        "skipped": [
+            [*_counter(key), [[reason, *period] for reason, period in skips]]
+            for key, skips in ledger.skipped.items()
+        ],
         "mirror_findings": [asdict(item) for item in ledger.mirror_findings.values()],
         "files": {table: sorted(files) for table, files in ledger.files.items()},
         "commits": ledger.commits,
@@ -77,11 +87,15 @@ def as_json(ledger: Ledger) -> dict[str, Any]:
         "dead_letters": _pairs(ledger.dead_letters),
         "foreign": _pairs(ledger.foreign),
         "windows": [
-            [*stream, [[start, *ends] for start, ends in windows.items()]]
+            [*stream, [[start, runs.tolist()] for start, runs in windows.items()]]
             for stream, windows in ledger.windows.items()
         ],
         "producers": ledger.producers,
-        "problems": ledger.problems,
+        "unaccounted": _pairs(ledger.unaccounted),
+        "unheard": [records.encode(item).decode() for item in ledger.unheard],
+        "heard_until": ledger.heard_until,
+        "overdue": [[*stream, value.as_json()] for stream, value in ledger.overdue.items()],
+        "problems": [[sentence, *period] for sentence, period in ledger.problems.items()],
         "latencies": _latencies(ledger.latencies),
     }
 
@@ -108,7 +122,10 @@ def from_json(fields: Any) -> Ledger:
     }
     ledger.whole_at = {(datacenter, topic): value for datacenter, topic, value in fields["whole_at"]}
     ledger.standstills = {_to_counter(key): value for *key, value in fields["standstills"]}
-    ledger.skipped = {_to_counter(key): value for *key, value in fields["skipped"]}
+    ledger.skipped = {
+        _to_counter(key): [(reason, Period(*period)) for reason, *period in skips]
+        for *key, skips in fields["skipped"]
+    }
     ledger.mirror_findings = {item["id"]: records.mirror_finding(item) for item in fields["mirror_findings"]}
     ledger.files = {table: set(files) for table, files in fields["files"].items()}
     ledger.commits = dict(fields["commits"])
@@ -122,13 +139,17 @@ def from_json(fields: Any) -> Ledger:
         (tier, datacenter, topic): value for tier, datacenter, topic, value in fields["foreign"]
     }
     ledger.windows = {
-        Stream(*stream): {start: [first, last] for start, first, last in windows}
+        Stream(*stream): {start: np.array(runs, dtype=np.int64) for start, runs in windows}
         for *stream, windows in fields["windows"]
     }
     ledger.producers = {
         producer: ProducerName(*name) for producer, name in fields.get("producers", {}).items()
     }
-    ledger.problems = fields["problems"]
+    ledger.unaccounted = {Stream(*stream): value for *stream, value in fields["unaccounted"]}
+    ledger.unheard = [item for item in map(_record, fields["unheard"]) if isinstance(item, Barrier)]
+    ledger.heard_until = dict(fields["heard_until"])
+    ledger.overdue = {Stream(*stream): depth_from_json(value) for *stream, value in fields["overdue"]}
+    ledger.problems = {sentence: Period(*period) for sentence, *period in fields["problems"]}
     ledger.latencies = _to_latencies(fields["latencies"], ledger.late_after_ms)
     return ledger
 
@@ -171,6 +192,9 @@ def _accounts(item: Accounts) -> dict[str, Any]:
         "undelivered": item.undelivered.as_json(),
         "open": [[*where, value.as_json()] for *where, value in item.open],
         "unjudged": item.unjudged.as_json(),
+        "overdue": item.overdue.as_json(),
+        "promised_sequence": item.promised_sequence,
+        "window_size_ms": item.window_size_ms,
         "begun_ms": item.begun_ms,
         "complete_until": item.complete_until,
         "heard_at": item.heard_at,
@@ -188,6 +212,9 @@ def _to_accounts(fields: Any) -> Accounts:
             for partition, offset, start, value in fields["open"]
         ],
         unjudged=depth_from_json(fields["unjudged"]),
+        overdue=depth_from_json(fields["overdue"]),
+        promised_sequence=fields["promised_sequence"],
+        window_size_ms=fields["window_size_ms"],
         begun_ms=fields["begun_ms"],
         complete_until=fields["complete_until"],
         heard_at=fields["heard_at"],

@@ -12,7 +12,9 @@ from typing import Any, Final
 
 from fastavro import schemaless_reader
 
+from headrace.audit.accounts import CLOCK_SKEW_MS
 from headrace.audit.ledger import ForeignLedgerError, Ledger
+from headrace.audit.period import BEGIN_MS, Period
 from headrace.audit.records import (
     ARRIVALS_TOPIC,
     COUNTS_TOPIC,
@@ -61,11 +63,13 @@ class OfflineTopics:
             raise ForeignLedgerError(
                 f"the ledger has read {partition.topic}-{partition.partition} up to {first}, it ends at {ends.end}"
             )
+        gone = ""
         if first < ends.start:
-            ledger.problem(
+            gone = (
                 f"offsets {first} to {ends.start - 1} of {partition.topic}-{partition.partition} were deleted before the "
                 "audit read them"
             )
+            ledger.problem(gone)
             first = ends.start
         wanted = OffsetRange(
             topic=partition.topic, partition=partition.partition, first_offset=first, next_offset=ends.end
@@ -74,6 +78,11 @@ class OfflineTopics:
         try:
             for chunk in chunks(self._client, wanted):
                 for part in chunk.records:
+                    if gone and len(part.offset):
+                        # What was deleted is older than what is still there.
+                        until_ms = int(part.timestamp_ms[0]) + CLOCK_SKEW_MS
+                        ledger.problem(gone, Period(BEGIN_MS, until_ms))
+                        gone = ""
                     for offset, key, value in _messages(part):
                         take(ledger, partition, offset, key, value)
                         number += 1

@@ -89,6 +89,19 @@ def runs_of(ordered: Int64s) -> Int64s:
     )
 
 
+def joined(runs: Int64s, count_max: int) -> Int64s:
+    """Return ascending runs that hold all these sequences: no more than the bound, joined where the gaps are smallest."""
+    order = runs[np.argsort(runs[:, 0], kind="stable")]
+    reached = np.maximum.accumulate(order[:, 1])
+    gaps = order[1:, 0] - reached[:-1] - 1
+    breaks = np.flatnonzero(gaps > 0)
+    if len(breaks) >= count_max:
+        widest = np.argsort(gaps[breaks], kind="stable")[len(breaks) - count_max + 1 :]
+        breaks = np.sort(breaks[widest])
+    firsts, lasts = order[np.concatenate(([0], breaks + 1)), 0], reached[np.append(breaks, len(order) - 1)]
+    return np.stack((firsts, lasts), axis=1)
+
+
 def tally(
     names: Sequence[str],
     producer: npt.NDArray[np.intp],

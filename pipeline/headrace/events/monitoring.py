@@ -4,7 +4,8 @@
 monitoring events. What stays true:
 - every sequence handed out is in exactly one account, acknowledged or undelivered, once its outcome is known;
 - accounts of one window add up: a window whose events come in late or in great number has several;
-- `complete_until` promises that every event with an earlier time is in the accounts so far.
+- `complete_until` promises that of the sequences below `next_sequence` every event with an earlier time is in the accounts
+  so far; an event that is sent later with an older time breaks no promise, it is late.
 It knows no Kafka, clock or lock: its caller brings `now_ms` and calls from one thread at a time.
 """
 

@@ -1,0 +1,159 @@
+"""What the audit says, as values: findings, reasons, counts and verdicts, of a period and of its windows.
+
+Owns how a verdict follows from findings and reasons. A verdict is of windows: that of a period is the worst of those that
+reach into it. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Final, Literal, NamedTuple
+
+from headrace.audit.latency import Hop
+from headrace.audit.ledger import Tier
+from headrace.audit.period import ALWAYS, BEGIN_MS, END_MS, Period
+from headrace.audit.windows import Stream
+
+Verdict = Literal["complete", "loss", "duplicates", "incomplete"]
+Kind = Literal["loss", "duplicate", "late", "truncation", "recreation"]
+RANKS: Final[Mapping[Verdict, int]] = {"complete": 0, "incomplete": 1, "duplicates": 2, "loss": 3}
+"""Of several verdicts the highest holds."""
+VERDICTS: Final[Mapping[Kind, Verdict]] = {
+    "loss": "loss",
+    "duplicate": "duplicates",
+    "late": "complete",
+    "truncation": "incomplete",
+    "recreation": "incomplete",
+}
+OVERALL: Final = ("", "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Windows in milliseconds, -1 where unknown: the start of the first sequence's, the end of the last one's.
+
+    Offsets only where sequences are not known.
+    """
+
+    kind: Kind
+    hop: Hop
+    stream: Stream
+    first_sequence: int
+    last_sequence: int
+    count: int
+    window_start: int
+    window_end: int = -1
+    partition: int = -1
+    first_offset: int = -1
+    last_offset: int = -1
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incomplete:
+    """Why the report is not complete, and for which time; the producer is empty where it is a whole topic's matter."""
+
+    datacenter: str
+    topic: str
+    producer: str
+    reason: str
+    period: Period = ALWAYS
+
+
+@dataclass(slots=True)
+class Counts:
+    """Events by tier (all copies), and the faults between them."""
+
+    produced: int = 0
+    live: int = 0
+    offline: int = 0
+    warehouse: int = 0
+    lost: int = 0
+    duplicated: int = 0
+    under_way: int = 0
+    unknown: int = 0
+    """Of a hop: events that it cannot judge, because the tier before or behind it does not know of them."""
+
+    def add(self, other: Counts) -> None:
+        for name in self.__slots__:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """What the audit says of a period."""
+
+    period: Period
+    verdict: Verdict = "complete"
+    watermarks: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Up to when each (datacenter, topic) is whole, in milliseconds, and all of them (`OVERALL`), where that is known."""
+    beyond: Counts = field(default_factory=Counts)
+    """What is lost, doubled and under way outside of the period."""
+    topics: dict[tuple[str, str], Counts] = field(default_factory=dict)
+    hops: dict[tuple[str, str, Hop], Counts] = field(default_factory=dict)
+    """Faults by datacenter, topic and hop."""
+    uncounted: set[tuple[Tier, str, str]] = field(default_factory=set)
+    """Tiers of (datacenter, topic) that no counter counts although there are events."""
+    findings: list[Finding] = field(default_factory=list)
+    incomplete: list[Incomplete] = field(default_factory=list)
+
+    @property
+    def complete_until(self) -> int | None:
+        return self.watermarks.get(OVERALL)
+
+
+class WindowVerdict(NamedTuple):
+    """Windows of one topic that follow one another and are not complete."""
+
+    datacenter: str
+    topic: str
+    period: Period
+    verdict: Verdict
+
+
+def verdict_of(verdicts: Iterable[Verdict]) -> Verdict:
+    """Return the worst."""
+    return max(verdicts, key=lambda verdict: RANKS[verdict], default="complete")
+
+
+def verdicts(outcome: Outcome) -> Iterator[WindowVerdict]:
+    """Yield the verdict of each finding and reason."""
+    for found in outcome.findings:
+        since, until = (
+            (BEGIN_MS, END_MS) if found.window_start < 0 else (found.window_start, found.window_end)
+        )
+        place = (found.stream.datacenter, found.stream.topic)
+        yield WindowVerdict(*place, Period(since, until), VERDICTS[found.kind])
+    for item in outcome.incomplete:
+        yield WindowVerdict(item.datacenter, item.topic, item.period, "incomplete")
+
+
+def windows(outcome: Outcome) -> list[WindowVerdict]:
+    """Return what of the period is not complete, by topic and in the order of time; neighbours are joined."""
+    by_topic: dict[tuple[str, str], list[WindowVerdict]] = {}
+    for item in verdicts(outcome):
+        if item.verdict != "complete" and outcome.period.overlaps(*item.period):
+            by_topic.setdefault((item.datacenter, item.topic), []).append(item)
+    return [window for topic in sorted(by_topic) for window in _swept(by_topic[topic], outcome.period)]
+
+
+def _swept(items: list[WindowVerdict], period: Period) -> Iterator[WindowVerdict]:
+    """Yield the worst verdict of each time, of one topic."""
+    datacenter, topic = items[0].datacenter, items[0].topic
+    changes: list[tuple[int, int, int]] = []
+    for item in items:
+        since, until = max(item.period.since_ms, period.since_ms), min(item.period.until_ms, period.until_ms)
+        changes += [(since, RANKS[item.verdict], 1), (max(until, since + 1), RANKS[item.verdict], -1)]
+    names = {rank: verdict for verdict, rank in RANKS.items()}
+    active = dict.fromkeys(names, 0)
+    begun_ms, current = 0, 0
+    for at_ms, group in groupby(sorted(changes), key=lambda change: change[0]):
+        for _, rank, step in group:
+            active[rank] += step
+        worst = max((rank for rank, count in active.items() if count), default=0)
+        if worst != current:
+            if current:
+                yield WindowVerdict(datacenter, topic, Period(begun_ms, at_ms), names[current])
+            begun_ms, current = at_ms, worst

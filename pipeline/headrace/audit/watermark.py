@@ -1,0 +1,114 @@
+"""Up to when everything is whole: what each producer's accounts promise, and the watermark of each topic and of all.
+
+Owns when a producer holds the watermark back, and which windows nobody can vouch for. Rules:
+- a producer that has not closed holds it at the end of the last window that it promised; one of which no account has
+  arrived, at its first event;
+- one that is silent for the stated time holds it no longer: it goes on, and the producer's last windows are unknown. The
+  silence is measured by the clock of the counter in the producer's own datacenter, up to which accounts are read, so that
+  a mirror or an auditor that is behind takes nobody for silent;
+- what is lost or on its way holds it at its window, but for what came after the watermark of that window.
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from headrace.audit.evidence import Evidence
+from headrace.audit.outcome import OVERALL
+from headrace.audit.period import BEGIN_MS, END_MS, Period, WindowTable
+from headrace.audit.windows import Depth, excess, once, total, within
+
+SILENT_AFTER_MS: Final = 300_000
+"""Longer than a client tries to deliver an account (`delivery.timeout.ms`, two minutes)."""
+
+
+class Standing(NamedTuple):
+    """How far a producer's accounts of a topic reach."""
+
+    bound_ms: int | None
+    """What the watermark may not pass; None: nothing."""
+    unknown: Period | None
+    """The windows that nobody can vouch for."""
+    reason: str
+
+
+WHOLE: Final = Standing(None, None, "")
+
+
+def standing_of(evidence: Evidence, heard_until_ms: int, now_ms: int, silent_after_ms: int) -> Standing:
+    """Say how far a producer's accounts reach; `heard_until_ms`: all accounts up to this time are read."""
+    accounts = evidence.accounts
+    since_ms = accounts.heard_at or evidence.first_seen
+    is_silent = heard_until_ms - since_ms >= silent_after_ms
+    if not accounts.heard_at:
+        windows = _period_of(evidence, evidence.beyond_accounts)
+        bound_ms = None if is_silent else windows.since_ms
+        return Standing(bound_ms, windows, "no account of this producer has arrived, only its events")
+    if accounts.is_closed:
+        return _closed(evidence, is_silent)
+    ahead = evidence.beyond_accounts
+    beyond = f", {ahead.count} of its events are in no account" if ahead.count else ""
+    silent_s = max(0, now_ms - accounts.heard_at) // 1000
+    if not is_silent:
+        reason = f"the producer has not closed, its last account is {silent_s} s old{beyond}"
+        return Standing(accounts.whole_until, Period(accounts.whole_until, END_MS), reason)
+    last_ms = max(accounts.heard_at, _period_of(evidence, ahead).until_ms if ahead.count else BEGIN_MS)
+    reason = f"the producer went silent {silent_s} s ago without closing{beyond}"
+    return Standing(None, Period(accounts.whole_until, last_ms + accounts.window_size_ms), reason)
+
+
+def _closed(evidence: Evidence, is_silent: bool) -> Standing:
+    accounts = evidence.accounts
+    accounted = once(total((evidence.expected, accounts.undelivered)))
+    missing = accounts.next_sequence - accounted.count
+    ahead = evidence.beyond_accounts
+    if missing > 0:
+        first = next((run.last + 1 for run in accounted.runs() if run.first == 0), 0)
+        since_ms = WindowTable(evidence.windows, evidence.window_size_ms).latest(first - 1)
+        windows = Period(since_ms, max(since_ms + 1, accounts.complete_until))
+        reason = f"{missing} sequences are in none of the producer's accounts"
+        return Standing(None if is_silent else since_ms, windows, reason)
+    if ahead.count:
+        return Standing(None, _period_of(evidence, ahead), f"{ahead.count} of its events are in no account")
+    return WHOLE
+
+
+def _period_of(evidence: Evidence, found: Depth) -> Period:
+    """Return the time of the windows of some sequences; that of all where it is not known."""
+    return WindowTable(evidence.windows, evidence.window_size_ms).span(found) or Period(BEGIN_MS, END_MS)
+
+
+@dataclass(slots=True)
+class _Topic:
+    bounds: list[int] = field(default_factory=list)
+    latest: int = 0
+    is_counted: bool = True
+
+
+@dataclass(slots=True)
+class Watermarks:
+    """Those of all topics, from their streams one after the other."""
+
+    topics: dict[tuple[str, str], _Topic] = field(default_factory=dict)
+
+    def add(self, evidence: Evidence, standing: Standing, unresolved: Iterable[Depth]) -> None:
+        """Take a stream, with what of it is lost or on its way."""
+        topic = self.topics.setdefault(evidence.topic, _Topic())
+        topic.latest = max(topic.latest, evidence.accounts.complete_until)
+        topic.is_counted &= not evidence.uncounted
+        if standing.bound_ms is not None:
+            topic.bounds.append(standing.bound_ms)
+        held = total(excess(found, within(found, evidence.overdue)) for found in unresolved)
+        if held.count:
+            topic.bounds.append(_period_of(evidence, held).since_ms)
+
+    def found(self) -> dict[tuple[str, str], int]:
+        """Return the watermark of each topic and of all that are counted; nothing where there is none yet."""
+        found = {key: min(topic.bounds, default=topic.latest) for key, topic in self.topics.items()}
+        counted = [topic for topic in self.topics.values() if topic.is_counted] or list(self.topics.values())
+        bounds = [bound for topic in counted for bound in topic.bounds]
+        found[OVERALL] = min(bounds, default=max((topic.latest for topic in counted), default=0))
+        return {key: until_ms for key, until_ms in found.items() if until_ms > 0}
