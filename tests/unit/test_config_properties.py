@@ -125,7 +125,11 @@ def test_listeners_are_advertised_unless_others_are_given() -> None:
     assert config_of(listeners="PLAINTEXT://[::1]:1234").advertised_listeners == (
         Listener("PLAINTEXT", "::1", 1234),
     )
-    config = config_of(listeners="PLAINTEXT://:1", advertised_listeners="PLAINTEXT://name:2")
+    with pytest.raises(
+        ConfigurationError, match=r"advertised.listeners=PLAINTEXT://0.0.0.0:1.* a routable address"
+    ):
+        config_of(listeners="PLAINTEXT://0.0.0.0:1")
+    config = config_of(listeners="PLAINTEXT://0.0.0.0:1", advertised_listeners="PLAINTEXT://name:2")
     assert config.advertised_listeners == (Listener("PLAINTEXT", "name", 2),)
 
 

@@ -67,6 +67,7 @@ TOPIC_ALIASES = {
 }
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 CLEANER_MEMORY_MIN = 1024 * 1024
+NONROUTABLE_HOST = "0.0.0.0"
 
 
 def parse_properties(text: str) -> dict[str, str]:
@@ -141,6 +142,11 @@ class Listener:
         return cls(name.upper(), host.removeprefix("[").removesuffix("]"), int(port))
 
 
+def address_text(host: str, port: int) -> str:
+    """HOST:PORT, with brackets around an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerConfig:
     """What one broker runs with; `properties` are the raw ones, the mirror's included."""
@@ -169,11 +175,12 @@ class BrokerConfig:
         _check_broker_id(network, given)
         _check_security(network, listeners)
         _check_cleaner(values["logs"])
+        advertised = _listeners("advertised.listeners", network.advertised_listeners) or listeners
+        _check_advertised(advertised)
         config = cls(
             **values,
             listeners=listeners,
-            advertised_listeners=_listeners("advertised.listeners", network.advertised_listeners)
-            or listeners,
+            advertised_listeners=advertised,
             properties=dict(given),
         )
         return config, [name for name in given if not is_known(name)]
@@ -255,6 +262,17 @@ def _listeners(key: str, texts: tuple[str, ...]) -> tuple[Listener, ...]:
     return listeners
 
 
+def _check_advertised(listeners: tuple[Listener, ...]) -> None:
+    for listener in listeners:
+        if listener.host == NONROUTABLE_HOST:
+            raise ConfigurationError(
+                "advertised.listeners",
+                f"{listener.name}://{address_text(listener.host, listener.port)}",
+                f"a routable address in place of the meta-address {NONROUTABLE_HOST}, which clients cannot connect to "
+                "(without advertised.listeners those of listeners are advertised)",
+            )
+
+
 def _check_security(network: sections.Network, listeners: tuple[Listener, ...]) -> None:
     if not listeners:
         raise ConfigurationError("listeners", "", "at least one NAME://HOST:PORT")
@@ -262,7 +280,9 @@ def _check_security(network: sections.Network, listeners: tuple[Listener, ...]) 
     for listener in listeners:
         if protocols.get(listener.name, listener.name) != "PLAINTEXT":
             raise ConfigurationError(
-                "listeners", f"{listener.name}://{listener.host}:{listener.port}", "PLAINTEXT listeners only"
+                "listeners",
+                f"{listener.name}://{address_text(listener.host, listener.port)}",
+                "PLAINTEXT listeners only",
             )
     name = network.inter_broker_listener_name
     if name is not None and name not in {listener.name for listener in listeners}:

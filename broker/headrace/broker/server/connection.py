@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from headrace.broker.config import address_text
 from headrace.broker.handlers.context import Client, Context
 from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.replies import CloseConnectionError, Parts
@@ -398,4 +399,4 @@ def _peer_of(sock: socket.socket) -> str:
         host, port = sock.getpeername()[:2]
     except OSError:
         return "unknown"
-    return f"{host}:{port}"
+    return address_text(host, port)

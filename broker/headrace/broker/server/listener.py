@@ -12,7 +12,7 @@ import socket
 from asyncio import AbstractEventLoop
 from collections import Counter
 
-from headrace.broker.config import ConfigurationError, Listener
+from headrace.broker.config import ConfigurationError, Listener, address_text
 from headrace.broker.config_sections import Network
 from headrace.broker.handlers.context import Client, Context
 from headrace.broker.log.files import advice
@@ -40,7 +40,7 @@ def bind(listener: Listener, network: Network) -> socket.socket:
         _set_buffers(sock, network)
         sock.bind(address)
     except OSError as error:
-        place = f"{listener.name}://{listener.host}:{listener.port}"
+        place = f"{listener.name}://{address_text(listener.host, listener.port)}"
         raise ConfigurationError("listeners", place, f"an address that is free here ({error})") from None
     sock.listen(network.socket_listen_backlog_size)
     sock.setblocking(False)

@@ -1,7 +1,8 @@
 """This broker's ephemeral znode under `/brokers/ids`: made in each session, taken over from a dead predecessor.
 
-Invariants: a registration of the same endpoints in another session is one of an earlier life of this broker, since
-nobody else can have bound them; any other one is left alone. `epoch` is that of the last registration (KIP-380).
+Invariants: a registration of this id and the same endpoints in another session is one of an earlier life of this broker,
+since nobody else can have bound them; any other one is left alone. No two brokers stay registered with one address, else
+clients would find the wrong one behind it. `epoch` is that of the last registration (KIP-380).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 from dataclasses import replace
 
 from headrace.broker.clock import Clock
+from headrace.broker.config import address_text
 from headrace.broker.replication.model import Broker
 from headrace.broker.structured_log import get_logger
 from headrace.broker.zk import paths
@@ -20,7 +22,7 @@ from headrace.broker.zk.client import (
     ZooKeeperClosedError,
     ZooKeeperError,
 )
-from headrace.broker.zk.reads import understood
+from headrace.broker.zk.reads import read_brokers, understood
 
 log = get_logger(__name__)
 PAUSE_SECONDS = 0.5
@@ -40,22 +42,24 @@ class Registration:
         return self._broker.epoch
 
     async def begin(self, timeout_ms: int) -> None:
-        """Register for the first time. Raises ZooKeeperError when another broker has the id."""
+        """Register for the first time. Raises ZooKeeperError when another broker has the id or an endpoint."""
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        while not await self._register():
+        is_told = False
+        while obstacle := await self._register():
             if self._clock.monotonic_ms() > deadline_ms:
-                raise ZooKeeperError(
-                    f"broker id {self._broker.broker_id} is in use by another broker of this cluster: "
-                    "give this one a broker.id of its own"
-                )
+                raise ZooKeeperError(obstacle)
+            if not is_told:
+                log.warning("cannot register yet, trying again", timeout_ms=timeout_ms, reason=obstacle)
+                is_told = True
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def renew(self) -> bool:
         """Register in a new session; False, after a pause, when it has to be tried again."""
         try:
-            if await self._register():
+            obstacle = await self._register()
+            if obstacle is None:
                 return True
-            log.warning("another session holds this broker's id, trying again", broker=self._broker.broker_id)
+            log.warning("cannot register, trying again", broker=self._broker.broker_id, reason=obstacle)
         except ZooKeeperClosedError:
             raise
         except ZooKeeperError as error:
@@ -63,21 +67,50 @@ class Registration:
         await asyncio.sleep(PAUSE_SECONDS)
         return False
 
-    async def _register(self) -> bool:
-        """Register; False while another session holds the id."""
+    async def _register(self) -> str | None:
+        """Register; else a sentence about what is in the way.
+
+        Of two brokers that register one endpoint at the same time, the one that came later goes away again.
+        """
         broker_id = self._broker.broker_id
         path = paths.broker(broker_id)
+        if taken := await self._taken_endpoint():
+            return taken
         data = paths.encode_broker(self._broker, jmx_port=-1, now_ms=self._clock.now_ms())
         with contextlib.suppress(ZnodeExistsError):
             await self._zookeeper.create(path, data, ephemeral=True)
         znode = await self._zookeeper.get(path)
         if znode is None:
-            return False
+            return f"the registration of broker id {broker_id} went away"
         if znode.ephemeral_owner != self._zookeeper.session_id:
             found = understood([znode], lambda data: paths.decode_broker(broker_id, data, -1))
             if [broker.endpoints for broker in found] == [self._broker.endpoints]:
                 await self._zookeeper.delete(path, znode.version)
-            return False
+            return (
+                f"broker id {broker_id} is in use by another broker of this cluster: "
+                "give this one a broker.id of its own"
+            )
+        if taken := await self._taken_endpoint(before_epoch=znode.creation_zxid):
+            await self._zookeeper.delete(path, znode.version)
+            return taken
         self._broker = replace(self._broker, epoch=znode.creation_zxid)
         log.info("registered", broker=broker_id, epoch=self.epoch)
-        return True
+        return None
+
+    async def _taken_endpoint(self, before_epoch: int | None = None) -> str | None:
+        """A sentence when another broker, registered before that epoch if one is given, has an address of ours."""
+        names = await self._zookeeper.children(paths.BROKER_IDS)
+        others = await read_brokers(self._zookeeper, [n for n in names if n != str(self._broker.broker_id)])
+        own = _addresses(self._broker)
+        for broker in others.values():
+            common = own & _addresses(broker)
+            if common and (before_epoch is None or broker.epoch < before_epoch):
+                return (
+                    f"Configured end points {','.join(sorted(common))} in advertised listeners are already registered by "
+                    f"broker {broker.broker_id}: give each broker an address of its own in advertised.listeners"
+                )
+        return None
+
+
+def _addresses(broker: Broker) -> set[str]:
+    return {address_text(endpoint.host, endpoint.port) for endpoint in broker.endpoints}

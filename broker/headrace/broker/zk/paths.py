@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
+from headrace.broker.config import address_text
 from headrace.broker.replication.model import (
     Broker,
     Endpoint,
@@ -194,7 +195,7 @@ def encode_broker(registration: Broker, *, jmx_port: int, now_ms: int) -> bytes:
     fields: dict[str, Any] = {
         "features": {},
         "listener_security_protocol_map": {e.listener: e.security_protocol for e in registration.endpoints},
-        "endpoints": [f"{e.listener}://{_bracketed(e.host)}:{e.port}" for e in registration.endpoints],
+        "endpoints": [f"{e.listener}://{address_text(e.host, e.port)}" for e in registration.endpoints],
         "rack": registration.rack,
         "jmx_port": jmx_port,
         "port": plaintext.port if plaintext else -1,
@@ -234,10 +235,6 @@ def _endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
         host=match["host"],
         port=int(match["port"]),
     )
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 def encode_controller(broker_id: int, now_ms: int) -> bytes:
