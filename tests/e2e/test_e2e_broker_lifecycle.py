@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
+import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,7 +15,7 @@ import confluent_kafka
 import psutil
 import pytest
 from confluent_kafka.admin import AdminClient
-from processes import DevCluster, eventually
+from processes import BrokerProcess, DevCluster, eventually
 from test_e2e_broker_clients import consume_all, produce
 
 Start = Callable[..., DevCluster]
@@ -32,6 +35,81 @@ def test_dev_says_where_it_serves_and_stops_cleanly(dev_cluster: Start) -> None:
     assert cluster.stop() == 0
     assert not any(child.is_running() for child in children)
     assert (cluster.data / "broker-1" / "logs" / ".kafka_cleanshutdown").exists()
+
+
+def test_a_closed_terminal_is_an_orderly_stop(
+    dev_cluster: Start, broker_process: Callable[..., BrokerProcess]
+) -> None:
+    cluster = dev_cluster()
+    other = broker_process(broker_id=2, zookeeper=cluster.zookeeper)
+    for process, logs in ((other, other.home / "logs"), (cluster, cluster.data / "broker-1" / "logs")):
+        process.process.send_signal(signal.SIGHUP)
+        assert process.wait() == 0
+        assert (logs / ".kafka_cleanshutdown").exists()
+
+
+def test_a_process_that_ignores_hanging_up_goes_on(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [
+            "nohup",
+            sys.executable,
+            "-m",
+            "headrace.broker.dev",
+            "--listen",
+            "127.0.0.1:0",
+            "--data",
+            str(tmp_path),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("ready ")
+        process.send_signal(signal.SIGHUP)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(1)
+        process.terminate()
+        assert process.wait(40) == 0
+
+
+def test_two_brokers_do_not_advertise_one_address(
+    dev_cluster: Start, broker_process: Callable[..., BrokerProcess]
+) -> None:
+    cluster = dev_cluster()
+    same = {
+        "advertised.listeners": f"PLAINTEXT://{cluster.bootstrap}",
+        "zookeeper.session.timeout.ms": "2000",
+    }
+    with pytest.raises(AssertionError) as refused:
+        broker_process(broker_id=2, zookeeper=cluster.zookeeper, set=same)
+    assert (
+        f"Configured end points {cluster.bootstrap} in advertised listeners are already registered by broker 1"
+        in str(refused.value)
+    )
+    assert len(AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(timeout=20).brokers) == 1
+
+
+def test_of_two_brokers_that_come_at_once_with_one_address_one_stays() -> None:
+    both = (
+        "--set",
+        "advertised.listeners=PLAINTEXT://127.0.0.1:9",
+        "--set",
+        "zookeeper.session.timeout.ms=2000",
+    )
+    result = run_headrace("headrace.broker.dev", "--brokers", "2", "--listen", "127.0.0.1:0", *both)
+    assert result.returncode == 1
+    assert "are already registered by broker" in result.stderr
+
+
+def test_an_ipv6_address_is_told_in_brackets(dev_cluster: Start) -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError as error:
+        pytest.skip(f"this machine has no address ::1 ({error})")
+    cluster = dev_cluster(listen="[::1]:0")
+    assert re.fullmatch(r"\[::1\]:\d+", cluster.bootstrap)
+    assert AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(timeout=20).brokers
 
 
 def test_dev_runs_several_brokers_that_know_each_other(dev_cluster: Start) -> None:
@@ -135,6 +213,25 @@ def test_dev_says_which_address_is_taken(dev_cluster: Start) -> None:
     result = run_headrace("headrace.broker.dev", "--listen", f"127.0.0.1:{port}")
     assert result.returncode == 1
     assert f"listeners=PLAINTEXT://127.0.0.1:{port}" in result.stderr
+    (log,) = re.findall(r"\((/\S+/broker.log)\)", result.stderr)
+    assert f"127.0.0.1:{port}" in Path(log).read_text(), "the log that it speaks of is there"
+    shutil.rmtree(Path(log).parents[1])
+
+
+def test_dev_says_that_no_zookeeper_answers() -> None:
+    result = run_headrace("headrace.broker.dev", "--zookeeper", "127.0.0.1:1/chroot")
+    assert result.returncode == 1
+    assert (
+        result.stderr
+        == "Error: no ZooKeeper answers at 127.0.0.1:1/chroot: start it, or correct --zookeeper.\n"
+    )
+
+
+def test_dev_says_that_its_folder_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    result = run_headrace("headrace.broker.dev", "--data", str(tmp_path / "file" / "data"))
+    assert result.returncode == 2
+    assert f"{tmp_path}/file/data cannot be made: Not a directory." in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -168,4 +265,6 @@ def test_a_broker_without_zookeeper_says_so(tmp_path: Path) -> None:
     )
     result = run_headrace("headrace.broker.command", "--config", str(config))
     assert result.returncode == 1
-    assert "127.0.0.1:1" in result.stderr.splitlines()[-1]
+    logged, sentence = result.stderr.splitlines()[-2:]
+    assert "127.0.0.1:1" in sentence
+    assert re.match(r'time=\S+Z level=error logger=\S+ event="cannot go on" ', logged)

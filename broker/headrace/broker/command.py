@@ -63,6 +63,8 @@ def broker(path: Path, log_level: str) -> None:
 
 
 def _give_up(message: str, code: int) -> NoReturn:
+    """End with a line for the log and, last, the sentence that a person at a terminal looks for."""
+    log.error("cannot go on", reason=message, exit_code=code)
     click.echo(f"Error: {message}", err=True)
     sys.exit(code)
 

@@ -6,6 +6,7 @@ Every part is a process of its own, just as in production; they die with this on
 from __future__ import annotations
 
 import ctypes
+import shutil
 import signal
 import socket
 import subprocess
@@ -22,10 +23,12 @@ import click
 
 from headrace.broker import zookeeper_server
 from headrace.broker.config import BrokerConfig, ConfigurationError
+from headrace.broker.stop_signals import stop_signals
 from headrace.broker.wire import frames
 from headrace.broker.wire.api import k03_metadata
 
 START_TIMEOUT_S = 60.0
+ZOOKEEPER_TIMEOUT_S = 3.0
 STOP_TIMEOUT_S = 30.0
 POLL_S = 0.05
 FIRST_BROKER_ID = 1
@@ -63,7 +66,9 @@ class DevError(click.ClickException):
     type=click.Path(file_okay=False, path_type=Path),
     help="Data directory; a temporary one by default.",
 )
-@click.option("--zookeeper", help="HOST:PORT of a running ZooKeeper; one is started by default.")
+@click.option(
+    "--zookeeper", help="HOST:PORT,HOST:PORT/CHROOT of a running ZooKeeper; one is started by default."
+)
 @click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="A server.properties key for all brokers."
 )
@@ -78,18 +83,52 @@ def dev(
     """
     host, port = _address(listen, "--listen")
     properties = _settings(settings)
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in stop_signals():
+        signal.signal(number, _interrupt)
     try:
         with ExitStack() as stack:
-            directory = data or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="headrace-dev-")))
-            directory.mkdir(parents=True, exist_ok=True)
-            zookeeper = zookeeper or stack.enter_context(_zookeeper(directory.absolute()))
+            directory = _made(data) if data else stack.enter_context(_temporary_directory())
+            zookeeper = _answering(zookeeper) if zookeeper else stack.enter_context(_zookeeper(directory))
             addresses = [(host, port + i if port else 0) for i in range(broker_count)]
-            brokers = stack.enter_context(_brokers(directory.absolute(), addresses, zookeeper, properties))
+            brokers = stack.enter_context(_brokers(directory, addresses, zookeeper, properties))
             click.echo(f"ready {','.join(brokers.wait_until_ready())} zookeeper {zookeeper}")
             brokers.wait_for_end()
     except KeyboardInterrupt:
         return
+
+
+def _made(data: Path) -> Path:
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise click.BadParameter(f"{data} cannot be made: {error.strerror}.", param_hint="--data") from None
+    return data.absolute()
+
+
+@contextmanager
+def _temporary_directory() -> Iterator[Path]:
+    """A directory that goes with us, but for one whose logs an error speaks of."""
+    directory = Path(tempfile.mkdtemp(prefix="headrace-dev-"))
+    try:
+        yield directory
+    except DevError:
+        raise
+    except BaseException:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def _answering(zookeeper: str) -> str:
+    """`zookeeper`, once one of its servers answers."""
+    servers = zookeeper.partition("/")[0].split(",")
+    addresses = [_address(server, "--zookeeper") for server in servers]
+    deadline = time.monotonic() + ZOOKEEPER_TIMEOUT_S
+    while not any(zookeeper_server.is_serving(host, port) for host, port in addresses):
+        if time.monotonic() > deadline:
+            raise DevError(f"no ZooKeeper answers at {zookeeper}: start it, or correct --zookeeper.")
+        time.sleep(POLL_S)
+    return zookeeper
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -232,6 +271,7 @@ def _server_properties(
 def brokers_known_to(address: str) -> int:
     """How many brokers the one at that address names in its metadata; 0 without a controller or an answer."""
     host, port = _address(address, "address")
+    host = host.removeprefix("[").removesuffix("]")
     request = k03_metadata.API.encode_request(METADATA_VERSION, {"topics": []})
     header = frames.encode_request_header(k03_metadata.API.key, METADATA_VERSION, 0, "headrace-dev")
     try:

@@ -10,7 +10,6 @@ import asyncio
 import gc
 import os
 import resource
-import signal
 import socket
 import threading
 from collections.abc import Callable, Coroutine, Sequence
@@ -23,7 +22,14 @@ from typing import Any
 import uvloop
 
 from headrace.broker.clock import SystemClock
-from headrace.broker.config import BrokerConfig, ConfigurationError, Listener, LogConfig, parse_properties
+from headrace.broker.config import (
+    BrokerConfig,
+    ConfigurationError,
+    Listener,
+    LogConfig,
+    address_text,
+    parse_properties,
+)
 from headrace.broker.errors import StorageError
 from headrace.broker.handlers import k03_metadata
 from headrace.broker.handlers.context import Context
@@ -45,6 +51,7 @@ from headrace.broker.server.producer_ids import ProducerIds
 from headrace.broker.server.replicas import Partitions
 from headrace.broker.server.runtime import GroupCoordinator
 from headrace.broker.server.waiting import Waiting
+from headrace.broker.stop_signals import stop_signals
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks
 
@@ -56,7 +63,7 @@ META_PROPERTIES = "meta.properties"
 
 
 def run(config: BrokerConfig, announce: Callable[[str], None]) -> None:
-    """Run a broker until SIGTERM or SIGINT; `announce("HOST:PORT")` is called once it serves.
+    """Run a broker until SIGTERM, SIGINT or SIGHUP; `announce("HOST:PORT")` is called once it serves.
 
     Raises ConfigurationError, ZooKeeperError or StorageError when it cannot start, StorageError also when every disk
     has failed.
@@ -82,13 +89,14 @@ async def _serve(config: BrokerConfig, announce: Callable[[str], None]) -> None:
         if not broker.is_serving and starter is not None:
             starter.cancel()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in stop_signals():
         loop.add_signal_handler(number, stop)
     try:
         await broker.start()
-        address = broker.config.advertised_listeners[0]
-        log.info("serving", broker=broker.cluster.broker_id, listener=f"{address.host}:{address.port}")
-        announce(f"{address.host}:{address.port}")
+        listener = broker.config.advertised_listeners[0]
+        address = address_text(listener.host, listener.port)
+        log.info("serving", broker=broker.cluster.broker_id, listener=address)
+        announce(address)
         await stopping.wait()
         if broker.failure is not None:
             raise broker.failure
