@@ -28,7 +28,8 @@ class Network:
         ("PLAINTEXT://:9092",), "Where the broker listens: NAME://HOST:PORT."
     )
     advertised_listeners: tuple[str, ...] = strings(
-        (), "What clients are told; the listeners when empty. Never 0.0.0.0, nor what another broker registered."
+        (),
+        "What clients are told; the listeners when empty. Never 0.0.0.0, nor what another broker registered.",
     )
     listener_security_protocol_map: tuple[str, ...] = strings(
         ("PLAINTEXT:PLAINTEXT",), "Listener name to security protocol; only PLAINTEXT is served."
