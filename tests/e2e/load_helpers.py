@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import confluent_kafka
 import fastavro
@@ -56,7 +57,7 @@ def schemas_served(schemas: dict[int, dict[str, Any]]) -> Iterator[str]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            schema = schemas.get(int(self.path.rpartition("/")[2]))
+            schema = schemas.get(int(urlsplit(self.path).path.rpartition("/")[2]))
             known = {"schema": json.dumps(schema)} if schema else {"error_code": 40403, "message": "unknown"}
             body = json.dumps(known).encode()
             self.send_response(200 if schema else 404)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,12 +16,14 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from load_helpers import EVENT, create_topic, event, framed, schemas_served
 from processes import DevCluster, eventually
+from registry_process import RegistryProcess
 
 from headrace.load import query, tables, task
 from headrace.load.driver import LoadConfig, Loader, RoundReport
 from headrace.load.ranges import TopicPartition
 from headrace.load.registry import RegistryUnreachableError, SchemaRegistry, UnknownSchemaError
 from headrace.load.wire_client import Client, ConnectionFailedError
+from headrace.registry.records import SchemaVersion, encode
 
 WIDER = {
     **EVENT,
@@ -33,7 +37,7 @@ def loader_of(bootstrap: str, registry: str, warehouse: Path, topic: str, wait_s
         bootstrap=bootstrap,
         registry=registry,
         task_count_max=2,
-        wanted=lambda name: name == topic,
+        wanted=lambda name: re.fullmatch(topic, name) is not None,
         schema_wait_seconds=wait_seconds,
     )
     return Loader(tables.open_catalog(str(warehouse)), config, lambda work: [task.run(item) for item in work])
@@ -87,6 +91,58 @@ def test_a_schema_that_never_comes_costs_only_its_own_records(broker: DevCluster
     assert answer(tmp_path, "SELECT _offset FROM warehouse.pageviews ORDER BY 1") == [(0,), (2,)]
     letters = answer(tmp_path, "SELECT _offset, _reason, value FROM warehouse.dead_letter")
     assert letters == [(1, "the registry has no schema 2", values[1])]
+
+
+def test_a_partition_with_many_schemas_that_never_come_stands_still_once(
+    broker: DevCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = "dc-many.pageviews"
+    create_topic(broker.bootstrap, topic, 1)
+    unknown = [framed(100 + number, EVENT, event(number)) for number in range(20)]
+    publish_values(
+        broker.bootstrap, topic, [framed(1, EVENT, event(0)), *unknown, framed(1, EVENT, event(1))]
+    )
+    now = time.monotonic()
+    monkeypatch.setattr("headrace.load.driver.time.monotonic", lambda: now)
+    with schemas_served({1: EVENT}) as url:
+        loader = loader_of(broker.bootstrap, url, tmp_path, topic, wait_seconds=60)
+        assert settle_down(loader).waiting_for_schemas == list(range(100, 120))
+        publish_values(broker.bootstrap, topic, [framed(200, EVENT, event(2)), framed(100, EVENT, event(3))])
+        now += 60
+        report = settle_down(loader)
+        assert (report.waiting_for_schemas, report.lag) == ([200], 2)
+        now += 60
+        assert settle_down(loader).lag == 0
+    assert answer(tmp_path, "SELECT _offset FROM warehouse.pageviews ORDER BY 1") == [(0,), (21,)]
+    assert answer(tmp_path, "SELECT count(*) FROM warehouse.dead_letter") == [(22,)]
+
+
+def test_one_id_of_two_datacenters_registries_decodes_each_datacenters_records(
+    broker: DevCluster, tmp_path: Path
+) -> None:
+    schemas = {"dc-one": EVENT, "dc-two": WIDER}
+    for datacenter, schema in schemas.items():
+        create_topic(broker.bootstrap, f"{datacenter}.pageviews", 1)
+        topic = f"{datacenter}._schemas"
+        create_topic(broker.bootstrap, topic, 1)
+        record = SchemaVersion(subject="pageviews-value", version=1, schema_id=1, text=json.dumps(schema))
+        producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap})
+        producer.produce(topic, key=encode(record)[0], value=encode(record)[1])
+        assert producer.flush(30) == 0
+    publish_values(broker.bootstrap, "dc-one.pageviews", [framed(1, EVENT, event(0))])
+    publish_values(broker.bootstrap, "dc-two.pageviews", [framed(1, WIDER, {**event(1), "zone": "us"})])
+    replayed = ",".join(f"{datacenter}._schemas" for datacenter in schemas)
+    registry = RegistryProcess(tmp_path / "log", broker.bootstrap, "--replay-topics", replayed)
+    try:
+        loader = loader_of(broker.bootstrap, registry.url, tmp_path, r"dc-(one|two)\.pageviews")
+        eventually(lambda: settle_down(loader).lag == 0, what="both schemas to be mirrored")
+    finally:
+        registry.end()
+    rows = answer(
+        tmp_path, "SELECT _datacenter, header.sequence, path, zone FROM warehouse.pageviews ORDER BY 1"
+    )
+    assert [row[:3] for row in rows] == [("dc-one", 0, "/"), ("dc-two", 1, "/")]
+    assert (rows[1][3], answer(tmp_path, "SELECT count(*) FROM warehouse.dead_letter")) == ("us", [(0,)])
 
 
 def test_the_table_grows_with_its_schemas_and_refuses_what_cannot_fit(
@@ -195,7 +251,7 @@ def test_schemas_are_found_with_their_references() -> None:
         ],
     }
     answers = {
-        "/schemas/ids/5": {
+        "/schemas/ids/5?subject=dc-east.orders-value": {
             "schema": json.dumps(order),
             "references": [{"name": "shop.Item", "subject": "items", "version": 3}],
         },
@@ -203,16 +259,16 @@ def test_schemas_are_found_with_their_references() -> None:
     }
     registry = SchemaRegistry("http://unused")
     registry._get = answers.get  # type: ignore[method-assign, assignment]
-    fields = registry.schema(5).natural
+    fields = registry.schema("dc-east.orders", 5).natural
     assert str(fields.field("one").type) == "struct<n: int32>"
     assert str(fields.field("more").type) == "list<item: struct<n: int32>>"
     with pytest.raises(UnknownSchemaError):
-        registry.schema(6)
+        registry.schema("dc-east.orders", 6)
 
 
 def test_an_unreachable_registry_is_no_verdict() -> None:
     with pytest.raises(RegistryUnreachableError):
-        SchemaRegistry("http://127.0.0.1:1", timeout_seconds=1).schema(1)
+        SchemaRegistry("http://127.0.0.1:1", timeout_seconds=1).schema("orders", 1)
 
 
 def answering(serve: Callable[[socket.socket], None]) -> str:

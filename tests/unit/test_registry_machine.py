@@ -118,7 +118,7 @@ def test_two_datacenters_ids_are_told_apart_by_a_subject_of_theirs() -> None:
     assert offline.schema(1, "dc-east.pageviews-value") == {"schema": V1}
     assert offline.schema(1, "dc-west.t") == {"schema": V2}
     assert refused(lambda: offline.schema(1)) == (422, 42205)
-    assert refused(lambda: offline.schema(1, "own-value")) == (404, 40403)
+    assert refused(lambda: offline.schema(1, "own-value")) == (422, 42205)
     assert offline.usages(1) == [
         {"subject": "dc-east.s", "version": 1},
         {"subject": "dc-west.t", "version": 1},

@@ -60,7 +60,9 @@ class Totals:
 @click.group(invoke_without_command=True)
 @click.option("--bootstrap", metavar="HOST:PORT,…", help="Brokers of the cluster to load from.  [required]")
 @click.option(
-    "--registry", metavar="URL,…", help="Schema registries; the first that answers is asked.  [required]"
+    "--registry",
+    metavar="URL,…",
+    help="Schema registries; the first that answers is asked what an id means in the record's topic.  [required]",
 )
 @warehouse_options
 @click.option(
@@ -78,7 +80,7 @@ class Totals:
     default=60.0,
     show_default=True,
     type=click.FloatRange(min=0),
-    help="Seconds that a record waits for its schema to appear before it becomes a dead letter.",
+    help="Seconds that records wait, side by side, for schemas to appear before they become dead letters.",
 )
 @click.option("--metrics-listener", metavar="HOST:PORT", help="Serve Prometheus metrics there.")
 @click.option(

@@ -148,7 +148,7 @@ class HeadraceReader(DataSourceReader):
             yield self._failed(records, wanted, chosen, reasons)
             return
         try:
-            schema = registry.schema(schema_id).named(shape.columns)
+            schema = registry.schema(wanted.topic, schema_id).named(shape.columns)
             if is_growing(schema, shape):
                 raise UnsupportedSchemaError(f"schema {schema_id} has fields that the newest records lack")
         except (UnsupportedSchemaError, UnknownSchemaError) as error:
@@ -184,7 +184,7 @@ def _newest_shape(client: Client, registry: SchemaRegistry, ranges: Sequence[Off
     for wanted in ranges:
         for schema_id in _last_schema_ids(client, wanted):
             try:
-                schema = registry.schema(schema_id)
+                schema = registry.schema(wanted.topic, schema_id)
             except (UnsupportedSchemaError, UnknownSchemaError):
                 continue
             fitting = schema.named(pa.schema(list(fields.values())))

@@ -26,13 +26,13 @@ from headrace.load import commit, history, leftovers, ranges, tables, task
 from headrace.load.avro_types import UnsupportedSchemaError
 from headrace.load.ranges import Finding, Limits, OffsetRange, Plan, TopicPartition
 from headrace.load.registry import RegistryUnreachableError, SchemaRegistry, UnknownSchemaError
+from headrace.load.schema_waits import SchemaWaits
 from headrace.load.task import Assignment, RangeResult, TaskResult
 from headrace.load.wire_client import Client, ConnectionFailedError, named
 from headrace.load.write import target_of
 
 GROUP: Final = "headrace-load"
 SCHEMA_WAIT_SECONDS: Final = 60.0
-UNKNOWN_SCHEMAS_MAX: Final = 10_000
 
 log = get_logger(__name__)
 
@@ -84,7 +84,8 @@ class Loader:
         self._stopped: dict[TopicPartition, tuple[Finding, int]] = {}
         """Why partitions stand still that the brokers' offsets say nothing against, and in which life of theirs."""
         self._told: frozenset[Finding] = frozenset()
-        self._waited_since: dict[int, float] = {}
+        self._waits = SchemaWaits(config.schema_wait_seconds)
+        self._log_ends: dict[TopicPartition, int] = {}
         self._commits_since_expiry: dict[str, int] = {}
         self._cleaned: set[str] = set()
         self._is_upgraded = False
@@ -140,6 +141,7 @@ class Loader:
         held = history.held(table)
         self._let_go_on(held, partitions)
         offsets = self._client.reachable_log_offsets(partitions)
+        self._log_ends |= {place: offsets[place].end for place in offsets}
         missing = [partition for partition in partitions if partition not in offsets]
         if missing:
             report.failures.append(f"no leader answers for {named(missing)}")
@@ -189,6 +191,8 @@ class Loader:
         rows = target_of(table, self._run.folder_of(table))
         letters = target_of(dead_letters, self._run.folder_of(dead_letters))
         shape = tables.shape_of(table)
+        now = time.monotonic()
+        given_up = self._waits.given_up(now)
         return [
             Assignment(
                 ranges=members,
@@ -198,7 +202,12 @@ class Loader:
                 dead_letters=letters,
                 shape=shape,
                 limits=self._config.limits,
-                given_up=self._given_up(),
+                given_up=given_up,
+                given_up_before={
+                    each.topic_partition: before
+                    for each in members
+                    if (before := self._waits.given_up_before(each.topic_partition, now))
+                },
             )
             for members in ranges.assign(planned, self._config.task_count_max)
         ]
@@ -227,19 +236,15 @@ class Loader:
 
     def _look_into(self, name: str, results: Sequence[TaskResult], report: RoundReport) -> None:
         """Act on why ranges ended early: stop the partition, grow the table, wait for a schema, try again."""
-        waiting: set[int] = set()
         for item in (item for result in results for item in result.ranges):
             if item.finding is not None:
                 self._stop(item, item.finding, report)
             if item.failure is not None:
                 report.failures.append(item.failure)
-            if item.unknown_schema is not None:
-                waiting.add(item.unknown_schema)
-        self._wait_for(waiting, report)
-        for schema_id in sorted(
-            {i.new_schema for r in results for i in r.ranges if i.new_schema is not None}
-        ):
-            self._grow(name, schema_id, report)
+            self._wait_for(item, report)
+        grown = {(i.topic, i.new_schema) for r in results for i in r.ranges if i.new_schema is not None}
+        for topic, schema_id in sorted(grown):
+            self._grow(name, topic, schema_id, report)
 
     def _stop(self, item: RangeResult, finding: Finding, report: RoundReport) -> None:
         """Leave a partition alone from now on, unless the next plan can say more of why it stands still."""
@@ -255,27 +260,32 @@ class Loader:
             log.error("partition stands still", reason=finding.sentence)
         self._told = findings
 
-    def _wait_for(self, waiting: set[int], report: RoundReport) -> None:
-        now = time.monotonic()
-        for schema_id in waiting:
-            if schema_id not in self._waited_since and len(self._waited_since) < UNKNOWN_SCHEMAS_MAX:
-                log.warning("waiting for a schema", schema_id=schema_id)
-            self._waited_since.setdefault(schema_id, now)
-        report.waiting_for_schemas.extend(sorted(waiting - self._given_up()))
-        report.moved = report.moved or bool(waiting & self._given_up())
+    def _wait_for(self, item: RangeResult, report: RoundReport) -> None:
+        """Let what a range met and the registry does not know wait, unless it has waited long enough."""
+        now, place = time.monotonic(), TopicPartition(item.topic, item.partition)
+        self._waits.passed(place, item.next_offset)
+        if not item.unknown_schemas:
+            return
+        new = self._waits.note(place, item.unknown_schemas, self._log_ends[place], now)
+        if new:
+            log.warning("waiting for schemas", topic=item.topic, count=len(new), schema_id=new[0])
+        given_up = self._waits.given_up(now)
+        waiting = {each for each in item.unknown_schemas if (item.topic, each) not in given_up}
+        if len(waiting) < len(item.unknown_schemas) or item.next_offset < self._waits.given_up_before(
+            place, now
+        ):
+            report.moved = True
+        else:
+            report.waiting_for_schemas.extend(sorted(waiting))
 
-    def _given_up(self) -> frozenset[int]:
-        limit = time.monotonic() - self._config.schema_wait_seconds
-        return frozenset(schema_id for schema_id, since in self._waited_since.items() if since <= limit)
-
-    def _grow(self, name: str, schema_id: int, report: RoundReport) -> None:
+    def _grow(self, name: str, topic: str, schema_id: int, report: RoundReport) -> None:
         try:
             table = tables.ensure_table(self._catalog, name)
-            tables.evolve(table, self._registry.schema(schema_id))
+            tables.evolve(table, self._registry.schema(topic, schema_id))
         except (RegistryUnreachableError, UnknownSchemaError, UnsupportedSchemaError) as error:
             report.failures.append(str(error))
             return
-        log.info("table grew", table=name, schema_id=schema_id)
+        log.info("table grew", table=name, topic=topic, schema_id=schema_id)
         report.moved = True
 
     def _clean_once(self, name: str, table: Table) -> None:

@@ -1,6 +1,7 @@
-"""Schemas by id from the registry, each asked for once a process.
+"""Schemas by topic and id from the registry, each asked for once a process.
 
-Owns the HTTP calls of a load (`GET /schemas/ids/{id}` of Confluent's REST API) and their bounds. Invariants: an id
+Owns the HTTP calls of a load (`GET /schemas/ids/{id}?subject=` of Confluent's REST API) and their bounds. Invariants: an
+id is asked for in the name of the topic that it was met in, since each datacenter's registry gives ids of its own; one
 that the registry does not know is `UnknownSchemaError` and is asked for again later, since a mirror may bring data
 before its schema; a registry that does not answer is `RegistryUnreachableError` and never a verdict on a record; a
 schema that no table can hold is remembered as such. Must not know records or tables.
@@ -23,6 +24,8 @@ ATTEMPTS_MAX: Final = 3
 RETRY_WAIT_SECONDS: Final = 0.3
 REFERENCES_MAX: Final = 100
 UNKNOWN_AGAIN_AFTER_SECONDS: Final = 1.0
+UNKNOWN_MAX: Final = 10_000
+"""Ids remembered as unknown; the one asked for longest ago is forgotten when there are more."""
 
 
 class UnknownSchemaError(Exception):
@@ -33,34 +36,46 @@ class RegistryUnreachableError(Exception):
     """No registry of the list answered; nothing can be said about a schema."""
 
 
+class RefusedError(Exception):
+    """The registry says, with its sentence, why it will never answer this."""
+
+
 class SchemaRegistry:
     """Asks one of the registries of a comma-separated list of URLs, the first that answers."""
 
     def __init__(self, urls: str, *, timeout_seconds: float = 5.0) -> None:
         self._urls = [url.strip().rstrip("/") for url in urls.split(",") if url.strip()]
         self._timeout_seconds = timeout_seconds
-        self._known: dict[int, WriterSchema | UnsupportedSchemaError] = {}
-        self._unknown_since: dict[int, float] = {}
+        self._known: dict[tuple[str, int], WriterSchema | UnsupportedSchemaError] = {}
+        self._unknown_since: dict[tuple[str, int], float] = {}
 
-    def schema(self, schema_id: int) -> WriterSchema:
-        """Return the schema with this id.
+    def schema(self, topic: str, schema_id: int) -> WriterSchema:
+        """Return the schema that this id means in a topic.
 
         Raises:
             UnknownSchemaError, UnsupportedSchemaError, RegistryUnreachableError
         """
-        found = self._known.get(schema_id)
+        found = self._known.get((topic, schema_id))
         if found is None:
-            found = self._known[schema_id] = self._load(schema_id)
+            found = self._known[topic, schema_id] = self._load(topic, schema_id)
         if isinstance(found, UnsupportedSchemaError):
             raise found
         return found
 
-    def _load(self, schema_id: int) -> WriterSchema | UnsupportedSchemaError:
-        if time.monotonic() - self._unknown_since.get(schema_id, -1e9) < UNKNOWN_AGAIN_AFTER_SECONDS:
+    def _load(self, topic: str, schema_id: int) -> WriterSchema | UnsupportedSchemaError:
+        asked = self._unknown_since.get((topic, schema_id), -1e9)
+        if time.monotonic() - asked < UNKNOWN_AGAIN_AFTER_SECONDS:
             raise UnknownSchemaError(f"the registry has no schema {schema_id}")
-        answer = self._get(f"/schemas/ids/{schema_id}")
+        self._unknown_since.pop((topic, schema_id), None)
+        subject = urllib.parse.quote(f"{topic}-value", safe="")
+        try:
+            answer = self._get(f"/schemas/ids/{schema_id}?subject={subject}")
+        except RefusedError as error:
+            return UnsupportedSchemaError(f"the registry refuses schema {schema_id}: {error}")
         if answer is None:
-            self._unknown_since[schema_id] = time.monotonic()
+            self._unknown_since[topic, schema_id] = time.monotonic()
+            if len(self._unknown_since) > UNKNOWN_MAX:
+                del self._unknown_since[next(iter(self._unknown_since))]
             raise UnknownSchemaError(f"the registry has no schema {schema_id}")
         if answer.get("schemaType", "AVRO") != "AVRO":
             return UnsupportedSchemaError(
@@ -96,7 +111,7 @@ class SchemaRegistry:
         """Return the JSON answer, None for 404.
 
         Raises:
-            RegistryUnreachableError
+            RegistryUnreachableError, RefusedError
         """
         failure: Exception | None = None
         for attempt in range(ATTEMPTS_MAX):
@@ -110,10 +125,19 @@ class SchemaRegistry:
                 except urllib.error.HTTPError as error:
                     if error.code == 404:
                         return None
+                    if error.code == 422:
+                        raise RefusedError(_message(error)) from error
                     failure = error
                 except (OSError, ValueError) as error:
                     failure = error
         raise RegistryUnreachableError(f"no registry of {', '.join(self._urls)} answers {path}: {failure}")
+
+
+def _message(error: urllib.error.HTTPError) -> str:
+    try:
+        return str(json.loads(error.read(ANSWER_SIZE_MAX))["message"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return f"HTTP status {error.code}"
 
 
 def _inline(avro: Any, referred: dict[str, Any], done: set[str]) -> Any:

@@ -8,10 +8,10 @@ cannot go on ends early and says why; a task that dies leaves files that nobody 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -32,8 +32,9 @@ from headrace.load.decode import (
 from headrace.load.fences import Fence, fence_at
 from headrace.load.headers import BAD_HEADERS, Headers, bytes_column, headers_of
 from headrace.load.names import DATACENTER, HEADERS, KEY, LIFE, OFFSET, TIMESTAMP, TOPIC, TOPIC_PARTITION
-from headrace.load.ranges import Finding, Limits, OffsetRange
+from headrace.load.ranges import Finding, Limits, OffsetRange, TopicPartition
 from headrace.load.registry import RegistryUnreachableError, SchemaRegistry, UnknownSchemaError
+from headrace.load.schema_waits import TopicSchema
 from headrace.load.source import Chunk, StandstillError, UnreadableBatch, chunks
 from headrace.load.tables import split_topic
 from headrace.load.wire_client import Client, ConnectionFailedError
@@ -41,6 +42,11 @@ from headrace.load.write import FileWriter, Target, WrittenFile
 
 YEAR_1_MS: Final = -62_135_596_800_000
 YEAR_9999_MS: Final = 253_402_300_799_999
+UNKNOWN_PER_CHUNK_MAX: Final = 1000
+"""Unknown schemas that the registry is asked for in one go; records of others wait for the next."""
+
+Standing = Literal["fits", "unfit", "new", "unknown", "unasked"]
+"""Of a schema's records: rows, dead letters, wait until the table has grown, wait for the schema, wait to ask for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +60,10 @@ class Assignment:
     dead_letters: Target
     shape: TableShape
     limits: Limits
-    given_up: frozenset[int] = frozenset()
-    """Schema ids that were waited for long enough: their records become dead letters."""
+    given_up: frozenset[TopicSchema] = frozenset()
+    """Schemas that were waited for long enough: their records become dead letters."""
+    given_up_before: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Offsets below which no record waits for its schema any longer, of partitions that have one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,8 +83,8 @@ class RangeResult:
     finding: Finding | None = None
     new_schema: int | None = None
     """The table has to grow for this schema before the next record fits."""
-    unknown_schema: int | None = None
-    """The registry does not know the schema of the next record, yet."""
+    unknown_schemas: tuple[int, ...] = ()
+    """Schemas of records from `next_offset` on that the registry does not know, yet."""
     failure: str | None = None
     """A broker or registry did not answer; the next round tries again."""
 
@@ -173,10 +181,12 @@ class _Reader:
 
     def _take(self, chunk: Chunk) -> None:
         """Write a chunk up to the first record that has to wait; nothing of it is written when the registry is away."""
-        ids = [self._places(schema_ids(records)) for records in chunk.records]
-        limit = self._limit(chunk, ids)
+        ids = [schema_ids(records) for records in chunk.records]
+        standings = self._standings(ids)
+        limit = self._limit(chunk, ids, standings)
         decoded = [
-            self._decoded(records, kinds, limit) for records, kinds in zip(chunk.records, ids, strict=True)
+            self._decoded(records, kinds, limit, standings)
+            for records, kinds in zip(chunk.records, ids, strict=True)
         ]
         for rows, dead in decoded:
             self._rows.write(rows)
@@ -187,44 +197,66 @@ class _Reader:
         self._progress.fence = fence_at(chunk.headers, limit) or self._progress.fence
         self._progress.size_bytes += chunk.size_bytes
 
-    def _places(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Ask for every schema before anything is written."""
-        for schema_id in distinct(ids):
-            if schema_id != NO_SCHEMA:
-                self._standing(schema_id)
-        return ids
+    def _standings(self, ids: Sequence[npt.NDArray[np.int64]]) -> dict[int, tuple[Standing, str]]:
+        """Ask for every schema before anything is written, in the records' order, and say what becomes of its records."""
+        standings: dict[int, tuple[Standing, str]] = {NO_SCHEMA: ("unfit", "")}
+        unknown = 0
+        for schema_id in (each for kinds in ids for each in _in_order(kinds)):
+            if schema_id not in standings:
+                is_over = unknown >= UNKNOWN_PER_CHUNK_MAX
+                standings[schema_id] = ("unasked", "") if is_over else self._standing(schema_id)
+                unknown += standings[schema_id][0] == "unknown"
+        return standings
 
-    def _standing(self, schema_id: int) -> tuple[str, str]:
-        """Return (`fits` | `unfit` | `new_schema` | `unknown_schema`, reason) for a schema."""
+    def _standing(self, schema_id: int) -> tuple[Standing, str]:
+        """Return what becomes of a schema's records, and why they have no rows."""
         try:
             has_all = not is_growing(self._schema(schema_id), self._assignment.shape)
-            return ("fits", "") if has_all else ("new_schema", "")
+            return ("fits", "") if has_all else ("new", "")
         except UnsupportedSchemaError as error:
             return "unfit", f"schema {schema_id}: {error}"
         except UnknownSchemaError as error:
-            return ("unfit" if schema_id in self._assignment.given_up else "unknown_schema"), str(error)
+            is_over = (self._wanted.topic, schema_id) in self._assignment.given_up
+            return ("unfit" if is_over else "unknown"), str(error)
 
     def _schema(self, schema_id: int) -> WriterSchema:
         """Return a schema with its fields called as the table's columns."""
         if schema_id not in self._schemas:
-            found = self._registry.schema(schema_id)
+            found = self._registry.schema(self._wanted.topic, schema_id)
             self._schemas[schema_id] = found.named(self._assignment.shape.columns)
         return self._schemas[schema_id]
 
-    def _limit(self, chunk: Chunk, ids: Sequence[npt.NDArray[np.int64]]) -> int:
+    def _limit(
+        self,
+        chunk: Chunk,
+        ids: Sequence[npt.NDArray[np.int64]],
+        standings: Mapping[int, tuple[Standing, str]],
+    ) -> int:
         """Return the first offset that has to wait for a schema, or the chunk's end."""
-        limit = chunk.next_offset
+        limit, unknown = chunk.next_offset, []
+        given_up_before = self._assignment.given_up_before.get(self._wanted.topic_partition, 0)
         for records, kinds in zip(chunk.records, ids, strict=True):
             for schema_id in distinct(kinds):
-                standing = "fits" if schema_id == NO_SCHEMA else self._standing(schema_id)[0]
-                first = int(records.offset[np.argmax(kinds == schema_id)])
-                if standing in ("new_schema", "unknown_schema") and first < limit:
-                    limit = first
-                    self._progress.stop = {standing: schema_id}
+                standing, _ = standings[schema_id]
+                if standing in ("fits", "unfit"):
+                    continue
+                waiting = records.offset[kinds == schema_id]
+                if standing == "unknown":
+                    waiting = waiting[waiting >= given_up_before]
+                    unknown += [schema_id] if len(waiting) else []
+                if len(waiting) and waiting[0] < limit:
+                    limit = int(waiting[0])
+                    self._progress.stop = {"new_schema": schema_id} if standing == "new" else {}
+        if limit < chunk.next_offset:
+            self._progress.stop["unknown_schemas"] = tuple(unknown)
         return limit
 
     def _decoded(
-        self, records: RecordColumns, ids: npt.NDArray[np.int64], limit: int
+        self,
+        records: RecordColumns,
+        ids: npt.NDArray[np.int64],
+        limit: int,
+        standings: Mapping[int, tuple[Standing, str]],
     ) -> tuple[pa.Table, list[dict[str, Any]]]:
         """Return the rows of the records below `limit`, and the dead letters among them."""
         count = int(np.searchsorted(records.offset, limit))
@@ -235,7 +267,7 @@ class _Reader:
             chosen = np.flatnonzero(ids[:count] == schema_id)
             if headers.bad.size:
                 chosen = np.setdiff1d(chosen, headers.bad, assume_unique=True)
-            standing, reason = ("unfit", "") if schema_id == NO_SCHEMA else self._standing(schema_id)
+            standing, reason = standings[schema_id]
             if standing != "fits":
                 dead += [self._letter(records, index, headers, reason) for index in chosen.tolist()]
                 continue
@@ -339,6 +371,12 @@ def distinct(ids: npt.NDArray[np.int64]) -> list[int]:
     if len(ids) and (ids == ids[0]).all():
         return [int(ids[0])]
     return [int(value) for value in np.unique(ids)]
+
+
+def _in_order(ids: npt.NDArray[np.int64]) -> list[int]:
+    """Return the different values in the order in which they first occur."""
+    values, first = np.unique(ids, return_index=True)
+    return [int(value) for value in values[np.argsort(first)]]
 
 
 def _microseconds(milliseconds: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

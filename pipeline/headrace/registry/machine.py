@@ -174,15 +174,14 @@ class Machine:
     def schema(self, schema_id: int, subject: str = "") -> dict[str, Any]:
         """Return the schema with this id, as the source of a subject means it.
 
-        A subject need not exist: its prefix says which datacenter's ids are meant. Without one the registry's own ids come
-        first. An id that stands for different schemas even so is refused.
+        A subject need not exist: its prefix says which datacenter's ids are meant. Without a prefix the registry's own ids
+        come first. An id that stands for different schemas even so is refused.
         """
-        if subject:
-            found = self._catalog.with_id(schema_id, self._catalog.prefix_of(subject))
-            own = [held for held in found if held.stored.subject == subject]
-            found = own[-1:] or found
-        else:
-            found = self._catalog.with_id(schema_id, "") or self._catalog.with_id(schema_id)
+        prefix = self._catalog.prefix_of(subject)
+        found = self._catalog.with_id(schema_id, prefix)
+        found = [held for held in found if held.stored.subject == subject][-1:] or found
+        if not found and not prefix:
+            found = self._catalog.with_id(schema_id)
         if not found:
             raise errors.schema_not_found(schema_id)
         if len({held.normal or held.stored.text for held in found}) > 1:
