@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 from fastavro import schemaless_writer
 
-from headrace.audit.counter import BARRIER_INTERVAL_MS, COUNTS, LogCounter, Publisher
+from headrace.audit.counter import (
+    BARRIER_INTERVAL_MS,
+    COUNTS,
+    ROT_LEFT_OUT_AFTER_MS,
+    LogCounter,
+    Publisher,
+)
 from headrace.audit.records import Barrier, Counted, CountRecord, Standstill, encode
 from headrace.broker.errors import OffsetOutOfRangeError
 from headrace.broker.wire.batches import Record, encode_batch, iter_batches
@@ -236,3 +242,29 @@ def test_a_round_may_be_larger_than_the_producers_queue() -> None:
         )
     publisher.flush()
     assert queue.sent == 5
+
+
+def test_rot_is_waited_for_so_long_and_then_left_out(cluster: MemoryCluster) -> None:
+    cluster.append(PAGES, event(0), event(1))
+    cluster.append(PAGES, event(2), event(3))
+    cluster.logs[PAGES][-1] ^= 1
+    cluster.append(PAGES, event(4))
+    counter = cluster.counter()
+    counter.round()
+    cluster.now_ms += ROT_LEFT_OUT_AFTER_MS - 1
+    counter.round()
+    assert cluster.news() == [("Counted", 0, 2), ("Standstill", 2, 2)]
+    cluster.now_ms += 1
+    counter.round()
+    assert cluster.news() == [("Standstill", 2, 4), ("Counted", 4, 5)]
+
+
+def test_rot_that_is_healed_in_time_is_counted(cluster: MemoryCluster) -> None:
+    cluster.append(PAGES, event(0))
+    cluster.logs[PAGES][-1] ^= 1
+    counter = cluster.counter()
+    counter.round()
+    cluster.now_ms += ROT_LEFT_OUT_AFTER_MS
+    cluster.logs[PAGES][-1] ^= 1
+    counter.round()
+    assert cluster.news() == [("Standstill", 0, 0), ("Counted", 0, 1)]

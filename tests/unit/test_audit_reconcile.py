@@ -418,6 +418,59 @@ def test_other_stops_of_the_mirror_are_reasons(script: Script) -> None:
     assert "the mirror reports rot in partition 0, offsets 5 to 7" in reasons(outcome)
 
 
+def test_what_the_mirror_passed_over_at_the_end_of_a_copy_is_lost_and_not_on_its_way(script: Script) -> None:
+    script.account(*range(8))
+    script.count("live", 0, 8, *range(8))
+    script.barrier(8)
+    script.count("offline", 0, 5, *range(5))
+    script.rows(0, 5, *range(5))
+    assert "3 events are on their way from live to offline" in reasons(script.outcome())
+    script.ledger.on_mirror_finding(mirror_finding("loss"))
+    outcome = script.outcome()
+    assert (outcome.verdict, reasons(outcome)) == ("loss", "")
+    assert (outcome.topics[DATACENTER, TOPIC].lost, outcome.topics[DATACENTER, TOPIC].under_way) == (3, 0)
+    by_sequence, by_offset = as_json(outcome, script.ledger, NOW)["findings"]
+    assert (by_sequence["hop"], by_sequence["first_sequence"], by_sequence["count"]) == (
+        "live_to_offline",
+        5,
+        3,
+    )
+    assert (by_offset["kind"], by_offset["partition"], by_offset["count"]) == ("loss", 0, 3)
+    assert (by_offset["first_offset"], by_offset["last_offset"], by_offset["reason"]) == (5, 7, "so it is")
+
+
+def test_what_the_mirror_passed_over_is_named_by_its_offsets(script: Script) -> None:
+    everything(script, 0)
+    script.ledger.on_mirror_finding(mirror_finding("loss"))
+    said = sentence(as_json(script.outcome(), script.ledger, NOW))
+    assert "up to 3 events of pageviews in dc-east from live to offline" in said
+    assert "offsets 5 to 7 of partition 0: so it is" in said
+
+
+def test_rot_that_the_live_counter_left_out_and_the_mirror_passed_over_is_lost(script: Script) -> None:
+    script.account(*range(10))
+    script.count("live", 0, 5, *range(5))
+    rot = Standstill(
+        tier="live",
+        datacenter=DATACENTER,
+        partition=TopicPartition(TOPIC, 0),
+        first=5,
+        next=8,
+        reason="offsets 5 to 7 are left out",
+        at_ms=NOW,
+    )
+    script.ledger.on_count(rot)
+    script.count("live", 8, 10, 8, 9)
+    script.ledger.on_mirror_finding(mirror_finding("loss"))
+    script.barrier(10)
+    script.count("offline", 0, 10, *range(5), 8, 9)
+    script.rows(0, 10, *range(5), 8, 9)
+    outcome = script.outcome()
+    assert (outcome.verdict, "on their way" in reasons(outcome)) == ("loss", False)
+    assert found(outcome)[0] == ("loss", "producer_to_live", 5, 7, 3)
+    assert outcome.topics[DATACENTER, TOPIC].lost == 3
+
+
 def mirror_finding(kind: str) -> MirrorFinding:
     return MirrorFinding(
         id=f"{kind}:1",

@@ -29,7 +29,7 @@ from headrace.audit.records import (
 from headrace.broker.errors import KafkaError
 from headrace.broker.structured_log import get_logger
 from headrace.events.avro_schemas import MONITORING_TOPIC
-from headrace.load.ranges import LogOffsets, OffsetRange, TopicPartition
+from headrace.load.ranges import Finding, LogOffsets, OffsetRange, TopicPartition
 from headrace.load.source import StandstillError, chunks
 from headrace.load.wire_client import Client, ConnectionFailedError
 
@@ -37,6 +37,8 @@ OFFSETS_PER_RECORD_MAX: Final = 20_000
 """Bound of a count record: even runs of single sequences stay below a message's size."""
 RANGES_PER_ROUND_MAX: Final = 50
 """Ranges of one partition before the others get their turn."""
+ROT_LEFT_OUT_AFTER_MS: Final = 600_000
+"""A batch that is rotten for so long is not waited for any more: what lies behind it counts."""
 PUBLISH_TIMEOUT_S: Final = 60.0
 COUNTS: Final = TopicPartition(COUNTS_TOPIC, 0)
 READ_BACK: Final = 1000
@@ -116,6 +118,8 @@ class LogCounter:
         self._topics = frozenset(topics)
         self._window_size_ms = window_size_ms
         self._standstills: dict[TopicPartition, str] = {}
+        self._stands_since: dict[TopicPartition, tuple[int, int]] = {}
+        """At which offset, and since when."""
         self._told: Barrier | None = None
         self._clock_ms = clock_ms
         self.counted_events = 0
@@ -200,6 +204,7 @@ class LogCounter:
                 self._standstills.pop(partition, None)
         except StandstillError as error:
             self._stand_still(partition, error.finding.detail)
+            self._leave_out_old_rot(partition, error.finding)
         return self.positions[partition] > first
 
     def _stand_still(self, partition: TopicPartition, reason: str) -> None:
@@ -214,6 +219,19 @@ class LogCounter:
             position = self.positions[partition]
             self._publish(self._standstill(partition, position, position, reason))
             self._standstills[partition] = reason
+
+    def _leave_out_old_rot(self, partition: TopicPartition, finding: Finding) -> None:
+        position, now_ms = self.positions[partition], self._clock_ms()
+        offset, since_ms = self._stands_since.get(partition, (-1, 0))
+        if offset != position:
+            self._stands_since[partition] = position, now_ms
+            return
+        following = finding.go_on_at if finding.kind == "corruption" else None
+        if following is not None and now_ms - since_ms >= ROT_LEFT_OUT_AFTER_MS:
+            reason = f"offsets {position} to {following - 1} are left out: {finding.detail}"
+            self._publish(self._standstill(partition, position, following, reason))
+            self.positions[partition] = following
+            self._standstills.pop(partition, None)
 
     def _standstill(self, partition: TopicPartition, first: int, following: int, reason: str) -> Standstill:
         return Standstill(

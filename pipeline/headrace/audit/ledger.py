@@ -15,7 +15,7 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 
 from headrace.audit.accounts import CLOCK_SKEW_MS, Accounts
-from headrace.audit.coverage import Coverage
+from headrace.audit.coverage import Coverage, Uncounted
 from headrace.audit.latency import Latencies, Place
 from headrace.audit.period import ALWAYS, BEGIN_MS, END_MS, Period
 from headrace.audit.records import Arrival, Barrier, Counted, CountRecord, MirrorFinding, Standstill
@@ -111,6 +111,8 @@ class Ledger:
     skipped: dict[Counter, list[tuple[str, Period]]] = field(default_factory=dict)
     """Why offsets were never counted, and the time of the windows that may lie in them; the youngest ones."""
     mirror_findings: dict[str, MirrorFinding] = field(default_factory=dict)
+    passed_over: dict[Place, set[tuple[int, int]]] = field(default_factory=dict)
+    """Offsets [first, next) that the mirror says will never be in the copy."""
     files: dict[str, set[str]] = field(default_factory=dict)
     """Data files counted, by table."""
     commits: dict[str, int] = field(default_factory=dict)
@@ -218,6 +220,10 @@ class Ledger:
 
     def on_mirror_finding(self, finding: MirrorFinding) -> None:
         self.mirror_findings[finding.id] = finding
+        if finding.kind == "loss" and 0 <= finding.first_offset <= finding.last_offset:
+            place = Place(finding.datacenter, finding.topic, finding.partition)
+            span = (finding.first_offset, finding.last_offset + 1)
+            self.passed_over.setdefault(place, set()).add(span)
 
     def on_file(self, table: str, file: str, found: Iterable[PlacedTallies]) -> None:
         """Take a data file of the warehouse, rows and dead letters alike."""
@@ -283,7 +289,11 @@ class Ledger:
         if tier == "warehouse":
             return self.loaded.get(place, -1)
         coverage = self.coverage.get(Counter(tier, place))
-        return coverage.position if coverage is not None else -1
+        position = coverage.position if coverage is not None else -1
+        for first, following in sorted(self.passed_over.get(place, ())) if tier == "offline" else ():
+            # What the mirror passed over at the copy's end never comes.
+            position = following if position == first else position
+        return position
 
     def has_passed(self, tier: Tier, counter: Counter, parcel: Parcel) -> bool:
         """Whether a tier is counted beyond a neighbour's parcel.
@@ -301,8 +311,7 @@ class Ledger:
         """Whether a tier counted all of a neighbour's parcel, so that what is missing there was lost or doubled."""
         if not self.has_passed(tier, counter, parcel):
             return False
-        coverage = self.coverage.get(Counter(tier, counter.place))
-        holes = coverage.uncounted() if coverage is not None else ()
+        holes = self._holes(Counter(tier, counter.place))
         return not any(hole.overlaps(parcel.first, parcel.next) for hole in holes)
 
     def promise(self, watermarks: Mapping[tuple[str, str], int]) -> None:
@@ -349,11 +358,19 @@ class Ledger:
         self.heard_until[barrier.datacenter] = max(barrier.at_ms, self.heard_until.get(barrier.datacenter, 0))
         return True
 
+    def _holes(self, counter: Counter) -> Iterator[Uncounted]:
+        """Yield what a tier never counted, but for rot that the mirror passed over: what is missing of that is lost."""
+        coverage = self.coverage.get(counter)
+        passed_over = self.passed_over.get(counter.place, ())
+        for hole in coverage.uncounted() if coverage is not None else ():
+            if (hole.first, hole.next) not in passed_over:
+                yield hole
+
     def _unseen(self) -> dict[tuple[str, str], int]:
         """Return by (datacenter, topic) when the last of the offsets was written that the live tier never counted."""
         found: dict[tuple[str, str], int] = {}
-        for (tier, place), coverage in self.coverage.items():
-            for hole in coverage.uncounted() if tier == "live" else ():
+        for tier, place in self.coverage:
+            for hole in self._holes(Counter(tier, place)) if tier == "live" else ():
                 key = (place.datacenter, place.topic)
                 found[key] = max(hole.until_ms, found.get(key, BEGIN_MS))
         return found

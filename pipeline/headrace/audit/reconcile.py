@@ -77,6 +77,12 @@ def reconcile(
 
 
 _ORDER: Final[tuple[Kind, ...]] = ("loss", "duplicate", "late", "truncation", "recreation")
+_MIRROR_KINDS: Final[Mapping[str, Kind]] = {
+    "truncation": "truncation",
+    "recreation": "recreation",
+    "loss": "loss",
+}
+"""Findings of the mirror that are findings of the audit; others are reasons why it is not complete."""
 
 
 def _is_of(item: Finding, period: Period) -> bool:
@@ -255,10 +261,11 @@ def _late(ledger: Ledger, evidence: Evidence) -> Iterable[Finding]:
 def _add_mirror_findings(outcome: Outcome, ledger: Ledger) -> None:
     for found in sorted(ledger.mirror_findings.values(), key=lambda item: item.detected_ms):
         where = f"partition {found.partition}, offsets {found.first_offset} to {found.last_offset}"
-        if found.kind == "truncation" or found.kind == "recreation":
+        kind = _MIRROR_KINDS.get(found.kind)
+        if kind is not None:
             outcome.findings.append(
                 Finding(
-                    kind="truncation" if found.kind == "truncation" else "recreation",
+                    kind=kind,
                     hop="live_to_offline",
                     stream=Stream(found.datacenter, found.topic, ""),
                     first_sequence=-1,
@@ -272,7 +279,7 @@ def _add_mirror_findings(outcome: Outcome, ledger: Ledger) -> None:
                     reason=found.reason,
                 )
             )
-        elif found.kind != "loss":
+        else:
             outcome.incomplete.append(
                 Incomplete(
                     datacenter=found.datacenter,

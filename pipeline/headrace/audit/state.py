@@ -126,7 +126,8 @@ def from_json(fields: Any) -> Ledger:
         _to_counter(key): [(reason, Period(*period)) for reason, *period in skips]
         for *key, skips in fields["skipped"]
     }
-    ledger.mirror_findings = {item["id"]: records.mirror_finding(item) for item in fields["mirror_findings"]}
+    for item in fields["mirror_findings"]:
+        ledger.on_mirror_finding(records.mirror_finding(item))
     ledger.files = {table: set(files) for table, files in fields["files"].items()}
     ledger.commits = dict(fields["commits"])
     ledger.rows_forgotten = set(fields["rows_forgotten"])

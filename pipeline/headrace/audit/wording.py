@@ -34,6 +34,9 @@ def reason(item: Row) -> str:
 def fault(item: Row) -> str:
     """Say what was lost, doubled or late: whose events, how many, and where."""
     where = f"{item['topic']} in {item['datacenter']} from {hop_name(item['hop'])}"
+    if "partition" in item:
+        offsets = f"offsets {item['first_offset']} to {item['last_offset']} of partition {item['partition']}"
+        return f"up to {item['count']:,} events of {where}, {offsets}: {item['reason']}"
     sequences = f"sequences {item['first_sequence']} to {item['last_sequence']}"
     if not _place_of(item):
         return f"{item['count']:,} events of {where}, {who(item)}, {sequences}"
