@@ -34,6 +34,18 @@ REPORT = {
         {"datacenter": "dc-east", "topic": "pageviews", **COUNTS},
         {"datacenter": "dc-west", "topic": "pageviews", **COUNTS},
     ],
+    "negative_latencies": [
+        {
+            "datacenter": "dc-west",
+            "hop": "live_to_offline",
+            "from_host": "web-1",
+            "to_host": "127.0.3.2",
+            "count": count,
+            "skew_seconds": 3.0,
+            "is_certain": is_certain,
+        }
+        for count, is_certain in ((1204, True), (3, False))
+    ],
     "hops": [
         {
             "datacenter": "dc-west",
@@ -200,6 +212,8 @@ def test_the_last_screen_fits_80_columns_and_says_every_reason_as_a_sentence() -
         "incomplete: no monitoring events were seen.",
         "incomplete: pageviews in dc-east: partition 0 is rotten.",
         "late: 2,000 events of pageviews in dc-east, from offline to warehouse.",
+        "clocks: 1,204 latencies of dc-west from live to offline are negative and in no figure: the clock of web-1 is "
+        "ahead of the clock of 127.0.3.2, by up to 3 s.",
     ]
     assert lines[-1] == "Verdict: incomplete  (complete until -)"
 

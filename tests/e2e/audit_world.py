@@ -49,6 +49,8 @@ class AuditWorld:
 
     def __init__(self, home: Path, *, mirror: bool = False) -> None:
         self.home = home
+        self.offline_behind_ms = 0
+        """By how much the clock of the offline broker is behind."""
         self.warehouse = home / "warehouse"
         self.live = DevCluster(home / "live")
         self.registry = RegistryProcess(home / "registry.log", self.live.bootstrap)
@@ -143,7 +145,8 @@ class AuditWorld:
             sink.produce(target, value, partition=partition)
         assert sink.flush(30) == 0
         if topic == TOPIC and len(values) > first:
-            arrival = struct.pack(">qqqb", first, len(values) - 1, time.time_ns() // 1_000_000, 0)
+            now_ms = time.time_ns() // 1_000_000 - self.offline_behind_ms
+            arrival = struct.pack(">qqqb", first, len(values) - 1, now_ms, 0)
             sink.produce("headrace.arrivals", arrival, key=f"{target}-{partition}".encode(), partition=0)
             assert sink.flush(30) == 0
 

@@ -153,6 +153,7 @@ def test_is_incomplete_until_every_tier_has_it_and_then_complete(world: AuditWor
     assert (report["verdict"], report["findings"], report["incomplete"]) == ("complete", [], [])
     assert all(report["totals"][tier] == 200 for tier in ("produced", "live", "offline", "warehouse"))
     assert report["complete_until"] is not None
+    assert report["negative_latencies"] == []
     for hop in ("producer_to_live", "live_to_offline", "offline_to_warehouse", "end_to_end"):
         latency = report["latency_seconds"][hop]
         assert 0 <= latency["p50"] <= latency["p99"] <= latency["max"]
@@ -269,12 +270,21 @@ def check_page(world: AuditWorld, home: Path) -> None:
 
 
 def test_the_page_fetches_nothing_and_shows_the_numbers(world: AuditWorld) -> None:
+    world.offline_behind_ms = 3_600_000
     producer = world.publish(123)
     world.count("live")
     world.copy()
+    world.load()
     report = world.report()
+    (negative,) = report["negative_latencies"]
+    assert (negative["hop"], negative["count"], negative["is_certain"]) == ("live_to_offline", 123, True)
+    assert (negative["from_host"], negative["to_host"]) == ("web-1", "127.0.0.1")
+    assert 3500 < negative["skew_seconds"] < 3600
+    assert report["latency_seconds"]["live_to_offline"] is None
     page = (world.home / "report" / "report.html").read_text(encoding="utf-8")
     assert producer in page
     assert "<b>123</b>" in page
+    assert "the clock of web-1 is ahead of the clock of 127.0.0.1" in page
     assert report["verdict"] == "incomplete"
+    assert ">123 unknown<" in page
     assert not any(mark in page for mark in ('src="', "url(http", "@import", "<link", "<script"))

@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.audit.clocks import Clocks, Skew
 from headrace.audit.latency import (
     OBSERVED_MS_MAX,
     SPANS,
@@ -130,9 +131,52 @@ def test_late_is_said_of_the_first_hop_behind_the_bound() -> None:
     assert {key: item.count for key, item in latencies.late.items()} == {("live_to_offline", STREAM): 10}
 
 
-def test_a_clock_that_runs_behind_gives_no_negative_latency() -> None:
+def test_negative_latencies_are_counted_by_host_and_in_no_figure() -> None:
     latencies = Latencies(60_000)
+    latencies.on_producer("p", "web-1")
+    latencies.on_acknowledged(STREAM, 0, 9, NOW + 10)
+    latencies.on_appended(PLACE, 0, 3, NOW - 40, "broker-1")
+    latencies.on_appended(PLACE, 4, 9, NOW + 40, "broker-2")
+    latencies.on_committed(PLACE, 0, 9, NOW + 100, "loader")
+    latencies.on_rows(rows(0, 10))
+    latencies.join(NOW)
+    assert latencies.skews.found == {
+        Clocks("dc-east", "live_to_offline", "web-1", "broker-1"): Skew(count=4, largest_ms=50, certain=4)
+    }
+    offline = latencies.histogram("live_to_offline")
+    assert (offline.count, offline.percentile(0.01), offline.max_ms) == (6, 30, 30)
+    assert latencies.histogram("offline_to_warehouse").count == 10
+
+
+def test_a_copy_that_is_quicker_than_the_acknowledgement_needs_no_wrong_clock() -> None:
+    latencies = Latencies(60_000)
+    latencies.on_acknowledged(STREAM, 0, 9, NOW + 10)
+    latencies.on_appended(PLACE, 0, 9, NOW + 3, "broker-1")
+    latencies.on_rows(rows(0, 10))
+    latencies.join(NOW, is_last=True)
+    assert latencies.skews.found == {
+        Clocks("dc-east", "live_to_offline", "", "broker-1"): Skew(count=10, largest_ms=7, certain=0)
+    }
+
+
+def test_a_clock_that_runs_behind_gives_no_latency() -> None:
+    latencies = Latencies(60_000)
+    latencies.on_producer("p", "web-1")
     latencies.on_acknowledged(STREAM, 0, 9, NOW - 50)
     latencies.on_rows(rows(0, 10))
     latencies.join(NOW, is_last=True)
-    assert latencies.histogram("producer_to_live").summary() == {"mean": 0, "p50": 0, "p99": 0, "max": 0}
+    assert latencies.histogram("producer_to_live").summary() is None
+    assert latencies.skews.found == {
+        Clocks("dc-east", "producer_to_live", "web-1", "web-1"): Skew(count=10, largest_ms=50, certain=10)
+    }
+
+
+def test_hosts_of_spans_are_kept_with_them() -> None:
+    spans = Spans()
+    spans.add(10, 19, 500, 2)
+    spans.add(0, 4, 100)
+    assert Spans.from_json(spans.as_json()).host_at(numbers(0, 5, 10)).tolist() == [0, 0, 2]
+    before_hosts = spans.as_json()[:3]
+    assert Spans.from_json(before_hosts).host_at(numbers(10)).tolist() == [0]
+    spans.forget_below(5)
+    assert spans.host_at(numbers(4, 10)).tolist() == [0, 2]

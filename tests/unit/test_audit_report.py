@@ -15,11 +15,11 @@ from headrace.audit.command import audit
 from headrace.audit.latency import SPANS, Histogram
 from headrace.audit.ledger import Ledger
 from headrace.audit.page import render
-from headrace.audit.plots import duration
 from headrace.audit.reconcile import reconcile
 from headrace.audit.records import Counted, CounterTier, MirrorFinding
 from headrace.audit.report import as_json, sentence
 from headrace.audit.windows import ProducerName, tally
+from headrace.audit.wording import duration
 from headrace.load.ranges import TopicPartition
 
 NOW = 1_700_000_000_000
@@ -106,6 +106,22 @@ def test_the_page_says_unknown_where_nothing_could_be_judged_and_not_loaded_wher
     assert ">not loaded<" in rejected
     assert rejected.count(">unknown<") == 1
     assert page.index("server web-1, service shop") < page.index("u-1")
+
+
+def test_the_page_counts_negative_latencies_and_names_the_two_hosts_and_the_skew() -> None:
+    negative = {
+        "datacenter": "dc-east",
+        "hop": "live_to_offline",
+        "from_host": "web-1",
+        "to_host": "127.0.3.2",
+        "count": 1204,
+        "skew_seconds": 3.2,
+        "is_certain": True,
+    }
+    page = render(report(negative_latencies=[negative]), NOTHING)
+    assert '<td>live to offline</td><td class="number">-</td>' in page
+    assert '<td class="number">1,204</td>' in page
+    assert "the clock of web-1 is ahead of the clock of 127.0.3.2, by up to 3.2 s" in page
 
 
 @pytest.mark.parametrize(

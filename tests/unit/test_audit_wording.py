@@ -54,3 +54,39 @@ def test_a_fault_opens_with_where_its_producer_runs_and_never_with_a_uuid(
 )
 def test_a_reason_names_all_that_it_is_about(item: dict[str, Any], sentence: str) -> None:
     assert wording.reason(item) == sentence
+
+
+NEGATIVE: dict[str, Any] = {
+    "datacenter": "dc-east",
+    "hop": "live_to_offline",
+    "from_host": "web-1",
+    "to_host": "broker-1",
+    "count": 1204,
+    "skew_seconds": 0.05,
+    "is_certain": True,
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "end"),
+    [
+        ({}, "the clock of web-1 is ahead of the clock of broker-1, by up to 50 ms"),
+        (
+            {"is_certain": False},
+            "broker-1 had the copies up to 50 ms before web-1 heard of the acknowledgement",
+        ),
+        (
+            {"to_host": "web-1"},
+            "the clock of web-1 went back, or events bear times up to 50 ms ahead of it",
+        ),
+        (
+            {"from_host": "", "to_host": ""},
+            "the clock of a producer's host is ahead of the clock of the host of the later time, by up to 50 ms",
+        ),
+    ],
+)
+def test_a_skew_names_both_hosts(changes: dict[str, Any], end: str) -> None:
+    sentence = wording.skew({**NEGATIVE, **changes})
+    assert sentence == (
+        f"1,204 latencies of dc-east from live to offline are negative and in no figure: {end}"
+    )

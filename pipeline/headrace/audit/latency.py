@@ -2,24 +2,34 @@
 
 The times of an event: `time` of its envelope, the producer's acknowledgement (its accounts), the copier's append
 (`headrace.arrivals`) and the commit of the snapshot that made its row visible. Events are known by the rows of the
-warehouse; a row waits for its account and its arrival, then it is observed once. Mean and maximum are exact,
+warehouse; a row waits for its account and its arrival, then it is observed once. A latency that comes out negative, of
+clocks that differ, is in no distribution; it is counted by the two hosts (see `clocks`). Mean and maximum are exact,
 percentiles to 1 %. Bounded: rows wait at most `WAIT_MS_MAX`, look-ups are pruned. Pure; times are milliseconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from headrace.audit.clocks import NOBODY, Clocks, Hosts, Skews
 from headrace.audit.windows import EMPTY, Depth, Int64s, Stream, depth, runs_of, total
 
 Hop = Literal["producer_to_live", "live_to_offline", "offline_to_warehouse"]
 HOPS: Final[tuple[Hop, ...]] = ("producer_to_live", "live_to_offline", "offline_to_warehouse")
 SPANS: Final = (*HOPS, "end_to_end")
+Station = Literal["producer", "mirror", "load"]
+STATIONS: Final[Mapping[str, tuple[Station, Station]]] = {
+    "producer_to_live": ("producer", "producer"),
+    "live_to_offline": ("producer", "mirror"),
+    "offline_to_warehouse": ("mirror", "load"),
+    "end_to_end": ("producer", "load"),
+}
+"""Whose clocks a latency is measured with: an acknowledgement's is the producer's own."""
 WAIT_MS_MAX: Final = 120_000
 ROWS_WAITING_MAX: Final = 4_000_000
 SPANS_KEPT_MAX: Final = 200_000
@@ -50,7 +60,7 @@ class Histogram:
     max_ms: int = 0
 
     def observe(self, values_ms: Int64s) -> None:
-        """Take values; a negative one, of clocks that differ, counts as 0, one beyond `OBSERVED_MS_MAX` as that."""
+        """Take values; one that is out of the bounds 0 and `OBSERVED_MS_MAX` counts as the bound."""
         if not len(values_ms):
             return
         values_ms = np.clip(values_ms, 0, OBSERVED_MS_MAX)
@@ -117,52 +127,59 @@ def upper_of(bucket: int) -> int:
 
 @dataclass(slots=True)
 class Spans:
-    """Times by ranges of offsets or sequences (inclusive)."""
+    """Times by ranges of offsets or sequences (inclusive), and the hosts whose clocks they are of, by number."""
 
     first: Int64s = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     last: Int64s = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     time_ms: Int64s = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    new: list[tuple[int, int, int]] = field(default_factory=list)
+    host: Int64s = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    new: list[tuple[int, int, int, int]] = field(default_factory=list)
 
-    def add(self, first: int, last: int, time_ms: int) -> None:
-        self.new.append((first, last, time_ms))
+    def add(self, first: int, last: int, time_ms: int, host: int = 0) -> None:
+        self.new.append((first, last, time_ms, host))
 
     def at(self, numbers: Int64s) -> Int64s:
         """Return the time of each number, -1 where none is known."""
-        self._sort()
-        if not len(self.first):
-            return np.full(len(numbers), -1, dtype=np.int64)
-        found = np.searchsorted(self.first, numbers, side="right") - 1
-        is_known = (found >= 0) & (numbers <= self.last[found])
-        return np.where(is_known, self.time_ms[found], -1)
+        return self._look_up(self._sorted().time_ms, numbers, -1)
+
+    def host_at(self, numbers: Int64s) -> Int64s:
+        """Return the host of each number, 0 where none is known."""
+        return self._look_up(self._sorted().host, numbers, 0)
 
     def forget_below(self, number: int) -> None:
         """Drop what only speaks of lower numbers."""
-        self._sort()
-        kept = self.last >= number
-        self.first, self.last, self.time_ms = self.first[kept], self.last[kept], self.time_ms[kept]
+        self._keep(self._sorted().last >= number)
 
     def as_json(self) -> list[list[int]]:
-        self._sort()
-        return [self.first.tolist(), self.last.tolist(), self.time_ms.tolist()]
+        return [column.tolist() for column in self._sorted()._columns()]
 
     @classmethod
     def from_json(cls, fields: Any) -> Spans:
-        first, last, time_ms = (np.array(column, dtype=np.int64) for column in fields)
-        return cls(first, last, time_ms)
+        first, last, time_ms, *host = (np.array(column, dtype=np.int64) for column in fields)
+        return cls(first, last, time_ms, host[0] if host else np.zeros_like(first))
 
-    def _sort(self) -> None:
-        if not self.new:
-            return
-        added = np.array(self.new, dtype=np.int64)
-        self.new.clear()
-        columns = [
-            np.concatenate(pair) for pair in zip((self.first, self.last, self.time_ms), added.T, strict=True)
-        ]
-        order = np.argsort(columns[0], kind="stable")
-        if len(order) > SPANS_KEPT_MAX:
-            order = order[len(order) // 2 :]
-        self.first, self.last, self.time_ms = (column[order] for column in columns)
+    def _columns(self) -> tuple[Int64s, Int64s, Int64s, Int64s]:
+        return self.first, self.last, self.time_ms, self.host
+
+    def _keep(self, which: Any) -> None:
+        self.first, self.last, self.time_ms, self.host = (column[which] for column in self._columns())
+
+    def _look_up(self, values: Int64s, numbers: Int64s, unknown: int) -> Int64s:
+        if not len(self.first):
+            return np.full(len(numbers), unknown, dtype=np.int64)
+        found = np.searchsorted(self.first, numbers, side="right") - 1
+        is_known = (found >= 0) & (numbers <= self.last[found])
+        return np.where(is_known, values[found], unknown)
+
+    def _sorted(self) -> Spans:
+        if self.new:
+            added = np.array(self.new, dtype=np.int64).T
+            self.new.clear()
+            pairs = zip(self._columns(), added, strict=True)
+            self.first, self.last, self.time_ms, self.host = (np.concatenate(pair) for pair in pairs)
+            order = np.argsort(self.first, kind="stable")
+            self._keep(order if len(order) <= SPANS_KEPT_MAX else order[len(order) // 2 :])
+        return self
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,6 +207,11 @@ class Latencies:
     acknowledged: dict[Stream, Spans] = field(default_factory=dict)
     appended: dict[Place, Spans] = field(default_factory=dict)
     committed: dict[Place, Spans] = field(default_factory=dict)
+    hosts: Hosts = field(default_factory=Hosts)
+    servers: dict[str, int] = field(default_factory=dict)
+    """The host of each producer."""
+    skews: Skews = field(default_factory=Skews)
+    """The latencies that are negative."""
     next_offset: dict[Place, int] = field(default_factory=dict)
     """Rows below were observed; a file that is read again must not count twice."""
     waiting: list[Rows] = field(default_factory=list)
@@ -197,11 +219,15 @@ class Latencies:
     def on_acknowledged(self, stream: Stream, first: int, last: int, time_ms: int) -> None:
         self.acknowledged.setdefault(stream, Spans()).add(first, last, time_ms)
 
-    def on_appended(self, place: Place, first: int, last: int, time_ms: int) -> None:
-        self.appended.setdefault(place, Spans()).add(first, last, time_ms)
+    def on_producer(self, producer: str, server: str) -> None:
+        """Take the host whose clock stamps a producer's events and notes its acknowledgements."""
+        self.servers[producer] = self.hosts.number(server)
 
-    def on_committed(self, place: Place, first: int, last: int, time_ms: int) -> None:
-        self.committed.setdefault(place, Spans()).add(first, last, time_ms)
+    def on_appended(self, place: Place, first: int, last: int, time_ms: int, host: str = NOBODY) -> None:
+        self.appended.setdefault(place, Spans()).add(first, last, time_ms, self.hosts.number(host))
+
+    def on_committed(self, place: Place, first: int, last: int, time_ms: int, host: str = NOBODY) -> None:
+        self.committed.setdefault(place, Spans()).add(first, last, time_ms, self.hosts.number(host))
 
     def on_rows(self, rows: Rows) -> None:
         """Take rows that are visible in the warehouse; those observed before are passed over."""
@@ -264,9 +290,34 @@ class Latencies:
         ends = (acknowledged, appended, committed, committed)
         for span, begin, end in zip(SPANS, begins, ends, strict=True):
             known = new & (begin >= 0) & (end >= 0)
+            is_negative = known & (end < begin)
             key = (rows.place.datacenter, span)
-            self.histograms.setdefault(key, Histogram()).observe((end - begin)[known])
+            self.histograms.setdefault(key, Histogram()).observe((end - begin)[known & ~is_negative])
+            if is_negative.any():
+                self._observe_skew(rows, span, np.flatnonzero(is_negative), begin, end)
         self._observe_late(rows, new, (acknowledged, appended, committed))
+
+    def _observe_skew(
+        self, rows: Rows, span: str, members: npt.NDArray[np.intp], begin: Int64s, end: Int64s
+    ) -> None:
+        """Note latencies below zero by the hosts that they lie between."""
+        behind_ms = np.minimum(begin[members] - end[members], OBSERVED_MS_MAX)
+        is_certain = end[members] < rows.time_ms[members]
+        hosts = np.stack([self._hosts_of(rows, members, station) for station in STATIONS[span]])
+        for pair in np.unique(hosts, axis=1).T:
+            same = (hosts == pair[:, None]).all(axis=0)
+            names = (self.hosts.names[number] for number in pair.tolist())
+            self.skews.observe(Clocks(rows.place.datacenter, span, *names), behind_ms[same], is_certain[same])
+
+    def _hosts_of(self, rows: Rows, members: npt.NDArray[np.intp], station: Station) -> Int64s:
+        """Return whose clock told a time of each row, by number."""
+        if station == "producer":
+            servers = np.array(
+                [self.servers.get(stream.producer, 0) for stream in rows.streams], dtype=np.int64
+            )
+            return servers[rows.stream[members]]
+        spans = self.appended if station == "mirror" else self.committed
+        return spans.get(rows.place, NO_SPANS).host_at(rows.offset[members])
 
     def _observe_late(self, rows: Rows, new: npt.NDArray[np.bool_], arrivals: Iterable[Int64s]) -> None:
         """Name the first hop after which an event was behind its bound."""

@@ -179,7 +179,7 @@ class Ledger:
             self._note_arrival(counter.place, record)
         self._note_windows(counter.place, record.tallies)
         for producer, name in record.producers.items():
-            self.producers.setdefault(producer, name)
+            self._name(producer, self.producers.get(producer, name))
         key = (record.tier, counter.place.datacenter, counter.place.topic)
         self.foreign[key] = self.foreign.get(key, 0) + record.foreign
 
@@ -206,7 +206,7 @@ class Ledger:
                 Period(account.window_start, account.window_start + max(1, account.window_size_ms)),
             )
             return
-        self.producers[header.producer] = ProducerName(header.server, header.service)
+        self._name(header.producer, ProducerName(header.server, header.service))
         self.unaccounted.pop(stream, None)
         entry = self.accounts.setdefault(stream, Accounts())
         entry.take(source.partition, offset, account, runs, header.time)
@@ -214,9 +214,10 @@ class Ledger:
             self.latencies.on_acknowledged(stream, *run)
         self._note_windows(Place(datacenter, event.topic, -1), (claimed,))
 
-    def on_arrival(self, arrival: Arrival) -> None:
+    def on_arrival(self, arrival: Arrival, host: str = "") -> None:
+        """Take when the broker on a host appended offsets of a copy."""
         place = place_of(arrival.partition)
-        self.latencies.on_appended(place, arrival.first, arrival.last, arrival.append_ms)
+        self.latencies.on_appended(place, arrival.first, arrival.last, arrival.append_ms, host)
 
     def on_mirror_finding(self, finding: MirrorFinding) -> None:
         self.mirror_findings[finding.id] = finding
@@ -238,10 +239,12 @@ class Ledger:
             self.backlog.setdefault(Counter("warehouse", place), []).append(parcel)
             self._note_windows(place, tallies)
 
-    def on_loaded(self, place: Place, first: int, next_offset: int, committed_ms: int) -> None:
-        """Take what one snapshot brought."""
+    def on_loaded(
+        self, place: Place, first: int, next_offset: int, committed_ms: int, host: str = ""
+    ) -> None:
+        """Take what one snapshot brought, which the driver on a host committed."""
         if next_offset > self.loaded.get(place, 0):
-            self.latencies.on_committed(place, first, next_offset - 1, committed_ms)
+            self.latencies.on_committed(place, first, next_offset - 1, committed_ms, host)
             self.loaded[place] = next_offset
 
     def on_dead_letters(self, place: Place, events: int, foreign: int) -> None:
@@ -406,6 +409,10 @@ class Ledger:
             if promise is not None and is_behind and item.window_start + WINDOW_SIZE_MS <= promise.until_ms:
                 known = self.overdue.get(stream, EMPTY)
                 self.overdue[stream] = once(total((known, depth(item.runs))))
+
+    def _name(self, producer: str, name: ProducerName) -> None:
+        self.producers[producer] = name
+        self.latencies.on_producer(producer, name.server)
 
     def _note_windows(self, place: Place, tallies: Iterable[Tally]) -> None:
         for item in tallies:

@@ -11,12 +11,14 @@ from importlib.resources import files
 from typing import Any, Final
 
 from headrace.audit.latency import HOPS, SPANS, Histogram
-from headrace.audit.plots import duration, latency_plots
+from headrace.audit.plots import latency_plots
 from headrace.audit.report import sentence
-from headrace.audit.wording import hop_name, is_unknown
+from headrace.audit.wording import duration, hop_name, is_unknown, skew
 
 ROWS_MAX: Final = 500
 """Findings and reasons on the page; report.json has more."""
+SKEWS_MAX: Final = 10
+"""Pairs of hosts on the page whose clocks differ."""
 TITLES: Final = {
     "complete": "Complete",
     "loss": "Events are lost",
@@ -114,8 +116,18 @@ def _latencies(report: Row) -> str:
     for span in SPANS:
         values = report["latency_seconds"][span]
         cells = [duration(values[name]) if values else "-" for name in ("mean", "p50", "p99", "max")]
-        rows.append([hop_name(span), *cells])
-    return _table(["hop", "mean", "p50", "p99", "max"], rows, numbers=range(1, 5))
+        negative = sum(item["count"] for item in report["negative_latencies"] if item["hop"] == span)
+        rows.append([hop_name(span), *cells, f"{negative:,}"])
+    titles = ["hop", "mean", "p50", "p99", "max", "negative"]
+    return _table(titles, rows, numbers=range(1, len(titles))) + _skews(report["negative_latencies"])
+
+
+def _skews(rows: Sequence[Row]) -> str:
+    """Name the hosts whose clocks differ."""
+    sentences = [f"<li>{escape(skew(item))}.</li>" for item in rows[:SKEWS_MAX]]
+    left = len(rows) - SKEWS_MAX
+    sentences += [f"<li>{left:,} further pairs of hosts are in report.json.</li>"] if left > 0 else []
+    return f'<ul class="skews">{"".join(sentences)}</ul>' if sentences else ""
 
 
 def _figure(svg: str) -> str:

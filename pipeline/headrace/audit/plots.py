@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
 from headrace.audit.latency import SPANS, Histogram, upper_of
+from headrace.audit.wording import duration
 
 BARS: Final = 40
 COLOUR: Final = "#2f6f9f"
@@ -84,10 +85,3 @@ def bars(histogram: Histogram) -> tuple[Any, list[float]]:
     edges = np.geomspace(low, high, BARS + 1)
     shares, _ = np.histogram(values, bins=edges, weights=histogram.buckets[used] / histogram.count)
     return edges, shares.tolist()
-
-
-def duration(seconds: float) -> str:
-    """Write seconds as a person reads them."""
-    if seconds < 1:
-        return f"{seconds * 1000:.3g} ms"
-    return f"{seconds:.3g} s" if seconds < 120 else f"{seconds / 60:.3g} min"

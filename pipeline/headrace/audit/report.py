@@ -52,6 +52,7 @@ def as_json(outcome: Outcome, ledger: Ledger, now_ms: int) -> dict[str, Any]:
         ],
         "latency_seconds": {span: ledger.latencies.histogram(span).summary() for span in SPANS},
         "latency_seconds_by_datacenter": _by_datacenter(ledger.latencies),
+        "negative_latencies": _negative(ledger.latencies),
         "findings": [_finding(item, ledger) for item in outcome.findings[:LISTED_MAX]],
         "incomplete": [_incomplete(item, ledger) for item in outcome.incomplete[:LISTED_MAX]],
         "windows": [
@@ -90,6 +91,23 @@ def _by_datacenter(latencies: Latencies) -> dict[str, dict[str, Any]]:
     for (datacenter, span), histogram in sorted(latencies.histograms.items()):
         found.setdefault(datacenter, {})[span] = histogram.summary()
     return found
+
+
+def _negative(latencies: Latencies) -> list[dict[str, Any]]:
+    """Return what is in no latency because it came out negative, the largest difference first."""
+    found = sorted(latencies.skews.found.items(), key=lambda item: (-item[1].largest_ms, item[0]))
+    return [
+        {
+            "datacenter": clocks.datacenter,
+            "hop": clocks.span,
+            "from_host": clocks.begin,
+            "to_host": clocks.end,
+            "count": skew.count,
+            "skew_seconds": skew.largest_ms / 1000,
+            "is_certain": skew.certain > 0,
+        }
+        for clocks, skew in found
+    ]
 
 
 def _counts(counts: Counts) -> dict[str, int]:

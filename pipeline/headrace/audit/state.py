@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +18,7 @@ import numpy as np
 
 from headrace.audit import promises, records
 from headrace.audit.accounts import Accounts, OpenAccount
+from headrace.audit.clocks import Hosts, Skews
 from headrace.audit.coverage import Coverage, Uncounted
 from headrace.audit.latency import Histogram, Latencies, Place, Spans
 from headrace.audit.ledger import Counter, Ledger, Parcel
@@ -241,6 +243,9 @@ def _latencies(item: Latencies) -> dict[str, Any]:
         "acknowledged": [[*key, value.as_json()] for key, value in item.acknowledged.items()],
         "appended": [[*key, value.as_json()] for key, value in item.appended.items()],
         "committed": [[*key, value.as_json()] for key, value in item.committed.items()],
+        "hosts": item.hosts.names,
+        "servers": item.servers,
+        "skews": item.skews.as_json(),
         "next_offset": _pairs(item.next_offset),
     }
 
@@ -255,5 +260,15 @@ def _to_latencies(fields: Any, late_after_ms: int) -> Latencies:
         acknowledged={Stream(*key): Spans.from_json(value) for *key, value in fields["acknowledged"]},
         appended={Place(*key): Spans.from_json(value) for *key, value in fields["appended"]},
         committed={Place(*key): Spans.from_json(value) for *key, value in fields["committed"]},
+        hosts=_to_hosts(fields.get("hosts", ())),
+        servers=fields.get("servers", {}),
+        skews=Skews.from_json(fields.get("skews", ())),
         next_offset={Place(*key): value for *key, value in fields["next_offset"]},
     )
+
+
+def _to_hosts(names: Sequence[str]) -> Hosts:
+    hosts = Hosts()
+    for name in names:
+        hosts.number(name)
+    return hosts

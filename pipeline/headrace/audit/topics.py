@@ -75,6 +75,8 @@ class OfflineTopics:
             topic=partition.topic, partition=partition.partition, first_offset=first, next_offset=ends.end
         )
         number = 0
+        # A broker writes about its own copies to a partition that it leads.
+        host = self._client.leader_host(partition)
         try:
             for chunk in chunks(self._client, wanted):
                 for part in chunk.records:
@@ -84,7 +86,7 @@ class OfflineTopics:
                         ledger.problem(gone, Period(BEGIN_MS, until_ms))
                         gone = ""
                     for offset, key, value in _messages(part):
-                        take(ledger, partition, offset, key, value)
+                        take(ledger, partition, offset, key, value, host)
                         number += 1
                 ledger.read[partition] = chunk.next_offset
         except StandstillError as error:
@@ -100,15 +102,20 @@ def is_input(topic: str) -> bool:
 
 
 def take(
-    ledger: Ledger, partition: TopicPartition, offset: int, key: bytes | None, value: bytes | None
+    ledger: Ledger,
+    partition: TopicPartition,
+    offset: int,
+    key: bytes | None,
+    value: bytes | None,
+    host: str = "",
 ) -> None:
-    """Give one message to the ledger."""
+    """Give one message to the ledger; `host` is that of the partition's leader."""
     topic = partition.topic
     try:
         if topic == ARRIVALS_TOPIC:
             arrival = decode_arrival(key, value)
             if arrival is not None:
-                ledger.on_arrival(arrival)
+                ledger.on_arrival(arrival, host)
         elif topic == FINDINGS_TOPIC:
             ledger.on_mirror_finding(decode_finding(value))
         elif split_topic(topic)[1] == MONITORING_TOPIC:

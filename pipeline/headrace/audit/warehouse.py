@@ -113,8 +113,10 @@ class Warehouse:
         else:
             rows = history.arrivals(self._catalog, name)
         columns = (rows.column(column).to_pylist() for column in ARRIVAL_COLUMNS)
+        hosts = {snapshot.timestamp_ms: history.host_of(snapshot) for snapshot in snapshots}
         for topic, partition, first, following, committed in zip(*columns, strict=True):
-            ledger.on_loaded(Place(*split_topic(topic), partition), first, following, committed)
+            place = Place(*split_topic(topic), partition)
+            ledger.on_loaded(place, first, following, committed, hosts.get(committed, ""))
         ledger.commits[name] = max(numbers)
 
     def _dead_letter_files(self, tables: Mapping[str, Table]) -> dict[str, Table]:

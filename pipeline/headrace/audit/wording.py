@@ -49,6 +49,24 @@ def unknown(row: Row) -> str:
     return f"what was lost of {where}; {row['unknown']:,} events cannot be judged there"
 
 
+def skew(item: Row) -> str:
+    """Say of negative latencies whose clocks differ, and by how much at least."""
+    begin, end = item["from_host"] or "a producer's host", item["to_host"] or "the host of the later time"
+    what = f"{item['count']:,} latencies of {item['datacenter']} from {hop_name(item['hop'])} are negative and in no figure"
+    if not item["is_certain"]:
+        return f"{what}: {end} had the copies up to {duration(item['skew_seconds'])} before {begin} heard of the acknowledgement"
+    if begin == end:
+        return f"{what}: the clock of {begin} went back, or events bear times up to {duration(item['skew_seconds'])} ahead of it"
+    return f"{what}: the clock of {begin} is ahead of the clock of {end}, by up to {duration(item['skew_seconds'])}"
+
+
+def duration(seconds: float) -> str:
+    """Write seconds as a person reads them."""
+    if seconds < 1:
+        return f"{seconds * 1000:.3g} ms"
+    return f"{seconds:.3g} s" if seconds < 120 else f"{seconds / 60:.3g} min"
+
+
 def hop_name(hop: str) -> str:
     return hop.replace("_", " ")
 

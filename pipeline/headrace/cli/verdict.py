@@ -28,7 +28,7 @@ def print_verdict(console: Console, report: Mapping[str, Any]) -> None:
     for table in (tier_table(report), latency_table(report)):
         console.print(table)
         console.print()
-    sentences = [*findings(report), *unknowns(report), *reasons(report), *lateness(report)]
+    sentences = [*findings(report), *unknowns(report), *reasons(report), *lateness(report), *skews(report)]
     for sentence in sentences[:_LISTED_MAX]:
         console.print(f"  {sentence}", soft_wrap=True, markup=False)
     if len(sentences) > _LISTED_MAX:
@@ -123,3 +123,10 @@ def lateness(report: Mapping[str, Any]) -> Iterator[str]:
             counts[finding["topic"], finding["datacenter"], finding["hop"]] += finding["count"]
     for (topic, datacenter, hop), count in sorted(counts.items()):
         yield f"late: {count:,} events of {topic} in {datacenter}, from {wording.hop_name(hop)}."
+
+
+def skews(report: Mapping[str, Any]) -> Iterator[str]:
+    """Which hosts' clocks differ for certain, one sentence each."""
+    for item in report.get("negative_latencies", []):
+        if item["is_certain"]:
+            yield f"clocks: {wording.skew(item)}."

@@ -13,6 +13,7 @@ Must not know brokers, schemas or Spark.
 from __future__ import annotations
 
 import json
+import platform
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -81,6 +82,7 @@ def commit(
     )
     properties = {
         **after.summary(),
+        history.HOST: platform.node(),
         history.OFFSETS: history.nested(
             {place: [item.first_offset, item.next_offset] for place, item in ranges.items()}
         ),

@@ -11,6 +11,7 @@ Owns these properties in the summary of each snapshot of an event table:
   stood still (see `ranges.Passing`);
 - `headrace.offsets`: `{topic: {partition: [first, next]}}`, what this commit brought; its arrival time is the
   snapshot's time;
+- `headrace.host`: the host whose clock that is;
 - `headrace.dead-letters`: paths of the commit's dead-letter files (see `commit`).
 
 Positions live in the newest snapshot that has them, which never expires: what others commit above it (a delete, a
@@ -46,6 +47,7 @@ CLUSTERS: Final = "headrace.clusters"
 FORMER: Final = "headrace.former"
 LIVES: Final = "headrace.lives"
 PASSED: Final = "headrace.passed"
+HOST: Final = "headrace.host"
 DEAD_LETTER_FILES: Final = "headrace.dead-letters"
 ARCHIVED: Final = "headrace.archived"
 NO_TOPIC_ID: Final = str(UUID(int=0))
@@ -171,6 +173,11 @@ def newest_with(table: Table, name: str) -> Snapshot | None:
             f"{'.'.join(table.name())} has no snapshot left with {name}: roll it back to a snapshot of a load, or expire fewer."
         )
     return None
+
+
+def host_of(snapshot: Snapshot) -> str:
+    """Return the host that committed a snapshot; empty where the snapshot does not tell."""
+    return (snapshot.summary[HOST] if snapshot.summary is not None else None) or ""
 
 
 def summary_json(snapshot: Snapshot | None, name: str) -> Any:

@@ -202,6 +202,11 @@ class Client:
         """Return the id of the cluster as of the last look at the metadata; None where the brokers gave none."""
         return self._cluster_id
 
+    def leader_host(self, partition: TopicPartition) -> str:
+        """Return the host of a partition's leader as of the last look at the metadata; empty where there is none."""
+        address = self._leader_address(partition)
+        return address[0] if address else ""
+
     def log_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogOffsets]:
         """Return each partition's log start offset and last stable offset."""
         found = self.reachable_log_offsets(partitions, attempts_max=ATTEMPTS_MAX)
