@@ -123,6 +123,12 @@ def test_what_is_not_copied_is_not_called_copying(found: Heard, state: str, reas
     assert row["reason"].startswith(reason)
 
 
+def test_where_a_report_is_full_a_partition_that_is_not_in_it_is_not_known() -> None:
+    other = PartitionReport(topic="dc-east.other", partition=0, state="waiting", reason="no leader")
+    row, is_good = shown(heard(report=replace(REPORT, partitions=(other,) * LISTED_MAX)))
+    assert (row["state"], is_good) == ("unknown", False)
+
+
 def test_a_source_that_was_taken_out_of_the_configuration_needs_nobody() -> None:
     row, is_good = shown(heard(report=replace(REPORT, sources=())))
     assert (row["state"], is_good) == ("not mirrored", True)
@@ -165,7 +171,7 @@ def test_reports_are_read_as_they_were_written_and_fit_a_message() -> None:
     topics = [TopicReport(source="s" * 200, topic="t" * 249, reason=shortened("r" * 999))] * (LISTED_MAX + 1)
     partitions = [PartitionReport(topic="t" * 249, partition=2**31 - 1, state="waiting", reason="r" * 300)]
     report = bounded(1, 5, (EAST,), topics, partitions * (LISTED_MAX + 2))
-    assert report.left_off == 3
+    assert (len(report.topics), len(report.partitions)) == (LISTED_MAX, LISTED_MAX)
     assert reports.decode(report.encode()) == report
     assert len(report.encode()) < 900_000
 

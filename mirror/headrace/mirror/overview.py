@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace.mirror.findings import Finding
 from headrace.mirror.questions import UNKNOWN
-from headrace.mirror.reports import ANSWERS, STALE_AFTER_MS, Report, SourceReport
+from headrace.mirror.reports import ANSWERS, LISTED_MAX, STALE_AFTER_MS, Report, SourceReport
 from headrace.mirror.state import State, state_key
 
 NO_LEADER = -1
@@ -154,4 +154,8 @@ def _condition(place: Place, heard: Heard, found: State | None, now_ms: int) -> 
     if state != ANSWERS:
         return f"source {state}", f"{source.name} at {source.bootstrap}: {source.problem or 'no answer'}"
     told = next((p for p in report.partitions if (p.topic, p.partition) == place), None)
-    return ("copying", "") if told is None else (told.state, told.reason)
+    if told is not None:
+        return told.state, told.reason
+    if len(report.partitions) >= LISTED_MAX:
+        return "unknown", f"its broker lists only the first {LISTED_MAX} partitions that wait"
+    return "copying", ""

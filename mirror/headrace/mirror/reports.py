@@ -59,14 +59,13 @@ class PartitionReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """All that one broker reports; lists beyond `LISTED_MAX` are cut, and say so."""
+    """All that one broker reports; lists end after `LISTED_MAX`."""
 
     broker: int
     at_ms: int
     sources: tuple[SourceReport, ...]
     topics: tuple[TopicReport, ...] = ()
     partitions: tuple[PartitionReport, ...] = ()
-    left_off: int = 0
 
     @property
     def essence(self) -> Report:
@@ -86,14 +85,12 @@ def bounded(
     partitions: list[PartitionReport],
 ) -> Report:
     """A report whose lists are no longer than they may be."""
-    left_off = max(0, len(topics) - LISTED_MAX) + max(0, len(partitions) - LISTED_MAX)
     return Report(
         broker=broker,
         at_ms=at_ms,
         sources=sources,
         topics=tuple(topics[:LISTED_MAX]),
         partitions=tuple(partitions[:LISTED_MAX]),
-        left_off=left_off,
     )
 
 
@@ -117,7 +114,6 @@ def decode(value: bytes) -> Report:
                 PartitionReport(partition=int(item["partition"]), **_texts(item, "topic", "state", "reason"))
                 for item in fields["partitions"]
             ),
-            left_off=int(fields["left_off"]),
         )
     except (KeyError, TypeError) as error:
         raise ValueError(f"no report of a broker's mirror: {value[:200]!r}") from error

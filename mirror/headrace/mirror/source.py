@@ -165,7 +165,7 @@ class Source:
             if not self.config.matches(topic["name"]):
                 continue
             if topic["error_code"]:
-                self._is_unreadable(topic["name"], str(error_of(topic["error_code"])))
+                self._note_unreadable(topic["name"], str(error_of(topic["error_code"])))
             else:
                 topics[topic["name"]] = SourceTopic(
                     name=topic["name"],
@@ -195,12 +195,12 @@ class Source:
             name = result["resource_name"]
             if result["error_code"]:
                 reason = result["error_message"] or str(error_of(result["error_code"]))
-                self._is_unreadable(name, f"{self.config.name} does not tell its configuration: {reason}")
+                self._note_unreadable(name, f"{self.config.name} does not tell its configuration: {reason}")
                 continue
             found = {c["name"]: c["value"] for c in result["configs"] if c["value"] is not None}
             self._configs[name, topics[name].topic_id] = (now_ms, found)
 
-    def _is_unreadable(self, topic: str, reason: str) -> None:
+    def _note_unreadable(self, topic: str, reason: str) -> None:
         self.unreadable[self.config.target_topic(topic)] = reason
 
     def _with_configs(self, topic: SourceTopic) -> SourceTopic:
