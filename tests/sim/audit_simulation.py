@@ -3,7 +3,7 @@
 Everything is built whole first (`Pipeline`), then told to a `Ledger` in an order and with repetitions that the seed
 chooses. Offsets of live and offline logs agree; a doubled copy takes the place of a record that is no event. With
 `blind` some offsets are never counted, at the beginning of a partition or within it: what lies far from them must be
-judged as if they were not.
+judged as if they were not. With `odd` some events are older than their producer has promised, and some producers are killed.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ import numpy as np
 
 from headrace.audit import records, state
 from headrace.audit.accounts import CLOCK_SKEW_MS
+from headrace.audit.evidence import gather
 from headrace.audit.latency import Hop, Place, Rows
 from headrace.audit.ledger import Ledger
 from headrace.audit.outcome import Outcome
+from headrace.audit.period import Period
 from headrace.audit.reconcile import reconcile
 from headrace.audit.records import Arrival, Barrier, Counted, CounterTier, Standstill
-from headrace.audit.windows import Stream, Tally, tally
+from headrace.audit.windows import WINDOW_SIZE_MS, Stream, Tally, tally, total
 from headrace.events.envelope import Header
 from headrace.events.monitoring import Account, MonitoringEvent, WindowLedger
 from headrace.load.ranges import TopicPartition
@@ -32,6 +34,9 @@ from headrace.load.ranges import TopicPartition
 WINDOW_MS = 1000
 BEGIN_MS = 1_700_000_000_000
 LATE_MS = 60_000
+OLDER_MAX_MS = 5_000
+HEARD_MS = BEGIN_MS + 10_000_000
+"""When the last barrier is taken: whoever has not closed by then is silent."""
 COUNTED_MAX = 30
 LOADED_MAX = 60
 """Offsets of one count record, and of one data file."""
@@ -64,6 +69,11 @@ class Pipeline:
     late: dict[tuple[Stream, int], Hop] = field(default_factory=dict)
     times: dict[tuple[Stream, int], int] = field(default_factory=dict)
     """When each event happened."""
+    overdue: set[tuple[Stream, int]] = field(default_factory=set)
+    """Accounted events that were sent after their window had been promised."""
+    killed: set[Stream] = field(default_factory=set)
+    accounted: set[tuple[Stream, int]] = field(default_factory=set)
+    """Acknowledged events that are in some account."""
     delays: dict[tuple[Stream, int], int] = field(default_factory=dict)
     """From an event to its acknowledgement."""
     acknowledged: int = 0
@@ -85,13 +95,16 @@ class Pipeline:
         return fate
 
 
-def build(seed: int, *, faulty: bool = True, blind: bool = False) -> Pipeline:
-    """Make a pipeline; with `faulty` some events are lost, doubled and late at each hop; with `blind` there are holes."""
+def build(seed: int, *, faulty: bool = True, blind: bool = False, odd: bool = False) -> Pipeline:
+    """Make a pipeline; with `faulty` some events are lost, doubled and late at each hop; with `blind` there are holes.
+
+    With `odd` see the module's text.
+    """
     chance = random.Random(seed)
     pipeline = Pipeline(chance)
     for datacenter in ("dc-east", "dc-west")[: chance.randint(1, 2)]:
         for topic in ("pageviews", "clicks")[: chance.randint(1, 2)]:
-            _publish(pipeline, datacenter, topic, chance.randint(1, 3), faulty)
+            _publish(pipeline, datacenter, topic, chance.randint(1, 3), faulty, odd)
     _mirror(pipeline, faulty)
     _load(pipeline, faulty)
     if blind:
@@ -109,13 +122,15 @@ def _dig(pipeline: Pipeline) -> None:
             pipeline.holes[tier, place] = (first, chance.randint(first + 1, len(log) - 1))
 
 
-def _publish(pipeline: Pipeline, datacenter: str, topic: str, partitions: int, faulty: bool) -> None:
+def _publish(
+    pipeline: Pipeline, datacenter: str, topic: str, partitions: int, faulty: bool, odd: bool
+) -> None:
     chance = pipeline.random
     logs: list[Log] = [[NOISE] * chance.randint(0, 3) for _ in range(partitions)]
     written: list[tuple[int, int, list[Event | None]]] = []
     for number in range(chance.randint(1, 3)):
         stream = Stream(datacenter, topic, f"{datacenter}-{topic}-{number}")
-        written += _produce(pipeline, stream, partitions, faulty)
+        written += _produce(pipeline, stream, partitions, faulty, odd)
     for _, partition, batch in sorted(written, key=lambda item: item[0]):
         logs[partition] += batch
         logs[partition] += [NOISE] * (chance.random() < 0.3)
@@ -124,7 +139,7 @@ def _publish(pipeline: Pipeline, datacenter: str, topic: str, partitions: int, f
 
 
 def _produce(
-    pipeline: Pipeline, stream: Stream, partitions: int, faulty: bool
+    pipeline: Pipeline, stream: Stream, partitions: int, faulty: bool, odd: bool
 ) -> list[tuple[int, int, list[Event | None]]]:
     """Return batches (time, partition, records) of one producer; its accounts go to the monitoring topic."""
     chance = pipeline.random
@@ -135,18 +150,21 @@ def _produce(
     batch: list[Event | None] = []
     for sequence in range(chance.randint(1, 150)):
         now += chance.choice((0, 0, 1, 7, 60, 400))
-        event = Event(stream, sequence, now)
-        pipeline.times[stream, sequence] = now
-        ledger.on_sent(sequence, now)
+        age = chance.randint(0, OLDER_MAX_MS) if odd and chance.random() < 0.05 else 0
+        event = Event(stream, sequence, now - age)
+        pipeline.times[stream, sequence] = event.time_ms
+        if _window_end(event) <= max(account.complete_until for account in accounts):
+            pipeline.overdue.add((stream, sequence))
+        ledger.on_sent(sequence, event.time_ms)
         fate = chance.random()
         if fate < 0.02:
-            ledger.on_failed(sequence, now, outcome="failed", reason="refused")
+            ledger.on_failed(sequence, event.time_ms, outcome="failed", reason="refused")
         elif fate < 0.04:
-            ledger.on_failed(sequence, now, outcome="unknown", reason="timed out")
+            ledger.on_failed(sequence, event.time_ms, outcome="unknown", reason="timed out")
             batch += [event] * chance.randint(0, 1)
         else:
-            ledger.on_acknowledged(sequence, now, now + _acknowledged_after(pipeline, event, faulty))
-            pipeline.acknowledged += 1
+            delay = _acknowledged_after(pipeline, event, faulty)
+            ledger.on_acknowledged(sequence, event.time_ms, now + delay)
             batch += [event] * _copies(pipeline, event, "producer_to_live", faulty)
         if chance.random() < 0.2:
             batches.append((now, partition, batch))
@@ -154,8 +172,34 @@ def _produce(
         accounts += ledger.finished(now) if chance.random() < 0.3 else []
     batches.append((now, partition, batch))
     accounts += ledger.closed(now + WINDOW_MS)
+    if odd and chance.random() < 0.3:
+        accounts = accounts[: chance.randint(1, len(accounts) - 1)]
+        pipeline.killed.add(stream)
+    _account(pipeline, stream, accounts)
     _monitor(pipeline, stream, accounts)
     return batches
+
+
+def _window_end(event: Event) -> int:
+    return event.time_ms - event.time_ms % WINDOW_MS + WINDOW_MS
+
+
+def _account(pipeline: Pipeline, stream: Stream, accounts: list[Account]) -> None:
+    """Note what the accounts are about: nobody can be blamed for the loss of anything else."""
+    accounted = {
+        (stream, sequence)
+        for account in accounts
+        for run in account.acknowledgements
+        for sequence in range(run.first_sequence, run.last_sequence + 1)
+    }
+    pipeline.acknowledged += len(accounted)
+    pipeline.accounted |= accounted
+    pipeline.overdue = {key for key in pipeline.overdue if key[0] != stream or key in accounted}
+    lost = pipeline.expected.get(("loss", "producer_to_live", stream), Multiset())
+    for sequence in [sequence for sequence in lost if (stream, sequence) not in accounted]:
+        del lost[sequence]
+    if not lost:
+        pipeline.expected.pop(("loss", "producer_to_live", stream), None)
 
 
 def _monitor(pipeline: Pipeline, stream: Stream, accounts: list[Account]) -> None:
@@ -250,9 +294,9 @@ class Telling:
                 ledger.settle(BEGIN_MS)
                 check(ledger)
             if chance.random() < 0.01:
-                waiting = list(ledger.latencies.waiting)
+                waiting, promised = list(ledger.latencies.waiting), ledger.promised
                 ledger = state.from_json(json.loads(json.dumps(state.as_json(ledger))))
-                ledger.latencies.waiting = waiting
+                ledger.latencies.waiting, ledger.promised = waiting, promised
         ledger.settle(BEGIN_MS)
         ledger.latencies.join(BEGIN_MS, is_last=True)
         return ledger
@@ -292,7 +336,7 @@ class Telling:
             counted={_partition(tier, place): len(log) for place, log in logs.items()},
             monitoring={0: len(self.pipeline.monitoring.get(datacenter, ()))},
             whole=frozenset(_partition(tier, place).topic for place in logs),
-            at_ms=BEGIN_MS,
+            at_ms=HEARD_MS,
         )
 
     def _merged(
@@ -414,7 +458,11 @@ def _count_step(record: records.CountRecord) -> Step:
 
 
 def _account_step(source: TopicPartition, offset: int, event: MonitoringEvent) -> Step:
-    return lambda ledger: ledger.on_account(source, offset, event)
+    def step(ledger: Ledger) -> None:
+        ledger.on_account(source, offset, event)
+        ledger.read[source] = max(offset + 1, ledger.read.get(source, 0))
+
+    return step
 
 
 def _arrival_step(arrival: Arrival) -> Step:
@@ -507,16 +555,74 @@ def _event(pipeline: Pipeline, stream: Stream, sequence: int) -> Event:
     return Event(stream, sequence, pipeline.times[stream, sequence])
 
 
+def check_watermarks(pipeline: Pipeline, ledger: Ledger, before: dict[tuple[str, str], int]) -> None:
+    """No watermark goes back; where one goes on, all below it of those heard of is whole, unless it is late or lost."""
+    outcome = reconcile(ledger, HEARD_MS)
+    for key, until_ms in before.items():
+        assert outcome.watermarks[key] >= until_ms, f"the watermark of {key} went back"
+    faulty = {(stream, at) for (_, _, stream), found in pipeline.expected.items() for at in found}
+    vouched = pipeline.accounted - faulty - pipeline.overdue
+    for evidence in gather(ledger):
+        until_ms = outcome.watermarks.get(evidence.topic, 0)
+        if not evidence.accounts.heard_at or until_ms <= before.get(evidence.topic, 0):
+            continue
+        whole = total((evidence.warehouse, evidence.overdue))
+        known = {at for run in whole.runs() for at in range(run.first, run.last + 1)}
+        for stream, at in vouched:
+            if stream == evidence.stream and pipeline.times[stream, at] < until_ms:
+                assert at in known, f"{stream} {at} is not whole below {until_ms}"
+    before.update(outcome.watermarks)
+    ledger.promise(outcome.watermarks)
+
+
+def found_overdue(outcome: Outcome) -> set[tuple[Stream, int]]:
+    return {
+        (item.stream, sequence)
+        for item in outcome.findings
+        if item.kind == "late" and item.reason
+        for sequence in range(item.first_sequence, item.last_sequence + 1)
+    }
+
+
+def faults_of(pipeline: Pipeline, period: Period) -> dict[Fault, Multiset[int]]:
+    """Return the expected faults of events whose windows reach into a period."""
+    size_ms = max(WINDOW_SIZE_MS, WINDOW_MS)
+
+    def is_of(stream: Stream, sequence: int) -> bool:
+        start = _window_end(_event(pipeline, stream, sequence)) - WINDOW_MS
+        return period.overlaps(start, start + size_ms)
+
+    found = {
+        fault: Multiset({at: n for at, n in sequences.items() if is_of(fault[2], at)})
+        for fault, sequences in pipeline.expected.items()
+    }
+    return {fault: sequences for fault, sequences in found.items() if sequences}
+
+
 def run(
-    seed: int, *, faulty: bool = True, stumbling: bool = True, blind: bool = False
+    seed: int,
+    *,
+    faulty: bool = True,
+    stumbling: bool = True,
+    blind: bool = False,
+    odd: bool = False,
+    told: bool = False,
 ) -> tuple[Pipeline, Ledger, Outcome]:
-    """Build a pipeline, tell it, and check on the way that nothing is found that did not happen."""
-    pipeline = build(seed, faulty=faulty, blind=blind)
+    """Build a pipeline, tell it, and check on the way that nothing is found that did not happen.
+
+    With `told` watermarks are told on the way.
+    """
+    pipeline = build(seed, faulty=faulty, blind=blind, odd=odd)
+    watermarks: dict[tuple[str, str], int] = {}
 
     def check(ledger: Ledger) -> None:
         for fault, sequences in found_faults(reconcile(ledger, BEGIN_MS)).items():
             surplus = sequences - pipeline.expected.get(fault, Multiset())
             assert not surplus, f"seed {seed}: {fault} found too early or wrongly: {surplus}"
+        if told:
+            check_watermarks(pipeline, ledger, watermarks)
 
     ledger = Telling(pipeline, stumbling).told(Ledger(LATE_MS), check)
-    return pipeline, ledger, reconcile(ledger, BEGIN_MS + 10 * LATE_MS)
+    if told:
+        check_watermarks(pipeline, ledger, watermarks)
+    return pipeline, ledger, reconcile(ledger, HEARD_MS)

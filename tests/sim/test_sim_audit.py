@@ -11,17 +11,31 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 import pytest
-from audit_simulation import Fault, Pipeline, found_faults, found_late, run, seen_faults
+from audit_simulation import (
+    HEARD_MS,
+    Fault,
+    Pipeline,
+    faults_of,
+    found_faults,
+    found_late,
+    found_overdue,
+    run,
+    seen_faults,
+)
 
 from headrace.audit import reconcile
+from headrace.audit.accounts import Accounts
 from headrace.audit.coverage import UNKNOWN_MS, Coverage, Link, Uncounted
 from headrace.audit.latency import HOPS
 from headrace.audit.ledger import Ledger
-from headrace.audit.windows import EMPTY, Depth, excess
+from headrace.audit.period import Period
+from headrace.audit.watermark import Watermarks
+from headrace.audit.windows import EMPTY, Depth, depth, excess, total
 
 SEEDS = range(200)
 SEEDS_WITHOUT_FAULTS = range(1000, 1020)
-SEEDS_WITH_HOLES = range(2000, 2150)
+SEEDS_WITH_HOLES = range(2000, 2080)
+SEEDS_WITH_ODD_PRODUCERS = range(3000, 3040)
 SEEDS_OF_MUTATIONS = range(25)
 
 
@@ -93,6 +107,45 @@ def _known(pipeline: Pipeline) -> list[Fault]:
     return [fault for fault, sequences in seen_faults(pipeline).items() if sequences]
 
 
+def check_odd(seed: int) -> None:
+    """Producers send what is older than they promised, and are killed: late by window, and unknown by producer."""
+    pipeline, ledger, outcome = run(seed, odd=True)
+    assert found_faults(outcome) == pipeline.expected
+    assert found_overdue(outcome) == pipeline.overdue
+    open_ones = {
+        (item.datacenter, item.topic, item.producer) for item in outcome.incomplete if "silent" in item.reason
+    }
+    assert open_ones == set(map(tuple, pipeline.killed))
+    begin_ms = min(pipeline.times.values()) + seed % 20 * 1000
+    period = Period(begin_ms, begin_ms + 15_000)
+    part = found_faults(reconcile.reconcile(ledger, HEARD_MS, period=period))
+    for fault, sequences in faults_of(pipeline, period).items():
+        assert sequences <= part.get(fault, Counter()), fault
+    for fault, sequences in part.items():
+        assert sequences <= pipeline.expected[fault], fault
+
+
+def check_told(seed: int) -> None:
+    run(seed, odd=True, told=True)
+
+
+@pytest.mark.parametrize("seed", SEEDS_WITH_ODD_PRODUCERS)
+def test_names_what_came_after_its_window_and_who_was_killed(seed: int) -> None:
+    check_odd(seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS_WITH_ODD_PRODUCERS)
+def test_a_watermark_that_is_told_on_the_way_holds(seed: int) -> None:
+    check_told(seed)
+
+
+def test_the_odd_producers_are_odd() -> None:
+    """Otherwise the seeds above would prove nothing."""
+    pipelines = [run(seed, odd=True)[0] for seed in SEEDS_WITH_ODD_PRODUCERS[:20]]
+    assert sum(len(item.overdue) for item in pipelines) > 20
+    assert sum(len(item.killed) for item in pipelines) > 10
+
+
 def believe_every_range(self: Coverage, item: Link) -> bool:
     self.chain.append(item)
     self.position = max(self.position, item.next)
@@ -149,3 +202,39 @@ def test_a_seed_with_holes_fails_without(name: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(owner, attribute, replacement)
     with pytest.raises(AssertionError):
         check_all_holes()
+
+
+def check_all_odd() -> None:
+    for seed in SEEDS_WITH_ODD_PRODUCERS[:40]:
+        check_odd(seed)
+
+
+def check_all_told() -> None:
+    for seed in SEEDS_WITH_ODD_PRODUCERS[:40]:
+        check_told(seed)
+
+
+MUTATIONS_OF_WATERMARKS: dict[str, tuple[object, str, Callable[..., object], Callable[[], None]]] = {
+    "a watermark goes back": (reconcile, "_told", lambda _, found: found, check_all_told),
+    "what is on its way holds no watermark": (
+        Watermarks,
+        "add",
+        lambda self, evidence, standing, _, add=Watermarks.add: add(self, evidence, standing, ()),
+        check_all_told,
+    ),
+    "nothing is overdue": (Accounts, "_note_overdue", lambda *_: None, check_all_odd),
+    "what an account tells again is overdue": (
+        Accounts,
+        "_note_overdue",
+        lambda self, runs: setattr(self, "overdue", total((self.overdue, depth(runs)))),
+        check_all_odd,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MUTATIONS_OF_WATERMARKS)
+def test_a_seed_with_odd_producers_fails_without(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, attribute, replacement, check_all_seeds = MUTATIONS_OF_WATERMARKS[name]
+    monkeypatch.setattr(owner, attribute, replacement)
+    with pytest.raises(AssertionError):
+        check_all_seeds()

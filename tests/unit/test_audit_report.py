@@ -162,6 +162,9 @@ def test_a_ledger_of_another_bound_is_built_again(tmp_path: Path) -> None:
         ["count", "--bootstrap", "h:1", "--datacenter", "d", "--tier", "other", "--topics", "t"],
         ["count", "--bootstrap", "h:1", "--datacenter", "d", "--tier", "live", "--topics", " , "],
         ["report", "--bootstrap", "h:1", "--output", "o", "--late-after", "0"],
+        ["report", "--bootstrap", "h:1", "--output", "o", "--since", "yesterday"],
+        ["report", "--bootstrap", "h:1", "--output", "o", "--since", "1h", "--until", "2h"],
+        ["report", "--bootstrap", "h:1", "--output", "o", "--silent-after", "0"],
         ["watch", "--bootstrap", "h:1"],
     ],
 )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from audit_pipeline import DATACENTER, NOW, TOPIC, WINDOW_MS, Pipeline
+from audit_pipeline import ACCOUNTS, DATACENTER, NOW, TOPIC, WINDOW_MS, Pipeline
 
 from headrace.audit.outcome import Incomplete, Outcome
 from headrace.audit.period import Period
 from headrace.audit.watermark import SILENT_AFTER_MS
+from headrace.load.ranges import TopicPartition
 
 PLACE = (DATACENTER, TOPIC)
 SILENT_MS = SILENT_AFTER_MS + 2 * WINDOW_MS
@@ -80,6 +81,15 @@ def test_nobody_is_silent_while_accounts_are_not_read(pipeline: Pipeline) -> Non
     outcome = pipeline.outcome()
     assert outcome.complete_until == NOW + WINDOW_MS
     assert all("has not closed" in item.reason for item in outcome.incomplete)
+
+
+def test_nobody_is_silent_while_accounts_have_no_leader(pipeline: Pipeline) -> None:
+    killed_beside_another(pipeline)
+    pipeline.books.clear()
+    pipeline.ledger.read[TopicPartition(ACCOUNTS.topic, 1)] = 0
+    pipeline.now_ms += SILENT_MS
+    pipeline.barrier()
+    assert pipeline.outcome().complete_until == NOW + WINDOW_MS
 
 
 def test_events_without_accounts_hold_the_watermark_for_the_stated_time_only(pipeline: Pipeline) -> None:

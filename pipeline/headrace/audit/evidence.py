@@ -11,7 +11,7 @@ from itertools import permutations
 
 from headrace.audit.accounts import Accounts
 from headrace.audit.ledger import COUNTED_TIERS, TIERS, WINDOWS_MAX, Ledger, Tier, is_rejected
-from headrace.audit.period import BEGIN_MS, END_MS, Period, sequences_of
+from headrace.audit.period import ALWAYS, BEGIN_MS, END_MS, Period, WindowTable, sequences_of
 from headrace.audit.windows import EMPTY, WINDOW_SIZE_MS, Depth, Int64s, Stream, excess, once, total, within
 
 
@@ -53,6 +53,13 @@ class Evidence:
     def window_size_ms(self) -> int:
         """The length of its windows; where counters and producers have different ones, of the longer."""
         return max(WINDOW_SIZE_MS, self.accounts.window_size_ms)
+
+    def table(self) -> WindowTable:
+        return WindowTable(self.windows, self.window_size_ms)
+
+    def span(self, found: Depth) -> Period:
+        """Return the time of the windows of some sequences; that of all where it is not known."""
+        return self.table().span(found) or ALWAYS
 
     def of_period(self, found: Depth) -> Depth:
         return found if self.mask is None else within(found, self.mask)

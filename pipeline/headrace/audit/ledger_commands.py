@@ -87,7 +87,7 @@ class Auditor:
         outcome = reconcile(self.ledger, now_ms, period=period, silent_after_ms=silent_after_ms)
         if self._directory is None:
             return outcome
-        told = self.ledger.promised
+        told = dict(self.ledger.promised)
         self.ledger.promise(outcome.watermarks)
         try:
             self.ledger.promised = promises.keep(self._directory, self.ledger.promised)

@@ -24,7 +24,7 @@ from headrace.audit.evidence import Evidence, gather, within_period
 from headrace.audit.latency import HOPS, Hop
 from headrace.audit.ledger import Counter, Ledger, Tier
 from headrace.audit.outcome import Counts, Finding, Incomplete, Kind, Outcome, verdict_of, verdicts
-from headrace.audit.period import ALWAYS, BEGIN_MS, END_MS, Period, WindowTable
+from headrace.audit.period import ALWAYS, BEGIN_MS, END_MS, Period
 from headrace.audit.records import Counted
 from headrace.audit.watermark import SILENT_AFTER_MS, Watermarks, standing_of
 from headrace.audit.windows import EMPTY, Depth, Stream, excess, once, total, within
@@ -184,9 +184,8 @@ def _judge_hop(judged: _Judged, evidence: Evidence, hop: _Hop) -> None:
         (early, f"are counted in {target}, but not in {source} yet"),
         (unknown, f"from {source} to {target} may lie in offsets that were never counted"),
     )
-    table = WindowTable(evidence.windows, evidence.window_size_ms)
     judged.incomplete += [
-        _incomplete(evidence.stream, f"{found.count} events {reason}", table.span(found) or ALWAYS)
+        _incomplete(evidence.stream, f"{found.count} events {reason}", evidence.span(found))
         for found, reason in reasons
         if found.count
     ]
@@ -203,7 +202,7 @@ def _findings(kind: Kind, hop: Hop, evidence: Evidence, found: Depth, reason: st
     runs = found.runs()[:FINDINGS_MAX]
     if not runs:
         return []
-    table = WindowTable(evidence.windows, evidence.window_size_ms)
+    table = evidence.table()
     # What came late for its window is the odd one among the sequences around it.
     window_of = table.earliest if reason else table.latest
     return [

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from headrace.audit.evidence import Evidence
 from headrace.audit.outcome import OVERALL
-from headrace.audit.period import BEGIN_MS, END_MS, Period, WindowTable
+from headrace.audit.period import BEGIN_MS, END_MS, Period
 from headrace.audit.windows import Depth, excess, once, total, within
 
 SILENT_AFTER_MS: Final = 300_000
@@ -44,7 +44,7 @@ def standing_of(evidence: Evidence, heard_until_ms: int, now_ms: int, silent_aft
     since_ms = accounts.heard_at or evidence.first_seen
     is_silent = heard_until_ms - since_ms >= silent_after_ms
     if not accounts.heard_at:
-        windows = _period_of(evidence, evidence.beyond_accounts)
+        windows = evidence.span(evidence.beyond_accounts)
         bound_ms = None if is_silent else windows.since_ms
         return Standing(bound_ms, windows, "no account of this producer has arrived, only its events")
     if accounts.is_closed:
@@ -55,7 +55,7 @@ def standing_of(evidence: Evidence, heard_until_ms: int, now_ms: int, silent_aft
     if not is_silent:
         reason = f"the producer has not closed, its last account is {silent_s} s old{beyond}"
         return Standing(accounts.whole_until, Period(accounts.whole_until, END_MS), reason)
-    last_ms = max(accounts.heard_at, _period_of(evidence, ahead).until_ms if ahead.count else BEGIN_MS)
+    last_ms = max(accounts.heard_at, evidence.span(ahead).until_ms if ahead.count else BEGIN_MS)
     reason = f"the producer went silent {silent_s} s ago without closing{beyond}"
     return Standing(None, Period(accounts.whole_until, last_ms + accounts.window_size_ms), reason)
 
@@ -67,18 +67,13 @@ def _closed(evidence: Evidence, is_silent: bool) -> Standing:
     ahead = evidence.beyond_accounts
     if missing > 0:
         first = next((run.last + 1 for run in accounted.runs() if run.first == 0), 0)
-        since_ms = WindowTable(evidence.windows, evidence.window_size_ms).latest(first - 1)
+        since_ms = evidence.table().latest(first - 1)
         windows = Period(since_ms, max(since_ms + 1, accounts.complete_until))
         reason = f"{missing} sequences are in none of the producer's accounts"
         return Standing(None if is_silent else since_ms, windows, reason)
     if ahead.count:
-        return Standing(None, _period_of(evidence, ahead), f"{ahead.count} of its events are in no account")
+        return Standing(None, evidence.span(ahead), f"{ahead.count} of its events are in no account")
     return WHOLE
-
-
-def _period_of(evidence: Evidence, found: Depth) -> Period:
-    """Return the time of the windows of some sequences; that of all where it is not known."""
-    return WindowTable(evidence.windows, evidence.window_size_ms).span(found) or Period(BEGIN_MS, END_MS)
 
 
 @dataclass(slots=True)
@@ -103,7 +98,7 @@ class Watermarks:
             topic.bounds.append(standing.bound_ms)
         held = total(excess(found, within(found, evidence.overdue)) for found in unresolved)
         if held.count:
-            topic.bounds.append(_period_of(evidence, held).since_ms)
+            topic.bounds.append(evidence.span(held).since_ms)
 
     def found(self) -> dict[tuple[str, str], int]:
         """Return the watermark of each topic and of all that are counted; nothing where there is none yet."""

@@ -187,6 +187,8 @@ def excess(left: Depth, right: Depth) -> Depth:
     """Return the copies that left has more than right."""
     if not len(left.edges) or not len(right.edges):
         return left
+    if np.array_equal(left.edges, right.edges) and np.array_equal(left.copies, right.copies):
+        return EMPTY
     difference = _accumulated(
         np.concatenate((left.edges, right.edges)), np.concatenate((_steps(left), -_steps(right)))
     )
@@ -200,6 +202,8 @@ def once(item: Depth) -> Depth:
 
 def within(item: Depth, mask: Depth) -> Depth:
     """Return the copies of those sequences that the mask holds."""
+    if not len(item.edges) or not len(mask.edges):
+        return EMPTY
     edges = np.union1d(item.edges, mask.edges)
     return _normal(edges, np.where(_at(mask, edges) > 0, _at(item, edges), 0))
 

@@ -111,7 +111,8 @@ class Producer:
         """Publish an event without waiting for its delivery; return its sequence.
 
         `fields` are the record's without `header`; `time_ms` is when it happened (milliseconds since the epoch), now
-        by default. Waits while the client's queue is full, at most its delivery time-out. An event that could not be
+        by default; one that is sent when its window was promised already, about a second after its end, is late for the
+        audit. Waits while the client's queue is full, at most its delivery time-out. An event that could not be
         delivered is counted in `counts()` with its reason. Raises EventError when the event does not fit its schema.
         """
         stream = self._streams.get(topic)
