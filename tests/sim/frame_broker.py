@@ -115,6 +115,9 @@ class StandInCluster:
     def broker_overrides(self, name: str) -> dict[str, str]:
         return {}
 
+    def is_mirrored(self, name: str) -> bool:
+        return False
+
     def auto_create(self, names: Sequence[str]) -> None: ...
 
     async def control(self, key: int, request: Mapping[str, Any]) -> dict[str, Any]:

@@ -37,6 +37,7 @@ class Log:
     def __init__(self, topic_id):
         self.topic_id = topic_id
         self.config = LogConfig()
+        self.is_mirror_copy = False
         self.log_end_offset = 0
         self.high_watermark = 0
         self.epochs = []

@@ -15,6 +15,10 @@ from headrace.broker.server.topics import PARTITION_COUNT_MAX, ZOOKEEPER_MS_MAX,
 from headrace.broker.zk.client import ZooKeeperClosedError
 
 
+async def _anybody(topic):
+    """Clients may add partitions to every topic."""
+
+
 async def never(*_, **__):
     await asyncio.Event().wait()
 
@@ -23,7 +27,7 @@ def test_requests_end_in_time_though_zookeeper_does_not_answer():
     zookeeper = SimpleNamespace(children=never, get=never, ensure=never)
     metadata = MetadataCache()
     metadata._topics["t"] = {0: None}
-    topics = Topics(BrokerConfig(), zookeeper, metadata)
+    topics = Topics(BrokerConfig(), zookeeper, metadata, _anybody)
 
     async def script():
         loop = asyncio.get_running_loop()
@@ -44,7 +48,7 @@ def test_requests_are_answered_though_the_broker_stops():
     async def closed(*_, **__):
         raise ZooKeeperClosedError("the ZooKeeper session was closed")
 
-    topics = Topics(BrokerConfig(), SimpleNamespace(children=closed, get=closed), MetadataCache())
+    topics = Topics(BrokerConfig(), SimpleNamespace(children=closed, get=closed), MetadataCache(), _anybody)
     made = asyncio.run(topics.create([NewTopic(name="new")], timeout_ms=5000, validate_only=False))
     assert [(r.name, r.error) for r in made] == [("new", ErrorCode.REQUEST_TIMED_OUT)]
 
@@ -65,7 +69,7 @@ def test_a_topic_has_a_bounded_number_of_partitions(topic, error):
 
     metadata = MetadataCache()
     metadata._brokers = {1: Broker(broker_id=1, epoch=1, endpoints=())}
-    topics = Topics(BrokerConfig(), SimpleNamespace(children=nothing), metadata)
+    topics = Topics(BrokerConfig(), SimpleNamespace(children=nothing), metadata, _anybody)
     new = NewTopic(name="new", **topic)
     (result,) = asyncio.run(topics.create([new], timeout_ms=5000, validate_only=True))
     assert result.error is error

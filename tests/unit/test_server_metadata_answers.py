@@ -58,7 +58,9 @@ def context() -> Any:
         metadata_bodies=MetadataBodies(),
         slicing=asyncio.Lock(),
         config=SimpleNamespace(topics=SimpleNamespace(auto_create_topics_enable=True)),
-        cluster=SimpleNamespace(auto_create=created.extend),
+        cluster=SimpleNamespace(
+            auto_create=created.extend, is_mirrored=lambda name: name.startswith("dc-east.")
+        ),
         created=created,
     )
 
@@ -101,6 +103,12 @@ def test_without_auto_creation_an_unknown_topic_stays_unknown(context: Any) -> N
     context.config.topics.auto_create_topics_enable = False
     assert ask(context, "new")["topics"][0]["error_code"] == 3
     assert context.created == []
+
+
+def test_a_name_for_a_copy_is_left_to_the_mirror(context: Any) -> None:
+    codes = [topic["error_code"] for topic in ask(context, "dc-east.new", "new")["topics"]]
+    assert codes == [3, 5]
+    assert context.created == ["new"]
 
 
 def test_kept_answers_have_a_bound() -> None:

@@ -12,7 +12,7 @@ import pytest
 from log_kit import NOW_MS, batch, offsets, open_log
 
 from headrace.broker.config import LogConfig
-from headrace.broker.errors import NotLeaderOrFollowerError
+from headrace.broker.errors import ErrorCode, NotLeaderOrFollowerError
 from headrace.broker.handlers import k00_produce
 from headrace.broker.handlers.context import Client
 from headrace.broker.handlers.refused_writes import RefusedWrites
@@ -98,6 +98,18 @@ def serve_together(world: Any, requests: Sequence[bytes]) -> tuple[bytes, list[i
         taken.append(1 + more)
         waiting = waiting[more:]
     return replies, taken
+
+
+def codes(version: int, replies: bytes) -> list[int]:
+    """The error codes of replies that each tell of one partition."""
+    found = []
+    while replies:
+        size = 4 + int.from_bytes(replies[:4], "big")
+        _, offset = frames.read_response_header(0, version, replies[4:size])
+        answer = API.decode_response(version, replies[4:size], offset)
+        found.append(answer["responses"][0]["partition_responses"][0]["error_code"])
+        replies = replies[size:]
+    return found
 
 
 def serve_apart(world: Any, requests: Sequence[bytes]) -> bytes:
@@ -190,6 +202,31 @@ def test_a_run_without_acknowledgement_has_no_answer_but_a_refused_batch_closes(
             world, header, memoryview(bytearray(request(9, 3, bytes(batch()), acks=0))), [bad]
         )
     assert offsets(world.partition.log) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_mirrors_copy_takes_nothing_from_clients_alone_or_together(
+    tmp_path: Path, version: int, acks: int
+) -> None:
+    batches = [bytes(batch(2)), bytes(batch(1, producer=(5, 0, 0))), bytes(batch(1, producer=(5, 0, 1)))]
+    requests = [request(version, number, data, acks=acks) for number, data in enumerate(batches)]
+    world = World(tmp_path, config=LogConfig(is_mirror_copy=True))
+    together, taken = serve_together(world, requests)
+    assert taken == [len(requests)]
+    assert together == serve_apart(world, requests)
+    assert codes(version, together) == [ErrorCode.POLICY_VIOLATION] * len(requests)
+    assert offsets(world.partition.log) == []
+    world.partition.log.append_mirrored(batch(3, at=40), leader_epoch=4, now_ms=NOW_MS)
+    assert offsets(world.partition.log) == [40]
+
+
+def test_a_mirrors_copy_closes_the_connection_of_who_wants_no_answer(tmp_path: Path) -> None:
+    world = World(tmp_path, config=LogConfig(is_mirror_copy=True))
+    frame, *more = [memoryview(bytearray(request(9, n, bytes(batch()), acks=0))) for n in range(2)]
+    with pytest.raises(CloseConnectionError, match="only the mirror writes to"):
+        k00_produce.handle_run(world, frames.read_request_header(frame), frame, more)
+    assert offsets(world.partition.log) == []
 
 
 @pytest.mark.parametrize(

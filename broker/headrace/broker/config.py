@@ -13,6 +13,7 @@ from typing import Any
 
 from headrace.broker import config_foreign
 from headrace.broker import config_sections as sections
+from headrace.broker.config_copies import OWN_TOPIC_CONFIGS, is_mirror_copy
 from headrace.broker.config_inert import INERT_TOPIC_CONFIGS
 from headrace.broker.config_keys import (
     LONG_MAX,
@@ -398,6 +399,8 @@ class LogConfig:
     unclean_leader_election_enable: bool = boolean(
         False, "Whether an out-of-sync replica may lead.", synonyms=("unclean.leader.election.enable",)
     )
+    is_mirror_copy: bool = False
+    """Whether only the mirror writes to it; see `config_copies`."""
 
     @classmethod
     def from_broker(cls, config: BrokerConfig) -> LogConfig:
@@ -413,16 +416,16 @@ class LogConfig:
         """This configuration under a topic's own values; raises InvalidConfigError with a sentence."""
         values: dict[str, Any] = {}
         try:
-            for name in overrides.keys() & INERT_TOPIC_CONFIGS.keys():
-                INERT_TOPIC_CONFIGS[name].check(name, overrides[name])
+            for name in overrides.keys() & STORED_TOPIC_CONFIGS.keys():
+                STORED_TOPIC_CONFIGS[name].check(name, overrides[name])
             for name, text in _without_aliases(overrides, TOPIC_ALIASES).items():
                 if name in TOPIC_CONFIGS:
                     values[name.replace(".", "_")] = TOPIC_CONFIGS[name].key.parse(name, text)
-                elif name not in INERT_TOPIC_CONFIGS:
+                elif name not in STORED_TOPIC_CONFIGS:
                     raise InvalidConfigError(f"Unknown topic config name: {name}.")
         except ConfigurationError as error:
             raise InvalidConfigError(str(error)) from None
-        merged = replace(self, **values)
+        merged = replace(self, is_mirror_copy=is_mirror_copy(overrides), **values)
         if merged.min_compaction_lag_ms > merged.max_compaction_lag_ms:
             raise InvalidConfigError("min.compaction.lag.ms must not be above max.compaction.lag.ms.")
         return merged
@@ -461,9 +464,11 @@ def in_topic_units(broker_property: str, value: Any) -> Any:
 TOPIC_CONFIGS: dict[str, TopicConfig] = {
     name: TopicConfig(name, key, default_of(LogConfig, name)) for name, key in keys_of(LogConfig).items()
 }
+STORED_TOPIC_CONFIGS = INERT_TOPIC_CONFIGS | OWN_TOPIC_CONFIGS
+"""What is kept as the text that it is, and is no setting of a log."""
 
 
 def known_overrides(stored: Mapping[str, str]) -> dict[str, str]:
     """What of a topic's znode has a name known here: Apache Kafka may have stored more, which has no effect."""
-    known = TOPIC_CONFIGS.keys() | INERT_TOPIC_CONFIGS.keys()
+    known = TOPIC_CONFIGS.keys() | STORED_TOPIC_CONFIGS.keys()
     return {name: value for name, value in stored.items() if name in known}

@@ -1,7 +1,7 @@
 """Produce (key 0), versions 0-11.
 
 Message formats 0 and 1, which versions 0-2 carry, become format 2. Deviation: transactional batches are refused with
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED. A mirror's copy takes nothing from clients: POLICY_VIOLATION.
 
 The shape that almost every request has, one batch for one partition, is read and answered without the codec, and
 several of them that came together are written together; any other shape, and every error, goes through the codec.
@@ -23,6 +23,7 @@ from headrace.broker.errors import (
     MessageTooLargeError,
     NotLeaderOrFollowerError,
     NotOneBatchError,
+    PolicyViolationError,
     RecordListTooLargeError,
     RequestTimedOutError,
     StorageError,
@@ -71,6 +72,7 @@ UNREAD = (
     InvalidTopicError,
     MessageTooLargeError,
     NotOneBatchError,
+    PolicyViolationError,
     RecordListTooLargeError,
     StorageError,
     TransactionalIdAuthorizationError,

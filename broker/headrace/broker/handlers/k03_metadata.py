@@ -1,7 +1,7 @@
 """Metadata (key 3), versions 0-12.
 
 Asking for an unknown topic by name creates it when the broker and the request allow that; until it is there the answer
-is LEADER_NOT_AVAILABLE, upon which clients ask again.
+is LEADER_NOT_AVAILABLE, upon which clients ask again. What a mirror of this broker would create is left to it.
 
 Answers are kept as encoded bodies by what was asked, and dropped when the metadata cache changes: a thousand clients
 that refresh a large topic cost one encoding. An answer about many topics is made in slices, so that others need not
@@ -215,6 +215,8 @@ def _topic(
     if not is_legal_name(name):
         return _refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, name, ZERO_UUID)
     partitions = metadata.topics(name)
+    if partitions is None and context.cluster.is_mirrored(name):
+        return _refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, ZERO_UUID)
     if partitions is None:
         missing.append(name)
         return _refusal(unknown, name, ZERO_UUID)

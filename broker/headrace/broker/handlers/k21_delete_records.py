@@ -1,9 +1,13 @@
-"""DeleteRecords (key 21), versions 0-2. No deviations; with one replica a partition there is nothing to wait for."""
+"""DeleteRecords (key 21), versions 0-2. With one replica a partition there is nothing to wait for.
+
+Deviation: a mirror's copy keeps its records: POLICY_VIOLATION.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+from headrace.broker import config_copies
 from headrace.broker.errors import (
     InvalidTopicError,
     KafkaError,
@@ -49,6 +53,8 @@ def _delete_before(context: Context, topic: str, index: int, offset: int) -> int
     if topic in INTERNAL_TOPICS:
         raise InvalidTopicError(f"records of the internal topic {topic} cannot be deleted")
     log = context.partitions.leader_of(topic, index).log
+    if log.is_mirror_copy:
+        raise config_copies.refusal(topic)
     if "delete" not in log.config.cleanup_policy:
         raise PolicyViolationError(
             f"{topic} is compacted: its cleanup.policy does not allow to delete records"

@@ -1,7 +1,7 @@
 """DescribeConfigs (key 32), versions 0-4: topics, this broker, and what is set for all brokers (the empty name).
 
 Deviations: broker loggers and client metrics are refused with INVALID_REQUEST; keys that have no effect on this broker are
-not listed.
+not listed. Of a mirror's copy `headrace.mirror.clusters` is told, which Kafka has not.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from headrace.broker.config import (
     BROKER_KEYS,
+    STORED_TOPIC_CONFIGS,
     TOPIC_ALIASES,
     TOPIC_CONFIGS,
     BrokerConfig,
@@ -19,6 +20,7 @@ from headrace.broker.config import (
     default_of_broker,
     known_overrides,
 )
+from headrace.broker.config_copies import OWN_TOPIC_CONFIGS
 from headrace.broker.config_dynamic import DYNAMIC_KEYS, QUOTA_KEYS, synonyms_of
 from headrace.broker.config_inert import INERT_TOPIC_CONFIGS
 from headrace.broker.config_keys import Key, text_of
@@ -136,18 +138,20 @@ def topic_entries(context: Context, overrides: Mapping[str, str]) -> Iterable[En
             synonyms.insert(0, _synonym(name, topic_config.text(effective), DYNAMIC_TOPIC))
         yield _entry(name, topic_config.key, topic_config.text(effective), synonyms, read_only=False)
     for name in INERT_TOPIC_CONFIGS:
-        yield _inert_entry(levels, name, overrides)
+        yield _stored_entry(levels, name, overrides)
+    for name in OWN_TOPIC_CONFIGS.keys() & overrides.keys():
+        yield _stored_entry(levels, name, overrides)
 
 
-def _inert_entry(levels: Levels, name: str, overrides: Mapping[str, str]) -> Entry:
-    inert = INERT_TOPIC_CONFIGS[name]
+def _stored_entry(levels: Levels, name: str, overrides: Mapping[str, str]) -> Entry:
+    stored = STORED_TOPIC_CONFIGS[name]
     synonyms: list[Entry] = []
-    for broker_name in inert.key.synonyms:
-        synonyms = [*_broker_synonyms(levels, broker_name), _synonym(broker_name, inert.default, DEFAULT)]
+    for broker_name in stored.key.synonyms:
+        synonyms = [*_broker_synonyms(levels, broker_name), _synonym(broker_name, stored.default, DEFAULT)]
     if name in overrides:
         synonyms.insert(0, _synonym(name, overrides[name], DYNAMIC_TOPIC))
-    value = synonyms[0]["value"] if synonyms else inert.default
-    return _entry(name, inert.key, value, synonyms, read_only=False)
+    value = synonyms[0]["value"] if synonyms else stored.default
+    return _entry(name, stored.key, value, synonyms, read_only=False)
 
 
 def _broker_synonyms(levels: Levels, name: str) -> list[Entry]:

@@ -1,7 +1,9 @@
 """AlterConfigs (key 33), versions 0-2 (KIP-133). Replaces all overrides of a topic or a broker.
 
-Deviations: a broker's keys are those that this broker can put to use while it runs; others are refused with
-INVALID_REQUEST. A resource that is named twice gets INVALID_REQUEST, too; Kafka never answers such a request.
+Deviations: a topic keeps its `headrace.mirror.clusters` unless the request names it, or clients that know Kafka's own
+configurations only would make a copy a topic that everybody writes to. A broker's keys are those that this broker can put
+to use while it runs; others are refused with INVALID_REQUEST. A resource that is named twice gets INVALID_REQUEST, too;
+Kafka never answers such a request.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from headrace.broker.config_copies import OWN_TOPIC_CONFIGS
 from headrace.broker.handlers.altered_configs import Resource, alter, refuse_nulls
 from headrace.broker.handlers.context import Context
 from headrace.broker.handlers.deferred import Deferred
@@ -25,4 +28,5 @@ def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> 
 
 def _replaced(resource: Resource, overrides: dict[str, str]) -> Mapping[str, str]:
     refuse_nulls(sorted(c["name"] for c in resource["configs"] if c["value"] is None))
-    return {c["name"]: c["value"] for c in resource["configs"]}
+    kept = {name: overrides[name] for name in OWN_TOPIC_CONFIGS.keys() & overrides.keys()}
+    return kept | {c["name"]: c["value"] for c in resource["configs"]}

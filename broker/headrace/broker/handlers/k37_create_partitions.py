@@ -1,6 +1,7 @@
 """CreatePartitions (key 37), versions 0-3 (KIP-195). Only the controller adds partitions.
 
 Deviations: a topic gets at most 10,000 partitions, above which the answer is INVALID_PARTITIONS.
+A mirror's copy has the partitions of its source: POLICY_VIOLATION.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ async def _create(context: Context, request: dict[str, Any]) -> dict[str, Any]:
             None if assignments is None else [a["broker_ids"] for a in assignments],
             timeout_ms=request["timeout_ms"],
             validate_only=request["validate_only"],
+            by_client=True,
         )
         answers.append(_answer(topic["name"], result.error, result.message))
     return {"results": answers}

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.broker.config import BROKER_KEYS, TOPIC_CONFIGS, default_of_broker
-from headrace.broker.config_inert import INERT_TOPIC_CONFIGS
+from headrace.broker.config import BROKER_KEYS, STORED_TOPIC_CONFIGS, TOPIC_CONFIGS, default_of_broker
 from headrace.broker.errors import InvalidConfigError, InvalidRequestError
 from headrace.broker.handlers.altered_configs import BROKER, Resource, alter, refuse_nulls
 from headrace.broker.handlers.context import Context
@@ -52,7 +51,7 @@ def _apply(resource_type: int, overrides: dict[str, str], config: Mapping[str, A
 
 def _default_items(resource_type: int, name: str) -> str:
     """The default of a list, which is what an item is appended to or taken from when there is no override."""
-    keys = {n: (c.key, c.default) for n, c in (TOPIC_CONFIGS | INERT_TOPIC_CONFIGS).items()}
+    keys = {n: (c.key, c.default) for n, c in (TOPIC_CONFIGS | STORED_TOPIC_CONFIGS).items()}
     if resource_type == BROKER:
         keys = {n: (key, default_of_broker(n)) for n, (_, key) in BROKER_KEYS.items()}
     if name not in keys or keys[name][0].type != "LIST":

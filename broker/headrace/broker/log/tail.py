@@ -84,6 +84,7 @@ class LogTail:
         self._is_stamping = config.message_timestamp_type == "LogAppendTime"
         self._codec = target_codec(config.compression_type)
         self._is_compacted = "compact" in config.cleanup_policy
+        self.is_mirror_copy = config.is_mirror_copy
         self._segment_ms = self._segments.jittered_segment_ms(config)
 
     @property

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from headrace.broker import config_copies
 from headrace.broker.errors import KafkaError, NotEnoughReplicasError, NotLeaderOrFollowerError
 from headrace.broker.replication.model import PartitionState
 
@@ -70,9 +71,9 @@ class Partition:
     def append(self, records: memoryview, *, required_acks: int, now_ms: int) -> AppendResult:
         """Append batches as the leader.
 
-        Raises NotLeaderOrFollowerError when this broker does not lead, NotEnoughReplicasError when
-        `required_acks` is -1 and fewer replicas than `min.insync.replicas` are in sync, and whatever the
-        log refuses.
+        Raises NotLeaderOrFollowerError when this broker does not lead, PolicyViolationError for a mirror's copy,
+        NotEnoughReplicasError when `required_acks` is -1 and fewer replicas than `min.insync.replicas` are in sync,
+        and whatever the log refuses.
         """
         self._check_may_append(required_acks)
         result = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, now_ms=now_ms)
@@ -91,6 +92,8 @@ class Partition:
     def _check_may_append(self, required_acks: int) -> None:
         if not self.is_leader:
             raise NotLeaderOrFollowerError(f"this broker does not lead {self.topic}-{self.partition}")
+        if self.log.is_mirror_copy:
+            raise config_copies.refusal(self.topic)
         if required_acks == -1 and len(self.isr) < self._isr_size_min:
             raise NotEnoughReplicasError(
                 f"{self.topic}-{self.partition} has {len(self.isr)} in-sync replicas, "

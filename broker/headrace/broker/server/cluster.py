@@ -1,7 +1,7 @@
 """This broker as a member of its cluster: ZooKeeper session, registration, election, topics, dynamic configuration.
 
 How a broker starts:
-    cluster = Cluster(config, clock, metadata, tasks)
+    cluster = Cluster(config, clock, metadata, tasks, is_mirrored)
     await cluster.connect(stored_broker_id)   # session, parent znodes, cluster id, broker id, configurations
     logs = LogStore.open(…, broker_id=cluster.broker_id, overrides=cluster.topic_config)
     await cluster.join(Partitions(cluster.broker_id, logs, metadata, clock), endpoints)
@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from headrace.broker import config_dynamic
+from headrace.broker import config_copies, config_dynamic
 from headrace.broker.clock import Clock
 from headrace.broker.config import BrokerConfig, LogConfig, known_overrides
 from headrace.broker.errors import (
@@ -70,7 +70,16 @@ LEAVE_SECONDS_MAX = 10.0
 class Cluster(SessionListener):
     """The broker's membership; all methods run on the broker's loop."""
 
-    def __init__(self, config: BrokerConfig, clock: Clock, metadata: MetadataCache, tasks: Tasks) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        metadata: MetadataCache,
+        tasks: Tasks,
+        is_mirrored: Callable[[str], bool] = lambda topic: False,
+    ) -> None:
+        """`is_mirrored(topic)`: whether this broker's configuration has a mirror make and write topics of that name."""
+        self.is_mirrored = is_mirrored
         self._config = self.config = config
         self._clock = clock
         self._metadata = metadata
@@ -85,7 +94,7 @@ class Cluster(SessionListener):
         self._mailbox = Mailbox(self._work_failed)
         self._configs = DynamicConfigs(self._zookeeper, self._mailbox, clock)
         self.consumer_offsets = ZooKeeperOffsets(self._zookeeper)
-        self._topics = Topics(config, self._zookeeper, metadata)
+        self._topics = Topics(config, self._zookeeper, metadata, self._check_is_no_copy)
         self._control = asyncio.Lock()
         self._config_callbacks: list[Callable[[BrokerConfig], None]] = []
         self._creating: set[str] = set()
@@ -169,8 +178,21 @@ class Cluster(SessionListener):
         return -1 if self._registration is None else self._registration.epoch
 
     def topic_config(self, topic: str) -> dict[str, str]:
-        """What `/config/topics/<t>` holds of the overrides known here, from memory."""
-        return known_overrides(self._configs.of(topic))
+        """What `/config/topics/<t>` holds of the overrides that have an effect here, from memory."""
+        return self._in_effect(topic, self._configs.of(topic))
+
+    def _in_effect(self, topic: str, stored: Mapping[str, str]) -> dict[str, str]:
+        """A copy that is not mirrored any more is a topic like others."""
+        found = known_overrides(stored)
+        if not self.is_mirrored(topic):
+            found.pop(config_copies.MIRROR_CLUSTERS, None)
+        return found
+
+    async def _check_is_no_copy(self, topic: str) -> None:
+        """Raises PolicyViolationError for a mirror's copy."""
+        stored = (await self._configs.stored([topic]))[topic]
+        if config_copies.is_mirror_copy(self._in_effect(topic, stored)):
+            raise config_copies.refusal(topic)
 
     async def stored_topic_configs(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
         """The topics' overrides as `/config/topics` holds them now: a change shows as soon as it was answered."""
@@ -194,10 +216,19 @@ class Cluster(SessionListener):
         *,
         timeout_ms: int,
         validate_only: bool,
+        by_client: bool = False,
     ) -> TopicResult:
-        """Grow a topic to `count` partitions; answers when the local metadata cache shows them led."""
+        """Grow a topic to `count` partitions; answers when the local metadata cache shows them led.
+
+        A mirror's copy does not grow for a client.
+        """
         return await self._topics.grow(
-            topic, count, assignments, timeout_ms=timeout_ms, validate_only=validate_only
+            topic,
+            count,
+            assignments,
+            timeout_ms=timeout_ms,
+            validate_only=validate_only,
+            by_client=by_client,
         )
 
     async def alter_topic_config(
@@ -374,7 +405,7 @@ class Cluster(SessionListener):
         assert self._partitions is not None, "join before serving"
         _warn_of_unknown({topic: overrides})
         try:
-            self._partitions.logs.update_config(topic, known_overrides(overrides))
+            self._partitions.logs.update_config(topic, self._in_effect(topic, overrides))
         except KafkaError as error:
             log.error("topic configuration is not usable, the last one stays", topic=topic, reason=error)
 

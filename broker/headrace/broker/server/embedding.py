@@ -3,7 +3,9 @@
 Each entry of the group `headrace.embedded` names `start(host: EmbeddingHost) -> Awaitable[None]`. It runs in the
 broker's tasks, is started again with a growing pause when it fails, and is cancelled when the broker stops. What an
 embedded part may touch of the broker is `EmbeddingHost` and what else this module names. A part whose module has
-`check(properties)` has its configuration checked before the broker starts.
+`check(properties)` has its configuration checked before the broker starts; one whose module has
+`mirrored_names(properties)` says which names are for its own topics, whether it runs or not: its answer is a function that
+tells of a name.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.broker.clock import Clock
-from headrace.broker.errors import NotLeaderOrFollowerError
+from headrace.broker.errors import NotLeaderOrFollowerError, PolicyViolationError
 from headrace.broker.replication.leader import Partition
 from headrace.broker.replication.topic_requests import NewTopic
 from headrace.broker.structured_log import get_logger
@@ -72,7 +74,8 @@ class EmbeddingHost(Protocol):
     def append_mirrored(self, partition: Partition, records: memoryview) -> AppendResult:
         """Append whole batches with their own offsets to a led partition and wake its fetchers.
 
-        Returns the log's AppendResult; raises NotLeaderOrFollowerError and whatever the log refuses.
+        Returns the log's AppendResult; raises NotLeaderOrFollowerError, PolicyViolationError for a topic that is no
+        copy, where clients write, and whatever the log refuses.
         """
         ...
 
@@ -117,6 +120,8 @@ class BrokerHost:
             raise NotLeaderOrFollowerError(
                 f"this broker does not lead {partition.topic}-{partition.partition}"
             )
+        if not partition.log.is_mirror_copy:
+            raise PolicyViolationError(f"{partition.topic} is no mirror's copy any more: clients write to it")
         result = partition.log.append_mirrored(
             records, leader_epoch=partition.leader_epoch, now_ms=self.clock.now_ms()
         )
@@ -149,10 +154,22 @@ async def run_embedded(host: EmbeddingHost, name: str, start: Start) -> None:
 
 def check_embedded(properties: Mapping[str, str]) -> None:
     """Have each installed part look at its configuration; raises ConfigurationError."""
+    for check in _offered("check"):
+        check(properties)
+
+
+def mirrored_names(properties: Mapping[str, str]) -> Callable[[str], bool]:
+    """Tells whether a topic's name is one that an installed part makes and writes topics of."""
+    rules = [mirrored(properties) for mirrored in _offered("mirrored_names")]
+    return lambda topic: any(rule(topic) for rule in rules)
+
+
+def _offered(name: str) -> Iterable[Callable[..., Any]]:
+    """The functions of that name in the modules of the installed parts."""
     for _, start in embedded_parts():
-        check = getattr(sys.modules[start.__module__], "check", None)
-        if check is not None:
-            check(properties)
+        found = getattr(sys.modules[start.__module__], name, None)
+        if found is not None:
+            yield found
 
 
 def embedded_parts() -> Iterable[tuple[str, Start]]:

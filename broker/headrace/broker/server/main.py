@@ -41,7 +41,13 @@ from headrace.broker.replication.leader import Partition
 from headrace.broker.replication.model import Endpoint
 from headrace.broker.server.cleaner import Cleaner
 from headrace.broker.server.cluster import Cluster
-from headrace.broker.server.embedding import BrokerHost, check_embedded, embedded_parts, run_embedded
+from headrace.broker.server.embedding import (
+    BrokerHost,
+    check_embedded,
+    embedded_parts,
+    mirrored_names,
+    run_embedded,
+)
 from headrace.broker.server.housekeeping import Housekeeping
 from headrace.broker.server.listener import Acceptor, bind
 from headrace.broker.server.metadata import MetadataCache
@@ -130,7 +136,8 @@ class Broker:
         self.sockets = [(listener, bind(listener, config.network)) for listener in config.listeners]
         self.config = with_ports(config, [sock for _, sock in self.sockets])
         self.metadata = MetadataCache()
-        self.cluster = Cluster(self.config, self.clock, self.metadata, self.tasks)
+        is_mirrored = mirrored_names(config.properties)
+        self.cluster = Cluster(self.config, self.clock, self.metadata, self.tasks, is_mirrored)
         self.waiting = Waiting(asyncio.get_running_loop())
         self.metadata.on_change(lambda: self.waiting.wake(*k03_metadata.UNTOLD))
         self.metrics.parked = lambda: self.waiting.parked_count

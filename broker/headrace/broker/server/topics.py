@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -74,7 +74,15 @@ class _Deadline:
 class Topics:
     """The topics of the cluster as this broker may change them."""
 
-    def __init__(self, config: BrokerConfig, zookeeper: ZooKeeperClient, metadata: MetadataCache) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        zookeeper: ZooKeeperClient,
+        metadata: MetadataCache,
+        check_clients_may_grow: Callable[[str], Awaitable[None]],
+    ) -> None:
+        """`check_clients_may_grow(topic)` raises a KafkaError for what clients must not add partitions to."""
+        self._check_clients_may_grow = check_clients_may_grow
         self._config = config
         self._zookeeper = zookeeper
         self._metadata = metadata
@@ -126,9 +134,10 @@ class Topics:
         *,
         timeout_ms: int,
         validate_only: bool,
+        by_client: bool = False,
     ) -> TopicResult:
         """Add partitions up to `count`; `assignments` are those of the new ones."""
-        work = self._grow_one(name, count, assignments, timeout_ms, validate_only)
+        work = self._grow_one(name, count, assignments, timeout_ms, validate_only, by_client)
         (result,) = await _in_time(work, [name], timeout_ms)
         return result
 
@@ -139,9 +148,12 @@ class Topics:
         assignments: Sequence[Sequence[int]] | None,
         timeout_ms: int,
         validate_only: bool,
+        by_client: bool,
     ) -> list[TopicResult]:
         deadline = _Deadline(timeout_ms)
         try:
+            if by_client:
+                await self._check_clients_may_grow(name)
             await self._grow(name, count, assignments, validate_only=validate_only)
         except KafkaError as error:
             return [TopicResult(name=name, error=error.code, message=str(error))]

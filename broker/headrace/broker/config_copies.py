@@ -1,0 +1,47 @@
+"""The one topic configuration that Apache Kafka has not: which clusters a mirror's copy came through.
+
+It lies among a topic's overrides in `/config/topics/<t>`, so that it begins and ends with the topic and every broker
+learns of it with the rest: absent for a topic of this cluster, the clusters' ids for a copy (the first is where the data
+was published, the last the one that it is copied from), and empty for a copy that was promoted to a topic of this
+cluster. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from headrace.broker.config_inert import InertConfig
+from headrace.broker.config_keys import Key
+from headrace.broker.errors import PolicyViolationError
+
+MIRROR_CLUSTERS = "headrace.mirror.clusters"
+_CLUSTERS = re.compile(r"|[^\s,]{1,249}(,[^\s,]{1,249})*")
+
+OWN_TOPIC_CONFIGS = {
+    MIRROR_CLUSTERS: InertConfig(
+        Key(
+            type="LIST",
+            doc="The clusters that this copy came through, its origin first; empty: a copy that was promoted.",
+        ),
+        "",
+        _CLUSTERS,
+        "the ids of clusters, separated by commas, or nothing",
+    )
+}
+
+
+def is_mirror_copy(overrides: Mapping[str, str]) -> bool:
+    """Whether a topic with these overrides is a copy, which nobody but the mirror writes to."""
+    return bool(overrides.get(MIRROR_CLUSTERS))
+
+
+def refusal(topic: str) -> PolicyViolationError:
+    """What a client hears that would change the messages of a copy.
+
+    POLICY_VIOLATION: librdkafka, the Java clients and kafka-python fail the message at once and pass this sentence on.
+    """
+    return PolicyViolationError(
+        f"{topic} is a mirror's copy, which only the mirror writes to: publish to the source's topic, or end the copy "
+        f"with `headrace mirror promote {topic}`"
+    )
