@@ -17,6 +17,7 @@ from zookeeper_process import ZooKeeperProcess
 from headrace.broker.wire.batches import check_crc, iter_batches
 from headrace.load.ranges import TopicPartition as Place
 from headrace.load.wire_client import Client
+from headrace.mirror.lineage import INTERNAL
 
 
 class Cluster:
@@ -50,6 +51,20 @@ class Cluster:
         self.brokers[number].kill()
         self.start(number)
 
+    def mirror(self, sources: dict[str, Cluster]) -> None:
+        """Start the brokers again with these clusters as their sources, by the name that each is given here."""
+        self.settings |= {"mirror.sources": ",".join(sources), "mirror.metadata.max.age.ms": "500"}
+        for name, source in sources.items():
+            self.settings[f"mirror.{name}.bootstrap.servers"] = source.bootstrap
+        for number in self.brokers:
+            self.kill_and_start(number)
+
+    @property
+    def topics(self) -> set[str]:
+        """All names but those of the topics that brokers keep for themselves."""
+        names = self.admin.list_topics(timeout=10).topics
+        return {name for name in names if not name.startswith("__") and name not in INTERNAL}
+
     @property
     def bootstrap(self) -> str:
         return ",".join(f"127.0.0.1:{port}" for port in self.ports)
@@ -78,9 +93,6 @@ class Cluster:
             producer.produce(topic, (b"%d-" % number).ljust(size, b"x"), **where)
             producer.poll(0)
         assert producer.flush(60) == 0
-
-    def delete_records(self, topic: str, partition: int, offset: int) -> None:
-        self.admin.delete_records([TopicPartition(topic, partition, offset)])
 
     def log_start(self, topic: str) -> int:
         """The log start offset of a topic's only partition."""

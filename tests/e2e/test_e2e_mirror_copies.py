@@ -8,10 +8,11 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions
 from mirror_clusters import Cluster, copied
 from processes import eventually, free_port
@@ -216,6 +217,72 @@ def test_status_names_what_was_never_reached_and_what_cannot_be_created(
     eventually(lambda: not _status(offline)["topics"], what="the end of it")
 
 
+def test_nobody_but_the_mirror_writes_to_a_copy(clusters: tuple[Cluster, Cluster, Cluster]) -> None:
+    east, _, offline = clusters
+    east.create("owned", 2)
+    east.publish("owned", 100)
+    copied(east, offline, "owned")
+    offline.create("dc-east.private", 1)
+    for is_restarted in (False, True):
+        if is_restarted:
+            for number in (0, 1):
+                offline.kill_and_start(number)
+            copied(east, offline, "owned")
+        assert _refusals(offline, "dc-east.owned") == ["POLICY_VIOLATION"] * 3
+        offline.publish("dc-east.private", 5)
+    east.publish("owned", 50)
+    copied(east, offline, "owned")
+    assert _findings(offline, "owned") == []
+
+
+def test_a_promoted_copy_is_written_by_clients_and_left_alone_by_the_mirror(
+    clusters: tuple[Cluster, Cluster, Cluster],
+) -> None:
+    east, _, offline = clusters
+    east.create("failing", 1)
+    east.publish("failing", 100)
+    copied(east, offline, "failing")
+    refused = _mirror("promote", "dc-east.failing", "dc-east.private", "--bootstrap", offline.bootstrap)
+    assert refused.returncode == 1
+    assert "dc-east.private is no copy" in refused.stderr
+    assert "nothing was promoted" in refused.stderr
+    done = _mirror("promote", "dc-east.failing", "--bootstrap", offline.bootstrap)
+    assert done.returncode == 0, done.stderr
+    eventually(lambda: _refusals(offline, "dc-east.failing") == [None] * 3, what="the copy's end")
+    end = offline.end_offset("dc-east.failing", 0)
+    east.publish("failing", 1000)
+    east.create("witness", 1)
+    east.publish("witness", 10)
+    copied(east, offline, "witness")
+    assert offline.end_offset("dc-east.failing", 0) == end
+    assert "dc-east.failing" not in _mirror("status", "--bootstrap", offline.bootstrap).stdout
+
+
+def test_two_clusters_mirror_each_other_and_each_topic_is_copied_once(tmp_path: Path) -> None:
+    here, there = Cluster(tmp_path / "here", 1), Cluster(tmp_path / "there", 1)
+    try:
+        for cluster, own in ((here, "orders"), (there, "invoices")):
+            for topic in (own, "events", "headrace.monitoring", "__own"):
+                cluster.create(topic, 1)
+                cluster.publish(topic, 20)
+        there.mirror({"dc-here": here})
+        copied(here, there, "orders", "dc-here")
+        here.mirror({"dc-there": there, "itself": here})
+        copied(there, here, "invoices", "dc-there")
+        for source, target, name in ((here, there, "dc-here"), (there, here, "dc-there")):
+            # By the time that a later topic is there, each has looked at the other's copies.
+            source.create("later", 1)
+            source.publish("later", 20)
+            copied(source, target, "later", name)
+            copied(source, target, "events", name)
+        own = {"events", "headrace.monitoring", "later"}
+        assert here.topics == own | {"orders"} | {f"dc-there.{topic}" for topic in own | {"invoices"}}
+        assert there.topics == own | {"invoices"} | {f"dc-here.{topic}" for topic in own | {"orders"}}
+    finally:
+        for cluster in (here, there):
+            cluster.end()
+
+
 def test_a_bad_setting_ends_the_broker_with_a_sentence(clusters: tuple[Cluster, Cluster, Cluster]) -> None:
     offline = clusters[2]
     config = offline.home / "bad.properties"
@@ -227,6 +294,25 @@ def test_a_bad_setting_ends_the_broker_with_a_sentence(clusters: tuple[Cluster, 
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     assert "mirror.dc-east.bootstrap.servers=nowhere is not allowed: give HOST:PORT" in done.stderr
+
+
+def _refusals(cluster: Cluster, topic: str) -> list[str | None]:
+    """What a client hears that publishes, deletes records and adds a partition: the error's name, or None."""
+    told: list[str | None] = []
+    producer = Producer(
+        {"bootstrap.servers": cluster.bootstrap, "log_level": 0, "delivery.timeout.ms": 10_000}
+    )
+    producer.produce(topic, b"x", on_delivery=lambda error, _: told.append(error and error.name()))
+    producer.flush(30)
+    count = len(cluster.admin.list_topics(topic, timeout=10).topics[topic].partitions)
+    wanted = TopicPartition(topic, 0, 0)
+    for future in (
+        cluster.admin.delete_records([wanted])[wanted],
+        cluster.admin.create_partitions([NewPartitions(topic, count + 1)])[topic],
+    ):
+        error = future.exception(20)
+        told.append(None if error is None else error.args[0].name())
+    return told
 
 
 def _is_created(cluster: Cluster, topic: str) -> bool:

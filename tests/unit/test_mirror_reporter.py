@@ -28,9 +28,9 @@ from headrace.mirror.reports import (
     SourceReport,
     TopicReport,
 )
-from headrace.mirror.service import Mirror
 from headrace.mirror.source import Source, SourceTopic
 from headrace.mirror.state import State
+from headrace.mirror.targets import Targets
 
 SECOND = 1000
 
@@ -75,7 +75,16 @@ class Script:
 
     def __post_init__(self) -> None:
         config = SourceConfig(name="dc-east", bootstrap_servers=(("east", 9092),), topics=re.compile(".*"))
-        self.source = Source(config, Tunables(), self.clock, cast("Any", None), "id", lambda now_ms: None)
+        self.source = Source(
+            config,
+            Tunables(),
+            self.clock,
+            cast("Any", None),
+            "id",
+            lambda now_ms: None,
+            own_cluster="OWN",
+            is_here=lambda name: False,
+        )
         self.reporter = Reporter(3, cast("Any", self.journal), [self.source])
         target = SimpleNamespace(log_start_offset=0, log_end_offset=0, last_batch=lambda: None)
         self.copier = Copier(
@@ -214,25 +223,31 @@ def test_a_topic_that_cannot_be_brought_is_told_until_it_can(
         return answers[0]
 
     known = None if partitions_known is None else dict.fromkeys(range(partitions_known))
+
+    async def stored_topic_configs(names: list[str]) -> dict[str, dict[str, str]]:
+        return {name: {"headrace.mirror.clusters": "EAST"} for name in names}
+
     host = SimpleNamespace(
-        broker_id=3,
         clock=script.clock,
-        registry=CollectorRegistry(),
-        metadata=SimpleNamespace(topics=lambda name: known),
-        cluster=SimpleNamespace(create_topics=create_topics, create_partitions=create_partitions),
+        led=list,
+        metadata=SimpleNamespace(topics=lambda name: known, topic_id=lambda name: UUID(int=6)),
+        cluster=SimpleNamespace(
+            create_topics=create_topics,
+            create_partitions=create_partitions,
+            stored_topic_configs=stored_topic_configs,
+        ),
     )
-    mirror = Mirror(
-        cast("Any", host), cast("Any", SimpleNamespace(findings_count={}, last_report=lambda: None))
-    )
+    targets = Targets(cast("Any", host), cast("Any", None))
+    script.source.cluster_id = "EAST"
     script.source.topics["events"] = SourceTopic(
         name="events",
         topic_id=UUID(int=5),
         partitions={0: (1, 0), 1: (1, 0)},
         configs={"cleanup.policy": "delete"},
     )
-    asyncio.run(mirror._bring_topics(script.source))
+    asyncio.run(targets.keep_in_step(script.source))
     assert script.told().topics == (TopicReport(source="dc-east", topic="dc-east.events", reason=reason),)
     assert script.metric("topics_not_brought") == 1
     answers[0] = TopicResult(name="dc-east.events")
-    asyncio.run(mirror._bring_topics(script.source))
+    asyncio.run(targets.keep_in_step(script.source))
     assert (script.told().topics, script.metric("topics_not_brought")) == ((), 0)

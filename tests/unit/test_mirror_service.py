@@ -20,6 +20,7 @@ from headrace.mirror.config import SourceConfig, Tunables
 from headrace.mirror.journal import Journal
 from headrace.mirror.service import Mirror
 from headrace.mirror.source import Source
+from headrace.mirror.state import State
 
 
 class Partition:
@@ -29,7 +30,7 @@ class Partition:
 
     def __init__(self, topic: str, number: int) -> None:
         self.topic, self.partition = topic, number
-        self.log = SimpleNamespace(log_start_offset=0, log_end_offset=0)
+        self.log = SimpleNamespace(log_start_offset=0, log_end_offset=0, is_mirror_copy=True)
 
 
 class Written:
@@ -38,7 +39,7 @@ class Written:
     partitions: tuple[Any, ...] = ()
 
     def __init__(self, check: Callable[[list[Any]], None] = lambda pairs: None) -> None:
-        self.pairs: list[tuple[bytes, bytes]] = []
+        self.pairs: list[Any] = []
         self.check = check
 
     def append(self, pairs: list[tuple[bytes, bytes]]) -> None:
@@ -50,18 +51,35 @@ def journal(written: Written) -> Journal:
     return Journal(*(cast("Any", topic) for topic in (written, Written(), Written(), Written())))
 
 
-def test_a_partition_that_is_gone_is_let_go_of_with_its_files() -> None:
-    led = [Partition("dc-east.events", number) for number in range(2)]
+def mirror_of(
+    led: list[Partition], configs: dict[str, dict[str, str]] | None = None
+) -> tuple[Mirror, Source]:
+    """The mirror of a broker that leads these, and its only source; `configs` are overrides by topic."""
     host = SimpleNamespace(
         led=lambda: list(led),
         clock=SimpleNamespace(now_ms=lambda: 0, monotonic_ms=lambda: 0),
         broker_id=0,
+        cluster=SimpleNamespace(topic_config=lambda name: (configs or {}).get(name, {})),
         registry=CollectorRegistry(),
     )
-    config = SourceConfig(name="dc-east", bootstrap_servers=(("h", 1),), topics=re.compile(".*"))
-    source = Source(config, Tunables(), host.clock, cast("Any", None), "id", lambda now_ms: None)
+    source = Source(
+        SourceConfig(name="dc-east", bootstrap_servers=(("h", 1),), topics=re.compile(".*")),
+        Tunables(),
+        host.clock,
+        cast("Any", None),
+        "id",
+        lambda now_ms: None,
+        own_cluster="OWN",
+        is_here=lambda name: False,
+    )
     mirror = Mirror(cast("Any", host), journal(Written()))
     mirror.sources.append(source)
+    return mirror, source
+
+
+def test_a_partition_that_is_gone_is_let_go_of_with_its_files() -> None:
+    led = [Partition("dc-east.events", number) for number in range(2)]
+    mirror, source = mirror_of(led)
     assert mirror._reconcile(source)
     assert source.copiers.keys() == {("events", 0), ("events", 1)}
     gone = weakref.ref(led.pop())
@@ -69,6 +87,55 @@ def test_a_partition_that_is_gone_is_let_go_of_with_its_files() -> None:
     assert source.copiers.keys() == {("events", 0)}
     gc.collect()
     assert gone() is None
+
+
+def test_nothing_is_copied_to_a_topic_that_is_no_copy_or_whose_source_is_refused() -> None:
+    led = [Partition(f"dc-east.{name}", 0) for name in ("copied", "foreign", "refused")]
+    led[1].log.is_mirror_copy = False
+    mirror, source = mirror_of(led)
+    source.refused = {"refused": "it is a copy that came from this cluster"}
+    mirror._reconcile(source)
+    assert source.copiers.keys() == {("copied", 0)}
+
+
+def test_a_promoted_copy_is_forgotten_and_copied_to_no_more() -> None:
+    (partition,) = led = [Partition("dc-east.failing", 0)]
+    configs: dict[str, dict[str, str]] = {}
+    mirror, source = mirror_of(led, configs)
+    mirror._reconcile(source)
+    mirror.journal.save(cast("Any", partition), State(target_id=partition.topic_id))
+    assert mirror.journal.remembers(cast("Any", partition))
+    partition.log.is_mirror_copy = False
+    configs["dc-east.failing"] = {"headrace.mirror.clusters": ""}
+    mirror._reconcile(source)
+    assert source.copiers == {}
+    assert not mirror.journal.remembers(cast("Any", partition))
+    states = cast("Written", mirror.journal._states)
+    assert states.pairs[-1] == (b"dc-east.failing-0", None)
+    written = len(states.pairs)
+    mirror._reconcile(source)
+    assert len(states.pairs) == written
+
+
+@pytest.mark.parametrize(
+    ("state", "end", "is_remembered"),
+    [
+        ({"epochs": ((3, 0),)}, 10, True),
+        ({"resumed_at": 10}, 10, True),
+        ({}, 0, True),
+        ({}, 10, False),
+        ({"epochs": ((3, 0),), "target_id": UUID(int=1)}, 10, False),
+    ],
+)
+def test_a_topic_is_remembered_that_was_copied_to(
+    state: dict[str, Any], end: int, is_remembered: bool
+) -> None:
+    partition = Partition("dc-east.t", 0)
+    partition.log.log_end_offset = end
+    noted = journal(Written())
+    assert not noted.remembers(cast("Any", partition))
+    noted.save(cast("Any", partition), State(**{"target_id": partition.topic_id, **state}))
+    assert noted.remembers(cast("Any", partition)) is is_remembered
 
 
 def test_arrivals_are_written_in_batches_that_fit_the_topic() -> None:

@@ -6,7 +6,14 @@ import time
 from collections.abc import Mapping, Sequence
 
 from headrace.broker.errors import ErrorCode, error_of
-from headrace.broker.wire.api import k00_produce, k01_fetch, k02_list_offsets, k03_metadata
+from headrace.broker.wire.api import (
+    k00_produce,
+    k01_fetch,
+    k02_list_offsets,
+    k03_metadata,
+    k32_describe_configs,
+    k44_incremental_alter_configs,
+)
 from headrace.broker.wire.batches import Record, decode_records, encode_batch, iter_batches
 from headrace.broker.wire.special_values import CONSUMER_REPLICA_ID, EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from headrace.mirror.config import Address
@@ -16,6 +23,7 @@ CLIENT_ID = "headrace-mirror-command"
 TIMEOUT_MS = 10_000
 FETCH_BYTES = 4 * 1024 * 1024
 NO_LEADER = -1
+TOPIC_RESOURCE, SET = 2, 0
 
 
 class ClusterClient:
@@ -151,6 +159,31 @@ class ClusterClient:
         )
         code: int = answer["responses"][0]["partition_responses"][0]["error_code"]
         return code
+
+    async def topic_configs(self, topic: str) -> dict[str, str]:
+        """The configuration of a topic, defaults included; raises KafkaErrors."""
+        wanted = {"resource_type": TOPIC_RESOURCE, "resource_name": topic, "configuration_keys": None}
+        connection = await self._to(min(self._addresses))
+        answer = await connection.ask(k32_describe_configs.API, 1, {"resources": [wanted]})
+        (found,) = answer["results"]
+        if found["error_code"]:
+            raise error_of(found["error_code"], found["error_message"] or topic)
+        return {config["name"]: config["value"] for config in found["configs"] if config["value"] is not None}
+
+    async def set_topic_config(self, topic: str, name: str, value: str) -> None:
+        """Set one configuration of a topic; raises KafkaErrors."""
+        resource = {
+            "resource_type": TOPIC_RESOURCE,
+            "resource_name": topic,
+            "configs": [{"name": name, "config_operation": SET, "value": value}],
+        }
+        connection = await self._to(min(self._addresses))
+        answer = await connection.ask(
+            k44_incremental_alter_configs.API, 1, {"resources": [resource], "validate_only": False}
+        )
+        (changed,) = answer["responses"]
+        if changed["error_code"]:
+            raise error_of(changed["error_code"], changed["error_message"] or topic)
 
     async def _to(self, broker: int) -> Connection:
         if broker not in self._connections:

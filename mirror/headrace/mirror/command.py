@@ -1,4 +1,5 @@
-"""`headrace mirror`: what the copies of an offline cluster are doing, and the orders to go on after a stop or over rot.
+"""`headrace mirror`: what the copies of an offline cluster are doing, and the orders to go on after a stop or over
+rot, the end of a copy.
 
 Speaks the Kafka protocol only: states are read from the topic `headrace.mirror`, what the brokers hear of their sources
 from `headrace.sources`, ends from both clusters; an order is a record in the partition of `headrace.mirror` which the
@@ -23,6 +24,7 @@ from headrace.mirror import overview, reports, state
 from headrace.mirror.cluster_client import ClusterClient
 from headrace.mirror.config import parse_addresses
 from headrace.mirror.connection import FAILURES
+from headrace.mirror.promotion import promote as promote_topics
 from headrace.mirror.questions import UNKNOWN
 from headrace.mirror.reports import Report
 from headrace.mirror.state import SkipOrder, State
@@ -50,7 +52,7 @@ class OffsetRangeType(click.ParamType[Offsets]):
 
 @click.group(epilog="Example: headrace mirror status --bootstrap 127.0.3.1:9092")
 def mirror() -> None:
-    """Show mirror partitions, and let those that cannot go on do so."""
+    """Show copies, let those that cannot go on do so, and promote them."""
 
 
 @mirror.command(epilog="Example: headrace mirror status --bootstrap 127.0.3.1:9092 --json")
@@ -122,6 +124,16 @@ def skip(topic: str, partition: int, offsets: Offsets, bootstrap: str) -> None:
     click.echo(_run(bootstrap, lambda client: _skip(client, topic, partition, offsets)))
 
 
+@mirror.command(epilog="Example: headrace mirror promote dc-east.pageviews --bootstrap 127.0.3.1:9092")
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@bootstrap_option
+def promote(topics: tuple[str, ...], bootstrap: str) -> None:
+    """Make copies topics of this cluster: clients may write to them, and the mirror leaves them alone."""
+    _run(bootstrap, lambda client: promote_topics(client, topics))
+    for topic in topics:
+        click.echo(f"{topic} is a topic of this cluster now: clients may write to it.")
+
+
 def _run(bootstrap: str, work: Callable[[ClusterClient], Awaitable[Answer]]) -> Answer:
     try:
         addresses = parse_addresses("--bootstrap", bootstrap)
@@ -151,19 +163,21 @@ async def _newest(
 
     A copy whose leader changed has a record of each leader in partitions of their own: the later one counts.
     """
-    found: dict[str, tuple[int, Answer]] = {}
+    found: dict[str, tuple[int, Answer | None]] = {}
     for partition in (await client.read(topic)).values():
-        last: dict[str, tuple[int, Answer]] = {}
+        last: dict[str, tuple[int, Answer | None]] = {}
         for record in partition:
             try:
                 key = (record.key or b"").decode()
-                if is_wanted(key):
+                if key and record.value is None:
+                    last[key] = record.timestamp_ms, None
+                elif is_wanted(key):
                     last[key] = record.timestamp_ms, decode(record.value or b"")
             except ValueError as error:
                 click.echo(f"Warning: a record of {topic} is passed over: {error}", err=True)
         for key, entry in last.items():
             found[key] = max(entry, found.get(key, entry), key=lambda item: item[0])
-    return {key: value for key, (_, value) in found.items()}
+    return {key: value for key, (_, value) in found.items() if value is not None}
 
 
 async def _states(client: ClusterClient) -> dict[str, State]:

@@ -16,12 +16,12 @@ from dataclasses import dataclass, field, fields
 
 from headrace.broker.config import ConfigurationError
 from headrace.broker.config_keys import integer, keys_of, parse_section
+from headrace.mirror import lineage
 
 PREFIX = "mirror."
 SOURCES_KEY = "mirror.sources"
 BOOTSTRAP_SUFFIX, TOPICS_SUFFIX = "bootstrap.servers", "topics"
-TOPICS_DEFAULT = "(?!__).*"
-"""Every topic but the internal ones of Kafka itself, which begin with two underscores."""
+TOPICS_DEFAULT = ".*"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*")
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+)):([0-9]{1,5})")
 
@@ -65,8 +65,8 @@ class SourceConfig:
         return ",".join(f"{host}:{port}" for host, port in self.bootstrap_servers)
 
     def matches(self, topic: str) -> bool:
-        """Whether the topic of the source is copied; the expression must match the whole name."""
-        return self.topics.fullmatch(topic) is not None
+        """Whether the topic of the source is wanted: the expression must match the whole name, and never an internal one."""
+        return not lineage.is_internal(topic) and self.topics.fullmatch(topic) is not None
 
     def target_topic(self, topic: str) -> str:
         """What the copy is called here."""

@@ -74,10 +74,13 @@ class Journal:
             begin = self._read_to.get(partition.partition, 0)
             end = partition.log.log_end_offset
             for record in records(partition, begin, end) if end > begin else ():
-                self._take(record.key or b"", record.value or b"")
+                self._take(record.key or b"", record.value)
             self._read_to[partition.partition] = end
 
-    def _take(self, key: bytes, value: bytes) -> None:
+    def _take(self, key: bytes, value: bytes | None) -> None:
+        if value is None:
+            self._state_of.pop(key, None)
+            return
         try:
             place, _, order = key.partition(ORDER_SEPARATOR.encode())
             match order.decode():
@@ -100,6 +103,19 @@ class Journal:
         fresh = State(target_id=partition.topic_id, source_bootstrap=source_bootstrap)
         self.save(partition, fresh)
         return fresh
+
+    def remembers(self, partition: Partition) -> bool:
+        """Whether this topic is known as one that was copied to, or is empty and was about to be."""
+        found = self._state_of.get(state.state_key(partition.topic, partition.partition))
+        if found is None or found.target_id != partition.topic_id:
+            return False
+        return bool(found.epochs) or found.resumed_at is not None or partition.log.log_end_offset == 0
+
+    def forget(self, partition: Partition) -> None:
+        """The partition is no copy any more; nothing happens when it is not known as one."""
+        key = state.state_key(partition.topic, partition.partition)
+        if self._state_of.pop(key, None) is not None:
+            self._states.append([(key, None)])
 
     def resume_of(self, partition: Partition) -> str | None:
         """The stop that was told to end last, if any."""

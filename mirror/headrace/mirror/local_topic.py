@@ -7,7 +7,7 @@ broker that holds them, and is read back from there. A broker that leads no part
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from headrace.broker.errors import ErrorCode, StorageError
 from headrace.broker.log.partition_log import PartitionLog
@@ -57,7 +57,7 @@ class LocalTopic:
                 await _add_own_partition(host, name, configs)
             await asyncio.sleep(PAUSE_SECONDS)
 
-    def append(self, pairs: list[tuple[bytes, bytes]]) -> None:
+    def append(self, pairs: Sequence[tuple[bytes, bytes | None]]) -> None:
         """Append key and value pairs as one batch, stamped with the present; raises KafkaErrors."""
         now_ms = self._host.clock.now_ms()
         batch = encode_batch([Record(0, now_ms, key, value, []) for key, value in pairs])

@@ -8,38 +8,37 @@ starts it again. A broker without `mirror.sources` mirrors nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from headrace.broker.errors import ErrorCode, KafkaError
+from headrace.broker.errors import KafkaError
 from headrace.broker.log.results import AppendResult
-from headrace.broker.server.embedding import EmbeddingHost, NewTopic, Partition
+from headrace.broker.server.embedding import EmbeddingHost, Partition
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.batches import BatchHeader
-from headrace.mirror.config import MirrorConfig, SourceConfig
+from headrace.mirror import lineage
+from headrace.mirror.config import MirrorConfig
 from headrace.mirror.copier import Copier
 from headrace.mirror.journal import Journal, PartitionJournal
+from headrace.mirror.lineage import Standing
 from headrace.mirror.local_topic import last_batch
 from headrace.mirror.metrics import MirrorMetrics
 from headrace.mirror.reporter import Reporter
-from headrace.mirror.source import Key, Source, SourceTopic
+from headrace.mirror.source import Key, Source
+from headrace.mirror.targets import Targets
 
 log = get_logger(__name__)
-TOPIC_TIMEOUT_MS = 10_000
 RECONCILE_SECONDS = 1.0
-_IN_STEP = frozenset(
-    {
-        ErrorCode.NONE,
-        # Another broker of this cluster was faster.
-        ErrorCode.TOPIC_ALREADY_EXISTS,
-        ErrorCode.INVALID_PARTITIONS,
-        ErrorCode.INVALID_REQUEST,
-    }
-)
 
 
 def check(properties: Mapping[str, str]) -> None:
     """Raises ConfigurationError for a mirror configuration that a broker cannot start with."""
     MirrorConfig.from_properties(properties)
+
+
+def mirrored_names(properties: Mapping[str, str]) -> Callable[[str], bool]:
+    """Tells whether a name is one that this broker's mirror gives to a copy."""
+    sources = MirrorConfig.from_properties(properties).sources
+    return lambda name: any(source.source_topic(name) is not None for source in sources)
 
 
 async def start(host: EmbeddingHost) -> None:
@@ -59,6 +58,8 @@ async def start(host: EmbeddingHost) -> None:
                         tasks,
                         f"headrace-mirror-{host.broker_id}",
                         mirror.journal.flush,
+                        own_cluster=host.cluster.cluster_id,
+                        is_here=lambda name: host.metadata.topics(name) is not None,
                     )
                 )
             for running in mirror.sources:
@@ -101,6 +102,7 @@ class Mirror:
         self.journal = journal
         self.sources: list[Source] = []
         self._host = host
+        self._targets = Targets(host, journal)
         self._partition_of: dict[tuple[str, Key], Partition] = {}
         self._metrics = MirrorMetrics(self.sources, journal.findings_count, host.clock)
         self._reporter = Reporter(host.broker_id, journal, self.sources)
@@ -120,11 +122,13 @@ class Mirror:
         """Keep up with a source's metadata."""
         while True:
             if await source.refresh():
-                await self._bring_topics(source)
                 self._reconcile(source)
                 for key, copier in source.copiers.items():
                     source.locate(key, copier)
                 source.assign()
+                await self._targets.keep_in_step(source)
+                if self._reconcile(source):
+                    source.refresh_soon()
             await source.wait_until_due()
 
     async def reconcile_often(self) -> None:
@@ -137,47 +141,11 @@ class Mirror:
             self._reporter.tell(self._host.clock.now_ms())
             await asyncio.sleep(RECONCILE_SECONDS)
 
-    # -- topics
-
-    async def _bring_topics(self, source: Source) -> None:
-        """Keep the targets of a source's topics in step, and note which cannot be."""
-        found = dict(source.unreadable)
-        for topic in list(source.topics.values()):
-            reason = await self._keep_in_step(source.config, topic)
-            if reason:
-                found[source.config.target_topic(topic.name)] = reason
-        for name in found.keys() - source.not_brought.keys():
-            log.error("target topic is not in step", topic=name, reason=found[name])
-        source.not_brought = found
-
-    async def _keep_in_step(self, config: SourceConfig, topic: SourceTopic) -> str:
-        """Create the target of a source's topic, or give it the partitions that it lacks; why that is not to be done."""
-        name = config.target_topic(topic.name)
-        count = len(topic.partitions)
-        known = self._host.metadata.topics(name)
-        if not topic.configs or (known is not None and len(known) >= count):
-            return ""
-        if known is None:
-            new = NewTopic(name=name, partition_count=count, configs=dict(topic.configs))
-            result = (await self._host.cluster.create_topics([new], timeout_ms=TOPIC_TIMEOUT_MS))[0]
-        else:
-            result = await self._host.cluster.create_partitions(
-                name, count, None, timeout_ms=TOPIC_TIMEOUT_MS, validate_only=False
-            )
-        if result.error in _IN_STEP:
-            return ""
-        what = "cannot be created" if known is None else f"cannot have {count} partitions"
-        return f"{what}: {result.message or result.error.name}"
-
     # -- partitions
 
     def _reconcile(self, source: Source) -> bool:
-        """Run copiers for exactly the partitions that are led here; whether there are new ones."""
-        led: dict[Key, Partition] = {}
-        for partition in self._host.led():
-            topic = source.config.source_topic(partition.topic)
-            if topic is not None:
-                led[topic, partition.partition] = partition
+        """Run copiers for exactly the copies that are led here; whether there are new ones."""
+        led = self._led_copies(source)
         name = source.config.name
         gone = [key for key in source.copiers if led.get(key) is not self._partition_of.get((name, key))]
         source.forget(gone)
@@ -194,6 +162,24 @@ class Mirror:
             source.assign()
         self._obey(source, led, now_ms)
         return bool(new)
+
+    def _led_copies(self, source: Source) -> dict[Key, Partition]:
+        led: dict[Key, Partition] = {}
+        for partition in self._host.led():
+            topic = source.config.source_topic(partition.topic)
+            if topic is None:
+                continue
+            if topic in source.refused or self._is_former(partition):
+                self.journal.forget(partition)
+            elif partition.log.is_mirror_copy:
+                led[topic, partition.partition] = partition
+        return led
+
+    def _is_former(self, partition: Partition) -> bool:
+        if partition.log.is_mirror_copy:
+            return False
+        configs = self._host.cluster.topic_config(partition.topic)
+        return lineage.standing(configs, is_remembered=False) is Standing.FORMER
 
     def _copier(self, source: Source, key: Key, partition: Partition) -> Copier:
         tunables = source.tunables

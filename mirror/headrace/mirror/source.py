@@ -17,9 +17,11 @@ from uuid import UUID
 from zlib import crc32
 
 from headrace.broker.clock import Clock
+from headrace.broker.config_copies import MIRROR_CLUSTERS
 from headrace.broker.errors import ErrorCode, KafkaError, error_of
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.api import k03_metadata, k32_describe_configs
+from headrace.mirror import lineage
 from headrace.mirror.config import Address, SourceConfig, Tunables
 from headrace.mirror.connection import FAILURES, Connection
 from headrace.mirror.copier import Copier
@@ -32,6 +34,7 @@ REFRESH_PAUSE_SECONDS = 0.2
 CONFIG_MAX_AGE_MS = 60_000
 TOPIC_RESOURCE = 2
 COPIED_CONFIGS = ("cleanup.policy", "max.message.bytes")
+ASKED_CONFIGS = (*COPIED_CONFIGS, MIRROR_CLUSTERS)
 Key = tuple[str, int]
 
 
@@ -45,6 +48,11 @@ class SourceTopic:
     configs: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def clusters(self) -> lineage.Clusters:
+        """Those that it came through; none for a topic of the source's own."""
+        return lineage.clusters_of(self.configs)
+
+    @property
     def is_compacted(self) -> bool:
         return "compact" in self.configs.get("cleanup.policy", "")
 
@@ -54,7 +62,8 @@ class Source:
 
     `answered_ms` is when the source last answered anything, `problem` why it did not answer the last time, `not_brought`
     why a topic of it has no copy, or one with too few partitions, `unreadable` those of them that it does not tell about;
-    both by the copy's name.
+    both by the copy's name. `refused` are topics of it that are wanted and must not be copied, and why. `own_cluster` is
+    the id of this cluster, `is_here(name)` tells of its topics.
     """
 
     def __init__(
@@ -65,13 +74,18 @@ class Source:
         tasks: asyncio.TaskGroup,
         client_id: str,
         after_fetch: Callable[[int], None],
+        *,
+        own_cluster: str,
+        is_here: Callable[[str], bool],
     ) -> None:
         self.config = config
         self.tunables = tunables
         self.clock = clock
         self.client_id = client_id
         self.after_fetch = after_fetch
+        self.cluster_id = ""
         self.topics: dict[str, SourceTopic] = {}
+        self.refused: dict[str, str] = {}
         self.copiers: dict[Key, Copier] = {}
         self.addresses: dict[int, Address] = {}
         self.is_known = False
@@ -80,6 +94,8 @@ class Source:
         self.problem = ""
         self.not_brought: dict[str, str] = {}
         self.unreadable: dict[str, str] = {}
+        self._own_cluster = own_cluster
+        self._is_here = is_here
         self._tasks = tasks
         self._fetchers: dict[tuple[int, int], tuple[Fetcher, asyncio.Task[None]]] = {}
         self._connection: Connection | None = None
@@ -109,6 +125,8 @@ class Source:
             )
             if not answer["brokers"]:
                 raise error_of(ErrorCode.BROKER_NOT_AVAILABLE, "the source's metadata lists no broker")
+            if self._is_own(answer):
+                return False
             topics = self._topics_of(answer)
             await self._learn_configs(connection, topics)
         except (*FAILURES, KafkaError) as error:
@@ -119,9 +137,34 @@ class Source:
         self.heard(self.clock.now_ms())
         self.problem = ""
         self.addresses = {b["node_id"]: (b["host"], b["port"]) for b in answer["brokers"]}
-        self.topics = {name: self._with_configs(topic) for name, topic in topics.items()}
+        self._take({name: self._with_configs(topic) for name, topic in topics.items()})
         self.is_known = True
         return True
+
+    def _is_own(self, answer: Mapping[str, Any]) -> bool:
+        """Whether who answers is this cluster; told once."""
+        self.cluster_id = answer.get("cluster_id") or ""
+        reason = lineage.refusal_of_source(self.cluster_id, self._own_cluster)
+        if reason is None:
+            return False
+        if self.problem != reason:
+            log.error("source is not mirrored", source=self.config.name, reason=reason)
+        self.problem = reason
+        return True
+
+    def _take(self, topics: Mapping[str, SourceTopic]) -> None:
+        """Part what is copied from what must not be; the latter is told once."""
+        refused = {}
+        for topic in topics.values():
+            reason = lineage.refusal(
+                self.config.name, topic.name, topic.clusters, self._own_cluster, self._is_here
+            )
+            if reason is not None:
+                refused[topic.name] = reason
+                if self.refused.get(topic.name) != reason:
+                    log.info("topic is not copied", source=self.config.name, topic=topic.name, reason=reason)
+        self.refused = refused
+        self.topics = {name: topic for name, topic in topics.items() if name not in refused}
 
     def heard(self, now_ms: int) -> None:
         """A broker of the source answered."""
@@ -185,7 +228,7 @@ class Source:
             if key in keys and now_ms - found[0] < CONFIG_MAX_AGE_MS
         }
         wanted = [
-            {"resource_type": TOPIC_RESOURCE, "resource_name": name, "configuration_keys": COPIED_CONFIGS}
+            {"resource_type": TOPIC_RESOURCE, "resource_name": name, "configuration_keys": ASKED_CONFIGS}
             for name, topic_id in sorted(keys - self._configs.keys())
         ]
         if not wanted:

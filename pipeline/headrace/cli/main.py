@@ -31,7 +31,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "load",
         "Count, reconcile and report loss, duplicates and latency.",
     ),
-    "mirror": ("headrace.mirror.command:mirror", "mirror", "Show and resume mirror partitions."),
+    "mirror": ("headrace.mirror.command:mirror", "mirror", "Show, resume and promote copies."),
     "bench": (
         "headrace.bench.command:bench",
         "dev",

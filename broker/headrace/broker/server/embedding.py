@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from headrace.broker.clock import Clock
 from headrace.broker.errors import NotLeaderOrFollowerError, PolicyViolationError
 from headrace.broker.replication.leader import Partition
-from headrace.broker.replication.topic_requests import NewTopic
+from headrace.broker.replication.topic_requests import NewTopic, TopicResult
 from headrace.broker.structured_log import get_logger
 
 if TYPE_CHECKING:
@@ -31,7 +31,16 @@ if TYPE_CHECKING:
     from headrace.broker.server.replicas import Partitions
     from headrace.broker.server.waiting import Waiting
 
-__all__ = ["BrokerHost", "EmbeddingHost", "NewTopic", "Partition", "check_embedded", "run_embedded"]
+__all__ = [
+    "BrokerHost",
+    "EmbeddingHost",
+    "NewTopic",
+    "Partition",
+    "TopicResult",
+    "check_embedded",
+    "mirrored_names",
+    "run_embedded",
+]
 
 log = get_logger(__name__)
 GROUP = "headrace.embedded"

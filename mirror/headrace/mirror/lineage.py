@@ -1,0 +1,78 @@
+"""Which topics of a source are copied, and whether a topic of this cluster is their copy. Pure.
+
+A copy carries the ids of the clusters that it came through (`headrace.mirror.clusters`): a name alone proves nothing, since
+anybody may call a topic `dc-east.orders`, and two clusters may call a third by different names. So a mirror of mirrors ends
+wherever a copy would return to a cluster that it has been in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+
+from headrace.broker.config_copies import MIRROR_CLUSTERS
+
+INTERNAL_PREFIX = "__"
+INTERNAL = frozenset({"headrace.arrivals", "headrace.findings", "headrace.mirror", "headrace.sources"})
+"""What a mirror writes of its own cluster."""
+UNKNOWN_CLUSTER = "unknown"
+"""Stands for a source that does not tell its id (Kafka before 0.10.1)."""
+Clusters = tuple[str, ...]
+
+
+def clusters_of(configs: Mapping[str, str]) -> Clusters:
+    """The clusters that a topic came through; none for a topic of the cluster that holds it."""
+    return tuple(cluster for cluster in configs.get(MIRROR_CLUSTERS, "").split(",") if cluster)
+
+
+def mark(clusters: Clusters, source_cluster: str) -> dict[str, str]:
+    """The configuration that makes a topic the copy of one that came through `clusters`, and is copied from that source."""
+    return {MIRROR_CLUSTERS: ",".join((*clusters, source_cluster or UNKNOWN_CLUSTER))}
+
+
+def is_internal(topic: str, clusters: Clusters = ()) -> bool:
+    """Whether a topic, or what it is a copy of, belongs to the brokers of the cluster that it began in."""
+    for _ in clusters:
+        topic = topic.partition(".")[2]
+    return topic.startswith(INTERNAL_PREFIX) or topic in INTERNAL
+
+
+def refusal_of_source(source_cluster: str, own_cluster: str) -> str | None:
+    """Why nothing of a source can be copied, None when it can."""
+    if source_cluster and source_cluster == own_cluster:
+        return f"it is this cluster itself (cluster id {own_cluster}): give the addresses of another one"
+    return None
+
+
+def refusal(
+    source: str, topic: str, clusters: Clusters, own_cluster: str, is_here: Callable[[str], bool]
+) -> str | None:
+    """Why a topic of a source is not copied, None when it is; `clusters` are those that it came through.
+
+    `is_here(name)` tells of this cluster's topics. By the name alone is known what a cluster made that marks no copies:
+    `<its name for this cluster>.<source>.orders` is the copy of the copy of its own topic `orders`.
+    """
+    if is_internal(topic, clusters):
+        return "it belongs to the brokers of the cluster that it began in"
+    if own_cluster in clusters:
+        return f"it is a copy that came from this cluster (cluster id {own_cluster})"
+    original = topic.partition(".")[2]
+    if not clusters and original.startswith(f"{source}.") and is_here(original):
+        return f"by its name it is a copy of {original}, which is a copy of that source's here"
+    return None
+
+
+class Standing(StrEnum):
+    """What a topic of this cluster that has a copy's name is."""
+
+    COPY = "copy"
+    FORMER = "former"  # was promoted
+    UNMARKED = "unmarked"  # was copied to before copies were marked: it has to be
+    FOREIGN = "foreign"  # somebody else made it
+
+
+def standing(configs: Mapping[str, str], *, is_remembered: bool) -> Standing:
+    """What a topic is by its configuration; `is_remembered`: the mirror has noted down where its copy came from."""
+    if MIRROR_CLUSTERS in configs:
+        return Standing.COPY if clusters_of(configs) else Standing.FORMER
+    return Standing.UNMARKED if is_remembered else Standing.FOREIGN

@@ -1,0 +1,124 @@
+"""The copies of a source's topics in this cluster: created, marked as copies, given the partitions that they lack.
+
+Invariant: nothing is done to a topic that has a copy's name and is none: somebody else made it, or it was promoted.
+Decides by `lineage`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Mapping
+from uuid import UUID
+
+from headrace.broker.errors import ErrorCode, KafkaError
+from headrace.broker.server.embedding import EmbeddingHost, NewTopic, Partition, TopicResult
+from headrace.broker.structured_log import get_logger
+from headrace.mirror import lineage
+from headrace.mirror.journal import Journal
+from headrace.mirror.lineage import Standing
+from headrace.mirror.source import COPIED_CONFIGS, Source, SourceTopic
+
+log = get_logger(__name__)
+TOPIC_TIMEOUT_MS = 10_000
+MARK_MAX_AGE_MS = 60_000
+_IN_STEP = frozenset(
+    {
+        ErrorCode.NONE,
+        # Another broker of this cluster was faster.
+        ErrorCode.TOPIC_ALREADY_EXISTS,
+        ErrorCode.INVALID_PARTITIONS,
+        ErrorCode.INVALID_REQUEST,
+    }
+)
+
+
+class Targets:
+    """Of all sources of this broker."""
+
+    def __init__(self, host: EmbeddingHost, journal: Journal) -> None:
+        self._host = host
+        self._journal = journal
+        # Copies that were found marked: the topic's id, the mark, and when.
+        self._marked: dict[str, tuple[UUID, Mapping[str, str], int]] = {}
+
+    async def keep_in_step(self, source: Source) -> None:
+        """Have a copy of each of the source's topics, with no fewer partitions, and note which cannot be had."""
+        led: dict[str, list[Partition]] = {}
+        for partition in self._host.led():
+            led.setdefault(partition.topic, []).append(partition)
+        found = dict(source.unreadable)
+        for topic in list(source.topics.values()):
+            name = source.config.target_topic(topic.name)
+            # Without its configuration nobody knows whether it is a copy itself, or compacted.
+            reason = await self._keep(name, source, topic, led.get(name, ())) if topic.configs else ""
+            if reason:
+                found[name] = reason
+        for name in found.keys() - source.not_brought.keys():
+            log.error("target topic is not in step", topic=name, reason=found[name])
+        source.not_brought = found
+
+    async def _keep(self, name: str, source: Source, topic: SourceTopic, led: Collection[Partition]) -> str:
+        """Have the copy of one topic; why that is not to be done, or nothing."""
+        mark = lineage.mark(topic.clusters, source.cluster_id)
+        count = len(topic.partitions)
+        known = self._host.metadata.topics(name)
+        if known is None:
+            return await self._create(name, topic, mark)
+        try:
+            async with asyncio.timeout(TOPIC_TIMEOUT_MS / 1000):
+                standing = await self._standing(name, mark, led)
+        except (TimeoutError, KafkaError) as error:
+            return f"cannot be looked at: {str(error) or 'ZooKeeper does not answer'}"
+        if standing is Standing.FOREIGN and led:
+            ((key, value),) = mark.items()
+            return (
+                "somebody else made a topic of that name, which is left alone: delete it and the mirror makes the copy, "
+                f"or set its configuration {key}={value} to have it copied to"
+            )
+        if standing is Standing.COPY and len(known) < count:
+            result = await self._host.cluster.create_partitions(
+                name, count, None, timeout_ms=TOPIC_TIMEOUT_MS, validate_only=False
+            )
+            return _reason(f"cannot have {count} partitions", result)
+        return ""
+
+    async def _create(self, name: str, topic: SourceTopic, mark: Mapping[str, str]) -> str:
+        copied = {key: topic.configs[key] for key in COPIED_CONFIGS if key in topic.configs}
+        new = NewTopic(name=name, partition_count=len(topic.partitions), configs={**copied, **mark})
+        result = (await self._host.cluster.create_topics([new], timeout_ms=TOPIC_TIMEOUT_MS))[0]
+        return _reason("cannot be created", result)
+
+    async def _standing(self, name: str, mark: Mapping[str, str], led: Collection[Partition]) -> Standing:
+        """What a topic that is there is; a copy that was found marked is looked at again from time to time."""
+        topic_id = self._host.metadata.topic_id(name)
+        now_ms = self._host.clock.monotonic_ms()
+        if name in self._marked:
+            *known, since_ms = self._marked[name]
+            if known == [topic_id, mark] and now_ms - since_ms < MARK_MAX_AGE_MS:
+                return Standing.COPY
+        standing = await self._marked_anew(name, mark, led)
+        if standing is Standing.COPY:
+            self._marked[name] = topic_id, mark, now_ms
+        return standing
+
+    async def _marked_anew(self, name: str, mark: Mapping[str, str], led: Collection[Partition]) -> Standing:
+        """What the topic is, once it has the mark that it should have."""
+        cluster = self._host.cluster
+        is_remembered = any(self._journal.remembers(partition) for partition in led)
+        stored = (await cluster.stored_topic_configs([name]))[name]
+        standing = lineage.standing(stored, is_remembered=is_remembered)
+        if standing in (Standing.FORMER, Standing.FOREIGN) or mark.items() <= stored.items():
+            return standing
+
+        def change(overrides: dict[str, str]) -> Mapping[str, str]:
+            nonlocal standing
+            standing = lineage.standing(overrides, is_remembered=is_remembered)
+            return overrides if standing in (Standing.FORMER, Standing.FOREIGN) else {**overrides, **mark}
+
+        await cluster.alter_topic_config(name, change, validate_only=False)
+        log.info("topic is marked as a copy", topic=name, **mark)
+        return Standing.COPY if standing is Standing.UNMARKED else standing
+
+
+def _reason(what: str, result: TopicResult) -> str:
+    return "" if result.error in _IN_STEP else f"{what}: {result.message or result.error.name}"

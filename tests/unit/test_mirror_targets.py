@@ -1,0 +1,172 @@
+"""The copies of a source's topics: which are created, marked, grown, and which are left alone."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+
+from headrace.broker.config_copies import MIRROR_CLUSTERS
+from headrace.broker.errors import ErrorCode, UnknownTopicOrPartitionError
+from headrace.mirror.config import SourceConfig
+from headrace.mirror.source import Source, SourceTopic
+from headrace.mirror.targets import MARK_MAX_AGE_MS, Targets
+
+COPY, FORMER = {MIRROR_CLUSTERS: "EAST"}, {MIRROR_CLUSTERS: ""}
+NAME = "dc-east.orders"
+
+
+class Cluster:
+    """The topics of this cluster: name → (partitions, overrides); `done` is what was done to them."""
+
+    def __init__(self, topics: Mapping[str, tuple[int, dict[str, str]]]) -> None:
+        self.topics = dict(topics)
+        self.done: list[Any] = []
+        self.looks = 0
+
+    async def create_topics(self, topics: list[Any], *, timeout_ms: int) -> list[Any]:
+        for topic in topics:
+            self.topics[topic.name] = topic.partition_count, dict(topic.configs)
+            self.done.append(("created", topic.name))
+        return [SimpleNamespace(error=ErrorCode.NONE, message=None)]
+
+    async def create_partitions(self, name: str, count: int, assignments: Any, **_: Any) -> Any:
+        self.topics[name] = count, self.topics[name][1]
+        self.done.append(("grown", name, count))
+        return SimpleNamespace(error=ErrorCode.NONE, message=None)
+
+    async def stored_topic_configs(self, names: list[str]) -> dict[str, dict[str, str]]:
+        self.looks += 1
+        return {name: dict(self.topics[name][1]) for name in names}
+
+    async def alter_topic_config(
+        self, name: str, change: Callable[[dict[str, str]], Mapping[str, str]], *, validate_only: bool
+    ) -> None:
+        if name not in self.topics:
+            raise UnknownTopicOrPartitionError(f"there is no {name}")
+        count, overrides = self.topics[name]
+        self.topics[name] = count, dict(change(dict(overrides)))
+        self.done.append(("altered", name))
+
+
+class World:
+    """A source with the topic `orders` of two partitions, and this cluster's mirror."""
+
+    def __init__(
+        self, topics: Mapping[str, tuple[int, dict[str, str]]], *, is_remembered: bool = False
+    ) -> None:
+        self.cluster = Cluster(topics)
+        self.now_ms = 0
+        led = [SimpleNamespace(topic=name) for name in topics]
+        host = SimpleNamespace(
+            cluster=self.cluster,
+            led=lambda: led,
+            clock=SimpleNamespace(monotonic_ms=lambda: self.now_ms),
+            metadata=SimpleNamespace(
+                topics=lambda name: (
+                    range(self.cluster.topics[name][0]) if name in self.cluster.topics else None
+                ),
+                topic_id=lambda name: UUID(int=1),
+            ),
+        )
+        self.targets = Targets(
+            cast("Any", host), cast("Any", SimpleNamespace(remembers=lambda _: is_remembered))
+        )
+        self.source = cast(
+            "Source",
+            SimpleNamespace(
+                config=SourceConfig(name="dc-east", bootstrap_servers=(("h", 1),), topics=re.compile(".*")),
+                cluster_id="EAST",
+                topics={},
+                unreadable={},
+                not_brought={},
+            ),
+        )
+        self.source_has("orders", {"cleanup.policy": "delete"})
+
+    def source_has(self, name: str, configs: Mapping[str, str]) -> None:
+        self.source.topics[name] = SourceTopic(
+            name=name, topic_id=UUID(int=5), partitions={0: (1, 0), 1: (1, 0)}, configs=configs
+        )
+
+    def look(self) -> list[Any]:
+        """What is done to this cluster's topics now."""
+        self.cluster.done.clear()
+        asyncio.run(self.targets.keep_in_step(self.source))
+        return list(self.cluster.done)
+
+
+def test_a_copy_is_marked_from_its_first_moment() -> None:
+    world = World({})
+    assert world.look() == [("created", NAME)]
+    assert world.cluster.topics[NAME] == (2, {"cleanup.policy": "delete", **COPY})
+
+
+def test_a_copy_of_a_copy_tells_of_all_clusters() -> None:
+    world = World({})
+    world.source_has("dc-north.t", {"cleanup.policy": "delete", MIRROR_CLUSTERS: "NORTH"})
+    world.look()
+    assert world.cluster.topics["dc-east.dc-north.t"][1][MIRROR_CLUSTERS] == "NORTH,EAST"
+
+
+def test_a_copy_grows_with_its_source_and_is_looked_at_from_time_to_time() -> None:
+    world = World({NAME: (1, COPY)})
+    assert world.look() == [("grown", NAME, 2)]
+    assert world.look() == []
+    assert world.cluster.looks == 1
+    world.now_ms += MARK_MAX_AGE_MS
+    assert world.look() == []
+    assert world.cluster.looks == 2
+
+
+def test_a_copy_from_before_copies_were_marked_is_marked() -> None:
+    world = World({NAME: (2, {"retention.ms": "5"})}, is_remembered=True)
+    assert world.look() == [("altered", NAME)]
+    assert world.cluster.topics[NAME][1] == {"retention.ms": "5", **COPY}
+
+
+def test_a_mark_follows_the_source() -> None:
+    world = World({NAME: (2, {MIRROR_CLUSTERS: "ANOTHER"})})
+    assert world.look() == [("altered", NAME)]
+    assert world.cluster.topics[NAME][1] == COPY
+
+
+@pytest.mark.parametrize("is_remembered", [False, True])
+def test_a_promoted_copy_is_left_alone(is_remembered: bool) -> None:
+    world = World({NAME: (1, FORMER)}, is_remembered=is_remembered)
+    assert world.look() == []
+
+
+def test_a_topic_that_somebody_else_made_is_left_alone_and_told_of() -> None:
+    world = World({NAME: (1, {})})
+    assert world.look() == []
+    ((name, reason),) = world.source.not_brought.items()
+    assert name == NAME
+    assert f"set its configuration {MIRROR_CLUSTERS}=EAST to have it copied to" in reason
+    world.cluster.topics[NAME] = 1, dict(COPY)
+    assert world.look() == [("grown", NAME, 2)]
+    assert world.source.not_brought == {}
+
+
+def test_who_is_promoted_while_it_is_being_marked_stays_so() -> None:
+    world = World({NAME: (2, {})}, is_remembered=True)
+    alter = world.cluster.alter_topic_config
+
+    async def late(name: str, change: Any, *, validate_only: bool) -> None:
+        world.cluster.topics[name] = 2, dict(FORMER)
+        await alter(name, change, validate_only=validate_only)
+
+    world.cluster.alter_topic_config = late  # type: ignore[method-assign]
+    world.look()
+    assert world.cluster.topics[NAME][1] == FORMER
+
+
+def test_nothing_is_done_before_the_source_told_a_topics_configuration() -> None:
+    world = World({})
+    world.source_has("orders", {})
+    assert world.look() == []
