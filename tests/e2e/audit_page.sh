@@ -1,6 +1,6 @@
 # The commands of docs/events-and-audit.md, run by test_e2e_audit_faults.py.
 set -e
-headrace audit count --once --bootstrap $LIVE --datacenter dc-east --tier live --topics pageviews,pageviews.rejected
+headrace audit count --once --bootstrap $LIVE --datacenter dc-east --tier live --topics 'pageviews.*'
 headrace audit count --once --bootstrap $OFFLINE --datacenter offline --tier offline --topics dc-east.pageviews,dc-east.pageviews.rejected
 headrace audit report --bootstrap $OFFLINE --warehouse $WAREHOUSE --output report
 headrace audit report --bootstrap $OFFLINE --warehouse $WAREHOUSE --output report-of-hours --since 3h --until 0s

@@ -52,7 +52,7 @@ class AuditWorld:
         self.offline_behind_ms = 0
         """By how much the clock of the offline broker is behind."""
         self.warehouse = home / "warehouse"
-        self.live = DevCluster(home / "live")
+        self.live = DevCluster(home / "live", set={"log.cleaner.backoff.ms": "500"})
         self.registry = RegistryProcess(home / "registry.log", self.live.bootstrap)
         settings = {
             "mirror.sources": DATACENTER,
@@ -80,11 +80,10 @@ class AuditWorld:
         return Producer(
             bootstrap=self.live.bootstrap,
             registry_url=self.registry.url,
-            schemas=schemas,
             server="web-1",
             service="shop",
             datacenter=DATACENTER,
-            **{"window_size_ms": 1000, **settings},
+            **{"window_size_ms": 1000, "schemas": schemas, **settings},
         )
 
     def publish(self, count: int) -> str:
@@ -94,13 +93,13 @@ class AuditWorld:
                 producer.send(TOPIC, VIEW)
         return producer.producer_id
 
-    def count(self, tier: str) -> None:
+    def count(self, tier: str, pattern: str | None = None) -> None:
         """Let the counter of a tier catch up."""
-        run("count", "--once", *self._counted(tier))
+        run("count", "--once", *self._counted(tier, pattern))
 
-    def _counted(self, tier: str) -> list[str]:
+    def _counted(self, tier: str, pattern: str | None = None) -> list[str]:
         live = tier == "live"
-        names = [TOPIC, f"{TOPIC}.rejected"]
+        names = [TOPIC, f"{TOPIC}.rejected"] if pattern is None else [pattern]
         topics = names if live else [f"{DATACENTER}.{name}" for name in names]
         bootstrap = (self.live if live else self.offline).bootstrap
         datacenter = DATACENTER if live else "offline"
@@ -115,10 +114,12 @@ class AuditWorld:
             ",".join(topics),
         ]
 
-    def counter(self, tier: str, log: Path) -> subprocess.Popen[bytes]:
+    def counter(self, tier: str, log: Path, pattern: str | None = None) -> subprocess.Popen[bytes]:
         """Start the continuous counter of a tier."""
         with log.open("ab") as stderr:
-            return subprocess.Popen([HEADRACE, "audit", "count", *self._counted(tier)], stderr=stderr)
+            return subprocess.Popen(
+                [HEADRACE, "audit", "count", *self._counted(tier, pattern)], stderr=stderr
+            )
 
     def noise(self, count: int) -> None:
         """Publish values that are no events to each partition of the live log."""
@@ -150,13 +151,13 @@ class AuditWorld:
             sink.produce("headrace.arrivals", arrival, key=f"{target}-{partition}".encode(), partition=0)
             assert sink.flush(30) == 0
 
-    def load(self) -> None:
-        """Load what the offline cluster has, in this process."""
+    def load(self, wanted: str = TOPIC) -> None:
+        """Load what the offline cluster has of a topic, in this process."""
         config = LoadConfig(
             bootstrap=self.offline.bootstrap,
             registry=self.registry.url,
             task_count_max=2,
-            wanted=lambda topic: topic == f"{DATACENTER}.{TOPIC}",
+            wanted=lambda topic: topic == f"{DATACENTER}.{wanted}",
         )
         loader = Loader(
             open_catalog(str(self.warehouse)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,9 +16,11 @@ from typing import Any
 import pytest
 from audit_world import DATACENTER, NOISE, TOPIC, VIEW, AuditWorld, end_offset, sequence_of
 from confluent_kafka import Message
+from confluent_kafka.admin import AdminClient, NewTopic
 from processes import eventually
 from pyiceberg.expressions import EqualTo
 
+from headrace.events.avro_schemas import schema_text
 from headrace.load.tables import load_table, open_catalog
 
 HEADRACE = str(Path(sys.executable).with_name("headrace"))
@@ -236,6 +239,39 @@ def test_restarts_leave_no_finding(mirrored_world: AuditWorld, tmp_path: Path) -
     assert (report["findings"], report["totals"]["rejected"]) == ([], 1)
     check_ledger(world, tmp_path / "state", report)
     check_page(world, tmp_path)
+
+
+def test_what_compaction_removed_of_a_new_topic_is_no_loss(
+    mirrored_world: AuditWorld, tmp_path: Path
+) -> None:
+    """The topic is made after its counter began, and compacted before it is counted where it was published."""
+    world, topic = mirrored_world, f"{TOPIC}.state"
+    counter = world.counter("offline", tmp_path / "offline.log", f"{TOPIC}.*")
+    try:
+        config = {"cleanup.policy": "compact", "segment.bytes": "10000", "min.cleanable.dirty.ratio": "0.01"}
+        admin = AdminClient({"bootstrap.servers": world.live.bootstrap})
+        admin.create_topics([NewTopic(topic, 1, 1, config=config)])[topic].result(20)
+        for _ in range(4):
+            with world.producer(schemas={topic: schema_text("page_view")}) as producer:
+                for number in range(50):
+                    producer.send(topic, VIEW, key=b"%d" % (number % 5))
+        compacted = re.compile(rf"log compacted.*{re.escape(topic)}-0\b")
+        eventually(lambda: bool(compacted.search(world.live.broker_log())), what="a compaction")
+        world.count("live", f"{TOPIC}.*")
+
+        def arrived() -> bool:
+            world.load(topic)
+            return bool(world.report()["verdict"] == "complete")
+
+        eventually(arrived, timeout_s=60, what="a complete report")
+    finally:
+        counter.send_signal(signal.SIGTERM)
+    assert counter.wait(20) == 0
+    report = world.report()
+    (row,) = report["topics"]
+    assert (row["topic"], row["produced"], row["lost"], report["findings"]) == (topic, 200, 0, [])
+    assert 0 < row["compacted"] == 200 - row["live"]
+    assert report["uncounted"] == []
 
 
 def check_ledger(world: AuditWorld, state: Path, report: dict[str, Any]) -> None:

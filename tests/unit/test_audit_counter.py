@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Collection
 from typing import Any
 
 import pytest
@@ -11,13 +12,22 @@ from fastavro import schemaless_writer
 from headrace.audit.counter import (
     BARRIER_INTERVAL_MS,
     COUNTS,
+    POLICY_INTERVAL_MS,
     ROT_LEFT_OUT_AFTER_MS,
     LogCounter,
     Publisher,
 )
 from headrace.audit.records import Barrier, Counted, CountRecord, Standstill, encode
+from headrace.audit.topic_names import parse
 from headrace.broker.errors import OffsetOutOfRangeError
-from headrace.broker.wire.batches import Record, encode_batch, iter_batches
+from headrace.broker.wire.batches import (
+    Record,
+    decode_records,
+    encode_batch,
+    iter_batches,
+    read_header,
+    rewrite_batch,
+)
 from headrace.events.avro_schemas import MONITORING_TOPIC, parsed_schema
 from headrace.load.ranges import LogOffsets, TopicPartition
 from headrace.load.wire_client import Fetched
@@ -47,6 +57,12 @@ class MemoryCluster:
         self.starts: dict[TopicPartition, int] = {}
         self.published: list[CountRecord] = []
         self.now_ms = 0
+        self.policies: dict[str, str] = {}
+        self.asked: list[list[str]] = []
+
+    def policies_of(self, topics: Collection[str]) -> dict[str, str]:
+        self.asked.append(sorted(topics))
+        return {topic: self.policies.get(topic, "delete") for topic in topics}
 
     def append(self, partition: TopicPartition, *values: bytes) -> None:
         first = self.end(partition)
@@ -84,15 +100,16 @@ class MemoryCluster:
     def flush(self) -> None:
         pass
 
-    def counter(self) -> LogCounter:
+    def counter(self, topics: str = "pageviews") -> LogCounter:
         return LogCounter(
             self,  # type: ignore[arg-type]
             self,  # type: ignore[arg-type]
             tier="live",
             datacenter="dc-east",
-            topics=["pageviews"],
+            topics=parse(topics),
             window_size_ms=1000,
             clock_ms=lambda: self.now_ms,
+            policies=self.policies_of,
         )
 
     def news(self) -> list[tuple[str, int, int]]:
@@ -213,6 +230,52 @@ def test_a_log_that_ends_before_what_was_counted_stands_still(cluster: MemoryClu
     (stop,) = (item for item in cluster.published if isinstance(item, Standstill))
     assert "truncated or recreated" in stop.reason
     assert cluster.news() == [("Standstill", 2, 2)]
+
+
+def test_a_pattern_takes_a_new_topic_in_the_next_round(cluster: MemoryCluster) -> None:
+    counter = cluster.counter("page.*")
+    cluster.append(PAGES, event(0))
+    counter.round()
+    late = TopicPartition("page-clicks", 0)
+    cluster.logs[late] = bytearray()
+    cluster.append(late, event(1))
+    counter.round()
+    *_, barrier = cluster.published
+    assert isinstance(barrier, Barrier)
+    assert barrier.whole == {"pageviews", "page-clicks"}
+    assert cluster.news() == [("Counted", 0, 1), ("Counted", 0, 1)]
+
+
+def test_says_how_many_offsets_have_no_record_and_whether_the_topic_is_compacted(
+    cluster: MemoryCluster,
+) -> None:
+    cluster.policies["pageviews"] = "compact,delete"
+    counter = cluster.counter()
+    cluster.append(PAGES, *(event(sequence) for sequence in range(10)))
+    whole = bytes(cluster.logs[PAGES])
+    kept = [record for record in decode_records(whole, 0, read_header(whole)) if record.offset in (0, 4)]
+    behind = [Record(at, 1000, None, event(at), []) for at in (12, 13)]
+    cluster.logs[PAGES] = rewrite_batch(read_header(whole), kept) + encode_batch(behind, base_offset=12)
+    counter.round()
+    counted, _ = cluster.published
+    assert isinstance(counted, Counted)
+    assert (counted.first, counted.next, counted.removed, counted.is_compacted) == (0, 14, 10, True)
+
+
+def test_asks_for_policies_of_new_topics_at_once_and_of_others_from_time_to_time(
+    cluster: MemoryCluster,
+) -> None:
+    counter = cluster.counter("page.*")
+    counter.round()
+    cluster.now_ms = POLICY_INTERVAL_MS - 1
+    counter.round()
+    assert cluster.asked == [["pageviews"]]
+    cluster.logs[TopicPartition("page-clicks", 0)] = bytearray()
+    counter.round()
+    assert cluster.asked[1:] == [["page-clicks", "pageviews"]]
+    cluster.now_ms *= 3
+    counter.round()
+    assert len(cluster.asked) == 3
 
 
 class FullQueue:

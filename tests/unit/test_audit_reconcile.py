@@ -33,6 +33,7 @@ class Script:
 
     ledger: Ledger = field(default_factory=Ledger)
     topic: str = TOPIC
+    is_compacted: bool = False
     accounts: int = 0
     files: int = 0
 
@@ -60,7 +61,15 @@ class Script:
         self.accounts += 1
         self.ledger.read[source] = self.accounts
 
-    def count(self, tier: CounterTier, first: int, following: int, *sequences: int, at_ms: int = NOW) -> None:
+    def count(
+        self,
+        tier: CounterTier,
+        first: int,
+        following: int,
+        *sequences: int,
+        at_ms: int = NOW,
+        removed: int = 0,
+    ) -> None:
         """A counter saw these events of a producer on web-1 at these offsets."""
         name = self.topic if tier == "live" else f"{DATACENTER}.{self.topic}"
         self.ledger.on_count(
@@ -72,6 +81,8 @@ class Script:
                 next=following,
                 tallies=tallies(*sequences),
                 at_ms=at_ms,
+                removed=removed,
+                is_compacted=self.is_compacted,
                 producers={PRODUCER: ProducerName("web-1", "shop")} if sequences else {},
             )
         )
@@ -608,6 +619,53 @@ def test_verdicts_open_with_where_the_producer_runs(script: Script) -> None:
         report
     )
     assert {(item["server"], item["service"]) for item in report["incomplete"]} == {("web-1", "shop")}
+
+
+def test_what_compaction_removed_is_not_lost_and_the_report_is_complete() -> None:
+    script = Script(is_compacted=True)
+    script.account(0, 1, 2, 3)
+    script.count("live", 0, 4, 0, 2, 3, removed=1)
+    script.barrier(4)
+    script.count("offline", 0, 4, 2, 3, removed=2)
+    script.rows(0, 4, 3)
+    report = script.report()
+    assert (report["verdict"], report["findings"], report["incomplete"]) == ("complete", [], [])
+    assert [row["compacted"] for row in report["hops"]] == [1, 1, 1]
+    assert (report["totals"]["lost"], report["totals"]["compacted"]) == (0, 3)
+    assert sentence(report).startswith("Of 4 events 3 were removed by compaction")
+    assert report["complete_until"] is not None
+
+
+def test_a_copy_that_was_made_before_the_live_log_was_compacted_and_counted_is_no_duplicate() -> None:
+    script = Script(is_compacted=True)
+    script.account(0, 1)
+    script.count("live", 0, 2, 1, removed=1)
+    script.barrier(2)
+    script.count("offline", 0, 2, 0, 1)
+    script.rows(0, 2, 0, 1)
+    report = script.report()
+    assert (report["verdict"], report["findings"], report["incomplete"]) == ("complete", [], [])
+    assert [row["compacted"] for row in report["hops"]] == [1, 0, 0]
+    assert report["totals"]["compacted"] == 1
+
+
+def test_the_same_absence_is_a_loss_where_nothing_compacts(script: Script) -> None:
+    script.account(0, 1)
+    script.count("live", 0, 2, 1, removed=1)
+    script.barrier(2)
+    assert found(script.outcome()) == [("loss", "producer_to_live", 0, 0, 1)]
+
+
+def test_more_events_are_missing_than_compaction_removed() -> None:
+    script = Script(is_compacted=True)
+    script.account(0, 1, 2)
+    script.count("live", 0, 2, 1, removed=1)
+    script.barrier(2)
+    outcome = script.outcome()
+    assert found(outcome) == [
+        ("loss", "producer_to_live", 0, 0, 1),
+        ("loss", "producer_to_live", 2, 2, 1),
+    ]
 
 
 def test_copies_of_several_tallies_add_up() -> None:

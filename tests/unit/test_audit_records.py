@@ -38,6 +38,8 @@ COUNTED = Counted(
     tallies=TALLIES,
     at_ms=1,
     foreign=1,
+    removed=2,
+    is_compacted=True,
     producers={"p": ProducerName("web-1", "shop")},
 )
 
@@ -52,6 +54,7 @@ def test_count_records_are_read_as_they_were_written() -> None:
     assert (back.partition, back.first, back.next, back.foreign) == (PARTITION, 5, 9, 1)
     assert back.tallies[0].runs.tolist() == [[1, 2], [2, 2]]
     assert back.producers == {"p": ("web-1", "shop")}
+    assert (back.removed, back.is_compacted) == (2, True)
     stop = Standstill(tier="offline", datacenter="o", partition=PARTITION, first=4, next=4, reason="rot")
     assert decode(encode(stop)) == stop
     barrier = Barrier(
@@ -92,12 +95,14 @@ def test_what_is_no_count_record_is_refused(value: bytes | None) -> None:
         decode(value)
 
 
-def test_a_count_record_from_before_producers_had_names_is_read() -> None:
+def test_a_count_record_of_an_older_release_is_read() -> None:
     fields = json.loads(encode(COUNTED))
-    del fields["producers"]
+    for name in ("producers", "removed", "compacted"):
+        del fields[name]
     back = decode(json.dumps(fields).encode())
     assert isinstance(back, Counted)
     assert (back.first, back.next, back.producers) == (5, 9, {})
+    assert (back.removed, back.is_compacted) == (0, False)
 
 
 @pytest.mark.parametrize("window_start", [2**63, -(2**63) - 1])

@@ -7,13 +7,14 @@ that has no such beginning is counted as foreign. Pure: no sockets, no clock.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from headrace.audit.windows import Int64s, ProducerName, Tally, tally
+from headrace.broker.wire.batches import BatchHeader
 from headrace.load.columns import RecordColumns
 
 FRAME_SIZE: Final = 5
@@ -62,6 +63,26 @@ def count(records: Sequence[RecordColumns], window_size_ms: int) -> tuple[list[T
     """Return the tallies of records and how many of them are no events."""
     found = census(records, window_size_ms)
     return found.tallies, found.foreign
+
+
+def removed_offsets(
+    headers: Iterable[BatchHeader], kept: Sequence[Int64s], first: int, following: int
+) -> int:
+    """Return how many of the offsets [first, following) have no record any more.
+
+    `headers` are of all batches there, `kept` the offsets of the records that were read of them, in parts. Compaction
+    leaves such gaps between batches and within them.
+    """
+    present = 0
+    for header in headers:
+        begin, end = max(first, header.base_offset), min(following, header.next_offset)
+        if header.record_count > header.last_offset_delta:
+            present += end - begin
+        elif (begin, end) == (header.base_offset, header.next_offset):
+            present += header.record_count
+        else:
+            present += sum(int(np.count_nonzero((part >= begin) & (part < end))) for part in kept)
+    return max(0, following - first - present)
 
 
 def envelopes(records: RecordColumns) -> Envelopes:

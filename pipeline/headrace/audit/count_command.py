@@ -5,17 +5,29 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from typing import Final
 
 import click
 
+from headrace.audit import topic_names
 from headrace.audit.counter import FAILURES, LogCounter, Publisher, PublishError
 from headrace.audit.options import RETRY_SECONDS, bootstrap_option, now_ms, stop_on_signals
 from headrace.audit.records import CounterTier
+from headrace.audit.topic_names import TopicNames
 from headrace.audit.windows import WINDOW_SIZE_MS
 from headrace.broker.structured_log import configure, get_logger
 from headrace.load.wire_client import Client
 
+CLEANUP_POLICY: Final = "cleanup.policy"
+
 log = get_logger(__name__)
+
+
+def _topic_names(context: click.Context, parameter: click.Parameter, value: str) -> TopicNames:
+    try:
+        return topic_names.parse(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 @click.command()
@@ -24,22 +36,28 @@ log = get_logger(__name__)
 @click.option(
     "--tier", type=click.Choice(["live", "offline"]), required=True, help="What that datacenter is."
 )
-@click.option("--topics", required=True, metavar="NAME,…", help="Topics to count, by whole name.")
+@click.option(
+    "--topics",
+    "wanted",
+    required=True,
+    metavar="NAME|REGEX,…",
+    callback=_topic_names,
+    help="Topics to count: names, or regular expressions on whole names, which take new topics from the next round on.",
+)
 @click.option(
     "--interval", default=1.0, show_default=True, type=click.FloatRange(min=0.05), help="Seconds per round."
 )
 @click.option("--once", is_flag=True, help="Count what is there now and end.")
 def count(
-    bootstrap: str, datacenter: str, tier: CounterTier, topics: str, interval: float, once: bool
+    bootstrap: str, datacenter: str, tier: CounterTier, wanted: TopicNames, interval: float, once: bool
 ) -> None:
     """Count a cluster's own log and publish the counts to its topic headrace.counts, until stopped.
 
-    Example: headrace audit count --bootstrap 127.0.1.1:9092 --datacenter dc-east --tier live --topics pageviews
+    A regular expression takes no topic of Kafka's or headrace's own (__…, _schemas, headrace.…), nor a copy of one.
+
+    Example: headrace audit count --bootstrap 127.0.1.1:9092 --datacenter dc-east --tier live --topics 'pageviews.*'
     """
     configure()
-    wanted = [name.strip() for name in topics.split(",") if name.strip()]
-    if not wanted:
-        raise click.BadParameter("name at least one topic.", param_hint="--topics")
     stop = stop_on_signals()
     client = Client(bootstrap, client_id="headrace-counter")
     try:
@@ -52,11 +70,12 @@ def count(
                 topics=wanted,
                 window_size_ms=WINDOW_SIZE_MS,
                 clock_ms=now_ms,
+                policies=lambda topics: client.topic_settings(topics, CLEANUP_POLICY),
             ),
             stop,
         )
         if counter is not None:
-            log.info("counting", tier=tier, datacenter=datacenter, topics=",".join(wanted))
+            log.info("counting", tier=tier, datacenter=datacenter, topics=str(wanted))
             _count_on(counter, interval, once, stop)
     except PublishError as error:
         raise click.ClickException(

@@ -8,14 +8,14 @@ goes on from what was published.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
 from confluent_kafka import KafkaError as DeliveryError
 from confluent_kafka import KafkaException, Message, Producer
 
-from headrace.audit.count import census
+from headrace.audit.count import census, removed_offsets
 from headrace.audit.records import (
     COUNTS_TOPIC,
     Barrier,
@@ -43,6 +43,8 @@ PUBLISH_TIMEOUT_S: Final = 60.0
 COUNTS: Final = TopicPartition(COUNTS_TOPIC, 0)
 READ_BACK: Final = 1000
 BARRIER_INTERVAL_MS: Final = 10_000
+POLICY_INTERVAL_MS: Final = 10_000
+"""How old the answer may be to the question which topics are compacted; a new topic is asked for at once."""
 
 log = get_logger(__name__)
 
@@ -98,7 +100,10 @@ class Publisher:
 
 
 class LogCounter:
-    """Counts the named topics of one cluster."""
+    """Counts those topics of one cluster that are in `topics`, new ones from the next round on.
+
+    `policies` tells the cleanup.policy of topics, as the brokers say now.
+    """
 
     def __init__(
         self,
@@ -107,15 +112,20 @@ class LogCounter:
         *,
         tier: CounterTier,
         datacenter: str,
-        topics: Collection[str],
+        topics: Container[str],
         window_size_ms: int,
         clock_ms: Callable[[], int],
+        policies: Callable[[Collection[str]], Mapping[str, str]] = lambda _: {},
     ) -> None:
         self._client = client
         self._publisher = publisher
         self._tier: CounterTier = tier
         self._datacenter = datacenter
-        self._topics = frozenset(topics)
+        self._topics = topics
+        self._policies = policies
+        self._known: frozenset[str] = frozenset()
+        self._compacted: frozenset[str] = frozenset()
+        self._policies_ms = 0
         self._window_size_ms = window_size_ms
         self._standstills: dict[TopicPartition, str] = {}
         self._stands_since: dict[TopicPartition, tuple[int, int]] = {}
@@ -135,6 +145,7 @@ class LogCounter:
         begun_ms = self._clock_ms()
         monitoring = self._monitoring_ends()
         partitions = self._client.partitions(lambda topic: topic in self._topics)
+        self._ask_policies(frozenset(partition.topic for partition in partitions), begun_ms)
         offsets = self._client.reachable_log_offsets(partitions)
         behind = {partition.topic for partition in partitions if partition not in offsets}
         try:
@@ -148,6 +159,14 @@ class LogCounter:
             self.positions.get(partition, 0) < ends.end and partition not in self._standstills
             for partition, ends in offsets.items()
         )
+
+    def _ask_policies(self, topics: frozenset[str], now_ms: int) -> None:
+        """Ask which topics are compacted, before any of their records is read."""
+        if topics <= self._known and now_ms - self._policies_ms < POLICY_INTERVAL_MS:
+            return
+        policies = self._policies(topics) if topics else {}
+        self._compacted = frozenset(topic for topic, policy in policies.items() if "compact" in policy)
+        self._known, self._policies_ms = topics, now_ms
 
     def _monitoring_ends(self) -> dict[int, int]:
         if self._tier == "offline":
@@ -185,17 +204,21 @@ class LogCounter:
         try:
             for chunk in chunks(self._client, wanted):
                 found = census(chunk.records, self._window_size_ms)
+                kept = [part.offset for part in chunk.records]
+                position = self.positions[partition]
                 unreadable = sum(item.last_offset - item.first_offset + 1 for item in chunk.unreadable)
                 self._publish(
                     Counted(
                         tier=self._tier,
                         datacenter=self._datacenter,
                         partition=partition,
-                        first=self.positions[partition],
+                        first=position,
                         next=chunk.next_offset,
                         tallies=tuple(found.tallies),
                         at_ms=self._clock_ms(),
                         foreign=found.foreign + unreadable,
+                        removed=removed_offsets(chunk.headers, kept, position, chunk.next_offset),
+                        is_compacted=partition.topic in self._compacted,
                         producers=found.producers,
                     )
                 )

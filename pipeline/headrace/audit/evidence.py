@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import permutations
 
 from headrace.audit.accounts import Accounts
+from headrace.audit.compaction import Fault
 from headrace.audit.ledger import COUNTED_TIERS, TIERS, WINDOWS_MAX, Ledger, Tier, is_rejected
 from headrace.audit.period import ALWAYS, BEGIN_MS, END_MS, Period, WindowTable, sequences_of
 from headrace.audit.windows import EMPTY, WINDOW_SIZE_MS, Depth, Int64s, Stream, excess, once, total, within
@@ -44,6 +45,8 @@ class Evidence:
     """Which sequences it is about; None: all."""
     is_loaded: bool = True
     uncounted: frozenset[Tier] = frozenset()
+    compacted: frozenset[Fault] = frozenset()
+    """What would be faults, but for compaction."""
 
     @property
     def topic(self) -> tuple[str, str]:

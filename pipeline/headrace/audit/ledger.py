@@ -97,6 +97,10 @@ class Ledger:
     coverage: dict[Counter, Coverage] = field(default_factory=dict)
     counted: set[tuple[Tier, str, str]] = field(default_factory=set)
     """(tier, datacenter, topic) of which a counter has said anything, empty topics included."""
+    compacted: set[tuple[Tier, str, str]] = field(default_factory=set)
+    """(tier, datacenter, topic) that a counter saw under a cleanup.policy that compacts."""
+    removed: dict[Counter, int] = field(default_factory=dict)
+    """Offsets without any record, of what is folded."""
     settled: dict[tuple[Tier, Stream], Depth] = field(default_factory=dict)
     unjudged: dict[tuple[Tier, Tier, Stream], Depth] = field(default_factory=dict)
     """What is settled of a tier, but may lie in offsets that a neighbour never counted."""
@@ -177,6 +181,8 @@ class Ledger:
             return
         if record.tier == "live":
             self._note_arrival(counter.place, record)
+        if record.is_compacted:
+            self.compacted.add((record.tier, counter.place.datacenter, counter.place.topic))
         self._note_windows(counter.place, record.tallies)
         for producer, name in record.producers.items():
             self._name(producer, self.producers.get(producer, name))
@@ -281,8 +287,9 @@ class Ledger:
             topic = (stream.datacenter, stream.topic)
             entry.settle(self.passed.get(topic, {}), unseen.get(topic, BEGIN_MS))
         for counter, coverage in self.coverage.items():
-            links = [_parcel(link) for link in coverage.fold() if isinstance(link, Counted)]
-            self.backlog.setdefault(counter, []).extend(links)
+            links = [link for link in coverage.fold() if isinstance(link, Counted)]
+            self.backlog.setdefault(counter, []).extend(map(_parcel, links))
+            self.removed[counter] = self.removed.get(counter, 0) + sum(link.removed for link in links)
         for counter, parcels in self.backlog.items():
             self.backlog[counter] = self._settle_backlog(counter, parcels)
         self.latencies.join(now_ms)
@@ -330,6 +337,15 @@ class Ledger:
             for (tier, place), coverage in self.coverage.items()
             if tier == "live" and (place.datacenter, place.topic) == (datacenter, topic)
         }
+
+    def removed_offsets(self, tier: Tier, datacenter: str, topic: str) -> int:
+        """Return how many of a topic's counted offsets have no record in a tier."""
+        return sum(
+            self.removed.get(counter, 0)
+            + sum(link.removed for link in coverage.chain if isinstance(link, Counted))
+            for counter, coverage in self.coverage.items()
+            if (counter.tier, counter.place.datacenter, counter.place.topic) == (tier, datacenter, topic)
+        )
 
     def open_parcels(self) -> Iterator[tuple[Counter, Parcel]]:
         """Yield what is counted but not settled."""

@@ -24,6 +24,7 @@ class AuditMetrics:
                 ("lost", "Events lost between tiers"),
                 ("duplicated", "Copies too many between tiers"),
                 ("under_way", "Events that the next tier does not have yet"),
+                ("compacted", "Events that compaction removed before they were counted"),
             )
         }
         self._complete_until = Gauge(

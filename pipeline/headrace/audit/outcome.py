@@ -75,6 +75,8 @@ class Counts:
     under_way: int = 0
     unknown: int = 0
     """Of a hop: events that it cannot judge, because the tier before or behind it does not know of them."""
+    compacted: int = 0
+    """Events that compaction removed before they were counted."""
 
     def add(self, other: Counts) -> None:
         for name in self.__slots__:

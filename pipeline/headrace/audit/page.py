@@ -97,6 +97,7 @@ def _lane(report: Row, datacenter: str) -> str:
 def _hop(hop: str, rows: Iterable[Row], passed: int, latency: Row | None) -> str:
     mine = [row for row in rows if row["hop"] == hop]
     words = {"lost": "lost", "duplicated": "doubled", "under_way": "on their way", "unknown": "unknown"}
+    compacted = sum(row["compacted"] for row in mine)
     counts = {name: sum(row[name] for row in mine) for name in words}
     faults = [
         f'<span class="{name}">{counts[name]:,} {word}</span>' for name, word in words.items() if counts[name]
@@ -104,6 +105,7 @@ def _hop(hop: str, rows: Iterable[Row], passed: int, latency: Row | None) -> str
     if not faults and any(row["state"] == "unknown" for row in mine):
         faults = ['<span class="unknown">unknown</span>']
     faults = faults or ['<span class="fine">none lost</span>']
+    faults += [f"<span>{compacted:,} compacted</span>"] if compacted else []
     median = f'<span class="median">{duration(latency["p50"])}</span>' if latency else ""
     return (
         f'<div class="hop{" bad" if counts["lost"] or counts["duplicated"] else ""}">{median}'
@@ -178,6 +180,7 @@ def _topics(report: Row) -> str:
         "lost",
         "duplicated",
         "under_way",
+        "compacted",
         "dead_letters",
         "no_event",
     )
@@ -205,7 +208,7 @@ def _footer(report: Row) -> str:
         f"An event is late when it arrives more than {duration(report['late_after_seconds'])} behind its own time. "
         "Each tier is counted from its own log or table, by producer, window and sequence; a number on a hop is what "
         "arrived behind it. Unknown are events that cannot be judged at a hop: no account or no count of the tier before or "
-        "behind it speaks of them.</p>"
+        "behind it speaks of them. Compacted are events that compaction removed before they were counted.</p>"
         f"<p>Written {escape(report['generated_at'] or '-')} by headrace audit report; the same in full: report.json.</p>"
         "</footer>"
     )

@@ -8,6 +8,7 @@ one never cancel out. Rules:
 - sequences that a producer calls failed or unknown may be there or not; more copies than the tier before has are
   duplicates;
 - what may lie in offsets that a tier could never count is neither lost nor doubled there, but the report incomplete;
+- what compaction removed is neither lost nor doubled (see `compaction`);
 - a producer that has not closed leaves the windows incomplete that it has not promised, and is named;
 - a hop is judged only between two tiers that are both counted, and only for events that a producer accounts for: of
   others it is unknown whether any was lost.
@@ -16,10 +17,12 @@ Pure: the ledger in, values out.
 
 from __future__ import annotations
 
+from collections import Counter as Multiset
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
+from headrace.audit import compaction
 from headrace.audit.evidence import Evidence, gather, within_period
 from headrace.audit.latency import HOPS, Hop
 from headrace.audit.ledger import Counter, Ledger, Tier
@@ -50,7 +53,7 @@ def reconcile(
     """Judge what the ledger knows of the windows that reach into a period; watermarks are those of everything."""
     outcome = Outcome(period=period)
     watermarks = Watermarks()
-    for evidence in gather(ledger):
+    for evidence in _with_compaction(ledger, gather(ledger)):
         whole = judge(evidence)
         heard_until_ms = ledger.heard_until.get(evidence.stream.datacenter, 0)
         standing = standing_of(evidence, heard_until_ms, now_ms, silent_after_ms)
@@ -104,6 +107,21 @@ def _told(ledger: Ledger, found: dict[tuple[str, str], int]) -> dict[tuple[str, 
     return {key: max(found.get(key, 0), told.get(key, 0)) for key in found.keys() | told.keys()}
 
 
+def _with_compaction(ledger: Ledger, gathered: list[Evidence]) -> list[Evidence]:
+    """Add to each stream which faults of its topic compaction explains, all streams of the topic together."""
+    faults: dict[tuple[str, str], Multiset[compaction.Fault]] = {}
+    for evidence in gathered:
+        if compaction.is_compacted(ledger, *evidence.topic):
+            found = faults.setdefault(evidence.topic, Multiset())
+            for hop, counts in judge(evidence).hops.items():
+                found.update({(hop, "loss"): counts.lost, (hop, "duplicate"): counts.duplicated})
+    explained = {topic: compaction.explained(ledger, *topic, found) for topic, found in faults.items()}
+    return [
+        replace(evidence, compacted=explained[evidence.topic]) if evidence.topic in explained else evidence
+        for evidence in gathered
+    ]
+
+
 def judge(evidence: Evidence) -> _Judged:
     """Compare the tiers of one stream."""
     judged = _Judged()
@@ -141,7 +159,7 @@ def judge(evidence: Evidence) -> _Judged:
         ),
     ]
     for hop in hops if evidence.is_loaded else hops[:2]:
-        _judge_hop(judged, evidence, hop)
+        _judge_hop(judged, evidence, _excused(hop, evidence.compacted))
     judged.hops["producer_to_live"].unknown += evidence.beyond_accounts.count
     return judged
 
@@ -156,6 +174,18 @@ class _Hop(NamedTuple):
     doubled: Depth
     unseen: Depth
     """What may lie in offsets that one of both tiers never counted, so that nobody can say."""
+    compacted: Depth = EMPTY
+    """What the later tier has less because compaction removed it."""
+
+
+def _excused(hop: _Hop, compacted: frozenset[compaction.Fault]) -> _Hop:
+    """Take what compaction removed out of a hop's faults."""
+    if (hop.name, "loss") in compacted:
+        removed = hop.lost
+        hop = hop._replace(missing=excess(hop.missing, removed), lost=EMPTY, compacted=removed)
+    if (hop.name, "duplicate") in compacted:
+        hop = hop._replace(ahead=excess(hop.ahead, hop.doubled), doubled=EMPTY)
+    return hop
 
 
 def _unseen(evidence: Evidence, source: Tier, target: Tier) -> Depth:
@@ -174,6 +204,7 @@ def _judge_hop(judged: _Judged, evidence: Evidence, hop: _Hop) -> None:
         counts.lost += hop.lost.count
         counts.duplicated += hop.doubled.count
         counts.under_way += missing.count
+        counts.compacted += hop.compacted.count
     is_counted = target not in evidence.uncounted
     judged.hops[hop.name].under_way = waiting.count if is_counted else 0
     judged.hops[hop.name].unknown = unknown.count + early.count + (0 if is_counted else waiting.count)

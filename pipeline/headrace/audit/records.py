@@ -43,6 +43,10 @@ class Counted:
     """The counter's clock when it counted."""
     foreign: int = 0
     """Records without an event's envelope."""
+    removed: int = 0
+    """Offsets without any record."""
+    is_compacted: bool = False
+    """Whether the topic's cleanup.policy compacted it when it was counted."""
     producers: Mapping[str, ProducerName] = field(default_factory=dict)
     """Who the tallied producers are, as their events say."""
 
@@ -107,6 +111,8 @@ def encode(record: CountRecord) -> bytes:
             "foreign": record.foreign,
             "tallies": [tally_as_json(item) for item in record.tallies],
             "producers": record.producers,
+            "removed": record.removed,
+            "compacted": record.is_compacted,
         }
     return json.dumps(fields, separators=(",", ":")).encode()
 
@@ -157,6 +163,8 @@ def decode(value: bytes | None) -> CountRecord:
             tallies=tallies,
             at_ms=int(fields["at"]),
             foreign=int(fields["foreign"]),
+            removed=int(fields.get("removed", 0)),
+            is_compacted=bool(fields.get("compacted", False)),
             producers={
                 str(producer): ProducerName(str(server), str(service))
                 for producer, (server, service) in fields.get("producers", {}).items()

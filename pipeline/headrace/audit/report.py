@@ -33,13 +33,18 @@ def as_json(outcome: Outcome, ledger: Ledger, now_ms: int) -> dict[str, Any]:
     for (_, topic), counts in outcome.topics.items():
         if is_rejected(topic):
             rejected += counts.live
-            counts = Counts(lost=counts.lost, duplicated=counts.duplicated, under_way=counts.under_way)
+            counts = Counts(**_faults(counts))
         totals.add(counts)
     return {
         "verdict": outcome.verdict,
         "complete_until": _time(outcome.complete_until),
         **_period(outcome.period, now_ms),
-        "totals": {**_counts(totals), "rejected": rejected, "under_way": totals.under_way},
+        "totals": {
+            **_counts(totals),
+            "rejected": rejected,
+            "under_way": totals.under_way,
+            "compacted": totals.compacted,
+        },
         "topics": [
             _topic(key, counts, outcome, ledger)
             for key, counts in sorted(outcome.topics.items())
@@ -115,7 +120,9 @@ def _counts(counts: Counts) -> dict[str, int]:
 
 
 def _faults(counts: Counts) -> dict[str, int]:
-    return {name: getattr(counts, name) for name in ("lost", "duplicated", "under_way", "unknown")}
+    return {
+        name: getattr(counts, name) for name in ("lost", "duplicated", "under_way", "unknown", "compacted")
+    }
 
 
 def _state(outcome: Outcome, datacenter: str, topic: str, hop: Hop) -> str:
@@ -136,6 +143,7 @@ def _topic(key: tuple[str, str], counts: Counts, outcome: Outcome, ledger: Ledge
         **loaded,
         "complete_until": _time(outcome.watermarks.get(key)),
         "under_way": counts.under_way,
+        "compacted": counts.compacted,
         "dead_letters": ledger.dead_letters.get(key, 0),
         "no_event": ledger.foreign.get(("live", datacenter, topic), 0),
     }
@@ -200,6 +208,11 @@ def sentence(report: Mapping[str, Any]) -> str:
         late = sum(item["count"] for item in report["findings"] if item["kind"] == "late")
         also = f" {late:,} of them came late." if late else ""
         arrived = f"All {totals['produced']:,} events arrived in the warehouse, each exactly once."
+        if totals["compacted"]:
+            arrived = (
+                f"Of {totals['produced']:,} events {totals['compacted']:,} were removed by compaction, as the cleanup.policy of "
+                "their topics says; all others arrived in the warehouse, each exactly once."
+            )
         return f"{arrived}{also}{_beyond(report)}"
     facts = []
     if totals["lost"]:

@@ -65,6 +65,8 @@ def as_json(ledger: Ledger) -> dict[str, Any]:
         "read": _pairs(ledger.read),
         "coverage": [[*_counter(key), _coverage(value)] for key, value in ledger.coverage.items()],
         "counted": sorted(ledger.counted),
+        "compacted": sorted(ledger.compacted),
+        "removed": [[*_counter(key), value] for key, value in ledger.removed.items() if value],
         "settled": [[tier, *stream, value.as_json()] for (tier, stream), value in ledger.settled.items()],
         "unjudged": [
             [*tiers, *stream, value.as_json()] for (*tiers, stream), value in ledger.unjudged.items()
@@ -110,6 +112,8 @@ def from_json(fields: Any) -> Ledger:
     ledger.counted = {(tier, datacenter, topic) for tier, datacenter, topic in fields.get("counted", ())} or {
         (counter.tier, counter.place.datacenter, counter.place.topic) for counter in ledger.coverage
     }
+    ledger.compacted = {(tier, datacenter, topic) for tier, datacenter, topic in fields.get("compacted", ())}
+    ledger.removed = {_to_counter(key): value for *key, value in fields.get("removed", ())}
     ledger.settled = {
         (tier, Stream(*stream)): depth_from_json(value) for tier, *stream, value in fields["settled"]
     }

@@ -1,11 +1,11 @@
 """A small blocking Kafka client on `headrace.broker.wire`: whole batches in, committed group offsets out.
 
-Owns sockets to brokers: metadata, list offsets, fetch, epoch ends, offset commit. Invariants: one request in flight a
-connection; every read is bounded by the time-out and by `RESPONSE_SIZE_MAX`; a failed connection or a moved leader is
-retried `ATTEMPTS_MAX` times with fresh metadata, then raised as `ConnectionFailedError`; a fetch names the leader epoch
-that it believes in, so two answers with the same `Fetched.origin` are of one log that was not cut in between. Must not
-know records, schemas or tables. Used by the loads and by the audit's counters. Not thread-safe; a process that forks
-makes its own.
+Owns sockets to brokers: metadata, list offsets, fetch, epoch ends, topics' settings, offset commit. Invariants: one
+request in flight a connection; every read is bounded by the time-out and by `RESPONSE_SIZE_MAX`; a failed connection or a
+moved leader is retried `ATTEMPTS_MAX` times with fresh metadata, then raised as `ConnectionFailedError`; a fetch names the
+leader epoch that it believes in, so two answers with the same `Fetched.origin` are of one log that was not cut in between.
+Must not know records, schemas or tables. Used by the loads and by the audit's counters. Not thread-safe; a process that
+forks makes its own.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ LATEST_TIMESTAMP: Final = -1
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT, FIND_COORDINATOR, API_VERSIONS = 0, 1, 2, 3, 8, 10, 18
 OFFSET_FOR_LEADER_EPOCH: Final = 23
+DESCRIBE_CONFIGS: Final = 32
+TOPIC_RESOURCE: Final = 2
 PREFERRED_VERSIONS: Final = {
     FETCH: 13,
     LIST_OFFSETS: 5,
@@ -42,6 +44,7 @@ PREFERRED_VERSIONS: Final = {
     OFFSET_COMMIT: 7,
     FIND_COORDINATOR: 2,
     OFFSET_FOR_LEADER_EPOCH: 3,
+    DESCRIBE_CONFIGS: 1,
 }
 """The highest version used of each API; a broker that has less gets its own highest."""
 FETCH_BY_NAME: Final = 12
@@ -201,6 +204,23 @@ class Client:
     def cluster_id(self) -> str | None:
         """Return the id of the cluster as of the last look at the metadata; None where the brokers gave none."""
         return self._cluster_id
+
+    def topic_settings(self, topics: Collection[str], name: str) -> dict[str, str]:
+        """Return a setting of each topic; topics of which the broker does not tell it are left out."""
+        request = {
+            "resources": [
+                {"resource_type": TOPIC_RESOURCE, "resource_name": topic, "configuration_keys": [name]}
+                for topic in topics
+            ],
+            "include_synonyms": False,
+        }
+        answer = self._retried(lambda: self._any().ask(DESCRIBE_CONFIGS, request), None)
+        return {
+            result["resource_name"]: setting["value"]
+            for result in answer["results"]
+            for setting in result["configs"]
+            if result["error_code"] == ErrorCode.NONE and setting["name"] == name
+        }
 
     def leader_host(self, partition: TopicPartition) -> str:
         """Return the host of a partition's leader as of the last look at the metadata; empty where there is none."""
