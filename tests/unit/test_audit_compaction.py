@@ -6,7 +6,7 @@ import pytest
 
 from headrace.audit.compaction import Fault, explained
 from headrace.audit.ledger import Ledger
-from headrace.audit.records import Counted, CounterTier
+from headrace.audit.records import Counted, CounterTier, MirrorFinding
 from headrace.load.ranges import TopicPartition
 
 ALL: dict[Fault, int] = {
@@ -66,6 +66,26 @@ def test_a_policy_that_compacts_explains_the_hops_at_its_log(
     ledger.on_count(counted("offline", 3, is_compacted=offline))
     assert explained(ledger, "dc-east", "state", ALL) == set(hops)
     assert explained(ledger, "dc-east", "other", ALL) == set()
+
+
+def test_offsets_that_the_mirror_passed_over_excuse_nothing() -> None:
+    ledger = Ledger()
+    ledger.on_count(counted("offline", 5, is_compacted=True))
+    ledger.on_mirror_finding(
+        MirrorFinding(
+            id="1",
+            kind="loss",
+            datacenter="dc-east",
+            topic="state",
+            partition=0,
+            first_offset=4,
+            last_offset=6,
+            detected_ms=0,
+            reason="skipped",
+        )
+    )
+    assert explained(ledger, "dc-east", "state", {("live_to_offline", "loss"): 2})
+    assert not explained(ledger, "dc-east", "state", {("live_to_offline", "loss"): 3})
 
 
 def test_more_than_was_removed_is_not_explained() -> None:

@@ -339,13 +339,18 @@ class Ledger:
         }
 
     def removed_offsets(self, tier: Tier, datacenter: str, topic: str) -> int:
-        """Return how many of a topic's counted offsets have no record in a tier."""
+        """Return how many of a topic's counted offsets have no record in a tier, but for those that the mirror passed over."""
         return sum(
             self.removed.get(counter, 0)
             + sum(link.removed for link in coverage.chain if isinstance(link, Counted))
+            - (self._passed_over_below(counter.place, coverage.position) if tier == "offline" else 0)
             for counter, coverage in self.coverage.items()
             if (counter.tier, counter.place.datacenter, counter.place.topic) == (tier, datacenter, topic)
         )
+
+    def _passed_over_below(self, place: Place, position: int) -> int:
+        spans = self.passed_over.get(place, ())
+        return sum(following - first for first, following in spans if following <= position)
 
     def open_parcels(self) -> Iterator[tuple[Counter, Parcel]]:
         """Yield what is counted but not settled."""
