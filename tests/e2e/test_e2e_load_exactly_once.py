@@ -13,7 +13,8 @@ from load_driver import STEPS, load
 from load_helpers import EVENT, EVENT_ID, account, create_topic, every_offset_once, publish, schemas_served
 from processes import DevCluster
 
-from headrace.load import leftovers, tables
+from headrace.load import tables
+from headrace.load.storage import local_path
 
 DRIVER = Path(__file__).with_name("load_driver.py")
 PARTITIONS = 3
@@ -55,7 +56,7 @@ def leftover_files(warehouse: Path) -> list[str]:
     named: set[str] = set()
     for name in ("pageviews", tables.DEAD_LETTER):
         plan = tables.load_table(catalog, name).scan().plan_files()
-        named |= {str(leftovers.local_path(item.file.file_path)) for item in plan}
+        named |= {str(local_path(item.file.file_path)) for item in plan}
     return [str(path) for path in warehouse.rglob("run-*/*.parquet") if str(path) not in named]
 
 

@@ -26,7 +26,7 @@ from load_helpers import (
 )
 from processes import DevCluster, eventually
 
-from headrace.load import history, leftovers, tables, task
+from headrace.load import history, tables, task
 from headrace.load.driver import LoadConfig, Loader, RunTasks, spark_session, spark_tasks
 from headrace.load.task import Assignment, TaskResult
 from headrace.load.wire_client import Client
@@ -265,13 +265,3 @@ def test_a_query_of_a_warehouse_that_is_not_there_makes_none(tmp_path: Path) -> 
     assert done.returncode == 1
     assert "there is no warehouse" in done.stderr
     assert not (tmp_path / "none").exists()
-
-
-def test_leftovers_of_no_run_are_never_touched(tmp_path: Path) -> None:
-    catalog = tables.open_catalog(str(tmp_path))
-    table = tables.ensure_table(catalog, "pageviews")
-    foreign = leftovers.local_path(f"{table.location()}/data")
-    assert foreign is not None
-    foreign.mkdir(parents=True)
-    (foreign / "somebody-elses.parquet").write_bytes(b"x")
-    assert leftovers.remove_dead_data(table, []) == []

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
+from load_kit import TOPIC, attempt, offsets_in, own, written
 from pyiceberg.catalog import Catalog
-from pyiceberg.table import Table
 
-from headrace.load import commit, history, leftovers, query, tables
+from headrace.load import commit, history, query, tables
 from headrace.load.avro_types import writer_schema
-from headrace.load.leftovers import Run, local_path
+from headrace.load.leftovers import Run
 from headrace.load.ranges import TopicPartition
-from headrace.load.task import RangeResult, TaskResult
-from headrace.load.write import FileWriter, WrittenFile, target_of
-
-TOPIC = "dc-east.pageviews"
+from headrace.load.task import TaskResult
 
 
 @pytest.fixture
@@ -32,55 +27,6 @@ def run() -> Iterator[Run]:
     living = Run()
     yield living
     living.close()
-
-
-def own(offset: int) -> dict[str, Any]:
-    return {
-        "_datacenter": "dc-east",
-        "_topic": "pageviews",
-        "_topic_partition": 0,
-        "_offset": offset,
-        "_timestamp": 0,
-    }
-
-
-def written(table: Table, run: Run, rows: list[dict[str, Any]]) -> WrittenFile | None:
-    target = target_of(table, run.folder_of(table))
-    writer = FileWriter(target)
-    columns = {name: [row.get(name) for row in rows] for name in target.columns.names}
-    writer.write(pa.table(columns, schema=target.columns))
-    return writer.close()
-
-
-def attempt(
-    catalog: Catalog, run: Run, first: int, following: int, dead: tuple[int, ...] = ()
-) -> list[TaskResult]:
-    """Do what a task would for offsets [first, following), of which `dead` do not decode."""
-    table = tables.ensure_table(catalog, "pageviews")
-    letters = tables.ensure_table(catalog, tables.DEAD_LETTER, tables.DEAD_LETTER_TABLE)
-    result = RangeResult(
-        topic=TOPIC,
-        partition=0,
-        first_offset=first,
-        next_offset=following,
-        row_count=following - first - len(dead),
-        dead_letter_count=len(dead),
-        size_bytes=1,
-    )
-    rows = [own(offset) for offset in range(first, following) if offset not in dead]
-    buried = [own(offset) | {"_last_offset": offset, "_reason": "bad"} for offset in dead]
-    return [
-        TaskResult(
-            ranges=(result,),
-            rows=written(table, run, rows),
-            dead_letters=written(letters, run, buried),
-            worker_pid=1,
-        )
-    ]
-
-
-def offsets_in(catalog: Catalog, name: str) -> list[int]:
-    return sorted(tables.load_table(catalog, name).scan().to_arrow().column("_offset").to_pylist())
 
 
 def test_rows_and_positions_appear_together(catalog: Catalog, run: Run) -> None:
@@ -200,89 +146,6 @@ def test_without_any_snapshot_of_a_load_left_nothing_begins_anew(catalog: Catalo
         commit.settle(catalog, "pageviews")
 
 
-def test_expired_snapshots_leave_positions_rows_and_arrivals(catalog: Catalog, run: Run) -> None:
-    for number in range(30):
-        commit.commit(commit.settle(catalog, "pageviews"), attempt(catalog, run, number, number + 1))
-    before = history.arrivals(catalog, "pageviews")
-    assert commit.expire(catalog, "pageviews", run) == 30 - commit.SNAPSHOTS_KEPT
-    table = tables.load_table(catalog, "pageviews")
-    assert len(table.snapshots()) == commit.SNAPSHOTS_KEPT
-    assert history.positions(table) == {TopicPartition(TOPIC, 0): 30}
-    assert offsets_in(catalog, "pageviews") == list(range(30))
-    after = history.arrivals(catalog, "pageviews")
-    assert after.sort_by("first_offset").equals(before.sort_by("first_offset"))
-    assert before.column("first_offset").to_pylist() == list(range(30))
-
-
-def test_arrivals_archived_before_a_crash_are_counted_once(
-    catalog: Catalog, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(15):
-        commit.commit(commit.settle(catalog, "pageviews"), attempt(catalog, run, number, number + 1))
-
-    class Crash(BaseException):
-        pass
-
-    def crash(*_: Any) -> None:
-        raise Crash
-
-    with monkeypatch.context() as patched:
-        patched.setattr("pyiceberg.table.update.snapshot.ExpireSnapshots.commit", crash)
-        with pytest.raises(Crash):
-            commit.expire(catalog, "pageviews", run)
-    assert len(history.arrivals(catalog, "pageviews")) == 15
-    assert commit.expire(catalog, "pageviews", run) == 5
-    assert len(history.arrivals(catalog, "pageviews")) == 15
-
-
-def test_files_of_dead_attempts_go_and_those_of_the_living_and_of_snapshots_stay(
-    catalog: Catalog, run: Run
-) -> None:
-    dead, living = Run(), Run()
-    table = commit.settle(catalog, "pageviews")
-    committed = attempt(catalog, dead, 0, 5)
-    lost = attempt(catalog, dead, 0, 5)
-    commit.commit(table, committed)
-    in_flight = attempt(catalog, living, 5, 6)
-    dead.close()
-    table = tables.load_table(catalog, "pageviews")
-    removed = leftovers.remove_dead_data(table, [])
-    assert [local_path(path) for path in removed] == [local_path(file_of(lost))]
-    assert all(existing(results) for results in (committed, in_flight))
-    assert offsets_in(catalog, "pageviews") == list(range(5))
-    living.close()
-
-
-def test_dead_letters_that_still_have_to_follow_are_not_taken_for_leftovers(
-    catalog: Catalog, run: Run
-) -> None:
-    dead = Run()
-    commit.commit(commit.settle(catalog, "pageviews"), attempt(catalog, dead, 0, 5, dead=(1,)))
-    dead.close()
-    table = tables.load_table(catalog, "pageviews")
-    letters = tables.load_table(catalog, tables.DEAD_LETTER)
-    assert leftovers.remove_dead_data(letters, commit.dead_letter_paths(table)) == []
-    commit.settle(catalog, "pageviews")
-    assert offsets_in(catalog, tables.DEAD_LETTER) == [1]
-
-
-def test_old_metadata_goes_and_the_table_stays_whole(catalog: Catalog, run: Run) -> None:
-    for number in range(30):
-        commit.commit(commit.settle(catalog, "pageviews"), attempt(catalog, run, number, number + 1))
-    commit.expire(catalog, "pageviews", run)
-    table = tables.load_table(catalog, "pageviews")
-    folder = local_path(f"{table.location()}/metadata")
-    assert folder is not None
-    for path in folder.iterdir():
-        os.utime(path, (0, 0))
-    before = len(list(folder.iterdir()))
-    assert len(leftovers.remove_old_metadata(table)) > 20
-    assert len(list(folder.iterdir())) < before
-    assert offsets_in(catalog, "pageviews") == list(range(30))
-    for snapshot in tables.load_table(catalog, "pageviews").snapshots():
-        assert snapshot.manifests(table.io)
-
-
 def test_a_table_grows_with_defaults_and_old_files_stay_readable(catalog: Catalog, run: Run) -> None:
     commit.commit(commit.settle(catalog, "pageviews"), attempt(catalog, run, 0, 2))
     first = {"type": "record", "name": "E", "fields": [{"name": "n", "type": "int"}]}
@@ -340,13 +203,3 @@ def test_topics_have_a_datacenter_and_a_table(topic: str, split: tuple[str, str]
 def test_a_topic_cannot_take_the_name_of_headraces_own_table() -> None:
     with pytest.raises(tables.WarehouseError, match="a table of headrace itself"):
         tables.table_of_topic("dc-east.dead_letter")
-
-
-def file_of(results: list[TaskResult]) -> str:
-    assert results[0].rows is not None
-    return results[0].rows.path
-
-
-def existing(results: list[TaskResult]) -> bool:
-    path = local_path(file_of(results))
-    return path is not None and path.exists()

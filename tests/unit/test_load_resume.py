@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 
-from headrace.load import commit, history, tables
+from headrace.load import commit, expiry, history, tables
 from headrace.load.fences import Fence
 from headrace.load.history import Held
 from headrace.load.leftovers import Run
@@ -188,14 +188,14 @@ def test_a_load_that_was_planned_before_is_refused(catalog: Catalog) -> None:
 def test_what_was_passed_outlives_the_snapshots(catalog: Catalog, run: Run) -> None:
     load(catalog, 0, 40)
     commit.let_go_on(commit.settle(catalog, "pageviews"), passing("retention", 40, 60), "here", "old")
-    commit.archive(catalog, "pageviews", run)
+    expiry.archive(catalog, "pageviews", run)
     load(catalog, 60, 70)
     table = tables.load_table(catalog, "pageviews")
     current = table.current_snapshot()
     doomed = [item.snapshot_id for item in table.snapshots() if item != current]
     table.maintenance.expire_snapshots().by_ids(doomed).commit()
     assert history.passings(catalog, "pageviews") == [passing("retention", 40, 60)]
-    commit.archive(catalog, "pageviews", run)
+    expiry.archive(catalog, "pageviews", run)
     assert len(history.arrivals(catalog, "pageviews")) == 3
 
 
@@ -207,7 +207,7 @@ def test_the_history_of_an_older_release_gets_the_columns_of_passings(catalog: C
     load(catalog, 5, 40)
     assert len(history.arrivals(catalog, "pageviews")) == 2
     commit.let_go_on(commit.settle(catalog, "pageviews"), passing("retention", 40, 60), "here", "old")
-    commit.archive(catalog, "pageviews", run)
+    expiry.archive(catalog, "pageviews", run)
     kinds = history.arrivals(catalog, "pageviews").column("kind").to_pylist()
     assert sorted(kinds, key=str) == [None, None, "retention"]
 

@@ -108,7 +108,7 @@ class Warehouse:
             raise ForeignLedgerError(f"the ledger knows commit {known} of table {name}, which has fewer")
         if not numbers or max(numbers) <= known:
             return
-        if min(numbers) <= known + 1:
+        if len([number for number in numbers if number > known]) == max(numbers) - known:
             rows = history.rows_of(name, (item for item in snapshots if (item.sequence_number or 0) > known))
         else:
             rows = history.arrivals(self._catalog, name)

@@ -15,6 +15,7 @@ import click
 from rich.console import Console
 
 from headrace.broker.structured_log import configure, get_logger
+from headrace.load import expiry
 from headrace.load.driver import LoadConfig, Loader, RoundReport, spark_session, spark_tasks, warm_up
 from headrace.load.metrics import LoadMetrics
 from headrace.load.options import warehouse_options
@@ -27,6 +28,7 @@ TOPICS: Final = r"^[^.]+\.pageviews$"
 WAIT_SECONDS: Final = 0.5
 """Between rounds of `--once` while a schema or a broker is waited for."""
 FAILED_ROUNDS_MAX: Final = 10
+HISTORY_DAYS_MAX: Final = 3650
 REFUSED_ROUNDS_MAX: Final = 100
 
 log = get_logger(__name__)
@@ -82,6 +84,13 @@ class Totals:
     type=click.FloatRange(min=0),
     help="Seconds that records wait, side by side, for schemas to appear before they become dead letters.",
 )
+@click.option(
+    "--history-days",
+    default=expiry.AGE_MS / expiry.DAY_MS,
+    show_default=True,
+    type=click.FloatRange(min=0, max=HISTORY_DAYS_MAX),
+    help="Days back for which tables answer as of a time; a table's history.expire.max-snapshot-age-ms comes first.",
+)
 @click.option("--metrics-listener", metavar="HOST:PORT", help="Serve Prometheus metrics there.")
 @click.option(
     "--json", "as_json", is_flag=True, help="Print what was done as JSON: a line a commit, or totals."
@@ -98,6 +107,7 @@ def load(
     interval: float,
     tasks: int,
     schema_wait: float,
+    history_days: float,
     metrics_listener: str | None,
     as_json: bool,
 ) -> None:
@@ -123,6 +133,7 @@ def load(
         wanted=_pattern(topics),
         limits=Limits(),
         schema_wait_seconds=schema_wait,
+        snapshot_age_ms=int(history_days * expiry.DAY_MS),
     )
     metrics, listener = LoadMetrics(), _listener(metrics_listener)
     stop = threading.Event()

@@ -5,8 +5,7 @@ Owns the commits of a load. Invariants:
   planned on: if somebody else committed in between, the commit is refused (`RefusedError`) and the round is planned anew;
 - dead letters follow their table: the table's snapshot names the dead-letter files of its commit, and the dead-letter
   table's snapshot names (`headrace.applied`) the last snapshot of each table whose files it has. `settle` closes the gap
-  between the two, and no round is planned before it has. So an offset is a row or a dead letter, once, whatever dies;
-- snapshots expire only after their arrivals are in the history.
+  between the two, and no round is planned before it has. So an offset is a row or a dead letter, once, whatever dies.
 Must not know brokers, schemas or Spark.
 """
 
@@ -22,32 +21,41 @@ from typing import Any, Final
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-from pyiceberg.table import Table
+from pyiceberg.table import Table, Transaction
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Record
 
 from headrace.load import history
-from headrace.load.leftovers import Run
 from headrace.load.ranges import Passing, TopicPartition
 from headrace.load.tables import (
     DEAD_LETTER,
     DEAD_LETTER_TABLE,
-    LOAD_HISTORY,
-    arrow_schema,
-    ensure_history,
     ensure_table,
 )
 from headrace.load.task import RangeResult, TaskResult
-from headrace.load.write import FileWriter, WrittenFile, describe_again, target_of
+from headrace.load.write import WrittenFile, describe_again
 
 APPLIED: Final = "headrace.applied"
-SNAPSHOTS_KEPT: Final = 10
-EXPIRE_EVERY: Final = 20
 SETTLE_ATTEMPTS_MAX: Final = 20
 
 
 class RefusedError(Exception):
     """Somebody else committed to the table since the round was planned; plan it anew."""
+
+
+class _Transaction(Transaction):
+    """A transaction that works out its metadata once a change: pyiceberg's copies every snapshot at each look, 16 times."""
+
+    _worked_out: tuple[Any, Any, TableMetadata] | None = None
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        known = self._worked_out
+        if known is None or known[0] is not self._table.metadata or known[1] is not self._updates:
+            known = (self._table.metadata, self._updates, super().table_metadata)
+            self._worked_out = known
+        return known[2]
 
 
 def commit(
@@ -108,16 +116,6 @@ def let_go_on(table: Table, passing: Passing, cluster: str | None, topic_id: str
     return append(table, [], properties)
 
 
-def archive(catalog: Catalog, name: str, run: Run) -> None:
-    """Copy all arrivals and passings of a table to the history now, whoever may expire its snapshots.
-
-    Raises:
-        RefusedError, CommitFailedException: another driver did that at the same time.
-    """
-    known = ensure_history(catalog)
-    _archive(known, name, ensure_table(catalog, name).snapshots(), run)
-
-
 def settle(catalog: Catalog, name: str) -> Table:
     """Put the dead letters of the table's last load where they belong, if they are not there yet.
 
@@ -155,7 +153,7 @@ def append(table: Table, files: Iterable[DataFile], properties: Mapping[str, str
             "the table's property commit.retry.num-retries is not 0, so a commit could double rows"
         )
     try:
-        with table.transaction() as transaction:
+        with _Transaction(table) as transaction:
             update = transaction.update_snapshot(snapshot_properties=dict(properties))
             with update.merge_append() as snapshot:
                 for file in files:
@@ -165,29 +163,6 @@ def append(table: Table, files: Iterable[DataFile], properties: Mapping[str, str
     committed = table.current_snapshot()
     assert committed is not None
     return committed
-
-
-def expire(catalog: Catalog, name: str, run: Run) -> int:
-    """Archive the arrivals of old snapshots and expire them; the last ones stay, and the last load's always.
-
-    Returns:
-        how many snapshots expired. Another driver that does the same at the same time is let go first.
-    """
-    known = ensure_history(catalog)
-    table = ensure_table(catalog, name)
-    ordered = sorted(table.snapshots(), key=lambda item: item.sequence_number or 0)
-    last_load = history.newest_with(table, history.POSITIONS)
-    doomed = [item for item in ordered[:-SNAPSHOTS_KEPT] if item != last_load]
-    if not doomed:
-        return 0
-    try:
-        _archive(known, name, doomed, run)
-        table.maintenance.expire_snapshots().by_ids([item.snapshot_id for item in doomed]).commit()
-        _expire_all_but_last(catalog, LOAD_HISTORY, history.ARCHIVED)
-        _expire_all_but_last(catalog, DEAD_LETTER, APPLIED)
-    except (CommitFailedException, RefusedError):
-        return 0
-    return len(doomed)
 
 
 def data_file(written: WrittenFile) -> DataFile:
@@ -226,25 +201,3 @@ def _forward(held: history.Held, results: Sequence[TaskResult]) -> dict[TopicPar
 def _dead_letter_paths(snapshot: Snapshot | None) -> list[str]:
     paths: Any = history.summary_json(snapshot, history.DEAD_LETTER_FILES)
     return list(paths)
-
-
-def _archive(known: Table, name: str, doomed: Sequence[Snapshot], run: Run) -> None:
-    done = history.archived_up_to(known, name)
-    missing = [item for item in doomed if (item.sequence_number or 0) > done]
-    if not missing:
-        return
-    archived = history.summary_json(history.newest_with(known, history.ARCHIVED), history.ARCHIVED)
-    archived[name] = max(item.sequence_number or 0 for item in missing)
-    writer = FileWriter(target_of(known, run.folder_of(known)))
-    writer.write(history.rows_of(name, missing).cast(arrow_schema(known)))
-    written = writer.close()
-    files = [data_file(written)] if written is not None else []
-    append(known, files, {history.ARCHIVED: json.dumps(archived)})
-
-
-def _expire_all_but_last(catalog: Catalog, name: str, own_property: str) -> None:
-    table = ensure_table(catalog, name)
-    kept = (table.current_snapshot(), history.newest_with(table, own_property))
-    doomed = [item.snapshot_id for item in table.snapshots() if item not in kept]
-    if len(doomed) >= SNAPSHOTS_KEPT:
-        table.maintenance.expire_snapshots().by_ids(doomed).commit()

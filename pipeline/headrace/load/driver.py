@@ -22,11 +22,13 @@ from pyiceberg.table.snapshots import Snapshot
 
 from headrace.broker.errors import KafkaError
 from headrace.broker.structured_log import get_logger
-from headrace.load import commit, history, leftovers, ranges, tables, task
+from headrace.load import commit, expiry, history, leftovers, ranges, tables, task
 from headrace.load.avro_types import UnsupportedSchemaError
+from headrace.load.kept import NeedsUnknownError, dead_letter_files
 from headrace.load.ranges import Finding, Limits, OffsetRange, Plan, TopicPartition
 from headrace.load.registry import RegistryUnreachableError, SchemaRegistry, UnknownSchemaError
 from headrace.load.schema_waits import SchemaWaits
+from headrace.load.storage import UnlistedStoreError
 from headrace.load.task import Assignment, RangeResult, TaskResult
 from headrace.load.wire_client import Client, ConnectionFailedError, named
 from headrace.load.write import target_of
@@ -49,6 +51,8 @@ class LoadConfig:
     limits: Limits = field(default_factory=Limits)
     schema_wait_seconds: float = SCHEMA_WAIT_SECONDS
     """How long a record waits for its schema to appear in the registry before it becomes a dead letter."""
+    snapshot_age_ms: int = expiry.AGE_MS
+    """How far back tables answer as of a time, where their properties do not say otherwise."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -86,8 +90,9 @@ class Loader:
         self._told: frozenset[Finding] = frozenset()
         self._waits = SchemaWaits(config.schema_wait_seconds)
         self._log_ends: dict[TopicPartition, int] = {}
+        self._expiry = expiry.Expiry(catalog, self._run, config.snapshot_age_ms)
         self._commits_since_expiry: dict[str, int] = {}
-        self._cleaned: set[str] = set()
+        self._cleaned_at: dict[str, float] = {}
         self._is_upgraded = False
 
     def round(self) -> RoundReport:
@@ -125,7 +130,7 @@ class Loader:
     def _round_of(self, name: str, partitions: list[TopicPartition], report: RoundReport) -> None:
         try:
             table = commit.settle(self._catalog, name)
-            self._clean_once(name, table)
+            self._clean(name, table)
             plan = self._plan(table, partitions, report)
             report.lag += plan.lag
             report.findings.extend(plan.findings)
@@ -288,34 +293,31 @@ class Loader:
         log.info("table grew", table=name, topic=topic, schema_id=schema_id)
         report.moved = True
 
-    def _clean_once(self, name: str, table: Table) -> None:
-        """Remove what dead runs left behind, at this run's first look at a table."""
-        if name in self._cleaned:
+    def _clean(self, name: str, table: Table) -> None:
+        """Remove what dead attempts left behind, at this run's first look at a table and once a day."""
+        now = time.monotonic()
+        if now - self._cleaned_at.get(name, -leftovers.GRACE_SECONDS) < leftovers.GRACE_SECONDS:
             return
-        self._cleaned.add(name)
+        self._cleaned_at[name] = now
         dead_letters = tables.ensure_table(self._catalog, tables.DEAD_LETTER, tables.DEAD_LETTER_TABLE)
         known = tables.ensure_history(self._catalog)
-        removed = leftovers.remove_dead_data(table, [])
-        removed += leftovers.remove_dead_data(dead_letters, self._pending_dead_letters())
-        removed += leftovers.remove_dead_data(known, [])
-        removed += leftovers.remove_old_metadata(table)
+        try:
+            removed = leftovers.remove_dead_data(table)
+            removed += leftovers.remove_dead_data(dead_letters, dead_letter_files(self._catalog))
+            removed += leftovers.remove_dead_data(known)
+            for looked_at in (table, dead_letters, known):
+                removed += leftovers.remove_old_metadata(looked_at)
+        except (NeedsUnknownError, UnlistedStoreError, OSError) as error:
+            log.warning("leftovers of dead attempts stay", table=name, reason=error)
+            return
         if removed:
             log.info("removed files of dead attempts", table=name, count=len(removed))
 
-    def _pending_dead_letters(self) -> list[str]:
-        """Return dead-letter files that any table names: a load of another table may not have settled yet."""
-        pending: list[str] = []
-        for identifier in self._catalog.list_tables(tables.NAMESPACE):
-            pending += commit.dead_letter_paths(self._catalog.load_table(identifier))
-        return pending
-
     def _tidy(self, name: str) -> None:
         count = self._commits_since_expiry.get(name, 0) + 1
-        if count >= commit.EXPIRE_EVERY:
+        if count >= expiry.EVERY_COMMITS:
             count = 0
-            commit.expire(self._catalog, name, self._run)
-            for table in (name, tables.DEAD_LETTER, tables.LOAD_HISTORY):
-                leftovers.remove_old_metadata(tables.load_table(self._catalog, table))
+            self._expiry.tidy(name)
         self._commits_since_expiry[name] = count
 
 

@@ -1,29 +1,37 @@
-"""Files that dead attempts left behind: found at the next start and removed, those of the living never touched.
+"""Files that dead attempts left behind: found at a run's first look at a table and removed, those of the living never touched.
 
-Owns a run's folder for its data files and the proof that the run is alive. Invariants: a file is removed only when its
-run is dead and no snapshot, and no pending dead letter, names it; a metadata file only when it is older than
-`METADATA_GRACE_SECONDS` and nothing that is current leads to it. In a local warehouse a run holds a lock on a file in its
-folder, which its death releases; elsewhere a run counts as dead when its folder's files are older than
-`REMOTE_GRACE_SECONDS`, longer than any round. Must not know offsets.
+Owns a run's folder for its data files and the proof that the run is alive. Invariants: only files with the names that a
+load gives are ever removed, and only those that nothing kept names (see `kept`), as it stands after they were listed; a
+data file only when its run is dead; a metadata file only when it is older than `GRACE_SECONDS`. In a local warehouse a run
+holds a lock on a file in its folder, which its death releases; elsewhere a file's attempt counts as dead after
+`GRACE_SECONDS`, longer than any round. A table with `gc.enabled=false` is left alone. Must not know offsets.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import re
 import time
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlparse
 
-from pyarrow import fs
 from pyiceberg.table import Table
 
-METADATA_GRACE_SECONDS: Final = 3600
-REMOTE_GRACE_SECONDS: Final = 24 * 3600
+from headrace.load.kept import Kept, may_be_cleaned
+from headrace.load.storage import Found, files_below, local_path, remove
+
+GRACE_SECONDS: Final = 24 * 3600
 LOCK_NAME: Final = "run.lock"
+UUID: Final = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+RUN_FOLDER: Final = re.compile(f"run-{UUID}")
+DATA_FILE: Final = re.compile(rf"/(?P<run>run-{UUID})/{UUID}\.parquet")
+METADATA_FILE: Final = re.compile(
+    rf"/(?:\d+-{UUID}(?:\.gz)?\.metadata\.json|{UUID}-m\d+\.avro|snap-\d+-\d+-{UUID}\.avro)"
+)
+"""Metadata, manifests and manifest lists, as pyiceberg and Iceberg's own library name them."""
 
 
 class Run:
@@ -35,7 +43,7 @@ class Run:
 
     def folder_of(self, table: Table) -> str:
         """Return the folder for this run's data files, locked before the first of them is written."""
-        folder = f"{table.location()}/data/{self.name}"
+        folder = f"{_data_folder(table)}/{self.name}"
         local = local_path(folder)
         if local is not None and folder not in self._locks:
             local.mkdir(parents=True, exist_ok=True)
@@ -50,88 +58,89 @@ class Run:
         self._locks.clear()
 
 
-def remove_dead_data(table: Table, needed: Iterable[str]) -> list[str]:
-    """Remove data files of dead runs that the table does not name; `needed` are paths to keep besides.
+def remove_dead_data(
+    table: Table, also_needed: Iterable[str] = (), grace_seconds: float = GRACE_SECONDS
+) -> list[str]:
+    """Remove data files of dead runs that nothing kept names; `also_needed` is read after they were listed.
 
     Returns:
         the removed paths.
+
+    Raises:
+        NeedsUnknownError: what the table needs cannot be read; nothing was removed.
+        UnlistedStoreError: the table's FileIO cannot list.
+        OSError: the store does not answer.
     """
-    root = f"{table.location()}/data"
-    local = local_path(root)
-    candidates = list(_dead_local(local)) if local is not None else list(_old_remote(root))
-    if not candidates:
-        return []
-    kept = {_plain(path) for path in needed} | {_plain(path) for path in _data_files(table)}
-    removed = [path for path in candidates if _plain(path) not in kept]
-    for path in removed:
-        _delete(path)
-    return removed
+    folder = _data_folder(table)
+    local = local_path(folder)
+    dead = (
+        _dead_local(table, folder, local) if local is not None else _old_remote(table, folder, grace_seconds)
+    )
+    candidates = list(dead)
+    return _remove_unneeded(table, candidates, also_needed, with_files=True)
 
 
-def remove_old_metadata(table: Table, grace_seconds: float = METADATA_GRACE_SECONDS) -> list[str]:
-    """Remove metadata files, manifests and manifest lists that nothing current leads to (local warehouses)."""
-    folder = local_path(f"{table.location()}/metadata")
-    if folder is None or not folder.is_dir():
-        return []
+def remove_old_metadata(table: Table, grace_seconds: float = GRACE_SECONDS) -> list[str]:
+    """Remove metadata files, manifests and manifest lists that nothing kept leads to.
+
+    Raises:
+        NeedsUnknownError
+        UnlistedStoreError
+        OSError
+    """
+    folder = table.location_provider().new_metadata_location("").rstrip("/")
     limit = time.time() - grace_seconds
-    old = [path for path in folder.iterdir() if path.is_file() and path.stat().st_mtime < limit]
-    if not old:
+    old = [
+        found.location
+        for found in files_below(table.io, folder)
+        if found.modified_at < limit and METADATA_FILE.fullmatch(found.location[len(folder) :])
+    ]
+    return _remove_unneeded(table, old, (), with_files=False)
+
+
+def _remove_unneeded(
+    table: Table, candidates: list[str], also_needed: Iterable[str], *, with_files: bool
+) -> list[str]:
+    """Look at the table anew, for a run may have committed and died since it was loaded."""
+    if not candidates or not may_be_cleaned(table):
         return []
-    kept = {_plain(path) for path in _metadata_files(table)}
-    removed = [path for path in old if str(path) not in kept]
-    for path in removed:
-        path.unlink(missing_ok=True)
-    return [str(path) for path in removed]
+    fresh = table.catalog.load_table(table.name())
+    unneeded = Kept(fresh).unneeded(candidates, also_needed, with_files=with_files)
+    remove(fresh.io, unneeded)
+    return unneeded
 
 
-def local_path(location: str) -> Path | None:
-    """Return the path of a file: URL or a bare path, None for anything remote."""
-    parsed = urlparse(location)
-    if parsed.scheme == "file":
-        return Path(parsed.path)
-    return Path(location) if not parsed.scheme else None
+def _data_folder(table: Table) -> str:
+    return f"{table.location()}/data"
 
 
-def _plain(location: str) -> str:
-    local = local_path(location)
-    return str(local) if local is not None else location
+def _run_files(table: Table, folder: str) -> Iterator[tuple[str, Found]]:
+    """Yield (run, file) of all that loads wrote."""
+    for found in files_below(table.io, folder):
+        match = DATA_FILE.fullmatch(found.location[len(folder) :])
+        if match is not None:
+            yield match["run"], found
 
 
-def _data_files(table: Table) -> Iterator[str]:
-    """Yield the files of the current snapshot: loads only append, so it names all that any snapshot names."""
-    snapshot = table.current_snapshot()
-    if snapshot is None:
-        return
-    for manifest in snapshot.manifests(table.io):
-        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
-            yield entry.data_file.file_path
-
-
-def _metadata_files(table: Table) -> Iterator[str]:
-    yield table.metadata_location
-    for entry in table.metadata.metadata_log:
-        yield entry.metadata_file
-    for snapshot in table.snapshots():
-        yield snapshot.manifest_list
-        for manifest in snapshot.manifests(table.io):
-            yield manifest.manifest_path
-
-
-def _dead_local(root: Path) -> Iterator[str]:
+def _dead_local(table: Table, folder: str, root: Path) -> Iterator[str]:
     """Yield the files of runs whose lock is free, and remove folders of dead runs that are empty."""
-    for folder in sorted(root.glob("run-*")) if root.is_dir() else ():
-        lock = folder / LOCK_NAME
-        if lock.exists() and _is_held(lock):
-            continue
-        files = list(folder.glob("*.parquet"))
-        yield from map(str, files)
-        if not files and folder.stat().st_mtime < time.time() - METADATA_GRACE_SECONDS:
-            lock.unlink(missing_ok=True)
-            folder.rmdir()
+    runs = [path for path in sorted(root.glob("run-*")) if RUN_FOLDER.fullmatch(path.name)]
+    dead = {path.name for path in runs if not _is_held(path / LOCK_NAME)}
+    for run, found in _run_files(table, folder):
+        if run in dead:
+            yield found.location
+    limit = time.time() - GRACE_SECONDS
+    for path in runs:
+        if path.name in dead and path.stat().st_mtime < limit and os.listdir(path) in ([], [LOCK_NAME]):
+            (path / LOCK_NAME).unlink(missing_ok=True)
+            path.rmdir()
 
 
 def _is_held(lock: Path) -> bool:
-    descriptor = os.open(lock, os.O_RDWR)
+    try:
+        descriptor = os.open(lock, os.O_RDWR)
+    except FileNotFoundError:
+        return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -141,25 +150,8 @@ def _is_held(lock: Path) -> bool:
     return False
 
 
-def _old_remote(root: str) -> Iterator[str]:
-    filesystem, path = fs.FileSystem.from_uri(root)
-    limit = time.time() - REMOTE_GRACE_SECONDS
-    selector = fs.FileSelector(path, recursive=True, allow_not_found=True)
-    scheme = root.split("://", 1)[0]
-    for info in filesystem.get_file_info(selector):
-        if (
-            "/run-" in info.path
-            and info.is_file
-            and info.mtime is not None
-            and info.mtime.timestamp() < limit
-        ):
-            yield f"{scheme}://{info.path}"
-
-
-def _delete(path: str) -> None:
-    local = local_path(path)
-    if local is not None:
-        local.unlink(missing_ok=True)
-        return
-    filesystem, inside = fs.FileSystem.from_uri(path)
-    filesystem.delete_file(inside)
+def _old_remote(table: Table, folder: str, grace_seconds: float) -> Iterator[str]:
+    limit = time.time() - grace_seconds
+    for _, found in _run_files(table, folder):
+        if found.modified_at < limit:
+            yield found.location

@@ -17,7 +17,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import ancestors_of
 
 from headrace.broker.wire.batches import iter_batches
-from headrace.load import commit, history, ranges, tables
+from headrace.load import commit, expiry, history, ranges, tables
 from headrace.load.fences import Fence, compare
 from headrace.load.history import Held
 from headrace.load.leftovers import Run
@@ -161,7 +161,7 @@ def _archive(catalog: Catalog, name: str) -> None:
     """Keep what was passed also where others expire snapshots; a load does it later when another is at it now."""
     run = Run()
     try:
-        commit.archive(catalog, name, run)
+        expiry.archive(catalog, name, run)
     except (commit.RefusedError, CommitFailedException):
         pass
     finally:

@@ -15,13 +15,12 @@ from typing import Any, Final
 import duckdb
 import pyarrow as pa
 import pyarrow.dataset as ds
-from pyarrow import fs
 from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.io.pyarrow import ArrowScan, PyArrowFileIO
+from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.table import FileScanTask, Table
 
-from headrace.load.leftovers import local_path
 from headrace.load.names import TOPIC_PARTITION, partition_column
+from headrace.load.storage import filesystem_of
 from headrace.load.tables import arrow_schema
 
 FIELD_ID: Final = b"PARQUET:field_id"
@@ -58,7 +57,8 @@ def _by_names(
     if not planned:
         return {}, []
     schema = arrow_schema(table)
-    filesystem, paths = _filesystem(table, [task.file.file_path for task in planned])
+    filesystem, _ = filesystem_of(table.io, planned[0].file.file_path)
+    paths = [filesystem_of(table.io, task.file.file_path)[1] for task in planned]
     file_format = ds.ParquetFileFormat()
     fragments = [file_format.make_fragment(path, filesystem) for path in paths]
     with ThreadPoolExecutor(FOOTERS_AT_ONCE) as pool:
@@ -76,16 +76,6 @@ def _by_names(
         for names, members in groups.items()
     }
     return datasets, rest
-
-
-def _filesystem(table: Table, locations: Sequence[str]) -> tuple[Any, list[str]]:
-    """Return the files' paths and the file system that they are in, opened as the catalog's properties say."""
-    local = [path for location in locations if (path := local_path(location)) is not None]
-    if len(local) == len(locations):
-        return fs.LocalFileSystem(), [str(path) for path in local]
-    io = PyArrowFileIO(dict(table.io.properties))
-    scheme, host, _ = io.parse_location(locations[0], io.properties)
-    return io.fs_by_scheme(scheme, host), [io.parse_location(item, io.properties)[2] for item in locations]
 
 
 def _names_in(footer: pa.Schema, schema: pa.Schema) -> Names | None:
