@@ -27,7 +27,8 @@ from load_helpers import (
 from processes import DevCluster, eventually
 
 from headrace.load import history, tables, task
-from headrace.load.driver import LoadConfig, Loader, RunTasks, spark_session, spark_tasks
+from headrace.load.driver import LoadConfig, Loader
+from headrace.load.spark import RunTasks, spark_session, spark_tasks
 from headrace.load.task import Assignment, TaskResult
 from headrace.load.wire_client import Client
 

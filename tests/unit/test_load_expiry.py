@@ -180,7 +180,7 @@ def test_an_audit_that_slept_over_an_expiry_knows_every_arrival(
     seen = set()
 
     class Watched(Ledger):
-        def on_loaded(self, place: Any, first: int, following: int, committed_at_ms: int) -> None:
+        def on_loaded(self, place: Any, first: int, *_: Any) -> None:
             seen.add(first)
 
     ledger = Watched()

@@ -16,11 +16,12 @@ from rich.console import Console
 
 from headrace.broker.structured_log import configure, get_logger
 from headrace.load import expiry
-from headrace.load.driver import LoadConfig, Loader, RoundReport, spark_session, spark_tasks, warm_up
+from headrace.load.driver import LoadConfig, Loader, RoundReport
 from headrace.load.metrics import LoadMetrics
 from headrace.load.options import warehouse_options
 from headrace.load.ranges import Finding, Limits
 from headrace.load.resume_command import resume, skip
+from headrace.load.spark import spark_session, spark_tasks, warm_up
 from headrace.load.tables import WarehouseError, open_catalog
 from headrace.load.wire_client import parse_bootstrap
 

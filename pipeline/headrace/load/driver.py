@@ -1,19 +1,16 @@
 """The loop of a load: settle, plan, run tasks, commit, tell the group, tidy up.
 
-Owns the order of a round's steps and the long-lived Spark session. Invariants: no row passes through this process, only
-descriptions of ranges and files; a round plans on the very snapshot that its commit must replace; whatever dies between
-two steps, the next round goes on from what the table says. Must not know Avro or Parquet.
+Owns the order of a round's steps. Invariants: no row passes through this process, only descriptions of ranges and files; a
+round plans on the very snapshot that its commit must replace; whatever dies between two steps, the next round goes on from
+what the table says. Must not know Avro or Parquet.
 """
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from importlib.resources import files
-from typing import Any, Final
+from typing import Final
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
@@ -22,12 +19,13 @@ from pyiceberg.table.snapshots import Snapshot
 
 from headrace.broker.errors import KafkaError
 from headrace.broker.structured_log import get_logger
-from headrace.load import commit, expiry, history, leftovers, ranges, tables, task
+from headrace.load import commit, expiry, history, leftovers, ranges, tables
 from headrace.load.avro_types import UnsupportedSchemaError
 from headrace.load.kept import NeedsUnknownError, dead_letter_files
 from headrace.load.ranges import Finding, Limits, OffsetRange, Plan, TopicPartition
 from headrace.load.registry import RegistryUnreachableError, SchemaRegistry, UnknownSchemaError
 from headrace.load.schema_waits import SchemaWaits
+from headrace.load.spark import RunTasks
 from headrace.load.storage import UnlistedStoreError
 from headrace.load.task import Assignment, RangeResult, TaskResult
 from headrace.load.wire_client import Client, ConnectionFailedError, named
@@ -37,8 +35,6 @@ GROUP: Final = "headrace-load"
 SCHEMA_WAIT_SECONDS: Final = 60.0
 
 log = get_logger(__name__)
-
-RunTasks = Callable[[Sequence[Assignment]], list[TaskResult]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,43 +315,3 @@ class Loader:
             count = 0
             self._expiry.tidy(name)
         self._commits_since_expiry[name] = count
-
-
-def spark_session(task_count_max: int) -> Any:
-    """Start the session that lives as long as the load: `local[N,4]`, since plain `local[N]` never retries a task."""
-    from pyspark.sql import SparkSession
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    log4j = files("headrace.load").joinpath("log4j2.properties")
-    java_options = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={log4j}"
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.memory": "512m",
-        "spark.driver.extraJavaOptions": java_options,
-        "spark.python.worker.reuse": "true",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.warehouse.dir": os.path.join(os.environ.get("TMPDIR", "/tmp"), "headrace-spark"),
-    }
-    builder = SparkSession.builder.master(f"local[{task_count_max},4]").appName("headrace-load")
-    for key, value in settings.items():
-        builder = builder.config(key, value)
-    return builder.getOrCreate()
-
-
-def spark_tasks(session: Any) -> RunTasks:
-    """Run each assignment as one task of an RDD job; only `TaskResult`s come back."""
-
-    def run_tasks(assignments: Sequence[Assignment]) -> list[TaskResult]:
-        rdd = session.sparkContext.parallelize(assignments, max(1, len(assignments)))
-        results: list[TaskResult] = rdd.map(task.run).collect()
-        return results
-
-    return run_tasks
-
-
-def warm_up(session: Any, task_count: int) -> None:
-    """Start the Python workers and let them import what tasks need, so that the first round is as quick as the next."""
-    session.sparkContext.parallelize(range(task_count), task_count).map(task.is_imported).collect()

@@ -33,6 +33,6 @@ def warehouse_options(command: Callable[..., Any]) -> Callable[..., Any]:
         multiple=True,
         metavar="KEY=VALUE",
         callback=_properties,
-        help="A property of another Iceberg catalog (pyiceberg's names, for instance type=glue); repeat.",
+        help="A property of another Iceberg catalog or its store, by pyiceberg's names (type=glue, s3.endpoint=…); repeat.",
     )
     return where(properties(command))
