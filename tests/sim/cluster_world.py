@@ -59,6 +59,7 @@ class Log:
         self.topic_id = topic_id
         self.config = LogConfig()
         self.log_end_offset = self.high_watermark = 0
+        self.awaits_sync = False
 
     def assign_epoch(self, epoch: int) -> None:
         pass
@@ -140,7 +141,7 @@ class Node:
             await self.cluster.connect(None)
             logs: Any = self.world.disks[self.broker_id]
             self.partitions = partitions = Partitions(
-                self.broker_id, logs, self.metadata, LoopClock(self.world.loop)
+                self.broker_id, logs, self.metadata, LoopClock(self.world.loop), lambda _: None
             )
             await asyncio.sleep(
                 self.world.random.uniform(0, self.world.random.choice(RECOVERY_OF_LOGS_SECONDS))

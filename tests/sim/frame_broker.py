@@ -176,7 +176,7 @@ class FrameBroker:
             now_ms=self.queue.now_ms(),
         )
         metadata = MetadataCache("fuzz")
-        partitions = Partitions(1, self.logs, metadata, self.queue)
+        partitions = Partitions(1, self.logs, metadata, self.queue, lambda _: None)
         self.waiting = Waiting(self.queue)
         self.groups = GroupCoordinator(
             config.groups,

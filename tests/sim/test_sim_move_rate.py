@@ -49,7 +49,7 @@ class Broker:
             overrides=lambda _: {},
             now_ms=EPOCH_MS,
         )
-        partitions = Partitions(1, self.logs, MetadataCache(), self.clock)
+        partitions = Partitions(1, self.logs, MetadataCache(), self.clock, lambda _: None)
         self.partitions, self.tasks = partitions, Tasks()
         self.moves = ReplicaMoves(self.logs, partitions, self.clock, self.tasks, threads=2)
         self.limit(rate)

@@ -40,6 +40,7 @@ class Log:
         self.is_mirror_copy = False
         self.log_end_offset = 0
         self.high_watermark = 0
+        self.awaits_sync = False
         self.epochs = []
 
     def assign_epoch(self, epoch):
@@ -177,7 +178,7 @@ def metadata():
 
 @pytest.fixture
 def partitions(logs, metadata):
-    return Partitions(1, logs, metadata, Clock())
+    return Partitions(1, logs, metadata, Clock(), lambda _: None)
 
 
 def test_the_named_leader_opens_its_log_begins_the_epoch_and_leads(partitions, logs):

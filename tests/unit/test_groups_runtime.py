@@ -126,7 +126,7 @@ class Broker:
         self.followers = followers
         path = str(directory / f"{OFFSETS_TOPIC}-0")
         log, _ = PartitionLog.open(OsFiles(), path, LogConfig(cleanup_policy=("compact",)), now_ms=0)
-        self.partition = Partition(1, OFFSETS_TOPIC, 0, UUID(int=1), log)
+        self.partition = Partition(1, OFFSETS_TOPIC, 0, UUID(int=1), log, lambda _: None)
         self.replicas.all.append(self.partition)
         self.waiting = Waiting(self.loop)
         self.coordinator = GroupCoordinator(

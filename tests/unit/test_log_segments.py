@@ -1,6 +1,5 @@
 """Rolling, retention, DeleteRecords, truncation and flushing."""
 
-from collections.abc import Callable
 from pathlib import Path
 from struct import pack
 
@@ -9,7 +8,7 @@ from log_kit import NOW_MS, append, batch, fill, offsets, open_log
 
 from headrace.broker.config import LogConfig
 from headrace.broker.errors import OffsetOutOfRangeError, OutOfOrderSequenceError, StorageError
-from headrace.broker.log.files import OsFile, OsFiles
+from headrace.broker.log.files import OsFiles
 from headrace.broker.log.index import TimeIndex
 from headrace.broker.log.maintenance import maintained
 from headrace.broker.log.partition_log import PartitionLog
@@ -219,18 +218,28 @@ def test_a_flush_under_way_does_not_vouch_for_what_replaced_truncated_batches(tm
     assert log.recovery_point <= 2
 
 
-def test_flush_messages_syncs_before_the_append_is_answered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    synced: list[int] = []
-    sync: Callable[[OsFile], None] = OsFile.sync
-    monkeypatch.setattr(OsFile, "sync", lambda file: synced.append(1) or sync(file))
+def test_a_sync_is_due_each_flush_messages(tmp_path: Path) -> None:
     log, _ = open_log(tmp_path, LogConfig(flush_messages=2))
     append(log, batch())
-    assert (log.recovery_point, synced) == (0, [])
+    assert not log.is_sync_due
     append(log, batch())
-    assert log.recovery_point == 2
-    assert synced
+    assert log.is_sync_due
+    job = log.flush_task()
+    assert job is not None
+    append(log, batch())
+    log.flushed(job())
+    assert (log.recovery_point, log.is_sync_due) == (2, False)
+
+
+def test_a_log_whose_sync_failed_takes_no_more_where_syncs_are_awaited(tmp_path: Path) -> None:
+    log, _ = open_log(tmp_path, LogConfig(flush_messages=1))
+    append(log, batch())
+    assert log.flush_task() is not None
+    log.flushed(None)
+    assert log.has_failed
+    with pytest.raises(StorageError, match="earlier sync failed"):
+        append(log, batch())
+    assert log.log_end_offset == 1
 
 
 def test_flush_is_due_after_a_roll_and_after_flush_ms(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ class Broker:
         )
         self.tasks = Tasks()
         self.metadata = MetadataCache()
-        self.partitions = Partitions(1, self.logs, self.metadata, Clock())
+        self.partitions = Partitions(1, self.logs, self.metadata, Clock(), lambda _: None)
         self.moves = ReplicaMoves(self.logs, self.partitions, Clock(), self.tasks, threads=2)
 
     async def lead(self, epoch=0, *, is_new=False, partition=0):

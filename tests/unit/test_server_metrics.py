@@ -21,7 +21,7 @@ def test_an_address_that_is_none_is_refused_in_a_sentence(listener: str) -> None
 
 def test_partitions_may_come_while_the_page_is_made() -> None:
     """The page is made in a thread of its own."""
-    partitions = Partitions(1, cast("Any", None), MetadataCache(), cast("Any", None))
+    partitions = Partitions(1, cast("Any", None), MetadataCache(), cast("Any", None), lambda _: None)
 
     class Led(SimpleNamespace):
         @property

@@ -37,7 +37,11 @@ class FakePartition:
         self.is_disk_full = False
         self.partition = 3
         self.log = SimpleNamespace(
-            high_watermark=200 if commits else 0, directory="/data/pageviews-0", log_start_offset=7
+            high_watermark=200 if commits else 0,
+            directory="/data/pageviews-0",
+            log_start_offset=7,
+            awaits_sync=False,
+            has_failed=False,
         )
 
     def append(self, records: memoryview, *, required_acks: int, now_ms: int) -> AppendResult:

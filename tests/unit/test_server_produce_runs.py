@@ -31,10 +31,11 @@ class World(SimpleNamespace):
 
     def __init__(self, folder: Path, isr: tuple[int, ...] = (1,), config: LogConfig | None = None) -> None:
         log, _ = open_log(folder, config)
-        partition = Partition(1, "events", 0, UUID(int=1), log)
+        self.to_sync: list[Partition] = []
+        partition = Partition(1, "events", 0, UUID(int=1), log, self.to_sync.append)
         partition.follow(PartitionState(leader=1, leader_epoch=4, isr=isr, controller_epoch=1), isr)
 
-        followed = Partition(1, "followed", 0, UUID(int=2), log)
+        followed = Partition(1, "followed", 0, UUID(int=2), log, self.to_sync.append)
         followed.follow(PartitionState(leader=2, leader_epoch=4, isr=(1, 2), controller_epoch=1), (1, 2))
         held = {("events", 0): partition, ("followed", 0): followed}
 

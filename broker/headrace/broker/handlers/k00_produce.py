@@ -121,7 +121,7 @@ def handle_run(
         return _append_run(context, header, topic, single, following), len(following)
     outcome = _append(context, header, topic, single.partition_index, single.records, single.acks)
     result = outcome.result
-    if result is None or single.acks == 0 or (single.acks == -1 and not _is_committed(outcome)):
+    if result is None or single.acks == 0 or not _is_done(outcome, single.acks):
         return _answer(context, header, [outcome], single.acks, single.timeout_ms), 0
     return [single_batches.reply(header.version, header.correlation_id, single, result)], 0
 
@@ -138,7 +138,7 @@ def _following(
     if header.version < ZSTD_VERSION or topic in INTERNAL_TOPICS or not _is_plain(single.records):
         return ()
     partition = context.partitions.get(topic, single.partition_index)
-    if partition is None or partition.log.opens_batches:
+    if partition is None or partition.log.opens_batches or partition.log.awaits_sync:
         return ()
     # acks=all waits for nobody when this broker is the only one in sync.
     if single.acks not in (0, 1) and not (single.acks == -1 and len(partition.isr) == 1):
@@ -283,10 +283,18 @@ def _log_start_offset(partition: Partition | None, error: KafkaError) -> int:
     return -1 if partition is None or isinstance(error, UNREAD) else partition.log.log_start_offset
 
 
-def _is_committed(outcome: _Outcome) -> bool:
+def _is_done(outcome: _Outcome, acks: int) -> bool:
+    """Whether what was appended may be acknowledged: with acks=all when committed, else when as durable as it shall be."""
     assert outcome.partition is not None
     assert outcome.result is not None
-    return outcome.partition.log.high_watermark > outcome.result.last_offset
+    partition_log, last_offset = outcome.partition.log, outcome.result.last_offset
+    if acks == -1:
+        return partition_log.high_watermark > last_offset
+    return (
+        not partition_log.awaits_sync
+        or last_offset < partition_log.recovery_point
+        or not partition_log.is_sync_due
+    )
 
 
 def _handle_any(context: Context, header: RequestHeader, frame: memoryview) -> Reply:
@@ -320,13 +328,13 @@ def _append_in_time(
 def _answer(
     context: Context, header: RequestHeader, outcomes: list[_Outcome], acks: int, timeout_ms: int
 ) -> Reply:
-    """Answer now, or with acks=all once every append is committed, at most `timeout_ms` later."""
+    """Answer now, or once every append may be acknowledged, at most `timeout_ms` later."""
     if acks == 0:
         _close_on_error(outcomes)
         return None
     client = context.client
-    if acks == -1 and any(o.error is None and not _is_committed(o) for o in outcomes):
-        return _wait_for_commit(context, header, outcomes, timeout_ms)
+    if any(o.error is None and not _is_done(o, acks) for o in outcomes):
+        return _wait(context, header, outcomes, acks, timeout_ms)
     return [_encode(context, client, header, outcomes)]
 
 
@@ -340,24 +348,26 @@ def _unacknowledged(error: KafkaError) -> CloseConnectionError:
     return CloseConnectionError(f"produce without acknowledgement failed: {error}")
 
 
-def _wait_for_commit(
-    context: Context, header: RequestHeader, outcomes: list[_Outcome], timeout_ms: int
+def _wait(
+    context: Context, header: RequestHeader, outcomes: list[_Outcome], acks: int, timeout_ms: int
 ) -> Deferred[Parts]:
     waiting = [(o.topic, o.partition_index) for o in outcomes if o.error is None]
     client = context.client
 
     def attempt(moved: Collection[tuple[str, int]] | None) -> Parts | None:
-        settled = [s for o in outcomes if (s := _settle(o, final=moved is None)) is not None]
+        settled = [s for o in outcomes if (s := _settle(o, acks, final=moved is None)) is not None]
         return [_encode(context, client, header, settled)] if len(settled) == len(outcomes) else None
 
     return context.waiting.park(waiting, timeout_ms, attempt)
 
 
-def _settle(outcome: _Outcome, *, final: bool) -> _Outcome | None:
-    """The outcome once it is certain: committed, or not by this leader, or not in time; None before."""
-    if outcome.error is not None or _is_committed(outcome):
+def _settle(outcome: _Outcome, acks: int, *, final: bool) -> _Outcome | None:
+    """The outcome once it is certain: done, or not on this disk, or not by this leader, or not in time; None before."""
+    if outcome.error is not None or _is_done(outcome, acks):
         return outcome
     assert outcome.partition is not None
+    if outcome.partition.log.has_failed:
+        return outcome._replace(error=StorageError("the disk could not sync it"))
     if not outcome.partition.is_leader:
         return outcome._replace(error=NotLeaderOrFollowerError("leadership moved before all replicas had it"))
     return (

@@ -19,16 +19,16 @@ from headrace.broker.log.snapshots import ProducerSnapshots
 
 
 class Flusher:
-    """See the module's text. `recovery_point`: every batch below it is on the disk."""
+    """See the module's text. `recovery_point`: every batch below it is on the disk; `has_failed`: it will stay there."""
 
     __slots__ = (
         "_directory",
         "_end_under_way",
         "_files",
-        "_has_failed",
         "_last_flush_ms",
         "_segments",
         "_snapshots",
+        "has_failed",
         "recovery_point",
     )
 
@@ -45,13 +45,13 @@ class Flusher:
         self._segments = segments
         self._snapshots = snapshots
         self._end_under_way: int | None = None
-        self._has_failed = False
+        self.has_failed = False
         self._last_flush_ms = 0
         self.recovery_point = recovery_point
 
     def is_due(self, end_offset: int, monotonic_ms: int, flush_ms: int) -> bool:
         """Whether to flush now: a segment was rolled, or something has waited for `flush_ms`."""
-        if self._has_failed:
+        if self.has_failed:
             return False
         if self._segments.has_rolled:
             return True
@@ -63,7 +63,7 @@ class Flusher:
     def task(self, end_offset: int) -> Callable[[], int] | None:
         """A job for a thread, or None: nothing to do, or one is out already."""
         if (
-            self._has_failed
+            self.has_failed
             or self._end_under_way is not None
             or not (self._segments.has_rolled or self.recovery_point < end_offset)
         ):
@@ -100,20 +100,24 @@ class Flusher:
         if end is None:
             return
         if recovery_point is None:
-            self._has_failed = True
+            self.has_failed = True
         else:
             self.recovery_point = max(self.recovery_point, min(recovery_point, end))
 
     def flush(self, end_offset: int) -> None:
         """Flush at once and wait for it. Raises StorageError, from the first failure on at every call."""
-        if self._has_failed:
+        self.check()
+        job = self._job(end_offset)
+        self.has_failed = True
+        self.recovery_point = max(self.recovery_point, job())
+        self.has_failed = False
+
+    def check(self) -> None:
+        """Raises StorageError when a sync failed."""
+        if self.has_failed:
             raise StorageError(
                 f"{self._directory}: an earlier sync failed. Repair the disk and restart the broker."
             )
-        job = self._job(end_offset)
-        self._has_failed = True
-        self.recovery_point = max(self.recovery_point, job())
-        self._has_failed = False
 
     def log_ends_at(self, offset: int) -> None:
         """The log was truncated: what a job under way syncs above is not what will lie there."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from headrace.broker.config import LogConfig
+from headrace.broker.config_keys import LONG_MAX
 from headrace.broker.errors import KafkaError, NotOneBatchError, StorageError
 from headrace.broker.log import names
 from headrace.broker.log.files import Files, storage_error, storage_errors
@@ -85,7 +86,18 @@ class LogTail:
         self._codec = target_codec(config.compression_type)
         self._is_compacted = "compact" in config.cleanup_policy
         self.is_mirror_copy = config.is_mirror_copy
+        self.awaits_sync = config.flush_messages < LONG_MAX
         self._segment_ms = self._segments.jittered_segment_ms(config)
+
+    @property
+    def is_sync_due(self) -> bool:
+        """Whether `flush.messages` wants what was appended to be on the disk before it is answered."""
+        return self.log_end_offset - self._flusher.recovery_point >= self.config.flush_messages
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a sync failed: nothing that is not on the disk yet will be vouched for."""
+        return self._flusher.has_failed
 
     @property
     def opens_batches(self) -> bool:
@@ -291,6 +303,8 @@ class LogTail:
 
     def _append_run(self, buffers: Sequence[memoryview], placed: Sequence[Placed]) -> None:
         """Write the buffers, which hold just these batches, to the active segment, and take in the batches."""
+        if self.awaits_sync:
+            self._flusher.check()
         segment = self._segments.active
         position = segment.write(buffers)
         last_offset = -1
@@ -301,8 +315,6 @@ class LogTail:
             if header.producer_id >= 0:
                 segment.note_marker(self._producers.note(records, at, header, base_offset))
         self.log_end_offset = last_offset + 1
-        if self.log_end_offset - self._flusher.recovery_point >= self.config.flush_messages:
-            self._flusher.flush(self._segments.active.next_offset)
 
     def assign_epoch(self, epoch: int) -> None:
         """Begin a leader epoch at the log's end: this broker has become leader."""

@@ -2,12 +2,13 @@
 
 Invariants: only the leader appends, in its own leader epoch; the high watermark is the smallest log end
 offset of the in-sync replicas and never goes back while one leader leads. With this broker as the only
-in-sync replica it is the log end offset, at once. Knows nothing of sockets, ZooKeeper or other partitions.
+in-sync replica it is the log end offset, at once, but where `flush.messages` wants a sync first: there a log ends for
+others where it is on the disk. Knows nothing of sockets, ZooKeeper or other partitions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -36,16 +37,27 @@ class Partition:
         "log",
         "partition",
         "replicas",
+        "request_sync",
         "topic",
         "topic_id",
     )
 
-    def __init__(self, broker_id: int, topic: str, partition: int, topic_id: UUID, log: PartitionLog) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        topic: str,
+        partition: int,
+        topic_id: UUID,
+        log: PartitionLog,
+        request_sync: Callable[[Partition], None],
+    ) -> None:
+        """`request_sync(partition)` has the log synced, soon, and `synced` called afterwards."""
         self.broker_id = broker_id
         self.topic = topic
         self.partition = partition
         self.topic_id = topic_id
         self.log = log
+        self.request_sync = request_sync
         self.is_leader = False
         self.leader = -1
         self.leader_epoch = -1
@@ -104,6 +116,10 @@ class Partition:
         """Something was appended to the log by another road (a mirror's copier): move the high watermark."""
         self._advance()
 
+    def synced(self) -> None:
+        """The log is on the disk up to its recovery point: move the high watermark."""
+        self._advance()
+
     def follower_fetched(self, replica: int, log_end_offset: int) -> None:
         """A follower asked for `log_end_offset`, so it has everything before."""
         self.follower_ends[replica] = log_end_offset
@@ -128,6 +144,9 @@ class Partition:
 
     def _advance(self) -> None:
         offset = self.log.log_end_offset
+        if self.log.awaits_sync and self.log.is_sync_due:
+            offset = self.log.recovery_point
+            self.request_sync(self)
         for replica in self.isr:
             if replica != self.broker_id:
                 offset = min(offset, self.follower_ends.get(replica, -1))

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable
 from headrace.broker.clock import Clock
 from headrace.broker.config_sections import Logs
 from headrace.broker.errors import StorageError
-from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.results import Job
 from headrace.broker.log.store import LogStore
+from headrace.broker.server.syncing import sync
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks
 
@@ -65,7 +65,7 @@ class Housekeeping:
     async def _flush(self) -> None:
         tasks = self._logs.flush_tasks(self._clock.monotonic_ms())
         for partition_log, job in tasks:
-            await self._flush_one(partition_log, job)
+            await sync(partition_log, job)
         if tasks:
             await self._checkpoint()
 
@@ -79,14 +79,3 @@ class Housekeeping:
                 await asyncio.to_thread(job)
             except StorageError as error:
                 log.error(failed, reason=error)
-
-    async def _flush_one(self, partition_log: PartitionLog, job: Callable[[], int]) -> None:
-        syncing = asyncio.get_running_loop().run_in_executor(None, job)
-        try:
-            await asyncio.shield(syncing)
-        except StorageError as error:
-            log.error("flush failed", directory=partition_log.directory, reason=error)
-        finally:
-            # Also when the broker stops: the log must know how its sync ended before it is closed.
-            await asyncio.wait([syncing])
-            partition_log.flushed(syncing.result() if syncing.exception() is None else None)

@@ -56,6 +56,7 @@ from headrace.broker.server.moves import ReplicaMoves
 from headrace.broker.server.producer_ids import ProducerIds
 from headrace.broker.server.replicas import Partitions
 from headrace.broker.server.runtime import GroupCoordinator
+from headrace.broker.server.syncing import Syncs
 from headrace.broker.server.waiting import Waiting
 from headrace.broker.stop_signals import stop_signals
 from headrace.broker.structured_log import get_logger
@@ -139,6 +140,7 @@ class Broker:
         is_mirrored = mirrored_names(config.properties)
         self.cluster = Cluster(self.config, self.clock, self.metadata, self.tasks, is_mirrored)
         self.waiting = Waiting(asyncio.get_running_loop())
+        self.syncs = Syncs(self.tasks, self.waiting.wake)
         self.metadata.on_change(lambda: self.waiting.wake(*k03_metadata.UNTOLD))
         self.metrics.parked = lambda: self.waiting.parked_count
 
@@ -148,7 +150,7 @@ class Broker:
         await self.cluster.connect(stored_broker_id(directories))
         self.logs = await self._open_logs(directories)
         partitions = self.partitions = Partitions(
-            self.cluster.broker_id, self.logs, self.metadata, self.clock
+            self.cluster.broker_id, self.logs, self.metadata, self.clock, self.syncs.request
         )
         partitions.on_change(self._partition_changed)
         self.metrics.led = partitions.led

@@ -43,8 +43,16 @@ THREADS_MAX = 8
 class Partitions:
     """All replicas of this broker by (topic, partition)."""
 
-    def __init__(self, broker_id: int, logs: LogStore, metadata: MetadataCache, clock: Clock) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        logs: LogStore,
+        metadata: MetadataCache,
+        clock: Clock,
+        request_sync: PartitionCallback,
+    ) -> None:
         self.broker_id = broker_id
+        self._request_sync = request_sync
         self.logs = logs
         self.controller_epoch = 0
         self.broker_epoch = -1
@@ -315,7 +323,7 @@ class Partitions:
         if (topic, number) in self._unopened:
             raise self._unopened[topic, number]
         own_log = self.logs.opened(self._openings.pop((topic, number)))
-        partition = Partition(self.broker_id, topic, number, topic_id, own_log)
+        partition = Partition(self.broker_id, topic, number, topic_id, own_log, self._request_sync)
         self._partitions[topic, number] = partition
         return partition
 

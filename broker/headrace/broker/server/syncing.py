@@ -1,0 +1,71 @@
+"""Syncs logs in threads, so that a slow disk costs nobody but those who wait for it.
+
+Invariants: a log has one sync under way at a time; however a sync ends, and also when the broker stops meanwhile, the log
+is told of it before anything else happens to the log; each data directory has threads of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+
+from headrace.broker.errors import StorageError
+from headrace.broker.log.partition_log import PartitionLog
+from headrace.broker.replication.leader import Partition
+from headrace.broker.structured_log import get_logger
+from headrace.broker.tasks import Tasks
+
+log = get_logger(__name__)
+THREADS_PER_DIRECTORY = 4
+# Until housekeeping's own sync of the same log has ended.
+PAUSE_SECONDS = 0.01
+
+
+async def sync(partition_log: PartitionLog, job: Callable[[], int], pool: Executor | None = None) -> None:
+    """Have a thread do the flush job of a log, and tell the log how it ended; a failure is logged."""
+    syncing = asyncio.get_running_loop().run_in_executor(pool, job)
+    try:
+        await asyncio.shield(syncing)
+    except StorageError as error:
+        log.error("flush failed", directory=partition_log.directory, reason=error)
+    finally:
+        # Also when the broker stops: the log must know how its sync ended before it is closed.
+        await asyncio.wait([syncing])
+        partition_log.flushed(syncing.result() if syncing.exception() is None else None)
+
+
+class Syncs:
+    """Syncs what `flush.messages` wants on the disk; `wake(topic, partition)` is called after each."""
+
+    def __init__(self, tasks: Tasks, wake: Callable[[str, int], None]) -> None:
+        self._tasks = tasks
+        self._wake = wake
+        self._under_way: set[Partition] = set()
+        self._pools: dict[str, ThreadPoolExecutor] = {}
+
+    def request(self, partition: Partition) -> None:
+        """Sync a partition's log until no sync is due any more."""
+        if partition not in self._under_way:
+            self._under_way.add(partition)
+            self._tasks.start("sync", self._sync(partition))
+
+    async def _sync(self, partition: Partition) -> None:
+        try:
+            while partition.log.is_sync_due and not partition.log.has_failed:
+                job = partition.log.flush_task()
+                if job is None:
+                    await asyncio.sleep(PAUSE_SECONDS)
+                    continue
+                await sync(partition.log, job, self._pool_of(partition.log))
+                partition.synced()
+                self._wake(partition.topic, partition.partition)
+        finally:
+            self._under_way.discard(partition)
+
+    def _pool_of(self, partition_log: PartitionLog) -> ThreadPoolExecutor:
+        directory = os.path.dirname(partition_log.directory)
+        if directory not in self._pools:
+            self._pools[directory] = ThreadPoolExecutor(THREADS_PER_DIRECTORY, "sync")
+        return self._pools[directory]
