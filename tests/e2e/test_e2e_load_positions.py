@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from audit_world import DATACENTER, TOPIC, AuditWorld, end_offset
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from load_helpers import EVENT, EVENT_ID, account, create_topic, every_offset_once, publish, schemas_served
@@ -237,3 +238,40 @@ def test_a_rotten_batch_is_skipped_and_nothing_else(
     assert settled(running).findings == []
     running.close()
     assert account(tmp_path) == span(0, 0, first) + span(0, following, 100)
+
+
+def test_the_audit_calls_lost_what_was_passed_over_and_nothing_is_on_its_way(tmp_path: Path) -> None:
+    world = AuditWorld(tmp_path)
+    try:
+        world.publish(100)
+        world.count("live")
+        world.copy()
+        world.load()
+        producer = world.publish(100)
+        world.count("live")
+        world.copy()
+        world.count("offline")
+        topic = f"{DATACENTER}.{TOPIC}"
+        position, end = end_offset(world.live.bootstrap, TOPIC, 0), log_end(world.offline, topic, 0)
+        assert position == end
+        admin = AdminClient({"bootstrap.servers": world.offline.bootstrap})
+        (deleted,) = admin.delete_records([TopicPartition(topic, 0, end)]).values()
+        deleted.result(20)
+        world.load()
+        before = world.report()
+        (told,) = json.loads(order("resume", world.offline, world.warehouse, topic, 0, "--json"))
+        assert (told["finding"], told["go_on_at"]) == ("retention", end)
+        lost = sum(item["under_way"] for item in before["hops"])
+        assert lost == end - told["position"] > 0
+
+        order("resume", world.offline, world.warehouse, topic, 0, "--from", told["position"], "--at", end)
+        report = world.report()
+        assert (report["verdict"], report["totals"]["lost"]) == ("loss", lost)
+        assert sum(item["under_way"] for item in report["hops"]) == 0
+        findings = [item for item in report["findings"] if item["kind"] == "loss"]
+        assert sum(item["count"] for item in findings) == lost
+        for item in findings:
+            assert (item["producer"], item["hop"], item["partition"]) == (producer, "offline_to_warehouse", 0)
+            assert "retention" in item["reason"]
+    finally:
+        world.end()

@@ -12,6 +12,7 @@ from itertools import permutations
 from headrace.audit.accounts import Accounts
 from headrace.audit.compaction import Fault
 from headrace.audit.ledger import COUNTED_TIERS, TIERS, WINDOWS_MAX, Ledger, Tier, is_rejected
+from headrace.audit.passings import Passed
 from headrace.audit.period import ALWAYS, BEGIN_MS, END_MS, Period, WindowTable, sequences_of
 from headrace.audit.windows import EMPTY, WINDOW_SIZE_MS, Depth, Int64s, Stream, excess, once, total, within
 
@@ -41,6 +42,8 @@ class Evidence:
     """Offline is past these."""
     unseen: Mapping[tuple[Tier, Tier], Depth] = field(default_factory=dict)
     """What of a tier may lie in offsets that a neighbour, which is past them, never counted."""
+    passed_over: tuple[tuple[Passed, Depth], ...] = ()
+    """What the load was told to pass over, and what the offline tier had there, perhaps with events beside it."""
     mask: Depth | None = None
     """Which sequences it is about; None: all."""
     is_loaded: bool = True
@@ -91,16 +94,29 @@ def gather(ledger: Ledger) -> list[Evidence]:
             unjudged = ledger.unjudged.get((tier, neighbour, stream), EMPTY)
             passed.setdefault((tier, neighbour, stream), []).append(excess(settled, unjudged))
             unseen.setdefault((tier, neighbour, stream), []).append(unjudged)
+    over = {(index, stream): [found] for (index, stream), found in ledger.passings.copies.items()}
     for counter, parcel in ledger.open_parcels():
         past = [tier for tier in TIERS if ledger.has_passed(tier, counter, parcel)]
         known = {tier: passed if ledger.is_judged(tier, counter, parcel) else unseen for tier in past}
         for producer, copies in parcel.copies.items():
             stream = Stream(counter.place.datacenter, counter.place.topic, producer)
             everything.setdefault((counter.tier, stream), []).append(copies)
+            if counter.tier == "offline":
+                for index in ledger.passings.over(counter.place, parcel.first, parcel.next):
+                    over.setdefault((index, stream), []).append(copies)
             for neighbour in past:
                 known[neighbour].setdefault((counter.tier, neighbour, stream), []).append(copies)
     streams = sorted({stream for _, stream in everything} | set(ledger.accounts))
-    return [_evidence_of(stream, ledger, everything, passed, unseen) for stream in streams]
+    passings: dict[Stream, list[tuple[Passed, Depth]]] = {}
+    for (index, stream), found in sorted(over.items(), key=lambda item: item[0]):
+        passings.setdefault(stream, []).append((ledger.passings.known[index], total(found)))
+    return [
+        replace(
+            _evidence_of(stream, ledger, everything, passed, unseen),
+            passed_over=tuple(passings.get(stream, ())),
+        )
+        for stream in streams
+    ]
 
 
 def _evidence_of(

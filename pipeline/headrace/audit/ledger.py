@@ -17,6 +17,7 @@ import numpy as np
 from headrace.audit.accounts import CLOCK_SKEW_MS, Accounts
 from headrace.audit.coverage import Coverage, Uncounted
 from headrace.audit.latency import Latencies, Place
+from headrace.audit.passings import Passed, Passings
 from headrace.audit.period import ALWAYS, BEGIN_MS, END_MS, Period
 from headrace.audit.records import Arrival, Barrier, Counted, CountRecord, MirrorFinding, Standstill
 from headrace.audit.windows import (
@@ -126,7 +127,8 @@ class Ledger:
     backlog: dict[Counter, list[Parcel]] = field(default_factory=dict)
     """What is counted for good, but not yet by all neighbours; in the order of offsets."""
     loaded: dict[Place, int] = field(default_factory=dict)
-    """The offset up to which the warehouse holds a partition."""
+    """The offset up to which the warehouse holds a partition, or passed it over."""
+    passings: Passings = field(default_factory=Passings)
     dead_letters: dict[tuple[str, str], int] = field(default_factory=dict)
     """Events of (datacenter, topic) that are kept as dead letters of the warehouse; they count as being there."""
     unread: set[TopicPartition] = field(default_factory=set)
@@ -250,8 +252,14 @@ class Ledger:
     ) -> None:
         """Take what one snapshot brought, which the driver on a host committed."""
         if next_offset > self.loaded.get(place, 0):
-            self.latencies.on_committed(place, first, next_offset - 1, committed_ms, host)
+            if place not in self.passings.renewed:
+                self.latencies.on_committed(place, first, next_offset - 1, committed_ms, host)
             self.loaded[place] = next_offset
+
+    def on_passed(self, item: Passed) -> None:
+        """Take where a person let the load go on."""
+        if self.passings.add(item):
+            self.loaded[item.place] = max(item.next, self.loaded.get(item.place, 0))
 
     def on_dead_letters(self, place: Place, events: int, foreign: int) -> None:
         """Take how many dead letters of a file are events, and how many are not."""
@@ -312,6 +320,8 @@ class Ledger:
         """
         if self.position(tier, counter.place) >= parcel.next:
             return True
+        if (tier, counter.tier) == ("warehouse", "offline"):
+            return self.passings.is_of_former_life(counter.place, parcel.at_ms)
         if (tier, counter.tier) != ("live", "offline"):
             return False
         whole_at = self.whole_at.get((counter.place.datacenter, counter.place.topic), 0)
@@ -321,8 +331,17 @@ class Ledger:
         """Whether a tier counted all of a neighbour's parcel, so that what is missing there was lost or doubled."""
         if not self.has_passed(tier, counter, parcel):
             return False
-        holes = self._holes(Counter(tier, counter.place))
-        return not any(hole.overlaps(parcel.first, parcel.next) for hole in holes)
+        if counter.place in self.passings.renewed and "warehouse" in (tier, counter.tier):
+            return False
+        return not self._has_hole(tier, counter.place, parcel.first, parcel.next)
+
+    def is_counted(self, tier: Tier, place: Place, first: int, following: int) -> bool:
+        """Whether a tier counted all of these offsets."""
+        is_reached = first >= following or self.position(tier, place) >= following
+        return is_reached and not self._has_hole(tier, place, first, following)
+
+    def _has_hole(self, tier: Tier, place: Place, first: int, following: int) -> bool:
+        return any(hole.overlaps(first, following) for hole in self._holes(Counter(tier, place)))
 
     def promise(self, watermarks: Mapping[tuple[str, str], int]) -> None:
         """Note watermarks, by (datacenter, topic), that are going to be told; one that was told stays."""
@@ -410,6 +429,8 @@ class Ledger:
             tiers = neighbours(counter)
             if all(self.has_passed(tier, counter, parcel) for tier in tiers):
                 unjudged = [tier for tier in tiers if not self.is_judged(tier, counter, parcel)]
+                if counter.tier == "offline":
+                    self.passings.settle(counter.place, parcel.first, parcel.next, parcel.copies)
                 for producer, copies in parcel.copies.items():
                     stream = Stream(counter.place.datacenter, counter.place.topic, producer)
                     key = (counter.tier, stream)

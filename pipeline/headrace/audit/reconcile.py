@@ -67,6 +67,7 @@ def reconcile(
         outcome.findings += _late(ledger, part)
     outcome.findings.sort(key=lambda found: (_ORDER.index(found.kind), HOPS.index(found.hop)))
     _add_mirror_findings(outcome, ledger)
+    _add_passings(outcome, ledger)
     outcome.incomplete += _not_counted(ledger)
     if not outcome.topics:
         outcome.incomplete.append(
@@ -199,7 +200,10 @@ def _judge_hop(judged: _Judged, evidence: Evidence, hop: _Hop) -> None:
     waiting, early, unknown = excess(missing, unseen[0]), excess(ahead, unseen[1]), total(unseen)
     faults: tuple[tuple[Kind, Depth], ...] = (("loss", hop.lost), ("duplicate", hop.doubled))
     for kind, found in faults:
-        judged.findings += _findings(kind, hop.name, evidence, found)
+        explained, rest = (
+            _passed_over(evidence, found) if kind == "loss" and target == "warehouse" else ([], found)
+        )
+        judged.findings += [*explained, *_findings(kind, hop.name, evidence, rest)]
     for counts in (judged.counts, judged.hops[hop.name]):
         counts.lost += hop.lost.count
         counts.duplicated += hop.doubled.count
@@ -227,6 +231,25 @@ ENDS: Final[Mapping[Hop, tuple[str, str]]] = {
     "live_to_offline": ("live", "offline"),
     "offline_to_warehouse": ("offline", "warehouse"),
 }
+
+
+def _passed_over(evidence: Evidence, lost: Depth) -> tuple[list[Finding], Depth]:
+    """Return the losses where the load was told to pass something over, and the other ones."""
+    found: list[Finding] = []
+    for item, copies in evidence.passed_over:
+        there = within(lost, copies)
+        lost = excess(lost, there)
+        found += [
+            replace(
+                finding,
+                partition=item.place.partition,
+                first_offset=item.first,
+                last_offset=item.next - 1,
+                reason=f"the load was told to pass over these offsets ({item.kind}: {item.reason})",
+            )
+            for finding in _findings("loss", "offline_to_warehouse", evidence, there)
+        ]
+    return found, lost
 
 
 def _findings(kind: Kind, hop: Hop, evidence: Evidence, found: Depth, reason: str = "") -> list[Finding]:
@@ -317,6 +340,40 @@ def _add_mirror_findings(outcome: Outcome, ledger: Ledger) -> None:
                     producer="",
                     reason=f"the mirror reports {found.kind} in {where}: {found.reason}",
                     period=Period(found.detected_ms, found.detected_ms + 1),
+                )
+            )
+
+
+def _add_passings(outcome: Outcome, ledger: Ledger) -> None:
+    """Name where the load went on in another log, and what it passed over that nobody had counted."""
+    for item in ledger.passings.known:
+        if item.kind == "truncation" or item.kind == "recreation":
+            outcome.findings.append(
+                Finding(
+                    kind="truncation" if item.kind == "truncation" else "recreation",
+                    hop="offline_to_warehouse",
+                    stream=Stream(item.place.datacenter, item.place.topic, ""),
+                    first_sequence=-1,
+                    last_sequence=-1,
+                    count=max(0, item.next - item.first),
+                    window_start=item.at_ms,
+                    window_end=item.at_ms + 1,
+                    partition=item.place.partition,
+                    first_offset=item.first,
+                    last_offset=max(item.first, item.next - 1),
+                    reason=f"the load was told to go on at offset {item.next} of another log: {item.reason}",
+                )
+            )
+        if not ledger.is_counted("offline", item.place, item.first, item.next):
+            outcome.incomplete.append(
+                Incomplete(
+                    datacenter=item.place.datacenter,
+                    topic=item.place.topic,
+                    producer="",
+                    reason=f"the load was told to pass over offsets {item.first} to {item.next - 1} of partition "
+                    f"{item.place.partition}, which are not all counted in the offline cluster, so that it is unknown what was "
+                    f"lost there ({item.kind}: {item.reason})",
+                    period=Period(item.at_ms, item.at_ms + 1),
                 )
             )
 

@@ -22,12 +22,13 @@ from headrace.audit.clocks import Hosts, Skews
 from headrace.audit.coverage import Coverage, Uncounted
 from headrace.audit.latency import Histogram, Latencies, Place, Spans
 from headrace.audit.ledger import Counter, Ledger, Parcel
+from headrace.audit.passings import Passed
 from headrace.audit.period import Period
 from headrace.audit.records import Barrier
 from headrace.audit.windows import Depth, ProducerName, Stream, depth_from_json
 from headrace.load.ranges import TopicPartition
 
-VERSION: Final = 3
+VERSION: Final = 4
 FILE: Final = "ledger.json"
 
 
@@ -88,6 +89,10 @@ def as_json(ledger: Ledger) -> dict[str, Any]:
             [*_counter(key), [_parcel(item) for item in value]] for key, value in ledger.backlog.items()
         ],
         "loaded": _pairs(ledger.loaded),
+        "passings": [[list(item.place), *item[1:]] for item in ledger.passings.known],
+        "passed_over": [
+            [index, *stream, value.as_json()] for (index, stream), value in ledger.passings.copies.items()
+        ],
         "dead_letters": _pairs(ledger.dead_letters),
         "foreign": _pairs(ledger.foreign),
         "windows": [
@@ -141,6 +146,11 @@ def from_json(fields: Any) -> Ledger:
         _to_counter(key): [_to_parcel(item) for item in value] for *key, value in fields["backlog"]
     }
     ledger.loaded = {Place(*key): value for *key, value in fields["loaded"]}
+    for place, *rest in fields["passings"]:
+        ledger.passings.add(Passed(Place(*place), *rest))
+    ledger.passings.copies = {
+        (index, Stream(*stream)): depth_from_json(value) for index, *stream, value in fields["passed_over"]
+    }
     ledger.dead_letters = {(datacenter, topic): value for datacenter, topic, value in fields["dead_letters"]}
     ledger.foreign = {
         (tier, datacenter, topic): value for tier, datacenter, topic, value in fields["foreign"]

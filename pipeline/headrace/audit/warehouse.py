@@ -25,6 +25,7 @@ from pyiceberg.table.snapshots import Snapshot
 from headrace.audit.count import count
 from headrace.audit.latency import Place, Rows
 from headrace.audit.ledger import ForeignLedgerError, Ledger, PlacedTallies
+from headrace.audit.passings import Passed
 from headrace.audit.windows import WINDOW_SIZE_MS, Int64s, Stream, tally
 from headrace.load import history
 from headrace.load.columns import RecordColumns
@@ -39,7 +40,16 @@ COLUMNS: Final = (
     "header.producer",
     "header.sequence",
 )
-ARRIVAL_COLUMNS: Final = ("topic", "partition", "first_offset", "next_offset", "committed_at_ms")
+ARRIVAL_COLUMNS: Final = (
+    "topic",
+    "partition",
+    "first_offset",
+    "next_offset",
+    "committed_at_ms",
+    "kind",
+    "reason",
+    "life",
+)
 DEAD_LETTER_COLUMNS: Final = (*OWN, "_last_offset", "value")
 
 
@@ -114,9 +124,12 @@ class Warehouse:
             rows = history.arrivals(self._catalog, name)
         columns = (rows.column(column).to_pylist() for column in ARRIVAL_COLUMNS)
         hosts = {snapshot.timestamp_ms: history.host_of(snapshot) for snapshot in snapshots}
-        for topic, partition, first, following, committed in zip(*columns, strict=True):
+        for topic, partition, first, following, committed, kind, reason, life in zip(*columns, strict=True):
             place = Place(*split_topic(topic), partition)
-            ledger.on_loaded(place, first, following, committed, hosts.get(committed, ""))
+            if kind is None:
+                ledger.on_loaded(place, first, following, committed, hosts.get(committed, ""))
+            else:
+                ledger.on_passed(Passed(place, first, following, kind, reason, life, committed))
         ledger.commits[name] = max(numbers)
 
     def _dead_letter_files(self, tables: Mapping[str, Table]) -> dict[str, Table]:
