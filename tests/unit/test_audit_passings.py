@@ -83,7 +83,9 @@ def test_counted_events_that_were_passed_over_are_lost_with_the_reason() -> None
     assert "retention: they were gone" in loss.reason
     assert outcome.verdict == "loss"
     (row,) = (item for item in as_json(outcome, ledger, NOW)["findings"] if item["kind"] == "loss")
-    assert "offsets 40 to 59 of partition 0: the load was told to pass over" in fault(row)
+    assert "20 events of pageviews in dc-east" in fault(row)
+    assert "sequences 40 to 59; offsets 40 to 59 of partition 0: the load was told to pass over" in fault(row)
+    assert "producer p" in fault(row)
 
 
 def test_events_at_the_end_are_lost_although_nothing_is_loaded_behind_them() -> None:

@@ -34,17 +34,16 @@ def reason(item: Row) -> str:
 def fault(item: Row) -> str:
     """Say what was lost, doubled or late: whose events, how many, where, and why where that is known."""
     where = f"{item['topic']} in {item['datacenter']} from {hop_name(item['hop'])}"
+    why = ""
     if "partition" in item:
         offsets = f"offsets {item['first_offset']} to {item['last_offset']} of partition {item['partition']}"
-        return f"up to {item['count']:,} events of {where}, {offsets}: {item['reason']}"
-    sequences = f"sequences {item['first_sequence']} to {item['last_sequence']}"
-    why = ""
-    if item.get("partition", -1) >= 0:
-        offsets = f"offsets {item['first_offset']} to {item['last_offset']} of partition {item['partition']}"
-        why = f"; {offsets}: {item['reason']}"
+        why = f"{offsets}: {item['reason']}"
+    if not item["producer"]:
+        return f"up to {item['count']:,} events of {where}, {why}"
+    sequences = f"sequences {item['first_sequence']} to {item['last_sequence']}" + (f"; {why}" if why else "")
     if not _place_of(item):
-        return f"{item['count']:,} events of {where}, {who(item)}, {sequences}{why}"
-    return f"{who(item)}: {item['count']:,} events of {where}, {sequences}{why}"
+        return f"{item['count']:,} events of {where}, {who(item)}, {sequences}"
+    return f"{who(item)}: {item['count']:,} events of {where}, {sequences}"
 
 
 def unknown(row: Row) -> str:
