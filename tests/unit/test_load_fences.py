@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass, field
 
 import pytest
@@ -16,7 +17,7 @@ from headrace.broker.wire.batches import (
     set_crc,
 )
 from headrace.load.fences import EpochEnd, Fence, compare, fence_at, fence_of, has_epoch_until
-from headrace.load.ranges import OffsetRange, TopicPartition
+from headrace.load.ranges import LogOffsets, OffsetRange, TopicPartition, standstill
 from headrace.load.source import Chunk, StandstillError, chunks
 from headrace.load.wire_client import Fetched, Origin
 
@@ -200,3 +201,93 @@ def test_the_fence_of_a_position_is_the_last_batch_that_begins_below_it() -> Non
 def test_without_an_epoch_nothing_is_said_of_epochs() -> None:
     assert has_epoch_until(Fence(-1, 0, 5, 1), 5, EpochEnd(-1, -1))
     assert compare(fence(SECOND), next(iter_batches(SECOND))[1]) == "same"
+
+
+@dataclass
+class Schedule:
+    """A log and a load of it under random appends, cuts, retention, compaction, restarts and rounds."""
+
+    chance: random.Random
+    log: Log = field(default_factory=lambda: Log([], epochs=[(0, 0)]))
+    position: int = 0
+    fence: Fence | None = None
+    is_lost: bool = False
+    """The log was cut below the position."""
+    written: int = 0
+
+    def append(self) -> None:
+        count = self.chance.randint(1, 4)
+        values = [f"{self.written + number}" for number in range(count)]
+        self.written += count
+        self.log.batches.append(batch(self.log.end, values, epoch=self.log.epochs[-1][0]))
+
+    def restart(self) -> None:
+        self.log.restarts += 1
+
+    def cut(self) -> None:
+        kept = self.chance.randint(max(0, len(self.log.batches) - 3), len(self.log.batches))
+        del self.log.batches[kept:]
+        end, epoch = self.log.end, self.log.epochs[-1][0]
+        self.is_lost |= end < self.position
+        self.log.epochs = [entry for entry in self.log.epochs if entry[1] < end] or [(epoch, self.log.start)]
+        if self.chance.random() < 0.5:
+            self.log.epochs.append((epoch + 1, end))
+        self.restart()
+
+    def trim(self) -> None:
+        if self.is_lost:
+            return
+        start = self.log.start = self.chance.randint(self.log.start, self.log.end)
+        end = self.log.end
+        self.log.batches = [item for item in self.log.batches if headers(item)[0].next_offset > start]
+        assert self.log.end in (start, end)
+        current = [epoch for epoch, first in self.log.epochs if first <= start][-1:]
+        self.log.epochs = [(epoch, start) for epoch in current] + [
+            entry for entry in self.log.epochs if entry[1] > start
+        ]
+
+    def compact(self) -> None:
+        if self.is_lost or not self.log.batches:
+            return
+        *old, last = self.log.batches
+        self.log.batches = [thin for item in old if (thin := self._thinned(item))] + [last]
+
+    def _thinned(self, item: bytes) -> bytes | None:
+        (header,) = headers(item)
+        kind = self.chance.choice(["gone", "thin", "whole", "whole"])
+        if kind == "whole" or header.last_offset_delta == 0:
+            return item
+        values = ["left"] * (header.last_offset_delta + 1)
+        thin = batch(header.base_offset, values, epoch=header.leader_epoch, kept=1)
+        return thin if kind == "thin" else None
+
+    def load(self) -> bool:
+        """Run a round; returns False when the partition stands still for good."""
+        offsets = LogOffsets(self.log.start, self.log.end)
+        finding = standstill(TopicPartition("t", 0), self.position, offsets, None)
+        if finding is None and self.log.end > self.position:
+            try:
+                for chunk in read(self.log, self.position, self.fence):
+                    assert not self.is_lost
+                    self.position = chunk.next_offset
+                    self.fence = fence_at(chunk.headers, self.position) or self.fence
+            except StandstillError as error:
+                finding = error.finding
+        if finding is None:
+            return True
+        if finding.kind == "retention":
+            self.position = self.log.start
+            return True
+        assert finding.kind == "truncation"
+        assert self.is_lost
+        return False
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_no_schedule_loads_on_in_another_log_or_stops_in_the_same(seed: int) -> None:
+    schedule = Schedule(random.Random(seed))
+    steps = [schedule.append] * 5 + [schedule.restart, schedule.cut, schedule.trim, schedule.compact]
+    for _ in range(60):
+        schedule.chance.choice(steps)()
+        if schedule.chance.random() < 0.5 and not schedule.load():
+            break
