@@ -57,7 +57,8 @@ def schemas_served(schemas: dict[int, dict[str, Any]]) -> Iterator[str]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            schema = schemas.get(int(urlsplit(self.path).path.rpartition("/")[2]))
+            _, folder, number = urlsplit(self.path).path.rpartition("/schemas/ids/")
+            schema = schemas.get(int(number)) if folder else None
             known = {"schema": json.dumps(schema)} if schema else {"error_code": 40403, "message": "unknown"}
             body = json.dumps(known).encode()
             self.send_response(200 if schema else 404)

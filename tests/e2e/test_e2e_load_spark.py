@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka
 import pytest
 from load_helpers import (
     EVENT,
@@ -20,7 +21,9 @@ from load_helpers import (
     GARBAGE,
     account,
     create_topic,
+    event,
     every_offset_once,
+    framed,
     publish,
     schemas_served,
 )
@@ -128,18 +131,29 @@ def test_a_dataframe_reads_topics_with_and_without_the_registry(
     topic = "dc-frame.pageviews"
     create_topic(broker.bootstrap, topic, 2)
     publish(broker.bootstrap, topic, 2, 100, garbage_every=25)
+    # A tombstone ends one partition, an id that nobody knows the other.
+    ends: list[bytes | None] = [None, framed(99, EVENT, event(0))]
+    publish_ends(broker.bootstrap, topic, ends)
     session.dataSource.register(HeadraceDataSource)
-    reader = session.read.format("headrace").option("bootstrap", broker.bootstrap).option("topics", topic)
+    bootstrap, topics = broker.bootstrap, topic
+    reader = session.read.format("headrace").option("bootstrap", bootstrap).option("topics", topics)
     raw = reader.load()
-    assert raw.count() == 100
+    assert raw.count() == 102
     assert {bytes(row.value) for row in raw.where("_offset = 0 AND _topic_partition = 0").collect()} == {
         GARBAGE
     }
     events = reader.option("registry", registry).load()
-    assert events.where("_error IS NOT NULL").count() == 4
+    assert events.where("_error IS NOT NULL").count() == 6
     assert sorted(row[0] for row in events.where("_error IS NULL").select("header.sequence").collect()) == [
         number for number in range(100) if number % 25
     ]
+
+
+def publish_ends(bootstrap: str, topic: str, values: Sequence[bytes | None]) -> None:
+    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap})
+    for partition, value in enumerate(values):
+        producer.produce(topic, value, partition=partition)
+    assert producer.flush(30) == 0
 
 
 def command(broker: DevCluster, registry: str, warehouse: Path, topics: str, *more: str) -> list[str]:
@@ -168,8 +182,6 @@ def test_the_command_loads_once_queries_and_tells_the_group(
 
 
 def committed(broker: DevCluster, topic: str) -> list[int]:
-    import confluent_kafka
-
     consumer = confluent_kafka.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "headrace-load"})
     wanted = [confluent_kafka.TopicPartition(topic, number) for number in range(2)]
     offsets = [item.offset for item in consumer.committed(wanted, timeout=20)]

@@ -4,10 +4,10 @@
     spark.read.format("headrace").option("bootstrap", "127.0.3.1:9092").option("topics", r"[^.]+\\.pageviews") \\
         .option("registry", "http://127.0.3.12:8081").load()
 
-Owns reading alone: no table, no committed offset. With `registry` rows have the event's columns, taken from the
-schemas that the newest record of each partition uses, and `_error` says why a record has none; without it they have
-`key` and `value` as bytes, and `headers`. Every other column is as in the warehouse. Each partition is read from its
-log start to its end as both were when the DataFrame was made.
+Owns reading alone: no table, no committed offset. With `registry` rows have the event's columns, taken from the latest
+schema of each topic's subject and from those that the newest records of each partition use, and `_error` says why a
+record has none; without it they have `key` and `value` as bytes, and `headers`. Every other column is as in the
+warehouse. Each partition is read from its log start to its end as both were when the DataFrame was made.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from headrace.load.avro_types import UnsupportedSchemaError
+from headrace.load.avro_types import UnsupportedSchemaError, WriterSchema
 from headrace.load.columns import RecordColumns
 from headrace.load.decode import (
     FRAME_SIZE,
@@ -35,6 +35,7 @@ from headrace.load.decode import (
 )
 from headrace.load.headers import HEADERS_TYPE, bytes_column, headers_of
 from headrace.load.names import ERROR, HEADERS, KEY
+from headrace.load.newest_schemas import newest_schema_ids
 from headrace.load.ranges import OffsetRange
 from headrace.load.registry import SchemaRegistry, UnknownSchemaError
 from headrace.load.source import chunks
@@ -82,19 +83,19 @@ class HeadraceDataSource(DataSource):
 class HeadraceReader(DataSourceReader):
     """Plans when it is made, so that schema and ranges belong together; reads in Spark's workers."""
 
-    def __init__(self, bootstrap: str, topics: str, registry: str | None) -> None:
+    def __init__(self, bootstrap: str, pattern: str, registry: str | None) -> None:
         self._bootstrap = bootstrap
         self._registry = registry
         client = Client(bootstrap, client_id="headrace-read")
-        pattern = re.compile(topics)
-        partitions = client.partitions(lambda topic: pattern.fullmatch(topic) is not None)
+        partitions = client.partitions(lambda topic: re.fullmatch(pattern, topic) is not None)
         self._ranges = [
             OffsetRange(topic=place.topic, partition=place.partition, first_offset=start, next_offset=end)
             for place, (start, end) in client.log_offsets(partitions).items()
             if end > start
         ]
+        topics = sorted({place.topic for place in partitions})
         self._shape = (
-            None if registry is None else _newest_shape(client, SchemaRegistry(registry), self._ranges)
+            None if registry is None else _shape(client, SchemaRegistry(registry), topics, self._ranges)
         )
         client.close()
 
@@ -150,7 +151,9 @@ class HeadraceReader(DataSourceReader):
         try:
             schema = registry.schema(wanted.topic, schema_id).named(shape.columns)
             if is_growing(schema, shape):
-                raise UnsupportedSchemaError(f"schema {schema_id} has fields that the newest records lack")
+                raise UnsupportedSchemaError(
+                    f"schema {schema_id} has fields that neither the latest schema nor the newest records have"
+                )
         except (UnsupportedSchemaError, UnknownSchemaError) as error:
             yield self._failed(records, wanted, chosen, [str(error)] * len(chosen))
             return
@@ -177,31 +180,37 @@ class HeadraceReader(DataSourceReader):
         return pa.Table.from_arrays(arrays, schema=self.columns)
 
 
-def _newest_shape(client: Client, registry: SchemaRegistry, ranges: Sequence[OffsetRange]) -> TableShape:
-    """Unite the columns of the schemas that the last batch of each partition uses."""
+def _shape(
+    client: Client, registry: SchemaRegistry, topics: Sequence[str], ranges: Sequence[OffsetRange]
+) -> TableShape:
+    """Unite the columns of the topics' latest schemas in the registry and of those that the newest records use."""
+    found: list[WriterSchema] = []
+    for topic in topics:
+        latest = registry.latest(topic)
+        found += [] if latest is None else [latest]
+    for wanted in ranges:
+        schemas = _Schemas(registry, wanted.topic)
+        found += [schemas.known[each] for each in newest_schema_ids(client, wanted, schemas.is_known)]
     fields: dict[str, pa.Field] = {}
     defaults: dict[str, pa.Array] = {}
-    for wanted in ranges:
-        for schema_id in _last_schema_ids(client, wanted):
-            try:
-                schema = registry.schema(wanted.topic, schema_id)
-            except (UnsupportedSchemaError, UnknownSchemaError):
-                continue
-            fitting = schema.named(pa.schema(list(fields.values())))
-            fields |= {item.name: item for item in fitting.table_fields}
-            defaults |= fitting.defaults
+    for schema in found:
+        fitting = schema.named(pa.schema(list(fields.values())))
+        fields |= {item.name: item for item in fitting.table_fields}
+        defaults |= fitting.defaults
     return TableShape(columns=pa.schema(list(fields.values())), defaults=defaults)
 
 
-def _last_schema_ids(client: Client, wanted: OffsetRange) -> set[int]:
-    last = OffsetRange(
-        topic=wanted.topic,
-        partition=wanted.partition,
-        first_offset=wanted.next_offset - 1,
-        next_offset=wanted.next_offset,
-    )
-    found: set[int] = set()
-    for chunk in chunks(client, last):
-        for records in chunk.records:
-            found.update(distinct(schema_ids(records)))
-    return found - {NO_SCHEMA}
+class _Schemas:
+    """A topic's schemas that could be decoded with."""
+
+    def __init__(self, registry: SchemaRegistry, topic: str) -> None:
+        self._registry = registry
+        self._topic = topic
+        self.known: dict[int, WriterSchema] = {}
+
+    def is_known(self, schema_id: int) -> bool:
+        try:
+            self.known[schema_id] = self._registry.schema(self._topic, schema_id)
+        except (UnsupportedSchemaError, UnknownSchemaError):
+            return False
+        return True

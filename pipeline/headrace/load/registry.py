@@ -77,6 +77,23 @@ class SchemaRegistry:
             if len(self._unknown_since) > UNKNOWN_MAX:
                 del self._unknown_since[next(iter(self._unknown_since))]
             raise UnknownSchemaError(f"the registry has no schema {schema_id}")
+        return self._writer_schema(schema_id, answer)
+
+    def latest(self, topic: str) -> WriterSchema | None:
+        """Return the latest version of a topic's subject; None without one, or when no table can hold it.
+
+        Raises:
+            RegistryUnreachableError
+        """
+        subject = urllib.parse.quote(f"{topic}-value", safe="")
+        try:
+            answer = self._get(f"/subjects/{subject}/versions/latest")
+            found = None if answer is None else self._writer_schema(int(answer["id"]), answer)
+        except (RefusedError, UnknownSchemaError):
+            return None
+        return None if isinstance(found, UnsupportedSchemaError) else found
+
+    def _writer_schema(self, schema_id: int, answer: dict[str, Any]) -> WriterSchema | UnsupportedSchemaError:
         if answer.get("schemaType", "AVRO") != "AVRO":
             return UnsupportedSchemaError(
                 f"schema {schema_id} is {answer['schemaType']}, the load reads Avro"
