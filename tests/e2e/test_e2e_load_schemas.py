@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import socket
@@ -181,6 +182,27 @@ def test_keys_and_headers_are_kept_in_rows_and_in_dead_letters(broker: DevCluste
     assert rows == [(0, b"\xffk", expected, "/"), (2, None, None, "/")]
     letters = answer(tmp_path, "SELECT _offset, key, value, headers FROM warehouse.dead_letter")
     assert letters == [(1, b"\xffk", b"junk", expected)]
+
+
+def test_topics_that_would_share_a_table_are_refused_and_others_are_loaded(
+    broker: DevCluster, tmp_path: Path
+) -> None:
+    topics = ["dc-share.a-b", "dc-share.a.B", "dc-share.dead.letter", "dc-share.pageviews"]
+    for topic in topics:
+        create_topic(broker.bootstrap, topic, 1)
+        publish_values(broker.bootstrap, topic, [framed(1, EVENT, event(0))])
+    with schemas_served({1: EVENT}) as url:
+        loader = loader_of(broker.bootstrap, url, tmp_path, "dc-share.a-b")
+        settle_down(loader)
+        config = dataclasses.replace(loader._config, wanted=topics.__contains__)
+        report = settle_down(Loader(tables.open_catalog(str(tmp_path)), config, loader._run_tasks))
+    assert [sentence.split(":")[0] for sentence in report.refused_topics] == [
+        "topic dc-share.dead.letter cannot be loaded",
+        "topic dc-share.a.B cannot be loaded",
+    ]
+    assert "its table warehouse.a_b is that of a-b" in report.refused_topics[1]
+    assert answer(tmp_path, "SELECT _topic FROM warehouse.a_b") == [("a-b",)]
+    assert answer(tmp_path, "SELECT _topic FROM warehouse.pageviews") == [("pageviews",)]
 
 
 def test_a_registry_that_is_away_makes_no_dead_letters(broker: DevCluster, tmp_path: Path) -> None:

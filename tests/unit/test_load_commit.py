@@ -203,3 +203,24 @@ def test_topics_have_a_datacenter_and_a_table(topic: str, split: tuple[str, str]
 def test_a_topic_cannot_take_the_name_of_headraces_own_table() -> None:
     with pytest.raises(tables.WarehouseError, match="a table of headrace itself"):
         tables.table_of_topic("dc-east.dead_letter")
+
+
+@pytest.mark.parametrize(
+    ("topics", "loaded", "refused"),
+    [
+        ({"east.a-b"}, set(), set()),
+        ({"east.a-b", "west.a-b"}, set(), set()),
+        ({"east.a-b", "west.A.b"}, set(), {"east.a-b", "west.A.b"}),
+        ({"east.a-b", "west.a_b"}, set(), {"east.a-b"}),
+        ({"east.a-b", "west.a_b"}, {"north.a-b"}, {"west.a_b"}),
+        ({"east.a.b"}, {"north.a-b"}, {"east.a.b"}),
+        ({"east.a-b", "east.a.b", "east.a_b"}, {"east.a-b", "west.a.b"}, {"east.a_b"}),
+    ],
+)
+def test_a_table_belongs_to_one_topic_of_whatever_datacenter(
+    topics: set[str], loaded: set[str], refused: set[str]
+) -> None:
+    assert {tables.table_of_topic(topic) for topic in topics} == {"a_b"}
+    found = tables.strangers("a_b", topics, loaded)
+    assert found.keys() == refused
+    assert all(f"topic {topic} cannot be loaded" in sentence for topic, sentence in found.items())

@@ -45,6 +45,7 @@ class Totals:
     seconds: float = 0.0
     findings: list[Finding] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+    refused_topics: list[str] = field(default_factory=list)
 
     def add(self, report: RoundReport) -> None:
         self.rows += report.rows
@@ -54,10 +55,11 @@ class Totals:
         self.lag = report.lag
         self.findings = report.findings
         self.failures = report.failures
+        self.refused_topics = report.refused_topics
 
     @property
     def is_complete(self) -> bool:
-        return not self.findings and not self.failures and self.lag <= 0
+        return not (self.findings or self.failures or self.refused_topics) and self.lag <= 0
 
 
 @click.group(invoke_without_command=True)
@@ -225,7 +227,7 @@ def _end(totals: Totals, once: bool, as_json: bool, *, stopped: bool) -> None:
             f"{totals.size_bytes / 1e6:.1f} MB in {totals.seconds:.1f} s"
         )
     if once and not stopped and not totals.is_complete:
-        reasons = [finding.sentence for finding in totals.findings] + totals.failures
+        reasons = [finding.sentence for finding in totals.findings] + totals.refused_topics + totals.failures
         raise click.ClickException("; ".join(reasons[:5]) or f"{totals.lag} records are still to be loaded")
 
 

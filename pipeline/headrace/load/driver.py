@@ -67,6 +67,8 @@ class RoundReport:
     """True when something changed, so that another round at once may find more to do."""
     findings: list[Finding] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+    refused_topics: list[str] = field(default_factory=list)
+    """Sentences on topics that have no table; they are left out, and the others loaded."""
     waiting_for_schemas: list[int] = field(default_factory=list)
     worker_pids: set[int] = field(default_factory=set)
 
@@ -84,6 +86,7 @@ class Loader:
         self._stopped: dict[TopicPartition, tuple[Finding, int]] = {}
         """Why partitions stand still that the brokers' offsets say nothing against, and in which life of theirs."""
         self._told: frozenset[Finding] = frozenset()
+        self._told_refused: frozenset[str] = frozenset()
         self._waits = SchemaWaits(config.schema_wait_seconds)
         self._log_ends: dict[TopicPartition, int] = {}
         self._expiry = expiry.Expiry(catalog, self._run, config.snapshot_age_ms)
@@ -96,12 +99,13 @@ class Loader:
         report = RoundReport()
         self._upgrade_once()
         try:
-            for name, partitions in self._partitions_by_table().items():
+            for name, partitions in self._partitions_by_table(report).items():
                 self._round_of(name, partitions, report)
         except (ConnectionFailedError, KafkaError) as error:
             report.failures.append(str(error))
         report.findings.extend(finding for finding, _ in self._stopped.values())
         self._tell(frozenset(report.findings))
+        self._tell_refused(frozenset(report.refused_topics))
         return report
 
     def close(self) -> None:
@@ -117,17 +121,22 @@ class Loader:
         if changed:
             log.info("tables of an older release got today's columns", tables=changed)
 
-    def _partitions_by_table(self) -> dict[str, list[TopicPartition]]:
+    def _partitions_by_table(self, report: RoundReport) -> dict[str, list[TopicPartition]]:
         grouped: dict[str, list[TopicPartition]] = {}
+        reasons: set[str] = set()
         for partition in self._client.partitions(self._config.wanted):
-            grouped.setdefault(tables.table_of_topic(partition.topic), []).append(partition)
+            try:
+                grouped.setdefault(tables.table_of_topic(partition.topic), []).append(partition)
+            except tables.WarehouseError as error:
+                reasons.add(str(error))
+        report.refused_topics.extend(sorted(reasons))
         return grouped
 
     def _round_of(self, name: str, partitions: list[TopicPartition], report: RoundReport) -> None:
         try:
             table = commit.settle(self._catalog, name)
             self._clean(name, table)
-            plan = self._plan(table, partitions, report)
+            plan = self._plan(table, self._of_the_table(name, table, partitions, report), report)
             report.lag += plan.lag
             report.findings.extend(plan.findings)
             if plan.ranges:
@@ -136,6 +145,15 @@ class Loader:
             log.info("commit refused, planning anew", table=name, reason=error)
             report.refused += 1
             report.moved = True
+
+    def _of_the_table(
+        self, name: str, table: Table, partitions: list[TopicPartition], report: RoundReport
+    ) -> list[TopicPartition]:
+        """Return the partitions of topics that the table belongs to, as the snapshot to commit on says."""
+        loaded = {place.topic for place in history.positions(table)}
+        found = tables.strangers(name, {place.topic for place in partitions}, loaded)
+        report.refused_topics.extend(found[topic] for topic in sorted(found))
+        return [place for place in partitions if place.topic not in found]
 
     def _plan(self, table: Table, partitions: list[TopicPartition], report: RoundReport) -> Plan:
         """Plan what the brokers that answer have; the others' partitions are a failure of this round alone."""
@@ -260,6 +278,12 @@ class Loader:
         for finding in sorted(findings - self._told, key=lambda item: (item.topic, item.partition)):
             log.error("partition stands still", reason=finding.sentence)
         self._told = findings
+
+    def _tell_refused(self, sentences: frozenset[str]) -> None:
+        """Log each topic without a table once."""
+        for sentence in sorted(sentences - self._told_refused):
+            log.error("topic left out", reason=sentence)
+        self._told_refused = sentences
 
     def _wait_for(self, item: RangeResult, report: RoundReport) -> None:
         """Let what a range met and the registry does not know wait, unless it has waited long enough."""

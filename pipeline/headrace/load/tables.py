@@ -15,7 +15,7 @@ Where a partition went on in another log, its table and `dead_letter` have the c
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -147,6 +147,33 @@ def table_of_topic(topic: str) -> str:
             f"topic {topic} cannot be loaded: {NAMESPACE}.{name} is a table of headrace itself"
         )
     return name
+
+
+def strangers(name: str, topics: Collection[str], loaded: Collection[str]) -> dict[str, str]:
+    """Return which topics cannot be loaded into a table, each with a sentence.
+
+    A table belongs to the topic, whatever its datacenter, whose records it got first. Of several that would be the first
+    none is, whatever their order, but for one that is called as the table is.
+
+    Args:
+        name: the table's.
+        topics: all that are to be loaded of those that `table_of_topic` gives this table.
+        loaded: the topics that it has positions of; tables of older releases may have several, and keep them.
+    """
+    wanted = {split_topic(topic)[1] for topic in topics}
+    owners = {split_topic(topic)[1] for topic in loaded} or (wanted if len(wanted) == 1 else wanted & {name})
+    reason = (
+        f"is that of {', '.join(sorted(owners))}"
+        if owners
+        else f"could be that of any of {', '.join(sorted(wanted))}"
+    )
+    return {
+        topic: f"topic {topic} cannot be loaded: its table {NAMESPACE}.{name} {reason}, and topics that differ in "
+        "'.', '-', '_' or case alone do not share one; leave all but one out with --topics, or load it into another "
+        "warehouse"
+        for topic in topics
+        if split_topic(topic)[1] not in owners
+    }
 
 
 def ensure_table(catalog: Catalog, name: str, columns: pa.Schema = EVENT_TABLE) -> Table:

@@ -1,0 +1,90 @@
+"""Spark SQL with Iceberg's own runtime on a warehouse, as an analyst would have it: `python iceberg_spark.py WAREHOUSE`.
+
+Reads a JSON list of statements from standard input and prints the JSON list of their rows, each a list of texts. The jars lie
+in the folder that HEADRACE_ICEBERG_JARS names, or are fetched once with Maven into the user's cache.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+POM = Path(__file__).with_name("iceberg-pom.xml")
+VERSION = "1.11.0"
+FETCH_TIMEOUT_S = 240
+RUN_TIMEOUT_S = 300
+
+
+def find_jars() -> Path:
+    """The folder with the jars; fetches them when they are nowhere yet."""
+    named = os.environ.get("HEADRACE_ICEBERG_JARS")
+    if named:
+        return Path(named)
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headrace"
+    jars = cache / f"iceberg-spark-{VERSION}"
+    if not jars.is_dir():
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache) as folder:
+            goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}/jars"]
+            command = ["mvn", "-q", "-B", "-f", str(POM), *goal]
+            subprocess.run(command, stdout=sys.stderr, timeout=FETCH_TIMEOUT_S, check=True)
+            # Whole or not at all, also when two processes fetch at once.
+            if not jars.is_dir():
+                os.rename(f"{folder}/jars", jars)
+    return jars
+
+
+def spark_sql(warehouse: Path, statements: list[str]) -> list[list[list[str]]]:
+    """Run statements in a Spark of their own; the rows of each."""
+    done = subprocess.run(
+        [sys.executable, __file__, str(warehouse)],
+        input=json.dumps(statements),
+        capture_output=True,
+        text=True,
+        timeout=RUN_TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    answers: list[list[list[str]]] = json.loads(done.stdout.splitlines()[-1])
+    return answers
+
+
+def main() -> None:
+    from pyspark.sql import SparkSession
+
+    warehouse, jars = Path(sys.argv[1]), find_jars()
+    catalog = "spark.sql.catalog.headrace"
+    settings = {
+        "spark.driver.extraClassPath": f"{jars}/*",
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.driver.memory": "768m",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        catalog: "org.apache.iceberg.spark.SparkCatalog",
+        f"{catalog}.type": "jdbc",
+        f"{catalog}.uri": f"jdbc:sqlite:{warehouse}/catalog.db",
+        f"{catalog}.jdbc.schema-version": "V1",
+        f"{catalog}.warehouse": f"file://{warehouse}",
+    }
+    builder = SparkSession.builder.master("local[2]")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    answers = [
+        [[str(value) for value in row] for row in session.sql(statement).collect()]
+        for statement in json.load(sys.stdin)
+    ]
+    session.stop()
+    print(json.dumps(answers))
+
+
+if __name__ == "__main__":
+    main()

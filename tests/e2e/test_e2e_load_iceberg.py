@@ -1,0 +1,136 @@
+"""Tables that a load fills are read and changed by Spark SQL with Iceberg's runtime, and loading and the audit go on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+from iceberg_spark import spark_sql
+from load_helpers import EVENT, create_topic, event, framed, schemas_served
+from processes import DevCluster
+from test_e2e_load_schemas import answer, loader_of, settle_down
+
+from headrace.audit.ledger import Ledger
+from headrace.audit.warehouse import Warehouse
+from headrace.load import tables
+from headrace.load.defaults import as_properties, read_defaults
+from headrace.load.names import renamed_defaults
+from headrace.load.upgrade import LAYOUT_PROPERTY
+
+ODD = {
+    **EVENT,
+    "fields": [
+        *EVENT["fields"],  # type: ignore[misc]
+        {"name": "Path", "type": "string", "default": "P"},
+        {"name": "_file", "type": "string", "default": "f"},
+        {
+            "name": "inside",
+            "type": {
+                "type": "record",
+                "name": "Inside",
+                "fields": [{"name": "x", "type": "int"}, {"name": "X", "type": "int"}],
+            },
+            "default": {"x": 1, "X": 2},
+        },
+    ],
+}
+TOPIC = "dc-spark-sql.pageviews"
+PAGEVIEWS, LETTERS = "headrace.warehouse.pageviews", "headrace.warehouse.dead_letter"
+
+
+def publish(bootstrap: str, first: int, following: int) -> None:
+    """Publish events of both schemas by turns, one in ten of them junk."""
+    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap})
+    for number in range(first, following):
+        odd = {**event(number), "Path": "Q", "_file": "g", "inside": {"x": 3, "X": 4}}
+        value = framed(2, ODD, odd) if number % 2 else framed(1, EVENT, event(number))
+        producer.produce(
+            TOPIC, b"junk" if number % 10 == 5 else value, key=b"k", headers=[("trace", b"1")], partition=0
+        )
+    assert producer.flush(30) == 0
+
+
+def as_an_older_release_left_it(warehouse: Path) -> None:
+    """Give the tables the columns, properties and defaults that a load made before it knew of reserved names."""
+    catalog = tables.open_catalog(str(warehouse))
+    named = {"Path_capitals_1": "Path", "_file_": "_file", "inside.X_capitals_1": "X"}
+    for name, added, renamed in (
+        ("pageviews", ("_key", "_headers"), named),
+        (tables.DEAD_LETTER, ("headers",), {}),
+    ):
+        table = tables.load_table(catalog, name)
+        defaults = renamed_defaults(read_defaults(table.properties), renamed)
+        with table.transaction() as transaction:
+            with transaction.update_schema() as update:
+                for column, former in {**renamed, "_topic_partition": "_partition"}.items():
+                    update.rename_column(column, former)
+                for column in added:
+                    update.delete_column(column)
+            transaction.set_properties(as_properties(defaults))
+            transaction.remove_properties(LAYOUT_PROPERTY)
+
+
+def counted(warehouse: Path) -> dict[str, int]:
+    """How many events the audit finds, in the table and among the dead letters."""
+    ledger = Ledger()
+    Warehouse(tables.open_catalog(str(warehouse))).read_into(ledger)
+    parcels = (parcel for parcels in ledger.backlog.values() for parcel in parcels)
+    rows = sum(copies.count for parcel in parcels for copies in parcel.copies.values())
+    return {"events": rows, "no events": sum(ledger.foreign.values())}
+
+
+def test_spark_sql_reads_and_changes_the_tables_and_loading_goes_on(
+    broker: DevCluster, tmp_path: Path
+) -> None:
+    create_topic(broker.bootstrap, TOPIC, 1)
+    with schemas_served({1: EVENT, 2: ODD}) as url:
+        publish(broker.bootstrap, 0, 20)
+        settle_down(loader_of(broker.bootstrap, url, tmp_path, TOPIC))
+        as_an_older_release_left_it(tmp_path)
+        publish(broker.bootstrap, 20, 40)
+        settle_down(loader_of(broker.bootstrap, url, tmp_path, TOPIC))
+        changed = spark_sql(
+            tmp_path,
+            [
+                f"SELECT * FROM {PAGEVIEWS} ORDER BY _offset",
+                f"SELECT _offset, _topic_partition, _spec_id, _pos FROM {LETTERS} ORDER BY _offset",
+                f"UPDATE {PAGEVIEWS} SET path = '/updated' WHERE _offset = 0",
+                f"MERGE INTO {PAGEVIEWS} t USING (SELECT 1L AS o) s ON t._offset = s.o "
+                "WHEN MATCHED THEN UPDATE SET path = '/merged'",
+                f"DELETE FROM {PAGEVIEWS} WHERE _offset = 2",
+                "CALL headrace.system.rewrite_data_files(table => 'warehouse.pageviews', "
+                "options => map('rewrite-all', 'true'))",
+                f"ALTER TABLE {PAGEVIEWS} SET TBLPROPERTIES ('write.delete.mode'='merge-on-read')",
+                f"DELETE FROM {PAGEVIEWS} WHERE _offset = 3",
+                f"DELETE FROM {LETTERS} WHERE _offset = 5",
+                f"SELECT count(*) FROM {PAGEVIEWS} WHERE path IN ('/updated', '/merged')",
+            ],
+        )
+        publish(broker.bootstrap, 40, 60)
+        report = settle_down(loader_of(broker.bootstrap, url, tmp_path, TOPIC))
+    read = changed[0]
+    assert len(read) == 36
+    assert changed[1] == [
+        ["5", "0", "0", "0"],
+        ["15", "0", "0", "1"],
+        ["25", "0", "0", "0"],
+        ["35", "0", "0", "1"],
+    ]
+    assert changed[-1] == [["2"]]
+    assert (report.lag, report.findings, report.failures) == (0, [], [])
+    rows = answer(
+        tmp_path,
+        "SELECT _offset, path, Path_capitals_1, _file_, inside.x, inside.X_capitals_1, _key, len(_headers) "
+        "FROM warehouse.pageviews ORDER BY 1",
+    )
+    assert [row[0] for row in rows] == [
+        number for number in range(60) if number % 10 != 5 and number not in (2, 3)
+    ]
+    assert counted(tmp_path) == {"events": 52, "no events": 5}
+    assert rows[0][:2] == (0, "/updated")
+    assert rows[1][1:6] == ("/merged", "Q", "g", 3, 4)
+    assert rows[-1] == (59, "/", "Q", "g", 3, 4, b"k", 1)
+    assert rows[-2] == (58, "/", "P", "f", 1, 2, b"k", 1)
+    letters: list[Any] = answer(tmp_path, "SELECT _offset FROM warehouse.dead_letter ORDER BY 1")
+    assert letters == [(15,), (25,), (35,), (45,), (55,)]
