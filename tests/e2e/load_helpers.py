@@ -52,14 +52,19 @@ def event(sequence: int) -> dict[str, Any]:
 
 
 @contextmanager
-def schemas_served(schemas: dict[int, dict[str, Any]]) -> Iterator[str]:
-    """Serve schemas by id as a registry does; the dictionary may grow meanwhile. Gives the URL."""
+def schemas_served(schemas: dict[int, dict[str, Any]], newest: int | None = None) -> Iterator[str]:
+    """Serve schemas by id as a registry does; the dictionary may grow meanwhile. Gives the URL.
+
+    `newest` is the id of every subject's latest version; without it there are no subjects.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             _, folder, number = urlsplit(self.path).path.rpartition("/schemas/ids/")
-            schema = schemas.get(int(number)) if folder else None
-            known = {"schema": json.dumps(schema)} if schema else {"error_code": 40403, "message": "unknown"}
+            schema_id = int(number) if folder else newest
+            schema = None if schema_id is None else schemas.get(schema_id)
+            found = {"schema": json.dumps(schema), "id": schema_id}
+            known = found if schema else {"error_code": 40403, "message": "unknown"}
             body = json.dumps(known).encode()
             self.send_response(200 if schema else 404)
             self.send_header("Content-Length", str(len(body)))

@@ -166,6 +166,21 @@ def test_the_table_grows_with_its_schemas_and_refuses_what_cannot_fit(
     assert "field path is int64, but the table's column is string" in reason
 
 
+def test_old_events_get_the_newest_schemas_default_whichever_come_first(
+    broker: DevCluster, tmp_path: Path
+) -> None:
+    topic = "dc-default.pageviews"
+    create_topic(broker.bootstrap, topic, 1)
+    old, wider = framed(1, EVENT, event(0)), framed(2, WIDER, {**event(1), "zone": "us"})
+    with schemas_served({1: EVENT, 2: WIDER}, newest=2) as url:
+        loader = loader_of(broker.bootstrap, url, tmp_path, topic)
+        for values in ([old], [wider, old]):
+            publish_values(broker.bootstrap, topic, values)
+            settle_down(loader)
+    rows = answer(tmp_path, "SELECT _offset, zone FROM warehouse.pageviews ORDER BY 1")
+    assert rows == [(0, "eu"), (1, "us"), (2, "eu")]
+
+
 def test_keys_and_headers_are_kept_in_rows_and_in_dead_letters(broker: DevCluster, tmp_path: Path) -> None:
     topic = "dc-keys.pageviews"
     create_topic(broker.bootstrap, topic, 1)

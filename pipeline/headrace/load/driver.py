@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,7 +21,8 @@ from pyiceberg.table.snapshots import Snapshot
 from headrace.broker.errors import KafkaError
 from headrace.broker.structured_log import get_logger
 from headrace.load import commit, expiry, history, leftovers, ranges, tables
-from headrace.load.avro_types import UnsupportedSchemaError
+from headrace.load.avro_types import UnsupportedSchemaError, WriterSchema
+from headrace.load.decode import is_growing
 from headrace.load.kept import NeedsUnknownError, dead_letter_files
 from headrace.load.ranges import Finding, Limits, OffsetRange, Plan, TopicPartition
 from headrace.load.registry import RegistryUnreachableError, SchemaRegistry, UnknownSchemaError
@@ -305,13 +307,22 @@ class Loader:
 
     def _grow(self, name: str, topic: str, schema_id: int, report: RoundReport) -> None:
         try:
-            table = tables.ensure_table(self._catalog, name)
-            tables.evolve(table, self._registry.schema(topic, schema_id))
+            wanted, newest = self._registry.schema(topic, schema_id), self._registry.newest(topic)
+            tables.evolve(tables.ensure_table(self._catalog, name), wanted)
+            self._grow_ahead(name, newest)
         except (RegistryUnreachableError, UnknownSchemaError, UnsupportedSchemaError) as error:
             report.failures.append(str(error))
             return
         log.info("table grew", table=name, topic=topic, schema_id=schema_id)
         report.moved = True
+
+    def _grow_ahead(self, name: str, newest: WriterSchema | None) -> None:
+        """Give the table the newest schema's fields before older events are loaded, so that these get its defaults."""
+        table = tables.ensure_table(self._catalog, name)
+        shape = tables.shape_of(table)
+        with suppress(UnsupportedSchemaError):
+            if newest is not None and is_growing(newest.named(shape.columns), shape):
+                tables.evolve(table, newest)
 
     def _clean(self, name: str, table: Table) -> None:
         """Remove what dead attempts left behind, at this run's first look at a table and once a day."""

@@ -1,6 +1,6 @@
 """Schemas by topic and id from the registry, each asked for once a process.
 
-Owns the HTTP calls of a load (`GET /schemas/ids/{id}?subject=` of Confluent's REST API) and their bounds. Invariants: an
+Owns the HTTP calls of a load (of Confluent's REST API) and their bounds. Invariants: an
 id is asked for in the name of the topic that it was met in, since each datacenter's registry gives ids of its own; one
 that the registry does not know is `UnknownSchemaError` and is asked for again later, since a mirror may bring data
 before its schema; a registry that does not answer is `RegistryUnreachableError` and never a verdict on a record; a
@@ -61,6 +61,19 @@ class SchemaRegistry:
         if isinstance(found, UnsupportedSchemaError):
             raise found
         return found
+
+    def newest(self, topic: str) -> WriterSchema | None:
+        """Return the newest schema of a topic's values; None where the registry has none that a table could hold.
+
+        Raises:
+            RegistryUnreachableError
+        """
+        subject = urllib.parse.quote(f"{topic}-value", safe="")
+        try:
+            answer = self._get(f"/subjects/{subject}/versions/latest")
+            return None if answer is None else self.schema(topic, int(answer["id"]))
+        except (RefusedError, UnsupportedSchemaError, UnknownSchemaError):
+            return None
 
     def _load(self, topic: str, schema_id: int) -> WriterSchema | UnsupportedSchemaError:
         asked = self._unknown_since.get((topic, schema_id), -1e9)
