@@ -19,8 +19,10 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.types import IntegerType, LongType, StringType, TimestampType, TimestamptzType
 
 from headrace.audit.count import count
 from headrace.audit.latency import Place, Rows
@@ -34,12 +36,12 @@ from headrace.load.names import DATACENTER, OFFSET, TOPIC, TOPIC_PARTITION, part
 from headrace.load.tables import DEAD_LETTER, LOAD_HISTORY, NAMESPACE, load_table, split_topic
 
 OWN: Final = (DATACENTER, TOPIC, TOPIC_PARTITION, OFFSET)
-COLUMNS: Final = (
-    *OWN,
-    "header.time",
-    "header.producer",
-    "header.sequence",
-)
+ENVELOPE_TYPES: Final = {
+    "header.time": (TimestampType, TimestamptzType),
+    "header.producer": (StringType,),
+    "header.sequence": (IntegerType, LongType),
+}
+COLUMNS: Final = (*OWN, *ENVELOPE_TYPES)
 ARRIVAL_COLUMNS: Final = (
     "topic",
     "partition",
@@ -163,8 +165,22 @@ def _files(table: Table) -> dict[str, FileScanTask]:
     }
 
 
+def _has_envelopes(schema: Schema) -> bool:
+    """Whether rows may be events: a load's own columns are there, and a `header` with the envelope's fields and types.
+
+    A table of a topic whose schema has no `header`, or another kind of `header`, has none; nor has a table that no load made.
+    """
+    columns = schema.column_names
+    types = {name: schema.find_type(name) for name in ENVELOPE_TYPES if name in columns}
+    return set(_as_named(OWN, columns)) <= set(columns) and all(
+        isinstance(types.get(name), kinds) for name, kinds in ENVELOPE_TYPES.items()
+    )
+
+
 def _envelopes(table: Table, task: FileScanTask) -> list[Envelopes]:
     """Read the envelopes of a data file."""
+    if not _has_envelopes(table.schema()):
+        return []
     names = _as_named(COLUMNS, table.schema().column_names)
     projection = table.scan(selected_fields=names).projection()
     scan = ArrowScan(table.metadata, table.io, projection, AlwaysTrue())

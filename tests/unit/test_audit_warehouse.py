@@ -1,0 +1,75 @@
+"""What the auditor makes of tables that are not all of events."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import SqlCatalog
+
+from headrace.audit.ledger import Ledger
+from headrace.audit.warehouse import Warehouse
+
+OWN = {"_datacenter": "dc-east", "_topic": "t", "_topic_partition": 0, "_offset": 0}
+OWN_TYPES: list[tuple[str, pa.DataType]] = [
+    ("_datacenter", pa.string()),
+    ("_topic", pa.string()),
+    ("_topic_partition", pa.int32()),
+    ("_offset", pa.int64()),
+]
+HEADER = pa.struct(
+    [
+        ("time", pa.timestamp("us", "UTC")),
+        ("server", pa.string()),
+        ("service", pa.string()),
+        ("producer", pa.string()),
+        ("sequence", pa.int64()),
+    ]
+)
+EVENT = {
+    "time": datetime(2026, 1, 31, tzinfo=UTC),
+    "server": "s",
+    "service": "v",
+    "producer": "p",
+    "sequence": 0,
+}
+ODD: dict[str, tuple[list[tuple[str, Any]], dict[str, Any]]] = {
+    "no_header": ([*OWN_TYPES, ("id", pa.int64())], {**OWN, "id": 7}),
+    "another_header": ([*OWN_TYPES, ("header", pa.string())], {**OWN, "header": "x"}),
+    "half_a_header": (
+        [*OWN_TYPES, ("header", pa.struct([("time", pa.string()), ("producer", pa.string())]))],
+        {**OWN, "header": {"time": "noon", "producer": "p"}},
+    ),
+    "no_loads": ([("anything", pa.int64())], {"anything": 1}),
+}
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    catalog = SqlCatalog("unit", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
+    catalog.create_namespace("warehouse")
+    return catalog
+
+
+def add(catalog: Catalog, name: str, types: list[tuple[str, Any]], row: dict[str, Any]) -> None:
+    schema = pa.schema(types)
+    table = catalog.create_table(f"warehouse.{name}", schema=schema)
+    table.append(pa.Table.from_pylist([row], schema=schema))
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_a_table_without_envelopes_costs_the_others_nothing(catalog: Catalog, name: str) -> None:
+    add(catalog, name, *ODD[name])
+    add(catalog, "zz_events", [*OWN_TYPES, ("header", HEADER)], {**OWN, "header": EVENT})
+    ledger = Ledger()
+    assert Warehouse(catalog).read_into(ledger) == 2
+    counted = [
+        (counter.tier, counter.place.topic, producer, copies.count)
+        for counter, parcel in ledger.open_parcels()
+        for producer, copies in parcel.copies.items()
+    ]
+    assert counted == [("warehouse", "t", "p", 1)]
