@@ -307,7 +307,7 @@ class Loader:
 
     def _grow(self, name: str, topic: str, schema_id: int, report: RoundReport) -> None:
         try:
-            wanted, newest = self._registry.schema(topic, schema_id), self._registry.newest(topic)
+            wanted, newest = self._registry.schema(topic, schema_id), self._registry.latest(topic)
             tables.evolve(tables.ensure_table(self._catalog, name), wanted)
             self._grow_ahead(name, newest)
         except (RegistryUnreachableError, UnknownSchemaError, UnsupportedSchemaError) as error:

@@ -62,19 +62,6 @@ class SchemaRegistry:
             raise found
         return found
 
-    def newest(self, topic: str) -> WriterSchema | None:
-        """Return the newest schema of a topic's values; None where the registry has none that a table could hold.
-
-        Raises:
-            RegistryUnreachableError
-        """
-        subject = urllib.parse.quote(f"{topic}-value", safe="")
-        try:
-            answer = self._get(f"/subjects/{subject}/versions/latest")
-            return None if answer is None else self.schema(topic, int(answer["id"]))
-        except (RefusedError, UnsupportedSchemaError, UnknownSchemaError):
-            return None
-
     def _load(self, topic: str, schema_id: int) -> WriterSchema | UnsupportedSchemaError:
         asked = self._unknown_since.get((topic, schema_id), -1e9)
         if time.monotonic() - asked < UNKNOWN_AGAIN_AFTER_SECONDS:
