@@ -1,6 +1,7 @@
 """The controller's words to a broker: in order, each until it is answered, and none holds up the next for good."""
 
 import asyncio
+from types import SimpleNamespace
 
 from virtual_time import LoopClock, VirtualLoop
 
@@ -68,3 +69,21 @@ def test_what_fails_on_a_broker_is_answered_to_the_controller():
 
     with VirtualLoop() as loop:
         assert loop.run_until_complete(script()) == [{"error_code": ErrorCode.UNKNOWN_SERVER_ERROR}] * 3
+
+
+def test_nothing_is_created_on_demand_before_the_controller_has_told_of_the_cluster():
+    """A topic that exists is unknown until then, and there are no brokers to make one on."""
+    config, _ = BrokerConfig.from_properties({"zookeeper.connect": "nowhere"})
+    metadata, started = MetadataCache(), []
+
+    def start(name, work):
+        started.append(name)
+        work.close()
+
+    with VirtualLoop() as loop:
+        cluster = Cluster(config, LoopClock(loop), metadata, SimpleNamespace(start=start))
+        cluster.auto_create(["pageviews"])
+        assert started == []
+        metadata._brokers[1] = None
+        cluster.auto_create(["pageviews"])
+    assert started == ["auto-create"]

@@ -25,7 +25,7 @@ UNKNOWN = float("nan")
 
 
 class MirrorMetrics:
-    """A prometheus_client collector; called on that library's thread, which only reads."""
+    """A prometheus_client collector, which only reads."""
 
     def __init__(self, sources: Sequence[Source], findings: Mapping[str, int], clock: Clock) -> None:
         self._sources = sources

@@ -288,7 +288,12 @@ class Cluster(SessionListener):
         self._config_callbacks.append(callback)
 
     def auto_create(self, topics: Sequence[str]) -> None:
-        """Begin creating topics with the broker's defaults (internal ones with theirs), unless under way."""
+        """Begin creating topics with the broker's defaults (internal ones with theirs), unless under way.
+
+        Not before the controller has told this broker of the cluster: until then none of its topics is known here.
+        """
+        if not self._metadata.brokers:
+            return
         wanted = [topic for topic in topics if topic not in self._creating]
         if wanted:
             self._creating.update(wanted)

@@ -1,6 +1,6 @@
 """Wiring: builds one broker from its configuration, runs it until it is told to stop, takes it down in order.
 
-Start: bind → ZooKeeper → open (and recover) the logs → register → serve. Stop: no new connections → embedded parts →
+Start: bind → metrics → ZooKeeper → open (and recover) the logs → register → serve. Stop: no new connections → embedded parts →
 controlled shutdown and end of the session → answer what waits → close connections → flush and close the logs.
 """
 
@@ -51,8 +51,11 @@ from headrace.broker.server.embedding import (
 from headrace.broker.server.housekeeping import Housekeeping
 from headrace.broker.server.listener import Acceptor, bind
 from headrace.broker.server.metadata import MetadataCache
-from headrace.broker.server.metrics import BrokerMetrics, serve_metrics
+from headrace.broker.server.metrics import BrokerMetrics
+from headrace.broker.server.metrics_page import CONTENT_TYPE, MetricsPage
+from headrace.broker.server.metrics_server import MetricsServer
 from headrace.broker.server.moves import ReplicaMoves
+from headrace.broker.server.process_metrics import ProcessMetrics
 from headrace.broker.server.producer_ids import ProducerIds
 from headrace.broker.server.replicas import Partitions
 from headrace.broker.server.runtime import GroupCoordinator
@@ -132,7 +135,9 @@ class Broker:
         self.logs: LogStore | None = None
         self.groups: GroupCoordinator | None = None
         self.acceptor: Acceptor | None = None
-        self.stop_metrics: Callable[[], None] | None = None
+        self.metrics_server = MetricsServer(
+            MetricsPage(self.metrics.registry, ProcessMetrics()).text, CONTENT_TYPE
+        )
         self.is_serving = False
         self.sockets = [(listener, bind(listener, config.network)) for listener in config.listeners]
         self.config = with_ports(config, [sock for _, sock in self.sockets])
@@ -147,6 +152,8 @@ class Broker:
     async def start(self) -> None:
         """Returns once clients are served and the cluster knows this broker."""
         directories = data_directories(self.config)
+        if self.config.network.headrace_metrics_listener:
+            await self.metrics_server.start(self.config.network.headrace_metrics_listener)
         await self.cluster.connect(stored_broker_id(directories))
         self.logs = await self._open_logs(directories)
         partitions = self.partitions = Partitions(
@@ -165,8 +172,6 @@ class Broker:
         housekeeping = Housekeeping(self.config.logs, self.logs, self.clock, self.acceptor.sweep, self.tasks)
         self.tasks.every("housekeeping", housekeeping.INTERVAL_MS, housekeeping.run)
         self._start_cleaner(self.logs)
-        if self.config.network.headrace_metrics_listener:
-            self.stop_metrics = serve_metrics(self.metrics, self.config.network.headrace_metrics_listener)
         await self._known_to_cluster(partitions)
         host = BrokerHost(
             self.config, self.clock, self.cluster, self.metadata, partitions, self.waiting, self.metrics
@@ -205,8 +210,7 @@ class Broker:
         if self.logs is not None:
             with ThreadPoolExecutor(CLOSING_THREADS) as pool:
                 self.logs.close(pool.map)
-        if self.stop_metrics is not None:
-            self.stop_metrics()
+        await self.metrics_server.stop()
 
     async def _open_logs(self, directories: Sequence[str]) -> LogStore:
         loop = asyncio.get_running_loop()

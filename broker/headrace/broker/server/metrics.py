@@ -1,29 +1,34 @@
-"""What the broker counts, and its Prometheus page on a port of its own.
+"""What the broker counts, as families of Prometheus' for its page.
 
-Counting is plain integer addition on the loop; the page is put together by prometheus_client's own thread when it is
-asked for, from the same integers, so that metrics cost the hot path next to nothing.
+Counting is plain integer addition on the loop; the families are put together when the page is asked for, from the same
+integers, so that metrics cost the hot path next to nothing. Those of many partitions are made sample by sample, as the
+page takes them, between which other work has the loop.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.samples import Sample
 
-from headrace.broker.config import ConfigurationError
 from headrace.broker.handlers.table import HANDLERS
-from headrace.broker.zk.paths import PORT_MAX
 
 if TYPE_CHECKING:
+    from headrace.broker.log.partition_log import PartitionLog
     from headrace.broker.replication.leader import Partition
     from headrace.broker.server.cleaner import CleanerFigures
 
 KEY_COUNT = 128
 SIZE_BUCKETS = 33
-METRICS_KEY = "headrace.metrics.listener"
+PARTITION_GAUGES: tuple[tuple[str, str, Callable[[PartitionLog], int]], ...] = (
+    ("headrace_log_end_offset", "Log end offset of led partitions.", lambda log: log.log_end_offset),
+    ("headrace_log_start_offset", "Log start offset of led partitions.", lambda log: log.log_start_offset),
+    ("headrace_high_watermark", "High watermark of led partitions.", lambda log: log.high_watermark),
+    ("headrace_log_size_bytes", "Bytes of led partitions' logs.", lambda log: log.size),
+)
 
 
 class BrokerMetrics:
@@ -61,7 +66,7 @@ class BrokerMetrics:
         self.fetched_bytes[topic] = self.fetched_bytes.get(topic, 0) + size
 
     def collect(self) -> Iterator[Metric]:
-        """The page's families; called by prometheus_client on its own thread."""
+        """The page's families."""
         yield CounterMetricFamily("headrace_received_bytes", "Bytes read from clients.", self.bytes_in)
         yield CounterMetricFamily("headrace_sent_bytes", "Bytes sent to clients.", self.bytes_out)
         yield CounterMetricFamily(
@@ -81,9 +86,6 @@ class BrokerMetrics:
             "headrace_offline_log_directories",
             "Directories of log.dirs that failed.",
             self.offline_directories(),
-        )
-        yield GaugeMetricFamily(
-            "headrace_open_files", "Open file descriptors.", len(os.listdir("/proc/self/fd"))
         )
 
     def _by_api(self, name: str, text: str, values: list[int]) -> Metric:
@@ -131,27 +133,17 @@ class BrokerMetrics:
             )
 
     def _partitions(self) -> Iterator[Metric]:
-        families = {
-            "log_end_offset": GaugeMetricFamily(
-                "headrace_log_end_offset", "Log end offset of led partitions.", labels=["topic", "partition"]
-            ),
-            "log_start_offset": GaugeMetricFamily(
-                "headrace_log_start_offset",
-                "Log start offset of led partitions.",
-                labels=["topic", "partition"],
-            ),
-            "high_watermark": GaugeMetricFamily(
-                "headrace_high_watermark", "High watermark of led partitions.", labels=["topic", "partition"]
-            ),
-            "size": GaugeMetricFamily(
-                "headrace_log_size_bytes", "Bytes of led partitions' logs.", labels=["topic", "partition"]
-            ),
-        }
-        for partition in self.led():
-            labels = [partition.topic, str(partition.partition)]
-            for attribute, family in families.items():
-                family.add_metric(labels, getattr(partition.log, attribute))
-        yield from families.values()
+        led = list(self.led())
+        for name, text, value in PARTITION_GAUGES:
+            family = GaugeMetricFamily(name, text, labels=["topic", "partition"])
+            family.samples = _samples(name, led, value)  # type: ignore[assignment]
+            yield family
+
+
+def _samples(name: str, led: Iterable[Partition], value: Callable[[PartitionLog], int]) -> Iterator[Sample]:
+    for partition in led:
+        labels = {"topic": partition.topic, "partition": str(partition.partition)}
+        yield Sample(name, labels, value(partition.log))
 
 
 def _by_topic(name: str, text: str, values: dict[str, int]) -> Metric:
@@ -159,23 +151,3 @@ def _by_topic(name: str, text: str, values: dict[str, int]) -> Metric:
     for topic, value in list(values.items()):
         family.add_metric([topic], value)
     return family
-
-
-def serve_metrics(metrics: BrokerMetrics, listener: str) -> Callable[[], None]:
-    """Serve the page at HOST:PORT; returns what stops it. Raises ConfigurationError."""
-    host, colon, port = listener.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > PORT_MAX:
-        raise ConfigurationError(METRICS_KEY, listener, "HOST:PORT, for example 127.0.0.1:9404")
-    try:
-        server, thread = start_http_server(int(port), host or "0.0.0.0", registry=metrics.registry)
-    except OSError as error:
-        raise ConfigurationError(
-            METRICS_KEY, listener, f"an address that is free here ({error.strerror})"
-        ) from None
-
-    def stop() -> None:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-    return stop

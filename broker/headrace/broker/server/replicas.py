@@ -121,7 +121,7 @@ class Partitions:
         return list(self._partitions.values())
 
     def led(self) -> Iterable[Partition]:
-        """The partitions that this broker leads now; any thread may ask, as the one that makes the metrics' page does."""
+        """The partitions that this broker leads now, which stay those while the caller goes through them."""
         return [p for p in self.all() if p.is_leader]
 
     def on_change(self, callback: PartitionCallback) -> None:
