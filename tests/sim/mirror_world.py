@@ -217,7 +217,11 @@ class ModelSource:
         count = self.random.randint(1, 4)
         found = [self._served(b) for b in self.batches if self._claimed(b) > offset][:count]
         data = b"".join(found)
-        return data[: len(data) - self.random.randint(1, 30)] if self.random.random() < 0.2 else data
+        # A source may cut any batch of an answer but the first (KIP-74).
+        whole = len(found[0]) if found else 0
+        return (
+            data[: max(whole, len(data) - self.random.randint(1, 30))] if self.random.random() < 0.2 else data
+        )
 
     def _served(self, batch: Batch) -> bytes:
         if batch.key != self.rotten:

@@ -143,6 +143,18 @@ def test_a_cut_last_batch_is_asked_for_again() -> None:
     assert script.offsets == [(0, 2), (3, 5)]
 
 
+def test_a_batch_that_claims_to_be_longer_than_what_comes_is_rot() -> None:
+    longer = bytearray(batch(3, 5))
+    longer[9] ^= 1
+    script = Script()
+    script.copying(batch(0, 2), bytes(longer), batch(6, 8))
+    assert (script.offsets, script.kinds) == ([(0, 2)], [])
+    script.fetch(bytes(longer), batch(6, 8))
+    assert (told(script), script.copier.condition) == ([(Kind.ROT, 3, -1)], "rotten")
+    script.fetch(batch(3, 5), now_ms=1100)
+    assert (script.offsets, script.copier.condition) == ([(0, 2), (3, 5)], "copying")
+
+
 def test_an_empty_copy_begins_with_the_batch_that_holds_the_sources_start() -> None:
     script = Script()
     script.locate()

@@ -348,6 +348,11 @@ class Copier:
         """
         run: list[Place] = []
         found, failure = places(records)
+        if records and not found and failure is None:
+            # A source sends the first batch of an answer whole, however large it is (KIP-74).
+            raise CorruptMessageError(
+                f"the source's batch at offset {self.next_offset} claims to be longer than what the source sends of it"
+            )
         for position, header in found:
             next_offset = run[-1].header.next_offset if run else self.next_offset
             if not run and (self._is_passed(header) or self._is_rot_behind(records, Place(position, header))):
