@@ -7,12 +7,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+from confluent_kafka import Producer as KafkaProducer
+from load_helpers import EVENT, EVENT_ID, GARBAGE, create_topic, event, framed, schemas_served
 from processes import DevCluster
 from registry_process import RegistryProcess
 
 from headrace.events.avro_schemas import schema_text
 from headrace.producer import Producer
 
+YEAR_50000_MS = 1_515_731_616_000_000
 HEADRACE = str(Path(sys.executable).with_name("headrace"))
 
 
@@ -87,3 +90,43 @@ def test_registered_events_are_decoded(broker: DevCluster, tmp_path: Path) -> No
         assert (refused.returncode, refused.stderr.count(b"\n")) == (1, 1)
     finally:
         registry.end()
+
+
+def test_an_odd_time_is_a_number_and_what_does_not_decode_is_told_and_skipped_only_when_asked(
+    broker: DevCluster,
+) -> None:
+    odd = {**event(1), "header": {**event(1)["header"], "time": YEAR_50000_MS}}
+    values = [
+        framed(EVENT_ID, EVENT, odd),
+        GARBAGE,
+        framed(99, EVENT, odd),
+        framed(EVENT_ID, EVENT, event(2)),
+    ]
+    create_topic(broker.bootstrap, "odd", 1)
+    producer = KafkaProducer({"bootstrap.servers": broker.bootstrap})
+    for value in values:
+        producer.produce("odd", value)
+    assert producer.flush(20) == 0
+    with schemas_served({EVENT_ID: EVENT}) as registry:
+        asked = ("consume", "odd", "--registry", registry, "--group", "odd", "--max", "2", "--json")
+        first = run(broker, *asked, "--timeout", "20")
+        again = run(broker, *asked, "--timeout", "20")
+        skipping = run(broker, *asked, "--timeout", "3", "--skip-bad")
+        rest = run(broker, *asked, "--timeout", "1")
+    assert json.loads(first.stdout)["value"]["header"]["time"] == YEAR_50000_MS
+    assert (first.returncode, first.stderr, again.stdout, again.stderr) == (
+        1,
+        first.stderr,
+        b"",
+        first.stderr,
+    )
+    assert first.stderr.startswith(b"Error: odd partition 0 offset 1 does not decode: ")
+    assert first.stderr.endswith(b"; --skip-bad goes on behind such records.\n")
+    assert json.loads(skipping.stdout)["value"]["header"]["time"] == "2023-11-14T22:13:20.002000+00:00"
+    told = skipping.stderr.decode().splitlines()
+    assert [line.split(" does not")[0] for line in told[:2]] == [
+        "Skipped: odd partition 0 offset 1",
+        "Skipped: odd partition 0 offset 2",
+    ]
+    assert told[2:] == ["records skipped: 2", "Error: only 1 of 2 messages came."]
+    assert rest.stderr == b"Error: only 0 of 2 messages came.\n"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import confluent_kafka
 import pytest
 from click.testing import CliRunner
 
@@ -38,6 +41,7 @@ def test_help_shows_an_example(command: list[str]) -> None:
         ["produce", "t", "--bootstrap", "h:1", "--key-separator", ""],
         ["consume", "t"],
         ["consume", "t", "--bootstrap", "h:1", "--max", "0"],
+        ["consume", "t", "--bootstrap", "h:1", "--skip-bad"],
         ["registry", "--bootstrap", "h:1", "--listen", "nowhere"],
         ["registry", "--bootstrap", "h:1", "--listen", "127.0.0.1:99999"],
         ["registry", "--bootstrap", "h:1", "--replay-topics", "dc-east.pageviews"],
@@ -57,3 +61,22 @@ def test_brokers_that_do_not_answer_are_one_line_and_exit_1() -> None:
     assert result.exit_code == 1
     assert result.output.startswith("Error: list topics: no broker answered")
     assert result.output.count("\n") == 1
+
+
+@pytest.mark.parametrize(("told", "waited"), [(["--timeout", "5"], 5), (["--timeout", "0"], 1), ([], 10)])
+def test_consume_waits_for_the_brokers_as_long_as_for_messages(
+    monkeypatch: pytest.MonkeyPatch, told: list[str], waited: float
+) -> None:
+    waits = []
+
+    class Unreachable(confluent_kafka.Consumer):
+        def list_topics(self, *_: Any, timeout: float) -> Any:
+            waits.append(timeout)
+            raise confluent_kafka.KafkaException(
+                confluent_kafka.KafkaError(confluent_kafka.KafkaError._TRANSPORT)
+            )
+
+    monkeypatch.setattr("headrace.cli.consume.Consumer", Unreachable)
+    result = CliRunner().invoke(main, ["consume", "t", "--bootstrap", "127.0.0.1:1", *told])
+    assert (result.exit_code, waits) == (1, [waited])
+    assert result.output.startswith("Error: consume t: no broker answered")

@@ -1,24 +1,44 @@
-"""`headrace consume`: prints a topic's messages, as text, JSON, or decoded with the registry's schemas."""
+"""`headrace consume`: prints a topic's messages, as text, JSON, or decoded with the registry's schemas.
+
+Invariant: a group's offsets pass what was printed, and what --skip-bad lets it skip, nothing else.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
 import signal
+import struct
 import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 import click
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from headrace.cli.topics import asked, bootstrap_option, json_option, reason_of
+from headrace.cli.topics import TIMEOUT_SECONDS, asked, bootstrap_option, json_option, reason_of
+from headrace.events.times import AVRO_READERS
 
 POLL_SECONDS: Final = 0.2
+ANSWER_SECONDS_MIN: Final = 1.0
+"""What the brokers have to answer however short --timeout is."""
+
+NOT_FOUND: Final = 404
 
 Decode = Callable[[bytes | None], Any]
+
+
+class UndecodableError(Exception):
+    """A value is not what the registry's schemas describe; the message says why."""
+
+
+@dataclass(slots=True)
+class Progress:
+    printed: int = 0
+    skipped: int = 0
 
 
 @click.command(
@@ -30,9 +50,16 @@ Decode = Callable[[bytes | None], Any]
 @click.option("--group", help="Go on from this group's committed offsets and commit what was printed.")
 @click.option("--max", "count_max", type=click.IntRange(min=1), help="Stop after this many messages.")
 @click.option(
-    "--timeout", type=click.FloatRange(min=0), help="Stop when no message came for so many seconds."
+    "--timeout",
+    type=click.FloatRange(min=0),
+    help="Stop when no message came for so many seconds; the brokers have as long to answer at first, from 1 to 10.",
 )
 @click.option("--registry", metavar="URL", help="Decode Avro values with this schema registry.")
+@click.option(
+    "--skip-bad",
+    is_flag=True,
+    help="Go on behind records that do not decode, tell each on standard error, and commit past them with --group.",
+)
 @json_option
 def consume(
     topic: str,
@@ -41,34 +68,41 @@ def consume(
     count_max: int | None,
     timeout: float | None,
     registry: str | None,
+    skip_bad: bool,
     as_json: bool,
 ) -> None:
     """Print messages from the beginning, or from where a group stopped.
 
-    Goes on until --max, --timeout, SIGTERM or Ctrl-C. Exit 1 when --max messages did not come before --timeout.
+    Goes on until --max, --timeout, SIGTERM or Ctrl-C. Exit 1 when --max messages did not come before --timeout, and at the
+    first record that does not decode (without --skip-bad).
+
+    With --registry, times are printed as ISO 8601; one before the year 1 or after 9999 as its milliseconds since 1970.
     """
+    if skip_bad and not registry:
+        raise click.UsageError("--skip-bad is about records that do not decode: it needs --registry.")
     decode = _avro_decoder(registry, topic) if registry else _text
     consumer = Consumer(_config(bootstrap, group))
     stops: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda received, _: stops.append(received))
+    done = Progress()
     try:
-        _subscribe(consumer, topic, group)
-        printed = 0
+        _subscribe(consumer, topic, group, timeout)
         for message in _messages(consumer, topic, timeout, lambda: bool(stops)):
-            click.echo(_line(message, decode, as_json=as_json))
-            printed += 1
+            _print(message, decode, done, as_json=as_json, skip_bad=skip_bad)
             if group:
                 consumer.store_offsets(message)
-            if printed == count_max:
+            if done.printed == count_max:
                 break
         sys.stdout.flush()
     except KafkaException as error:
         raise click.ClickException(f"consume {topic}: {reason_of(error)}.") from error
     finally:
         consumer.close()
-    if count_max and printed < count_max:
-        raise click.ClickException(f"only {printed} of {count_max} messages came.")
+        if done.skipped:
+            click.echo(f"records skipped: {done.skipped}", err=True)
+    if count_max and done.printed < count_max:
+        raise click.ClickException(f"only {done.printed} of {count_max} messages came.")
 
 
 def _config(bootstrap: str, group: str | None) -> dict[str, Any]:
@@ -84,8 +118,9 @@ def _config(bootstrap: str, group: str | None) -> dict[str, Any]:
     }
 
 
-def _subscribe(consumer: Consumer, topic: str, group: str | None) -> None:
-    metadata = asked(f"consume {topic}", lambda: consumer.list_topics(topic, timeout=10)).topics[topic]
+def _subscribe(consumer: Consumer, topic: str, group: str | None, timeout: float | None) -> None:
+    seconds = TIMEOUT_SECONDS if timeout is None else min(max(timeout, ANSWER_SECONDS_MIN), TIMEOUT_SECONDS)
+    metadata = asked(f"consume {topic}", lambda: consumer.list_topics(topic, timeout=seconds)).topics[topic]
     if metadata.error is not None:
         raise click.ClickException(f"consume {topic}: {metadata.error.str()}.")
     if group:
@@ -120,6 +155,22 @@ def _raise_unless_passing(error: KafkaError) -> None:
         raise KafkaException(error)
 
 
+def _print(message: Message, decode: Decode, done: Progress, *, as_json: bool, skip_bad: bool) -> None:
+    """Print a message; one that does not decode ends the command, or is told and skipped."""
+    try:
+        line = _line(message, decode, as_json=as_json)
+    except UndecodableError as error:
+        place = f"{message.topic()} partition {message.partition()} offset {message.offset()}"
+        sentence = f"{place} does not decode: {error}"
+        if not skip_bad:
+            raise click.ClickException(f"{sentence}; --skip-bad goes on behind such records.") from error
+        click.echo(f"Skipped: {sentence}", err=True)
+        done.skipped += 1
+    else:
+        click.echo(line)
+        done.printed += 1
+
+
 def _line(message: Message, decode: Decode, *, as_json: bool) -> str:
     value = decode(message.value())
     if not as_json:
@@ -148,24 +199,37 @@ def _plain(value: Any) -> Any:
 
 
 def _avro_decoder(registry: str, topic: str) -> Decode:
+    """Return what decodes a value of the topic, or raises UndecodableError; ClickException where it cannot ask."""
     from confluent_kafka.error import ConsumeError
     from confluent_kafka.schema_registry import SchemaRegistryClient
     from confluent_kafka.schema_registry.avro import AvroDeserializer
-    from confluent_kafka.schema_registry.error import SchemaRegistryError
+    from confluent_kafka.schema_registry.error import SchemaParseException, SchemaRegistryError
     from confluent_kafka.serialization import MessageField, SerializationContext, SerializationError
+    from fastavro.read import LOGICAL_READERS
 
+    LOGICAL_READERS.update(AVRO_READERS)
     try:
         deserializer = AvroDeserializer(SchemaRegistryClient({"url": registry, "max.retries": 1}))
     except ValueError as error:
         raise click.UsageError(f"--registry: {error}.") from error
     context = SerializationContext(topic, MessageField.VALUE)
+    odd_values = (ValueError, EOFError, LookupError, TypeError, ArithmeticError, RecursionError, struct.error)
+    undecodable = (SerializationError, ConsumeError, SchemaParseException, *odd_values)
 
     def decode(value: bytes | None) -> Any:
         try:
             return deserializer(value, context)
-        except (SchemaRegistryError, SerializationError, ConsumeError, ValueError, EOFError) as error:
+        except undecodable as error:
+            raise UndecodableError(_reason(error)) from error
+        except Exception as error:
+            if isinstance(error, SchemaRegistryError) and error.http_status_code == NOT_FOUND:
+                raise UndecodableError(_reason(error)) from error
             raise click.ClickException(
-                f"a value in {topic} could not be decoded with registry {registry}: {error}"
+                f"registry {registry} does not answer: {_reason(error)}; nothing more was read."
             ) from error
 
     return decode
+
+
+def _reason(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
