@@ -11,21 +11,27 @@ import click
 from headrace.broker import config_foreign, structured_log
 from headrace.broker.config import BrokerConfig, ConfigurationError, parse_properties
 from headrace.broker.errors import KafkaError
+from headrace.broker.server.embedding import check_embedded
 from headrace.broker.structured_log import get_logger
 
 log = get_logger(__name__)
 USAGE_ERROR = 2
+PROPERTIES_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 def load_config(path: Path) -> BrokerConfig:
-    """The configuration of a file, with warnings for keys without effect. Raises ConfigurationError."""
+    """The configuration of a file that a broker can start with, the parts inside it included.
+
+    Warns of keys without effect. Raises ConfigurationError.
+    """
     config, unknown_keys = BrokerConfig.from_properties(parse_properties(path.read_text(encoding="utf-8")))
+    if not config.zookeeper.zookeeper_connect:
+        raise ConfigurationError("zookeeper.connect", "", "HOST:PORT,HOST:PORT/chroot of the ensemble")
+    check_embedded(config.properties)
     for reason, keys in config_foreign.without_effect(config.properties).items():
         log.warning("configuration without effect", keys=",".join(keys), reason=reason)
     for key in unknown_keys:
         log.warning("unknown configuration key", key=key)
-    if not config.zookeeper.zookeeper_connect:
-        raise ConfigurationError("zookeeper.connect", "", "HOST:PORT,HOST:PORT/chroot of the ensemble")
     return config
 
 
@@ -33,19 +39,43 @@ def load_config(path: Path) -> BrokerConfig:
 @click.option(
     "--config",
     "path",
-    required=True,
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    type=PROPERTIES_FILE,
     help="A server.properties file with Apache Kafka's keys.",
+)
+@click.option(
+    "--check",
+    "checked_path",
+    type=PROPERTIES_FILE,
+    help="Only say whether a broker starts with this file: nothing and exit code 0, or 2 and what to change.",
 )
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
 )
-def broker(path: Path, log_level: str) -> None:
+def broker(path: Path | None, checked_path: Path | None, log_level: str) -> None:
     """Run one broker in the foreground; prints `ready HOST:PORT` once it serves.
 
-    Example: headrace broker --config server.properties
+    \b
+    Examples: headrace broker --config server.properties
+              headrace broker --check server.properties
     """
     structured_log.configure(log_level)
+    if path is not None and checked_path is None:
+        _run(path)
+    elif checked_path is not None and path is None:
+        _check(checked_path)
+    else:
+        raise click.UsageError("Give either --config FILE, to run a broker, or --check FILE.")
+
+
+def _check(path: Path) -> None:
+    try:
+        load_config(path)
+    except (ConfigurationError, UnicodeDecodeError, OSError) as error:
+        click.echo(f"Error: {path}: {error}", err=True)
+        sys.exit(USAGE_ERROR)
+
+
+def _run(path: Path) -> None:
     try:
         config = load_config(path)
         # The server's libraries are only needed once the configuration is known to be right.

@@ -43,7 +43,6 @@ from headrace.broker.server.cleaner import Cleaner
 from headrace.broker.server.cluster import Cluster
 from headrace.broker.server.embedding import (
     BrokerHost,
-    check_embedded,
     embedded_parts,
     mirrored_names,
     run_embedded,
@@ -75,10 +74,9 @@ META_PROPERTIES = "meta.properties"
 def run(config: BrokerConfig, announce: Callable[[str], None]) -> None:
     """Run a broker until SIGTERM, SIGINT or SIGHUP; `announce("HOST:PORT")` is called once it serves.
 
-    Raises ConfigurationError, ZooKeeperError or StorageError when it cannot start, StorageError also when every disk
-    has failed.
+    Raises ConfigurationError for what only the host tells, ZooKeeperError or StorageError when it cannot start,
+    StorageError also when every disk has failed.
     """
-    check_embedded(config.properties)
     _allow_open_files()
     uvloop.run(_serve(config, announce))
 

@@ -1,0 +1,53 @@
+"""`headrace broker --check FILE`: what a broker would start with is accepted, anything else gets one sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from headrace.broker.command import broker
+
+GOOD = "broker.id=1\nzookeeper.connect=127.0.0.1:2181\nlisteners=PLAINTEXT://127.0.0.1:9092\n"
+REFUSED = {
+    "a value of another type": (
+        "num.partitions=many",
+        "num.partitions=many is not allowed: give a whole number from 1 to 2147483647.",
+    ),
+    "no ensemble": (
+        "zookeeper.connect=",
+        "zookeeper.connect= is not allowed: give HOST:PORT,HOST:PORT/chroot of the ensemble.",
+    ),
+    "a source of the mirror without brokers": (
+        "mirror.sources=east",
+        "mirror.east.bootstrap.servers= is not allowed: give HOST:PORT,HOST:PORT of the source's brokers.",
+    ),
+}
+
+
+def properties(folder: Path, line: str) -> Path:
+    file = folder / "server.properties"
+    file.write_text(f"{GOOD}{line}\n", encoding="utf-8")
+    return file
+
+
+def test_a_file_that_a_broker_starts_with_is_accepted(tmp_path: Path) -> None:
+    result = CliRunner().invoke(broker, ["--check", str(properties(tmp_path, "num.partitions=3"))])
+    assert (result.exit_code, result.output) == (0, "")
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_any_other_gets_a_sentence_with_key_value_and_what_is_allowed(tmp_path: Path, name: str) -> None:
+    line, sentence = REFUSED[name]
+    file = properties(tmp_path, line)
+    result = CliRunner().invoke(broker, ["--check", str(file)])
+    assert (result.exit_code, result.output) == (2, f"Error: {file}: {sentence}\n")
+
+
+@pytest.mark.parametrize("arguments", [(), ("--config", "{0}", "--check", "{0}")])
+def test_a_broker_is_run_or_its_file_checked(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    file = properties(tmp_path, "")
+    result = CliRunner().invoke(broker, [argument.format(file) for argument in arguments])
+    assert result.exit_code == 2
+    assert "Give either --config FILE, to run a broker, or --check FILE." in result.output
