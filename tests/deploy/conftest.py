@@ -24,12 +24,21 @@ class Deployment:
     root: Path
 
     def play(self, playbook: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [str(PROGRAMS / "ansible-playbook"), "-i", str(self.inventory), f"playbooks/{playbook}"]
-        command += ["-e", f"headrace_root={self.root}", *arguments]
-        environment = {**os.environ, "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
         return subprocess.run(
-            command, cwd=CHECKOUT, env=environment, capture_output=True, text=True, check=False
+            self.command(playbook, *arguments),
+            cwd=CHECKOUT,
+            env=self.environment(),
+            capture_output=True,
+            text=True,
+            check=False,
         )
+
+    def command(self, playbook: str, *arguments: str) -> list[str]:
+        command = [str(PROGRAMS / "ansible-playbook"), "-i", str(self.inventory), f"playbooks/{playbook}"]
+        return [*command, "-e", f"headrace_root={self.root}", *arguments]
+
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}
 
     def edit(self, before: str, after: str) -> None:
         """Replace a text that the inventory's hosts.yml has."""
@@ -37,6 +46,23 @@ class Deployment:
         text = hosts.read_text(encoding="utf-8")
         assert before in text, before
         hosts.write_text(text.replace(before, after), encoding="utf-8")
+
+
+def two_releases(deployment: Deployment) -> None:
+    """Give the inventory two releases, beside its root, both of them this checkout's, and `current` that names the first."""
+    folder = deployment.root.parent
+    for name in ("release-1", "release-2"):
+        (folder / name / "bin").mkdir(parents=True)
+        for program in PROGRAMS.iterdir():
+            (folder / name / "bin" / program.name).symlink_to(program)
+        for entry in ("lib", "pyvenv.cfg"):
+            (folder / name / entry).symlink_to(PROGRAMS.parent / entry)
+    (folder / "current").symlink_to("release-1")
+    variables = deployment.inventory / "group_vars" / "all.yml"
+    text = variables.read_text(encoding="utf-8")
+    checkouts = 'headrace_bin_dir: "{{ ansible_playbook_python | dirname }}"'
+    assert checkouts in text
+    variables.write_text(text.replace(checkouts, f"headrace_bin_dir: {folder}/current/bin"), encoding="utf-8")
 
 
 def copy_of_local(directory: Path, network: int) -> Deployment:
@@ -72,6 +98,7 @@ def checked_in(tmp_path: Path) -> Callable[[str], Deployment]:
 def rolled_out(alone: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """A pipeline of real processes, rolled out once a module and taken down at its end."""
     deployment = copy_of_local(tmp_path_factory.mktemp("deploy"), network=77)
+    two_releases(deployment)
     try:
         result = deployment.play("site.yml")
         assert result.returncode == 0, result.stdout[-8000:] + result.stderr[-2000:]

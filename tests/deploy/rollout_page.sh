@@ -6,6 +6,7 @@ ansible-playbook -i inventory/local playbooks/preflight.yml
 ansible-playbook -i inventory/local playbooks/site.yml --check --diff
 test ! -e var/local
 ansible-playbook -i inventory/local playbooks/site.yml
+headrace broker --check var/local/config/dc-east-broker-1/server.properties
 fab status
 fab drain --service dc-east-broker-1
 if fab status | grep 'dc-east-broker-1 .*RUNNING' >/dev/null; then exit 1; fi

@@ -249,6 +249,8 @@ def test_a_play_that_fails_is_not_called_done(tmp_path: Path, monkeypatch: pytes
     playbook.write_text(
         "#!/bin/sh\n"
         "echo 'PLAY [Check] ***'\n"
+        "echo 'PLAY [Change] ***'\n"
+        "echo 'skipping: no hosts matched'\n"
         "echo 'PLAY [Start] ***'\n"
         'echo \'fatal: [a]: FAILED! => {"msg": "a does not serve"}\'\n'
         "echo 'PLAY RECAP ***'\n"

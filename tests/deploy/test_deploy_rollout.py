@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import threading
+import time
 import xmlrpc.client
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from os import kill
 from pathlib import Path
 from typing import Any
@@ -20,6 +25,7 @@ from demo_process import SERVICES, eventually, processes
 from supervisor.xmlrpc import SupervisorTransport
 
 PROGRAMS = Path(sys.executable).parent
+BROKERS = {name for name in SERVICES if "-broker-" in name}
 
 
 def supervisorctl(deployment: Any, *arguments: str) -> None:
@@ -125,24 +131,103 @@ def test_a_killed_service_comes_back_as_another_process(rolled_out: Any) -> None
     assert eventually(lambda: brokers_behind("127.77.2.100:9092") == {1, 2})
 
 
-def test_a_change_restarts_only_what_it_concerns_one_host_at_a_time(rolled_out: Any) -> None:
+def of_brokers(found: dict[str, int]) -> dict[str, int]:
+    return {name: pid for name, pid in found.items() if name in BROKERS}
+
+
+def broker_files(deployment: Any) -> dict[str, str]:
+    """The server.properties of every broker."""
+    return {
+        name: (deployment.root / "config" / name / "server.properties").read_text()
+        for name in sorted(BROKERS)
+    }
+
+
+def test_a_value_that_no_broker_takes_changes_none_of_them(rolled_out: Any) -> None:
+    pids, files = of_brokers(processes(rolled_out.root)), broker_files(rolled_out)
+    assert set(pids) == BROKERS
+    bad = rolled_out.play("site.yml", "-e", json.dumps({"broker_properties": {"num.partitions": "many"}}))
+    assert bad.returncode != 0
+    assert (
+        "num.partitions=many is not allowed: give a whole number from 1 to 2147483647."
+        in failures(bad.stdout)["dc-east-broker-1"]
+    )
+    assert set(failures(bad.stdout)) == {"dc-east-broker-1"}
+    assert changed_hosts(bad.stdout) == {}
+    assert of_brokers(processes(rolled_out.root)) == pids
+    assert broker_files(rolled_out) == files
+
+
+def failures(output: str) -> dict[str, str]:
+    """The message of each host that failed."""
+    return dict(re.findall(r'^fatal: \[([^\]]+)\].*?"msg": "(.*?)"[,}]', output, re.MULTILINE))
+
+
+def kill_all_of(process: subprocess.Popen[bytes]) -> None:
+    """Kill a program with all that it started, workers in sessions of their own included."""
+    listing = subprocess.run(
+        ["ps", "-e", "-o", "pid=,ppid="], check=True, capture_output=True, text=True
+    ).stdout
+    parents = {int(pid): int(parent) for pid, parent in map(str.split, listing.splitlines())}
+    family = {process.pid}
+    while more := {pid for pid, parent in parents.items() if parent in family} - family:
+        family |= more
+    for pid in family:
+        with suppress(ProcessLookupError):
+            kill(pid, signal.SIGKILL)
+    process.wait()
+
+
+def looking(condition: Callable[[], bool]) -> bool:
+    """Look without a pause worth mentioning: what is looked for is there for the time that a program takes to start."""
+    deadline = time.monotonic() + 120
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.002)
+    return condition()
+
+
+def interrupt_before_the_restart(deployment: Any, folder: Path, change: str) -> None:
+    """Roll out, and kill it once the first broker has its new file and before that broker is stopped.
+
+    Supervisor is halted while the new content is looked at, so that the roll-out cannot get beyond writing files.
+    """
+    supervisord = int((deployment.root / "supervisor" / "supervisord.pid").read_text())
+    file = deployment.root / "config" / "dc-east-broker-1" / "server.properties"
+    run = subprocess.Popen(
+        deployment.command("site.yml", "-e", change),
+        cwd=Path(__file__).resolve().parents[2],
+        env={**deployment.environment(), "TMPDIR": str(folder)},
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        assert looking(lambda: any(folder.glob("headrace-*server.properties")))
+        kill(supervisord, signal.SIGSTOP)
+        assert eventually(lambda: "num.partitions=3" in file.read_text())
+    finally:
+        kill_all_of(run)
+        kill(supervisord, signal.SIGCONT)
+
+
+def test_a_change_restarts_only_what_it_concerns_one_host_at_a_time(rolled_out: Any, tmp_path: Path) -> None:
     before = processes(rolled_out.root)
-    brokers = {name for name in SERVICES if "-broker-" in name}
     change = json.dumps({"broker_properties": {"num.partitions": 3, "offsets.topic.replication.factor": 1}})
 
     checked = rolled_out.play("site.yml", "--check", "--diff", "--limit", "broker", "-e", change)
     assert checked.returncode == 0, checked.stdout[-4000:]
     assert "+num.partitions=3" in checked.stdout
-    assert {name: processes(rolled_out.root).get(name) for name in brokers} == {
-        name: before[name] for name in brokers
+    assert {name: processes(rolled_out.root).get(name) for name in BROKERS} == {
+        name: before[name] for name in BROKERS
     }
 
-    with Watch(rolled_out, brokers) as watch:
+    interrupt_before_the_restart(rolled_out, tmp_path, change)
+    assert of_brokers(processes(rolled_out.root)) == of_brokers(before)
+
+    with Watch(rolled_out, BROKERS) as watch:
         changed = rolled_out.play("site.yml", "-e", change)
     assert changed.returncode == 0, changed.stdout[-4000:]
-    assert set(changed_hosts(changed.stdout)) == brokers
+    assert set(changed_hosts(changed.stdout)) == BROKERS
     after = processes(rolled_out.root)
-    assert not [name for name in brokers if after.get(name) == before[name]]
+    assert not [name for name in BROKERS if after.get(name) == before[name]]
     assert watch.down_together_max == 1
 
 
@@ -155,6 +240,38 @@ def test_a_service_that_does_not_start_is_named_with_its_log(rolled_out: Any) ->
     assert (
         "haproxy.cfg was not replaced" in result.stdout or "dc-east-haproxy does not serve" in result.stdout
     )
+
+
+def test_another_release_restarts_what_runs_from_it_one_host_at_a_time(rolled_out: Any) -> None:
+    before = processes(rolled_out.root)
+    registries = {name for name in SERVICES if name.endswith("-registry")}
+    current = rolled_out.root.parent / "current"
+    current.unlink()
+    current.symlink_to("release-2")
+
+    with Watch(rolled_out, registries) as watch:
+        moved = rolled_out.play("site.yml", "--limit", "machine:registry:haproxy")
+    assert moved.returncode == 0, moved.stdout[-4000:]
+    after = processes(rolled_out.root)
+    assert {name for name in SERVICES if after.get(name) != before[name]} == registries
+    assert watch.down_together_max == 1
+
+
+def test_services_of_a_host_that_the_inventory_has_no_more_are_named(rolled_out: Any, tmp_path: Path) -> None:
+    inventory = tmp_path / "inventory"
+    shutil.copytree(rolled_out.inventory, inventory)
+    smaller = replace(rolled_out, inventory=inventory)
+    hosts = (inventory / "hosts.yml").read_text(encoding="utf-8")
+    (inventory / "hosts.yml").write_text(re.sub(r"\n +dc-west-broker-2:.*", "", hosts), encoding="utf-8")
+
+    result = smaller.play("site.yml", "--check", "--limit", "machine:dc-west-broker-1")
+    assert result.returncode == 0, result.stdout[-4000:]
+    said = result.stdout + result.stderr
+    assert "dc-west-broker-2 runs on " in said
+    assert "no host of the inventory has it: stop it there with `supervisorctl " in said
+    assert "Broker 2 at 127.77.2.2:9092 is in this cluster and no host of the inventory has it" in said
+    unlimited = rolled_out.play("preflight.yml")
+    assert "no host of the inventory has it" not in unlimited.stdout + unlimited.stderr
 
 
 def test_down_stops_everything_and_removes_only_what_was_asked_for(rolled_out: Any) -> None:

@@ -134,7 +134,9 @@ class Rollout:
                 log.write(line)
                 log.flush()
                 started = _PLAY.match(line)
-                if started or line.startswith("PLAY RECAP"):
+                if line.startswith("skipping: no hosts matched"):
+                    play = ""
+                elif started or line.startswith("PLAY RECAP"):
                     if play and not failures:
                         say(play, time.monotonic() - since)
                     play, since = started[1] if started else "", time.monotonic()

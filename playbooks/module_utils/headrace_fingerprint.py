@@ -1,0 +1,68 @@
+"""What a service's process was started from, and what it should have been.
+
+The first program of a service (the role's `run.sh`) puts a text into the process's environment: the definition's digest, the
+digest of each file, and the folder of the release behind its symlinks. The process itself therefore tells what it runs,
+however often it ended and came back since a file changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import Any
+
+from ansible.module_utils.headrace_health import wait_until
+from ansible.module_utils.headrace_writing import file_bytes
+
+DEFINITION_VARIABLE = "HEADRACE_DEFINITION"
+VARIABLE = "HEADRACE_STARTED_FROM"
+# In a definition's content, where its own digest goes.
+DIGEST_PLACE = "@digest@"
+# How long the first program may take to become the service.
+BECOMING_S = 10
+
+
+class UnreadableError(Exception):
+    """The process's environment is another user's; the message is a sentence."""
+
+
+def digest(content: str) -> str:
+    return hashlib.sha256(file_bytes(content)).hexdigest()
+
+
+def with_digest(definition: dict[str, Any]) -> dict[str, Any]:
+    """The definition with its own digest in it, which then tells which definition a process was started from."""
+    content = definition["content"]
+    return {**definition, "content": content.replace(DIGEST_PLACE, digest(content))}
+
+
+def wanted(definition: dict[str, Any], files: list[dict[str, Any]], release: str) -> str:
+    """The text that `run.sh` makes of this definition (without its digest), these files and this release."""
+    lines = [f"{digest(definition['content'])}  definition"]
+    lines += [f"{digest(file['content'])}  {file['path']}" for file in files]
+    return "\n".join([*lines, os.path.realpath(release)])
+
+
+def running(pid: int) -> str:
+    """The text that the process carries; empty when it was started without one or is gone."""
+    variables: dict[str, str] = {}
+
+    def still_first_program() -> str | None:
+        variables.update(environment(pid))
+        return "run.sh still runs" if DEFINITION_VARIABLE in variables and VARIABLE not in variables else None
+
+    wait_until(still_first_program, BECOMING_S)
+    return variables.get(VARIABLE, "")
+
+
+def environment(pid: int) -> dict[str, str]:
+    try:
+        with open(f"/proc/{pid}/environ", encoding="utf-8", errors="surrogateescape") as file:
+            entries = file.read().split("\0")
+    except (FileNotFoundError, ProcessLookupError):
+        return {}
+    except PermissionError as error:
+        raise UnreadableError(
+            f"What process {pid} was started from cannot be read: roll out as its user or as root."
+        ) from error
+    return dict(entry.split("=", 1) for entry in entries if "=" in entry)

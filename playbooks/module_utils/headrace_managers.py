@@ -1,0 +1,178 @@
+"""Supervisor and systemd, as a roll-out needs them: one service's state, its process, start, restart and stop.
+
+States: running (a process is there), failing (it ends again and again), stopped, missing (the manager does not know it).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import xmlrpc.client
+from typing import Any, ClassVar, Protocol
+
+FAULT_BAD_NAME = 10
+
+
+class ManagerError(Exception):
+    """The service manager refuses or cannot be reached; the message is a sentence."""
+
+
+class Manager(Protocol):
+    def state(self) -> str: ...
+    def process_id(self) -> int: ...
+    def start(self) -> None: ...
+    def restart(self) -> None: ...
+    def stop(self) -> None: ...
+    def complaint(self) -> str | None: ...
+
+
+def supervisor_rpc(socket: str) -> Any:
+    from supervisor.xmlrpc import SupervisorTransport
+
+    transport = SupervisorTransport(None, None, f"unix://{socket}")
+    return xmlrpc.client.ServerProxy("http://127.0.0.1", transport=transport).supervisor
+
+
+def supervisor_services(socket: str) -> list[str]:
+    """The programs that a supervisord keeps running, or tries to."""
+    found = supervisor_rpc(socket).getAllProcessInfo()
+    return [info["name"] for info in found if info["statename"] in Supervisor.STATES]
+
+
+def systemd_services() -> list[str]:
+    """The units of a pipeline that systemd keeps running, or tries to."""
+    command = [
+        "systemctl",
+        "list-units",
+        "--type=service",
+        "--state=active,activating",
+        "--plain",
+        "--no-legend",
+    ]
+    result = subprocess.run([*command, "headrace-*"], capture_output=True, text=True, check=False)
+    return [line.split()[0].removesuffix(".service") for line in result.stdout.splitlines() if line.strip()]
+
+
+class Supervisor:
+    """One program of a supervisord, spoken to over its socket."""
+
+    STATES: ClassVar = {"RUNNING": "running", "STARTING": "running", "BACKOFF": "failing"}
+
+    def __init__(self, name: str, socket: str) -> None:
+        self.name = name
+        self.socket = socket
+        self.rpc: Any = supervisor_rpc(socket) if os.path.exists(socket) else None
+
+    def info(self) -> dict[str, Any] | None:
+        try:
+            found: dict[str, Any] = self.rpc.getProcessInfo(self.name)
+            return found
+        except xmlrpc.client.Fault as fault:
+            if fault.faultCode == FAULT_BAD_NAME:
+                return None
+            raise ManagerError(f"supervisor says of {self.name}: {fault.faultString}.") from fault
+        except OSError as error:
+            raise ManagerError(f"supervisor does not answer at {self.socket}: {error}.") from error
+
+    def state(self) -> str:
+        found = None if self.rpc is None else self.info()
+        return "missing" if found is None else self.STATES.get(found["statename"], "stopped")
+
+    def process_id(self) -> int:
+        found = self.info()
+        return 0 if found is None else int(found["pid"])
+
+    def definition_changed(self) -> bool:
+        _, changed, _ = self.rpc.reloadConfig()[0]
+        return self.name in changed
+
+    def start(self) -> None:
+        if self.rpc is None:
+            raise ManagerError(
+                f"supervisor does not run: there is no {self.socket}. Roll out with playbooks/site.yml."
+            )
+        if self.definition_changed() or self.info() is None:
+            self.load_definition()
+        self.rpc.startProcess(self.name, False)
+
+    def load_definition(self) -> None:
+        """Make supervisor know the program, stopped, as its file describes it now."""
+        if self.info() is not None:
+            self.rpc.stopProcessGroup(self.name, True)
+            self.rpc.removeProcessGroup(self.name)
+        try:
+            self.rpc.addProcessGroup(self.name)
+        except xmlrpc.client.Fault as fault:
+            raise ManagerError(
+                f"supervisor has no definition of {self.name}: {fault.faultString}."
+            ) from fault
+
+    def restart(self) -> None:
+        # Definitions that supervisor cannot read are found before the process stops.
+        self.rpc.reloadConfig()
+        self.stop()
+        self.start()
+
+    def stop(self) -> None:
+        self.rpc.stopProcess(self.name, True)
+
+    def complaint(self) -> str | None:
+        info = self.rpc.getProcessInfo(self.name)
+        if info["statename"] == "RUNNING":
+            return None
+        return f"supervisor says {info['statename']}: {info['spawnerr'] or info['description']}"
+
+
+class Systemd:
+    """One systemd unit."""
+
+    STATES: ClassVar = {"active": "running", "reloading": "running", "activating": "failing"}
+
+    def __init__(self, name: str) -> None:
+        self.unit = f"{name}.service"
+
+    def systemctl(self, *arguments: str) -> None:
+        result = subprocess.run(
+            ["systemctl", *arguments, self.unit], capture_output=True, text=True, check=False
+        )
+        if result.returncode != 0:
+            raise ManagerError(
+                f"`systemctl {' '.join(arguments)} {self.unit}` failed: {result.stderr.strip()}"
+            )
+
+    def properties(self) -> dict[str, str]:
+        names = "LoadState,ActiveState,UnitFileState,MainPID,Result"
+        command = ["systemctl", "show", f"--property={names}", self.unit]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        return dict(line.split("=", 1) for line in result.stdout.splitlines() if "=" in line)
+
+    def state(self) -> str:
+        found = self.properties()
+        if found.get("LoadState") != "loaded":
+            return "missing"
+        return self.STATES.get(found["ActiveState"], "stopped")
+
+    def process_id(self) -> int:
+        return int(self.properties().get("MainPID") or 0)
+
+    def start(self) -> None:
+        self.load_definition()
+        self.systemctl("start")
+
+    def load_definition(self) -> None:
+        subprocess.run(["systemctl", "daemon-reload"], check=True)
+        if self.properties().get("UnitFileState") != "enabled":
+            self.systemctl("enable")
+
+    def restart(self) -> None:
+        self.load_definition()
+        self.systemctl("restart")
+
+    def stop(self) -> None:
+        self.systemctl("stop")
+
+    def complaint(self) -> str | None:
+        found = self.properties()
+        if found.get("ActiveState") == "active":
+            return None
+        return f"systemd says {found.get('ActiveState')} ({found.get('Result')})"

@@ -1,0 +1,123 @@
+"""Writes directories and files with given contents.
+
+Invariants: a file is replaced whole or not at all; a file whose content and mode are right is left alone; no file of a set
+is replaced before every `validate` command of the set accepted the new content.
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import shlex
+import shutil
+import subprocess
+import tempfile
+from typing import Any
+
+FILE_OPTIONS = {
+    "path": {"type": "path", "required": True},
+    "content": {"type": "str", "required": True},
+    "mode": {"type": "str", "default": "0644"},
+    "validate": {"type": "str"},
+}
+DIRECTORY_MODE = 0o755
+
+
+class FilesError(Exception):
+    """A file cannot be written; the message says which and why."""
+
+
+def file_bytes(content: str) -> bytes:
+    return content.encode("utf-8", "surrogateescape")
+
+
+def current_content(path: str) -> str | None:
+    """The file's text, or None when there is no such file."""
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise FilesError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def owner_ids(owner: str | None) -> tuple[int, int] | None:
+    if owner is None:
+        return None
+    try:
+        return pwd.getpwnam(owner).pw_uid, grp.getgrnam(owner).gr_gid
+    except KeyError as error:
+        raise FilesError(
+            f"There is no user and group {owner!r} on this host: roll out the release first."
+        ) from error
+
+
+def validate_files(files: list[dict[str, Any]]) -> None:
+    """Have every `validate` command look at its new content; one whose program is not there yet is passed over."""
+    for file in files:
+        words = shlex.split(file.get("validate") or "")
+        if words and shutil.which(words[0]) is not None:
+            validate_file(file["path"], file["content"], words)
+
+
+def validate_file(path: str, content: str, words: list[str]) -> None:
+    with tempfile.NamedTemporaryFile(prefix="headrace-", suffix=os.path.basename(path)) as file:
+        file.write(file_bytes(content))
+        file.flush()
+        command = [word.replace("%s", file.name) for word in words]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+        if result.returncode != 0:
+            said = (result.stdout + result.stderr).strip().replace(file.name, path)
+            raise FilesError(f"{path} was not replaced, since its new content is refused: {said}")
+
+
+def replace_file(path: str, content: str, mode: int) -> None:
+    directory = os.path.dirname(path)
+    os.makedirs(directory, exist_ok=True)
+    descriptor, temporary_path = tempfile.mkstemp(dir=directory, prefix=".headrace-")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(file_bytes(content))
+        os.chmod(temporary_path, mode)
+        os.replace(temporary_path, path)
+    except BaseException:
+        os.unlink(temporary_path)
+        raise
+
+
+def file_difference(wanted: dict[str, Any]) -> dict[str, str] | None:
+    """What writing the file would change, as Ansible shows it, or None."""
+    path, content, mode = wanted["path"], wanted["content"], int(wanted["mode"], 8)
+    before = current_content(path)
+    if before == content and os.stat(path).st_mode & 0o7777 == mode:
+        return None
+    return {"before": before or "", "after": content, "before_header": path, "after_header": path}
+
+
+def directory_difference(path: str) -> dict[str, str] | None:
+    if os.path.isdir(path):
+        return None
+    return {"before": "", "after": f"directory {path}\n", "before_header": path, "after_header": path}
+
+
+def differences(directories: list[str], files: list[dict[str, Any]]) -> list[dict[str, str]]:
+    """What `write` would change."""
+    found = [directory_difference(path) for path in directories] + [file_difference(file) for file in files]
+    return [difference for difference in found if difference is not None]
+
+
+def write(directories: list[str], files: list[dict[str, Any]], owner: str | None) -> None:
+    """Bring all to what is wanted; nothing is touched when a new content is refused. Raises FilesError, OSError."""
+    ids = owner_ids(owner)
+    validate_files(files)
+    for path in directories:
+        if directory_difference(path) is not None:
+            os.makedirs(path, exist_ok=True)
+            os.chmod(path, DIRECTORY_MODE)
+            if ids is not None:
+                os.chown(path, *ids)
+    for file in files:
+        if file_difference(file) is not None:
+            replace_file(file["path"], file["content"], int(file["mode"], 8))
