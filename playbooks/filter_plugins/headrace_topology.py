@@ -5,12 +5,15 @@ Functions of Ansible's `groups` and `hostvars`; they look at variables and the r
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import yaml
+from ansible.inventory.manager import split_host_pattern
 
 Groups = Mapping[str, list[str]]
 HostVars = Mapping[str, Mapping[str, Any]]
@@ -106,6 +109,12 @@ def services(host: str, hostvars: HostVars, groups: Groups) -> list[str]:
     return found
 
 
+def machine_services(machine: str, hostvars: HostVars, groups: Groups) -> list[str]:
+    """The names of all services that the inventory has on a machine."""
+    hosts = machine_hosts(machine, hostvars, groups)
+    return [name for host in hosts for name in services(host, hostvars, groups)]
+
+
 def machine_hosts(machine: str, hostvars: HostVars, groups: Groups) -> list[str]:
     """The inventory's hosts that are this machine: itself, unless `headrace_machine` names another."""
     return [host for host in groups["all"] if hostvars[host].get("headrace_machine", host) == machine]
@@ -165,12 +174,26 @@ def inventory_problems(groups: Groups, hostvars: HostVars) -> list[str]:
         _datacenters_whole,
         _identities,
         _shared_addresses,
+        _idle_hosts,
+        _machines,
     )
     for check in checks:
         problems = check(groups, hostvars)
         if problems:
             return problems
     return []
+
+
+def limit_problems(limit: str, groups: Groups) -> list[str]:
+    """One sentence for each name of `--limit` that the inventory does not have; Ansible goes on with the others."""
+    names = [*groups, *groups["all"], "localhost"]
+    parts = [part.lstrip("!&") for part in split_host_pattern(limit)]
+    return [
+        f"--limit names {part}, which is neither a host nor a group of the inventory."
+        for part in parts
+        if part[:1] not in ("~", "@")
+        and not any(fnmatchcase(name, re.sub(r"\[[-\d:]+\]$", "", part)) for name in names)
+    ]
 
 
 def _service_hosts(groups: Groups) -> list[str]:
@@ -189,6 +212,16 @@ def _missing_groups(groups: Groups, hostvars: HostVars) -> list[str]:
             f"The inventory's group {name} is missing or empty: every pipeline needs at least one such host.",
         )
         for name in missing
+    ]
+
+
+def _idle_hosts(groups: Groups, hostvars: HostVars) -> list[str]:
+    """Hosts of a datacenter that no play would ever touch: most often their group's name is misspelt."""
+    busy = set(_service_hosts(groups))
+    return [
+        f"Host {host} is in none of the groups {', '.join(SERVICE_GROUPS)}: put it in one, or take it out of its datacenter."
+        for host in dict.fromkeys([*groups["live"], *groups["offline"]])
+        if host not in busy
     ]
 
 
@@ -298,6 +331,22 @@ def _shared_addresses(groups: Groups, hostvars: HostVars) -> list[str]:
     return problems
 
 
+def _machines(groups: Groups, hostvars: HostVars) -> list[str]:
+    """Machines that would be passed over: their services start nowhere, or unchecked."""
+    problems = []
+    for host in _service_hosts(groups):
+        machine = hostvars[host].get("headrace_machine", host)
+        needed = ["machine"]
+        if hostvars[host]["headrace_service_manager"] == "supervisor":
+            needed.append("supervisor")
+        problems += [
+            f"Host {host} runs on {machine}, which is not in the group {group}: add it there."
+            for group in needed
+            if machine not in groups.get(group, [])
+        ]
+    return problems
+
+
 class FilterModule:
     """Makes the functions known to Ansible."""
 
@@ -309,8 +358,10 @@ class FilterModule:
             "headrace_executables": executables,
             "headrace_in_datacenter": in_datacenter,
             "headrace_inventory_problems": inventory_problems,
+            "headrace_limit_problems": limit_problems,
             "headrace_listeners": listeners,
             "headrace_machine_hosts": machine_hosts,
+            "headrace_machine_services": machine_services,
             "headrace_mirror_properties": mirror_properties,
             "headrace_services": services,
         }

@@ -1,6 +1,9 @@
 #!/usr/bin/python
 """Looks whether a machine can take its services: programs installed, addresses its own, ports free. Changes nothing.
 
+Services that run on the machine and that the inventory has no more are named in a warning: only a person knows whether their
+data is still needed.
+
 A port that is taken is fine while our own service manager runs on the machine: then the holder is most likely the service
 itself, and the roll-out finds out when it asks the service.
 """
@@ -14,6 +17,7 @@ import subprocess
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.headrace_managers import supervisor_services, systemd_services
 
 DOCUMENTATION = r"""
 module: headrace_machine
@@ -29,6 +33,7 @@ options:
       service: {description: The service's name., type: str, required: true}
       address: {description: Its address., type: str, required: true}
       port: {description: Its port., type: int, required: true}
+  services: {description: The services that the inventory has on the machine., type: list, elements: str, default: []}
   manager: {description: Who keeps the processes., type: str, required: true, choices: [supervisor, systemd]}
   socket: {description: Path of supervisor's socket., type: path}
 author: The headrace contributors
@@ -46,6 +51,10 @@ EXAMPLES = r"""
 RETURN = r"""
 problems:
   description: One sentence for each thing that is in the way.
+  type: list
+  returned: always
+leftovers:
+  description: The services that run and that the inventory has no more.
   type: list
   returned: always
 """
@@ -97,6 +106,26 @@ def ours_runs(arguments: dict[str, Any], service: str) -> bool:
     return subprocess.run(["systemctl", "is-active", "--quiet", service], check=False).returncode == 0
 
 
+def leftovers(arguments: dict[str, Any]) -> list[str]:
+    """The services that the manager keeps here and that the inventory does not have."""
+    if arguments["manager"] == "systemd":
+        kept = systemd_services()
+    else:
+        kept = supervisor_services(arguments["socket"]) if supervisor_answers(arguments["socket"]) else []
+    return sorted(set(kept) - set(arguments["services"]))
+
+
+def leftover_sentence(name: str, manager: str, path: str | None) -> str:
+    stop = {
+        "supervisor": f"supervisorctl -s unix://{path} stop {name}",
+        "systemd": f"systemctl disable --now {name}",
+    }
+    return (
+        f"{name} runs on {socket.gethostname()} and no host of the inventory has it: "
+        f"stop it there with `{stop[manager]}`, or put its host back into the inventory."
+    )
+
+
 def problems(arguments: dict[str, Any]) -> list[str]:
     found = missing_executables(arguments["executables"])
     path = arguments["socket"] or ""
@@ -123,6 +152,7 @@ def main() -> None:
         argument_spec={
             "executables": {"type": "list", "elements": "str", "default": []},
             "listeners": {"type": "list", "elements": "dict", "default": [], "options": listener_options},
+            "services": {"type": "list", "elements": "str", "default": []},
             "manager": {"type": "str", "required": True, "choices": ["supervisor", "systemd"]},
             "socket": {"type": "path"},
         },
@@ -132,7 +162,10 @@ def main() -> None:
     found = problems(module.params)
     if found:
         module.fail_json(msg=" ".join(found), problems=found)
-    module.exit_json(changed=False, problems=[])
+    left = leftovers(module.params)
+    for name in left:
+        module.warn(leftover_sentence(name, module.params["manager"], module.params["socket"]))
+    module.exit_json(changed=False, problems=[], leftovers=left)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 """Creates the topics of one cluster that do not exist yet, all in one request, and changes none that does; ends when all are led.
 
 It runs with the release's own Python, which has confluent-kafka. Invariant: a topic whose partition count differs from the
-inventory's is reported and left as it is, since keys would move between partitions.
+inventory's is reported and left as it is, since keys would move between partitions. Since it knows the cluster's members, it also
+warns of brokers that the inventory does not have.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ options:
       partitions: {description: How many partitions it has., type: int, required: true}
       replication_factor: {description: How many replicas each partition has., type: int, default: 1}
       config: {description: "Topic configuration, such as cleanup.policy.", type: dict, default: {}}
+  broker_ids: {description: The broker_id of each broker that the inventory has., type: list, elements: int, required: true}
   timeout_s: {description: How long the cluster may take., type: int, default: 60}
 author: The headrace contributors
 """
@@ -35,6 +37,7 @@ EXAMPLES = r"""
 - name: Create the topics
   headrace_topics:
     bootstrap_servers: 127.0.1.1:9092
+    broker_ids: [1, 2]
     topics:
       - {name: pageviews, partitions: 4}
 """
@@ -55,6 +58,16 @@ def partition_counts(client: Any, timeout_s: int) -> dict[str, int]:
     return {
         name: len(topic.partitions) for name, topic in client.list_topics(timeout=timeout_s).topics.items()
     }
+
+
+def warn_of_strangers(module: AnsibleModule, client: Any, timeout_s: int) -> None:
+    """Name the registered brokers that the inventory does not have, though only a person knows what they still hold."""
+    for number, broker in sorted(client.list_topics(timeout=timeout_s).brokers.items()):
+        if number not in module.params["broker_ids"]:
+            module.warn(
+                f"Broker {number} at {broker.host}:{broker.port} is in this cluster and no host of the inventory has it: "
+                "move its partitions away and stop it, or put its host back into the inventory."
+            )
 
 
 def leaderless(client: Any, wanted: list[dict[str, Any]], timeout_s: int) -> str | None:
@@ -112,6 +125,7 @@ def run(module: AnsibleModule) -> list[str]:
         if module.check_mode:
             return [topic["name"] for topic in arguments["topics"]]
         raise TopicsError(f"No broker of {arguments['bootstrap_servers']} answers: {error}") from error
+    warn_of_strangers(module, client, timeout_s)
     topics = missing_topics(arguments["topics"], found)
     if not module.check_mode:
         if topics:
@@ -133,6 +147,7 @@ def main() -> None:
         argument_spec={
             "bootstrap_servers": {"type": "str", "required": True},
             "topics": {"type": "list", "elements": "dict", "required": True, "options": topic_options},
+            "broker_ids": {"type": "list", "elements": "int", "required": True},
             "timeout_s": {"type": "int", "default": 60},
         },
         supports_check_mode=True,

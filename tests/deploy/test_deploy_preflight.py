@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,7 @@ def good_inventory() -> Inventory:
             if identity:
                 hostvars[host][identity] = number
     groups["all"] = list(hostvars)
+    groups["machine"] = list(hostvars)
     return groups, hostvars
 
 
@@ -92,7 +94,29 @@ def drop_from_tier(inventory: Inventory) -> None:
     inventory[0]["live"].remove("east-broker-1")
 
 
+def misspell_group(inventory: Inventory) -> None:
+    inventory[0]["brokers"] = ["east-broker-2"]
+    inventory[0]["broker"].remove("east-broker-2")
+
+
+def forget_machine(inventory: Inventory) -> None:
+    inventory[0]["machine"].remove("east-broker-1")
+
+
 BROKEN = {
+    "host in no group that runs anything": (
+        misspell_group,
+        "Host east-broker-2 is in none of the groups zookeeper, broker, haproxy, registry, load, audit: put it in one, "
+        "or take it out of its datacenter.",
+    ),
+    "host on no machine": (
+        forget_machine,
+        "Host east-broker-1 runs on east-broker-1, which is not in the group machine: add it there.",
+    ),
+    "supervisor that nobody starts": (
+        change_variable("east-broker-1", "headrace_service_manager", "supervisor"),
+        "Host east-broker-1 runs on east-broker-1, which is not in the group supervisor: add it there.",
+    ),
     "duplicate broker id": (
         change_variable("east-broker-2", "broker_id", 1),
         "east-broker-1 and east-broker-2 in datacenter east have the same broker_id 1: each needs its own.",
@@ -174,6 +198,22 @@ def test_a_bad_inventory_gets_its_sentence(name: str) -> None:
     assert sentence in topology.inventory_problems(*inventory)
 
 
+@pytest.mark.parametrize(
+    ("limit", "unknown"),
+    [
+        ("", []),
+        ("broker:&live:!east-broker-1", []),
+        ("east-broker-*,broker[0],~east-.*,@retry", []),
+        ("east-broker-9", ["east-broker-9"]),
+        ("east-broker-1:brokers:&west", ["brokers", "west"]),
+    ],
+)
+def test_a_limit_that_names_nothing_gets_a_sentence(limit: str, unknown: list[str]) -> None:
+    assert topology.limit_problems(limit, good_inventory()[0]) == [
+        f"--limit names {name}, which is neither a host nor a group of the inventory." for name in unknown
+    ]
+
+
 def test_the_service_groups_may_be_missing_altogether() -> None:
     groups, hostvars = good_inventory()
     del groups["haproxy"], groups["broker"]
@@ -220,6 +260,28 @@ def test_preflight_ends_with_the_sentence(deployment: Any) -> None:
     )
 
 
+def test_an_inventory_that_cannot_be_read_is_a_failure(deployment: Any) -> None:
+    deployment.edit("    zookeeper:\n", "    zookeeper: [\n")
+    for playbook in ("site.yml", "down.yml"):
+        result = deployment.play(playbook)
+        assert result.returncode != 0, playbook
+        assert f"Completely failed to parse inventory source {deployment.inventory}" in result.stderr
+    assert not deployment.root.exists()
+
+
+def test_an_inventory_without_hosts_is_a_failure(deployment: Any) -> None:
+    (deployment.inventory / "hosts.yml").write_text("all: {}\n", encoding="utf-8")
+    result = deployment.play("site.yml")
+    assert result.returncode != 0
+    assert "The inventory has no hosts: name one with -i, such as inventory/local." in result.stdout
+
+
+def test_a_name_in_the_limit_that_the_inventory_lacks_is_a_failure(deployment: Any) -> None:
+    result = deployment.play("preflight.yml", "--limit", "dc-east-broker-1,dc-east-broker-9")
+    assert result.returncode != 0
+    assert "--limit names dc-east-broker-9, which is neither a host nor a group" in result.stdout
+
+
 def test_preflight_accepts_the_local_inventory(deployment: Any) -> None:
     result = deployment.play("preflight.yml")
     assert result.returncode == 0, result.stdout
@@ -241,6 +303,7 @@ def test_preflight_names_the_service_whose_port_is_taken(deployment: Any) -> Non
 
 
 def test_preflight_names_a_program_that_is_missing() -> None:
+    sys.modules["ansible.module_utils.headrace_managers"] = load("module_utils/headrace_managers.py")
     machine = load("library/headrace_machine.py")
     assert machine.missing_executables(["sh"]) == []
     (problem,) = machine.missing_executables(["no-such-program"])
