@@ -253,10 +253,28 @@ def test_zookeeper_away_for_longer_than_the_session_is_survived(cluster: Callabl
     one.create("t", 1)
     one.zookeeper.kill()
     time.sleep(2 * SESSION_TIMEOUT_MS / 1000)
+    log = one.home / "broker-1" / "broker.log"
+    eventually(lambda: "ZooKeeper still does not answer" in log.read_text(), what="the line about the outage")
     one.produce("t", 0, b"without")
     one.zookeeper.start()
     eventually(lambda: created(one, "later"), what="a topic after ZooKeeper's return")
     assert one.read("t", 0, 1) == [b"without"]
+
+
+def test_a_zookeeper_that_lost_its_data_is_told_of_and_no_data_is_abandoned(
+    cluster: Callable[[int], Cluster],
+) -> None:
+    one = cluster(1)
+    log = one.home / "broker-1" / "broker.log"
+    one.brokers[1].process.send_signal(signal.SIGSTOP)
+    eventually(lambda: one.znodes.exists("/brokers/ids/1") is None, what="the end of the session")
+    one.znodes.delete("/cluster/id")
+    one.brokers[1].process.send_signal(signal.SIGCONT)
+    eventually(lambda: "ZooKeeper holds no cluster.id" in log.read_text(), what="the line about lost data")
+    assert "check zookeeper.connect, or restore ZooKeeper's data" in log.read_text()
+    assert one.brokers[1].stop() == 0
+    with pytest.raises(AssertionError, match=r"check zookeeper\.connect first"):
+        one.start(1)
 
 
 def created(cluster: Cluster, topic: str) -> bool:

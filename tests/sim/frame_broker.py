@@ -20,6 +20,7 @@ from headrace.broker.config import BrokerConfig, LogConfig
 from headrace.broker.errors import ErrorCode, UnknownTopicOrPartitionError
 from headrace.broker.handlers.context import Client, Context
 from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.handlers.replies import CloseConnectionError
 from headrace.broker.handlers.table import HANDLERS
 from headrace.broker.log.files import OsFiles
@@ -28,6 +29,7 @@ from headrace.broker.log.store import LogStore
 from headrace.broker.replication.model import OFFSETS_TOPIC
 from headrace.broker.replication.topic_requests import TopicResult
 from headrace.broker.server.metadata import MetadataCache
+from headrace.broker.server.metrics import BrokerMetrics
 from headrace.broker.server.producer_ids import ProducerIds
 from headrace.broker.server.replicas import Partitions
 from headrace.broker.server.runtime import GroupCoordinator
@@ -185,6 +187,7 @@ class FrameBroker:
             metadata=metadata,
             waiting=self.waiting,
             scheduler=self.queue,
+            refused_writes=RefusedWrites(),
         )
         self.context = Context(
             broker_id=1,
@@ -194,12 +197,13 @@ class FrameBroker:
             metadata=metadata,
             cluster=self.cluster,
             waiting=self.waiting,
-            metrics=SimpleNamespace(produced=lambda *_: None, fetched=lambda *_: None),
+            metrics=BrokerMetrics(),
             groups=self.groups,
             producer_ids=ProducerIds(
                 self.cluster.allocate_producer_id_block, lambda work: self.cluster.later("ids", work)
             ),
             moves=self.cluster,
+            refused_writes=RefusedWrites(),
         )
         self._take_client()
         self._lead(metadata, partitions, dict.fromkeys(topics, 2) | {OFFSETS_TOPIC: 1})

@@ -30,6 +30,7 @@ from headrace.broker.groups.events import (
 )
 from headrace.broker.groups.records import OffsetValue, Record, encode_offset_key, encode_offset_value
 from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.replication.leader import Partition
@@ -136,6 +137,7 @@ class Broker:
             metadata=self.topics,
             waiting=self.waiting,
             scheduler=self.loop,
+            refused_writes=RefusedWrites(),
         )
         self.topics.changed()
 

@@ -143,10 +143,18 @@ def test_a_partition_in_two_directories_is_refused(tmp_path: Path) -> None:
         open_store(tmp_path / "a", tmp_path / "b")
 
 
-@pytest.mark.parametrize("other", [{"broker_id": 2}, {"cluster_id": "d"}])
-def test_a_directory_of_another_broker_or_cluster_is_refused(tmp_path: Path, other: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    ("other", "advice"),
+    [
+        ({"broker_id": 2}, "correct broker.id, or give this broker a data directory of its own"),
+        ({"cluster_id": "d"}, "check zookeeper.connect first"),
+    ],
+)
+def test_a_directory_of_another_broker_or_cluster_is_refused(
+    tmp_path: Path, other: dict[str, int], advice: str
+) -> None:
     open_store(tmp_path)
-    with pytest.raises(StorageError, match="data directory of its own"):
+    with pytest.raises(StorageError, match=advice):
         open_store(tmp_path, **other)  # type: ignore[arg-type]
 
 

@@ -74,7 +74,7 @@ def context() -> Any:
             brokers={7: SimpleNamespace(rack="r")},
         ),
         config=SimpleNamespace(replication=SimpleNamespace(fetch_max_bytes=1000)),
-        metrics=SimpleNamespace(fetched=lambda topic, size: None),
+        metrics=SimpleNamespace(fetched=lambda topic, size: None, failed=lambda *_: None),
         clock=SimpleNamespace(monotonic_ms=lambda: 0),
         client=Client("here", "INSIDE"),
         fetch_sessions=FetchSessions(1),

@@ -13,6 +13,7 @@ from headrace.broker.handlers import k03_metadata
 from headrace.broker.handlers.context import Client, MetadataBodies
 from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.replication.model import Broker, Endpoint
+from headrace.broker.server.metrics import BrokerMetrics
 from headrace.broker.wire import frames
 from headrace.broker.wire.api.k03_metadata import API
 
@@ -57,6 +58,7 @@ def context() -> Any:
         metadata=FakeMetadata(),
         metadata_bodies=MetadataBodies(),
         slicing=asyncio.Lock(),
+        metrics=BrokerMetrics(),
         config=SimpleNamespace(topics=SimpleNamespace(auto_create_topics_enable=True)),
         cluster=SimpleNamespace(
             auto_create=created.extend, is_mirrored=lambda name: name.startswith("dc-east.")

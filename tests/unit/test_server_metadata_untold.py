@@ -12,6 +12,7 @@ from headrace.broker.handlers.context import Client, MetadataBodies
 from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.replication.model import Broker, Endpoint
 from headrace.broker.server.metadata import MetadataCache
+from headrace.broker.server.metrics import BrokerMetrics
 from headrace.broker.server.waiting import Waiting
 from headrace.broker.wire import frames
 from headrace.broker.wire.api.k03_metadata import API
@@ -45,6 +46,7 @@ def context() -> Any:
         client=Client("host", "PLAINTEXT"),
         metadata=metadata,
         metadata_bodies=MetadataBodies(),
+        metrics=BrokerMetrics(),
         config=SimpleNamespace(topics=SimpleNamespace(auto_create_topics_enable=False)),
         waiting=waiting,
         scheduler=scheduler,

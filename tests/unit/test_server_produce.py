@@ -82,7 +82,11 @@ class FakeContext(SimpleNamespace):
             waiting=FakeWaiting(),
             clock=SimpleNamespace(now_ms=lambda: 1, monotonic_ms=lambda: self.ms),
             ms=0,
-            metrics=SimpleNamespace(produced=lambda topic, batch_count, size: None),
+            errors=[],
+            metrics=SimpleNamespace(
+                produced=lambda topic, batch_count, size: None,
+                failed=lambda *failed: self.errors.append(failed),
+            ),
             client=Client("here", "INSIDE"),
             refused_writes=RefusedWrites(),
             metadata=SimpleNamespace(
@@ -271,3 +275,8 @@ def test_a_full_disk_is_logged_once_a_minute_while_it_lasts_and_once_when_it_is_
     facts = caplog.records[0].facts  # type: ignore[attr-defined]
     assert facts["directory"] == "/data"
     assert "No space left on device" in str(facts["reason"])
+    over = caplog.records[-1].facts  # type: ignore[attr-defined]
+    assert (over["refused"], over["seconds"]) == (3, REPEAT_MS // 1000)
+    assert context.refused_writes.counts == {"/data": 3}
+    assert not context.refused_writes.directories
+    assert context.errors == [(0, 56)] * 3

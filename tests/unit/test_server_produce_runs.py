@@ -56,7 +56,9 @@ class World(SimpleNamespace):
                 park=lambda keys, timeout_ms, attempt: attempt(None),
             ),
             clock=SimpleNamespace(now_ms=lambda: NOW_MS, monotonic_ms=lambda: 0),
-            metrics=SimpleNamespace(produced=lambda *counts: self.counted.append(counts)),
+            metrics=SimpleNamespace(
+                produced=lambda *counts: self.counted.append(counts), failed=lambda *_: None
+            ),
             client=Client("here", "INSIDE"),
             refused_writes=RefusedWrites(),
             metadata=SimpleNamespace(

@@ -16,6 +16,7 @@ from headrace.broker.handlers.context import Client
 from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.replies import CloseConnectionError
 from headrace.broker.handlers.slices import SLICE_COUNT, Listed, encoded_list
+from headrace.broker.server.metrics import BrokerMetrics
 from headrace.broker.wire import frames
 from headrace.broker.wire.api.k42_delete_groups import API
 
@@ -54,6 +55,7 @@ def stand_in(later: Any) -> Any:
     """What a handler is given, with those tasks, and a clock that is later whenever it is read."""
     return SimpleNamespace(
         client=Client("host", "INSIDE"),
+        metrics=BrokerMetrics(),
         cluster=SimpleNamespace(later=later),
         slicing=asyncio.Lock(),
         clock=SimpleNamespace(monotonic_ms=itertools.count().__next__),

@@ -70,7 +70,7 @@ class World(SimpleNamespace):
             ),
             waiting=waiting,
             clock=SimpleNamespace(now_ms=lambda: NOW_MS, monotonic_ms=lambda: 0),
-            metrics=SimpleNamespace(produced=lambda *counts: None),
+            metrics=SimpleNamespace(produced=lambda *_: None, failed=lambda *_: None),
             client=Client("here", "INSIDE"),
             refused_writes=RefusedWrites(),
             metadata=SimpleNamespace(

@@ -86,6 +86,10 @@ class Metrics(Protocol):
 
     def fetched(self, topic: str, size: int) -> None: ...
 
+    def failed(self, key: int, error_code: int) -> None:
+        """A request of that API, or a part of one, is answered with an error."""
+        ...
+
 
 @dataclass(slots=True)
 class Client:
@@ -171,6 +175,7 @@ class Context:
         groups: Any,
         producer_ids: Any,
         moves: Any,
+        refused_writes: RefusedWrites,
     ) -> None:
         self.broker_id = broker_id
         self.config = config
@@ -185,7 +190,7 @@ class Context:
         self.moves = moves
         self.client = Client("", "")
         self.metadata_bodies = MetadataBodies()
-        self.refused_writes = RefusedWrites()
+        self.refused_writes = refused_writes
         self.slicing = asyncio.Lock()
         self.fetch_sessions = FetchSessions(config.network.max_incremental_fetch_session_cache_slots)
 

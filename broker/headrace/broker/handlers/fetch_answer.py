@@ -78,6 +78,7 @@ def encode_fetch(
     """The whole reply: bytes around slices, the length prefix first."""
     version = header.version
     is_flexible = version >= FLEXIBLE_VERSION
+    _count_errors(context, error_code, answer)
     buffer = bytearray(8)
     if is_flexible:
         buffer += _NO_TAGS
@@ -110,6 +111,15 @@ def encode_fetch(
     assert isinstance(first, bytes)
     parts[0] = _PREFIX.pack(size - 4, header.correlation_id) + first[8:]
     return parts
+
+
+def _count_errors(context: Context, error_code: int, answer: Answer) -> None:
+    if error_code:
+        context.metrics.failed(API.key, error_code)
+    for _, found in answer:
+        for item in found:
+            if item.error_code:
+                context.metrics.failed(API.key, item.error_code)
 
 
 def encode_nothing(version: int, item: Found) -> bytes:

@@ -191,6 +191,7 @@ def _append_run(
     if single.acks != 0:
         return [b"".join(replies)]
     if failure is not None:
+        context.metrics.failed(API.key, failure.code)
         raise _unacknowledged(failure)
     return None
 
@@ -233,7 +234,7 @@ def _append(
 
 def _appended(context: Context, topic: str, partition: Partition, batch_count: int, size: int) -> None:
     if context.refused_writes.directories:
-        context.refused_writes.worked(partition.log.directory)
+        context.refused_writes.worked(partition.log.directory, context.clock.monotonic_ms())
     context.metrics.produced(topic, batch_count, size)
     context.waiting.wake(topic, partition.partition)
 
@@ -330,7 +331,7 @@ def _answer(
 ) -> Reply:
     """Answer now, or once every append may be acknowledged, at most `timeout_ms` later."""
     if acks == 0:
-        _close_on_error(outcomes)
+        _close_on_error(context, outcomes)
         return None
     client = context.client
     if any(o.error is None and not _is_done(o, acks) for o in outcomes):
@@ -338,9 +339,10 @@ def _answer(
     return [_encode(context, client, header, outcomes)]
 
 
-def _close_on_error(outcomes: list[_Outcome]) -> None:
+def _close_on_error(context: Context, outcomes: list[_Outcome]) -> None:
     for outcome in outcomes:
         if outcome.error is not None:
+            context.metrics.failed(API.key, outcome.error.code)
             raise _unacknowledged(outcome.error)
 
 
@@ -381,6 +383,8 @@ def _encode(context: Context, client: Client, header: RequestHeader, outcomes: l
     topics: dict[str, list[dict[str, Any]]] = {}
     leaders: list[CurrentLeader] = []
     for outcome in outcomes:
+        if outcome.error is not None:
+            context.metrics.failed(API.key, outcome.error.code)
         response = _partition_response(outcome)
         if header.version >= LEADER_TAG_VERSION and isinstance(outcome.error, NotLeaderOrFollowerError):
             leader = current_leader(context, outcome.topic, outcome.partition_index)

@@ -25,6 +25,7 @@ from uuid import UUID
 from headrace.broker.errors import ErrorCode
 from headrace.broker.handlers.context import Context
 from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.handlers.error_counts import count_errors
 from headrace.broker.handlers.replies import Parts
 from headrace.broker.handlers.slices import in_slices
 from headrace.broker.replication.model import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -146,7 +147,9 @@ def _slice(
         topics.append(topic)
         size += 1 + len(topic["partitions"])
     before, after = _around_topics(version)
-    encoded = API.encode_response(version, {**NOTHING, "topics": topics})
+    message = {**NOTHING, "topics": topics}
+    count_errors(context.metrics, API, message)
+    encoded = API.encode_response(version, message)
     return len(topics), encoded[before + len(_count(version, len(topics))) : len(encoded) - after]
 
 

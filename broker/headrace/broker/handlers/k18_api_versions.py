@@ -32,6 +32,8 @@ def handle(context: Context, header: RequestHeader, frame: memoryview) -> Parts:
         version, error = 0, ErrorCode.UNSUPPORTED_VERSION
     elif not _names_software(API.decode_request(version, frame, header.body_offset), version):
         error = ErrorCode.INVALID_REQUEST
+    if error:
+        context.metrics.failed(API.key, error)
     answer: dict[str, Any] = {"error_code": error}
     if error != ErrorCode.INVALID_REQUEST:
         answer |= {"api_keys": _api_keys(), "finalized_features_epoch": FEATURES_EPOCH}

@@ -1,4 +1,4 @@
-"""The log directories whose disk refuses writes: one line a minute while it does, one when it works again.
+"""The log directories whose disk refuses writes: one line a minute while it does, one when it works again, and figures.
 
 Producers hear KAFKA_STORAGE_ERROR each time; whoever runs the broker hears it here.
 """
@@ -6,6 +6,7 @@ Producers hear KAFKA_STORAGE_ERROR each time; whoever runs the broker hears it h
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 
 from headrace.broker.errors import StorageError
 from headrace.broker.structured_log import get_logger
@@ -14,26 +15,49 @@ log = get_logger(__name__)
 REPEAT_MS = 60_000
 
 
+@dataclass(slots=True)
+class Refusal:
+    """One directory's refusals, from the first until a write succeeds."""
+
+    began_ms: int
+    logged_ms: int
+    count: int = 0
+
+
 class RefusedWrites:
-    """When each directory that refuses writes was logged last, by path."""
+    """The directories that refuse writes now, by path, and how many each has refused since the start."""
 
     def __init__(self) -> None:
-        self.directories: dict[str, int] = {}
+        self.directories: dict[str, Refusal] = {}
+        self.counts: dict[str, int] = {}
 
     def refused(self, partition_directory: str, error: StorageError, monotonic_ms: int) -> None:
         """An append failed; `error` says why and what to do."""
         directory = os.path.dirname(partition_directory)
-        logged_ms = self.directories.get(directory)
-        if logged_ms is None or monotonic_ms - logged_ms >= REPEAT_MS:
-            self.directories[directory] = monotonic_ms
+        self.counts[directory] = self.counts.get(directory, 0) + 1
+        refusal = self.directories.get(directory)
+        is_first = refusal is None
+        if refusal is None:
+            refusal = self.directories[directory] = Refusal(began_ms=monotonic_ms, logged_ms=monotonic_ms)
+        refusal.count += 1
+        if is_first or monotonic_ms - refusal.logged_ms >= REPEAT_MS:
+            refusal.logged_ms = monotonic_ms
             log.warning(
                 "log directory refuses writes, producers get KAFKA_STORAGE_ERROR",
                 directory=directory,
+                refused=refusal.count,
+                seconds=(monotonic_ms - refusal.began_ms) // 1000,
                 reason=error,
             )
 
-    def worked(self, partition_directory: str) -> None:
+    def worked(self, partition_directory: str, monotonic_ms: int) -> None:
         """An append succeeded; worth a call only while `directories` is not empty."""
         directory = os.path.dirname(partition_directory)
-        if self.directories.pop(directory, None) is not None:
-            log.info("log directory takes writes again", directory=directory)
+        refusal = self.directories.pop(directory, None)
+        if refusal is not None:
+            log.info(
+                "log directory takes writes again",
+                directory=directory,
+                refused=refusal.count,
+                seconds=(monotonic_ms - refusal.began_ms) // 1000,
+            )

@@ -9,12 +9,13 @@ what the elements say.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar, cast
 
 from headrace.broker.handlers.context import Context
 from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.handlers.error_counts import count_errors
 from headrace.broker.handlers.gather import gather
 from headrace.broker.handlers.replies import CloseConnectionError, Parts
 from headrace.broker.wire import frames
@@ -79,10 +80,11 @@ def encoded_list(
     context: Context, api: Api, header: RequestHeader, listed: Listed
 ) -> Parts | Deferred[Parts]:
     """The whole reply; raises CloseConnectionError when it would be too large."""
-    return in_slices(context, api.name, _encoded(api, header, listed, context.clock.monotonic_ms))
+    return in_slices(context, api.name, _encoded(context, api, header, listed))
 
 
-def _encoded(api: Api, header: RequestHeader, listed: Listed, monotonic_ms: Callable[[], int]) -> Work[Parts]:
+def _encoded(context: Context, api: Api, header: RequestHeader, listed: Listed) -> Work[Parts]:
+    monotonic_ms = context.clock.monotonic_ms
     version = header.version
     is_flexible = api.is_flexible(version)
     nothing = api.encode_response(version, {listed.field: []})
@@ -94,7 +96,9 @@ def _encoded(api: Api, header: RequestHeader, listed: Listed, monotonic_ms: Call
     def take(elements: list[dict[str, Any]]) -> None:
         nonlocal size
         for element in elements:
-            encoded = api.encode_response(version, {listed.field: [element]})
+            message = {listed.field: [element]}
+            count_errors(context.metrics, api, message)
+            encoded = api.encode_response(version, message)
             told.append(encoded[first : len(encoded) - after])
             size += len(encoded)
             if size > ANSWER_SIZE_MAX:

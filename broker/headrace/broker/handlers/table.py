@@ -24,6 +24,7 @@ from headrace.broker import handlers
 from headrace.broker.errors import KafkaError
 from headrace.broker.handlers.context import Context
 from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.handlers.error_counts import count_errors
 from headrace.broker.handlers.replies import Parts, Reply
 from headrace.broker.handlers.slices import Listed, encoded_list
 from headrace.broker.wire import frames
@@ -64,13 +65,14 @@ def _ordinary(module: Any) -> Callable[[Context, RequestHeader, memoryview], Rep
         if isinstance(response, Listed):
             return encoded_list(context, api, header, response)
         if isinstance(response, Deferred):
-            return response.map(lambda message: _encode(api, header, message))
-        return _encode(api, header, response)
+            return response.map(lambda message: _encode(context, api, header, message))
+        return _encode(context, api, header, response)
 
     return serve
 
 
-def _encode(api: Api, header: RequestHeader, message: dict[str, Any]) -> Parts:
+def _encode(context: Context, api: Api, header: RequestHeader, message: dict[str, Any]) -> Parts:
+    count_errors(context.metrics, api, message)
     return [
         frames.frame(
             frames.encode_response_header(header.key, header.version, header.correlation_id),

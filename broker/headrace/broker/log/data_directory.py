@@ -35,6 +35,16 @@ from headrace.broker.log.results import Finding
 META_PROPERTIES_VERSION = "0"
 _VALUES_OF_THIS_BROKER = ("broker.id", "cluster.id", "version")
 
+_ADVICE = {
+    "broker.id": "correct broker.id, or give this broker a data directory of its own",
+    "cluster.id": (
+        "check zookeeper.connect first, since the ZooKeeper that it names is another cluster's or has lost its data, "
+        "and the data here belongs to the cluster that the file names; only a broker that is to begin empty in another "
+        "cluster takes another data directory"
+    ),
+    "version": "start it with the release that wrote this file",
+}
+
 
 class DataDirectory:
     """See the module's text. All methods may raise OSError; `lock` is held while checkpoints are written."""
@@ -86,8 +96,7 @@ class DataDirectory:
         for key, expected in zip(_VALUES_OF_THIS_BROKER, expected_values, strict=True):
             if found.get(key, expected) != expected:
                 raise StorageError(
-                    f"{path} says {key}={found[key]}, but this broker has {key}={expected}: "
-                    "give it a data directory of its own."
+                    f"{path} says {key}={found[key]}, but this broker has {key}={expected}: {_ADVICE[key]}."
                 )
 
     def release(self) -> None:

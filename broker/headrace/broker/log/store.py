@@ -118,6 +118,10 @@ class LogStore:
                 return self._put_offline(home, error.strerror or str(error))
         return None
 
+    def paths(self) -> list[str]:
+        """The data directories that are in use."""
+        return [home.path for home in self._directories]
+
     @property
     def has_failed(self) -> bool:
         """Whether no directory is left."""

@@ -40,10 +40,11 @@ from headrace.broker.server.dynamic_config import BROKERS, TOPICS, DynamicConfig
 from headrace.broker.server.mailbox import Mailbox
 from headrace.broker.server.metadata import MetadataCache, partition_states
 from headrace.broker.server.peers import Connection, PeerError, Peers
-from headrace.broker.server.registration import Registration
+from headrace.broker.server.registration import PAUSE_SECONDS, Registration
 from headrace.broker.server.replicas import Partitions
 from headrace.broker.server.topics import Topics
 from headrace.broker.server.zookeeper_offsets import ZooKeeperOffsets
+from headrace.broker.server.zookeeper_watch import ZooKeeperWatch
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks
 from headrace.broker.wire.api import (
@@ -91,6 +92,8 @@ class Cluster(SessionListener):
             connection_timeout_ms=zookeeper.zookeeper_connection_timeout_ms
             or zookeeper.zookeeper_session_timeout_ms,
         )
+        self.watch = ZooKeeperWatch(clock, zookeeper.zookeeper_connect or "")
+        self._zookeeper.add_listener(self.watch)
         self._mailbox = Mailbox(self._work_failed)
         self._configs = DynamicConfigs(self._zookeeper, self._mailbox, clock)
         self.consumer_offsets = ZooKeeperOffsets(self._zookeeper)
@@ -110,6 +113,7 @@ class Cluster(SessionListener):
         `stored_broker_id` is the id in this broker's `meta.properties`: it stands when `broker.id` is -1.
         Raises ZooKeeperError with a sentence.
         """
+        self.watch.connecting(asyncio.get_running_loop())
         await self._zookeeper.connect()
         for path in paths.PERSISTENT_PATHS:
             await self._zookeeper.ensure(path)
@@ -165,6 +169,7 @@ class Cluster(SessionListener):
                     await self._shut_down_controlled()
         except (OSError, EOFError, TimeoutError, PeerError, KafkaError, ZooKeeperError) as error:
             log.warning("stopping without the controller's consent", reason=repr(error))
+        self.watch.close()
         await self._zookeeper.close()
 
     @property
@@ -377,14 +382,6 @@ class Cluster(SessionListener):
             self._office.session_started()
         self._mailbox.post(self._register_again)
 
-    def session_suspended(self) -> None:
-        """ZooKeeper does not answer; what the controller said last goes on to hold."""
-        log.warning("ZooKeeper does not answer, clients are served from memory", broker=self.broker_id)
-
-    def session_resumed(self) -> None:
-        """ZooKeeper is back and the session lives."""
-        log.info("ZooKeeper answers again", broker=self.broker_id)
-
     def _update_metadata(self, request: Mapping[str, Any]) -> dict[str, Any]:
         assert self._partitions is not None, "join before serving"
         error = self._partitions.fenced(request)
@@ -449,7 +446,7 @@ class Cluster(SessionListener):
 
     async def _register_again(self) -> None:
         assert self._registration is not None, "join makes it"
-        if not await self._registration.renew():
+        if not await self._is_own_cluster() or not await self._registration.renew():
             self._mailbox.post(self._register_again)
             return
         self._registered()
@@ -457,8 +454,23 @@ class Cluster(SessionListener):
         if self._office is not None:
             self._office.registered()
 
+    async def _is_own_cluster(self) -> bool:
+        """Whether ZooKeeper knows this cluster; False, after a pause, when it lost its data or is another's."""
+        znode = await self._zookeeper.get(paths.CLUSTER_ID)
+        found = None if znode is None else paths.decode_cluster_id(znode.data)
+        if found == self.cluster_id:
+            return True
+        self.watch.foreign(
+            f"ZooKeeper holds {'no cluster.id' if found is None else f'cluster.id={found}'}, and this broker's is "
+            f"{self.cluster_id}: check zookeeper.connect, or restore ZooKeeper's data; until then this broker "
+            "registers nowhere"
+        )
+        await asyncio.sleep(PAUSE_SECONDS)
+        return False
+
     def _registered(self) -> None:
         assert self._partitions is not None, "join sets them"
+        self.watch.registered()
         self._partitions.broker_epoch = self.broker_epoch
 
     async def _forget_deleted_topics(self) -> None:

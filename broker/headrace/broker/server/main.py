@@ -34,6 +34,7 @@ from headrace.broker.errors import StorageError
 from headrace.broker.handlers import k03_metadata
 from headrace.broker.handlers.context import Context
 from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.results import RecoveryReport
 from headrace.broker.log.store import LogStore
@@ -130,6 +131,7 @@ class Broker:
         self.embedded = Tasks()
         self.clock = SystemClock()
         self.metrics = BrokerMetrics()
+        self.refused_writes = self.metrics.refused_writes = RefusedWrites()
         self.logs: LogStore | None = None
         self.groups: GroupCoordinator | None = None
         self.acceptor: Acceptor | None = None
@@ -142,6 +144,7 @@ class Broker:
         self.metadata = MetadataCache()
         is_mirrored = mirrored_names(config.properties)
         self.cluster = Cluster(self.config, self.clock, self.metadata, self.tasks, is_mirrored)
+        self.metrics.zookeeper = self.cluster.watch
         self.waiting = Waiting(asyncio.get_running_loop())
         self.syncs = Syncs(self.tasks, self.waiting.wake)
         self.metadata.on_change(lambda: self.waiting.wake(*k03_metadata.UNTOLD))
@@ -159,6 +162,7 @@ class Broker:
         )
         partitions.on_change(self._partition_changed)
         self.metrics.led = partitions.led
+        self.metrics.directories = self.logs.paths
         self.metrics.offline_directories = partial(len, self.logs.offline)
         context = self._make_context(partitions)
         self.cluster.on_broker_config(context.use_config)
@@ -263,6 +267,7 @@ class Broker:
             metadata=self.metadata,
             waiting=self.waiting,
             scheduler=asyncio.get_running_loop(),
+            refused_writes=self.refused_writes,
         )
         return Context(
             broker_id=self.cluster.broker_id,
@@ -276,6 +281,7 @@ class Broker:
             groups=self.groups,
             producer_ids=ProducerIds(self.cluster.allocate_producer_id_block, self._run),
             moves=self._make_moves(partitions),
+            refused_writes=self.refused_writes,
         )
 
     def _ask_for_refused(self) -> None:

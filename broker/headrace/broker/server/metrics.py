@@ -14,12 +14,15 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.samples import Sample
 
+from headrace.broker.errors import ErrorCode
+from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.handlers.table import HANDLERS
 
 if TYPE_CHECKING:
     from headrace.broker.log.partition_log import PartitionLog
     from headrace.broker.replication.leader import Partition
     from headrace.broker.server.cleaner import CleanerFigures
+    from headrace.broker.server.zookeeper_watch import ZooKeeperWatch
 
 KEY_COUNT = 128
 SIZE_BUCKETS = 33
@@ -50,6 +53,12 @@ class BrokerMetrics:
         self.offline_directories: Callable[[], int] = lambda: 0
         # What the cleaner tells, and the monotonic time; None where there is no cleaner.
         self.cleaner: Callable[[], tuple[CleanerFigures, int] | None] = lambda: None
+        self.refused_writes = RefusedWrites()
+        self.zookeeper: ZooKeeperWatch | None = None
+        # The data directories that are in use.
+        self.directories: Callable[[], Iterable[str]] = lambda: ()
+        # How often each (API key, error code) was answered.
+        self.errors: dict[tuple[int, int], int] = {}
         self.led: Callable[[], Iterable[Partition]] = lambda: ()
         self.registry.register(self)
 
@@ -65,6 +74,10 @@ class BrokerMetrics:
     def fetched(self, topic: str, size: int) -> None:
         self.fetched_bytes[topic] = self.fetched_bytes.get(topic, 0) + size
 
+    def failed(self, key: int, error_code: int) -> None:
+        known = (key, error_code)
+        self.errors[known] = self.errors.get(known, 0) + 1
+
     def collect(self) -> Iterator[Metric]:
         """The page's families."""
         yield CounterMetricFamily("headrace_received_bytes", "Bytes read from clients.", self.bytes_in)
@@ -76,12 +89,15 @@ class BrokerMetrics:
         yield GaugeMetricFamily("headrace_parked_requests", "Requests that wait.", self.parked())
         yield self._by_api("headrace_requests", "Requests by API.", self.requests)
         yield self._by_api("headrace_request_bytes", "Request bytes by API.", self.request_bytes)
+        yield self._errors()
         yield self._size_histogram()
         yield _by_topic("headrace_produced_batches", "Batches appended.", self.produced_batches)
         yield _by_topic("headrace_produced_bytes", "Bytes appended.", self.produced_bytes)
         yield _by_topic("headrace_fetched_bytes", "Bytes fetched.", self.fetched_bytes)
         yield from self._partitions()
         yield from self._cleaner()
+        yield from self._refused_writes()
+        yield from self._zookeeper()
         yield GaugeMetricFamily(
             "headrace_offline_log_directories",
             "Directories of log.dirs that failed.",
@@ -94,6 +110,48 @@ class BrokerMetrics:
             if values[key]:
                 family.add_metric([handler.name], values[key])
         return family
+
+    def _errors(self) -> Metric:
+        family = CounterMetricFamily(
+            "headrace_request_errors", "Answers with an error, by API and error.", labels=["api", "error"]
+        )
+        for (key, code), count in self.errors.items():
+            family.add_metric([HANDLERS[key].name, ErrorCode(code).name], count)
+        return family
+
+    def _refused_writes(self) -> Iterator[Metric]:
+        labels = ["directory"]
+        refused = CounterMetricFamily(
+            "headrace_refused_writes", "Appends that a data directory's disk refused.", labels=labels
+        )
+        refusing = GaugeMetricFamily(
+            "headrace_log_directory_refuses_writes",
+            "1 from a refused write until the next that succeeds.",
+            labels=labels,
+        )
+        for directory in self.directories():
+            refused.add_metric([directory], self.refused_writes.counts.get(directory, 0))
+            refusing.add_metric([directory], directory in self.refused_writes.directories)
+        yield from (refused, refusing)
+
+    def _zookeeper(self) -> Iterator[Metric]:
+        watch = self.zookeeper
+        if watch is None:
+            return
+        yield GaugeMetricFamily(
+            "headrace_zookeeper_connected", "1 while ZooKeeper answers.", watch.is_connected
+        )
+        yield GaugeMetricFamily(
+            "headrace_zookeeper_registered",
+            "1 while this broker is registered in its session.",
+            watch.is_registered,
+        )
+        yield GaugeMetricFamily(
+            "headrace_zookeeper_away_seconds",
+            "Since when ZooKeeper does not answer, or is not this cluster's; 0 while all is well.",
+            watch.away_s,
+        )
+        yield CounterMetricFamily("headrace_zookeeper_sessions", "ZooKeeper sessions begun.", watch.sessions)
 
     def _size_histogram(self) -> Metric:
         total, buckets = 0, []

@@ -14,7 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 from headrace.broker.clock import Clock
 from headrace.broker.config_sections import Groups
-from headrace.broker.errors import ErrorCode, KafkaError
+from headrace.broker.errors import ErrorCode, KafkaError, StorageError
 from headrace.broker.groups.events import (
     CommitOffsets,
     DeleteGroup,
@@ -36,6 +36,7 @@ from headrace.broker.groups.records import Record, partition_for
 from headrace.broker.groups.refusals import refusal
 from headrace.broker.groups.timers import TimerQueue
 from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.handlers.watch import TimerHandle
 from headrace.broker.replication.leader import Partition
 from headrace.broker.replication.model import OFFSETS_TOPIC
@@ -111,8 +112,10 @@ class GroupCoordinator:
         metadata: TopicTable,
         waiting: Waiting,
         scheduler: Scheduler,
+        refused_writes: RefusedWrites,
     ) -> None:
         self.config = config
+        self._refused_writes = refused_writes
         self._clock = clock
         self._metadata = metadata
         self._waiting = waiting
@@ -219,8 +222,18 @@ class GroupCoordinator:
                 ],
                 codec=self.config.offsets_topic_compression_codec,
             )
-            host.partition.append(memoryview(batch), required_acks=-1, now_ms=now_ms)
+            self._append_batch(host.partition, batch, now_ms)
         self._waiting.wake(OFFSETS_TOPIC, host.index)
+
+    def _append_batch(self, partition: Partition, batch: bytearray, now_ms: int) -> None:
+        directory = partition.log.directory
+        try:
+            partition.append(memoryview(batch), required_acks=-1, now_ms=now_ms)
+        except StorageError as error:
+            self._refused_writes.refused(directory, error, self._clock.monotonic_ms())
+            raise
+        if self._refused_writes.directories:
+            self._refused_writes.worked(directory, self._clock.monotonic_ms())
 
     def _reply_when_committed(self, host: _Host, replies: list[Reply]) -> None:
         needed = host.partition.log.log_end_offset
