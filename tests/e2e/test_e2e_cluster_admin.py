@@ -124,7 +124,8 @@ def test_single_values_are_set_appended_and_deleted(admin: AdminClient, topic: s
 def test_all_values_are_replaced_at_once(admin: AdminClient, topic: str) -> None:
     create(admin, NewTopic(topic, 1, 1, config={"retention.ms": "1000"}))
     resource = ConfigResource("topic", topic, set_config={"segment.bytes": "2097152"})
-    admin.alter_configs([resource])[resource].result(30)
+    with pytest.warns(DeprecationWarning, match="alter_configs"):
+        admin.alter_configs([resource])[resource].result(30)
     eventually(lambda: config(admin, topic)["segment.bytes"] == "2097152", what="the new value")
     assert config(admin, topic)["retention.ms"] == "604800000"
 
