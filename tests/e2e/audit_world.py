@@ -52,6 +52,7 @@ class AuditWorld:
         self.offline_behind_ms = 0
         """By how much the clock of the offline broker is behind."""
         self.warehouse = home / "warehouse"
+        open_catalog(str(self.warehouse))  # as a load does when it starts
         self.live = DevCluster(home / "live", set={"log.cleaner.backoff.ms": "500"})
         self.registry = RegistryProcess(home / "registry.log", self.live.bootstrap)
         settings = {

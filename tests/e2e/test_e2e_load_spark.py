@@ -35,6 +35,8 @@ from headrace.load.spark import RunTasks, spark_session, spark_tasks
 from headrace.load.task import Assignment, TaskResult
 from headrace.load.wire_client import Client
 
+YEAR_50000_MS = 1_515_731_616_000_000
+YEAR_300000_MS = 9_405_000_000_000_000
 HEADRACE = Path(sys.executable).with_name("headrace")
 
 
@@ -147,6 +149,57 @@ def test_a_dataframe_reads_topics_with_and_without_the_registry(
     assert sorted(row[0] for row in events.where("_error IS NULL").select("header.sequence").collect()) == [
         number for number in range(100) if number % 25
     ]
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"topics": "nosuchtopic"}, "matches 'nosuchtopic'"),
+        ({"topics": "("}, "no regular expression"),
+        (
+            {"topics": "dc-odd.*", "startingOffsets": "latest"},
+            "only bootstrap, topics, registry; it reads each",
+        ),
+    ],
+)
+def test_a_dataframe_of_unknown_options_or_no_topic_is_refused(
+    broker: DevCluster, session: Any, options: dict[str, str], sentence: str
+) -> None:
+    from headrace.load.datasource import HeadraceDataSource
+
+    session.dataSource.register(HeadraceDataSource)
+    with pytest.raises(Exception, match=sentence):
+        session.read.format("headrace").options(bootstrap=broker.bootstrap, **options).load().collect()
+
+
+def test_a_time_that_python_lacks_is_told_by_a_dataframe_and_loaded_and_answered_as_a_number(
+    broker: DevCluster, registry: str, session: Any, tmp_path: Path
+) -> None:
+    from headrace.load.datasource import HeadraceDataSource
+
+    topic = "dc-odd.pageviews"
+    create_topic(broker.bootstrap, topic, 1)
+    session.dataSource.register(HeadraceDataSource)
+    reader = session.read.format("headrace").options(bootstrap=broker.bootstrap, topics=topic)
+    assert reader.load().collect() == []
+    assert reader.load().columns[-3:] == ["key", "value", "headers"]
+    header = event(0)["header"]
+    times = [YEAR_50000_MS, YEAR_300000_MS, header["time"]]
+    odd = [{**event(0), "header": {**header, "time": time}} for time in times]
+    for item in odd:
+        publish_ends(broker.bootstrap, topic, [framed(EVENT_ID, EVENT, item)])
+    rows = reader.option("registry", registry).load().orderBy("_offset").collect()
+    assert [row._error is None for row in rows] == [False, False, True]
+    assert rows[0]._error.startswith(f"header.time is {YEAR_50000_MS} milliseconds since 1970")
+    assert rows[2].header.time.timestamp() * 1000 == header["time"]
+    load_all(broker, registry, tmp_path, topic, spark_tasks(session))
+    sql = "SELECT header, _reason FROM (SELECT header, NULL AS _reason, _offset FROM pageviews UNION ALL "
+    sql += "SELECT NULL, _reason, _offset FROM dead_letter) ORDER BY _offset"
+    asked = [str(HEADRACE), "query", "--warehouse", str(tmp_path), "--json", sql]
+    answer = json.loads(subprocess.run(asked, stdout=subprocess.PIPE, check=True, timeout=60).stdout)
+    assert answer[0]["header"]["time"] == YEAR_50000_MS
+    assert "out of bounds" in answer[1]["_reason"]
+    assert answer[2]["header"]["time"] == "2023-11-14T22:13:20+00:00"
 
 
 def publish_ends(bootstrap: str, topic: str, values: Sequence[bytes | None]) -> None:

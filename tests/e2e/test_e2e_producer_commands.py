@@ -92,6 +92,14 @@ def test_registered_events_are_decoded(broker: DevCluster, tmp_path: Path) -> No
         registry.end()
 
 
+def test_counting_a_topic_that_is_not_there_once_is_told(broker: DevCluster) -> None:
+    run(broker, "topics", "create", "there")
+    wanted = ("--topics", "there,nosuchtopic,no.*such")
+    counted = run(broker, "audit", "count", "--once", "--datacenter", "d", "--tier", "live", *wanted)
+    told = b"Error: the cluster has no topic nosuchtopic and no no.*such; `headrace topics list` shows those it has."
+    assert (counted.returncode, counted.stderr.splitlines()[-1]) == (1, told)
+
+
 def test_an_odd_time_is_a_number_and_what_does_not_decode_is_told_and_skipped_only_when_asked(
     broker: DevCluster,
 ) -> None:

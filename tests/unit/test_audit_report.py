@@ -21,6 +21,7 @@ from headrace.audit.report import as_json, sentence
 from headrace.audit.windows import ProducerName, tally
 from headrace.audit.wording import duration
 from headrace.load.ranges import TopicPartition
+from headrace.load.tables import open_catalog
 
 NOW = 1_700_000_000_000
 NOTHING = {span: Histogram() for span in SPANS}
@@ -175,6 +176,7 @@ def test_wrong_use_ends_with_a_sentence_and_2(arguments: list[str]) -> None:
 
 
 def test_a_cluster_that_does_not_answer_ends_the_report_with_a_sentence(tmp_path: Path) -> None:
+    open_catalog(str(tmp_path / "w"))
     result = CliRunner().invoke(
         audit,
         [
@@ -190,6 +192,28 @@ def test_a_cluster_that_does_not_answer_ends_the_report_with_a_sentence(tmp_path
     assert result.exit_code == 1
     assert "the offline cluster does not answer" in result.output
     assert not (tmp_path / "report.json").exists()
+
+
+def test_a_report_makes_no_warehouse_and_reads_nothing_without_one(tmp_path: Path) -> None:
+    asked = ["report", "--bootstrap", "127.0.0.1:1", "--warehouse", str(tmp_path / "w")]
+    result = CliRunner().invoke(audit, [*asked, "--output", str(tmp_path / "o")])
+    sentence = f"Error: there is no warehouse in {tmp_path / 'w'}; name its folder with --warehouse\n"
+    assert (result.exit_code, result.output) == (1, sentence)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option"), [(["report", "--output"], "--output"), (["watch", "--state"], "--state")]
+)
+def test_a_folder_that_cannot_be_made_is_refused_before_anything_is_read(
+    tmp_path: Path, arguments: list[str], option: str
+) -> None:
+    open_catalog(str(tmp_path / "w"))
+    (tmp_path / "file").touch()
+    asked = [*arguments, str(tmp_path / "file" / "o"), "--bootstrap", "127.0.0.1:1"]
+    result = CliRunner().invoke(audit, [*asked, "--warehouse", str(tmp_path / "w")])
+    assert result.exit_code == 2
+    assert f"Invalid value for {option}: {tmp_path}/file/o cannot be made or written to" in result.output
 
 
 @pytest.mark.parametrize("command", ["count", "watch", "report"])

@@ -47,3 +47,9 @@ def test_a_pattern_takes_no_topic_that_is_not_the_users(topic: str) -> None:
 def test_what_is_no_topic_is_refused(text: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         parse(text)
+
+
+def test_names_and_patterns_that_take_no_topic_are_told() -> None:
+    wanted = parse("pageviews,clicks,a.*,b+")
+    assert wanted.missing({"pageviews", "abc", "c"}) == ["clicks", "b+"]
+    assert wanted.missing({"pageviews", "clicks", "a", "bb"}) == []

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from load_kit import TOPIC, attempt, offsets_in, own, written
 from pyiceberg.catalog import Catalog
 
@@ -180,6 +181,18 @@ def test_a_query_answers_over_every_table_and_joins_a_table_with_itself(catalog:
         "SELECT count(*) FROM warehouse.pageviews a JOIN warehouse.pageviews b USING (_offset)"
     ).fetchall() == [(4,)]
     assert connection.sql("SELECT _offset, _reason FROM warehouse.dead_letter").fetchall() == [(1, "bad")]
+
+
+def test_a_query_lists_tables_by_the_names_that_one_types_and_keeps_hints(
+    catalog: Catalog, run: Run, tmp_path: Path
+) -> None:
+    commit.commit(commit.settle(catalog, "pageviews"), attempt(catalog, run, 0, 5))
+    connection = query.connect(catalog)
+    assert [name for (name,) in connection.sql("SHOW TABLES").fetchall()] == ["dead_letter", "pageviews"]
+    assert connection.sql("SELECT count(*) FROM pageviews").fetchall() == [(5,)]
+    asked = ["--warehouse", str(tmp_path / "a warehouse, né Ünit"), "SELECT * FROM warehouse.pageview"]
+    refused = CliRunner().invoke(query.query, asked)
+    assert (refused.exit_code, refused.output.splitlines()[1]) == (1, 'Did you mean "pageviews"?')
 
 
 def test_a_folder_that_no_file_url_can_name_is_refused(tmp_path: Path) -> None:

@@ -47,7 +47,11 @@ def _topic_names(context: click.Context, parameter: click.Parameter, value: str)
 @click.option(
     "--interval", default=1.0, show_default=True, type=click.FloatRange(min=0.05), help="Seconds per round."
 )
-@click.option("--once", is_flag=True, help="Count what is there now and end.")
+@click.option(
+    "--once",
+    is_flag=True,
+    help="Count what is there now and end; exit 1 when a name or pattern takes no topic.",
+)
 def count(
     bootstrap: str, datacenter: str, tier: CounterTier, wanted: TopicNames, interval: float, once: bool
 ) -> None:
@@ -77,6 +81,11 @@ def count(
         if counter is not None:
             log.info("counting", tier=tier, datacenter=datacenter, topics=str(wanted))
             _count_on(counter, interval, once, stop)
+            missing = wanted.missing(counter.known_topics) if once and not stop.is_set() else []
+            if missing:
+                raise click.ClickException(
+                    f"the cluster has no topic {' and no '.join(missing)}; `headrace topics list` shows those it has."
+                )
     except PublishError as error:
         raise click.ClickException(
             f"{error}; start the counter again, it goes on from its last record"

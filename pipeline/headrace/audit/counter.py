@@ -135,6 +135,11 @@ class LogCounter:
         self.counted_events = 0
         self.positions = published_positions(client, tier, datacenter)
 
+    @property
+    def known_topics(self) -> frozenset[str]:
+        """The topics that the rounds found."""
+        return self._known
+
     def round(self) -> bool:
         """Count what is there now; returns whether there is more at once.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any, Final
@@ -25,8 +26,8 @@ from headrace.audit.warehouse import Warehouse
 from headrace.audit.watermark import SILENT_AFTER_MS
 from headrace.broker.errors import KafkaError
 from headrace.broker.structured_log import configure, get_logger
-from headrace.load.options import warehouse_options
-from headrace.load.tables import WarehouseError, open_catalog
+from headrace.load.options import make_folder, warehouse_options
+from headrace.load.tables import WarehouseError, is_present, open_present
 from headrace.load.wire_client import Client, ConnectionFailedError, parse_bootstrap
 
 SAVE_SECONDS: Final = 15.0
@@ -64,7 +65,7 @@ class Auditor:
         self, bootstrap: str, warehouse: str, properties: dict[str, str], directory: Path | None, late_ms: int
     ) -> None:
         self._topics = OfflineTopics(Client(bootstrap, client_id="headrace-audit"))
-        self._warehouse = Warehouse(open_catalog(warehouse, properties))
+        self._warehouse = Warehouse(open_present(warehouse, properties))
         self._directory = directory
         self.ledger = state.load(directory, late_ms)
 
@@ -129,10 +130,15 @@ def watch(
 ) -> None:
     """Keep the ledger of all tiers up to date in the offline datacenter, until stopped.
 
+    Waits for the warehouse, which the load makes.
+
     Example: headrace audit watch --bootstrap 127.0.3.1:9092 --warehouse var/warehouse --state var/audit
     """
     configure()
     stop = stop_on_signals()
+    make_folder(directory, "--state")
+    if not _await_warehouse(warehouse, catalog_properties, stop, interval):
+        return
     auditor = _auditor(bootstrap, warehouse, catalog_properties, directory, late_after_seconds)
     metrics = _metrics(metrics_listener)
     log.info("watching")
@@ -204,6 +210,7 @@ def report(
     """
     period = _period(since_ms, until_ms)
     auditor = _auditor(bootstrap, warehouse, catalog_properties, directory, late_after_seconds)
+    make_folder(output, "--output")
     _read_all(auditor)
     auditor.ledger.latencies.join(now_ms(), is_last=True)
     outcome = auditor.outcome(now_ms(), silent_after_seconds, period)
@@ -241,7 +248,6 @@ def _read_all(auditor: Auditor) -> None:
 def _write(output: Path, found: dict[str, Any], ledger: Ledger) -> None:
     from headrace.audit.page import render
 
-    output.mkdir(parents=True, exist_ok=True)
     contents = {
         "report.html": render(found, {span: ledger.latencies.histogram(span) for span in SPANS}),
         "report.json": json.dumps(found, indent=2) + "\n",
@@ -250,6 +256,16 @@ def _write(output: Path, found: dict[str, Any], ledger: Ledger) -> None:
         temporary = output / f".{name}.new"
         temporary.write_text(text, encoding="utf-8")
         temporary.replace(output / name)
+
+
+def _await_warehouse(
+    warehouse: str, properties: dict[str, str], stop: threading.Event, interval: float
+) -> bool:
+    """Wait for the load to make the warehouse; False when told to stop before."""
+    while not is_present(warehouse, properties) and not stop.is_set():
+        log.warning("waiting for the warehouse, which is not there yet", warehouse=warehouse)
+        stop.wait(interval)
+    return not stop.is_set()
 
 
 def _auditor(

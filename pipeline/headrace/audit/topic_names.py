@@ -7,7 +7,7 @@ counter that took its own counts would never come to an end. A plain name means 
 from __future__ import annotations
 
 import re
-from collections.abc import Container
+from collections.abc import Collection, Container
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,6 +33,12 @@ class TopicNames(Container[str]):
         return topic in self.names or (
             not _INTERNAL.fullmatch(topic) and any(pattern.fullmatch(topic) for pattern in self.patterns)
         )
+
+    def missing(self, topics: Collection[str]) -> list[str]:
+        """Return the names and patterns that take none of these topics."""
+        names = sorted(self.names - set(topics))
+        patterns = (item.pattern for item in self.patterns if not any(map(item.fullmatch, topics)))
+        return [*names, *patterns]
 
 
 def parse(text: str) -> TopicNames:

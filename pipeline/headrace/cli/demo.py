@@ -28,6 +28,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from headrace.cli.rollout import CHECKOUT, Datacenter, Rollout, Topology, program
 from headrace.cli.verdict import TIERS, print_verdict
+from headrace.load.options import make_folder
 from headrace.producer.replay import NothingToReplayError, require_page_view
 
 SAMPLE: Final = CHECKOUT / "examples" / "access.log"
@@ -286,7 +287,7 @@ def run(settings: Settings, rollout: Rollout, output: Path) -> bool:
     """The demo from roll-out to verdict; returns whether everything arrived."""
     topology = rollout.topology()
     shutil.rmtree(output, ignore_errors=True)
-    output.mkdir(parents=True)
+    make_folder(output, "--output")
     kept = False
     try:
         roll_out(rollout)

@@ -22,7 +22,7 @@ from headrace.load.options import warehouse_options
 from headrace.load.ranges import Finding, Limits
 from headrace.load.resume_command import resume, skip
 from headrace.load.spark import spark_session, spark_tasks, warm_up
-from headrace.load.tables import WarehouseError, open_catalog
+from headrace.load.tables import WarehouseError, is_present, open_catalog
 from headrace.load.wire_client import parse_bootstrap
 
 TOPICS: Final = r"^[^.]+\.pageviews$"
@@ -142,6 +142,8 @@ def load(
     stop = threading.Event()
     _stop_on_signals(stop)
     try:
+        if not is_present(warehouse, catalog_properties):
+            log.info("there is no warehouse yet, it is made", warehouse=warehouse)
         catalog = open_catalog(warehouse, catalog_properties)
         session = spark_session(tasks)
         _stop_on_signals(stop)  # again: starting Spark puts its own handler of SIGINT in place

@@ -6,8 +6,10 @@
 
 Owns reading alone: no table, no committed offset. With `registry` rows have the event's columns, taken from the latest
 schema of each topic's subject and from those that the newest records of each partition use, and `_error` says why a
-record has none; without it they have `key` and `value` as bytes, and `headers`. Every other column is as in the
-warehouse. Each partition is read from its log start to its end as both were when the DataFrame was made.
+record has none (one with a time that `collect()` could not show, before the year 1 or after 9999, has none either);
+without it they have `key` and `value` as bytes, and `headers`. Every other column is as in the
+warehouse. Each partition is read from its log start to its end as both were when the DataFrame was made. A pattern that
+no topic matches, and an option that is none of the three, is refused; topics without records make an empty DataFrame.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from headrace.load.decode import (
 from headrace.load.headers import HEADERS_TYPE, bytes_column, headers_of
 from headrace.load.names import ERROR, HEADERS, KEY
 from headrace.load.newest_schemas import newest_schema_ids
+from headrace.load.python_times import odd_rows, reason
 from headrace.load.ranges import OffsetRange
 from headrace.load.registry import SchemaRegistry, UnknownSchemaError
 from headrace.load.source import chunks
@@ -43,6 +46,7 @@ from headrace.load.tables import OWN_FIELDS, PLACE_FIELDS
 from headrace.load.task import distinct, own_columns, values_of
 from headrace.load.wire_client import Client
 
+OPTIONS: Final = ("bootstrap", "topics", "registry")
 RAW: Final = [
     pa.field("key", pa.binary()),
     pa.field("value", pa.binary()),
@@ -74,6 +78,12 @@ class HeadraceDataSource(DataSource):
         return self._reader()
 
     def _reader(self) -> HeadraceReader:
+        unknown = sorted({name.lower() for name in self.options} - set(OPTIONS))
+        if unknown:
+            raise ValueError(
+                f"the headrace source has no option {unknown[0]!r}, only {', '.join(OPTIONS)}; "
+                "it reads each partition from its start to its end"
+            )
         missing = [name for name in ("bootstrap", "topics") if not self.options.get(name)]
         if missing:
             raise ValueError(f'the headrace source needs .option("{missing[0]}", …)')
@@ -86,8 +96,13 @@ class HeadraceReader(DataSourceReader):
     def __init__(self, bootstrap: str, pattern: str, registry: str | None) -> None:
         self._bootstrap = bootstrap
         self._registry = registry
+        wanted = _pattern(pattern)
         client = Client(bootstrap, client_id="headrace-read")
-        partitions = client.partitions(lambda topic: re.fullmatch(pattern, topic) is not None)
+        partitions = client.partitions(lambda topic: wanted.fullmatch(topic) is not None)
+        if not partitions:
+            raise ValueError(
+                f"no topic of {bootstrap} has a whole name that matches {pattern!r}; `headrace topics list` shows those it has"
+            )
         self._ranges = [
             OffsetRange(topic=place.topic, partition=place.partition, first_offset=start, next_offset=end)
             for place, (start, end) in client.log_offsets(partitions).items()
@@ -108,7 +123,10 @@ class HeadraceReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         return [RangePartition(wanted) for wanted in self._ranges]
 
-    def read(self, partition: InputPartition) -> Iterator[Any]:
+    def read(self, partition: InputPartition | None) -> Iterator[Any]:
+        """Yield a partition's rows; Spark asks for None where `partitions` has none."""
+        if partition is None:
+            return
         assert isinstance(partition, RangePartition)
         client = Client(self._bootstrap, client_id="headrace-read")
         registry = SchemaRegistry(self._registry) if self._registry is not None else None
@@ -158,8 +176,15 @@ class HeadraceReader(DataSourceReader):
             yield self._failed(records, wanted, chosen, [str(error)] * len(chosen))
             return
         decoded = decode([value[FRAME_SIZE:] for value in values if value is not None], schema, shape)
-        event = {name: decoded.rows.column(name) for name in decoded.rows.column_names}
-        yield self._table(self._own(records, chosen[decoded.kept], wanted) | event, len(decoded.kept))
+        odd = odd_rows(decoded.rows)
+        rows, kept = (
+            (decoded.rows.filter(~odd), decoded.kept[~odd]) if odd.any() else (decoded.rows, decoded.kept)
+        )
+        event = {name: rows.column(name) for name in rows.column_names}
+        yield self._table(self._own(records, chosen[kept], wanted) | event, len(kept))
+        if odd.any():
+            reasons = [reason(decoded.rows, index) for index in np.flatnonzero(odd).tolist()]
+            yield self._failed(records, wanted, chosen[decoded.kept[odd]], reasons)
         if decoded.bad:
             places = chosen[list(decoded.bad)]
             yield self._failed(records, wanted, places, list(decoded.bad.values()))
@@ -178,6 +203,13 @@ class HeadraceReader(DataSourceReader):
             for item in self.columns
         ]
         return pa.Table.from_arrays(arrays, schema=self.columns)
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise ValueError(f"the option topics is no regular expression: {text!r} ({error})") from error
 
 
 def _shape(

@@ -1,8 +1,10 @@
-"""Command-line options that the warehouse's commands share."""
+"""What the warehouse's commands share about their options."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import click
@@ -36,3 +38,19 @@ def warehouse_options(command: Callable[..., Any]) -> Callable[..., Any]:
         help="A property of another Iceberg catalog or its store, by pyiceberg's names (type=glue, s3.endpoint=…); repeat.",
     )
     return where(properties(command))
+
+
+def make_folder(folder: Path, option: str) -> None:
+    """Make a folder that files shall be written to, before any work is done for it.
+
+    Raises:
+        BadParameter: it cannot be made, or nothing can be written there.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise click.BadParameter(
+            f"{folder} cannot be made or written to: {error.strerror}.", param_hint=option
+        ) from error

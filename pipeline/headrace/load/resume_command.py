@@ -15,7 +15,7 @@ from headrace.load import resume as orders
 from headrace.load.options import warehouse_options
 from headrace.load.ranges import Passing, TopicPartition
 from headrace.load.resume import Done, NotPassedError, Order, Standing
-from headrace.load.tables import NAMESPACE, WarehouseError, open_catalog
+from headrace.load.tables import NAMESPACE, WarehouseError, open_present
 from headrace.load.wire_client import Client, ConnectionFailedError, parse_bootstrap
 
 
@@ -96,7 +96,7 @@ def _run(
         raise click.BadParameter(str(error), param_hint="--bootstrap") from error
     client = Client(bootstrap, client_id="headrace-load")
     try:
-        catalog = open_catalog(warehouse, catalog_properties)
+        catalog = open_present(warehouse, catalog_properties)
         if position is None or at is None or partition is None:
             found = orders.standings(catalog, client, topic)
             _show([item for item in found if partition in (None, item.place.partition)], as_json)

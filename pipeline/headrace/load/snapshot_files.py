@@ -1,4 +1,4 @@
-"""A table's current snapshot as SQL that DuckDB answers from its Parquet files, by field id.
+"""A table's current snapshot as a relation that DuckDB answers from its Parquet files, by field id.
 
 Owns how a file's columns are found: by the id that Iceberg gave each, since a column may be called otherwise in files that
 are older than its name. Files that name their columns alike are read together, with columns and filters pushed down. A file
@@ -30,8 +30,10 @@ Names = tuple[str, ...]
 """What a file calls each of the table's columns."""
 
 
-def select(connection: duckdb.DuckDBPyConnection, name: str, table: Table, *, is_empty: bool = False) -> str:
-    """Register the table's files with a connection, as `name` with a number; returns the SELECT of its rows.
+def relation(
+    connection: duckdb.DuckDBPyConnection, table: Table, *, is_empty: bool = False
+) -> duckdb.DuckDBPyRelation:
+    """Return the table's rows, not yet read; nothing is registered with the connection that a user could see.
 
     Args:
         is_empty: leave the files alone, so that there are columns and no rows.
@@ -42,12 +44,13 @@ def select(connection: duckdb.DuckDBPyConnection, name: str, table: Table, *, is
     parts: list[tuple[Names, Any]] = [*datasets.items()]
     if rest or not parts:
         parts.append((tuple(schema.names), _rows(table, rest)))
-    selects = []
-    for number, (names, source) in enumerate(parts):
-        connection.register(f"{name}_{number}", source)
+    found: duckdb.DuckDBPyRelation | None = None
+    for names, source in parts:
         columns = (f"{_quoted(there)} AS {_quoted(here)}" for there, here in zip(names, shown, strict=True))
-        selects.append(f"SELECT {', '.join(columns)} FROM {_quoted(f'{name}_{number}')}")
-    return " UNION ALL ".join(selects)
+        rows = connection.from_arrow(source).project(", ".join(columns))
+        found = rows if found is None else found.union(rows)
+    assert found is not None
+    return found
 
 
 def _by_names(

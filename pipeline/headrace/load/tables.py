@@ -129,6 +129,22 @@ def open_catalog(warehouse: str, properties: Mapping[str, str] | None = None) ->
     )
 
 
+def is_present(warehouse: str, properties: Mapping[str, str]) -> bool:
+    """Return whether the embedded catalog is there; what another catalog has, it says itself."""
+    return bool(properties) or Path(warehouse, CATALOG_FILE).exists()
+
+
+def open_present(warehouse: str, properties: Mapping[str, str]) -> Catalog:
+    """Open the catalog to read; none is made.
+
+    Raises:
+        WarehouseError: there is none.
+    """
+    if not is_present(warehouse, properties):
+        raise WarehouseError(f"there is no warehouse in {warehouse}; name its folder with --warehouse")
+    return open_catalog(warehouse, properties)
+
+
 def split_topic(topic: str) -> tuple[str, str]:
     """Return (datacenter, topic in that datacenter); a topic without a dot has no datacenter."""
     datacenter, dot, name = topic.partition(".")
