@@ -36,6 +36,9 @@ def test_metrics_count_what_clients_do(dev_cluster: Start) -> None:
     assert after[f'headrace_fetched_bytes_total{{topic="{topic}"}}'] >= 5000
     assert after['headrace_requests_total{api="Produce"}'] >= 1
     assert after['headrace_requests_total{api="Fetch"}'] >= 1
+    assert after['headrace_request_handling_seconds_total{api="Produce"}'] > 0
+    assert after["headrace_serving"] == after["headrace_active_controller"] == 1
+    assert after["headrace_zookeeper_registered"] == 1
     assert after["headrace_received_bytes_total"] - before["headrace_received_bytes_total"] > 5000
     assert after["headrace_sent_bytes_total"] - before["headrace_sent_bytes_total"] > 5000
     assert after["headrace_request_size_bytes_count"] > before["headrace_request_size_bytes_count"]

@@ -23,6 +23,7 @@ from raw_client import read_frame
 from headrace.broker.handlers.context import Client
 from headrace.broker.server.connection import Connection
 from headrace.broker.server.holdings import Holdings
+from headrace.broker.server.metrics import KEY_COUNT
 from headrace.broker.server.turns import Turns
 from headrace.broker.server.waiting import Waiting
 from headrace.broker.wire import batches, frames
@@ -60,7 +61,13 @@ class House:
         self.loop = ManualLoop()
         self.turns = Turns(self.loop)  # type: ignore[arg-type]
         self.requests = 0
-        self.metrics = SimpleNamespace(bytes_in=0, bytes_out=0, request=self._count)
+        self.metrics = SimpleNamespace(
+            bytes_in=0,
+            bytes_out=0,
+            request=self._count,
+            handling_seconds=[0.0] * KEY_COUNT,
+            waiting_seconds=[0.0] * KEY_COUNT,
+        )
         self.visitors: list[Visitor] = []
         self.server = socket.create_server(("127.0.0.1", 0))
 

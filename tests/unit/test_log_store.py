@@ -23,6 +23,7 @@ from headrace.broker.log.checkpoints import (
 )
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.names import deleted_directory, offset_of, parse_partition_directory
+from headrace.broker.log.progress import OpeningProgress
 from headrace.broker.log.results import RecoveryReport
 from headrace.broker.log.store import LogStore
 
@@ -30,7 +31,11 @@ TOPIC_ID = UUID(int=7)
 
 
 def open_store(
-    *folders: Path, broker_id: int = 1, cluster_id: str = "c", files: OsFiles | None = None
+    *folders: Path,
+    broker_id: int = 1,
+    cluster_id: str = "c",
+    files: OsFiles | None = None,
+    progress: OpeningProgress | None = None,
 ) -> tuple[LogStore, list[RecoveryReport]]:
     return LogStore.open(
         files or OsFiles(),
@@ -40,6 +45,7 @@ def open_store(
         cluster_id=cluster_id,
         overrides=lambda topic: {"segment.bytes": "12345"} if topic == "special" else {},
         now_ms=NOW_MS,
+        progress=progress,
     )
 
 
@@ -368,3 +374,22 @@ def test_producers_that_are_silent_for_as_long_as_is_configured_are_forgotten(tm
     assert len(log.producers) == 1
     store.maintain(NOW_MS + 5000)
     assert len(log.producers) == 0
+
+
+def test_a_start_tells_what_it_opened_and_what_recovery_checked(tmp_path: Path) -> None:
+    store, _ = open_store(tmp_path)
+    sizes = []
+    for number in range(3):
+        log = store.create("events", number, None, now_ms=NOW_MS)
+        append(log, batch())
+        sizes.append(log.size)
+    del store, log
+    progress = OpeningProgress()
+    again, _ = open_store(tmp_path, progress=progress)
+    assert (progress.logs_opened, progress.logs_left) == (3, 0)
+    assert (progress.bytes_checked, progress.segments_checked) == (sum(sizes), 3)
+    assert (progress.bytes_total, progress.bytes_left) == (sum(sizes), 0)
+    again.close()
+    progress = OpeningProgress()
+    open_store(tmp_path, progress=progress)
+    assert (progress.logs_opened, progress.bytes_total, progress.bytes_checked) == (3, 0, 0)

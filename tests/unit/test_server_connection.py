@@ -25,6 +25,7 @@ from headrace.broker.log.results import LogSlice
 from headrace.broker.server import connection as connection_module
 from headrace.broker.server.connection import REPLY_SIZE_MAX, Connection
 from headrace.broker.server.holdings import Holdings
+from headrace.broker.server.metrics import KEY_COUNT
 from headrace.broker.server.turns import TURN_S, Turns
 from headrace.broker.wire import frames
 
@@ -46,7 +47,11 @@ class Bench:
         self.client.settimeout(5)
         self.requests: list[tuple[int, int]] = []
         self.metrics = SimpleNamespace(
-            bytes_in=0, bytes_out=0, request=lambda key, size: self.requests.append((key, size))
+            handling_seconds=[0.0] * KEY_COUNT,
+            waiting_seconds=[0.0] * KEY_COUNT,
+            bytes_in=0,
+            bytes_out=0,
+            request=lambda key, size: self.requests.append((key, size)),
         )
         context = SimpleNamespace(
             config=SimpleNamespace(network=SimpleNamespace(socket_request_max_bytes=100_000)),

@@ -16,6 +16,7 @@ from headrace.broker.server import connection as connection_module
 from headrace.broker.server import holdings as holdings_module
 from headrace.broker.server.connection import Connection
 from headrace.broker.server.holdings import LARGE_SIZE, Holdings
+from headrace.broker.server.metrics import BrokerMetrics
 from headrace.broker.server.turns import Turns
 
 MB = 1 << 20
@@ -36,7 +37,7 @@ class Crowd:
         monkeypatch.setattr(connection_module, "_peer_of", lambda sock: "peer")
         network = SimpleNamespace(socket_request_max_bytes=100 * MB)
         self.context: Any = SimpleNamespace(config=SimpleNamespace(network=network), client=None)
-        self.metrics: Any = SimpleNamespace(bytes_in=0, bytes_out=0, request=lambda key, size: None)
+        self.metrics: Any = BrokerMetrics()
         self.clients: list[socket.socket] = []
         self.connections: list[Connection] = []
 

@@ -11,6 +11,7 @@ from headrace.broker.config_sections import Logs
 from headrace.broker.log.results import Finding, Job
 from headrace.broker.log.store import LogStore
 from headrace.broker.server.housekeeping import Housekeeping
+from headrace.broker.server.syncing import FlushTimes
 from headrace.broker.tasks import Tasks
 
 TIMEOUT_S = 20
@@ -51,7 +52,9 @@ def test_retention_goes_on_while_one_flush_takes_long() -> None:
         tasks = Tasks()
         config = Logs(log_retention_check_interval_ms=0)
         store = cast(LogStore, logs)
-        housekeeping = Housekeeping(config, store, SystemClock(), lambda: sweeps.append(1), tasks)
+        housekeeping = Housekeeping(
+            config, store, SystemClock(), lambda: sweeps.append(1), tasks, FlushTimes()
+        )
         try:
             housekeeping.run()
             assert await asyncio.to_thread(logs.begun.wait, TIMEOUT_S)

@@ -23,7 +23,7 @@ from headrace.broker.log.files import OsFile, OsFiles
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.replication.leader import Partition
 from headrace.broker.replication.model import PartitionState
-from headrace.broker.server.syncing import Syncs
+from headrace.broker.server.syncing import FlushTimes, Syncs
 from headrace.broker.server.waiting import Waiting
 from headrace.broker.tasks import Tasks
 from headrace.broker.wire import frames
@@ -59,7 +59,7 @@ class World(SimpleNamespace):
     def __init__(self, folder: Path, flush_messages: int = 1) -> None:
         self.tasks = Tasks()
         waiting = Waiting(asyncio.get_running_loop())
-        self.syncs = Syncs(self.tasks, waiting.wake)
+        self.syncs = Syncs(self.tasks, waiting.wake, FlushTimes())
         self.held = {
             name: self._partition(folder / f"{name}-0", name, config)
             for name, config in (("synced", LogConfig(flush_messages=flush_messages)), ("free", LogConfig()))

@@ -141,6 +141,14 @@ class DataDirectory:
         found = [name for name in self._files.list(self.path) if names.partition_of(name) is not None]
         return [name for name in found if self._files.is_directory(f"{self.path}/{name}")]
 
+    def log_size(self, folder: str) -> int:
+        """Bytes of the folder's `.log` files."""
+        directory = f"{self.path}/{folder}"
+        found = self._files.list_files(directory)
+        return sum(
+            self._files.size(f"{directory}/{name}") for name in found if name.endswith(names.LOG_SUFFIX)
+        )
+
     def has(self, folder: str) -> bool:
         """Whether there is a folder of that name."""
         return self._files.is_directory(f"{self.path}/{folder}")

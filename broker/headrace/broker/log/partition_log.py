@@ -17,6 +17,7 @@ from headrace.broker.log import timestamps
 from headrace.broker.log.cleaning import LogCleaner
 from headrace.broker.log.files import Files, storage_error, storage_errors
 from headrace.broker.log.producers import ProducerStates
+from headrace.broker.log.progress import OpeningProgress
 from headrace.broker.log.recovery import LoadedLog, load
 from headrace.broker.log.results import (
     NOTHING_YET,
@@ -59,6 +60,7 @@ class PartitionLog(LogTail):
         clean_shutdown: bool = False,
         log_start_offset: int = 0,
         topic_id: UUID | None = None,
+        progress: OpeningProgress | None = None,
     ) -> tuple[PartitionLog, RecoveryReport]:
         """Open the log in `directory` (`<topic>-<partition>`, made when missing); recover it after an unclean stop.
 
@@ -75,6 +77,7 @@ class PartitionLog(LogTail):
                 clean_shutdown=clean_shutdown,
                 log_start_offset=log_start_offset,
                 topic_id=topic_id,
+                progress=progress or OpeningProgress(),
             )
             return cls(files, directory, config, loaded), report
 

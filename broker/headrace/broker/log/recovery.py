@@ -32,6 +32,7 @@ from headrace.broker.log.epochs import LeaderEpochs
 from headrace.broker.log.files import Files
 from headrace.broker.log.index import INT32_MAX
 from headrace.broker.log.producers import ProducerStates
+from headrace.broker.log.progress import OpeningProgress
 from headrace.broker.log.results import Finding, RecoveryReport
 from headrace.broker.log.segment import Segment
 from headrace.broker.log.segments import new_segment
@@ -66,13 +67,14 @@ def load(
     clean_shutdown: bool,
     log_start_offset: int,
     topic_id: UUID | None,
+    progress: OpeningProgress,
 ) -> tuple[LoadedLog, RecoveryReport]:
     """Open or make the log in `directory`. Raises OSError."""
     report = RecoveryReport(directory)
     topic_id = _make_directory(files, directory, topic_id, report)
     finish_swaps(files, directory, config, now_ms)
     segments = _find_segments(files, directory, config, now_ms, log_start_offset)
-    loading = _Loading(files, directory, config, recovery_point, report)
+    loading = _Loading(files, directory, config, recovery_point, report, progress)
     segments = loading.recover(segments, clean_shutdown)
     log_start_offset = max(log_start_offset, segments[0].base_offset)
     if log_start_offset > segments[-1].next_offset:
@@ -170,8 +172,15 @@ class _Loading:
     """One pass over the segments, oldest first."""
 
     def __init__(
-        self, files: Files, directory: str, config: LogConfig, recovery_point: int, report: RecoveryReport
+        self,
+        files: Files,
+        directory: str,
+        config: LogConfig,
+        recovery_point: int,
+        report: RecoveryReport,
+        progress: OpeningProgress,
     ) -> None:
+        self._progress = progress
         self._files = files
         self._directory = directory
         self._config = config
@@ -192,7 +201,9 @@ class _Loading:
                 self._trust(segment, following)
                 self._trust_transactions(segment)
                 continue
+            size = segment.size
             reaches_end = self._check(segment, following is None)
+            self._progress.checking(self._directory, size)
             if following is not None and not (reaches_end and self._continues(segment, following)):
                 self._drop(segments[number + 1 :])
                 return segments[: number + 1]

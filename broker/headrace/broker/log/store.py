@@ -31,6 +31,7 @@ from headrace.broker.log.maintenance import maintained
 from headrace.broker.log.moving import SUCCESSOR_MARK, Moves
 from headrace.broker.log.opening import Opening, sync_names
 from headrace.broker.log.partition_log import PartitionLog
+from headrace.broker.log.progress import OpeningProgress
 from headrace.broker.log.results import Finding, Job, RecoveryReport
 from headrace.broker.wire.special_values import NO_EPOCH
 
@@ -78,6 +79,7 @@ class LogStore:
         now_ms: int,
         map_folders: MapFolders = map,
         make_lock: Callable[[], AbstractContextManager[object] | None] = lambda: None,
+        progress: OpeningProgress | None = None,
     ) -> tuple[LogStore, list[RecoveryReport]]:
         """Open every log below `directories`; reports hold what recovery found in each of them.
 
@@ -93,7 +95,7 @@ class LogStore:
             try:
                 with storage_errors(files, home.path):
                     home.claim(broker_id, cluster_id)
-                    reports += store._open_directory(home, now_ms, map_folders)
+                    reports += store._open_directory(home, now_ms, map_folders, progress or OpeningProgress())
             except StorageError as error:
                 if not isinstance(error.__cause__, OSError):
                     raise
@@ -139,7 +141,7 @@ class LogStore:
         return lost
 
     def _open_directory(
-        self, home: DataDirectory, now_ms: int, map_folders: MapFolders
+        self, home: DataDirectory, now_ms: int, map_folders: MapFolders, progress: OpeningProgress
     ) -> list[RecoveryReport]:
         home.remove_deleted()
         recovery_points = home.offsets(RECOVERY_POINT_FILE)
@@ -149,6 +151,9 @@ class LogStore:
         was_clean = home.take_clean_shutdown()
         reports: list[RecoveryReport] = []
         folders = home.folders()
+        progress.logs_total += len(folders)
+        if not was_clean:
+            progress.bytes_total += sum(home.log_size(folder) for folder in folders)
 
         def opened(folder: str) -> Opened:
             key = names.partition_of(folder)
@@ -163,12 +168,14 @@ class LogStore:
                 recovery_point=0 if is_copy else recovery_points.get(key, 0),
                 clean_shutdown=was_clean,
                 log_start_offset=0 if is_copy else log_start_offsets.get(key, 0),
+                progress=progress,
             )
             log.advance_high_watermark(high_watermarks.get(key, 0))
             log.cleaner.clean_offset = clean_offsets.get(key)
             return log, report
 
         for folder, (log, report) in zip(folders, map_folders(opened, folders), strict=True):
+            progress.logs_opened += 1
             self._take_in(folder, log, home)
             reports.append(report)
         if home.findings:

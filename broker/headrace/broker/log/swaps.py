@@ -17,10 +17,15 @@ from headrace.broker.log import names
 from headrace.broker.log.files import Files
 from headrace.broker.log.segments import new_segment
 
+_LEFTOVERS = (names.DELETED_SUFFIX, names.CLEANED_SUFFIX, names.SWAP_SUFFIX, names.TEMPORARY_SUFFIX)
+
 
 def finish_swaps(files: Files, directory: str, config: LogConfig, now_ms: int) -> None:
     """Bring the names in `directory` to a state without leftovers. Raises OSError."""
-    for name in files.list_files(directory):
+    found = files.list_files(directory)
+    if not any(name.endswith(_LEFTOVERS) for name in found):
+        return
+    for name in found:
         if name.endswith(names.DELETED_SUFFIX) or _is_unfinished(name):
             files.remove(f"{directory}/{name}")
     cleaned = list(_offsets(files, directory, names.CLEANED_SUFFIX))

@@ -58,11 +58,13 @@ class Connection:
         "_is_ending",
         "_is_readable",
         "_is_watched",
+        "_key",
         "_metrics",
         "_on_close",
         "_out",
         "_out_position",
         "_out_size",
+        "_parked_at",
         "_pending",
         "_refusal",
         "_socket",
@@ -100,6 +102,8 @@ class Connection:
         self._out: deque[bytes | LogSlice] = deque()
         self._out_position = 0
         self._out_size = 0
+        self._key = 0
+        self._parked_at = 0.0
         self._pending: Deferred[Parts] | None = None
         # Edges are told once: what the socket has, and whether the end comes after it, is kept here.
         self._is_readable = False
@@ -245,11 +249,15 @@ class Connection:
     def _serve_frames(self, end: float) -> None:
         """Serve what was read, in order, until a reply has to wait or the turn is over; then send."""
         frames, now = self._frames, self._turns.now
+        handling, began = self._metrics.handling_seconds, now()
         while frames and self._pending is None and self._out_size < REPLY_SIZE_MAX:
             if not self._serve(frames.popleft()):
                 return
-            if now() >= end:
+            ended = now()
+            handling[self._key] += ended - began
+            if ended >= end:
                 break
+            began = ended
         self._send()
 
     def _serve(self, frame: memoryview) -> bool:
@@ -265,6 +273,7 @@ class Connection:
                         f"api key {header.key} version {header.version} is not served here"
                     )
                 handler = HANDLERS[API_VERSIONS_KEY]
+            self._key = header.key
             self._metrics.request(header.key, len(frame))
             if handler.serve_run is None or not self._frames:
                 reply = handler.serve(context, header, frame)
@@ -290,6 +299,7 @@ class Connection:
             reply.then(self._queue, self._failed)
         else:
             self._pending = reply
+            self._parked_at = self._turns.now()
             reply.then(self._answered, self._failed)
 
     def _queue(self, parts: Parts) -> None:
@@ -307,6 +317,7 @@ class Connection:
     def _answered(self, parts: Parts) -> None:
         """A reply that had to wait is there: it leaves in a turn of its own, not in that of whoever completed it."""
         self._pending = None
+        self._metrics.waiting_seconds[self._key] += self._turns.now() - self._parked_at
         self._queue(parts)
         if not self._is_blocked:
             self._turns.want(self)

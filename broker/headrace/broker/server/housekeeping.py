@@ -15,7 +15,7 @@ from headrace.broker.config_sections import Logs
 from headrace.broker.errors import StorageError
 from headrace.broker.log.results import Job
 from headrace.broker.log.store import LogStore
-from headrace.broker.server.syncing import sync
+from headrace.broker.server.syncing import FlushTimes, sync
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks
 
@@ -28,8 +28,15 @@ class Housekeeping:
     INTERVAL_MS = 3000
 
     def __init__(
-        self, config: Logs, logs: LogStore, clock: Clock, sweep: Callable[[], None], tasks: Tasks
+        self,
+        config: Logs,
+        logs: LogStore,
+        clock: Clock,
+        sweep: Callable[[], None],
+        tasks: Tasks,
+        flush_times: FlushTimes,
     ) -> None:
+        self._flush_times = flush_times
         self._config = config
         self._logs = logs
         self._clock = clock
@@ -65,7 +72,7 @@ class Housekeeping:
     async def _flush(self) -> None:
         tasks = self._logs.flush_tasks(self._clock.monotonic_ms())
         for partition_log, job in tasks:
-            await sync(partition_log, job)
+            await sync(partition_log, job, self._flush_times)
         if tasks:
             await self._checkpoint()
 

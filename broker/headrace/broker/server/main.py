@@ -59,6 +59,7 @@ from headrace.broker.server.process_metrics import ProcessMetrics
 from headrace.broker.server.producer_ids import ProducerIds
 from headrace.broker.server.replicas import Partitions
 from headrace.broker.server.runtime import GroupCoordinator
+from headrace.broker.server.start_report import StartReport
 from headrace.broker.server.syncing import Syncs
 from headrace.broker.server.waiting import Waiting
 from headrace.broker.stop_signals import stop_signals
@@ -144,15 +145,18 @@ class Broker:
         self.metadata = MetadataCache()
         is_mirrored = mirrored_names(config.properties)
         self.cluster = Cluster(self.config, self.clock, self.metadata, self.tasks, is_mirrored)
+        self.metrics.controller = lambda: (self.metadata.controller_id, self.cluster.is_controller)
+        self.metrics.groups = lambda: 0 if self.groups is None else self.groups.group_count
         self.metrics.zookeeper = self.cluster.watch
         self.waiting = Waiting(asyncio.get_running_loop())
-        self.syncs = Syncs(self.tasks, self.waiting.wake)
+        self.syncs = Syncs(self.tasks, self.waiting.wake, self.metrics.flush_times)
         self.metadata.on_change(lambda: self.waiting.wake(*k03_metadata.UNTOLD))
         self.metrics.parked = lambda: self.waiting.parked_count
 
     async def start(self) -> None:
         """Returns once clients are served and the cluster knows this broker."""
         directories = data_directories(self.config)
+        self.tasks.start("loop delay", self.metrics.loop_delay.run())
         if self.config.network.headrace_metrics_listener:
             await self.metrics_server.start(self.config.network.headrace_metrics_listener)
         await self.cluster.connect(stored_broker_id(directories))
@@ -162,6 +166,7 @@ class Broker:
         )
         partitions.on_change(self._partition_changed)
         self.metrics.led = partitions.led
+        self.metrics.replicas = partitions.all
         self.metrics.directories = self.logs.paths
         self.metrics.offline_directories = partial(len, self.logs.offline)
         context = self._make_context(partitions)
@@ -171,7 +176,14 @@ class Broker:
         self.acceptor = Acceptor(self.sockets, context, self.metrics, asyncio.get_running_loop())
         self.acceptor.start()
         await self.cluster.join(partitions, endpoints(self.config))
-        housekeeping = Housekeeping(self.config.logs, self.logs, self.clock, self.acceptor.sweep, self.tasks)
+        housekeeping = Housekeeping(
+            self.config.logs,
+            self.logs,
+            self.clock,
+            self.acceptor.sweep,
+            self.tasks,
+            self.metrics.flush_times,
+        )
         self.tasks.every("housekeeping", housekeeping.INTERVAL_MS, housekeeping.run)
         self._start_cleaner(self.logs)
         await self._known_to_cluster(partitions)
@@ -180,7 +192,7 @@ class Broker:
         )
         for name, start in embedded_parts():
             self.embedded.start(name, run_embedded(host, name, start))
-        self.is_serving = True
+        self.is_serving = self.metrics.is_serving = True
         # What a start builds stays: the collector need not walk it while clients wait.
         gc.collect()
         gc.freeze()
@@ -216,6 +228,7 @@ class Broker:
 
     async def _open_logs(self, directories: Sequence[str]) -> LogStore:
         loop = asyncio.get_running_loop()
+        progress = self.metrics.opening
 
         def disk_failed(path: str, error: OSError) -> None:
             # The loop is closed when the last files are.
@@ -234,11 +247,18 @@ class Broker:
                     now_ms=self.clock.now_ms(),
                     map_folders=pool.map,
                     make_lock=threading.Lock,
+                    progress=progress,
                 )
 
-        logs, reports = await asyncio.to_thread(work)
-        for report in reports:
-            _log_recovery(report)
+        report = StartReport(progress, self.clock)
+        telling = self.tasks.start("start report", report.run())
+        try:
+            logs, reports = await asyncio.to_thread(work)
+        finally:
+            telling.cancel()
+        report.over()
+        for recovery in reports:
+            _log_recovery(recovery)
         for path, reason in logs.offline.items():
             log.error("data directory cannot be used", path=path, reason=reason)
         return logs

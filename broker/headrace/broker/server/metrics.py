@@ -7,7 +7,9 @@ page takes them, between which other work has the loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import platform
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
@@ -17,6 +19,9 @@ from prometheus_client.samples import Sample
 from headrace.broker.errors import ErrorCode
 from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.handlers.table import HANDLERS
+from headrace.broker.log.progress import OpeningProgress
+from headrace.broker.server.loop_delay import LoopDelay
+from headrace.broker.server.syncing import FlushTimes
 
 if TYPE_CHECKING:
     from headrace.broker.log.partition_log import PartitionLog
@@ -54,6 +59,17 @@ class BrokerMetrics:
         # What the cleaner tells, and the monotonic time; None where there is no cleaner.
         self.cleaner: Callable[[], tuple[CleanerFigures, int] | None] = lambda: None
         self.refused_writes = RefusedWrites()
+        # Seconds by API key: of handling on the loop, and of waiting until a reply could be given.
+        self.handling_seconds = [0.0] * KEY_COUNT
+        self.waiting_seconds = [0.0] * KEY_COUNT
+        self.flush_times = FlushTimes()
+        self.loop_delay = LoopDelay()
+        self.is_serving = False
+        self.replicas: Callable[[], Iterable[Partition]] = lambda: ()
+        self.groups: Callable[[], int] = lambda: 0
+        # The id of the controller, -1 while unknown, and whether it is this broker.
+        self.controller: Callable[[], tuple[int, bool]] = lambda: (-1, False)
+        self.opening = OpeningProgress()
         self.zookeeper: ZooKeeperWatch | None = None
         # The data directories that are in use.
         self.directories: Callable[[], Iterable[str]] = lambda: ()
@@ -89,22 +105,32 @@ class BrokerMetrics:
         yield GaugeMetricFamily("headrace_parked_requests", "Requests that wait.", self.parked())
         yield self._by_api("headrace_requests", "Requests by API.", self.requests)
         yield self._by_api("headrace_request_bytes", "Request bytes by API.", self.request_bytes)
+        yield self._by_api(
+            "headrace_request_handling_seconds", "Time on the loop by API.", self.handling_seconds
+        )
+        yield self._by_api(
+            "headrace_request_waiting_seconds",
+            "Time for which replies waited for data, replicas or members, by API.",
+            self.waiting_seconds,
+        )
         yield self._errors()
         yield self._size_histogram()
         yield _by_topic("headrace_produced_batches", "Batches appended.", self.produced_batches)
         yield _by_topic("headrace_produced_bytes", "Bytes appended.", self.produced_bytes)
         yield _by_topic("headrace_fetched_bytes", "Bytes fetched.", self.fetched_bytes)
+        yield from self._broker()
         yield from self._partitions()
         yield from self._cleaner()
         yield from self._refused_writes()
         yield from self._zookeeper()
+        yield from self._opening()
         yield GaugeMetricFamily(
             "headrace_offline_log_directories",
             "Directories of log.dirs that failed.",
             self.offline_directories(),
         )
 
-    def _by_api(self, name: str, text: str, values: list[int]) -> Metric:
+    def _by_api(self, name: str, text: str, values: Sequence[float]) -> Metric:
         family = CounterMetricFamily(name, text, labels=["api"])
         for key, handler in HANDLERS.items():
             if values[key]:
@@ -133,6 +159,44 @@ class BrokerMetrics:
             refused.add_metric([directory], self.refused_writes.counts.get(directory, 0))
             refusing.add_metric([directory], directory in self.refused_writes.directories)
         yield from (refused, refusing)
+
+    def _broker(self) -> Iterator[Metric]:
+        controller_id, is_controller = self.controller()
+        build = GaugeMetricFamily("headrace_build_info", "What runs here.", labels=["version", "python"])
+        build.add_metric([version("headrace"), platform.python_version()], 1)
+        yield build
+        yield GaugeMetricFamily("headrace_serving", "1 once a start is over.", self.is_serving)
+        yield GaugeMetricFamily("headrace_controller_id", "The controller; -1: unknown.", controller_id)
+        yield GaugeMetricFamily(
+            "headrace_active_controller", "1 on the broker that is the controller.", is_controller
+        )
+        yield GaugeMetricFamily("headrace_partitions", "Replicas here.", len(list(self.replicas())))
+        yield GaugeMetricFamily("headrace_led_partitions", "Partitions led here.", len(list(self.led())))
+        yield GaugeMetricFamily("headrace_groups", "Consumer groups kept here.", self.groups())
+        yield CounterMetricFamily("headrace_flushes", "Logs synced.", self.flush_times.count)
+        yield CounterMetricFamily(
+            "headrace_flush_seconds", "Time that syncing logs took.", self.flush_times.seconds
+        )
+        yield GaugeMetricFamily(
+            "headrace_event_loop_delay_seconds",
+            "How late the event loop was at worst, of 20 looks in the last minute.",
+            self.loop_delay.seconds_max,
+        )
+
+    def _opening(self) -> Iterator[Metric]:
+        opening = self.opening
+        yield GaugeMetricFamily(
+            "headrace_start_logs_left", "Logs that a start has to open.", opening.logs_left
+        )
+        yield GaugeMetricFamily(
+            "headrace_start_bytes_left", "Bytes that recovery may have to check.", opening.bytes_left
+        )
+        yield CounterMetricFamily(
+            "headrace_recovered_segments", "Segments that recovery checked.", opening.segments_checked
+        )
+        yield CounterMetricFamily(
+            "headrace_recovered_bytes", "Bytes of segments that recovery checked.", opening.bytes_checked
+        )
 
     def _zookeeper(self) -> Iterator[Metric]:
         watch = self.zookeeper

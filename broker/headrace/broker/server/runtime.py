@@ -171,6 +171,11 @@ class GroupCoordinator:
         ]
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if loading else ErrorCode.NONE, groups
 
+    @property
+    def group_count(self) -> int:
+        """Groups whose state is loaded here."""
+        return sum(len(host.shard.groups) for host in self._hosts.values())
+
     def close(self) -> None:
         """Stop all timers; waiting requests are answered NOT_COORDINATOR."""
         self._closed = True

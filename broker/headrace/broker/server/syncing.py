@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 
@@ -23,8 +24,23 @@ THREADS_PER_DIRECTORY = 4
 PAUSE_SECONDS = 0.01
 
 
-async def sync(partition_log: PartitionLog, job: Callable[[], int], pool: Executor | None = None) -> None:
+class FlushTimes:
+    """How often logs were synced, and how long that took in all."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.seconds = 0.0
+
+    def took(self, seconds: float) -> None:
+        self.count += 1
+        self.seconds += seconds
+
+
+async def sync(
+    partition_log: PartitionLog, job: Callable[[], int], times: FlushTimes, pool: Executor | None = None
+) -> None:
     """Have a thread do the flush job of a log, and tell the log how it ended; a failure is logged."""
+    began = time.monotonic()
     syncing = asyncio.get_running_loop().run_in_executor(pool, job)
     try:
         await asyncio.shield(syncing)
@@ -33,13 +49,15 @@ async def sync(partition_log: PartitionLog, job: Callable[[], int], pool: Execut
     finally:
         # Also when the broker stops: the log must know how its sync ended before it is closed.
         await asyncio.wait([syncing])
+        times.took(time.monotonic() - began)
         partition_log.flushed(syncing.result() if syncing.exception() is None else None)
 
 
 class Syncs:
     """Syncs what `flush.messages` wants on the disk; `wake(topic, partition)` is called after each."""
 
-    def __init__(self, tasks: Tasks, wake: Callable[[str, int], None]) -> None:
+    def __init__(self, tasks: Tasks, wake: Callable[[str, int], None], times: FlushTimes) -> None:
+        self._times = times
         self._tasks = tasks
         self._wake = wake
         self._under_way: set[Partition] = set()
@@ -58,7 +76,7 @@ class Syncs:
                 if job is None:
                     await asyncio.sleep(PAUSE_SECONDS)
                     continue
-                await sync(partition.log, job, self._pool_of(partition.log))
+                await sync(partition.log, job, self._times, self._pool_of(partition.log))
                 partition.synced()
                 self._wake(partition.topic, partition.partition)
         finally:
