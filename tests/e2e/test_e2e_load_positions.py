@@ -224,7 +224,9 @@ def test_a_rotten_batch_is_skipped_and_nothing_else(
     assert broker.stop() == 0
     path = segment(broker, topic, 0)
     content = bytearray(path.read_bytes())
-    position, rotten = next(item for item in iter_batches(content) if item[1].base_offset >= 40)
+    position, rotten = next(
+        item for item in iter_batches(content) if item[1].base_offset >= 20 and item[1].record_count > 1
+    )
     content[position + rotten.size - 3] ^= 1
     path.write_bytes(content)
     broker.start()
