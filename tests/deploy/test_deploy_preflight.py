@@ -271,9 +271,10 @@ def test_an_inventory_that_cannot_be_read_is_a_failure(deployment: Any) -> None:
 
 def test_an_inventory_without_hosts_is_a_failure(deployment: Any) -> None:
     (deployment.inventory / "hosts.yml").write_text("all: {}\n", encoding="utf-8")
-    result = deployment.play("site.yml")
-    assert result.returncode != 0
-    assert "The inventory has no hosts: name one with -i, such as inventory/local." in result.stdout
+    for playbook in ("site.yml", "down.yml"):
+        result = deployment.play(playbook)
+        assert result.returncode != 0, playbook
+        assert "The inventory has no hosts: name one with -i, such as inventory/local." in result.stdout
 
 
 def test_a_name_in_the_limit_that_the_inventory_lacks_is_a_failure(deployment: Any) -> None:
