@@ -76,12 +76,14 @@ def test_registered_events_are_decoded(broker: DevCluster, tmp_path: Path) -> No
             service="v",
             datacenter="d",
         )
-        producer.send("framed", {"reason": "why", "line": b"\xff", "size": 1, "sha256": ""}, time_ms=0)
+        producer.send(
+            "framed", {"reason": "why", "line": b"\xff", "size": 1, "sha256": ""}, time_ms=1_700_000_000_000
+        )
         producer.close()
         arguments = ("consume", "framed", "--max", "1", "--timeout", "20", "--registry", registry.url)
         record = json.loads(run(broker, *arguments, "--json").stdout)
         assert record["value"]["reason"] == "why"
-        assert record["value"]["header"]["time"] == "1970-01-01T00:00:00+00:00"
+        assert record["value"]["header"]["time"] == "2023-11-14T22:13:20+00:00"
         assert record["value"]["line"] == "/w=="
         run(broker, "produce", "unframed", stdin=b"text\n")
         refused = run(

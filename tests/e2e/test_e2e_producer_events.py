@@ -25,10 +25,8 @@ from headrace.events.envelope import unframe
 from headrace.events.fingerprint import MASK
 from headrace.events.fingerprint_columns import fingerprint_sum
 from headrace.events.monitoring import MonitoringEvent
-from headrace.producer import Producer
-from headrace.producer.client import ProducerClosedError
+from headrace.producer import EventError, Producer, ProducerClosedError
 from headrace.producer.registration import RegistrationError
-from headrace.producer.stream import EventError
 
 HEADRACE = str(Path(sys.executable).with_name("headrace"))
 LINE = {"reason": "r", "line": b"x", "size": 1, "sha256": ""}
@@ -222,14 +220,186 @@ def test_what_is_under_way_when_the_broker_dies_is_unknown(
 
 
 def test_wrong_use_is_refused_in_a_sentence(broker: DevCluster, registry: RegistryProcess) -> None:
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"topic": "other"}, "was not opened"),
+        ({"fields": {"reason": 1}}, "does not fit"),
+        ({"fields": {**LINE, "sise": 1}}, "did you mean `size`"),
+        ({"fields": {**LINE, "header": {}}}, "`header` is filled by the producer"),
+        ({"time_ms": 1.5e12}, "whole milliseconds"),
+        ({"time_ms": int(time.time())}, "seconds"),
+        ({"key": 5}, "bytes or text"),
+    ]
     with new_producer(broker.bootstrap, registry.url, "own") as producer:
-        with pytest.raises(EventError, match="was not opened"):
-            producer.send("other", LINE)
-        with pytest.raises(EventError, match="does not fit"):
-            producer.send("own", {"reason": 1})
-        assert producer.send("own", LINE) == 0, "a refused event uses no sequence"
+        for rest, sentence in wrong:
+            with pytest.raises(EventError, match=sentence):
+                producer.send(**{"topic": "own", "fields": LINE, **rest})
+        assert producer.send("own", LINE, key="text") == 0, "a refused event uses no sequence"
+        assert producer.flush(seconds_max=60) == 0
+        assert producer.counts()["own"].acknowledged == 1
+    check_accounts(broker.bootstrap, producer.producer_id, "own", [0])
     with pytest.raises(RegistrationError, match="check that it runs"):
         new_producer(broker.bootstrap, "http://127.0.0.1:1", "own", registry_seconds_max=0.2)
+
+
+PROGRAM = """
+import multiprocessing, os, signal, sys
+from headrace.events.avro_schemas import schema_text
+from headrace.producer import Producer
+
+LINE = {"reason": "r", "line": b"x", "size": 1, "sha256": ""}
+
+
+def opened():
+    return Producer(
+        bootstrap=sys.argv[1], registry_url=sys.argv[2], schemas={sys.argv[3]: schema_text("rejected_line")},
+        server="web-1", service="shop", datacenter="dc-east", window_size_ms=1000,
+    )
+
+
+def send(count=1):
+    return [producer.send(sys.argv[3], LINE) for _ in range(count)]
+
+
+"""
+
+
+def run_program(broker: DevCluster, registry: RegistryProcess, topic: str, body: str) -> list[str]:
+    """Run a program with a producer of one topic; return its lines."""
+    command = [sys.executable, "-c", PROGRAM + body, broker.bootstrap, registry.url, topic]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def check_whole(bootstrap: str, topic: str, counts: dict[str, int]) -> None:
+    """Each sequence of these producers is in one account, and what was acknowledged has arrived once."""
+    headers = [decoded(each, "rejected_line")["header"] for each in read_all(bootstrap, topic)]
+    events = [
+        MonitoringEvent.from_record(decoded(message, "monitoring_event"))
+        for message in read_all(bootstrap, MONITORING_TOPIC)
+    ]
+    for producer_id, count in counts.items():
+        mine = [event for event in events if event.header.producer == producer_id]
+        accounts = [event.account for event in sorted(mine, key=lambda event: event.header.sequence)]
+        assert (accounts[-1].kind, accounts[-1].next_sequence) == ("closing", count)
+        runs = [run for account in accounts for run in account.acknowledgements]
+        ranges = [entry for account in accounts for entry in account.undelivered]
+        acknowledged = [at for run in runs for at in range(run[0], run[1] + 1)]
+        undelivered = [at for entry in ranges for at in range(entry[0], entry[1] + 1)]
+        assert sorted(acknowledged + undelivered) == list(range(count))
+        arrived = Counter(each["sequence"] for each in headers if each["producer"] == producer_id)
+        assert set(acknowledged) <= set(arrived)
+        assert not arrived or max(arrived.values()) == 1
+
+
+INTERRUPTED = """
+class Stop(Exception):
+    pass
+
+
+def on_alarm(number, frame):
+    if closes:
+        producer.close()
+    raise Stop
+
+
+signal.signal(signal.SIGALRM, on_alarm)
+for turn in range(8):
+    closes = turn % 2
+    producer = opened()
+    sent = send()
+    signal.setitimer(signal.ITIMER_REAL, 0.005 + 0.002 * turn)
+    try:
+        while True:
+            sent += send()
+    except Stop:
+        pass
+    producer.close()
+    print(producer.producer_id, producer.counts()[sys.argv[3]].total, len(sent))
+"""
+
+
+def test_a_signals_handler_may_close_the_producer_or_raise_inside_of_send(
+    broker: DevCluster, registry: RegistryProcess
+) -> None:
+    lines = run_program(broker, registry, "interrupted", INTERRUPTED)
+    assert len(lines) == 8
+    counts = {}
+    for producer_id, count, sent in map(str.split, lines):
+        assert int(sent) <= int(count) <= int(sent) + 1
+        counts[producer_id] = int(count)
+    check_whole(broker.bootstrap, "interrupted", counts)
+
+
+LEFT_OPEN = """
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+producer = opened()
+send(50)
+print(producer.producer_id)
+if sys.argv[3] == "left":
+    sys.exit()
+if sys.argv[3] == "terminated":
+    os.kill(os.getpid(), signal.SIGTERM)
+    send(1)
+sys.stdout.flush()
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("topic", ["left", "terminated"])
+def test_a_program_that_exits_without_close_is_closed(
+    broker: DevCluster, registry: RegistryProcess, topic: str
+) -> None:
+    [producer_id] = run_program(broker, registry, topic, LEFT_OPEN)
+    check_whole(broker.bootstrap, topic, {producer_id: 50})
+    assert count_of(broker.bootstrap, topic) == 50
+
+
+def test_a_program_that_is_gone_at_once_has_been_announced(
+    broker: DevCluster, registry: RegistryProcess
+) -> None:
+    [producer_id] = run_program(broker, registry, "gone", LEFT_OPEN)
+    [opening, *_] = [event.account for event in accounts_of(broker.bootstrap, producer_id, "gone")]
+    assert (opening.kind, opening.next_sequence) == ("heartbeat", 0)
+
+
+FORKED = """
+producer = opened()
+send(5)
+
+
+def child():
+    assert send(7) == list(range(7))
+    print(producer.producer_id, 7, flush=True)
+
+
+print(producer.producer_id, 9, flush=True)
+if (pid := os.fork()) == 0:
+    child()
+    sys.exit()
+assert os.waitpid(pid, 0)[1] == 0
+process = multiprocessing.get_context("fork").Process(target=child)
+process.start()
+process.join()
+assert process.exitcode == 0
+if (pid := os.fork()) == 0:
+    print(producer.producer_id, 0, flush=True)
+    sys.exit()
+assert os.waitpid(pid, 0)[1] == 0
+assert send(4) == [5, 6, 7, 8]
+producer.close()
+if (pid := os.fork()) == 0:
+    sys.exit()
+assert os.waitpid(pid, 0)[1] == 0
+"""
+
+
+def test_a_forked_process_has_a_producer_of_its_own(broker: DevCluster, registry: RegistryProcess) -> None:
+    lines = [line.split() for line in run_program(broker, registry, "forked", FORKED)]
+    assert len({producer_id for producer_id, _ in lines}) == 4
+    check_whole(broker.bootstrap, "forked", {producer_id: int(count) for producer_id, count in lines[:3]})
+    idle, _ = lines[3]
+    assert not accounts_of(broker.bootstrap, idle, "forked"), "a child that sends nothing opens nothing"
 
 
 def replay_command(bootstrap: str, url: str, log: Path, topic: str, *rest: str) -> list[str]:

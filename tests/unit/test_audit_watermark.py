@@ -71,6 +71,20 @@ def test_the_windows_that_a_living_producer_has_promised_are_complete(pipeline: 
     assert pipeline.outcome(period=Period(NOW, until_ms + 1)).verdict == "incomplete"
 
 
+def test_a_producer_that_opened_and_was_never_heard_again_is_named(pipeline: Pipeline) -> None:
+    pipeline.open("opened")
+    pipeline.open("alive")
+    pipeline.send("alive")
+    pipeline.pass_time(WINDOW_MS, kill=("opened",))
+    pipeline.pass_time(SILENT_MS)
+    pipeline.close("alive")
+    outcome = pipeline.outcome()
+    (item,) = reasons_of(outcome, "opened")
+    assert "went silent" in item.reason
+    assert item.period.since_ms == NOW
+    assert outcome.verdict == "incomplete"
+
+
 def test_nobody_is_silent_while_accounts_are_not_read(pipeline: Pipeline) -> None:
     """A mirror of the accounts that stands still must not let the watermark pass producers that are well."""
     killed_beside_another(pipeline)

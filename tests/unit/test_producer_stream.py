@@ -12,7 +12,8 @@ from fastavro import schemaless_reader
 from headrace.events.avro_schemas import parsed_schema, schema_text
 from headrace.events.envelope import unframe
 from headrace.events.monitoring import Acknowledgement, Undelivered, WindowLedger
-from headrace.producer.stream import Delivery, Encoder, EventError, Stream
+from headrace.producer.checks import EventError
+from headrace.producer.stream import Delivery, Encoder, Stream, interrupted
 
 NOW = 1_700_000_000_000
 HEADER = {"time": NOW, "server": "s", "service": "v", "producer": "p", "sequence": 0}
@@ -90,3 +91,55 @@ def test_outcomes_go_to_the_ledger_in_the_order_of_the_callbacks() -> None:
     counts = stream.counts
     assert (counts.acknowledged, counts.failed, counts.unknown) == (2, 1, 1)
     assert sum(counts.reasons.values()) == 2
+
+
+def test_what_was_taken_and_never_told_of_is_unknown_when_the_stream_closes() -> None:
+    stream = new_stream()
+    for sequence in (0, 2, 3):
+        stream.deliveries.append(Delivery(sequence, NOW, -1, None))
+        stream.on_delivery(sequence, NOW)(None, None) if sequence < 3 else None
+    stream.next_sequence = 6
+    accounts = stream.closed(NOW + 2000)
+    assert accounts[-1].kind == "closing"
+    assert accounts[-1].next_sequence == 6
+    acknowledged = [run[:2] for account in accounts for run in account.acknowledgements]
+    undelivered = [
+        (at, entry.outcome)
+        for account in accounts
+        for entry in account.undelivered
+        for at in range(entry.first_sequence, entry.last_sequence + 1)
+    ]
+    assert acknowledged == [(0, 0), (2, 2)]
+    assert sorted(undelivered) == [(1, "unknown"), (3, "unknown"), (4, "unknown"), (5, "unknown")]
+    assert (stream.counts.acknowledged, stream.counts.unknown, stream.counts.total) == (2, 4, 6)
+
+
+@pytest.mark.parametrize("first", ["acknowledged", "interrupted"])
+def test_of_two_outcomes_the_first_one_counts(first: str) -> None:
+    stream = new_stream()
+    stream.deliveries.append(Delivery(0, NOW, -1, None))
+    outcomes = [Delivery(0, NOW, NOW + 5, None), Delivery(0, NOW, NOW + 5, interrupted())]
+    stream.deliveries += outcomes if first == "acknowledged" else reversed(outcomes)
+    [account, _] = stream.closed(NOW + 1000)
+    assert (account.count, len(account.undelivered)) == ((1, 0) if first == "acknowledged" else (0, 1))
+    assert stream.counts.total == 1
+
+
+def test_a_sequence_may_be_told_of_after_the_one_that_overtook_it() -> None:
+    stream = new_stream()
+    for sequence in (1, 0):
+        stream.deliveries.append(Delivery(sequence, NOW, -1, None))
+        stream.on_delivery(sequence, NOW)(None, None)
+    [account, closing] = stream.closed(NOW + 1000)
+    assert account.acknowledgements == (Acknowledgement(0, 1, NOW + 5),)
+    assert closing.next_sequence == 2
+
+
+def test_nested_fields_are_refused_by_the_writer_when_they_are_misspelt() -> None:
+    header = json.loads(schema_text("page_view"))["fields"][0]
+    inner = {"type": "record", "name": "Inner", "fields": [{"name": "x", "type": "long", "default": 0}]}
+    own = json.dumps({"type": "record", "name": "Own", "fields": [header, {"name": "in", "type": inner}]})
+    encoder = Encoder(own, 1)
+    encoder.encode({"header": HEADER, "in": {}})
+    with pytest.raises(EventError, match="more fields than the schema"):
+        encoder.encode({"header": HEADER, "in": {"y": 1}})

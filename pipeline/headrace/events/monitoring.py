@@ -2,7 +2,9 @@
 
 `WindowLedger` is told of every event sent, acknowledged or failed, and yields `Account`s, the content of
 monitoring events. What stays true:
-- every sequence handed out is in exactly one account, acknowledged or undelivered, once its outcome is known;
+- every sequence handed out is in exactly one account, acknowledged or undelivered, once its outcome is known; of several
+  outcomes the first one counts;
+- a sequence that was taken and of which nobody told is unknown in the last accounts;
 - accounts of one window add up: a window whose events come in late or in great number has several;
 - `complete_until` promises that of the sequences below `next_sequence` every event with an earlier time is in the accounts
   so far; an event that is sent later with an older time breaks no promise, it is late.
@@ -126,7 +128,7 @@ def _milliseconds(value: Any) -> int:
 @dataclass(slots=True)
 class _Window:
     start: int
-    pending: int = 0
+    pending: set[int] = field(default_factory=set)
     fingerprint: int = 0
     acknowledgements: list[Acknowledgement] = field(default_factory=list)
     undelivered: list[Undelivered] = field(default_factory=list)
@@ -142,41 +144,56 @@ class WindowLedger:
         self._window_size_ms = window_size_ms
         self._windows: dict[int, _Window] = {}
         self._next_sequence = 0
+        self._untold: set[int] = set()
         self._reported_ms = now_ms
         self._complete_ms = 0
 
     def on_sent(self, sequence: int, time_ms: int) -> None:
-        """Note that the next sequence was handed to the client for delivery."""
-        assert sequence == self._next_sequence, "sequences are handed out without gaps"
-        self._next_sequence += 1
-        self._window(time_ms).pending += 1
+        """Note that a sequence is handed to the client for delivery; it may overtake those that were taken before."""
+        if sequence < self._next_sequence:
+            self._untold.discard(sequence)
+        else:
+            self._untold.update(range(self._next_sequence, sequence))
+            self._next_sequence = sequence + 1
+        self._window(time_ms).pending.add(sequence)
 
-    def on_acknowledged(self, sequence: int, time_ms: int, now_ms: int) -> None:
-        """Note that the brokers acknowledged an event sent before, whose time was `time_ms`."""
-        window = self._window(time_ms)
-        window.pending -= 1
+    def on_acknowledged(self, sequence: int, time_ms: int, now_ms: int) -> bool:
+        """Note that the brokers acknowledged an event whose time was `time_ms`; False: it had an outcome already."""
+        window = self._taken(sequence, time_ms)
+        if window is None:
+            return False
         window.fingerprint += mix(self._key, sequence)
         runs = window.acknowledgements
         if runs and runs[-1].last_sequence + 1 == sequence and runs[-1].acknowledged_at == now_ms:
             runs[-1] = Acknowledgement(runs[-1].first_sequence, sequence, now_ms)
         else:
             runs.append(Acknowledgement(sequence, sequence, now_ms))
+        return True
 
-    def on_failed(self, sequence: int, time_ms: int, *, outcome: Outcome, reason: str) -> None:
-        """Note that an event sent before was not delivered, or that nobody knows whether it was."""
-        window = self._window(time_ms)
-        window.pending -= 1
+    def on_failed(self, sequence: int, time_ms: int, *, outcome: Outcome, reason: str) -> bool:
+        """Note that an event was not delivered, or that nobody knows whether it was; False: it had an outcome already."""
+        window = self._taken(sequence, time_ms)
+        if window is None:
+            return False
         ranges = window.undelivered
         last = ranges[-1] if ranges else None
         if last and last.last_sequence + 1 == sequence and (last.outcome, last.reason) == (outcome, reason):
             ranges[-1] = last._replace(last_sequence=sequence)
         else:
             ranges.append(Undelivered(sequence, sequence, outcome, reason))
+        return True
 
     @property
     def pending(self) -> int:
         """How many events were sent and have no outcome yet."""
-        return sum(window.pending for window in self._windows.values())
+        return sum(len(window.pending) for window in self._windows.values())
+
+    def unsettled(self, next_sequence: int, now_ms: int) -> list[tuple[int, int]]:
+        """Return (sequence, time) of those below `next_sequence` that have no outcome; now, when nobody told of it."""
+        self._untold.update(range(self._next_sequence, next_sequence))
+        self._next_sequence = max(self._next_sequence, next_sequence)
+        pending = [(at, window.start) for window in self._windows.values() for at in window.pending]
+        return sorted([*pending, *((at, now_ms) for at in self._untold)])
 
     def finished(self, now_ms: int) -> list[Account]:
         """Return the accounts that are due: windows that are over and settled, and over-long ones in part.
@@ -212,6 +229,17 @@ class WindowLedger:
         self._windows.clear()
         return [*accounts, self._bare("closing", now_ms)]
 
+    def _taken(self, sequence: int, time_ms: int) -> _Window | None:
+        """Return the window of a sequence without an outcome, which then has one; None when it had one already."""
+        window = self._windows.get(time_ms - time_ms % self._window_size_ms)
+        if window is not None and sequence in window.pending:
+            window.pending.remove(sequence)
+            return window
+        if sequence not in self._untold:
+            return None
+        self._untold.remove(sequence)
+        return self._window(time_ms)
+
     def _window(self, time_ms: int) -> _Window:
         start = time_ms - time_ms % self._window_size_ms
         window = self._windows.get(start)
@@ -221,7 +249,9 @@ class WindowLedger:
 
     def _detach(self, window: _Window) -> _Window:
         """Take what is settled out of a window that goes on."""
-        settled = _Window(window.start, 0, window.fingerprint, window.acknowledgements, window.undelivered)
+        settled = _Window(
+            window.start, set(), window.fingerprint, window.acknowledgements, window.undelivered
+        )
         window.fingerprint, window.acknowledgements, window.undelivered = 0, [], []
         return settled
 

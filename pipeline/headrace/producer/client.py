@@ -1,34 +1,30 @@
 """The instrumented producer: publishes audited events with confluent-kafka and accounts for every one of them.
 
-Each event gets an envelope (time, server, service, producer, sequence), is encoded with its registered schema and
-sent asynchronously. A thread of its own serves the delivery callbacks and publishes monitoring events: per topic and
-event-time window what was acknowledged, failed or is unknown, a heartbeat when idle, and a closing one on close. A
-monitoring event that was not delivered is published again until the producer closes: without it the audit could never
-call that window complete, and reading it twice changes nothing.
+Each event is checked, gets an envelope (time, server, service, producer, sequence), is encoded with its registered
+schema and sent asynchronously. A thread of its own serves the delivery callbacks and publishes monitoring events: an
+opening heartbeat, then per topic and event-time window what was acknowledged, failed or is unknown, a heartbeat when
+idle, and a closing one. A monitoring event that was not delivered is published again until the producer closes: without
+it the audit could never call that window complete, and reading it twice changes nothing.
+
+A process that is forked off one with a producer has a producer of its own: another uuid, sequences from 0, a client of
+its own from the first `send()` on. What was handed out before the fork is the parent's.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 import uuid
-from collections import deque
 from collections.abc import Mapping
-from functools import partial
 from types import TracebackType
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka import Producer as KafkaProducer
-
 from headrace.events.avro_schemas import MONITORING_TOPIC, schema_text, subject_of
-from headrace.events.envelope import Header
-from headrace.events.monitoring import Account, MonitoringEvent, WindowLedger
+from headrace.producer import open_producers
+from headrace.producer.checks import checked_text
+from headrace.producer.life import Life, ProducerClosedError, Settings
 from headrace.producer.registration import register
-from headrace.producer.stream import Counts, Delivery, Encoder, EventError, Stream
-
-_log = logging.getLogger("headrace.producer")
+from headrace.producer.stream import Counts, Encoder
 
 DEFAULTS: Final[Mapping[str, Any]] = {
     "acks": "all",
@@ -39,29 +35,21 @@ DEFAULTS: Final[Mapping[str, Any]] = {
 }
 """What the caller's client configuration overrides; names are librdkafka's."""
 
-DELIVERIES_MAX: Final = 200_000
-"""Bound of the outcomes that wait for the accounting thread; senders wait beyond it."""
+CLOSE_SECONDS_MAX: Final = 130.0
+"""How long close() and flush() wait by default: longer than a client tries to deliver by default."""
 
-ACCOUNTING_DELAY_MS: Final = 1000
-"""How long after a window's end it is accounted: longer than a sender takes from reading the clock to noting it."""
-
-UNPUBLISHED_MAX: Final = 10_000
-"""Bound of the accounts that wait to be published, again or for the first time; beyond it a failed one is given up."""
-
-_POLL_SECONDS: Final = 0.1
-_FULL_QUEUE_PAUSE_SECONDS: Final = 0.002
-
-
-class ProducerClosedError(RuntimeError):
-    """An event was sent after close()."""
+_GRACE_SECONDS: Final = 1.0
+_PAUSE_SECONDS: Final = 0.002
 
 
 class Producer:
-    """Publishes events of the topics that it was opened for; safe to use from several threads.
+    """Publishes events of the topics that it was opened for; safe to use from several threads and signal handlers.
 
     `schemas` maps each topic to its Avro schema (text), whose first field is the envelope `header`. `client_config`
     holds librdkafka's settings (linger.ms, batch.size, acks, enable.idempotence, delivery.timeout.ms, …). Opening
-    registers the schemas and raises RegistrationError when that fails, EventError when a schema has no envelope.
+    registers the schemas and raises RegistrationError when that fails, EventError when a schema has no envelope; it does
+    not wait for the brokers, which the first `send()` of a topic does. One that is left open is closed when the process
+    exits, within 20 s; not when it is killed. After a fork parent and child each have a producer of their own.
     """
 
     def __init__(
@@ -77,8 +65,9 @@ class Producer:
         registry_seconds_max: float = 30.0,
         client_config: Mapping[str, Any] | None = None,
     ) -> None:
-        self.producer_id = str(uuid.uuid4())
-        self._server, self._service, self._datacenter = server, service, datacenter
+        names = {"server": server, "service": service, "datacenter": datacenter}
+        for name, value in names.items():
+            checked_text(name, value)
         texts = {**schemas, MONITORING_TOPIC: schema_text("monitoring_event")}
         encoders = {
             topic: Encoder(
@@ -86,86 +75,105 @@ class Producer:
             )
             for topic, text in texts.items()
         }
-        self._monitoring_encoder = encoders.pop(MONITORING_TOPIC)
-        self._streams = {
-            topic: Stream(topic, encoder, self._new_ledger(window_size_ms), now_ms)
-            for topic, encoder in encoders.items()
-        }
-        config = {**DEFAULTS, **(client_config or {}), "bootstrap.servers": bootstrap}
-        self._full_queue_seconds_max = float(config["delivery.timeout.ms"]) / 1000
-        self._client = KafkaProducer(config)
-        self._monitoring_sequence = 0
-        self._unpublished: deque[tuple[str, Account]] = deque()
-        self.monitoring_failures = 0
-        self._closing = threading.Event()
-        self._closed = False
-        self._thread = threading.Thread(target=self._account, name="headrace-producer", daemon=True)
-        self._thread.start()
+        self._settings = Settings(
+            **names,
+            window_size_ms=window_size_ms,
+            client_config={**DEFAULTS, **(client_config or {}), "bootstrap.servers": bootstrap},
+            monitoring_encoder=encoders.pop(MONITORING_TOPIC),
+            encoders=encoders,
+        )
+        self.producer_id = str(uuid.uuid4())
+        self._is_closed = False
+        self._beginning = threading.RLock()
+        self._life: Life | None = None
+        self._begin()
 
-    def _new_ledger(self, window_size_ms: int) -> WindowLedger:
-        return WindowLedger(self.producer_id, window_size_ms=window_size_ms, now_ms=now_ms())
+    @property
+    def monitoring_failures(self) -> int:
+        """How many monitoring events were given up; complete only after close()."""
+        return self._life.monitoring_failures if self._life else 0
 
     def send(
-        self, topic: str, fields: Mapping[str, Any], *, key: bytes | None = None, time_ms: int | None = None
+        self,
+        topic: str,
+        fields: Mapping[str, Any],
+        *,
+        key: bytes | str | None = None,
+        time_ms: int | None = None,
     ) -> int:
         """Publish an event without waiting for its delivery; return its sequence.
 
-        `fields` are the record's without `header`; `time_ms` is when it happened (milliseconds since the epoch), now
+        `fields` are the record's without `header`: every one that has no default in the schema, and no others. `key` is
+        bytes, or text as UTF-8. `time_ms` is when it happened (whole milliseconds since 1970, from March 1973 on), now
         by default; one that is sent when its window was promised already, about a second after its end, is late for the
-        audit. Waits while the client's queue is full, at most its delivery time-out. An event that could not be
-        delivered is counted in `counts()` with its reason. Raises EventError when the event does not fit its schema.
+        audit. Raises EventError, which uses no sequence, when any of these does not fit, and ProducerClosedError after
+        close().
+
+        Waits until the opening heartbeat of the topic is acknowledged, which is once and as long as one request takes,
+        and while the client's queue is full; at most its delivery time-out. An event that could not be delivered is
+        counted in `counts()` with its reason; so is one whose send() an exception of a signal's handler ended, as
+        unknown.
         """
-        stream = self._streams.get(topic)
-        if stream is None:
-            raise EventError(
-                f"topic {topic} was not opened: name it in `schemas`; open are {', '.join(self._streams)}"
-            )
-        with stream.lock:
-            if self._closed:
-                raise ProducerClosedError("the producer is closed; open a new one")
-            happened_ms = now_ms() if time_ms is None else time_ms
-            sequence = stream.next_sequence
-            header = {
-                "time": happened_ms,
-                "server": self._server,
-                "service": self._service,
-                "producer": self.producer_id,
-                "sequence": sequence,
-            }
-            value = stream.encoder.encode({"header": header, **fields})
-            stream.next_sequence = sequence + 1
-            stream.deliveries.append(Delivery(sequence, happened_ms, -1, None))
-            self._produce(stream, sequence, happened_ms, value, key)
-        return sequence
+        return (self._life or self._begin()).send(topic, fields, key, time_ms)
 
     def counts(self) -> dict[str, Counts]:
         """Return the outcomes so far by topic; complete only after close()."""
-        return {topic: stream.counts for topic, stream in self._streams.items()}
+        if self._life is None:
+            return {topic: Counts(0, 0, 0, {}) for topic in self._settings.encoders}
+        return {topic: stream.counts for topic, stream in self._life.streams.items()}
 
-    def close(self, *, seconds_max: float = 130.0) -> dict[str, Counts]:
+    def wait_until_opened(self, *, seconds_max: float) -> bool:
+        """Wait until the first `send()` of no topic has to wait any more; False when that took too long."""
+        deadline = time.monotonic() + seconds_max
+        life = self._life or self._begin()
+        while not life.is_opened and time.monotonic() < deadline:
+            time.sleep(_PAUSE_SECONDS)
+        return life.is_opened
+
+    def flush(self, *, seconds_max: float = CLOSE_SECONDS_MAX) -> int:
+        """Wait until every event handed out so far has its outcome; return how many have none after that time."""
+        deadline = time.monotonic() + seconds_max
+        while (left := self._life.under_way if self._life else 0) and time.monotonic() < deadline:
+            time.sleep(_PAUSE_SECONDS)
+        return left
+
+    def close(self, *, seconds_max: float = CLOSE_SECONDS_MAX) -> dict[str, Counts]:
         """Wait for all deliveries, publish the last accounts and return the outcomes by topic.
 
-        What is not delivered in time is given up and counted as failed, or as unknown when it was under way.
+        What is not delivered in time is given up and counted as failed, or as unknown when it was under way; a quarter
+        of the time, at most 30 s, is kept for the last accounts. A signal's handler may call it, and interrupt it: a
+        second call waits for what the first one began.
         """
-        if self._closed:
-            return self.counts()
-        self._closed = True
-        for stream in self._streams.values():
-            stream.lock.acquire()
-        try:
-            if self._client.flush(seconds_max):
-                self._client.purge()
-                self._client.flush(5)
-        finally:
-            for stream in self._streams.values():
-                stream.lock.release()
-        self._closing.set()
-        self._thread.join()
-        for stream in self._streams.values():
-            stream.settle()
-            self._unpublished += [(stream.topic, account) for account in stream.closed(now_ms())]
-        self._publish_all(seconds_max=min(seconds_max, 30.0))
+        self._is_closed = True
+        deadline = time.monotonic() + seconds_max
+        life = self._life
+        if life is not None:
+            life.start_closing(deadline)
+            if life.wait_until_finished(deadline + _GRACE_SECONDS):
+                open_producers.note_closed(self)
         return self.counts()
+
+    def begin_anew(self) -> None:
+        """Leave the life to the process that this one was forked off; the next `send()` begins one of its own."""
+        self._beginning = threading.RLock()
+        life = self._life
+        if life is None:
+            return
+        # Its threads are the parent's: destroying the client here would wait for them for ever.
+        open_producers.keep_for_good(life)
+        if not self._is_closed:
+            life.is_closed = True
+            self._life = None
+            self.producer_id = str(uuid.uuid4())
+
+    def _begin(self) -> Life:
+        with self._beginning:
+            if self._is_closed:
+                raise ProducerClosedError
+            if self._life is None:
+                self._life = Life(self.producer_id, self._settings)
+                open_producers.note_open(self)
+            return self._life
 
     def __enter__(self) -> Producer:
         return self
@@ -174,86 +182,3 @@ class Producer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _produce(self, stream: Stream, sequence: int, time_ms: int, value: bytes, key: bytes | None) -> None:
-        on_delivery = stream.on_delivery(sequence, time_ms)
-        deadline = 0.0
-        while True:
-            try:
-                if len(stream.deliveries) <= DELIVERIES_MAX:
-                    self._client.produce(
-                        stream.topic, value=value, key=key, timestamp=time_ms, on_delivery=on_delivery
-                    )
-                    return
-            except BufferError:
-                pass
-            except KafkaException as error:
-                on_delivery(error.args[0], None)
-                return
-            deadline = deadline or time.monotonic() + self._full_queue_seconds_max
-            if time.monotonic() > deadline:
-                on_delivery(KafkaError(KafkaError._QUEUE_FULL, "the client's queue stayed full"), None)
-                return
-            time.sleep(_FULL_QUEUE_PAUSE_SECONDS)
-
-    def _account(self) -> None:
-        """Serve callbacks and publish what is due until the producer closes. The accounting thread's body."""
-        self._unpublished += [(stream.topic, stream.opened(now_ms())) for stream in self._streams.values()]
-        while not self._closing.is_set():
-            self._publish()
-            self._client.poll(_POLL_SECONDS)
-            due_ms = now_ms() - ACCOUNTING_DELAY_MS
-            for stream in self._streams.values():
-                stream.settle()
-                self._unpublished += [(stream.topic, account) for account in stream.finished(due_ms)]
-
-    def _publish(self) -> None:
-        """Publish accounts in order until the client's queue is full."""
-        while self._unpublished:
-            topic, account = self._unpublished[0]
-            header = Header(
-                now_ms(), self._server, self._service, self.producer_id, self._monitoring_sequence
-            )
-            event = MonitoringEvent(header=header, topic=topic, datacenter=self._datacenter, account=account)
-            value = self._monitoring_encoder.encode(event.as_record())
-            try:
-                self._client.produce(
-                    MONITORING_TOPIC,
-                    value=value,
-                    timestamp=header.time,
-                    on_delivery=partial(self._on_monitoring_delivery, topic, account),
-                )
-            except BufferError:
-                return
-            except KafkaException as error:
-                self._give_up(error.args[0])
-            self._monitoring_sequence += 1
-            self._unpublished.popleft()
-
-    def _publish_all(self, *, seconds_max: float) -> None:
-        deadline = time.monotonic() + seconds_max
-        under_way = 0
-        while (self._unpublished or under_way) and time.monotonic() < deadline:
-            self._publish()
-            under_way = self._client.flush(_POLL_SECONDS)
-        self.monitoring_failures += under_way + len(self._unpublished)
-
-    def _on_monitoring_delivery(self, topic: str, account: Account, error: KafkaError | None, _: Any) -> None:
-        if error is None:
-            return
-        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE or len(self._unpublished) >= UNPUBLISHED_MAX:
-            self._give_up(error)
-        else:
-            _log.warning(
-                "a %s account was not delivered and is published again: %s", account.kind, error.str()
-            )
-            self._unpublished.append((topic, account))
-
-    def _give_up(self, error: KafkaError) -> None:
-        self.monitoring_failures += 1
-        _log.error("a monitoring event was not delivered: %s", error.str())
-
-
-def now_ms() -> int:
-    """Return the wall clock in milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000

@@ -221,6 +221,8 @@ def _publish(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda received, _: stops.append(received))
     replayed = Replayed()
+    while not stops and not producer.wait_until_opened(seconds_max=_PACE_SECONDS_MAX):
+        pass
     pace = Pace(rate)
 
     def on_rejected(line: LogLine, reason: str) -> None:

@@ -19,8 +19,9 @@ from confluent_kafka import KafkaError
 from fastavro import schemaless_writer
 from fastavro.schema import parse_schema
 
-from headrace.events.envelope import FRAME_SIZE, frame_prefix
+from headrace.events.envelope import frame_prefix
 from headrace.events.monitoring import Account, Outcome, WindowLedger
+from headrace.producer.checks import EventError, FieldCheck
 
 FAILED_CODES: Final = frozenset(
     (
@@ -41,10 +42,6 @@ FAILED_CODES: Final = frozenset(
 _HEADER_FIELDS: Final = ["time", "server", "service", "producer", "sequence"]
 
 
-class EventError(ValueError):
-    """An event or schema that cannot be published, with the reason; no sequence was used for it."""
-
-
 class Delivery(NamedTuple):
     """What became of a sequence: handed out (now_ms is -1), acknowledged (error is None) or not delivered."""
 
@@ -63,6 +60,11 @@ class Counts:
     unknown: int
     reasons: dict[str, int]
 
+    @property
+    def total(self) -> int:
+        """How many events have an outcome."""
+        return self.acknowledged + self.failed + self.unknown
+
 
 class Encoder:
     """Frames and encodes events of one schema: byte 0, schema id, Avro binary."""
@@ -70,16 +72,18 @@ class Encoder:
     def __init__(self, schema: str, schema_id: int) -> None:
         parsed = json.loads(schema)
         _check_header(parsed)
-        self._schema = parse_schema(parsed)
-        self._buffer = io.BytesIO(frame_prefix(schema_id))
+        ready: Any = parse_schema(parsed)
+        self._schema = ready
+        self._prefix = frame_prefix(schema_id)
+        self.check = FieldCheck(ready)
+        self._is_strict = not self.check.is_whole
 
     def encode(self, record: Mapping[str, Any]) -> bytes:
         """Return the message value; raises EventError when the record does not fit the schema."""
-        buffer = self._buffer
-        buffer.seek(FRAME_SIZE)
-        buffer.truncate()
+        buffer = io.BytesIO()
+        buffer.write(self._prefix)
         try:
-            schemaless_writer(buffer, self._schema, record)
+            schemaless_writer(buffer, self._schema, record, strict_allow_default=self._is_strict)
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
             raise EventError(f"the event does not fit its schema: {type(error).__name__}: {error}") from error
         return buffer.getvalue()
@@ -92,7 +96,9 @@ class Stream:
         self, topic: str, encoder: Encoder, ledger: WindowLedger, clock_ms: Callable[[], int]
     ) -> None:
         self.topic = topic
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
+        self.is_announced = False
+        """Whether an account of the topic was acknowledged, so that the audit knows of the producer."""
         self.next_sequence = 0
         self.encoder = encoder
         self.counts = Counts(0, 0, 0, {})
@@ -115,15 +121,15 @@ class Stream:
             if now_ms < 0:
                 ledger.on_sent(sequence, time_ms)
             elif error is None:
-                ledger.on_acknowledged(sequence, time_ms, now_ms)
-                counts.acknowledged += 1
+                counts.acknowledged += ledger.on_acknowledged(sequence, time_ms, now_ms)
             else:
                 self._settle_failure(sequence, time_ms, error)
 
     def _settle_failure(self, sequence: int, time_ms: int, error: KafkaError) -> None:
         outcome: Outcome = "failed" if error.code() in FAILED_CODES else "unknown"
         reason = error.str()
-        self._ledger.on_failed(sequence, time_ms, outcome=outcome, reason=reason)
+        if not self._ledger.on_failed(sequence, time_ms, outcome=outcome, reason=reason):
+            return
         if outcome == "failed":
             self.counts.failed += 1
         else:
@@ -138,8 +144,16 @@ class Stream:
         return self._ledger.finished(now_ms)
 
     def closed(self, now_ms: int) -> list[Account]:
-        """Return the last accounts, when every event has an outcome."""
+        """Return the last accounts; what was taken and has no outcome is unknown. For the accounting thread only."""
+        self.settle()
+        for sequence, time_ms in self._ledger.unsettled(self.next_sequence, now_ms):
+            self._settle_failure(sequence, time_ms, interrupted())
         return self._ledger.closed(now_ms)
+
+
+def interrupted() -> KafkaError:
+    """Return what becomes of a sequence whose send() was ended by a signal's handler: nobody knows."""
+    return KafkaError(KafkaError._INTR, "send() was interrupted before the outcome was known")
 
 
 def _check_header(schema: Any) -> None:

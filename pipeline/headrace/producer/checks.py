@@ -1,0 +1,190 @@
+"""What `send()` takes: time, key and fields, checked before a sequence is taken, each refused in one sentence. Pure.
+
+Owns which Python values an Avro field takes. fastavro's writer would cut 1.5 to 1, write True as 1 and leave a misspelt
+field out, so fields of plain types are checked here: once for each combination of names and types, since events of one
+topic have few. Values inside of arrays, maps and records are the writer's to refuse.
+"""
+
+from __future__ import annotations
+
+import datetime
+import difflib
+import reprlib
+from collections.abc import Mapping
+from decimal import Decimal
+from numbers import Integral, Real
+from typing import Any, Final
+from uuid import UUID
+
+TIME_MS_MIN: Final = 100_000_000_000
+"""March 1973 in milliseconds, and the year 5138 in seconds."""
+
+TIME_MS_MAX: Final = 100_000_000_000_000
+"""The year 5138 in milliseconds, and March 1973 in microseconds."""
+
+SHAPES_MAX: Final = 1000
+"""Bound of the combinations of names and types that are known to fit; one beyond it is checked each time."""
+
+_INT_MIN: Final = -(2**31)
+_INT_MAX: Final = 2**31 - 1
+
+_PRIMITIVES: Final[Mapping[str, tuple[type, ...]]] = {
+    "null": (type(None),),
+    "boolean": (bool,),
+    "int": (Integral,),
+    "long": (Integral,),
+    "float": (Real,),
+    "double": (Real,),
+    "bytes": (bytes, bytearray, memoryview),
+    "string": (str,),
+}
+
+_LOGICAL: Final[Mapping[str, type]] = {
+    "timestamp-millis": datetime.datetime,
+    "timestamp-micros": datetime.datetime,
+    "local-timestamp-millis": datetime.datetime,
+    "local-timestamp-micros": datetime.datetime,
+    "date": datetime.date,
+    "time-millis": datetime.time,
+    "time-micros": datetime.time,
+    "uuid": UUID,
+    "decimal": Decimal,
+}
+
+
+class EventError(ValueError):
+    """An event or schema that cannot be published, with the reason; no sequence was used for it."""
+
+
+def checked_time(time_ms: object) -> int:
+    """Return the time as whole milliseconds since 1970; raises EventError for other types and other units."""
+    if isinstance(time_ms, bool) or not isinstance(time_ms, Integral):
+        raise EventError(
+            f"time_ms is {_shown(time_ms)}: give whole milliseconds since 1970 as an int, "
+            "such as time.time_ns() // 1_000_000"
+        )
+    found = int(time_ms)
+    if not TIME_MS_MIN <= found < TIME_MS_MAX:
+        raise EventError(f"time_ms is {found}: {_unit(found)}")
+    return found
+
+
+def _unit(found: int) -> str:
+    if 0 < found < TIME_MS_MIN // 10:
+        return "that looks like seconds, give milliseconds since 1970 (times 1000)"
+    if TIME_MS_MAX <= found < TIME_MS_MAX * 1000:
+        return "that looks like microseconds, give milliseconds since 1970 (divided by 1000)"
+    if found >= TIME_MS_MAX * 1000:
+        return "that looks like nanoseconds, give milliseconds since 1970 (divided by 1,000,000)"
+    return "that is before March 1973, give the milliseconds since 1970 at which the event happened"
+
+
+def checked_key(key: object) -> bytes:
+    """Return the key's bytes, text as UTF-8; raises EventError for anything else."""
+    if isinstance(key, bytes):
+        return key
+    if not isinstance(key, str):
+        raise EventError(f"key is {_shown(key)}: give bytes or text, such as str(key)")
+    try:
+        return key.encode()
+    except UnicodeEncodeError as error:
+        raise EventError("key is text that UTF-8 cannot encode: give bytes") from error
+
+
+def checked_text(name: str, value: object) -> str:
+    """Return one of the names that every event bears; raises ValueError when it is no text or empty."""
+    if not isinstance(value, str) or not value.isprintable() or not value:
+        raise ValueError(f"{name} is {_shown(value)}: give the name as text")
+    return value
+
+
+class FieldCheck:
+    """Checks events' fields, without `header`, against one parsed Avro schema of a record."""
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        fields = schema["fields"][1:]
+        self._types = {field["name"]: field["type"] for field in fields}
+        self._takes = {field["name"]: _taken(field["type"]) for field in fields}
+        self._required = [field["name"] for field in fields if "default" not in field]
+        self._ints = tuple(name for name, kind in self._types.items() if _is_int(kind))
+        self._shapes: set[tuple[object, ...]] = set()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all fields are of plain types, so that nothing is left to the writer."""
+        return None not in self._takes.values()
+
+    def __call__(self, fields: Mapping[str, Any]) -> None:
+        """Return when they fit; raises EventError with a sentence that names the field."""
+        try:
+            shape = (*fields, *map(type, fields.values()))
+        except (TypeError, AttributeError) as error:
+            raise EventError(f"fields are {_shown(fields)}: give a dict of names and values") from error
+        if shape not in self._shapes:
+            self._check(fields)
+            if len(self._shapes) < SHAPES_MAX:
+                self._shapes.add(shape)
+        for name in self._ints:
+            value = fields.get(name)
+            if type(value) is int and not _INT_MIN <= value <= _INT_MAX:
+                raise _misfit(f"field `{name}` is {value}, and an int has 32 bits")
+
+    def _check(self, fields: Mapping[str, Any]) -> None:
+        if "header" in fields:
+            raise _misfit("`header` is filled by the producer, leave it out of the fields")
+        for name in fields:
+            if name not in self._types:
+                raise _misfit(f"it has no field `{name}`; {self._advice(name)}")
+        for name in self._required:
+            if name not in fields:
+                raise _misfit(f"field `{name}` is missing and has no default")
+        for name, value in fields.items():
+            takes = self._takes[name]
+            if takes is not None and not _is_taken(value, takes):
+                raise _misfit(f"field `{name}` is {_shown(value)}, give {_described(self._types[name])}")
+
+    def _advice(self, name: object) -> str:
+        close = difflib.get_close_matches(str(name), self._types, n=1)
+        return f"did you mean `{close[0]}`?" if close else f"its fields are {', '.join(self._types)}"
+
+
+def _taken(kind: Any) -> tuple[type, ...] | None:
+    """Return the Python types that a field of this Avro type takes; None: the writer decides."""
+    if isinstance(kind, list):
+        members = [_taken(member) for member in kind]
+        return None if None in members else tuple(each for member in members if member for each in member)
+    if isinstance(kind, str):
+        return _PRIMITIVES.get(kind)
+    plain = _PRIMITIVES.get(kind["type"]) if isinstance(kind["type"], str) else None
+    if plain is None:
+        return None
+    logical = _LOGICAL.get(kind.get("logicalType"))
+    return (*plain, logical) if logical else plain
+
+
+def _is_taken(value: object, takes: tuple[type, ...]) -> bool:
+    return bool in takes if isinstance(value, bool) else isinstance(value, takes)
+
+
+def _is_int(kind: Any) -> bool:
+    members = kind if isinstance(kind, list) else [kind]
+    return "int" in members and not {"long", "float", "double"} & {
+        each for each in members if isinstance(each, str)
+    }
+
+
+def _described(kind: Any) -> str:
+    if isinstance(kind, list):
+        return " or ".join(_described(member) for member in kind)
+    if isinstance(kind, str):
+        return kind
+    logical = kind.get("logicalType")
+    return f"{kind['type']} ({logical})" if logical else str(kind["type"])
+
+
+def _misfit(reason: str) -> EventError:
+    return EventError(f"the event does not fit its schema: {reason}")
+
+
+def _shown(value: object) -> str:
+    return f"{reprlib.repr(value)} ({type(value).__name__})"

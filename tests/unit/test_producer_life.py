@@ -1,0 +1,118 @@
+"""How long the end of a producer's life takes, by a clock that only the client's waiting moves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+
+from headrace.events.avro_schemas import schema_text
+from headrace.producer import life as life_module
+from headrace.producer.life import Life, ProducerClosedError, Settings
+from headrace.producer.stream import Encoder
+
+LINE = {"reason": "r", "line": b"x", "size": 1, "sha256": ""}
+
+
+class Clock:
+    """Stands for the module `time`: whoever waits moves it."""
+
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def time_ns(self) -> int:
+        return round((1_700_000_000 + self.now) * 1e9)
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class Client:
+    """A client without brokers: it keeps all messages until they are purged."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.kept: list[Callable[[KafkaError | None, Any], None]] = []
+        self.purged: list[Callable[[KafkaError | None, Any], None]] = []
+
+    def __len__(self) -> int:
+        return len(self.kept) + len(self.purged)
+
+    def produce(self, topic: str, *, on_delivery: Any, **_: Any) -> None:
+        self.kept.append(on_delivery)
+
+    def flush(self, seconds: float) -> int:
+        purged, self.purged = self.purged, []
+        for on_delivery in purged:
+            on_delivery(KafkaError(KafkaError._PURGE_QUEUE), None)
+        if self.kept:
+            self.clock.sleep(seconds)
+        return len(self)
+
+    def purge(self) -> None:
+        self.purged, self.kept = self.kept, []
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(life_module, "time", clock)
+    monkeypatch.setattr(life_module, "KafkaProducer", lambda _: Client(clock))
+    unstarted = SimpleNamespace(Thread=lambda **_: SimpleNamespace(start=lambda: None))
+    monkeypatch.setattr(life_module, "threading", unstarted)
+    return clock
+
+
+def new_life() -> Life:
+    encoder = Encoder(schema_text("rejected_line"), 1)
+    config = {"delivery.timeout.ms": 120_000}
+    return Life(
+        "p",
+        Settings("s", "v", "d", 1000, config, {"t": encoder}, Encoder(schema_text("monitoring_event"), 2)),
+    )
+
+
+@pytest.mark.parametrize("seconds", [0.0, 2.0, 130.0])
+def test_the_end_keeps_its_limit_without_brokers(clock: Clock, seconds: float) -> None:
+    life = new_life()
+    life.streams["t"].is_announced = True
+    for _ in range(3):
+        life.send("t", LINE, None, None)
+    begin = clock.now
+    life.start_closing(begin + seconds)
+    life._finish()
+    assert clock.now - begin <= seconds + 0.001
+    counts = life.streams["t"].counts
+    assert (counts.acknowledged, counts.failed + counts.unknown) == (0, 3)
+    assert life.monitoring_failures > 0
+
+
+def test_no_event_leaves_before_the_opening_heartbeat_was_acknowledged(clock: Clock) -> None:
+    life = new_life()
+    begin = clock.now
+    life.send("t", LINE, None, None)
+    assert 120 <= clock.now - begin < 121
+    waited = clock.now
+    life.send("t", LINE, None, None)
+    assert clock.now - waited < 1, "after the opening's time each event fails at once"
+    assert len(life._client) == 0
+    stream = life.streams["t"]
+    stream.settle()
+    assert stream.counts.failed == 2
+    assert "opening heartbeat" in next(iter(stream.counts.reasons))
+    life._on_monitoring_delivery("t", stream.opened(0), None, None)
+    life.send("t", LINE, None, None)
+    assert len(life._client) == 1
+
+
+def test_an_event_is_not_handed_out_once_the_life_closes(clock: Clock) -> None:
+    life = new_life()
+    life.start_closing(clock.now)
+    with pytest.raises(ProducerClosedError):
+        life.send("t", LINE, None, None)
+    assert life.streams["t"].next_sequence == 0
