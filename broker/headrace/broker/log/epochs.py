@@ -1,6 +1,7 @@
 """The leader epochs of one partition: from which offset on which leader wrote (KIP-101).
 
-Owns `leader-epoch-checkpoint`. Invariant: epochs and start offsets grow together; the file holds what memory holds.
+Owns `leader-epoch-checkpoint`. Invariant: epochs and start offsets grow together; the file holds what memory holds, and
+until the first change epochs that begin at or behind the end of the log that was opened, which every opening drops.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class LeaderEpochs:
     def __init__(self, files: Files, directory: str, entries: list[tuple[int, int]]) -> None:
         self._files = files
         self._directory = directory
-        self._entries = entries
+        self._entries = self._written = entries
         self._prepared: list[tuple[int, int]] | None = None
 
     @property
@@ -42,13 +43,17 @@ class LeaderEpochs:
     def assign(self, epoch: int, start_offset: int) -> None:
         """Batches from `start_offset` on have this epoch; entries that contradict it go."""
         if epoch >= 0 and epoch != self.latest:
-            self._replace(self._with(epoch, start_offset))
+            self._write(self._with(epoch, start_offset))
+        elif self._written is not self._entries:
+            self._write(self._entries)
 
     def preparation(self, epoch: int, start_offset: int) -> Callable[[], None] | None:
         """A job for a thread, after which the same `assign` waits for no disk; None when there is nothing to assign."""
         if epoch < 0 or epoch == self.latest:
             return None
         entries = self._with(epoch, start_offset)
+        if entries == self._written:
+            return None
 
         def write() -> None:
             file = self._files.open(self._prepared_path, create=True)
@@ -66,6 +71,11 @@ class LeaderEpochs:
     def _with(self, epoch: int, start_offset: int) -> list[tuple[int, int]]:
         kept = [entry for entry in self._entries if entry[0] < epoch and entry[1] < start_offset]
         return [*kept, (epoch, start_offset)]
+
+    def opened(self, log_end_offset: int) -> None:
+        """The log that was opened ends there; writes nothing, as most logs get a new epoch there at once."""
+        if self._entries and self._entries[-1][1] >= log_end_offset:
+            self._entries = [entry for entry in self._entries if entry[1] < log_end_offset]
 
     def truncate_from_end(self, offset: int) -> None:
         """The log ends at `offset` now."""
@@ -97,12 +107,16 @@ class LeaderEpochs:
         return EpochEndOffset(self._entries[found - 1][0] if found else epoch, next_start)
 
     def _replace(self, entries: list[tuple[int, int]]) -> None:
-        if entries == self._entries:
-            return
-        prepared, self._prepared = self._prepared, None
-        path = f"{self._directory}/{LEADER_EPOCH_FILE}"
-        if entries == prepared:
-            self._files.rename(self._prepared_path, path)
-        else:
-            self._files.replace_file(path, encode_epochs(entries))
-        self._entries = entries
+        if entries != self._entries:
+            self._write(entries)
+
+    def _write(self, entries: list[tuple[int, int]]) -> None:
+        """Have these entries, in the file too."""
+        if entries != self._written:
+            prepared, self._prepared = self._prepared, None
+            path = f"{self._directory}/{LEADER_EPOCH_FILE}"
+            if entries == prepared:
+                self._files.rename(self._prepared_path, path)
+            else:
+                self._files.replace_file(path, encode_epochs(entries))
+        self._entries = self._written = entries

@@ -84,7 +84,7 @@ def load(
         _sync_truncation(files, directory, segments)
     segments[-1].become_active()
     epochs = _load_epochs(files, directory, segments, loading.epochs, report)
-    epochs.truncate_from_end(end_offset)
+    epochs.opened(end_offset)
     epochs.truncate_from_start(log_start_offset)
     snapshots = ProducerSnapshots(files, directory)
     unindexed = [segment for segment in loading.unindexed if segment in segments]
