@@ -47,6 +47,17 @@ def test_the_page_shows_every_latency_and_fetches_nothing() -> None:
     assert not any(mark in page for mark in ('src="', "url(http", "@import", "<link", "<script"))
 
 
+def test_a_topic_without_any_envelope_is_told_of() -> None:
+    ledger = Ledger()
+    ledger.foreign["live", "dc-east", "logs"] = 5
+    told = as_json(reconcile(ledger, NOW), ledger, NOW)
+    (topic,) = told["topics"]
+    assert (topic["topic"], topic["no_event"], topic["live"], topic["complete_until"]) == ("logs", 5, 0, None)
+    assert told["totals"]["live"] == 0
+    assert [item["reason"] for item in told["incomplete"]] == ["no producer is known yet"]
+    assert "logs" in render(told, NOTHING)
+
+
 def test_the_page_of_nothing_says_so() -> None:
     page = render(report(), NOTHING)
     assert page.count("no data yet") == len(SPANS)

@@ -73,6 +73,10 @@ def reconcile(
         outcome.incomplete.append(
             Incomplete(datacenter="", topic="", producer="", reason="no producer is known yet")
         )
+    for (tier, datacenter, topic), count in ledger.foreign.items():
+        if tier == "live" and count:
+            # A topic of records without an envelope is told of, too, though there is nothing to judge.
+            outcome.topics.setdefault((datacenter, topic), Counts())
     outcome.findings = [item for item in outcome.findings if _is_of(item, period)]
     outcome.incomplete = [item for item in outcome.incomplete if period.overlaps(*item.period)]
     outcome.watermarks = _told(ledger, watermarks.found())
