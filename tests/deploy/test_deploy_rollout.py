@@ -202,7 +202,7 @@ def interrupt_before_the_restart(deployment: Any, folder: Path, change: str) -> 
     try:
         assert looking(lambda: any(folder.glob("headrace-*server.properties")))
         kill(supervisord, signal.SIGSTOP)
-        assert eventually(lambda: "num.partitions=3" in file.read_text())
+        assert looking(lambda: "num.partitions=3" in file.read_text())
     finally:
         kill_all_of(run)
         kill(supervisord, signal.SIGCONT)

@@ -58,6 +58,9 @@ class LyingClient:
             self._client.produce(topic, value=value, **rest)
         self._client.produce(topic, value=value, on_delivery=on_delivery, **rest)
 
+    def __len__(self) -> int:
+        return len(self._client)
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
 
@@ -103,7 +106,9 @@ def named(report: dict[str, Any], producer: str) -> set[tuple[str, str, int, int
 def test_names_what_each_hop_lost_and_doubled(world: AuditWorld) -> None:
     world.noise(3)
     producer = world.producer()
-    producer._client = LyingClient(producer._client, {10, 11, 12, 300}, {20, 301})  # type: ignore[assignment]
+    life = producer._life
+    assert life is not None
+    life._client = LyingClient(life._client, {10, 11, 12, 300}, {20, 301})  # type: ignore[assignment]
     for _ in range(500):
         producer.send(TOPIC, VIEW)
     producer.close()
