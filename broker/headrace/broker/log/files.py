@@ -18,6 +18,7 @@ from headrace.broker.errors import StorageError
 
 Buffer = bytes | bytearray | memoryview
 SMALL_FILE_SIZE_MAX = 64 * 1024 * 1024
+_READ_SIZE = 64 * 1024
 """A snapshot of a million producers, a checkpoint of a million partitions."""
 DESCRIPTORS_KEPT_MIN = 50
 """New logs leave that many descriptors, or a tenth of all, to connections, ZooKeeper, checkpoints and new segments."""
@@ -205,8 +206,16 @@ class OsFiles:
         return OsFile(os.open(path, flags, 0o644))
 
     def read(self, path: str) -> bytes:
-        with open(path, "rb") as file:
-            return file.read(SMALL_FILE_SIZE_MAX)
+        # Without a buffered file around it: a start reads three a log, of some ten bytes each.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            chunks, left = [], SMALL_FILE_SIZE_MAX
+            while left and (chunk := os.read(descriptor, min(_READ_SIZE, left))):
+                chunks.append(chunk)
+                left -= len(chunk)
+            return b"".join(chunks)
+        finally:
+            os.close(descriptor)
 
     def exists(self, path: str) -> bool:
         return os.path.lexists(path)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from uuid import UUID
 
@@ -155,6 +155,8 @@ class LogStore:
         if not was_clean:
             progress.bytes_total += sum(home.log_size(folder) for folder in folders)
 
+        config_of = cache(self.config_of)
+
         def opened(folder: str) -> Opened:
             key = names.partition_of(folder)
             assert key is not None, "it was chosen for its name"
@@ -163,7 +165,7 @@ class LogStore:
             log, report = PartitionLog.open(
                 self._files,
                 f"{home.path}/{folder}",
-                self.config_of(key[0]),
+                config_of(key[0]),
                 now_ms=now_ms,
                 recovery_point=0 if is_copy else recovery_points.get(key, 0),
                 clean_shutdown=was_clean,

@@ -353,16 +353,27 @@ async def in_threads(jobs: Sequence[Callable[[], None]]) -> None:
     No job is at work any more when this ends, also when it is cancelled, as when a controller resigns: the next request
     may want the same logs.
     """
-    if not jobs:
+    errors: list[Exception] = []
+    # Threads share it: a list's iterator gives each job to one of them.
+    left = iter(jobs)
+
+    def work() -> None:
+        for job in left:
+            try:
+                job()
+            except Exception as error:
+                errors.append(error)
+
+    count = min(len(jobs), THREADS_MAX)
+    if not count:
         return
-    pool = ThreadPoolExecutor(min(len(jobs), THREADS_MAX), "logs")
+    pool = ThreadPoolExecutor(count, "logs")
     try:
-        outcomes = await asyncio.gather(*(in_thread(job, pool) for job in jobs), return_exceptions=True)
+        await asyncio.gather(*(in_thread(work, pool) for _ in range(count)), return_exceptions=True)
     finally:
         pool.shutdown(wait=False)
-    for outcome in outcomes:
-        if outcome is not None:
-            raise outcome
+    if errors:
+        raise errors[0]
 
 
 def _state_of(state: Mapping[str, Any]) -> PartitionState:
