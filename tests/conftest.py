@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def group_of(item: pytest.Item) -> str | None:
-    folder = item.path.parent.name
+    folder = item.path.relative_to(item.config.rootpath / "tests").parts[0]
     if folder in FREE_FOLDERS:
         return None
     if "alone" in getattr(item, "fixturenames", ()):

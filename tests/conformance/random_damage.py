@@ -1,7 +1,7 @@
 """What a crash may leave of a log, by seed: the same damage for the same folder of any broker.
 
 Only such as both brokers mend alike when nothing counts as synced. What a checksum does not cover (a batch's offset, its
-length, its leader epoch) and files that no crash makes are cases of `tests/unit/test_log_odd_files.py`.
+length, its leader epoch) and files that no crash makes are cases of `tests/unit/broker/log/test_recovery_of_odd_files.py`.
 """
 
 from __future__ import annotations

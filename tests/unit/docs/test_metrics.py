@@ -12,7 +12,7 @@ from headrace.broker.server.metrics_page import lines
 from headrace.broker.server.process_metrics import ProcessMetrics
 from headrace.broker.server.zookeeper_watch import ZooKeeperWatch
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "metrics.md"
 
 
 def test_the_table_lists_what_is_served() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from test_load_source import ScriptedLog, control
+from scripted_log import ScriptedLog, control
 
 from headrace.broker.wire.batches import Record, encode_batch
 from headrace.load import newest_schemas

@@ -11,7 +11,7 @@ import client_suites
 from headrace.broker.handlers.table import HANDLERS
 from headrace.broker.wire.api import APIS
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = runpy.run_path(str(ROOT / "scripts" / "compatibility_page.py"))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-PLAYBOOKS = Path(__file__).resolve().parents[2] / "playbooks"
+PLAYBOOKS = Path(__file__).resolve().parents[3] / "playbooks"
 
 
 def load(name: str) -> Any:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headrace.events.access_log import LINE_SIZE_MAX, PageView, Rejected, parse
 
-SAMPLE = Path(__file__).parents[2] / "examples" / "access.log"
+SAMPLE = Path(__file__).parents[4] / "examples" / "access.log"
 LINE = (
     b'83.149.9.216 - frank [17/May/2015:10:05:03 +0200] "GET /a?b=c HTTP/1.1" 200 203023 '
     b'"http://example.org/" "Mozilla/5.0 (X11)"\n'

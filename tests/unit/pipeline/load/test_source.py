@@ -5,51 +5,11 @@ from __future__ import annotations
 import struct
 
 import pytest
+from scripted_log import ScriptedLog, control
 
-from headrace.broker.errors import OffsetOutOfRangeError
 from headrace.broker.wire.batches import Record, encode_batch, set_base_offset_and_epoch
-from headrace.load.fences import EpochEnd
-from headrace.load.ranges import OffsetRange, TopicPartition
+from headrace.load.ranges import OffsetRange
 from headrace.load.source import Chunk, StandstillError, chunks
-from headrace.load.wire_client import Fetched
-
-
-class ScriptedLog:
-    """Serves whole batches from the one that holds the offset on, at most `size_max` bytes but at least one."""
-
-    def __init__(
-        self, batches: list[tuple[int, int, bytes]], *, end: int, aborted: tuple[tuple[int, int], ...] = ()
-    ):
-        self.batches = batches
-        self.end = end
-        self.aborted = aborted
-        self.start = 0
-
-    def fetch(
-        self,
-        partition: TopicPartition,
-        offset: int,
-        *,
-        size_max: int = 1 << 23,
-        wait_ms: int = 0,
-        topic_id: str | None = None,
-    ) -> Fetched:
-        if offset < self.start:
-            raise OffsetOutOfRangeError("gone")
-        served = b""
-        for _, last, batch in self.batches:
-            if last >= offset and (not served or len(served) + len(batch) <= size_max):
-                served += batch
-        return Fetched(
-            records=memoryview(served),
-            high_watermark=self.end,
-            last_stable_offset=self.end,
-            log_start_offset=self.start,
-            aborted=self.aborted,
-        )
-
-    def epoch_end(self, partition: TopicPartition, leader_epoch: int) -> EpochEnd:
-        raise AssertionError("nothing here has a fence")
 
 
 def batch(first: int, values: list[str], **settings: object) -> tuple[int, int, bytes]:
@@ -184,19 +144,6 @@ def test_batches_that_are_small_packed_and_huge_together_are_read_in_parts(
     assert all(len(records.data) < 26_000 for chunk in found for records in chunk.records)
     (unreadable,) = [letter for chunk in found for letter in chunk.unreadable]
     assert (unreadable.first_offset, unreadable.last_offset) == (3, 3)
-
-
-def control(first: int, producer_id: int, kind: int) -> tuple[int, int, bytes]:
-    marker = Record(0, 1000, struct.pack(">hh", 0, kind), b"\x00" * 6, [])
-    encoded = encode_batch(
-        [marker],
-        base_offset=first,
-        producer_id=producer_id,
-        producer_epoch=0,
-        transactional=True,
-        control=True,
-    )
-    return first, first, bytes(encoded)
 
 
 def test_aborted_transactions_and_markers_have_no_records() -> None:
