@@ -11,7 +11,7 @@ setup: ## install what is missing: Debian packages and .venv
 	@scripts/setup
 
 demo: setup ## roll out three datacenters here, replay real traffic, print the verdict
-	@$(PYTHON) -m headrace.cli.demo
+	@$(PYTHON) -m demo
 
 chaos: setup ## run a demo in which every supervised process is killed once, at random moments
 	@$(PYTHON) scripts/chaos.py
@@ -30,7 +30,7 @@ check: ## lint, types, import contracts, playbooks
 
 bench: ## measure a broker beside Apache Kafka, the mirror and the load; writes docs/benchmarks.md
 	@scripts/setup bench
-	@$(PYTHON) -m headrace.cli bench
+	@$(PYTHON) -m bench
 
 terraform-plan: ## plan the examples of terraform/, against moto where there are no AWS credentials
 	@scripts/setup test

@@ -94,11 +94,12 @@ class DemoProcess:
         self.screen = directory / "screen.txt"
         self.events = int(environment["DEMO_EVENTS"])
         inventory = copy_of_local(directory, network)
-        command = [sys.executable, "-m", "headrace.cli.demo", "--inventory", str(inventory)]
+        command = [sys.executable, "-m", "demo", "--inventory", str(inventory)]
         command += ["--root", str(self.root), "--output", str(self.output)]
         with self.screen.open("wb") as screen:
             self._process = subprocess.Popen(
                 command,
+                cwd=CHECKOUT,
                 env={**os.environ, **environment},
                 stdout=screen,
                 stderr=subprocess.STDOUT,

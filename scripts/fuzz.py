@@ -22,13 +22,13 @@ from typing import Any
 import psutil
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "tests" / "e2e"), str(ROOT / "tests" / "sim")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "e2e"), str(ROOT / "tests" / "sim")]
 
 from fuzz_clients import SETTINGS, Bystander, Elsewhere, Flood, Tally, Witness, p99, resident_size  # noqa: E402
 from processes import DevCluster  # noqa: E402
 
-from headrace.bench import contest  # noqa: E402
-from headrace.bench.apache_kafka import find_jars  # noqa: E402
+from bench import contest  # noqa: E402
+from bench.apache_kafka import find_jars  # noqa: E402
 
 WARM_UP_COUNT = 20_000
 STEP_COUNT = 25_000

@@ -9,7 +9,6 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator
-from importlib.resources import files
 from pathlib import Path
 
 import click
@@ -18,9 +17,9 @@ import fastavro
 import psutil
 import pytest
 
-from headrace.bench import generator
-from headrace.bench.machine import ProcessTree, voluntary_switches
-from headrace.bench.peers import Peer, headrace
+from bench import generator, load_cells, raw_copy
+from bench.machine import ProcessTree, voluntary_switches
+from bench.peers import Peer, headrace
 
 BURN = "import time\nwhile time.process_time() < 0.5: pass"
 PARENT = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {BURN!r}])\nprint('done')"
@@ -98,9 +97,7 @@ def test_events_are_avro_of_their_schema_in_the_registrys_frame(program: Path, p
     values = values_of(peer, "events", 5000)
     assert sum(len(value) for value in values) == produced.bytes
     assert 190 <= produced.bytes / 5000 <= 210
-    schema = fastavro.parse_schema(
-        json.loads(files("headrace.bench").joinpath("flat_event.avsc").read_text())
-    )
+    schema = fastavro.parse_schema(json.loads(load_cells.SCHEMA.read_text()))
     events = []
     for value in values:
         assert struct.unpack(">bI", value[:5]) == (0, 0x12345678)
@@ -141,7 +138,7 @@ def test_a_process_that_sleeps_and_wakes_is_seen_to() -> None:
 
 
 def test_the_yardstick_takes_exactly_the_bytes_that_it_was_told(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "headrace.bench.raw_copy", str(tmp_path / "copy"), "3000000"]
+    command = [sys.executable, raw_copy.__file__, str(tmp_path / "copy"), "3000000"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as copy:
         assert copy.stdout is not None
         with socket.create_connection(("127.0.0.1", int(copy.stdout.readline())), timeout=10) as sender:

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from headrace.bench import broker_cells, budgets, groups, load_cells, mirror_cells, page
-from headrace.bench.command import bench
-from headrace.bench.contest import KAFKA, in_turns
-from headrace.bench.groups import CELLS, GROUPS, MORE_CELLS
-from headrace.bench.peers import Peer
-from headrace.bench.workloads import BUSY, FETCH, LATENCY_1K, MATRIX, PRODUCE_50
+from bench import broker_cells, budgets, groups, load_cells, mirror_cells, page
+from bench.command import bench
+from bench.contest import KAFKA, in_turns
+from bench.groups import CELLS, GROUPS, MORE_CELLS
+from bench.peers import Peer
+from bench.workloads import BUSY, FETCH, LATENCY_1K, MATRIX, PRODUCE_50
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAIRS_MIN, ROUNDS_MIN = 7, 3

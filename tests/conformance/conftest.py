@@ -11,7 +11,7 @@ from pairs import running_pair
 from recording import pytest_runtest_makereport, recorded
 from sessions import Pair
 
-from headrace.bench.apache_kafka import NoKafkaError, find_jars
+from bench.apache_kafka import NoKafkaError, find_jars
 
 __all__ = ["pytest_runtest_makereport", "recorded"]
 

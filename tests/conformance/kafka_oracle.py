@@ -9,7 +9,7 @@ from pathlib import Path
 
 from processes import eventually, free_port
 
-from headrace.bench import apache_kafka
+from bench import apache_kafka
 
 JVM = ("-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 

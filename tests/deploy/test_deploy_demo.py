@@ -14,8 +14,9 @@ import click
 import pytest
 from rich.console import Console
 
-from headrace.cli import demo, verdict
-from headrace.cli.rollout import Datacenter, Rollout, Topology, failure_sentences
+from demo import command as demo
+from demo import verdict
+from demo.rollout import CHECKOUT, Datacenter, Rollout, Topology, failure_sentences
 
 LATENCY = {"mean": 1.0, "p50": 1.0, "p99": 1234.56, "max": 1234.56}
 COUNTS = {
@@ -115,9 +116,14 @@ LINE = b'10.0.0.1 - - [17/May/2015:10:05:03 +0000] "GET /a HTTP/1.1" 200 5 "-" "
 
 
 def run_demo(**environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "headrace.cli.demo"]
+    command = [sys.executable, "-m", "demo"]
     return subprocess.run(
-        command, env={**os.environ, **environment}, capture_output=True, text=True, check=False
+        command,
+        cwd=CHECKOUT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -257,7 +263,7 @@ def test_a_play_that_fails_is_not_called_done(tmp_path: Path, monkeypatch: pytes
         "exit 2\n"
     )
     playbook.chmod(0o755)
-    monkeypatch.setattr("headrace.cli.rollout.program", lambda _: str(playbook))
+    monkeypatch.setattr("demo.rollout.program", lambda _: str(playbook))
     said: list[str] = []
     rollout = Rollout(ansible_log=tmp_path / "ansible.log")
     with pytest.raises(click.ClickException, match=r"site.yml failed: a: a does not serve\n"):

@@ -32,11 +32,6 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "Count, reconcile and report loss, duplicates and latency.",
     ),
     "mirror": ("headrace.mirror.command:mirror", "mirror", "Show, resume and promote copies."),
-    "bench": (
-        "headrace.bench.command:bench",
-        "dev",
-        "Measure a broker beside Apache Kafka, the mirror and the load.",
-    ),
 }
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
-from headrace.bench import broker_cells, load_cells, mirror_cells
-from headrace.bench.runs import Group, RawRun, Workshop
+from bench import broker_cells, load_cells, mirror_cells
+from bench.runs import Group, RawRun, Workshop
 
 GROUPS: tuple[Group, ...] = (broker_cells, mirror_cells, load_cells)
 CELLS = tuple(cell for group in GROUPS for cell in group.cells)

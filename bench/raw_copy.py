@@ -1,6 +1,6 @@
 """A copy without any work of ours: what this machine takes to bring bytes from a socket into a new file.
 
-    python -m headrace.bench.raw_copy FILE BYTES
+    python bench/raw_copy.py FILE BYTES
 
 listens on a free port of 127.0.0.1, prints it, receives BYTES from the first client, and prints its own seconds of CPU
 and wall time and its memory as JSON. New file pages cost a virtual machine several times more at some hours than at

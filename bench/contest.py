@@ -12,20 +12,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from importlib.resources import as_file, files
 from pathlib import Path
 
 import click
 import psutil
 from confluent_kafka import KafkaException
 
-from headrace.bench import apache_kafka
-from headrace.bench.peers import STOP_SECONDS_MAX, TOPIC_SECONDS_MAX, Peer
-from headrace.bench.runs import HEADRACE
+from bench import apache_kafka
+from bench.peers import STOP_SECONDS_MAX, TOPIC_SECONDS_MAX, Peer
+from bench.runs import HEADRACE
 from headrace.broker import zookeeper_server
 from headrace.broker.dev import brokers_known_to, start_child
 
 KAFKA = f"Apache Kafka {apache_kafka.VERSION}"
+LOGGING = Path(__file__).with_name("log4j.properties")
 START_SECONDS_MAX = 90
 POLL_SECONDS = 0.02
 SETTINGS = {
@@ -137,13 +137,12 @@ def _command(kind: str, jars: Path | None, config: Path, data: Path) -> Iterator
         yield [sys.executable, "-m", "headrace.broker.command", "--config", str(config)]
         return
     assert jars is not None
-    with as_file(files("headrace.bench").joinpath("log4j.properties")) as logging:
-        options = (
-            *JVM_OPTIONS,
-            f"-Dlog4j.configuration=file:{logging}",
-            f"-Dheadrace.log={data / 'kafka.log'}",
-        )
-        yield apache_kafka.command(jars, config, options)
+    options = (
+        *JVM_OPTIONS,
+        f"-Dlog4j.configuration=file:{LOGGING}",
+        f"-Dheadrace.log={data / 'kafka.log'}",
+    )
+    yield apache_kafka.command(jars, config, options)
 
 
 @contextlib.contextmanager

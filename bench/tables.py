@@ -6,9 +6,9 @@ import math
 import statistics
 from collections.abc import Iterable, Sequence
 
-from headrace.bench import figures
-from headrace.bench.contest import KAFKA
-from headrace.bench.figures import Figure, Run, pair_ratios
+from bench import figures
+from bench.contest import KAFKA
+from bench.figures import Figure, Run, pair_ratios
 
 Column = tuple[str, Figure]
 RATES: tuple[Column, ...] = (

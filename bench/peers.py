@@ -16,7 +16,7 @@ import psutil
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from headrace.bench.runs import HEADRACE
+from bench.runs import HEADRACE
 
 STOP_SECONDS_MAX = 60
 TOPIC_SECONDS_MAX = 120

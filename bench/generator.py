@@ -9,11 +9,11 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.resources import files
 from pathlib import Path
 
 import click
 
+SOURCE = Path(__file__).with_name("load_generator.c")
 RUN_SECONDS_MAX = 360
 PERCENTILES = ("p50_ms", "p99_ms", "p999_ms", "max_ms")
 
@@ -34,7 +34,7 @@ class Outcome:
 
 def build(cache: Path) -> Path:
     """Compile the generator unless this very source is compiled already; return the program's path."""
-    source = files("headrace.bench").joinpath("load_generator.c").read_bytes()
+    source = SOURCE.read_bytes()
     program = cache / f"load_generator-{hashlib.sha256(source).hexdigest()[:12]}"
     if program.exists():
         return program

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from headrace.bench import broker_cells, budgets, busy, tables
-from headrace.bench.budgets import BUDGETS, Budget, Verdict
-from headrace.bench.contest import KAFKA
-from headrace.bench.figures import Run
-from headrace.bench.groups import GROUPS
-from headrace.bench.runs import Group
-from headrace.bench.tables import number
+from bench import broker_cells, budgets, busy, tables
+from bench.budgets import BUDGETS, Budget, Verdict
+from bench.contest import KAFKA
+from bench.figures import Run
+from bench.groups import GROUPS
+from bench.runs import Group
+from bench.tables import number
 
 PLOT = "budgets.svg"
 Record = Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""`headrace bench`: run the cells, keep the raw runs, write the page."""
+"""`make bench`: run the cells, keep the raw runs, write the page."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from typing import Any
 import click
 from rich.console import Console
 
-from headrace.bench import generator, machine, page, tables
-from headrace.bench.apache_kafka import NoKafkaError, find_jars
-from headrace.bench.groups import (
+from bench import generator, machine, page, tables
+from bench.apache_kafka import NoKafkaError, find_jars
+from bench.groups import (
     CELLS,
     GROUPS,
     KAFKA_CELLS,
@@ -30,14 +30,14 @@ from headrace.bench.groups import (
     expected,
     measure,
 )
-from headrace.bench.progress import TimeLeft
-from headrace.bench.runs import Effort, RawRun, Workshop
+from bench.progress import TimeLeft
+from bench.runs import Effort, RawRun, Workshop
 
 Records = dict[str, dict[str, Any]]
 """What is kept of each cell: where and when it ran, how busy the machine was, and its raw runs."""
 
 
-@click.command(epilog="Example: headrace bench --cell 'produce, batch of 50' --cell mirror")
+@click.command(epilog="Example: python -m bench --cell 'produce, batch of 50' --cell mirror")
 @click.option(
     "--cell",
     "names",
@@ -96,7 +96,7 @@ def bench(
         wanted = choose(names)
     except KeyError as error:
         raise click.BadParameter(
-            f"there is no cell {error}; headrace bench --list prints their names.", param_hint="--cell"
+            f"there is no cell {error}; python -m bench --list prints their names.", param_hint="--cell"
         ) from None
     effort = Effort(rounds=rounds, pairs=pairs, seconds=seconds, warm_up_seconds=warm_up)
     records: Records = {}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from headrace.bench.broker_cells import CALM
-from headrace.bench.contest import KAFKA
-from headrace.bench.figures import (
+from bench.broker_cells import CALM
+from bench.contest import KAFKA
+from bench.figures import (
     Figure,
     Run,
     client_us_per_message,
@@ -16,9 +16,9 @@ from headrace.bench.figures import (
     p99_ms,
     pair_ratios,
 )
-from headrace.bench.runs import HEADRACE
-from headrace.bench.tables import number
-from headrace.bench.workloads import BUSY
+from bench.runs import HEADRACE
+from bench.tables import number
+from bench.workloads import BUSY
 
 TITLE = "### A busy broker beside a calm one"
 NOTE = (

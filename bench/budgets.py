@@ -9,9 +9,9 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from headrace.bench import broker_cells, load_cells, mirror_cells
-from headrace.bench.contest import KAFKA
-from headrace.bench.figures import (
+from bench import broker_cells, load_cells, mirror_cells
+from bench.contest import KAFKA
+from bench.figures import (
     Figure,
     Run,
     cpu_us_per_message,
@@ -23,8 +23,8 @@ from headrace.bench.figures import (
     seconds,
     wake_ups_per_second,
 )
-from headrace.bench.runs import HEADRACE
-from headrace.bench.workloads import (
+from bench.runs import HEADRACE
+from bench.workloads import (
     BUSY,
     FETCH,
     LATENCY_1K,

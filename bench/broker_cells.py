@@ -14,12 +14,12 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from headrace.bench import contest, generator
-from headrace.bench.generator import Outcome
-from headrace.bench.machine import cpu_seconds, kernel_seconds, voluntary_switches
-from headrace.bench.peers import Peer, headrace
-from headrace.bench.runs import HEADRACE, MESSAGE_SIZE, Effort, RawRun, Workshop
-from headrace.bench.workloads import (
+from bench import contest, generator
+from bench.generator import Outcome
+from bench.machine import cpu_seconds, kernel_seconds, voluntary_switches
+from bench.peers import Peer, headrace
+from bench.runs import HEADRACE, MESSAGE_SIZE, Effort, RawRun, Workshop
+from bench.workloads import (
     BUSY,
     FETCH,
     LATENCY_1K,

@@ -26,8 +26,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
-from headrace.cli.rollout import CHECKOUT, Datacenter, Rollout, Topology, program
-from headrace.cli.verdict import TIERS, print_verdict
+from demo.rollout import CHECKOUT, Datacenter, Rollout, Topology, program
+from demo.verdict import TIERS, print_verdict
 from headrace.load.options import make_folder
 from headrace.producer.replay import NothingToReplayError, require_page_view
 
@@ -352,7 +352,3 @@ def demo(inventory: Path, root: Path, output: Path) -> None:
     # A plain kill takes the pipeline down like Ctrl-C does.
     signal.signal(signal.SIGTERM, interrupt)
     sys.exit(0 if run(settings, rollout, output.absolute()) else 1)
-
-
-if __name__ == "__main__":
-    demo()

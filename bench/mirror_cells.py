@@ -18,10 +18,11 @@ from pathlib import Path
 
 import click
 
-from headrace.bench.generator import Outcome, run
-from headrace.bench.machine import cpu_seconds
-from headrace.bench.peers import Peer, headrace
-from headrace.bench.runs import MESSAGE_SIZE, RawRun, Workshop
+from bench import raw_copy
+from bench.generator import Outcome, run
+from bench.machine import cpu_seconds
+from bench.peers import Peer, headrace
+from bench.runs import MESSAGE_SIZE, RawRun, Workshop
 from headrace.load.wire_client import Client
 
 BATCH_50 = "mirror, batches of 50"
@@ -106,7 +107,7 @@ def _waiting_target(source: Peer, data: Path) -> Iterator[Peer]:
 
 def _raw_copy(number: int, workshop: Workshop) -> RawRun:
     size = SIZES[BATCH_MAX][1] * MESSAGE_SIZE
-    command = [sys.executable, "-m", "headrace.bench.raw_copy", str(workshop.data / "raw"), str(size)]
+    command = [sys.executable, raw_copy.__file__, str(workshop.data / "raw"), str(size)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as copy:
         assert copy.stdout is not None
         block = bytes(MESSAGE_SIZE) * 5000

@@ -19,8 +19,7 @@ from typing import Any, Final
 
 import click
 
-# This module serves a checkout: its playbooks are no part of the distribution.
-CHECKOUT: Final = Path(__file__).resolve().parents[3]
+CHECKOUT: Final = Path(__file__).resolve().parents[1]
 BOOTSTRAP_PORT: Final = 9092
 REGISTRY_PORT: Final = 8081
 _PLAY: Final = re.compile(r"PLAY \[(.+?)\] \*+")

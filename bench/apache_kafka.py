@@ -11,11 +11,11 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterable
-from importlib.resources import as_file, files
 from pathlib import Path
 
 VERSION = "3.9.2"
 MAIN_CLASS = "kafka.Kafka"
+POM = Path(__file__).with_name("pom.xml")
 FETCH_TIMEOUT_S = 240
 
 
@@ -44,12 +44,9 @@ def _fetch(cache: Path, jars: Path) -> None:
             "maven, or name a folder with the jars in HEADRACE_KAFKA_JARS."
         )
     cache.mkdir(parents=True, exist_ok=True)
-    with (
-        tempfile.TemporaryDirectory(dir=cache) as folder,
-        as_file(files("headrace.bench").joinpath("pom.xml")) as pom,
-    ):
+    with tempfile.TemporaryDirectory(dir=cache) as folder:
         goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}/jars"]
-        command = ["mvn", "-q", "-B", "-f", str(pom), *goal]
+        command = ["mvn", "-q", "-B", "-f", str(POM), *goal]
         try:
             run = subprocess.run(
                 command, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False

@@ -13,16 +13,15 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
-from importlib.resources import files
 from pathlib import Path
 from urllib.error import URLError
 
 import click
 
-from headrace.bench.generator import Outcome, run
-from headrace.bench.machine import ProcessTree
-from headrace.bench.peers import STOP_SECONDS_MAX, Peer, headrace
-from headrace.bench.runs import RawRun, Workshop
+from bench.generator import Outcome, run
+from bench.machine import ProcessTree
+from bench.peers import STOP_SECONDS_MAX, Peer, headrace
+from bench.runs import RawRun, Workshop
 
 ONE = "load, start and one event"
 FLAT = "load, flat events of 200 B"
@@ -31,6 +30,7 @@ MESSAGES = {ONE: 1, FLAT: 8_000_000}
 PARTITIONS = 4
 TASKS = 2
 TOPIC = "bench.events"
+SCHEMA = Path(__file__).with_name("flat_event.avsc")
 
 name = "load"
 title = "Load"
@@ -113,7 +113,7 @@ def _registry(peer: Peer, data: Path) -> Iterator[str]:
 
 def _register(registry: str) -> int:
     """Register the events' schema and return its id."""
-    schema = files("headrace.bench").joinpath("flat_event.avsc").read_text()
+    schema = SCHEMA.read_text()
     request = urllib.request.Request(
         f"{registry}/subjects/{TOPIC}-value/versions",
         data=json.dumps({"schema": schema}).encode(),
