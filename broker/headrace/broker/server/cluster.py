@@ -32,7 +32,7 @@ from headrace.broker.errors import (
 )
 from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.replication import requests
-from headrace.broker.replication.controller import Controller
+from headrace.broker.replication.controller.machine import Controller
 from headrace.broker.replication.model import Broker, Endpoint
 from headrace.broker.replication.topic_requests import NewTopic, TopicResult
 from headrace.broker.server.controller import ControllerOffice

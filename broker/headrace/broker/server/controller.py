@@ -23,7 +23,7 @@ from headrace.broker.errors import (
     StaleControllerEpochError,
 )
 from headrace.broker.replication import events, requests
-from headrace.broker.replication.controller import Controller
+from headrace.broker.replication.controller.machine import Controller
 from headrace.broker.replication.model import (
     LEADER_DURING_DELETE,
     TopicAssignment,
@@ -91,7 +91,7 @@ class ControllerOffice:
     @property
     def epoch(self) -> int:
         """The epoch of the term; -1 when not controller."""
-        return -1 if self._core is None else self._core.epoch
+        return -1 if self._core is None else self._core.cluster.epoch
 
     def start(self) -> None:
         """Run for controller until the broker's tasks end."""
@@ -237,7 +237,7 @@ class ControllerOffice:
     async def _resign(self) -> None:
         if self._core is None:
             return
-        log.info("no longer controller", broker=self._broker_id, epoch=self._core.epoch)
+        log.info("no longer controller", broker=self._broker_id, epoch=self._core.cluster.epoch)
         self._core = None
         self._peers.forget_all()
         for subscription in (*self._subscriptions, *self._topic_subscriptions.values()):
@@ -261,7 +261,7 @@ class ControllerOffice:
         core = self._core
         if core is None:
             raise StaleControllerEpochError("This is not the correct controller for this cluster.")
-        broker = core.brokers.get(broker_id)
+        broker = core.cluster.brokers.get(broker_id)
         if broker is None:
             raise BrokerNotAvailableError(f"Broker {broker_id} is not registered.")
         if broker_epoch != NO_EPOCH and broker_epoch < broker.epoch:
@@ -269,7 +269,7 @@ class ControllerOffice:
                 f"Broker {broker_id} has registered again since epoch {broker_epoch}."
             )
         await self._handle(events.ShutdownRequested(broker_id=broker_id))
-        return core.remaining(broker_id)
+        return core.cluster.remaining(broker_id)
 
     async def _brokers_listed(self) -> None:
         if self._core is not None:
@@ -280,7 +280,9 @@ class ControllerOffice:
         if self._core is None:
             return
         names = await self._zookeeper.children(paths.TOPICS)
-        removed = frozenset((self._core.topics.keys() | self._topic_subscriptions.keys()) - set(names))
+        removed = frozenset(
+            (self._core.cluster.topics.keys() | self._topic_subscriptions.keys()) - set(names)
+        )
         for topic in removed & self._topic_subscriptions.keys():
             self._topic_subscriptions.pop(topic).cancel()
         await self._handle(events.TopicsChanged(topics={}, removed=removed))
@@ -303,7 +305,7 @@ class ControllerOffice:
         if self._core is None:
             return
         topics = await self._read_topics(names)
-        known = self._core.topics
+        known = self._core.cluster.topics
         changed = {name: topic for name, topic in topics.items() if known.get(name) != topic}
         if changed:
             await self._handle(events.TopicsChanged(topics=changed))
@@ -385,12 +387,12 @@ class ControllerOffice:
         command: events.SendLeaderAndIsr | events.SendUpdateMetadata | events.SendStopReplica,
         core: Controller,
     ) -> None:
-        broker = core.brokers[command.broker_id]
+        broker = core.cluster.brokers[command.broker_id]
         endpoint = broker.endpoint(self._listener)
         if endpoint is None:
             log.error("broker has no inter-broker listener", broker=broker.broker_id, listener=self._listener)
             return
-        office = {"controller_id": self._broker_id, "controller_epoch": core.epoch}
+        office = {"controller_id": self._broker_id, "controller_epoch": core.cluster.epoch}
         answered = None
         match command:
             case events.SendLeaderAndIsr():
@@ -411,7 +413,7 @@ class ControllerOffice:
         def answered(response: dict[str, Any]) -> None:
             if self._core is core:
                 event = requests.answered_replicas(command, response)
-                if event.offline or core.offline.get(command.broker_id):
+                if event.offline or core.cluster.offline.get(command.broker_id):
                     self._tell(event)
 
         return answered

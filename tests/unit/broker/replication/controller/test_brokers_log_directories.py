@@ -4,7 +4,7 @@ from uuid import UUID
 
 from headrace.broker.replication import events as ev
 from headrace.broker.replication import requests
-from headrace.broker.replication.controller import Controller
+from headrace.broker.replication.controller.machine import Controller
 from headrace.broker.replication.model import (
     Broker,
     Endpoint,
@@ -87,7 +87,7 @@ def test_replicas_in_it_lose_their_lead_and_are_offline_to_everyone():
     commands = answered(found, offline=[MOVED, LONELY])
     assert states(commands) == {MOVED: (2, 5, (2,)), LONELY: (-1, 5, (1,))}
     assert offline_in(write(found, commands)) == {MOVED: (1,), LONELY: (1,)}
-    assert found.states[HELD].leader == 1
+    assert found.cluster.states[HELD].leader == 1
     assert answered(found, offline=[MOVED, LONELY]) == [], "nothing new"
 
 
@@ -119,7 +119,7 @@ def test_an_answer_of_a_broker_that_is_gone_changes_nothing():
     found = controller()
     found.handle(ev.BrokersChanged(brokers={2: broker(2)}))
     assert answered(found, offline=[HELD]) == []
-    assert found.offline == {}
+    assert found.cluster.offline == {}
 
 
 def test_a_response_tells_what_is_offline_and_what_was_taken():

@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from headrace.broker.replication import events as ev
-from headrace.broker.replication.controller import Controller
+from headrace.broker.replication.controller.machine import Controller
 from headrace.broker.replication.model import (
     LEADER_DURING_DELETE,
     Broker,
@@ -187,7 +187,7 @@ def test_deletion_hides_the_topic_deletes_replicas_then_removes_the_znodes():
     assert done == [ev.RemoveTopic(topic="t")]
     assert controller.handle(ev.TopicsHidden(broker_id=2, topics=frozenset({"t"}))) == []
     controller.handle(ev.TopicRemoved(topic="t"))
-    assert controller.states == {}
+    assert controller.cluster.states == {}
 
 
 def test_deletion_waits_for_the_broker_that_is_down():
@@ -213,9 +213,9 @@ def test_a_controlled_shutdown_moves_replicated_partitions_and_leaves_single_one
     controller, _ = elected(topics=[topic("t", (1, 2)), topic("s", (1,), topic_id=2)], states=states)
     commands = controller.handle(ev.ShutdownRequested(broker_id=1))
     assert {k: w.state.leader for k, w in writes(commands).items()} == {("t", 0): 2}
-    assert controller.remaining(1) == [("t", 0)]
+    assert controller.cluster.remaining(1) == [("t", 0)]
     write_all(controller, commands)
-    assert controller.remaining(1) == []
+    assert controller.cluster.remaining(1) == []
 
 
 def test_a_recreated_topic_starts_anew():

@@ -12,7 +12,7 @@ import pytest
 
 from headrace.broker.replication import events as ev
 from headrace.broker.replication.assignment import assign_replicas
-from headrace.broker.replication.controller import Controller
+from headrace.broker.replication.controller.machine import Controller
 from headrace.broker.replication.model import (
     LEADER_DURING_DELETE,
     Broker,
@@ -150,9 +150,9 @@ class World:
             return
         match command:
             case ev.SendLeaderAndIsr():
-                node.leader_and_isr(command, controller.epoch)
+                node.leader_and_isr(command, controller.cluster.epoch)
             case ev.SendUpdateMetadata():
-                node.update_metadata(command, controller.epoch)
+                node.update_metadata(command, controller.cluster.epoch)
                 hidden = frozenset(
                     w.topic for w in command.partitions if w.state.leader == LEADER_DURING_DELETE
                 )
@@ -202,10 +202,10 @@ class World:
             for command in controller.handle(pending.pop(0)):
                 match command:
                     case ev.WriteStates():
-                        if controller.epoch != self.epoch:
+                        if controller.cluster.epoch != self.epoch:
                             return
                         pending.append(self.write(command))
-                    case ev.RemoveTopic() if controller.epoch == self.epoch:
+                    case ev.RemoveTopic() if controller.cluster.epoch == self.epoch:
                         pending.append(self.remove(command.topic))
                     case ev.RefuseDeletion():
                         self.deletions.discard(command.topic)

@@ -1,0 +1,1 @@
+"""The controller's decisions by theme; `machine` takes the events."""

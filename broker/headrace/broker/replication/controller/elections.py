@@ -1,0 +1,173 @@
+"""Who leads: the states that partitions need, from the first one on, and the wishes for another leader.
+
+Invariants: a state's leader epoch is its predecessor's and one; at most one `WriteStates` is out, and its outcome is
+the next event; a partition of a topic that is being deleted is never given a leader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from headrace.broker.replication.controller.sending import leaders_to, metadata_to
+from headrace.broker.replication.controller.state import ClusterState
+from headrace.broker.replication.election import (
+    elect_first,
+    elect_for_shutdown,
+    elect_offline,
+    elect_preferred,
+    without_leader,
+)
+from headrace.broker.replication.events import (
+    Command,
+    EndPreferredElection,
+    PreferredLeadersRequested,
+    ShutdownRequested,
+    StatesWritten,
+    StateWrite,
+    WriteStates,
+)
+from headrace.broker.replication.model import (
+    INITIAL_LEADER_EPOCH,
+    NO_LEADER,
+    PartitionState,
+    ReplicaAssignment,
+    TopicPartition,
+)
+
+
+class Elections:
+    """The states under way; `unclean(topic)` says whether an out-of-sync replica may lead that topic."""
+
+    def __init__(self, cluster: ClusterState, unclean: Callable[[str], bool]) -> None:
+        self._cluster = cluster
+        self._unclean = unclean
+        self._created: set[TopicPartition] = set()
+        # The partitions whose preferred leaders are being elected; None when nobody wants that.
+        self._preferring: frozenset[TopicPartition] | None = None
+
+    def write(self, writes: Iterable[StateWrite]) -> list[Command]:
+        """The command that writes these states, if there are any."""
+        batch = tuple(writes)
+        self._created |= {(w.topic, w.partition) for w in batch if w.create}
+        return [WriteStates(writes=batch)] if batch else []
+
+    def due(
+        self, topics: Iterable[str] | None = None, *, restarted: frozenset[int] = frozenset()
+    ) -> list[StateWrite]:
+        """The states that the present brokers make necessary, for these topics or all.
+
+        Brokers that `restarted` since the last look lead nothing of before.
+        """
+        writes = []
+        for topic, partition, assignment in self._cluster.partitions(topics):
+            if topic not in self._cluster.deleting:
+                write = self._due_write(topic, partition, assignment, restarted)
+                if write is not None:
+                    writes.append(write)
+        return writes
+
+    def states_written(self, event: StatesWritten) -> list[Command]:
+        """Tell of what was written, and of what was found instead; then decide again what is still to be done."""
+        cluster = self._cluster
+        written = {tp: s for tp, s in event.written.items() if tp[0] in cluster.topics}
+        cluster.states.update(written)
+        new = self._created & written.keys()
+        self._created.clear()
+        for key in event.conflicts:
+            cluster.states.pop(key, None)
+        found = {k: s for k, s in event.conflicts.items() if s is not None and k[0] in cluster.topics}
+        cluster.states.update(found)
+        words = cluster.words(written, new) + cluster.words(found)
+        commands = leaders_to(cluster, cluster.brokers, words)
+        if words:
+            commands += metadata_to(cluster, cluster.brokers, words)
+        return commands + self._write_with_preferred(self.due(sorted({topic for topic, _ in found})))
+
+    def shutdown_requested(self, event: ShutdownRequested) -> list[Command]:
+        """Another in-sync replica leads each partition of the broker, as far as there is one."""
+        cluster = self._cluster
+        cluster.leaving.add(event.broker_id)
+        writes = []
+        for topic, partition in cluster.remaining(event.broker_id):
+            state = cluster.states[topic, partition]
+            replicas = cluster.topics[topic].partitions[partition].replicas
+            online = cluster.online(topic, partition)
+            choice = elect_for_shutdown(replicas, state.isr, online, cluster.leaving)
+            if choice is not None:
+                writes.append(self._successor(topic, partition, state, *choice))
+        return self.write(writes)
+
+    def preferred_leaders_requested(self, event: PreferredLeadersRequested) -> list[Command]:
+        """The first replica of each partition leads, as far as it can."""
+        self._preferring = event.partitions
+        return self._write_with_preferred([])
+
+    def _write_with_preferred(self, due: list[StateWrite]) -> list[Command]:
+        """`due`, and the preferred leaders still to be elected: a state that somebody else changed is tried again."""
+        if self._preferring is None:
+            return self.write(due)
+        taken = {(w.topic, w.partition) for w in due}
+        wanted = [w for w in map(self._preferred_write, sorted(self._preferring - taken)) if w is not None]
+        if wanted:
+            return self.write(due + wanted)
+        self._preferring = None
+        return [*self.write(due), EndPreferredElection()]
+
+    def _preferred_write(self, key: TopicPartition) -> StateWrite | None:
+        """None for what is unknown or being deleted, and when the preferred leader leads already or cannot."""
+        topic, partition = key
+        cluster = self._cluster
+        state = cluster.states.get(key)
+        if state is None or topic in cluster.deleting or partition not in cluster.topics[topic].partitions:
+            return None
+        replicas = cluster.topics[topic].partitions[partition].replicas
+        choice = elect_preferred(replicas, state.isr, cluster.online(topic, partition) - cluster.leaving)
+        if choice is None or choice[0] == state.leader:
+            return None
+        return self._successor(topic, partition, state, *choice)
+
+    def _due_write(
+        self, topic: str, partition: int, assignment: ReplicaAssignment, restarted: frozenset[int]
+    ) -> StateWrite | None:
+        state = self._cluster.states.get((topic, partition))
+        if state is None:
+            return self._first_state(topic, partition, assignment)
+        live = self._cluster.online(topic, partition)
+        steady = live - restarted
+        if state.leader in steady:
+            isr = tuple(r for r in state.isr if r in steady)
+            return None if isr == state.isr else self._successor(topic, partition, state, state.leader, isr)
+        choice = elect_offline(assignment.replicas, state.isr, steady) or elect_offline(
+            assignment.replicas, state.isr, live, unclean=self._unclean(topic)
+        )
+        if choice is not None:
+            return self._successor(topic, partition, state, *choice)
+        isr = without_leader(state.isr, live)
+        if state.leader == NO_LEADER and isr == state.isr:
+            return None
+        return self._successor(topic, partition, state, NO_LEADER, isr)
+
+    def _first_state(self, topic: str, partition: int, assignment: ReplicaAssignment) -> StateWrite | None:
+        choice = elect_first(assignment.replicas, self._cluster.online(topic, partition))
+        if choice is None:
+            return None
+        state = PartitionState(
+            leader=choice[0],
+            leader_epoch=INITIAL_LEADER_EPOCH,
+            isr=choice[1],
+            controller_epoch=self._cluster.epoch,
+        )
+        return StateWrite(topic=topic, partition=partition, state=state, create=True)
+
+    def _successor(
+        self, topic: str, partition: int, state: PartitionState, leader: int, isr: tuple[int, ...]
+    ) -> StateWrite:
+        successor = replace(
+            state,
+            leader=leader,
+            isr=isr,
+            leader_epoch=state.leader_epoch + 1,
+            controller_epoch=self._cluster.epoch,
+        )
+        return StateWrite(topic=topic, partition=partition, state=successor, create=False)

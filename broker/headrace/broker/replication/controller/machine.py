@@ -1,0 +1,98 @@
+"""The controller as a state machine: a cluster event in, commands out.
+
+Invariants: a partition's leader epoch grows with every state written; a state reaches brokers only after
+it was written; a partition of a topic that is being deleted is never given a leader; at most one
+`WriteStates` is out, and its outcome is the next event. The order of commands is the order in which they
+must be performed. Knows nothing of ZooKeeper or sockets: `server.controller` performs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headrace.broker.replication.controller.brokers import Brokers
+from headrace.broker.replication.controller.deletions import Deletions
+from headrace.broker.replication.controller.elections import Elections
+from headrace.broker.replication.controller.sending import leaders_to, metadata_to
+from headrace.broker.replication.controller.state import ClusterState
+from headrace.broker.replication.events import (
+    BrokerBehind,
+    BrokersChanged,
+    Command,
+    DeletionsRequested,
+    Elected,
+    Event,
+    IsrChanged,
+    LogDirectoriesFailed,
+    PreferredLeadersRequested,
+    ReplicasAnswered,
+    ReplicasDeleted,
+    ShutdownRequested,
+    StatesWritten,
+    TopicRemoved,
+    TopicsChanged,
+    TopicsHidden,
+)
+
+
+class Controller:
+    """One controller's term; `cluster` is what it knows."""
+
+    def __init__(
+        self, *, delete_topics: bool = True, unclean: Callable[[str], bool] = lambda topic: False
+    ) -> None:
+        """`unclean(topic)` says whether an out-of-sync replica may lead that topic."""
+        self.cluster = ClusterState()
+        self._elections = elections = Elections(self.cluster, unclean)
+        self._deletions = deletions = Deletions(self.cluster, allowed=delete_topics)
+        brokers = Brokers(self.cluster, elections, deletions)
+        self._handlers: dict[type, Callable[..., list[Command]]] = {
+            Elected: self._elected,
+            TopicsChanged: self._topics_changed,
+            IsrChanged: self._isr_changed,
+            StatesWritten: elections.states_written,
+            ShutdownRequested: elections.shutdown_requested,
+            PreferredLeadersRequested: elections.preferred_leaders_requested,
+            BrokersChanged: brokers.changed,
+            BrokerBehind: brokers.behind,
+            LogDirectoriesFailed: brokers.log_directories_failed,
+            ReplicasAnswered: brokers.replicas_answered,
+            DeletionsRequested: deletions.requested,
+            ReplicasDeleted: deletions.replicas_deleted,
+            TopicsHidden: deletions.topics_hidden,
+            TopicRemoved: deletions.topic_removed,
+        }
+
+    def handle(self, event: Event) -> list[Command]:
+        """Take an event; answers what to do now, in order."""
+        return self._handlers[type(event)](event)
+
+    def _elected(self, event: Elected) -> list[Command]:
+        cluster = self.cluster
+        cluster.epoch = event.epoch
+        cluster.brokers = dict(event.brokers)
+        cluster.topics = dict(event.topics)
+        cluster.states = dict(event.states)
+        deletions = self._deletions.requested(DeletionsRequested(topics=event.deletions))
+        writes = self._elections.due()
+        settled = cluster.settled(writes)
+        commands = metadata_to(cluster, cluster.brokers, settled) + deletions
+        return commands + leaders_to(cluster, cluster.brokers, settled) + self._elections.write(writes)
+
+    def _topics_changed(self, event: TopicsChanged) -> list[Command]:
+        cluster = self.cluster
+        commands: list[Command] = []
+        for topic in sorted(event.removed - cluster.deleting.keys()):
+            commands += self._deletions.vanished(topic)
+        for topic, assignment in event.topics.items():
+            known = cluster.topics.get(topic)
+            if known is not None and known.topic_id != assignment.topic_id:
+                commands += self._deletions.vanished(topic)
+            cluster.topics[topic] = assignment
+        return commands + self._elections.write(self._elections.due(event.topics))
+
+    def _isr_changed(self, event: IsrChanged) -> list[Command]:
+        cluster = self.cluster
+        changed = {tp: s for tp, s in event.states.items() if tp in cluster.states}
+        cluster.states.update(changed)
+        return metadata_to(cluster, cluster.brokers, cluster.words(changed))

@@ -1,0 +1,71 @@
+"""The commands that tell brokers what the controller knows: which broker hears which words.
+
+Every command bears the epoch of the broker's registration, so that a later life of the broker does not obey it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from headrace.broker.replication.controller.state import ClusterState
+from headrace.broker.replication.events import (
+    Command,
+    PartitionWord,
+    SendLeaderAndIsr,
+    SendStopReplica,
+    SendUpdateMetadata,
+)
+from headrace.broker.replication.model import EPOCH_DURING_DELETE
+
+
+def leaders_to(
+    cluster: ClusterState, broker_ids: Iterable[int], words: tuple[PartitionWord, ...]
+) -> list[Command]:
+    """LeaderAndIsr to each broker for the replicas that it holds."""
+    held: dict[int, list[PartitionWord]] = {broker_id: [] for broker_id in sorted(broker_ids)}
+    for word in words:
+        for replica in word.assignment.replicas:
+            if replica in held:
+                held[replica].append(word)
+    return [_leader_and_isr(cluster, broker_id, own) for broker_id, own in held.items() if own]
+
+
+def _leader_and_isr(cluster: ClusterState, broker_id: int, own: list[PartitionWord]) -> SendLeaderAndIsr:
+    leaders = sorted({w.state.leader for w in own})
+    return SendLeaderAndIsr(
+        broker_id=broker_id,
+        broker_epoch=cluster.brokers[broker_id].epoch,
+        partitions=tuple(own),
+        leaders=tuple(cluster.brokers[b] for b in leaders if b in cluster.brokers),
+    )
+
+
+def metadata_to(
+    cluster: ClusterState, broker_ids: Iterable[int], words: tuple[PartitionWord, ...]
+) -> list[Command]:
+    """UpdateMetadata to each broker: who is alive, and these words."""
+    brokers = tuple(cluster.brokers[b] for b in sorted(cluster.brokers))
+    return [
+        SendUpdateMetadata(
+            broker_id=broker_id,
+            broker_epoch=cluster.brokers[broker_id].epoch,
+            partitions=words,
+            brokers=brokers,
+        )
+        for broker_id in sorted(broker_ids)
+    ]
+
+
+def deletions_to(cluster: ClusterState, broker_ids: Iterable[int], topic: str) -> list[Command]:
+    """StopReplica with delete to each of these brokers for what is left of the topic there."""
+    commands: list[Command] = []
+    for broker_id in sorted(broker_ids):
+        own = tuple(
+            (topic, p, EPOCH_DURING_DELETE) for p, r in sorted(cluster.deleting[topic]) if r == broker_id
+        )
+        if own:
+            epoch = cluster.brokers[broker_id].epoch
+            commands.append(
+                SendStopReplica(broker_id=broker_id, broker_epoch=epoch, partitions=own, delete=True)
+            )
+    return commands

@@ -1,0 +1,113 @@
+"""What a controller knows of its cluster, and what it says of a partition.
+
+Invariant: a partition of a topic that is being deleted is spoken of as `LEADER_DURING_DELETE`, whatever its state. The
+themes beside this file change it; it decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+
+from headrace.broker.replication.events import PartitionWord, StateWrite
+from headrace.broker.replication.model import (
+    LEADER_DURING_DELETE,
+    NO_LEADER,
+    Broker,
+    PartitionState,
+    ReplicaAssignment,
+    TopicAssignment,
+    TopicPartition,
+)
+
+
+@dataclass(slots=True)
+class ClusterState:
+    """One term's view of the cluster."""
+
+    epoch: int = 0
+    brokers: dict[int, Broker] = field(default_factory=dict)
+    # Brokers that are about to stop.
+    leaving: set[int] = field(default_factory=set)
+    # Replicas in data directories that failed, by broker.
+    offline: dict[int, frozenset[TopicPartition]] = field(default_factory=dict)
+    topics: dict[str, TopicAssignment] = field(default_factory=dict)
+    states: dict[TopicPartition, PartitionState] = field(default_factory=dict)
+    # The replicas, (partition, broker), that are still to be deleted, by topic.
+    deleting: dict[str, set[tuple[int, int]]] = field(default_factory=dict)
+
+    def online(self, topic: str, partition: int) -> AbstractSet[int]:
+        """The brokers that are alive and did not lose this partition with a data directory."""
+        if not self.offline:
+            return self.brokers.keys()
+        key = (topic, partition)
+        return {b for b in self.brokers if key not in self.offline.get(b, ())}
+
+    def partitions(self, topics: Iterable[str] | None = None) -> Iterable[tuple[str, int, ReplicaAssignment]]:
+        """(topic, partition, assignment) of these topics, or of all."""
+        for topic in self.topics if topics is None else topics:
+            if topic in self.topics:
+                for partition, assignment in self.topics[topic].partitions.items():
+                    yield topic, partition, assignment
+
+    def remaining(self, broker_id: int) -> list[TopicPartition]:
+        """Replicated partitions that this broker still leads: what a controlled shutdown waits for."""
+        return [
+            (topic, partition)
+            for topic, partition, assignment in self.partitions()
+            if len(assignment.replicas) > 1
+            and topic not in self.deleting
+            and (state := self.states.get((topic, partition))) is not None
+            and state.leader == broker_id
+        ]
+
+    def drop(self, topic: str) -> None:
+        """Forget a topic with the states of its partitions."""
+        assignment = self.topics.pop(topic, None)
+        for partition in assignment.partitions if assignment is not None else ():
+            self.states.pop((topic, partition), None)
+
+    def settled(self, writes: Iterable[StateWrite]) -> tuple[PartitionWord, ...]:
+        """What can be said at once: the states that are not about to be replaced."""
+        changing = {(w.topic, w.partition) for w in writes}
+        return self.words(
+            {k: s for k, s in self.states.items() if k not in changing and k[0] not in self.deleting}
+        )
+
+    def all_known(self) -> tuple[PartitionWord, ...]:
+        """What there is to say of every partition with a state."""
+        return self.words(self.states)
+
+    def words(
+        self, states: Mapping[TopicPartition, PartitionState], new: Iterable[TopicPartition] = ()
+    ) -> tuple[PartitionWord, ...]:
+        """What to say of these states; the partitions in `new` have just been made."""
+        fresh = frozenset(new)
+        return tuple(
+            self._word(topic, partition, state, is_new=(topic, partition) in fresh)
+            for (topic, partition), state in states.items()
+            if topic in self.topics and partition in self.topics[topic].partitions
+        )
+
+    def words_of(self, topic: str, partitions: Iterable[int]) -> tuple[PartitionWord, ...]:
+        """Every partition of a topic that is being deleted, with or without a state."""
+        nothing = PartitionState(leader=NO_LEADER, leader_epoch=-1, isr=(), controller_epoch=self.epoch)
+        return tuple(self._word(topic, p, self.states.get((topic, p), nothing)) for p in partitions)
+
+    def _word(
+        self, topic: str, partition: int, state: PartitionState, *, is_new: bool = False
+    ) -> PartitionWord:
+        assignment = self.topics[topic].partitions[partition]
+        online = self.online(topic, partition)
+        if topic in self.deleting:
+            state = replace(state, leader=LEADER_DURING_DELETE)
+        return PartitionWord(
+            topic=topic,
+            topic_id=self.topics[topic].topic_id,
+            partition=partition,
+            state=state,
+            assignment=assignment,
+            is_new=is_new,
+            offline=tuple(r for r in assignment.replicas if r not in online),
+        )
