@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fabric import task
-from invoke import Context
+from invoke import Context, task
 
 CHECKOUT = Path(__file__).resolve().parent
 PROGRAMS = CHECKOUT / ".venv" / "bin"
@@ -25,24 +24,24 @@ def supervisorctl(context: Context, arguments: str) -> None:
 
 
 @task
-def status(context):
+def status(context: Context) -> None:
     """Show every service with its state and process id."""
     supervisorctl(context, "status")
 
 
 @task(help={"service": "the service's name, as `fab status` shows it"})
-def drain(context, service):
+def drain(context: Context, service: str) -> None:
     """Take one service out: it stops in order, and clients go on with the others."""
     supervisorctl(context, f"stop {service}")
 
 
 @task(help={"service": "the service's name, as `fab status` shows it"})
-def restore(context, service):
+def restore(context: Context, service: str) -> None:
     """Bring a drained service back."""
     supervisorctl(context, f"start {service}")
 
 
 @task
-def down(context):
+def down(context: Context) -> None:
     """Stop the pipeline and keep its data."""
     context.run(f"cd {CHECKOUT} && {PROGRAMS}/ansible-playbook -i inventory/local playbooks/down.yml")

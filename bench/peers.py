@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 import psutil
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.runs import HEADRACE
 

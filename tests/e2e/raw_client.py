@@ -97,6 +97,6 @@ def produce(client: RawClient, topic: str, value: bytes, **options: Any) -> dict
 def make_topic(client: RawClient, topic: str) -> None:
     def is_led() -> bool:
         answer = client.ask(METADATA, 5, {"topics": [{"name": topic}], "allow_auto_topic_creation": True})
-        return answer["topics"][0]["error_code"] == 0
+        return bool(answer["topics"][0]["error_code"] == 0)
 
     eventually(is_led, what=f"topic {topic}")

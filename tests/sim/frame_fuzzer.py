@@ -258,7 +258,6 @@ class FrameFuzzer:
             else:
                 _write_sized(pieces, value or b"", "h" if kind is STRING else "i", flexible=flexible)
         else:
-            assert not isinstance(kind, Struct | Array)
             pieces.append(Piece("number", self._number(name, kind.format)))
 
     def _bytes_of(self, kind: FieldType, name: str) -> bytes | None:
@@ -275,7 +274,7 @@ class FrameFuzzer:
         return None if value is None else str(value).encode()
 
     def _uuid(self, name: str) -> Uuid:
-        known = list(self._learnt[name]) or [Uuid(int=0)]
+        known: list[Uuid] = list(self._learnt[name]) or [Uuid(int=0)]
         return self._random.choice((*known, *known, Uuid(int=0), UNKNOWN_ID))
 
     def _number(self, name: str, form: str) -> bytes:

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from headrace.cli.topics import TIMEOUT_SECONDS, asked, reason_of
 

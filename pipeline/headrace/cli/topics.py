@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 import click
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from rich.console import Console
 from rich.table import Table
 

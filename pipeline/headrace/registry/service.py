@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any, Final
 
-from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import NewTopic
 
 from headrace.registry import errors
 from headrace.registry.errors import RegistryError

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from headrace.registry import errors
 from headrace.registry.records import TURN_HEADER
