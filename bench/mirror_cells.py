@@ -23,7 +23,7 @@ from bench.generator import Outcome, run
 from bench.machine import cpu_seconds
 from bench.peers import Peer, headrace
 from bench.runs import MESSAGE_SIZE, RawRun, Workshop
-from headrace.load.wire_client import Client
+from headrace.load.log_client import LogClient
 
 BATCH_50 = "mirror, batches of 50"
 BATCH_MAX = "mirror, 1 MB batches"
@@ -129,7 +129,7 @@ def _raw_copy(number: int, workshop: Workshop) -> RawRun:
 
 def _seconds_until_copied(target: Peer, filled: Outcome) -> float:
     began = time.monotonic()
-    client = Client(target.bootstrap, client_id="headrace-bench")
+    client = LogClient(target.bootstrap, client_id="headrace-bench")
     try:
         while (copied := _copied(client)) < filled.messages:
             if time.monotonic() - began > SECONDS_MAX:
@@ -142,7 +142,7 @@ def _seconds_until_copied(target: Peer, filled: Outcome) -> float:
         client.close()
 
 
-def _copied(client: Client) -> int:
+def _copied(client: LogClient) -> int:
     """How many messages of the topic the target's consumers can read."""
     partitions = client.partitions(lambda topic: topic == f"source.{TOPIC}")
     return sum(offsets.end for offsets in client.reachable_log_offsets(partitions).values())

@@ -15,8 +15,8 @@ from processes import BrokerProcess, eventually, free_port
 from zookeeper_process import ZooKeeperProcess
 
 from headrace.broker.wire.batches import check_crc, iter_batches
+from headrace.load.log_client import LogClient
 from headrace.load.ranges import TopicPartition as Place
-from headrace.load.wire_client import Client
 from headrace.mirror.lineage import INTERNAL
 
 
@@ -96,7 +96,7 @@ class Cluster:
 
     def log_start(self, topic: str) -> int:
         """The log start offset of a topic's only partition."""
-        client = Client(self.bootstrap)
+        client = LogClient(self.bootstrap)
         try:
             place = Place(topic, 0)
             return client.log_offsets([place])[place].start
@@ -105,7 +105,7 @@ class Cluster:
 
     def batches(self, topic: str) -> dict[int, list[tuple[int, int, int]]]:
         """Partition → (base offset, last offset, checksum) of every batch, each checksum verified."""
-        client = Client(self.bootstrap)
+        client = LogClient(self.bootstrap)
         found: dict[int, list[tuple[int, int, int]]] = {}
         for place in client.partitions(lambda name: name == topic):
             limits = client.log_offsets([place])[place]
@@ -120,7 +120,7 @@ class Cluster:
         return found
 
     def end_offset(self, topic: str, partition: int) -> int:
-        client = Client(self.bootstrap)
+        client = LogClient(self.bootstrap)
         try:
             place = Place(topic, partition)
             end: int = client.log_offsets([place])[place].end

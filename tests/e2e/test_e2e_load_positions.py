@@ -20,7 +20,7 @@ from processes import DevCluster, eventually
 from headrace.broker.wire.batches import iter_batches
 from headrace.load import history, ranges, tables, task
 from headrace.load.driver import LoadConfig, Loader, RoundReport
-from headrace.load.wire_client import Client
+from headrace.load.log_client import LogClient
 
 HEADRACE = Path(sys.executable).with_name("headrace")
 
@@ -104,7 +104,7 @@ def span(partition: int, first: int, following: int) -> Counter[tuple[int, int]]
 
 
 def log_end(broker: DevCluster, topic: str, partition: int) -> int:
-    client, place = Client(broker.bootstrap), ranges.TopicPartition(topic, partition)
+    client, place = LogClient(broker.bootstrap), ranges.TopicPartition(topic, partition)
     client.partitions(lambda name: name == topic)
     end = client.log_offsets([place])[place].end
     client.close()

@@ -5,10 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import socket
-import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +16,12 @@ from load_helpers import EVENT, create_topic, event, framed, schemas_served
 from processes import DevCluster, eventually
 from registry_process import RegistryProcess
 
+from headrace.broker.client.blocking_cluster import ConnectionFailedError
 from headrace.load import query, tables, task
 from headrace.load.driver import LoadConfig, Loader, RoundReport
+from headrace.load.log_client import LogClient
 from headrace.load.ranges import TopicPartition
 from headrace.load.registry import RegistryUnreachableError, SchemaRegistry, UnknownSchemaError
-from headrace.load.wire_client import Client, ConnectionFailedError
 from headrace.registry.records import SchemaVersion, encode
 
 WIDER = {
@@ -268,7 +266,9 @@ def test_a_topic_deleted_and_made_anew_stands_still_until_somebody_looks(
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         admin.delete_topics([topic])[topic].result(20)
         eventually(
-            lambda: not settle_down(loader).findings and not Client(broker.bootstrap).partitions(topic.__eq__)
+            lambda: (
+                not settle_down(loader).findings and not LogClient(broker.bootstrap).partitions(topic.__eq__)
+            )
         )
         create_topic(broker.bootstrap, topic, 1)
         publish_values(broker.bootstrap, topic, [framed(1, EVENT, event(number)) for number in range(9)])
@@ -308,41 +308,9 @@ def test_an_unreachable_registry_is_no_verdict() -> None:
         SchemaRegistry("http://127.0.0.1:1", timeout_seconds=1).schema("orders", 1)
 
 
-def answering(serve: Callable[[socket.socket], None]) -> str:
-    """Listen, let `serve` answer every connection, and return the address; ends with the test process."""
-    listener = socket.create_server(("127.0.0.1", 0))
-
-    def loop() -> None:
-        while True:
-            connection, _ = listener.accept()
-            with connection:
-                connection.recv(1000)
-                serve(connection)
-
-    threading.Thread(target=loop, daemon=True).start()
-    return f"127.0.0.1:{listener.getsockname()[1]}"
-
-
-@pytest.mark.parametrize(
-    ("reply", "sentence"),
-    [
-        (b"", "closed the connection"),
-        (b"\x7f\xff\xff\xff", "announced an answer"),
-        (b"\xff\xff\xff\xff", "announced an answer"),
-    ],
-)
-def test_a_peer_that_is_no_broker_is_given_up(
-    reply: bytes, sentence: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("headrace.load.wire_client.RETRY_WAIT_SECONDS", 0.0)
-    client = Client(answering(lambda connection: connection.sendall(reply)), timeout_seconds=2)
-    with pytest.raises(ConnectionFailedError, match=sentence):
-        client.partitions(lambda _: True)
-
-
 def test_the_client_says_which_partitions_have_no_leader(
     broker: DevCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.load.wire_client.RETRY_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr("headrace.broker.client.blocking_cluster.RETRY_WAIT_SECONDS", 0.0)
     with pytest.raises(ConnectionFailedError, match="nowhere-0"):
-        Client(broker.bootstrap).log_offsets([TopicPartition("nowhere", 0)])
+        LogClient(broker.bootstrap).log_offsets([TopicPartition("nowhere", 0)])

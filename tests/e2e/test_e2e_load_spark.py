@@ -31,9 +31,9 @@ from processes import DevCluster, eventually
 
 from headrace.load import history, tables, task
 from headrace.load.driver import LoadConfig, Loader
+from headrace.load.log_client import LogClient
 from headrace.load.spark import RunTasks, spark_session, spark_tasks
 from headrace.load.task import Assignment, TaskResult
-from headrace.load.wire_client import Client
 
 YEAR_50000_MS = 1_515_731_616_000_000
 YEAR_300000_MS = 9_405_000_000_000_000
@@ -302,7 +302,7 @@ def test_rot_in_the_log_stops_its_partition_alone_and_is_said(
     before_rot = sorted(offset for partition, offset in found if partition == 1)
     assert before_rot == list(range(len(before_rot)))
     assert len(before_rot) < 150
-    client = Client(cluster.bootstrap)
+    client = LogClient(cluster.bootstrap)
     assert client.log_offsets(client.partitions(lambda name: name == topic))[(topic, 1)].end == 150
     client.close()
 

@@ -7,8 +7,8 @@ import struct
 from headrace.broker.errors import OffsetOutOfRangeError
 from headrace.broker.wire.batches import Record, encode_batch
 from headrace.load.fences import EpochEnd
+from headrace.load.log_client import Fetched
 from headrace.load.ranges import TopicPartition
-from headrace.load.wire_client import Fetched
 
 
 class ScriptedLog:

@@ -22,14 +22,15 @@ from typing import IO
 import click
 
 from headrace.broker import zookeeper_server
+from headrace.broker.client.blocking import BlockingLink
 from headrace.broker.config import BrokerConfig, ConfigurationError
 from headrace.broker.stop_signals import stop_signals
-from headrace.broker.wire import frames
 from headrace.broker.wire.api import k03_metadata
 
 START_TIMEOUT_S = 60.0
 ZOOKEEPER_TIMEOUT_S = 3.0
 STOP_TIMEOUT_S = 30.0
+ANSWER_TIMEOUT_S = 5.0
 POLL_S = 0.05
 FIRST_BROKER_ID = 1
 PR_SET_PDEATHSIG = 1
@@ -272,19 +273,11 @@ def brokers_known_to(address: str) -> int:
     """How many brokers the one at that address names in its metadata; 0 without a controller or an answer."""
     host, port = _address(address, "address")
     host = host.removeprefix("[").removesuffix("]")
-    request = k03_metadata.API.encode_request(METADATA_VERSION, {"topics": []})
-    header = frames.encode_request_header(k03_metadata.API.key, METADATA_VERSION, 0, "headrace-dev")
     try:
-        with socket.create_connection((host, port), timeout=5) as sock:
-            sock.sendall(frames.frame(header, request))
-            stream = sock.makefile("rb")
-            reply = stream.read(int.from_bytes(stream.read(4), "big"))
+        with BlockingLink((host, port), "headrace-dev", ANSWER_TIMEOUT_S, negotiates=False) as link:
+            metadata = link.ask(k03_metadata.API, METADATA_VERSION, {"topics": []})
     except OSError:
         return 0
-    if not reply:
-        return 0
-    _, offset = frames.read_response_header(k03_metadata.API.key, METADATA_VERSION, reply)
-    metadata = k03_metadata.API.decode_response(METADATA_VERSION, reply, offset)
     return len(metadata["brokers"]) if metadata["controller_id"] >= 0 else 0
 
 

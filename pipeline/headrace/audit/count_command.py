@@ -16,7 +16,7 @@ from headrace.audit.records import CounterTier
 from headrace.audit.topic_names import TopicNames
 from headrace.audit.windows import WINDOW_SIZE_MS
 from headrace.broker.structured_log import configure, get_logger
-from headrace.load.wire_client import Client
+from headrace.load.log_client import LogClient
 
 CLEANUP_POLICY: Final = "cleanup.policy"
 
@@ -63,7 +63,7 @@ def count(
     """
     configure()
     stop = stop_on_signals()
-    client = Client(bootstrap, client_id="headrace-counter")
+    client = LogClient(bootstrap, client_id="headrace-counter")
     try:
         counter = _retried(
             lambda: LogCounter(

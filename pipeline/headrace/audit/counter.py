@@ -26,12 +26,13 @@ from headrace.audit.records import (
     decode,
     encode,
 )
+from headrace.broker.client.blocking_cluster import ConnectionFailedError
 from headrace.broker.errors import KafkaError
 from headrace.broker.structured_log import get_logger
 from headrace.events.avro_schemas import MONITORING_TOPIC
+from headrace.load.log_client import LogClient
 from headrace.load.ranges import Finding, LogOffsets, OffsetRange, TopicPartition
 from headrace.load.source import StandstillError, chunks
-from headrace.load.wire_client import Client, ConnectionFailedError
 
 OFFSETS_PER_RECORD_MAX: Final = 20_000
 """Bound of a count record: even runs of single sequences stay below a message's size."""
@@ -107,7 +108,7 @@ class LogCounter:
 
     def __init__(
         self,
-        client: Client,
+        client: LogClient,
         publisher: Publisher,
         *,
         tier: CounterTier,
@@ -293,7 +294,7 @@ class LogCounter:
         self._publisher.publish(record)
 
 
-def published_positions(client: Client, tier: CounterTier, datacenter: str) -> dict[TopicPartition, int]:
+def published_positions(client: LogClient, tier: CounterTier, datacenter: str) -> dict[TopicPartition, int]:
     """Return how far each partition is counted by what was published: the last barrier and the ranges after it."""
     if COUNTS not in client.partitions(lambda topic: topic == COUNTS.topic):
         return {}
@@ -311,7 +312,7 @@ def published_positions(client: Client, tier: CounterTier, datacenter: str) -> d
         size *= 4
 
 
-def _records(client: Client, begin: int, end: int) -> Iterator[CountRecord]:
+def _records(client: LogClient, begin: int, end: int) -> Iterator[CountRecord]:
     wanted = OffsetRange(topic=COUNTS.topic, partition=COUNTS.partition, first_offset=begin, next_offset=end)
     for chunk in chunks(client, wanted):
         for part in chunk.records:

@@ -24,11 +24,12 @@ from headrace.audit.reconcile import reconcile
 from headrace.audit.topics import OfflineTopics
 from headrace.audit.warehouse import Warehouse
 from headrace.audit.watermark import SILENT_AFTER_MS
+from headrace.broker.client.blocking_cluster import ConnectionFailedError, parse_bootstrap
 from headrace.broker.errors import KafkaError
 from headrace.broker.structured_log import configure, get_logger
+from headrace.load.log_client import LogClient
 from headrace.load.options import make_folder, warehouse_options
 from headrace.load.tables import WarehouseError, is_present, open_present
-from headrace.load.wire_client import Client, ConnectionFailedError, parse_bootstrap
 
 SAVE_SECONDS: Final = 15.0
 READ_FAILURES: Final = (ConnectionFailedError, KafkaError, WarehouseError, OSError)
@@ -64,7 +65,7 @@ class Auditor:
     def __init__(
         self, bootstrap: str, warehouse: str, properties: dict[str, str], directory: Path | None, late_ms: int
     ) -> None:
-        self._topics = OfflineTopics(Client(bootstrap, client_id="headrace-audit"))
+        self._topics = OfflineTopics(LogClient(bootstrap, client_id="headrace-audit"))
         self._warehouse = Warehouse(open_present(warehouse, properties))
         self._directory = directory
         self.ledger = state.load(directory, late_ms)

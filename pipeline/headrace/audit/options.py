@@ -11,7 +11,7 @@ from typing import Final
 
 import click
 
-from headrace.load.wire_client import parse_bootstrap
+from headrace.broker.client.blocking_cluster import parse_bootstrap
 
 RETRY_SECONDS: Final = 1.0
 _AGO: Final = re.compile(r"(\d{1,9})([smhd])")

@@ -23,15 +23,16 @@ from headrace.audit.records import (
     decode_arrival,
     decode_finding,
 )
+from headrace.broker.client.blocking_cluster import ConnectionFailedError
 from headrace.broker.errors import KafkaError
 from headrace.events.avro_schemas import MONITORING_TOPIC, parsed_schema
 from headrace.events.envelope import unframe
 from headrace.events.monitoring import MonitoringEvent
 from headrace.load.columns import RecordColumns
+from headrace.load.log_client import LogClient
 from headrace.load.ranges import LogOffsets, OffsetRange, TopicPartition
 from headrace.load.source import StandstillError, chunks
 from headrace.load.tables import split_topic
-from headrace.load.wire_client import Client, ConnectionFailedError
 
 OWN_TOPICS: Final = (COUNTS_TOPIC, ARRIVALS_TOPIC, FINDINGS_TOPIC)
 MIRRORED_TOPICS: Final = (COUNTS_TOPIC, MONITORING_TOPIC)
@@ -40,7 +41,7 @@ MIRRORED_TOPICS: Final = (COUNTS_TOPIC, MONITORING_TOPIC)
 class OfflineTopics:
     """Reads count records, accounts, arrivals and findings."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: LogClient) -> None:
         self._client = client
 
     def read_into(self, ledger: Ledger) -> int:

@@ -14,6 +14,7 @@ from typing import Any, Final
 import click
 from rich.console import Console
 
+from headrace.broker.client.blocking_cluster import parse_bootstrap
 from headrace.broker.structured_log import configure, get_logger
 from headrace.load import expiry
 from headrace.load.driver import LoadConfig, Loader, RoundReport
@@ -23,7 +24,6 @@ from headrace.load.ranges import Finding, Limits
 from headrace.load.resume_command import resume, skip
 from headrace.load.spark import spark_session, spark_tasks, warm_up
 from headrace.load.tables import WarehouseError, is_present, open_catalog
-from headrace.load.wire_client import parse_bootstrap
 
 TOPICS: Final = r"^[^.]+\.pageviews$"
 WAIT_SECONDS: Final = 0.5

@@ -36,6 +36,7 @@ from headrace.load.decode import (
     schema_ids,
 )
 from headrace.load.headers import HEADERS_TYPE, bytes_column, headers_of
+from headrace.load.log_client import LogClient
 from headrace.load.names import ERROR, HEADERS, KEY
 from headrace.load.newest_schemas import newest_schema_ids
 from headrace.load.python_times import odd_rows, reason
@@ -44,7 +45,6 @@ from headrace.load.registry import SchemaRegistry, UnknownSchemaError
 from headrace.load.source import chunks
 from headrace.load.tables import OWN_FIELDS, PLACE_FIELDS
 from headrace.load.task import distinct, own_columns, values_of
-from headrace.load.wire_client import Client
 
 OPTIONS: Final = ("bootstrap", "topics", "registry")
 RAW: Final = [
@@ -97,7 +97,7 @@ class HeadraceReader(DataSourceReader):
         self._bootstrap = bootstrap
         self._registry = registry
         wanted = _pattern(pattern)
-        client = Client(bootstrap, client_id="headrace-read")
+        client = LogClient(bootstrap, client_id="headrace-read")
         partitions = client.partitions(lambda topic: wanted.fullmatch(topic) is not None)
         if not partitions:
             raise ValueError(
@@ -128,7 +128,7 @@ class HeadraceReader(DataSourceReader):
         if partition is None:
             return
         assert isinstance(partition, RangePartition)
-        client = Client(self._bootstrap, client_id="headrace-read")
+        client = LogClient(self._bootstrap, client_id="headrace-read")
         registry = SchemaRegistry(self._registry) if self._registry is not None else None
         for chunk in chunks(client, partition.wanted):
             for records in chunk.records:
@@ -213,7 +213,7 @@ def _pattern(text: str) -> re.Pattern[str]:
 
 
 def _shape(
-    client: Client, registry: SchemaRegistry, topics: Sequence[str], ranges: Sequence[OffsetRange]
+    client: LogClient, registry: SchemaRegistry, topics: Sequence[str], ranges: Sequence[OffsetRange]
 ) -> TableShape:
     """Unite the columns of the topics' latest schemas in the registry and of those that the newest records use."""
     found: list[WriterSchema] = []

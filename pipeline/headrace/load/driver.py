@@ -18,19 +18,20 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
+from headrace.broker.client.blocking_cluster import ConnectionFailedError
 from headrace.broker.errors import KafkaError
 from headrace.broker.structured_log import get_logger
 from headrace.load import commit, expiry, history, leftovers, ranges, tables
 from headrace.load.avro_types import UnsupportedSchemaError, WriterSchema
 from headrace.load.decode import is_growing
 from headrace.load.kept import NeedsUnknownError, dead_letter_files
+from headrace.load.log_client import LogClient, named
 from headrace.load.ranges import Finding, Limits, OffsetRange, Plan, TopicPartition
 from headrace.load.registry import RegistryUnreachableError, SchemaRegistry, UnknownSchemaError
 from headrace.load.schema_waits import SchemaWaits
 from headrace.load.spark import RunTasks
 from headrace.load.storage import UnlistedStoreError
 from headrace.load.task import Assignment, RangeResult, TaskResult
-from headrace.load.wire_client import Client, ConnectionFailedError, named
 from headrace.load.write import target_of
 
 GROUP: Final = "headrace-load"
@@ -82,7 +83,7 @@ class Loader:
         self._catalog = catalog
         self._config = config
         self._run_tasks = run_tasks
-        self._client = Client(config.bootstrap, client_id="headrace-load")
+        self._client = LogClient(config.bootstrap, client_id="headrace-load")
         self._registry = SchemaRegistry(config.registry)
         self._run = leftovers.Run()
         self._stopped: dict[TopicPartition, tuple[Finding, int]] = {}

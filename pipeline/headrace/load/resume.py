@@ -21,9 +21,9 @@ from headrace.load import commit, expiry, history, ranges, tables
 from headrace.load.fences import Fence, compare
 from headrace.load.history import Held
 from headrace.load.leftovers import Run
+from headrace.load.log_client import LogClient
 from headrace.load.ranges import OTHER_LOG, ROTTEN, Finding, LogOffsets, OffsetRange, Passing, TopicPartition
 from headrace.load.source import StandstillError, chunks
-from headrace.load.wire_client import Client
 
 Order = Literal["resume", "skip"]
 ATTEMPTS_MAX: Final = 20
@@ -55,7 +55,7 @@ class Done:
     is_new: bool
 
 
-def standings(catalog: Catalog, client: Client, topic: str) -> list[Standing]:
+def standings(catalog: Catalog, client: LogClient, topic: str) -> list[Standing]:
     """Return where each partition of a topic stands.
 
     Raises:
@@ -68,7 +68,7 @@ def standings(catalog: Catalog, client: Client, topic: str) -> list[Standing]:
 
 
 def let_go_on(
-    catalog: Catalog, client: Client, order: Order, place: TopicPartition, position: int, at: int
+    catalog: Catalog, client: LogClient, order: Order, place: TopicPartition, position: int, at: int
 ) -> Done:
     """Let a partition that stands still at `position` go on at `at`.
 
@@ -130,7 +130,13 @@ def way_on(finding: Finding) -> str:
 
 
 def _attempt(
-    catalog: Catalog, client: Client, order: Order, name: str, place: TopicPartition, position: int, at: int
+    catalog: Catalog,
+    client: LogClient,
+    order: Order,
+    name: str,
+    place: TopicPartition,
+    position: int,
+    at: int,
 ) -> Done:
     table = commit.settle(catalog, name)
     standing = _standing(client, name, table, place)
@@ -168,7 +174,7 @@ def _archive(catalog: Catalog, name: str) -> None:
         run.close()
 
 
-def _partitions(client: Client, topic: str) -> list[TopicPartition]:
+def _partitions(client: LogClient, topic: str) -> list[TopicPartition]:
     found = client.partitions(lambda name: name == topic)
     if not found:
         raise NotPassedError(
@@ -177,7 +183,7 @@ def _partitions(client: Client, topic: str) -> list[TopicPartition]:
     return found
 
 
-def _standing(client: Client, name: str, table: Table, place: TopicPartition) -> Standing:
+def _standing(client: LogClient, name: str, table: Table, place: TopicPartition) -> Standing:
     held = history.held(table)
     log = client.log_offsets([place])[place]
     position = held.positions.get(place, log.start)
@@ -191,7 +197,7 @@ def _standing(client: Client, name: str, table: Table, place: TopicPartition) ->
 
 
 def _found_by_reading(
-    client: Client, table: Table, held: Held, place: TopicPartition, position: int
+    client: LogClient, table: Table, held: Held, place: TopicPartition, position: int
 ) -> Finding | None:
     """Read on as a load would, and return what stops it at the position."""
     wanted = OffsetRange(
@@ -212,7 +218,7 @@ def _found_by_reading(
     return None
 
 
-def _last_common(client: Client, table: Table, place: TopicPartition) -> int | None:
+def _last_common(client: LogClient, table: Table, place: TopicPartition) -> int | None:
     """Return the highest former position at which the log still was the one that was read, by the snapshots there are."""
     for fence in _former_fences(table, place):
         start, _ = client.log_offsets([place])[place]
@@ -236,7 +242,7 @@ def _former_fences(table: Table, place: TopicPartition) -> list[Fence]:
     return list(fences)
 
 
-def _check_beginning(client: Client, place: TopicPartition, at: int, end: int) -> None:
+def _check_beginning(client: LogClient, place: TopicPartition, at: int, end: int) -> None:
     """Check that a batch begins at `at`, or none holds it: to begin inside the rotten one would stop there again."""
     if at == end:
         return

@@ -10,13 +10,14 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from headrace.broker.client.blocking_cluster import ConnectionFailedError, parse_bootstrap
 from headrace.broker.errors import KafkaError
 from headrace.load import resume as orders
+from headrace.load.log_client import LogClient
 from headrace.load.options import warehouse_options
 from headrace.load.ranges import Passing, TopicPartition
 from headrace.load.resume import Done, NotPassedError, Order, Standing
 from headrace.load.tables import NAMESPACE, WarehouseError, open_present
-from headrace.load.wire_client import Client, ConnectionFailedError, parse_bootstrap
 
 
 def _order_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -94,7 +95,7 @@ def _run(
         parse_bootstrap(bootstrap)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--bootstrap") from error
-    client = Client(bootstrap, client_id="headrace-load")
+    client = LogClient(bootstrap, client_id="headrace-load")
     try:
         catalog = open_present(warehouse, catalog_properties)
         if position is None or at is None or partition is None:

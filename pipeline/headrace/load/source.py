@@ -25,8 +25,8 @@ from headrace.broker.errors import (
 from headrace.broker.wire.batches import BatchHeader, check_crc, decode_records, iter_batches
 from headrace.load.columns import RecordColumns, UnreadableBatchError, columns
 from headrace.load.fences import EpochEnd, Fence, compare, fence_at, has_epoch_until
+from headrace.load.log_client import Fetched, Origin
 from headrace.load.ranges import Finding, FindingKind, OffsetRange, TopicPartition
-from headrace.load.wire_client import Fetched, Origin
 
 FETCH_SIZE: Final = 4 * 1024 * 1024
 FETCH_SIZE_MAX: Final = 128 * 1024 * 1024
@@ -38,7 +38,7 @@ PlacedBatch = tuple[int, BatchHeader]
 
 
 class Fetcher(Protocol):
-    """What is needed of `wire_client.Client`."""
+    """What is needed of `log_client.LogClient`."""
 
     def fetch(
         self,

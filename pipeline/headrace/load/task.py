@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from headrace.broker.client.blocking_cluster import ConnectionFailedError
 from headrace.broker.errors import KafkaError
 from headrace.load.avro_types import UnsupportedSchemaError, WriterSchema
 from headrace.load.columns import Int64s, RecordColumns
@@ -31,13 +32,13 @@ from headrace.load.decode import (
 )
 from headrace.load.fences import Fence, fence_at
 from headrace.load.headers import BAD_HEADERS, Headers, bytes_column, headers_of
+from headrace.load.log_client import LogClient
 from headrace.load.names import DATACENTER, HEADERS, KEY, LIFE, OFFSET, TIMESTAMP, TOPIC, TOPIC_PARTITION
 from headrace.load.ranges import Finding, Limits, OffsetRange, TopicPartition
 from headrace.load.registry import RegistryUnreachableError, SchemaRegistry, UnknownSchemaError
 from headrace.load.schema_waits import TopicSchema
 from headrace.load.source import Chunk, StandstillError, UnreadableBatch, chunks
 from headrace.load.tables import split_topic
-from headrace.load.wire_client import Client, ConnectionFailedError
 from headrace.load.write import FileWriter, Target, WrittenFile
 
 YEAR_1_MS: Final = -62_135_596_800_000
@@ -130,9 +131,9 @@ def run(assignment: Assignment) -> TaskResult:
 
 
 @cache
-def _client(bootstrap: str, pid: int) -> Client:
+def _client(bootstrap: str, pid: int) -> LogClient:
     """One client a worker process: Spark reuses workers, and a fork must not share its parent's sockets."""
-    return Client(bootstrap, client_id="headrace-load")
+    return LogClient(bootstrap, client_id="headrace-load")
 
 
 @cache

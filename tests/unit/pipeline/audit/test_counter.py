@@ -29,8 +29,8 @@ from headrace.broker.wire.batches import (
     rewrite_batch,
 )
 from headrace.events.avro_schemas import MONITORING_TOPIC, parsed_schema
+from headrace.load.log_client import Fetched
 from headrace.load.ranges import LogOffsets, TopicPartition
-from headrace.load.wire_client import Fetched
 
 PAGES = TopicPartition("pageviews", 0)
 ACCOUNTS = TopicPartition(MONITORING_TOPIC, 0)

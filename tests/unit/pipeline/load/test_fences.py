@@ -17,9 +17,9 @@ from headrace.broker.wire.batches import (
     set_crc,
 )
 from headrace.load.fences import EpochEnd, Fence, compare, fence_at, fence_of, has_epoch_until
+from headrace.load.log_client import Fetched, Origin
 from headrace.load.ranges import LogOffsets, OffsetRange, TopicPartition, standstill
 from headrace.load.source import Chunk, StandstillError, chunks
-from headrace.load.wire_client import Fetched, Origin
 
 
 def batch(first: int, values: list[str], *, epoch: int = 3, kept: int | None = None, pid: int = -1) -> bytes:

@@ -1,0 +1,1 @@
+"""The shells of `headrace.broker.wire.client`: they carry its bytes, blocking or asynchronously, and decide nothing."""

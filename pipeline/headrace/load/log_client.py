@@ -1,0 +1,364 @@
+"""What loads and counters ask of a cluster's logs: whole batches in, committed group offsets out.
+
+Owns the questions, not the asking: metadata, list offsets, fetch, epoch ends, topics' settings, offset commit. Invariant: a
+fetch names the leader epoch that it believes in, so two answers with the same `Fetched.origin` are of one log that was not
+cut in between. Must not know records, schemas or tables. Used by the loads and by the audit's counters. Not thread-safe; a
+process that forks makes its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeVar
+from uuid import UUID
+
+from headrace.broker.client.blocking import BlockingLink
+from headrace.broker.client.blocking_cluster import (
+    ATTEMPTS_MAX,
+    BlockingCluster,
+    ConnectionFailedError,
+    attempts,
+    parse_bootstrap,
+)
+from headrace.broker.errors import ErrorCode, error_of
+from headrace.broker.wire.api import (
+    k01_fetch,
+    k02_list_offsets,
+    k08_offset_commit,
+    k10_find_coordinator,
+    k23_offset_for_leader_epoch,
+    k32_describe_configs,
+)
+from headrace.broker.wire.client.view import MOVED, Address
+from headrace.broker.wire.fields import ZERO_UUID, Message
+from headrace.broker.wire.special_values import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_EPOCH, READ_COMMITTED
+from headrace.load.fences import EpochEnd
+from headrace.load.ranges import LogOffsets, TopicPartition
+
+FETCH_BY_ID: Final = 13
+FETCH_BY_NAME: Final = 12
+"""The last version of Fetch that names topics; later ones give their ids (KIP-516)."""
+LIST_OFFSETS_VERSION: Final = 5
+OFFSET_COMMIT_VERSION: Final = 7
+FIND_COORDINATOR_VERSION: Final = 2
+EPOCH_END_VERSION: Final = 3
+DESCRIBE_CONFIGS_VERSION: Final = 1
+TOPIC_RESOURCE: Final = 2
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """One partition's answer: whole batches (the last one may be cut), as they lie in the log."""
+
+    records: memoryview
+    """Valid until the next request to the same broker."""
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: tuple[tuple[int, int], ...] = ()
+    """(producer id, first offset) of aborted transactions in `records`."""
+    origin: Origin | None = None
+    """Who answered; None where that is not known."""
+
+
+class Origin(NamedTuple):
+    """One connection to a leader, by a number that no other has, and the leader epoch that the fetch named."""
+
+    connection: int
+    leader_epoch: int
+
+
+class LogClient:
+    """Asks the right broker, and asks again with fresh metadata when the leader has moved.
+
+    Args:
+        bootstrap: `host:port[,host:port]…`
+        timeout_seconds: how long one request may take.
+
+    Raises:
+        ConnectionFailedError: from every method, when no attempt succeeded.
+        KafkaError: from every method, when the broker refused (for instance `OffsetOutOfRangeError`).
+    """
+
+    def __init__(self, bootstrap: str, *, client_id: str = "headrace", timeout_seconds: float = 10.0) -> None:
+        self._cluster = BlockingCluster(parse_bootstrap(bootstrap), client_id, timeout_seconds)
+
+    def partitions(self, wanted: Callable[[str], bool]) -> list[TopicPartition]:
+        """Return all partitions of the topics whose name is wanted, in order; never creates a topic."""
+        cluster = self._cluster
+        cluster.retried(lambda: cluster.refresh(None), None)
+        return sorted(TopicPartition(*place) for place in cluster.view.leaders if wanted(place[0]))
+
+    def topic_ids(self) -> dict[str, str]:
+        """Return the ids of the topics as of the last look at the metadata; a topic made anew has another one.
+
+        Brokers from before topic ids (KIP-516) give none.
+        """
+        return {topic: str(topic_id) for topic, topic_id in self._cluster.view.topic_ids.items()}
+
+    def cluster_id(self) -> str | None:
+        """Return the id of the cluster as of the last look at the metadata; None where the brokers gave none."""
+        return self._cluster.view.cluster_id
+
+    def topic_settings(self, topics: Collection[str], name: str) -> dict[str, str]:
+        """Return a setting of each topic; topics of which the broker does not tell it are left out."""
+        request = {
+            "resources": [
+                {"resource_type": TOPIC_RESOURCE, "resource_name": topic, "configuration_keys": [name]}
+                for topic in topics
+            ],
+            "include_synonyms": False,
+        }
+
+        def attempt() -> Message:
+            return self._cluster.any().ask(k32_describe_configs.API, DESCRIBE_CONFIGS_VERSION, request)
+
+        answer = self._cluster.retried(attempt, None)
+        return {
+            result["resource_name"]: setting["value"]
+            for result in answer["results"]
+            for setting in result["configs"]
+            if result["error_code"] == ErrorCode.NONE and setting["name"] == name
+        }
+
+    def leader_host(self, partition: TopicPartition) -> str:
+        """Return the host of a partition's leader as of the last look at the metadata; empty where there is none."""
+        address = self._cluster.view.leader_of(partition)
+        return address[0] if address else ""
+
+    def log_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogOffsets]:
+        """Return each partition's log start offset and last stable offset."""
+        found = self.reachable_log_offsets(partitions, attempts_max=ATTEMPTS_MAX)
+        missing = [partition for partition in partitions if partition not in found]
+        if missing:
+            raise ConnectionFailedError(
+                f"no leader answers for {named(missing)} (after {ATTEMPTS_MAX} attempts)"
+            )
+        return found
+
+    def reachable_log_offsets(
+        self, partitions: Collection[TopicPartition], *, attempts_max: int = 2
+    ) -> dict[TopicPartition, LogOffsets]:
+        """Like `log_offsets`, but partitions whose leader does not answer are left out, and cost the others little."""
+        starts = self._list_offsets(partitions, EARLIEST_TIMESTAMP, attempts_max)
+        ends = self._list_offsets(starts, LATEST_TIMESTAMP, attempts_max)
+        return {partition: LogOffsets(starts[partition], ends[partition]) for partition in ends}
+
+    def fetch(
+        self,
+        partition: TopicPartition,
+        offset: int,
+        *,
+        size_max: int = 8 * 1024 * 1024,
+        wait_ms: int = 0,
+        topic_id: str | None = None,
+    ) -> Fetched:
+        """Fetch whole batches from the one that holds `offset` on; waits up to `wait_ms` when there are none yet.
+
+        A batch larger than `size_max` is returned whole, alone. `records` is empty at the end of the log. With
+        `topic_id` it is a topic of this id that answers, or none, where the broker knows ids in fetches.
+        """
+        version_max = FETCH_BY_NAME if topic_id is None else FETCH_BY_ID
+
+        def attempt() -> Fetched:
+            link = self._cluster.to_leader(partition)
+            epoch = self._cluster.view.leader_epoch_of(partition)
+            request = _fetch_request(partition, offset, size_max, wait_ms, epoch, topic_id)
+            answer = link.ask(k01_fetch.API, version_max, request)
+            _check(answer.get("error_code", 0), "fetch")
+            data = answer["responses"][0]["partitions"][0]
+            _check(
+                data["error_code"], f"fetch from {partition.topic}-{partition.partition} at offset {offset}"
+            )
+            return _fetched(data, Origin(link.number, epoch))
+
+        return self._cluster.retried(attempt, partition.topic)
+
+    def epoch_end(self, partition: TopicPartition, leader_epoch: int) -> EpochEnd:
+        """Return where a leader epoch ends in the log of its leader (KIP-320)."""
+
+        def attempt() -> EpochEnd:
+            link = self._cluster.to_leader(partition)
+            wanted = {
+                "partition": partition.partition,
+                "current_leader_epoch": self._cluster.view.leader_epoch_of(partition),
+                "leader_epoch": leader_epoch,
+            }
+            request = {"replica_id": -1, "topics": [{"topic": partition.topic, "partitions": [wanted]}]}
+            answer = link.ask(k23_offset_for_leader_epoch.API, EPOCH_END_VERSION, request)
+            data = answer["topics"][0]["partitions"][0]
+            _check(
+                data["error_code"], f"end of epoch {leader_epoch} of {partition.topic}-{partition.partition}"
+            )
+            return EpochEnd(data.get("leader_epoch", NO_EPOCH), data["end_offset"])
+
+        return self._cluster.retried(attempt, partition.topic)
+
+    def commit_offsets(
+        self, group: str, positions: Mapping[TopicPartition, int], *, attempts_max: int = ATTEMPTS_MAX
+    ) -> None:
+        """Commit positions of a group without members, as an assign-only consumer does (generation -1)."""
+        topics = [
+            {
+                "name": topic,
+                "partitions": [
+                    {
+                        "partition_index": partition.partition,
+                        "committed_offset": offset,
+                        "committed_leader_epoch": -1,
+                        "committed_metadata": "",
+                    }
+                    for partition, offset in members
+                ],
+            }
+            for topic, members in _by_topic(positions.items(), lambda item: item[0])
+        ]
+        request = {
+            "group_id": group,
+            "generation_id_or_member_epoch": -1,
+            "member_id": "",
+            "group_instance_id": None,
+            "retention_time_ms": -1,
+            "topics": topics,
+        }
+
+        def attempt() -> None:
+            answer = self._coordinator(group).ask(k08_offset_commit.API, OFFSET_COMMIT_VERSION, request)
+            for topic in answer["topics"]:
+                for partition in topic["partitions"]:
+                    _check(partition["error_code"], f"offset commit of group {group}")
+
+        self._cluster.retried(attempt, None, attempts_max)
+
+    def close(self) -> None:
+        """Close all connections; the next request opens those that it needs."""
+        self._cluster.close()
+
+    def _list_offsets(
+        self, partitions: Collection[TopicPartition], timestamp: int, attempts_max: int
+    ) -> dict[TopicPartition, int]:
+        found: dict[TopicPartition, int] = {}
+        missing = list(partitions)
+        for number in attempts(attempts_max):
+            if number:
+                self._cluster.refresh_if_possible({partition.topic for partition in missing})
+            for address, members in _grouped(missing, self._cluster.view.leader_of):
+                if address is not None:
+                    found |= self._offsets_from(address, members, timestamp)
+            missing = [partition for partition in partitions if partition not in found]
+            if not missing:
+                break
+        return found
+
+    def _offsets_from(
+        self, address: Address, partitions: Sequence[TopicPartition], timestamp: int
+    ) -> dict[TopicPartition, int]:
+        """Ask one broker; what it cannot answer now is left out."""
+        topics = [
+            {
+                "name": topic,
+                "partitions": [
+                    {"partition_index": item.partition, "current_leader_epoch": -1, "timestamp": timestamp}
+                    for item in members
+                ],
+            }
+            for topic, members in _by_topic(partitions, lambda partition: partition)
+        ]
+        request = {"replica_id": -1, "isolation_level": READ_COMMITTED, "topics": topics}
+        try:
+            answer = self._cluster.to(address).ask(k02_list_offsets.API, LIST_OFFSETS_VERSION, request)
+        except OSError:
+            self._cluster.close()
+            return {}
+        found: dict[TopicPartition, int] = {}
+        for topic in answer["topics"]:
+            for data in topic["partitions"]:
+                if data["error_code"] not in MOVED:
+                    _check(data["error_code"], f"offsets of {topic['name']}-{data['partition_index']}")
+                    found[TopicPartition(topic["name"], data["partition_index"])] = data["offset"]
+        return found
+
+    def _coordinator(self, group: str) -> BlockingLink:
+        request = {"key": group, "key_type": 0}
+        answer = self._cluster.any().ask(k10_find_coordinator.API, FIND_COORDINATOR_VERSION, request)
+        _check(answer["error_code"], f"the coordinator of group {group}")
+        return self._cluster.to((answer["host"], answer["port"]))
+
+
+def named(partitions: Iterable[TopicPartition]) -> str:
+    """List partitions for a message, as `topic-number`, at most ten."""
+    names = [f"{partition.topic}-{partition.partition}" for partition in partitions]
+    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+
+
+def _check(code: int, what: str) -> None:
+    if code != ErrorCode.NONE:
+        raise error_of(code, f"{what}: {_name(code)}")
+
+
+def _name(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return f"error {code}"
+
+
+def _fetch_request(
+    partition: TopicPartition,
+    offset: int,
+    size_max: int,
+    wait_ms: int,
+    leader_epoch: int,
+    topic_id: str | None,
+) -> dict[str, Any]:
+    wanted = {
+        "partition": partition.partition,
+        "current_leader_epoch": leader_epoch,
+        "fetch_offset": offset,
+        "log_start_offset": -1,
+        "partition_max_bytes": size_max,
+    }
+    topic = {
+        "topic": partition.topic,
+        "topic_id": UUID(topic_id) if topic_id else ZERO_UUID,
+        "partitions": [wanted],
+    }
+    return {
+        "replica_id": -1,
+        "max_wait_ms": wait_ms,
+        "min_bytes": 1,
+        "max_bytes": size_max,
+        "isolation_level": READ_COMMITTED,
+        "session_id": 0,
+        "session_epoch": -1,
+        "topics": [topic],
+        "forgotten_topics_data": [],
+        "rack_id": "",
+    }
+
+
+def _fetched(data: Mapping[str, Any], origin: Origin) -> Fetched:
+    aborted = data.get("aborted_transactions") or ()
+    records = data.get("records")
+    return Fetched(
+        records=memoryview(records if records is not None else b""),
+        high_watermark=data["high_watermark"],
+        last_stable_offset=data["last_stable_offset"],
+        log_start_offset=data["log_start_offset"],
+        aborted=tuple((entry["producer_id"], entry["first_offset"]) for entry in aborted),
+        origin=origin,
+    )
+
+
+def _grouped(items: Iterable[T], key: Callable[[T], Any]) -> list[tuple[Any, list[T]]]:
+    groups: dict[Any, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return list(groups.items())
+
+
+def _by_topic(items: Iterable[T], partition_of: Callable[[T], TopicPartition]) -> list[tuple[str, list[T]]]:
+    return _grouped(items, lambda item: partition_of(item).topic)
