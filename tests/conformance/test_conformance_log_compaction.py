@@ -11,7 +11,7 @@ import pytest
 from headrace.broker.config import LogConfig
 from headrace.broker.log.compaction import CleanerLimits
 from headrace.broker.log.files import OsFiles
-from headrace.broker.log.store import LogStore
+from headrace.broker.log.startup import open_logs
 from headrace.broker.wire.batches import Record, encode_batch
 
 NOW_MS = 1_700_000_000_000
@@ -23,7 +23,7 @@ BATCHES = 300
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A compacted partition: all codecs, tombstones, an idempotent producer, merged segments."""
     directory = tmp_path_factory.mktemp("data")
-    store, _ = LogStore.open(
+    store, _ = open_logs(
         OsFiles(),
         [str(directory)],
         LogConfig(cleanup_policy=("compact",), segment_bytes=6000, index_interval_bytes=300),

@@ -10,7 +10,7 @@ from kafka_oracle import run_tool
 from headrace.broker.config import LogConfig
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.partition_log import PartitionLog
-from headrace.broker.log.store import LogStore
+from headrace.broker.log.startup import open_logs
 from headrace.broker.wire.batches import Record, encode_batch
 
 TOPIC_ID = UUID("6f1c7b1e-0d5c-4f0e-9a5e-2f1f4c1b7a11")
@@ -23,7 +23,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cleanly closed data directory with one partition of several segments, codecs and producers."""
     directory = tmp_path_factory.mktemp("data")
     config = LogConfig(segment_bytes=20_000, index_interval_bytes=1000, segment_index_bytes=4096)
-    store, _ = LogStore.open(
+    store, _ = open_logs(
         OsFiles(),
         [str(directory)],
         config,

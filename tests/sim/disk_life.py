@@ -11,6 +11,7 @@ from faulty_files import Died, FaultyFiles
 from headrace.broker.config import LogConfig
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.results import RecoveryReport
+from headrace.broker.log.startup import open_logs
 from headrace.broker.log.store import LogStore
 
 DATA = "/data"
@@ -52,7 +53,7 @@ class DiskLife:
 
     def start(self, config: LogConfig) -> list[RecoveryReport]:
         """Open the store, and the log in it."""
-        self.store, reports = LogStore.open(
+        self.store, reports = open_logs(
             self.files,
             [DATA],
             config,

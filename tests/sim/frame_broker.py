@@ -25,7 +25,7 @@ from headrace.broker.handlers.replies import CloseConnectionError
 from headrace.broker.handlers.table import HANDLERS
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.results import LogSlice
-from headrace.broker.log.store import LogStore
+from headrace.broker.log.startup import open_logs
 from headrace.broker.replication.model import OFFSETS_TOPIC
 from headrace.broker.replication.topic_requests import TopicResult
 from headrace.broker.server.metadata import MetadataCache
@@ -168,7 +168,7 @@ class FrameBroker:
         config, _ = BrokerConfig.from_properties({**SETTINGS, "log.dirs": str(directory)})
         self.queue = Queue()
         self.cluster = StandInCluster()
-        self.logs, _ = LogStore.open(
+        self.logs, _ = open_logs(
             OsFiles(),
             [str(directory)],
             LogConfig.from_broker(config),

@@ -13,6 +13,7 @@ from faulty_files import Died, FaultyFiles
 from headrace.broker.config import LogConfig
 from headrace.broker.log.moving import Steps
 from headrace.broker.log.partition_log import PartitionLog
+from headrace.broker.log.startup import open_logs
 from headrace.broker.log.store import LogStore
 from headrace.broker.wire.batches import Record, encode_batch, set_base_offset_and_epoch
 
@@ -73,7 +74,7 @@ class MoveSimulation:
 
     def _open(self) -> None:
         self.steps = None
-        self.store, _ = LogStore.open(
+        self.store, _ = open_logs(
             self.files,
             FOLDERS,
             self.config,

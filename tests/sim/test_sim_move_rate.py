@@ -12,7 +12,7 @@ from virtual_time import VirtualLoop
 from headrace.broker.config import LogConfig
 from headrace.broker.config_sections import Replication
 from headrace.broker.errors import ErrorCode
-from headrace.broker.log.store import LogStore
+from headrace.broker.log.startup import open_logs
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.moves import ReplicaMoves
 from headrace.broker.server.replicas import Partitions
@@ -40,7 +40,7 @@ class Broker:
 
     def __init__(self, rate: int) -> None:
         self.clock = LoopClock()
-        self.logs, _ = LogStore.open(
+        self.logs, _ = open_logs(
             FaultyFiles(),
             ["/a", "/b"],
             LogConfig(segment_bytes=30_000),

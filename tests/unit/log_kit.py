@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from headrace.broker.config import LogConfig
 from headrace.broker.log.files import Files, OsFiles
 from headrace.broker.log.partition_log import PartitionLog
+from headrace.broker.log.progress import OpeningProgress
 from headrace.broker.log.results import RecoveryReport
+from headrace.broker.log.startup import MapFolders, open_logs
 from headrace.broker.log.store import LogStore
 from headrace.broker.wire.batches import Record, encode_batch, iter_batches, set_base_offset_and_epoch
 
@@ -53,18 +56,28 @@ def open_log(
     )
 
 
-def open_store(folder: Path, config: LogConfig) -> LogStore:
-    """A store with one data directory."""
-    store, _ = LogStore.open(
-        OsFiles(),
-        [str(folder)],
-        config,
-        broker_id=1,
-        cluster_id="c",
-        overrides=lambda _: {},
+def open_store(
+    *folders: Path,
+    config: LogConfig | None = None,
+    broker_id: int = 1,
+    cluster_id: str = "c",
+    files: Files | None = None,
+    overrides: Callable[[str], Mapping[str, str]] = lambda _: {},
+    map_folders: MapFolders = map,
+    progress: OpeningProgress | None = None,
+) -> tuple[LogStore, list[RecoveryReport]]:
+    """A store with these data directories, and what their recovery found."""
+    return open_logs(
+        files or OsFiles(),
+        [str(folder) for folder in folders],
+        config or LogConfig(),
+        broker_id=broker_id,
+        cluster_id=cluster_id,
+        overrides=overrides,
         now_ms=NOW_MS,
+        map_folders=map_folders,
+        progress=progress,
     )
-    return store
 
 
 def append(log: PartitionLog, *batches: memoryview, now_ms: int = NOW_MS) -> None:

@@ -1,15 +1,15 @@
-"""The logs of one broker: its data directories, their recovery at start, what is made and deleted in them.
+"""The logs that run in one broker: where each of them is, what is made and deleted, what each needs from time to time.
 
 Invariant: a partition has one log here. A directory whose disk fails goes offline, with its logs, until the next start
 (KIP-112); the others go on. What waits for the disk is handed out as jobs for threads, everything else is called on the
-event loop. Must not know: who leads what.
+event loop. Must not know: how the logs were found (`startup.py`), who leads what.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
-from functools import cache, partial
+from contextlib import suppress
+from functools import partial
 from itertools import chain
 from uuid import UUID
 
@@ -17,33 +17,24 @@ from headrace.broker.config import LogConfig
 from headrace.broker.config_sections import Transactions
 from headrace.broker.errors import InvalidConfigError, LogDirNotFoundError, StorageError
 from headrace.broker.log import names
-from headrace.broker.log.checkpoints import (
-    CLEANER_OFFSET_FILE,
-    LOG_START_OFFSET_FILE,
-    RECOVERY_POINT_FILE,
-    REPLICATION_OFFSET_FILE,
-    TopicPartition,
-)
+from headrace.broker.log.checkpoints import TopicPartition
 from headrace.broker.log.data_directory import DataDirectory, remove_log
 from headrace.broker.log.deleted import Deleted
 from headrace.broker.log.files import PASSING_ERRORS, Files, storage_errors
 from headrace.broker.log.maintenance import maintained
-from headrace.broker.log.moving import SUCCESSOR_MARK, Moves
+from headrace.broker.log.moving import Moves
 from headrace.broker.log.opening import Opening, sync_names
 from headrace.broker.log.partition_log import PartitionLog
-from headrace.broker.log.progress import OpeningProgress
-from headrace.broker.log.results import Finding, Job, RecoveryReport
+from headrace.broker.log.results import Finding, Job
 from headrace.broker.wire.special_values import NO_EPOCH
 
 FlushTask = tuple[PartitionLog, Callable[[], int]]
-Opened = tuple[PartitionLog, RecoveryReport]
-MapFolders = Callable[[Callable[[str], Opened], Iterable[str]], Iterable[Opened]]
 _Rename = tuple[TopicPartition, DataDirectory, str, str]
 MapLogs = Callable[[Callable[[PartitionLog], None], Iterable[PartitionLog]], Iterable[None]]
 
 
 class LogStore:
-    """See the module's text; made by `open`."""
+    """See the module's text; made by `startup.open_logs`."""
 
     def __init__(
         self,
@@ -66,45 +57,6 @@ class LogStore:
         # Folders of deleted partitions.
         self._deleted = Deleted()
 
-    @classmethod
-    def open(
-        cls,
-        files: Files,
-        directories: Sequence[str],
-        default_config: LogConfig,
-        *,
-        broker_id: int,
-        cluster_id: str,
-        overrides: Callable[[str], Mapping[str, str]],
-        now_ms: int,
-        map_folders: MapFolders = map,
-        make_lock: Callable[[], AbstractContextManager[object] | None] = lambda: None,
-        progress: OpeningProgress | None = None,
-    ) -> tuple[LogStore, list[RecoveryReport]]:
-        """Open every log below `directories`; reports hold what recovery found in each of them.
-
-        `overrides` gives a topic's own configuration. `map_folders` may be that of a thread pool: recovery reads and
-        checks whole segments; `make_lock` makes locks of threads. A directory whose disk fails is `offline`.
-        Raises StorageError: a directory of another broker or cluster (meta.properties) or one that another
-        process uses, a partition in two directories, no directory that can be used.
-        """
-        homes = [DataDirectory(files, path, make_lock()) for path in directories]
-        store = cls(files, homes, default_config, overrides)
-        reports: list[RecoveryReport] = []
-        for home in homes:
-            try:
-                with storage_errors(files, home.path):
-                    home.claim(broker_id, cluster_id)
-                    reports += store._open_directory(home, now_ms, map_folders, progress or OpeningProgress())
-            except StorageError as error:
-                if not isinstance(error.__cause__, OSError):
-                    raise
-                store._put_offline(home, str(error))
-        if not store._directories:
-            raise StorageError(f"No data directory can be used: {' '.join(store.offline.values())}")
-        store.moves.settle_interrupted(now_ms)
-        return store, reports
-
     def failed(self, path: str, error: OSError) -> list[TopicPartition] | None:
         """The disk failed at `path`, a data directory or a log: the directory goes offline.
 
@@ -117,7 +69,7 @@ class LogStore:
             if path == home.path or path in (
                 log.directory for log in chain(home.logs.values(), home.futures.values())
             ):
-                return self._put_offline(home, error.strerror or str(error))
+                return self.put_offline(home, error.strerror or str(error))
         return None
 
     def paths(self) -> list[str]:
@@ -129,7 +81,8 @@ class LogStore:
         """Whether no directory is left."""
         return not self._directories
 
-    def _put_offline(self, home: DataDirectory, reason: str) -> list[TopicPartition]:
+    def put_offline(self, home: DataDirectory, reason: str) -> list[TopicPartition]:
+        """Go on without that directory; answers the partitions that went with it."""
         self.offline[home.path] = reason
         self._directories = [other for other in self._directories if other is not home]
         lost = list(home.logs)
@@ -139,88 +92,6 @@ class LogStore:
         self.moves.lost(home)
         home.release()
         return lost
-
-    def _open_directory(
-        self, home: DataDirectory, now_ms: int, map_folders: MapFolders, progress: OpeningProgress
-    ) -> list[RecoveryReport]:
-        home.remove_deleted()
-        recovery_points = home.offsets(RECOVERY_POINT_FILE)
-        log_start_offsets = home.offsets(LOG_START_OFFSET_FILE)
-        high_watermarks = home.offsets(REPLICATION_OFFSET_FILE)
-        clean_offsets = home.offsets(CLEANER_OFFSET_FILE)
-        was_clean = home.take_clean_shutdown()
-        reports: list[RecoveryReport] = []
-        folders = home.folders()
-        progress.logs_total += len(folders)
-        if not was_clean:
-            progress.bytes_total += sum(home.log_size(folder) for folder in folders)
-
-        config_of = cache(self.config_of)
-
-        def opened(folder: str) -> Opened:
-            key = names.partition_of(folder)
-            assert key is not None, "it was chosen for its name"
-            # What a checkpoint says is said of the log, not of a copy.
-            is_copy = names.parse_partition_directory(folder) is None
-            log, report = PartitionLog.open(
-                self._files,
-                f"{home.path}/{folder}",
-                config_of(key[0]),
-                now_ms=now_ms,
-                recovery_point=0 if is_copy else recovery_points.get(key, 0),
-                clean_shutdown=was_clean,
-                log_start_offset=0 if is_copy else log_start_offsets.get(key, 0),
-                progress=progress,
-            )
-            log.advance_high_watermark(high_watermarks.get(key, 0))
-            log.cleaner.clean_offset = clean_offsets.get(key)
-            return log, report
-
-        for folder, (log, report) in zip(folders, map_folders(opened, folders), strict=True):
-            progress.logs_opened += 1
-            self._take_in(folder, log, home)
-            reports.append(report)
-        if home.findings:
-            reports.insert(0, RecoveryReport(home.path, findings=home.findings))
-        if (recovery_points.keys() | log_start_offsets.keys()) - home.logs.keys() - home.successors.keys():
-            # A crash kept the end of a log out of the checkpoints: a new one of that name must not begin with them.
-            home.checkpoint()
-        return reports
-
-    def _take_in(self, folder: str, log: PartitionLog, home: DataDirectory) -> None:
-        key = (log.topic, log.partition)
-        is_copy = names.parse_partition_directory(folder) is None
-        # A log's own folder comes before its copies: one in the same directory leads nowhere.
-        if is_copy and self.moves.target(key) is None and self._homes.get(key) is not home:
-            self.moves.add(key, home, log)
-        elif is_copy:
-            self._files.remove_directory(log.directory)
-        elif self._files.exists(f"{log.directory}/{SUCCESSOR_MARK}"):
-            home.successors[key] = log
-        elif key in self._homes:
-            self._choose(folder, log, home)
-        else:
-            self.adopt(key, log, home)
-
-    def _choose(self, folder: str, log: PartitionLog, home: DataDirectory) -> None:
-        """Of two folders of a partition, the one stays that ever held a record.
-
-        The other was left where a log could not be made, before it was made in the next directory.
-        """
-        key = (log.topic, log.partition)
-        found_home = self._homes[key]
-        found = found_home.logs[key]
-        if log.log_end_offset and found.log_end_offset:
-            raise StorageError(
-                f"{folder} is in {found_home.path} and in {home.path}: move one of the two folders away."
-            )
-        empty = found if log.log_end_offset else log
-        if empty is found:
-            del found_home.logs[key]
-            self.adopt(key, log, home)
-        self._files.remove_directory(empty.directory)
-        reason = f"it is empty, and there is {self._homes[key].path}/{folder}"
-        home.findings.append(Finding("discarded", empty.directory, 0, 0, reason))
 
     def config_of(self, topic: str) -> LogConfig:
         """A topic's configuration. Raises InvalidConfigError."""

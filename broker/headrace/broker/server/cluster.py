@@ -3,7 +3,7 @@
 How a broker starts:
     cluster = Cluster(config, clock, metadata, tasks, is_mirrored)
     await cluster.connect(stored_broker_id)   # session, parent znodes, cluster id, broker id, configurations
-    logs = LogStore.open(…, broker_id=cluster.broker_id, overrides=cluster.topic_config)
+    logs, _ = open_logs(…, broker_id=cluster.broker_id, overrides=cluster.topic_config)
     await cluster.join(Partitions(cluster.broker_id, logs, metadata, clock), endpoints)
     … serve …
     await cluster.leave()                     # controlled shutdown, then the session ends

@@ -37,6 +37,7 @@ from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.results import RecoveryReport
+from headrace.broker.log.startup import open_logs
 from headrace.broker.log.store import LogStore
 from headrace.broker.replication.leader import Partition
 from headrace.broker.replication.model import Endpoint
@@ -237,7 +238,7 @@ class Broker:
 
         def work() -> tuple[LogStore, list[RecoveryReport]]:
             with ThreadPoolExecutor(self.config.logs.num_recovery_threads_per_data_dir) as pool:
-                return LogStore.open(
+                return open_logs(
                     OsFiles(disk_failed),
                     directories,
                     LogConfig.from_broker(self.cluster.config),

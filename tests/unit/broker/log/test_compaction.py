@@ -281,7 +281,7 @@ def test_max_compaction_lag_rolls_the_active_segment_in_time(tmp_path: Path) -> 
 
 
 def test_the_store_remembers_what_is_clean(tmp_path: Path) -> None:
-    store = open_store(tmp_path, CONFIG)
+    store = open_store(tmp_path, config=CONFIG)[0]
     for partition, dirty_count in ((0, 2), (1, 20)):
         log = store.create("events", partition, None, now_ms=NOW_MS)
         put(log, *((b"%d" % number, b"v" * 20) for number in range(5)))
@@ -294,7 +294,7 @@ def test_the_store_remembers_what_is_clean(tmp_path: Path) -> None:
     text = (tmp_path / "cleaner-offset-checkpoint").read_text()
     assert text == "0\n2\nevents 0 5\nevents 1 25\n"
     store.close()
-    again = open_store(tmp_path, CONFIG)
+    again = open_store(tmp_path, config=CONFIG)[0]
     assert {log.partition: log.cleaner.clean_offset for log in again.all()} == {0: 5, 1: 25}
     truncated = again.get("events", 1)
     assert truncated is not None

@@ -162,7 +162,7 @@ def check_everything(log: PartitionLog) -> None:
 
 @pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "crash"])
 def test_missing_checkpoints_cost_a_longer_recovery_but_no_data(tmp_path: Path, is_clean: bool) -> None:
-    store = open_store(tmp_path, SMALL)
+    store = open_store(tmp_path, config=SMALL)[0]
     log = store.create("events", 0, None, now_ms=NOW_MS)
     fill(log, COUNT)
     store.checkpoint()
@@ -170,7 +170,7 @@ def test_missing_checkpoints_cost_a_longer_recovery_but_no_data(tmp_path: Path, 
         store.close()
     for path in tmp_path.glob("**/*checkpoint"):
         path.unlink()
-    again = open_store(tmp_path, SMALL).get("events", 0)
+    again = open_store(tmp_path, config=SMALL)[0].get("events", 0)
     assert again is not None
     assert (offsets(again), again.log_end_offset) == (list(range(COUNT)), COUNT)
     append(again, batch())

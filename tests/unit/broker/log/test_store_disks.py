@@ -8,7 +8,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from log_kit import NOW_MS, append, batch
+from log_kit import NOW_MS, append, batch, open_store
 
 from headrace.broker.config import LogConfig
 from headrace.broker.errors import StorageError
@@ -40,14 +40,8 @@ class FailingFiles(OsFiles):
 def test_a_failing_directory_keeps_the_others_from_nothing(tmp_path: Path) -> None:
     files = FailingFiles()
     folders = [str(tmp_path / name) for name in ("a", "b", "c")]
-    store, _ = LogStore.open(
-        files,
-        folders,
-        LogConfig(retention_ms=1, segment_bytes=200),
-        broker_id=1,
-        cluster_id="c",
-        overrides=lambda _: {},
-        now_ms=NOW_MS,
+    store, _ = open_store(
+        *map(Path, folders), files=files, config=LogConfig(retention_ms=1, segment_bytes=200)
     )
     for partition in range(3):
         append(store.create("events", partition, None, now_ms=NOW_MS), batch(), batch(), batch())
@@ -64,17 +58,9 @@ def test_a_failing_directory_keeps_the_others_from_nothing(tmp_path: Path) -> No
 
 
 def open_store_on(files: OsFiles, tmp_path: Path, *folders: str) -> tuple[LogStore, list[str]]:
-    paths = [str(tmp_path / name) for name in folders]
-    store, _ = LogStore.open(
-        files,
-        paths,
-        LogConfig(segment_bytes=500),
-        broker_id=1,
-        cluster_id="c",
-        overrides=lambda _: {},
-        now_ms=NOW_MS,
-    )
-    return store, paths
+    paths = [tmp_path / name for name in folders]
+    store, _ = open_store(*paths, files=files, config=LogConfig(segment_bytes=500))
+    return store, [str(path) for path in paths]
 
 
 def test_a_failed_directory_takes_its_logs_along_and_what_is_not_new_stays_out_of_reach(

@@ -30,7 +30,7 @@ from headrace.broker.wire.batches import Record, encode_batch
 
 def dirty_store(folder: Path, partitions: int) -> LogStore:
     config = LogConfig(cleanup_policy=("compact",), segment_bytes=20_000)
-    store = open_store(folder, config)
+    store = open_store(folder, config=config)[0]
     for partition in range(partitions):
         log = store.create("events", partition, None, now_ms=NOW_MS)
         for number in range(200):

@@ -14,7 +14,7 @@ from headrace.broker.config import LogConfig
 from headrace.broker.errors import ErrorCode, NotLeaderOrFollowerError
 from headrace.broker.handlers import k35_describe_log_dirs
 from headrace.broker.log.files import OsFiles
-from headrace.broker.log.store import LogStore
+from headrace.broker.log.startup import open_logs
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.moves import ReplicaMoves
 from headrace.broker.server.replicas import Partitions
@@ -64,7 +64,7 @@ class Broker:
 
     def __init__(self, home, files=None):
         self.paths = [str(home / name) for name in "abc"]
-        self.logs, _ = LogStore.open(
+        self.logs, _ = open_logs(
             files or OsFiles(),
             self.paths,
             LogConfig(segment_bytes=2000, file_delete_delay_ms=0),

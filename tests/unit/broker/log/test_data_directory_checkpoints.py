@@ -6,16 +6,14 @@ import errno
 from pathlib import Path
 
 import pytest
+from log_kit import NOW_MS, open_store
 
-from headrace.broker.config import LogConfig
 from headrace.broker.errors import StorageError
 from headrace.broker.log.checkpoints import RECOVERY_POINT_FILE, decode_offsets
 from headrace.broker.log.files import Buffer, OsFiles
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.store import LogStore
 from headrace.broker.wire.batches import Record, encode_batch
-
-NOW_MS = 1_700_000_000_000
 
 
 class CountingFiles(OsFiles):
@@ -32,16 +30,7 @@ class CountingFiles(OsFiles):
 
 
 def opened(files: CountingFiles, directory: Path) -> LogStore:
-    store, _ = LogStore.open(
-        files,
-        [str(directory)],
-        LogConfig(),
-        broker_id=1,
-        cluster_id="c",
-        overrides=lambda _: {},
-        now_ms=NOW_MS,
-    )
-    return store
+    return open_store(directory, files=files)[0]
 
 
 def test_a_checkpoint_that_says_what_the_last_one_said_is_not_written_again(tmp_path: Path) -> None:
