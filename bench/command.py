@@ -18,18 +18,10 @@ from typing import Any
 import click
 from rich.console import Console
 
-from bench import generator, machine, page, tables
+from bench import generator, machine, page
 from bench.apache_kafka import NoKafkaError, find_jars
-from bench.groups import (
-    CELLS,
-    GROUPS,
-    KAFKA_CELLS,
-    MORE_CELLS,
-    choose,
-    every_cell,
-    expected,
-    measure,
-)
+from bench.figures import sentence
+from bench.groups import CELLS, GROUPS, KAFKA_CELLS, choose, expected, measure
 from bench.progress import TimeLeft
 from bench.runs import Effort, RawRun, Workshop
 
@@ -43,7 +35,7 @@ Records = dict[str, dict[str, Any]]
     "names",
     multiple=True,
     metavar="NAME",
-    help=f"Only this cell, or the cells of every run of a table: {', '.join(group.name for group in GROUPS)}.",
+    help=f"Only this cell, or the cells of a group: {', '.join(group.name for group in GROUPS)}.",
 )
 @click.option("--list", "is_list", is_flag=True, help="Print the names of all cells and run none.")
 @click.option(
@@ -86,11 +78,10 @@ def bench(
 ) -> None:
     """Measure broker, mirror and load with a C client as load generator, the broker beside Apache Kafka.
 
-    The raw runs of a cell that ran replace those beside the page, and the page is made anew. Without --cell all cells of
-    the budgets run; the other cells, of which --list prints the names, run when they are named.
+    The raw runs of a cell that ran replace those beside the page, and the page is made anew. Without --cell all cells run.
     """
     if is_list:
-        click.echo("\n".join((*CELLS, *MORE_CELLS)))
+        click.echo("\n".join(CELLS))
         return
     try:
         wanted = choose(names)
@@ -110,7 +101,8 @@ def bench(
         if as_json:
             click.echo(json.dumps(list(records.values()), indent=1))
         elif records:
-            _write(records, docs)
+            page.keep(docs, records)
+            page.write(docs)
             click.echo(f"Wrote {docs / 'benchmarks.md'}.", err=True)
 
 
@@ -124,7 +116,7 @@ def _measure(wanted: set[str], effort: Effort, records: Records, console: Consol
         begun: Records = {}
         for run in measure(wanted, workshop):
             left.ran(run.cell)
-            console.print(f"{tables.sentence(run.as_json())}   [dim]{left}[/dim]")
+            console.print(f"{sentence(run.as_json())}   [dim]{left}[/dim]")
             record = begun.setdefault(run.cell, _new_record(run.cell, effort, control))
             _keep(run, record)
             if left.is_complete(run.cell):
@@ -170,13 +162,3 @@ def _keep(run: RawRun, record: dict[str, Any]) -> None:
     """Add a run; the load average is kept as of the first and the last."""
     record["runs"].append(run.as_json())
     record["load_average"] = [*record["load_average"][:1], round(os.getloadavg()[0], 2)]
-
-
-def _write(records: Records, docs: Path) -> None:
-    """Keep the raw runs of the cells that ran and make the page of all that is kept."""
-    for group, cell in every_cell():
-        if cell in records:
-            file = page.file_of(docs / "benchmarks", group, cell)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(json.dumps(records[cell], indent=1) + "\n")
-    page.write(docs)

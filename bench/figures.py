@@ -1,8 +1,11 @@
-"""What is computed from raw runs: figures of one run, and ratios of pairs. Must not know how a cell is measured."""
+"""What is computed from raw runs: figures of one run, ratios of pairs, and how a number is written.
+
+Must not know how a cell is measured.
+"""
 
 from __future__ import annotations
 
-import math
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,26 +17,12 @@ def cpu_us_per_message(run: Run) -> float:
     return float(run["cpu_seconds"]) / int(run["messages"]) * 1e6
 
 
-def kernel_us_per_message(run: Run) -> float:
-    """NaN where a cell does not tell the kernel's part."""
-    return float(run["figures"].get("kernel_cpu_seconds", math.nan)) / int(run["messages"]) * 1e6
-
-
-def client_us_per_message(run: Run) -> float:
-    """NaN where a cell does not tell the clients' CPU."""
-    return float(run["figures"].get("client_cpu_seconds", math.nan)) / int(run["messages"]) * 1e6
-
-
 def mb_per_cpu_second(run: Run) -> float:
     return float(run["bytes"]) / 1e6 / max(float(run["cpu_seconds"]), 0.01)
 
 
 def messages_per_second(run: Run) -> float:
     return int(run["messages"]) / float(run["seconds"])
-
-
-def megabytes_per_second(run: Run) -> float:
-    return float(run["bytes"]) / 1e6 / float(run["seconds"])
 
 
 def seconds(run: Run) -> float:
@@ -44,24 +33,8 @@ def memory_mib(run: Run) -> float:
     return float(run["memory_mib"])
 
 
-def p50_ms(run: Run) -> float:
-    return float(run["figures"]["p50_ms"])
-
-
 def p99_ms(run: Run) -> float:
     return float(run["figures"]["p99_ms"])
-
-
-def p999_ms(run: Run) -> float:
-    return float(run["figures"]["p999_ms"])
-
-
-def wake_ups_per_second(run: Run) -> float:
-    return float(run["figures"]["wake_ups_per_second"])
-
-
-def cpu_ms_per_second(run: Run) -> float:
-    return float(run["cpu_seconds"]) * 1e3 / float(run["seconds"])
 
 
 def pair_ratios(runs: Sequence[Run], others: Sequence[Run], figure: Figure) -> list[float]:
@@ -70,3 +43,29 @@ def pair_ratios(runs: Sequence[Run], others: Sequence[Run], figure: Figure) -> l
     return [
         figure(run) / max(figure(by_round[run["round"]]), 1e-9) for run in runs if run["round"] in by_round
     ]
+
+
+def number(value: float) -> str:
+    """Three significant digits below a hundred, whole numbers above."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def spread(values: Sequence[float]) -> str:
+    """The median, with the lowest and highest; a dash for none."""
+    if not values:
+        return "–"
+    middle = number(statistics.median(values))
+    return middle if len(values) == 1 else f"{middle} ({number(min(values))}–{number(max(values))})"
+
+
+def sentence(run: Run) -> str:
+    """One line for the terminal."""
+    if "p99_ms" in run["figures"]:
+        said = f"p99 {number(p99_ms(run))} ms"
+    elif run["messages"]:
+        said = (
+            f"{number(messages_per_second(run))} messages/s, {number(cpu_us_per_message(run))} µs of CPU each"
+        )
+    else:
+        said = f"{number(seconds(run))} s"
+    return f"{run['cell']}, {run['peer']}: {said}, {number(memory_mib(run))} MiB"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import resource
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -20,15 +19,11 @@ PERCENTILES = ("p50_ms", "p99_ms", "p999_ms", "max_ms")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What one run of the generator saw: messages, seconds, payload bytes, and percentiles of latency if it took any.
-
-    `cpu_seconds` are the generator's own, user and system.
-    """
+    """What one run of the generator saw: messages, seconds, payload bytes, and percentiles of latency if it took any."""
 
     messages: int
     seconds: float
     bytes: int
-    cpu_seconds: float
     latency: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -63,7 +58,6 @@ def run(program: Path, mode: str, /, **options: str | float) -> Outcome:
     A failed message or a time-out is an error.
     """
     command = [str(program), mode, *(f"{name}={value}" for name, value in options.items())]
-    cpu_before = _cpu_seconds_of_children()
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_SECONDS_MAX, check=False)
     except subprocess.TimeoutExpired:
@@ -78,12 +72,5 @@ def run(program: Path, mode: str, /, **options: str | float) -> Outcome:
         messages=seen["messages"],
         seconds=seen["seconds"],
         bytes=int(seen["bytes"]),
-        cpu_seconds=_cpu_seconds_of_children() - cpu_before,
         latency=latency,
     )
-
-
-def _cpu_seconds_of_children() -> float:
-    """Of those that have ended and were waited for."""
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime

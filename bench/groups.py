@@ -1,4 +1,4 @@
-"""All tables of the benchmarks, in the order of the page, and what a name on the command line stands for."""
+"""All cells of the benchmarks, in the order of the page, and what a name on the command line stands for."""
 
 from __future__ import annotations
 
@@ -10,34 +10,26 @@ from bench.runs import Group, RawRun, Workshop
 
 GROUPS: tuple[Group, ...] = (broker_cells, mirror_cells, load_cells)
 CELLS = tuple(cell for group in GROUPS for cell in group.cells)
-MORE_CELLS = tuple(cell for group in GROUPS for cell in group.more_cells)
-KAFKA_CELLS = {*broker_cells.cells, *broker_cells.more_cells}
+KAFKA_CELLS = set(broker_cells.cells) - {broker_cells.START_DEV}
 """The cells that have Apache Kafka beside headrace."""
 
 
 def choose(names: tuple[str, ...]) -> set[str]:
-    """The cells that names of cells or tables stand for; without names those of every run. Raises KeyError with a name."""
-    by_name = {cell: {cell} for cell in (*CELLS, *MORE_CELLS)}
+    """The cells that names of cells or groups stand for; without names all. Raises KeyError with a name."""
+    by_name = {cell: {cell} for cell in CELLS}
     by_name |= {group.name: set(group.cells) for group in GROUPS}
     return set().union(*(by_name[name] for name in names)) if names else set(CELLS)
 
 
-def every_cell() -> Iterator[tuple[Group, str]]:
-    """Every cell and its table, in the order of the page."""
-    for group in GROUPS:
-        for cell in (*group.cells, *group.more_cells):
-            yield group, cell
-
-
 def expected(wanted: str, workshop: Workshop) -> tuple[int, float]:
     """How many runs a cell yields, and about how many seconds they all take."""
-    return next(group.expected(cell, workshop) for group, cell in every_cell() if cell == wanted)
+    return next(group.expected(wanted, workshop) for group in GROUPS if wanted in group.cells)
 
 
 def measure(wanted: Collection[str], workshop: Workshop) -> Iterator[RawRun]:
-    """Run the wanted cells, table by table."""
+    """Run the wanted cells, group by group."""
     for group in GROUPS:
-        cells = tuple(cell for other, cell in every_cell() if other is group and cell in wanted)
+        cells = tuple(cell for cell in group.cells if cell in wanted)
         if cells:
             with workshop.folder(group.name) as data:
                 yield from group.measure(cells, replace(workshop, data=data))

@@ -1,8 +1,7 @@
 """The load: flat Avro events in a log, read by `headrace load --once` into committed Parquet.
 
-The first cell loads a single event: what it costs in CPU is the start of the JVM, Spark and Python, which the second
-cell's figure also contains. Seconds are those of the load's rounds, Spark's start left out; CPU and memory are those of
-driver, workers and JVM together.
+Seconds are those of the load's rounds, Spark's start left out; CPU and memory are those of driver, workers and JVM
+together, from their start.
 """
 
 from __future__ import annotations
@@ -23,10 +22,8 @@ from bench.machine import ProcessTree
 from bench.peers import STOP_SECONDS_MAX, Peer, headrace
 from bench.runs import RawRun, Workshop
 
-ONE = "load, start and one event"
 FLAT = "load, flat events of 200 B"
-
-MESSAGES = {ONE: 1, FLAT: 8_000_000}
+MESSAGES = 8_000_000
 PARTITIONS = 4
 TASKS = 2
 TOPIC = "bench.events"
@@ -34,17 +31,17 @@ SCHEMA = Path(__file__).with_name("flat_event.avsc")
 
 name = "load"
 title = "Load"
-note = f"{PARTITIONS} partitions, 1 MB batches, no compression, {TASKS} Spark tasks; CPU and memory of driver, workers and JVM"
-cells = (ONE, FLAT)
-
-
-more_cells: tuple[str, ...] = ()
+note = (
+    f"{PARTITIONS} partitions, 1 MB batches, no compression, {TASKS} Spark tasks; from the first round to the last, "
+    "the start of Spark left out"
+)
+cells = (FLAT,)
 
 
 def expected(cell: str, workshop: Workshop) -> tuple[int, float]:
     """Runs of the cell and about how long they take."""
     rounds = workshop.effort.rounds
-    return rounds, rounds * (25.0 if cell == ONE else 50.0)
+    return rounds, rounds * 50.0
 
 
 def measure(wanted: tuple[str, ...], workshop: Workshop) -> Iterator[RawRun]:
@@ -62,7 +59,7 @@ def _measure(cell: str, number: int, workshop: Workshop) -> RawRun:
     ):
         peer.create_topic(TOPIC, PARTITIONS)
         where = {"bootstrap": peer.bootstrap, "topic": TOPIC}
-        options = {"partitions": PARTITIONS, "messages": MESSAGES[cell], "batch": 0}
+        options = {"partitions": PARTITIONS, "messages": MESSAGES, "batch": 0}
         filled = run(workshop.generator, "produce", **where, **options, schema=_register(registry))
         return _load(cell, number, peer, registry, filled, data)
 

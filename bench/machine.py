@@ -59,24 +59,6 @@ def cpu_seconds(process: psutil.Process) -> float:
     return float(total)
 
 
-def kernel_seconds(process: psutil.Process) -> float:
-    """CPU seconds of a process that it spent in the kernel (system calls, page faults)."""
-    return float(process.cpu_times().system)
-
-
-def voluntary_switches(process: psutil.Process) -> int:
-    """How often the threads that a process has now have gone to sleep by themselves, and so were woken."""
-    return sum(_switches(status) for status in Path(f"/proc/{process.pid}/task").glob("*/status"))
-
-
-def _switches(status: Path) -> int:
-    try:
-        lines = status.read_text().splitlines()
-    except OSError:
-        return 0
-    return next(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
-
-
 class ProcessTree:
     """CPU and memory of a process and all its descendants, also of those that end or lose their parent meanwhile."""
 

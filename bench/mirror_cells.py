@@ -1,24 +1,18 @@
 """The mirror: a filled source cluster, and a target whose broker copies it.
 
 The source's broker is held still (SIGSTOP) until the target is ready, so that the whole copy falls between two readings
-of the target broker's CPU, which is all the CPU that mirroring costs the target: its copiers run inside it. Beside them
-stands a yardstick, a bare copy of as many bytes from a socket into a new file.
+of the target broker's CPU, which is all the CPU that mirroring costs the target: its copiers run inside it.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
-import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import click
 
-from bench import raw_copy
 from bench.generator import Outcome, run
 from bench.machine import cpu_seconds
 from bench.peers import Peer, headrace
@@ -27,7 +21,6 @@ from headrace.load.log_client import LogClient
 
 BATCH_50 = "mirror, batches of 50"
 BATCH_MAX = "mirror, 1 MB batches"
-RAW_COPY = "yardstick: raw copy, socket to new file"
 
 SIZES = {BATCH_50: (50, 2_000_000), BATCH_MAX: (0, 3_000_000)}
 """Messages a batch (0: up to 1 MB), messages in all."""
@@ -40,24 +33,21 @@ SOURCE_SETTINGS = {"zookeeper.session.timeout.ms": "60000"}
 
 name = "mirror"
 title = "Mirror"
-note = f"{PARTITIONS} partitions, no compression; CPU and memory of the target's broker process, the copy included"
-cells = (BATCH_50, RAW_COPY, BATCH_MAX)
-
-
-more_cells: tuple[str, ...] = ()
+note = f"{PARTITIONS} partitions, no compression; CPU of the target's broker process, the copy included"
+cells = (BATCH_50, BATCH_MAX)
 
 
 def expected(cell: str, workshop: Workshop) -> tuple[int, float]:
     """Runs of the cell and about how long they take."""
     rounds = workshop.effort.rounds
-    return rounds, rounds * (3.0 if cell == RAW_COPY else 12.0)
+    return rounds, rounds * 12.0
 
 
 def measure(wanted: tuple[str, ...], workshop: Workshop) -> Iterator[RawRun]:
     """Run the wanted cells round by round, each with two clusters of its own."""
     for number in range(workshop.effort.rounds):
         for cell in wanted:
-            yield _raw_copy(number, workshop) if cell == RAW_COPY else _measure(cell, number, workshop)
+            yield _measure(cell, number, workshop)
 
 
 def _measure(cell: str, number: int, workshop: Workshop) -> RawRun:
@@ -103,28 +93,6 @@ def _waiting_target(source: Peer, data: Path) -> Iterator[Peer]:
             yield target
     finally:
         source.process.resume()
-
-
-def _raw_copy(number: int, workshop: Workshop) -> RawRun:
-    size = SIZES[BATCH_MAX][1] * MESSAGE_SIZE
-    command = [sys.executable, raw_copy.__file__, str(workshop.data / "raw"), str(size)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as copy:
-        assert copy.stdout is not None
-        block = bytes(MESSAGE_SIZE) * 5000
-        with socket.create_connection(("127.0.0.1", int(copy.stdout.readline())), timeout=30) as sender:
-            for _ in range(size // len(block)):
-                sender.sendall(block)
-        figures = json.loads(copy.stdout.readline())
-    return RawRun(
-        cell=RAW_COPY,
-        peer="raw copy",
-        round=number,
-        messages=size // MESSAGE_SIZE,
-        bytes=size,
-        seconds=round(figures["seconds"], 4),
-        cpu_seconds=round(figures["cpu_seconds"], 4),
-        memory_mib=figures["memory_mib"],
-    )
 
 
 def _seconds_until_copied(target: Peer, filled: Outcome) -> float:

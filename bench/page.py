@@ -3,134 +3,143 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import broker_cells, budgets, busy, tables
-from bench.budgets import BUDGETS, Budget, Verdict
+from bench import budgets
+from bench.budgets import Judged
 from bench.contest import KAFKA
-from bench.figures import Run
-from bench.groups import GROUPS
-from bench.runs import Group
-from bench.tables import number
+from bench.figures import Run, number, spread
+from bench.groups import CELLS, GROUPS
 
-PLOT = "budgets.svg"
+RUNS = "benchmarks.json"
+PLOT = "benchmarks.svg"
 Record = Mapping[str, Any]
+"""What is kept of a cell: where and when it ran, how busy the machine was, and its raw runs."""
 
-HEAD = """# Benchmarks
+HEAD = f"""# Benchmarks
 
-`make bench` measures and writes this page; every figure is computed from the raw runs in [`benchmarks/`](benchmarks/).
-Messages have 200 B. The load generator is a C program on librdkafka; it runs on the same machine and shares its cores
-with what is measured, so rates are what both reach together, while CPU is that of the measured processes alone. What of
-it is the kernel's, for system calls and the copying of bytes to and from sockets and pages, is the same work for every
-broker; a latency is shared with the clients, whose CPU stands beside it. A figure is the median of the runs, with the
-lowest and highest in brackets.
+What each path may cost on a machine with 2 cores, and what it does. `make bench` measures and writes this page, from the raw
+runs in [`{RUNS}`]({RUNS}).
 
-Apache Kafka runs beside headrace in the same run, with the JVM options of its own start script, warm (a minute and five
-million messages unless a section says otherwise), and the client takes them in turns: A B, B A, A B, ... Columns with × are
-medians of the ratios of such pairs, headrace over Apache Kafka, again with the lowest and highest. Both brokers stay up; the
-one that is not measured idles. What a run has written is deleted before the next.
+| path | figure | headrace | {KAFKA} | × | budget | |
+|---|---|---|---|---|---|---|"""
+PLOT_LINE = f"""
+![Share of each budget that is used]({PLOT})
 """
-BUDGETS_HEAD = """## Budgets
+METHOD = f"""## How it is measured
 
-What each path may cost on a machine with 2 cores, and what it does. A budget is met when the median is within it.
+A figure is the median of the runs, with the lowest and highest in brackets. Where {KAFKA} stands beside headrace, it
+runs in the same minutes with the same settings on the same disk, with the JVM options of its own start script, warm (the
+time that is named below), and the client takes the two in turns: A B, B A, A B, ... The column × is the median of the ratios
+of such pairs, headrace over Kafka; a budget with × is one of that ratio. Both brokers stay up; the one that is not measured
+idles. What a run has written is deleted before the next.
 
-| path | figure | budget | measured | |
-|---|---|---|---|---|"""
-PLOT_LINE = """
-![Share of each budget that is used](benchmarks/budgets.svg)
+Messages have 200 B. The load generator is a C program on librdkafka; it runs on the same machine and shares its cores with what
+is measured, so that rates are what both reach together, while CPU and memory are those of the measured processes alone.
 """
 
 
-def file_of(folder: Path, group: Group, cell: str) -> Path:
-    """Where the raw runs of a cell are kept, below the folder `benchmarks`."""
-    return folder / group.name / f"{re.sub(r'[^a-z0-9]+', '-', cell.lower()).strip('-')}.json"
+def read(docs: Path) -> dict[str, Record]:
+    """The records by cell, as far as there are any."""
+    file = docs / RUNS
+    records: dict[str, Record] = json.loads(file.read_text()) if file.exists() else {}
+    return records
+
+
+def keep(docs: Path, records: Mapping[str, Record]) -> None:
+    """Replace the records of these cells beside the page."""
+    kept = read(docs) | dict(records)
+    ordered = {cell: kept[cell] for cell in CELLS if cell in kept}
+    (docs / RUNS).write_text(_json(ordered))
 
 
 def write(docs: Path) -> None:
-    """Make `benchmarks.md` and the plot in `docs` from `docs/benchmarks/*/*.json`."""
-    folder = docs / "benchmarks"
-    (docs / "benchmarks.md").write_text(render(folder))
-    _plot(budgets.verdicts(_all_runs(folder)), folder / PLOT)
+    """Make the page and its plot from the raw runs beside it."""
+    records = read(docs)
+    (docs / "benchmarks.md").write_text(render(records))
+    _plot((judged for judged in budgets.judge(_runs(records)) if judged.is_measured), docs / PLOT)
 
 
-def render(folder: Path) -> str:
-    """The page's text from the raw runs in `folder`."""
-    judged = {verdict.budget: verdict for verdict in budgets.verdicts(_all_runs(folder))}
-    lines = [BUDGETS_HEAD, *(_budget_row(budget, judged.get(budget)) for budget in BUDGETS)]
-    sections = [_section(group, records) for group in GROUPS if (records := _records(folder, group))]
-    return "\n".join([HEAD, *lines, PLOT_LINE, *sections])
+def render(records: Mapping[str, Record]) -> str:
+    """The page's text."""
+    rows = [_row(judged) for judged in budgets.judge(_runs(records))]
+    notes = [
+        f"- {group.title}: {group.note}. {_circumstances(some)}"
+        for group in GROUPS
+        if (some := [records[cell] for cell in group.cells if cell in records])
+    ]
+    return "\n".join([HEAD, *rows, PLOT_LINE, METHOD, *notes, ""])
 
 
-def _records(folder: Path, group: Group) -> list[Record]:
-    files = [file_of(folder, group, cell) for cell in (*group.cells, *group.more_cells)]
-    return [json.loads(file.read_text()) for file in files if file.exists()]
+def _runs(records: Mapping[str, Record]) -> list[Run]:
+    return [run for record in records.values() for run in record["runs"]]
 
 
-def _all_runs(folder: Path) -> list[Run]:
-    return [run for group in GROUPS for record in _records(folder, group) for run in record["runs"]]
-
-
-def _budget_row(budget: Budget, verdict: Verdict | None) -> str:
-    limit = f"{'≥' if budget.is_floor else '≤'} {number(budget.limit)}"
-    if verdict is None:
-        return f"| {budget.cell} | {budget.what} | {limit} | – | not measured |"
-    word = "met" if verdict.is_met else "**not met**"
-    return f"| {budget.cell} | {budget.what} | {limit} | {number(verdict.measured)} | {word} |"
-
-
-def _section(group: Group, records: Sequence[Record]) -> str:
-    runs = [run for record in records for run in record["runs"]]
-    note = f"{group.note[0].upper()}{group.note[1:]}."
-    lines = [f"## {group.title}", "", f"{note} {_circumstances(records)}", "", *tables.of(runs)]
-    if group is broker_cells:
-        lines += busy.section(runs, records[0]["machine"]["cores"])
-    return "\n".join(lines)
+def _row(judged: Judged) -> str:
+    budget = judged.budget
+    limit = f"{'≥' if budget.is_floor else '≤'} {number(budget.limit)}{' ×' if budget.is_ratio else ''}"
+    word = "not measured"
+    if judged.is_measured:
+        word = "met" if judged.is_met else "**not met**"
+    figures = (spread(values) for values in (judged.own, judged.rivals, judged.ratios))
+    return f"| {budget.cell} | {budget.what} | {' | '.join(figures)} | {limit} | {word} |"
 
 
 def _circumstances(records: Sequence[Record]) -> str:
-    """When and where the runs of a table were made, and how busy the machine was."""
+    """When and where the runs of some cells were made, and how busy the machine was."""
     dates = sorted({record["date"] for record in records})
     machines = {
         f"{machine['cores']} cores of {machine['processor']}, {machine['memory_mib'] / 1024:.0f} GiB, "
         f"Linux {machine['kernel']}, Python {machine['python']}"
         for machine in (record["machine"] for record in records)
     }
-    controls = {record["congestion_control"] for record in records}
-    warm_ups = sorted(
-        {
-            f"{record['effort']['warm_up_seconds']:g}"
-            for record in records
-            if any(run["peer"] == KAFKA for run in record["runs"])
-        }
-    )
-    warm = f"; Apache Kafka warmed up for {_span(warm_ups)} s" if warm_ups else ""
-    load = [value for record in records for value in record["load_average"]]
+    controls = sorted({record["congestion_control"] for record in records})
+    warm_ups = sorted({record["effort"]["warm_up_seconds"] for record in records if _has_rival(record)})
+    warm = f"; {KAFKA} warmed up for {_span([f'{seconds:g}' for seconds in warm_ups])} s" if warm_ups else ""
+    load = sorted(value for record in records for value in record["load_average"])
     return (
-        f"Measured {_span(dates)} at a load average (others' work and the benchmark's own) of {_span(sorted(load))}; "
-        f"congestion control {_span(sorted(controls))}{warm}; {'; '.join(sorted(machines))}."
+        f"Measured {_span(dates)} at a load average (others' work and the benchmark's own) of {_span(load)}; "
+        f"congestion control {_span(controls)}{warm}; {'; '.join(sorted(machines))}."
     )
+
+
+def _has_rival(record: Record) -> bool:
+    return any(run["peer"] == KAFKA for run in record["runs"])
 
 
 def _span(values: Sequence[object]) -> str:
     return f"{values[0]}" if values[0] == values[-1] else f"{values[0]} to {values[-1]}"
 
 
-def _plot(verdicts: Iterable[Verdict], file: Path) -> None:
+def _json(records: Mapping[str, Record]) -> str:
+    """The records with one run a line."""
+    cells = []
+    for cell, record in records.items():
+        fields = [
+            f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in record.items() if key != "runs"
+        ]
+        runs = ",\n".join(f"   {json.dumps(run)}" for run in record["runs"])
+        cells.append(
+            f" {json.dumps(cell)}: {{\n" + ",\n".join([*fields, f'  "runs": [\n{runs}\n  ]']) + "\n }"
+        )
+    return "{\n" + ",\n".join(cells) + "\n}\n"
+
+
+def _plot(measured: Iterable[Judged], file: Path) -> None:
     """Bars of the share of each budget that is used; the line at 100 % is the budget."""
     import matplotlib
 
     matplotlib.use("svg")
     from matplotlib import pyplot
 
-    verdicts = list(verdicts)
-    names = [f"{verdict.budget.cell}: {verdict.budget.what}" for verdict in verdicts]
-    shares = [verdict.share * 100 for verdict in verdicts]
-    colours = ["#2a7f62" if verdict.is_met else "#b3402f" for verdict in verdicts]
+    measured = list(measured)
+    names = [f"{judged.budget.cell}: {judged.budget.what}" for judged in measured]
+    shares = [judged.share * 100 for judged in measured]
+    colours = ["#2a7f62" if judged.is_met else "#b3402f" for judged in measured]
     with pyplot.rc_context({"svg.hashsalt": "headrace", "svg.fonttype": "none"}):
-        figure, axes = pyplot.subplots(figsize=(9, 0.4 * len(verdicts) + 1))
+        figure, axes = pyplot.subplots(figsize=(9, 0.4 * len(measured) + 1))
         axes.bar_label(axes.barh(names, shares, color=colours), fmt="%.0f %%", padding=3)
         axes.axvline(100, color="#444444", linestyle="--", linewidth=1)
         axes.set_xlim(0, max([110.0, *shares]) * 1.1)

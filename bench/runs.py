@@ -34,7 +34,7 @@ class RawRun:
     memory_mib: int
     settings: Mapping[str, str | int] = field(default_factory=dict)
     figures: Mapping[str, float] = field(default_factory=dict)
-    """What only some cells have: percentiles of latency in ms, wake-ups per second, CPU seconds in the kernel and of clients."""
+    """What only some cells have: percentiles of latency in ms."""
 
     def as_json(self) -> dict[str, object]:
         """The run as it is kept beside the page."""
@@ -53,7 +53,7 @@ class Effort:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workshop:
-    """What every cell of a table is given."""
+    """What every cell of a group is given."""
 
     generator: Path
     data: Path
@@ -74,7 +74,7 @@ class Workshop:
 
 
 class Group(Protocol):
-    """Cells that share a table and, within a run, their processes."""
+    """Cells that share a part of the system and, within a run, their processes."""
 
     @property
     def name(self) -> str: ...
@@ -84,17 +84,12 @@ class Group(Protocol):
 
     @property
     def note(self) -> str:
-        """What holds for all cells, and whose CPU and memory count."""
+        """What holds for all cells, and whose CPU and memory count if not the broker's."""
         ...
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """The cells of a run without names."""
-        ...
-
-    @property
-    def more_cells(self) -> tuple[str, ...]:
-        """The cells that are run one at a time, by name."""
+        """The names of its cells, in the order of the page."""
         ...
 
     def expected(self, cell: str, workshop: Workshop) -> tuple[int, float]:

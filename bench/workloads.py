@@ -1,12 +1,11 @@
-"""What a client does to a broker in one cell: the workloads, their names, and the matrix of them.
+"""What a client does to a broker in one cell: the workloads and their names.
 
-A name says what differs from the usual: one partition, one connection, acks=1, no compression.
+A name says what differs from the usual: one partition, one connection.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
 from typing import Literal
 
 MAX_BATCH = 0
@@ -23,8 +22,6 @@ class Workload:
     rate: int = 0
     partitions: int = 1
     connections: int = 1
-    acks: str = "1"
-    codec: str = "none"
 
     @property
     def name(self) -> str:
@@ -33,10 +30,6 @@ class Workload:
             parts.append(f"{self.partitions:,} partitions")
         if self.connections != 1:
             parts.append(f"{self.connections} connections")
-        if self.acks != "1":
-            parts.append(f"acks={self.acks}")
-        if self.codec != "none":
-            parts.append(self.codec)
         return ", ".join(parts)
 
     @property
@@ -53,46 +46,40 @@ class Workload:
         common: dict[str, str | int] = {"partitions": self.partitions, "connections": self.connections}
         if self.kind == "fetch":
             return common
-        common |= {"acks": self.acks, "codec": self.codec}
         return common | ({"rate": self.rate} if self.kind == "latency" else {"batch": self.batch})
-
-
-def _matrix() -> tuple[Workload, ...]:
-    shapes = list(product((1, 64), (1, 50)))
-    produce = (
-        Workload(
-            kind="produce",
-            batch=batch,
-            partitions=partitions,
-            connections=connections,
-            acks=acks,
-            codec=codec,
-        )
-        for batch, (partitions, connections), acks, codec in product(
-            (1, 50, MAX_BATCH), shapes, ("1", "0", "all"), ("none", "lz4")
-        )
-    )
-    fetch = (
-        Workload(kind="fetch", partitions=partitions, connections=connections, codec=codec)
-        for (partitions, connections), codec in product(shapes, ("none", "lz4"))
-    )
-    latency = (
-        Workload(
-            kind="latency", rate=rate, partitions=partitions, connections=connections, acks=acks, codec=codec
-        )
-        for rate, (partitions, connections), acks, codec in product(
-            (1_000, 10_000), shapes, ("1", "0", "all"), ("none", "lz4")
-        )
-    )
-    return (*produce, *fetch, *latency)
 
 
 PRODUCE_1 = Workload(kind="produce", batch=1)
 PRODUCE_50 = Workload(kind="produce", batch=50)
 PRODUCE_MAX = Workload(kind="produce")
+PRODUCE_1_TO_8 = Workload(kind="produce", batch=1, partitions=8)
+PRODUCE_50_TO_8 = Workload(kind="produce", batch=50, partitions=8)
+PRODUCE_1_TO_64 = Workload(kind="produce", batch=1, partitions=64)
+PRODUCE_50_TO_64 = Workload(kind="produce", batch=50, partitions=64)
+PRODUCE_MAX_TO_64 = Workload(kind="produce", partitions=64)
+PRODUCE_50_BY_50 = Workload(kind="produce", batch=50, connections=50)
 FETCH = Workload(kind="fetch")
+FETCH_OF_64 = Workload(kind="fetch", partitions=64)
 LATENCY_1K = Workload(kind="latency", rate=1_000)
 LATENCY_10K = Workload(kind="latency", rate=10_000)
-BUSY = Workload(kind="latency", rate=1_000, partitions=1_000, connections=50)
-"""50 connections that publish and 50 that read."""
-MATRIX = {workload.name: workload for workload in (*_matrix(), BUSY)}
+MANY = Workload(kind="produce", batch=10, partitions=1_000, connections=100)
+WORKLOADS = {
+    workload.name: workload
+    for workload in (
+        PRODUCE_1,
+        PRODUCE_50,
+        PRODUCE_MAX,
+        PRODUCE_1_TO_8,
+        PRODUCE_50_TO_8,
+        PRODUCE_1_TO_64,
+        PRODUCE_50_TO_64,
+        PRODUCE_MAX_TO_64,
+        PRODUCE_50_BY_50,
+        FETCH,
+        FETCH_OF_64,
+        LATENCY_1K,
+        LATENCY_10K,
+        MANY,
+    )
+}
+"""In the order in which they run and stand on the page."""
