@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 from headrace.audit.latency import Hop
-from headrace.audit.ledger import COUNTED_TIERS, Ledger
+from headrace.audit.ledger import Ledger
+from headrace.audit.parcels import COUNTED_TIERS
 
 Fault = tuple[Hop, Literal["loss", "duplicate"]]
 ANY_NUMBER: Final = 1 << 62

@@ -11,7 +11,8 @@ from itertools import permutations
 
 from headrace.audit.accounts import Accounts
 from headrace.audit.compaction import Fault
-from headrace.audit.ledger import COUNTED_TIERS, TIERS, WINDOWS_MAX, Ledger, Tier, is_rejected
+from headrace.audit.ledger import WINDOWS_MAX, Ledger
+from headrace.audit.parcels import COUNTED_TIERS, TIERS, Tier, is_rejected
 from headrace.audit.passings import Passed
 from headrace.audit.period import ALWAYS, BEGIN_MS, END_MS, Period, WindowTable, sequences_of
 from headrace.audit.windows import EMPTY, WINDOW_SIZE_MS, Depth, Int64s, Stream, excess, once, total, within

@@ -10,13 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from headrace.audit.accounts import CLOCK_SKEW_MS, Accounts
 from headrace.audit.coverage import Coverage, Uncounted
 from headrace.audit.latency import Latencies, Place
+from headrace.audit.parcels import (
+    Counter,
+    Parcel,
+    PlacedTallies,
+    Tier,
+    copies_of,
+    joined_parcel,
+    neighbours,
+    parcel_of,
+    place_of,
+)
 from headrace.audit.passings import Passed, Passings
 from headrace.audit.period import ALWAYS, BEGIN_MS, END_MS, Period
 from headrace.audit.records import Arrival, Barrier, Counted, CountRecord, MirrorFinding, Standstill
@@ -33,15 +44,11 @@ from headrace.audit.windows import (
     once,
     total,
 )
-from headrace.events.avro_schemas import MONITORING_TOPIC, REJECTED_SUFFIX
+from headrace.events.avro_schemas import MONITORING_TOPIC
 from headrace.events.monitoring import MonitoringEvent
 from headrace.load.ranges import TopicPartition
 from headrace.load.tables import split_topic
 
-Tier = Literal["live", "offline", "warehouse"]
-TIERS: Final[tuple[Tier, ...]] = ("live", "offline", "warehouse")
-COUNTED_TIERS: Final[tuple[Tier, ...]] = ("live", "offline")
-"""The tiers that counters count; the warehouse is counted by the auditor itself."""
 LATE_AFTER_MS: Final = 60_000
 BARRIERS_MAX: Final = 100
 BACKLOG_MAX: Final = 128
@@ -57,28 +64,6 @@ RUNS_OF_WINDOW_MAX: Final = 8
 
 class ForeignLedgerError(Exception):
     """The ledger has read more than there is: it belongs to another cluster or warehouse."""
-
-
-class Counter(NamedTuple):
-    """One partition in one tier."""
-
-    tier: Tier
-    place: Place
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parcel:
-    """Copies of each producer's sequences in offsets [first, next) of one partition."""
-
-    first: int
-    next: int
-    copies: Mapping[str, Depth]
-    at_ms: int = 0
-    """The counter's clock when it counted; 0 where that does not matter."""
-
-
-PlacedTallies = tuple[Place, int, int, tuple[Tally, ...]]
-"""A partition, the offsets [first, next) of it, and their tallies."""
 
 
 class Promise(NamedTuple):
@@ -296,7 +281,7 @@ class Ledger:
             entry.settle(self.passed.get(topic, {}), unseen.get(topic, BEGIN_MS))
         for counter, coverage in self.coverage.items():
             links = [link for link in coverage.fold() if isinstance(link, Counted)]
-            self.backlog.setdefault(counter, []).extend(map(_parcel, links))
+            self.backlog.setdefault(counter, []).extend(map(parcel_of, links))
             self.removed[counter] = self.removed.get(counter, 0) + sum(link.removed for link in links)
         for counter, parcels in self.backlog.items():
             self.backlog[counter] = self._settle_backlog(counter, parcels)
@@ -376,7 +361,7 @@ class Ledger:
         for counter, parcels in self.backlog.items():
             yield from ((counter, parcel) for parcel in parcels)
         for counter, coverage in self.coverage.items():
-            yield from ((counter, _parcel(link)) for link in coverage.chain if isinstance(link, Counted))
+            yield from ((counter, parcel_of(link)) for link in coverage.chain if isinstance(link, Counted))
 
     def _apply(self, barrier: Barrier) -> bool:
         """Let a barrier count for the topics that are counted up to it; returns whether these are all of its topics."""
@@ -442,7 +427,7 @@ class Ledger:
                 rest.append(parcel)
         if len(rest) <= BACKLOG_MAX:
             return rest
-        return [_joined(rest[at : at + 2]) for at in range(0, len(rest), 2)]
+        return [joined_parcel(rest[at : at + 2]) for at in range(0, len(rest), 2)]
 
     def _note_arrival(self, place: Place, record: Counted) -> None:
         """Note whose events these are, and which of them came after the watermark of their window was told."""
@@ -478,48 +463,6 @@ def _last_window(coverage: Coverage, offset: int) -> int:
         link for link in coverage.chain if isinstance(link, Counted) and link.next <= offset and link.tallies
     ]
     return max((item.window_start for item in below[-1].tallies), default=BEGIN_MS) if below else BEGIN_MS
-
-
-def neighbours(counter: Counter) -> tuple[Tier, ...]:
-    """Return the tiers that a tier's counts are compared with; dead-letter topics are not loaded."""
-    if counter.tier == "offline":
-        return ("live",) if is_rejected(counter.place.topic) else ("live", "warehouse")
-    return ("offline",)
-
-
-def is_rejected(topic: str) -> bool:
-    """Whether a topic is a dead-letter topic of lines that did not parse."""
-    return topic.endswith(REJECTED_SUFFIX)
-
-
-def copies_of(tallies: Iterable[Tally]) -> dict[str, Depth]:
-    """Return each producer's copies."""
-    runs: dict[str, list[Int64s]] = {}
-    for item in tallies:
-        runs.setdefault(item.producer, []).append(item.runs)
-    return {producer: depth(np.concatenate(found)) for producer, found in runs.items()}
-
-
-def _parcel(link: Counted) -> Parcel:
-    return Parcel(first=link.first, next=link.next, copies=copies_of(link.tallies), at_ms=link.at_ms)
-
-
-def _joined(parcels: list[Parcel]) -> Parcel:
-    producers = {producer for parcel in parcels for producer in parcel.copies}
-    return Parcel(
-        first=parcels[0].first,
-        next=max(parcel.next for parcel in parcels),
-        at_ms=max(parcel.at_ms for parcel in parcels),
-        copies={
-            producer: total(parcel.copies.get(producer, EMPTY) for parcel in parcels)
-            for producer in producers
-        },
-    )
-
-
-def place_of(partition: TopicPartition) -> Place:
-    """Return the live partition that a partition of the offline cluster copies."""
-    return Place(*split_topic(partition.topic), partition.partition)
 
 
 def _places(record: CountRecord) -> list[Place]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Gauge, start_http_server
 
-from headrace.audit.ledger import Ledger, is_rejected
+from headrace.audit.ledger import Ledger
 from headrace.audit.outcome import Outcome
+from headrace.audit.parcels import is_rejected
 
 
 class AuditMetrics:

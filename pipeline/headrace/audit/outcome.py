@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Final, Literal, NamedTuple
 
 from headrace.audit.latency import Hop
-from headrace.audit.ledger import Tier
+from headrace.audit.parcels import Tier
 from headrace.audit.period import ALWAYS, BEGIN_MS, END_MS, Period
 from headrace.audit.windows import Stream
 

@@ -25,8 +25,9 @@ from typing import Final, NamedTuple
 from headrace.audit import compaction
 from headrace.audit.evidence import Evidence, gather, within_period
 from headrace.audit.latency import HOPS, Hop
-from headrace.audit.ledger import Counter, Ledger, Tier
+from headrace.audit.ledger import Ledger
 from headrace.audit.outcome import Counts, Finding, Incomplete, Kind, Outcome, verdict_of, verdicts
+from headrace.audit.parcels import Counter, Tier
 from headrace.audit.period import ALWAYS, BEGIN_MS, END_MS, Period
 from headrace.audit.records import Counted
 from headrace.audit.watermark import SILENT_AFTER_MS, Watermarks, standing_of

@@ -21,7 +21,8 @@ from headrace.audit.accounts import Accounts, OpenAccount
 from headrace.audit.clocks import Hosts, Skews
 from headrace.audit.coverage import Coverage, Uncounted
 from headrace.audit.latency import Histogram, Latencies, Place, Spans
-from headrace.audit.ledger import Counter, Ledger, Parcel
+from headrace.audit.ledger import Ledger
+from headrace.audit.parcels import Counter, Parcel
 from headrace.audit.passings import Passed
 from headrace.audit.period import Period
 from headrace.audit.records import Barrier

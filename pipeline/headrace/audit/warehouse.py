@@ -26,7 +26,8 @@ from pyiceberg.types import IntegerType, LongType, StringType, TimestampType, Ti
 
 from headrace.audit.count import count
 from headrace.audit.latency import Place, Rows
-from headrace.audit.ledger import ForeignLedgerError, Ledger, PlacedTallies
+from headrace.audit.ledger import ForeignLedgerError, Ledger
+from headrace.audit.parcels import PlacedTallies
 from headrace.audit.passings import Passed
 from headrace.audit.windows import WINDOW_SIZE_MS, Int64s, Stream, tally
 from headrace.load import history

@@ -11,8 +11,9 @@ import pytest
 
 from headrace.audit.accounts import CLOCK_SKEW_MS
 from headrace.audit.latency import Place
-from headrace.audit.ledger import Ledger, PlacedTallies, copies_of
+from headrace.audit.ledger import Ledger
 from headrace.audit.outcome import Outcome
+from headrace.audit.parcels import PlacedTallies, copies_of
 from headrace.audit.reconcile import reconcile
 from headrace.audit.records import Barrier, Counted, CounterTier, MirrorFinding, Standstill
 from headrace.audit.report import as_json, sentence
