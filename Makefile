@@ -26,7 +26,7 @@ test-long: ## run what repeats these deeper: more seeds, longer sessions (begins
 
 fuzz: ## send a broker FRAMES (1,000,000) odd frames from SEED, between sessions of an ordinary client
 	@scripts/setup test
-	@$(PYTHON) scripts/fuzz.py --frames $(or $(FRAMES),1000000) $(if $(SEED),--seed $(SEED)) $(if $(JSON),--json $(JSON))
+	@$(PYTHON) scripts/fuzz.py --frames $(or $(FRAMES),1000000) $(if $(SEED),--seed $(SEED))
 
 check: ## lint, types, import contracts, playbooks
 	@scripts/setup test

@@ -1,7 +1,7 @@
 """Write the tables of docs/compatibility.md: `python scripts/compatibility_page.py`.
 
 The table of API keys is made from the broker's own handlers, that of clients in client_suites.py, that of error codes in
-session_coverage.py, that of bad input in fuzz_result.py. A handler's module text says in a paragraph that has
+session_coverage.py. A handler's module text says in a paragraph that has
 "Deviations:" where it differs from Apache Kafka; keys without a handler have their reason here.
 """
 
@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 
 import client_suites
-import fuzz_result
 import session_coverage
 
 from headrace.broker.handlers.table import HANDLERS
@@ -21,7 +20,6 @@ from headrace.broker.wire.api import APIS
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "compatibility.md"
 START, END = "<!-- table made by scripts/compatibility_page.py -->\n", "<!-- end of table -->\n"
 SESSIONS_START, SESSIONS_END = "<!-- made by scripts/session_coverage.py -->\n", "<!-- end of sessions -->\n"
-FUZZ_START, FUZZ_END = "<!-- made by scripts/fuzz_result.py -->\n", "<!-- end of bad input -->\n"
 CLIENTS_START, CLIENTS_END = "<!-- made by scripts/client_suites.py -->\n", "<!-- end of client suites -->\n"
 
 TRANSACTIONS, SECURITY, QUOTAS = "transactions come later", "security comes later", "quotas come later"
@@ -76,7 +74,6 @@ def table() -> str:
 def render(page: str) -> str:
     """The page with its tables made anew."""
     page = between(page, START, END, table())
-    page = between(page, FUZZ_START, FUZZ_END, fuzz_result.section())
     page = between(page, SESSIONS_START, SESSIONS_END, session_coverage.section())
     return between(page, CLIENTS_START, CLIENTS_END, client_suites.section())
 

@@ -1,4 +1,4 @@
-"""Many connections that send frames of the fuzzer to a real broker, a bystander that does ordinary work, and what comes of it.
+"""Many connections that send frames of the fuzzer to a real broker, a witness that does ordinary work, and what comes of it.
 
 A frame counts once it was examined: answered, or its connection closed by the broker. A connection sends a few frames, the
 last of which may be none, ends its side and reads until the broker does the same; requests that may wait for long (a join,
@@ -8,14 +8,10 @@ a fetch) are left waiting after `PATIENCE_S`.
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import socket
-import statistics
 import struct
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from random import Random
 from typing import Any
 
@@ -32,7 +28,6 @@ WITNESS = "witness"
 FRAMES_PER_CONNECTION_MAX = 12
 PATIENCE_S = 0.5
 SESSION_TIMEOUT_S = 20.0
-BYSTANDER_PAUSE_S = 0.005
 LEARN_SHARE = 0.2
 # For a short run; far below the size of two of the largest requests.
 GROWTH_MAX = 16 << 20
@@ -126,89 +121,14 @@ class Witness:
             time.sleep(0.1)
 
 
-class Aside:
-    """A process of its own, which is given the other end of the pipe last."""
-
-    def __init__(self, target: Callable[..., None], *args: Any) -> None:
-        self._pipe, theirs = multiprocessing.Pipe()
-        self._process = multiprocessing.get_context("spawn").Process(
-            target=target, args=(*args, theirs), daemon=True
-        )
-        self._process.start()
-
-    def end(self) -> None:
-        self._process.kill()
-        self._process.join()
-
-
-class Bystander(Aside):
-    """A process whose one connection publishes and asks for metadata, and times each answer."""
-
-    def __init__(self, address: tuple[str, int]) -> None:
-        super().__init__(_stand_by, address)
-
-    def latencies_ms(self) -> list[float]:
-        """Of all answers since the last call; raises when the bystander was not served."""
-        self._pipe.send("go on")
-        found = self._pipe.recv()
-        if isinstance(found, BaseException):
-            raise found
-        return list(found)
-
-
-def _stand_by(address: tuple[str, int], pipe: Connection) -> None:
-    try:
-        witness = Witness(address)
-        latencies: list[float] = []
-        while True:
-            for ask in (witness.publish, lambda: witness.ask(METADATA, 9, {"topics": [{"name": WITNESS}]})):
-                start = time.perf_counter()
-                ask()
-                latencies.append((time.perf_counter() - start) * 1000)
-                time.sleep(BYSTANDER_PAUSE_S)
-            if pipe.poll():
-                pipe.recv()
-                pipe.send(latencies)
-                latencies = []
-    except BaseException as error:
-        pipe.send(error)
-        raise
-
-
-class Elsewhere(Aside):
-    """A process that takes a flood's frames without looking at them: what the flood costs a machine, but no broker."""
-
-    def __init__(self) -> None:
-        super().__init__(_take_frames)
-        self.address: tuple[str, int] = self._pipe.recv()
-
-
-def _take_frames(pipe: Connection) -> None:
-    answers = frames.frame(bytes(4)) * FRAMES_PER_CONNECTION_MAX
-    buffer = bytearray(1 << 16)
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        pipe.send(listening.getsockname())
-        while True:
-            client, _ = listening.accept()
-            with client:
-                while client.recv_into(buffer):
-                    pass
-                client.sendall(answers)
-
-
-def p99(latencies: list[float]) -> float:
-    return statistics.quantiles(latencies, n=100)[98] if len(latencies) > 1 else 0.0
-
-
 class Flood:
-    """Connections that send frames until enough were examined; with `valid`, undamaged frames only."""
+    """Connections that send frames until enough were examined."""
 
-    def __init__(self, address: tuple[str, int], seed: str, *, connections: int, valid: bool = False) -> None:
+    def __init__(self, address: tuple[str, int], seed: str, *, connections: int) -> None:
         self._address = address
         self._connections = connections
         self._fuzzer = FrameFuzzer(seed)
         self._random = Random(seed)
-        self._valid = valid
         self.tally = Tally()
 
     def run(self, count: int) -> None:
@@ -241,8 +161,6 @@ class Flood:
         burst: list[Frame] = []
         for _ in range(self._random.randint(1, FRAMES_PER_CONNECTION_MAX)):
             frame = self._fuzzer.next()
-            while self._valid and frame.is_last:
-                frame = self._fuzzer.next()
             burst.append(frame)
             if frame.is_last:
                 break
