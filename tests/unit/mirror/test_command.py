@@ -10,10 +10,11 @@ from uuid import UUID
 
 import click
 import pytest
+from mirror_kit import finding
 
 from headrace.broker.wire.batches import Record
 from headrace.mirror.command import OffsetRangeType, _resume, _skip, _states
-from headrace.mirror.findings import Finding, Kind
+from headrace.mirror.findings import Kind
 from headrace.mirror.state import Skip, State, decode_skip
 
 KNOWN = State(target_id=UUID(int=3), source_bootstrap="east:9092")
@@ -66,19 +67,6 @@ class Cluster:
     async def publish(self, topic: str, partition: int, key: bytes, value: bytes) -> int:
         self.orders.append((key, value))
         return 0
-
-
-def finding(kind: Kind, first: int, last: int) -> Finding:
-    return Finding(
-        kind=kind,
-        datacenter="dc-east",
-        topic="t",
-        partition=0,
-        first_offset=first,
-        last_offset=last,
-        detected_ms=5,
-        reason="so it is",
-    )
 
 
 def skipped(cluster: Cluster, first: int, last: int) -> str:

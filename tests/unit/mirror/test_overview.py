@@ -7,9 +7,10 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from mirror_kit import finding
 
 from headrace.mirror import reports
-from headrace.mirror.findings import Finding, Kind
+from headrace.mirror.findings import Kind
 from headrace.mirror.overview import Heard, bootstraps, is_in_order, overview
 from headrace.mirror.reports import (
     LISTED_MAX,
@@ -28,19 +29,6 @@ NOW = 1_000_000
 EAST = SourceReport(name="dc-east", bootstrap="east:9092", answered_ms=NOW - 400, problem="")
 REPORT = Report(broker=1, at_ms=NOW - 1000, sources=(EAST,))
 STATE = State(target_id=UUID(int=3), source_bootstrap="old:9092")
-
-
-def finding(kind: Kind, first: int, last: int) -> Finding:
-    return Finding(
-        kind=kind,
-        datacenter="dc-east",
-        topic="t",
-        partition=0,
-        first_offset=first,
-        last_offset=last,
-        detected_ms=5,
-        reason="so it is",
-    )
 
 
 def heard(*, state: State | None = STATE, report: Report | None = REPORT, leader: int = 1) -> Heard:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +15,6 @@ from headrace.load.avro_types import writer_schema
 from headrace.load.leftovers import Run
 from headrace.load.ranges import TopicPartition
 from headrace.load.task import TaskResult
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return tables.open_catalog(str(tmp_path / "a warehouse, né Ünit"))
-
-
-@pytest.fixture
-def run() -> Iterator[Run]:
-    living = Run()
-    yield living
-    living.close()
 
 
 def test_rows_and_positions_appear_together(catalog: Catalog, run: Run) -> None:

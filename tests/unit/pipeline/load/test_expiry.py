@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,18 +21,6 @@ from headrace.load.ranges import TopicPartition
 OWN = history.POSITIONS
 NOW_MS = 1_795_000_000_000
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return tables.open_catalog(str(tmp_path / "a warehouse, né Ünit"))
-
-
-@pytest.fixture
-def run() -> Iterator[Run]:
-    living = Run()
-    yield living
-    living.close()
 
 
 def snapshot(number: int, at_ms: int, *, is_load: bool = True, parent: int | None = None) -> Snapshot:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from load_kit import attempt, existing, file_of, files_of, load, offsets_in, rows_by_snapshot
@@ -15,18 +14,6 @@ from headrace.load import commit, history, leftovers, tables
 from headrace.load.kept import NeedsUnknownError, dead_letter_files
 from headrace.load.leftovers import Run
 from headrace.load.storage import local_path, plain
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return tables.open_catalog(str(tmp_path / "a warehouse, né Ünit"))
-
-
-@pytest.fixture
-def run() -> Iterator[Run]:
-    living = Run()
-    yield living
-    living.close()
 
 
 def compact(table: Table) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
@@ -119,18 +116,6 @@ def test_another_cluster_is_another_log_even_where_the_ids_agree() -> None:
     after = HELD.after(passing("recreation", 40, 40, 1), "there", "old")
     assert after.strangers("there", {TOPIC: "old"}, [P0]) == {}
     assert set(after.strangers("there", {TOPIC: "old"}, [P0, P1])) == {P1}
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return tables.open_catalog(str(tmp_path))
-
-
-@pytest.fixture
-def run() -> Iterator[Run]:
-    living = Run()
-    yield living
-    living.close()
 
 
 def load(catalog: Catalog, first: int, following: int) -> None:

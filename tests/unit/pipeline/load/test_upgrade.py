@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -43,18 +41,6 @@ FORMER_LETTERS = [
 ]
 ASKED = "SELECT _topic_partition, _offset, path FROM warehouse.pageviews ORDER BY 2"
 LETTERS_ASKED = "SELECT _topic_partition, _offset FROM warehouse.dead_letter"
-
-
-@pytest.fixture
-def catalog(tmp_path: Path) -> Catalog:
-    return tables.open_catalog(str(tmp_path))
-
-
-@pytest.fixture
-def run() -> Iterator[Run]:
-    living = Run()
-    yield living
-    living.close()
 
 
 def former_table(catalog: Catalog, name: str, columns: list[pa.Field]) -> Table:
