@@ -9,6 +9,8 @@
  * rate (messages a second), schema (-1: values are noise of `size` bytes; else flat Avro events, flat_event.avsc, of 200
  * bytes on average behind the schema registry's frame).
  *
+ * A connection's messages go round by message: each to the next partition, each message of the run to the next connection.
+ *
  * `latency` is measured from the moment a message was due, so that a stalled client or broker is not excused, to its
  * arrival in the consumer; the first second warms up and is left out. Each connection is a client instance of its own;
  * partitions are shared among those that read.
@@ -215,7 +217,6 @@ static long count_in_log(const Clients *clients, const Options *options) {
 
 static int produce(const Options *options) {
     static Clients clients;
-    const long stripe = options->batch > 0 ? options->batch : 4000;
     const long long start_ms = (long long)time(NULL) * 1000;
     const char *noise = make_noise();
     char event[EVENT_SIZE_MAX];
@@ -224,7 +225,7 @@ static int produce(const Options *options) {
     open_producers(&clients, options, 0);
     const double start = now_seconds();
     for (; options->messages == 0 || i < options->messages; i++) {
-        const long turn = i / stripe, c = turn % clients.count, partition = (turn / clients.count + c) % options->partitions;
+        const long c = i % clients.count, partition = (i / clients.count + c) % options->partitions;
         const char *value = options->schema >= 0 ? event : noise + (i * 7919) % NOISE_SIZE;
         const size_t size = options->schema >= 0 ? put_event(event, noise, options->schema, start_ms, i) : (size_t)options->size;
         publish(&clients, c, partition, value, size, start);

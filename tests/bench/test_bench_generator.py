@@ -65,6 +65,23 @@ def test_what_is_produced_is_consumed(
     assert (consumed.messages, consumed.bytes) == (1000, 200_000)
 
 
+@pytest.mark.parametrize(("connections", "batch"), [(1, 50), (2, 1)])
+def test_each_message_goes_to_the_next_partition(
+    program: Path, peer: Peer, connections: int, batch: int
+) -> None:
+    topic = f"round-{connections}"
+    peer.create_topic(topic, 3)
+    where = {"bootstrap": peer.bootstrap, "topic": topic, "partitions": 3, "messages": 12}
+    generator.run(program, "produce", **where, connections=connections, batch=batch)
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": peer.bootstrap, "group.id": "test"})
+    counts = [
+        consumer.get_watermark_offsets(confluent_kafka.TopicPartition(topic, number))[1]
+        for number in range(3)
+    ]
+    consumer.close()
+    assert counts == [4, 4, 4]
+
+
 def test_a_run_by_time_ends_when_its_time_is_over(program: Path, peer: Peer) -> None:
     peer.create_topic("timed", 1)
     where = {"bootstrap": peer.bootstrap, "topic": "timed"}
