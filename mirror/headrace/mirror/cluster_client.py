@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
+from headrace.broker.client.asynchronous import FAILURES, AsyncLink
 from headrace.broker.errors import ErrorCode, error_of
 from headrace.broker.wire.api import (
     k00_produce,
@@ -15,14 +16,13 @@ from headrace.broker.wire.api import (
     k44_incremental_alter_configs,
 )
 from headrace.broker.wire.batches import Record, decode_records, encode_batch, iter_batches
+from headrace.broker.wire.client.view import NO_LEADER, Address, ClusterView, PartitionKey
+from headrace.broker.wire.fields import Message
 from headrace.broker.wire.special_values import CONSUMER_REPLICA_ID, EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
-from headrace.mirror.config import Address
-from headrace.mirror.connection import FAILURES, Connection, Message
 
 CLIENT_ID = "headrace-mirror-command"
 TIMEOUT_MS = 10_000
 FETCH_BYTES = 4 * 1024 * 1024
-NO_LEADER = -1
 TOPIC_RESOURCE, SET = 2, 0
 
 
@@ -31,47 +31,41 @@ class ClusterClient:
 
     def __init__(self, bootstrap: Sequence[Address]) -> None:
         self._bootstrap = bootstrap
-        self._addresses: dict[int, Address] = {}
-        self._leaders: dict[tuple[str, int], int] = {}
-        self._connections: dict[int, Connection] = {}
+        self._view = ClusterView()
+        self._links: dict[int, AsyncLink] = {}
 
     async def __aenter__(self) -> ClusterClient:
         failure: Exception = error_of(ErrorCode.BROKER_NOT_AVAILABLE)
         for address in self._bootstrap:
             try:
-                async with await Connection.open(address, CLIENT_ID, TIMEOUT_MS) as connection:
-                    answer = await connection.ask(k03_metadata.API, 8, {"topics": None})
+                async with await AsyncLink.open(address, CLIENT_ID, TIMEOUT_MS) as link:
+                    answer = await link.ask(k03_metadata.API, 8, {"topics": None})
             except FAILURES as error:
                 failure = error
                 continue
-            self._addresses = {b["node_id"]: (b["host"], b["port"]) for b in answer["brokers"]}
-            self._leaders = {
-                (t["name"], p["partition_index"]): p["leader_id"]
-                for t in answer["topics"]
-                for p in t["partitions"]
-            }
+            self._view.take(answer, is_whole=True)
             return self
         raise failure
 
     async def __aexit__(self, *_: object) -> None:
-        for connection in self._connections.values():
-            connection.close()
+        for link in self._links.values():
+            link.close()
 
     @property
-    def leaders(self) -> Mapping[tuple[str, int], int]:
+    def leaders(self) -> Mapping[PartitionKey, int]:
         """(topic, partition) → the leader's id, -1 without one."""
-        return self._leaders
+        return self._view.leaders
 
     async def leader_of(self, topic: str, partition: int) -> int:
         """The leader's id; raises KafkaError when there is none."""
-        leader = self._leaders.get((topic, partition), NO_LEADER)
+        leader = self.leaders.get((topic, partition), NO_LEADER)
         if leader == NO_LEADER:
             raise error_of(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader")
         return leader
 
     async def led_by(self, topic: str, broker: int) -> list[int]:
         """The partitions of a topic that a broker leads."""
-        return sorted(p for (t, p), leader in self._leaders.items() if (t, leader) == (topic, broker))
+        return sorted(p for (t, p), leader in self.leaders.items() if (t, leader) == (topic, broker))
 
     async def log_ends(self) -> dict[str, int]:
         """`<topic>-<partition>` → high watermark, for every partition that has a leader."""
@@ -79,14 +73,14 @@ class ClusterClient:
 
     async def _offsets(self, timestamp: int) -> dict[str, int]:
         found = {}
-        for broker in set(self._leaders.values()) - {NO_LEADER}:
+        for broker in set(self.leaders.values()) - {NO_LEADER}:
             topics: dict[str, list[Message]] = {}
-            for (topic, partition), leader in self._leaders.items():
+            for (topic, partition), leader in self.leaders.items():
                 if leader == broker:
                     wanted = {"partition_index": partition, "timestamp": timestamp}
                     topics.setdefault(topic, []).append(wanted)
-            connection = await self._to(broker)
-            answer = await connection.ask(
+            link = await self._to(broker)
+            answer = await link.ask(
                 k02_list_offsets.API,
                 5,
                 {
@@ -105,8 +99,8 @@ class ClusterClient:
         """All records of a small topic by partition, in offset order; of those that have a leader."""
         starts, ends = await self._offsets(EARLIEST_TIMESTAMP), await self.log_ends()
         found: dict[int, list[Record]] = {}
-        for name, partition in sorted(self._leaders):
-            if name == topic and self._leaders[name, partition] != NO_LEADER:
+        for name, partition in sorted(self.leaders):
+            if name == topic and self.leaders[name, partition] != NO_LEADER:
                 key = f"{name}-{partition}"
                 found[partition] = await self._read_partition(
                     name, partition, starts.get(key, 0), ends.get(key, 0)
@@ -114,11 +108,11 @@ class ClusterClient:
         return found
 
     async def _read_partition(self, topic: str, partition: int, offset: int, end: int) -> list[Record]:
-        connection = await self._to(await self.leader_of(topic, partition))
+        link = await self._to(await self.leader_of(topic, partition))
         found: list[Record] = []
         while offset < end:
             wanted = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": FETCH_BYTES}
-            answer = await connection.ask(
+            answer = await link.ask(
                 k01_fetch.API,
                 11,
                 {
@@ -144,9 +138,9 @@ class ClusterClient:
 
     async def publish(self, topic: str, partition: int, key: bytes, value: bytes) -> int:
         """Publish one record and wait until it is committed; answers the error code."""
-        connection = await self._to(await self.leader_of(topic, partition))
+        link = await self._to(await self.leader_of(topic, partition))
         batch = encode_batch([Record(0, time.time_ns() // 1_000_000, key, value, [])])
-        answer = await connection.ask(
+        answer = await link.ask(
             k00_produce.API,
             8,
             {
@@ -163,8 +157,8 @@ class ClusterClient:
     async def topic_configs(self, topic: str) -> dict[str, str]:
         """The configuration of a topic, defaults included; raises KafkaErrors."""
         wanted = {"resource_type": TOPIC_RESOURCE, "resource_name": topic, "configuration_keys": None}
-        connection = await self._to(min(self._addresses))
-        answer = await connection.ask(k32_describe_configs.API, 1, {"resources": [wanted]})
+        link = await self._to(min(self._view.addresses))
+        answer = await link.ask(k32_describe_configs.API, 1, {"resources": [wanted]})
         (found,) = answer["results"]
         if found["error_code"]:
             raise error_of(found["error_code"], found["error_message"] or topic)
@@ -177,18 +171,18 @@ class ClusterClient:
             "resource_name": topic,
             "configs": [{"name": name, "config_operation": SET, "value": value}],
         }
-        connection = await self._to(min(self._addresses))
-        answer = await connection.ask(
+        link = await self._to(min(self._view.addresses))
+        answer = await link.ask(
             k44_incremental_alter_configs.API, 1, {"resources": [resource], "validate_only": False}
         )
         (changed,) = answer["responses"]
         if changed["error_code"]:
             raise error_of(changed["error_code"], changed["error_message"] or topic)
 
-    async def _to(self, broker: int) -> Connection:
-        if broker not in self._connections:
-            address = self._addresses.get(broker)
+    async def _to(self, broker: int) -> AsyncLink:
+        if broker not in self._links:
+            address = self._view.addresses.get(broker)
             if address is None:
                 raise error_of(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker} is not alive")
-            self._connections[broker] = await Connection.open(address, CLIENT_ID, TIMEOUT_MS)
-        return self._connections[broker]
+            self._links[broker] = await AsyncLink.open(address, CLIENT_ID, TIMEOUT_MS)
+        return self._links[broker]

@@ -18,12 +18,12 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from headrace.broker.client.asynchronous import FAILURES
 from headrace.broker.config import ConfigurationError
 from headrace.broker.errors import ErrorCode, KafkaError
 from headrace.mirror import overview, reports, state
 from headrace.mirror.cluster_client import ClusterClient
 from headrace.mirror.config import parse_addresses
-from headrace.mirror.connection import FAILURES
 from headrace.mirror.promotion import promote as promote_topics
 from headrace.mirror.questions import UNKNOWN
 from headrace.mirror.reports import Report

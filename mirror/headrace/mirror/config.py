@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, fields
 
 from headrace.broker.config import ConfigurationError
 from headrace.broker.config_keys import integer, keys_of, parse_section
+from headrace.broker.wire.client.view import Address
 from headrace.mirror import lineage
 
 PREFIX = "mirror."
@@ -24,8 +25,6 @@ BOOTSTRAP_SUFFIX, TOPICS_SUFFIX = "bootstrap.servers", "topics"
 TOPICS_DEFAULT = ".*"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*")
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+)):([0-9]{1,5})")
-
-Address = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,17 +11,19 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
+from headrace.broker.client.asynchronous import FAILURES, AsyncLink
 from headrace.broker.errors import ErrorCode, KafkaError
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.api import k01_fetch, k02_list_offsets, k03_metadata, k23_offset_for_leader_epoch
 from headrace.broker.wire.batches import HEADER_SIZE, BatchHeader, read_header
+from headrace.broker.wire.client.exchange import ProtocolError
+from headrace.broker.wire.fields import Message
 from headrace.broker.wire.special_values import (
     CONSUMER_REPLICA_ID,
     DEBUGGING_REPLICA_ID,
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
 )
-from headrace.mirror.connection import FAILURES, Connection, Message, ProtocolError
 from headrace.mirror.copier import Copier
 from headrace.mirror.questions import UNKNOWN, Fetch, Survey, Surveyed
 from headrace.mirror.state import NO_ID
@@ -58,21 +60,21 @@ class Fetcher:
         pause_ms = tunables.retry_backoff_ms
         while True:
             try:
-                async with await self._open() as connection:
+                async with await self._open() as link:
                     while True:
-                        await self._round(connection)
+                        await self._round(link)
                         pause_ms = tunables.retry_backoff_ms
             except (*FAILURES, KafkaError) as error:
                 self._failed(error)
             await asyncio.sleep(pause_ms / 1000)
             pause_ms = min(pause_ms * 2, tunables.retry_backoff_max_ms)
 
-    async def _open(self) -> Connection:
+    async def _open(self) -> AsyncLink:
         source = self._source
         address = source.addresses.get(self._node)
         if address is None:
             raise ProtocolError(f"the source has no broker {self._node} any more")
-        return await Connection.open(address, source.client_id, source.tunables.request_timeout_ms)
+        return await AsyncLink.open(address, source.client_id, source.tunables.request_timeout_ms)
 
     def _failed(self, error: Exception) -> None:
         source = self._source
@@ -84,7 +86,7 @@ class Fetcher:
             copier.failed(repr(error), now_ms)
         source.refresh_soon()
 
-    async def _round(self, connection: Connection) -> None:
+    async def _round(self, link: AsyncLink) -> None:
         """Send what the copiers want and hand them the answers."""
         now_ms = self._source.clock.now_ms()
         surveys: Asked[Survey] = {}
@@ -96,21 +98,21 @@ class Fetcher:
                 case Fetch() as fetch:
                     fetches[key] = copier, fetch
         if surveys:
-            await self._survey(connection, surveys)
+            await self._survey(link, surveys)
         if fetches:
-            await self._fetch(connection, fetches)
+            await self._fetch(link, fetches)
         if not surveys and not fetches:
             await asyncio.sleep(IDLE_SECONDS)
 
     # -- surveys
 
-    async def _survey(self, connection: Connection, asked: Asked[Survey]) -> None:
-        starts = await self._list_offsets(connection, asked, EARLIEST_TIMESTAMP, CONSUMER_REPLICA_ID)
+    async def _survey(self, link: AsyncLink, asked: Asked[Survey]) -> None:
+        starts = await self._list_offsets(link, asked, EARLIEST_TIMESTAMP, CONSUMER_REPLICA_ID)
         # The log's end, not the high watermark, which a new leader may not know yet.
-        ends = await self._list_offsets(connection, asked, LATEST_TIMESTAMP, DEBUGGING_REPLICA_ID)
-        epochs = await self._epoch_ends(connection, asked)
-        tails = await self._tails(connection, asked, starts, ends)
-        topic_ids = await self._topic_ids(connection, asked)
+        ends = await self._list_offsets(link, asked, LATEST_TIMESTAMP, DEBUGGING_REPLICA_ID)
+        epochs = await self._epoch_ends(link, asked)
+        tails = await self._tails(link, asked, starts, ends)
+        topic_ids = await self._topic_ids(link, asked)
         now_ms = self._source.clock.now_ms()
         self._source.heard(now_ms)
         for key, (copier, survey) in asked.items():
@@ -136,17 +138,17 @@ class Fetcher:
             )
             copier.surveyed(survey, found, now_ms)
 
-    async def _topic_ids(self, connection: Connection, asked: Asked[Survey]) -> dict[str, UUID]:
+    async def _topic_ids(self, link: AsyncLink, asked: Asked[Survey]) -> dict[str, UUID]:
         """The ids of the topics after all else was asked of them."""
         names = {topic for topic, _ in asked}
         topics = [{"topic_id": NO_ID, "name": name} for name in sorted(names)]
-        answer = await connection.ask(
+        answer = await link.ask(
             k03_metadata.API, METADATA_VERSION, {"topics": topics, "allow_auto_topic_creation": False}
         )
         return {topic["name"]: topic["topic_id"] for topic in answer["topics"]}
 
     async def _list_offsets(
-        self, connection: Connection, asked: Asked[Survey], timestamp: int, replica_id: int
+        self, link: AsyncLink, asked: Asked[Survey], timestamp: int, replica_id: int
     ) -> dict[Key, tuple[int, int]]:
         """Partition → (error code, offset)."""
         partitions: dict[str, list[Message]] = {}
@@ -159,7 +161,7 @@ class Fetcher:
                 }
             )
         topics = [{"name": topic, "partitions": wanted} for topic, wanted in partitions.items()]
-        answer = await connection.ask(
+        answer = await link.ask(
             k02_list_offsets.API,
             LIST_OFFSETS_VERSION,
             {"replica_id": replica_id, "isolation_level": 0, "topics": topics},
@@ -170,9 +172,7 @@ class Fetcher:
             for p in topic["partitions"]
         }
 
-    async def _epoch_ends(
-        self, connection: Connection, asked: Asked[Survey]
-    ) -> dict[Key, tuple[int, int, int]]:
+    async def _epoch_ends(self, link: AsyncLink, asked: Asked[Survey]) -> dict[Key, tuple[int, int, int]]:
         """Partition → (error code, epoch, end offset), for those that ask for an epoch."""
         partitions: dict[str, list[Message]] = {}
         for (topic, number), (_, survey) in asked.items():
@@ -184,10 +184,10 @@ class Fetcher:
                         "leader_epoch": survey.epoch,
                     }
                 )
-        if not partitions or connection.version(k23_offset_for_leader_epoch.API, EPOCH_VERSION) < 0:
+        if not partitions or link.version(k23_offset_for_leader_epoch.API, EPOCH_VERSION) < 0:
             return {}
         topics = [{"topic": topic, "partitions": wanted} for topic, wanted in partitions.items()]
-        answer = await connection.ask(
+        answer = await link.ask(
             k23_offset_for_leader_epoch.API,
             EPOCH_VERSION,
             {"replica_id": CONSUMER_REPLICA_ID, "topics": topics},
@@ -204,7 +204,7 @@ class Fetcher:
 
     async def _tails(
         self,
-        connection: Connection,
+        link: AsyncLink,
         asked: Asked[Survey],
         starts: dict[Key, tuple[int, int]],
         ends: dict[Key, tuple[int, int]],
@@ -219,9 +219,7 @@ class Fetcher:
                 topic_id=survey.topic_id, leader_epoch=survey.leader_epoch, offset=tail.base_offset
             )
             topics = _fetch_topics([(key, wanted)], tail.size)
-            answer = await connection.ask(
-                k01_fetch.API, FETCH_VERSION, self._fetch_message(topics, wait_ms=0)
-            )
+            answer = await link.ask(k01_fetch.API, FETCH_VERSION, self._fetch_message(topics, wait_ms=0))
             for topic in answer["responses"]:
                 for partition in topic["partitions"]:
                     records = partition["records"]
@@ -243,12 +241,12 @@ class Fetcher:
             "rack_id": "",
         }
 
-    async def _fetch(self, connection: Connection, asked: Asked[Fetch]) -> None:
+    async def _fetch(self, link: AsyncLink, asked: Asked[Fetch]) -> None:
         tunables = self._source.tunables
         names = {fetch.topic_id: topic for (topic, _), (_, fetch) in asked.items()}
         topics = _fetch_topics([(key, fetch) for key, (_, fetch) in asked.items()], tunables.fetch_max_bytes)
         message = self._fetch_message(topics, wait_ms=tunables.fetch_wait_max_ms)
-        answer = await connection.ask(k01_fetch.API, FETCH_VERSION, message)
+        answer = await link.ask(k01_fetch.API, FETCH_VERSION, message)
         if answer.get("error_code"):
             raise ProtocolError(f"the source answered a fetch with error {answer['error_code']}")
         now_ms = self._source.clock.now_ms()

@@ -116,7 +116,7 @@ class Mirror:
     def close(self) -> None:
         self._host.registry.unregister(self._metrics)
         for source in self.sources:
-            source.forget_connection()
+            source.forget_link()
 
     async def follow(self, source: Source) -> None:
         """Keep up with a source's metadata."""

@@ -16,14 +16,15 @@ from typing import Any
 from uuid import UUID
 from zlib import crc32
 
+from headrace.broker.client.asynchronous import FAILURES, AsyncLink
 from headrace.broker.clock import Clock
 from headrace.broker.config_copies import MIRROR_CLUSTERS
 from headrace.broker.errors import ErrorCode, KafkaError, error_of
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.api import k03_metadata, k32_describe_configs
+from headrace.broker.wire.client.view import Address
 from headrace.mirror import lineage
-from headrace.mirror.config import Address, SourceConfig, Tunables
-from headrace.mirror.connection import FAILURES, Connection
+from headrace.mirror.config import SourceConfig, Tunables
 from headrace.mirror.copier import Copier
 from headrace.mirror.fetcher import Fetcher
 from headrace.mirror.questions import Located
@@ -98,7 +99,7 @@ class Source:
         self._is_here = is_here
         self._tasks = tasks
         self._fetchers: dict[tuple[int, int], tuple[Fetcher, asyncio.Task[None]]] = {}
-        self._connection: Connection | None = None
+        self._link: AsyncLink | None = None
         self._configs: dict[tuple[str, UUID], tuple[int, dict[str, str]]] = {}
         self._due = asyncio.Event()
 
@@ -119,8 +120,8 @@ class Source:
     async def refresh(self) -> bool:
         """Ask for metadata; False, with a line in the log, when no broker of the source answers."""
         try:
-            connection = self._connection or await self._connect()
-            answer = await connection.ask(
+            link = self._link or await self._connect()
+            answer = await link.ask(
                 k03_metadata.API, 12, {"topics": None, "allow_auto_topic_creation": False}
             )
             if not answer["brokers"]:
@@ -128,9 +129,9 @@ class Source:
             if self._is_own(answer):
                 return False
             topics = self._topics_of(answer)
-            await self._learn_configs(connection, topics)
+            await self._learn_configs(link, topics)
         except (*FAILURES, KafkaError) as error:
-            self.forget_connection()
+            self.forget_link()
             self.problem = shortened(str(error) or type(error).__name__)
             log.warning("source does not answer", source=self.config.name, reason=repr(error))
             return False
@@ -183,20 +184,18 @@ class Source:
             problem=self.problem,
         )
 
-    def forget_connection(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+    def forget_link(self) -> None:
+        if self._link is not None:
+            self._link.close()
+            self._link = None
 
-    async def _connect(self) -> Connection:
+    async def _connect(self) -> AsyncLink:
         """A connection to the first address that answers, known brokers before the configured ones."""
         failure: Exception = error_of(ErrorCode.BROKER_NOT_AVAILABLE)
         for address in dict.fromkeys((*self.addresses.values(), *self.config.bootstrap_servers)):
             try:
-                self._connection = await Connection.open(
-                    address, self.client_id, self.tunables.request_timeout_ms
-                )
-                return self._connection
+                self._link = await AsyncLink.open(address, self.client_id, self.tunables.request_timeout_ms)
+                return self._link
             except FAILURES as error:
                 failure = error
         raise failure
@@ -219,7 +218,7 @@ class Source:
                 )
         return topics
 
-    async def _learn_configs(self, connection: Connection, topics: Mapping[str, SourceTopic]) -> None:
+    async def _learn_configs(self, link: AsyncLink, topics: Mapping[str, SourceTopic]) -> None:
         now_ms = self.clock.monotonic_ms()
         keys = {(topic.name, topic.topic_id) for topic in topics.values()}
         self._configs = {
@@ -233,7 +232,7 @@ class Source:
         ]
         if not wanted:
             return
-        answer = await connection.ask(k32_describe_configs.API, 1, {"resources": wanted})
+        answer = await link.ask(k32_describe_configs.API, 1, {"resources": wanted})
         for result in answer["results"]:
             name = result["resource_name"]
             if result["error_code"]:

@@ -46,13 +46,14 @@ class Exchange:
         return min(high, highest) if low <= highest else -1
 
     def versions_request(self) -> bytes:
-        """The bytes that ask for versions; the answer is taken in as it is received."""
+        """The bytes that ask for versions; the answer is taken in as it is received. Raises ProtocolError as `request`."""
         return self._request(k18_api_versions.API, VERSIONS_VERSION, {})
 
     def request(self, api: Api, highest: int, message: Message) -> bytes:
         """The bytes of a request in the version up to `highest` that was agreed on.
 
-        Raises UnsupportedVersionError, or EncodeError for a message that cannot be written; nothing is outstanding then.
+        Raises UnsupportedVersionError, or EncodeError for a message that cannot be written: nothing is outstanding then. And
+        ProtocolError while the request before is not answered: who gave up on an answer needs another connection.
         """
         version = self.version(api, highest)
         if version < 0:
@@ -60,7 +61,8 @@ class Exchange:
         return self._request(api, version, message)
 
     def _request(self, api: Api, version: int, message: Message) -> bytes:
-        assert self._asked is None, "one request is outstanding at a time"
+        if self._asked is not None:
+            raise ProtocolError("the broker has not answered the request before this one")
         correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         header = frames.encode_request_header(api.key, version, correlation_id, self._client_id)
         encoded = frames.frame(header, api.encode_request(version, message))

@@ -128,7 +128,7 @@ def test_an_answer_to_another_request_is_none(shift: int) -> None:
 def test_one_request_is_outstanding_at_a_time() -> None:
     exchange = fixed()
     exchange.request(k01_fetch.API, 11, FETCH)
-    with pytest.raises(AssertionError):
+    with pytest.raises(ProtocolError, match="has not answered the request before"):
         exchange.request(k01_fetch.API, 11, FETCH)
 
 
