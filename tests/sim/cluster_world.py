@@ -25,10 +25,10 @@ from headrace.broker.replication.model import Endpoint, TopicAssignment
 from headrace.broker.replication.topic_requests import TopicResult
 from headrace.broker.server.cluster import Cluster
 from headrace.broker.server.metadata import MetadataCache
-from headrace.broker.server.peers import PeerError
 from headrace.broker.server.replicas import Partitions
 from headrace.broker.tasks import Tasks
 from headrace.broker.wire.api import k07_controlled_shutdown
+from headrace.broker.wire.client.exchange import ProtocolError
 from headrace.broker.wire.fields import ZERO_UUID
 from headrace.broker.zk import paths
 from headrace.broker.zk.client import ZooKeeperError
@@ -178,8 +178,8 @@ async def until(holds: Callable[[], bool], seconds: float) -> None:
         await asyncio.sleep(seconds)
 
 
-class SimulatedConnection:
-    """`peers.Connection` to a simulated broker."""
+class SimulatedLink:
+    """`peers.PeerLink` to a simulated broker."""
 
     def __init__(self, world: World, endpoint: Endpoint, timeout_ms: int) -> None:
         self._world = world
@@ -212,10 +212,10 @@ class SimulatedConnection:
         await asyncio.sleep(world.delay())
         if node.is_dead or world.breaks():
             self._node = None
-            raise PeerError("the connection broke")
+            raise ProtocolError("the connection broke")
         if answer._error is not None:
             world.failures.append(answer._error)
-            raise PeerError("the broker closed the connection")
+            raise ProtocolError("the broker closed the connection")
         assert answer._value is not None
         return answer._value
 
@@ -454,12 +454,12 @@ def run(seed: int, broker_count: int = 2) -> World:
     with VirtualLoop() as loop:
         world = World(loop, seed, broker_count)
 
-        def connect(endpoint: Endpoint, client_id: str, timeout_ms: int) -> SimulatedConnection:
-            return SimulatedConnection(world, endpoint, timeout_ms)
+        def connect(endpoint: Endpoint, client_id: str, timeout_ms: int) -> SimulatedLink:
+            return SimulatedLink(world, endpoint, timeout_ms)
 
         with (
-            patch("headrace.broker.server.peers.Connection", connect),
-            patch("headrace.broker.server.cluster.Connection", connect),
+            patch("headrace.broker.server.peers.PeerLink", connect),
+            patch("headrace.broker.server.cluster.PeerLink", connect),
         ):
             try:
                 loop.run_until_complete(world.run())

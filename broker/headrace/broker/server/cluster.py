@@ -39,7 +39,7 @@ from headrace.broker.server.controller import ControllerOffice
 from headrace.broker.server.dynamic_config import BROKERS, TOPICS, DynamicConfigs
 from headrace.broker.server.mailbox import Mailbox
 from headrace.broker.server.metadata import MetadataCache, partition_states
-from headrace.broker.server.peers import Connection, PeerError, Peers
+from headrace.broker.server.peers import PeerLink, Peers
 from headrace.broker.server.registration import PAUSE_SECONDS, Registration
 from headrace.broker.server.replicas import Partitions
 from headrace.broker.server.topics import Topics
@@ -167,7 +167,7 @@ class Cluster(SessionListener):
             async with asyncio.timeout(LEAVE_SECONDS_MAX):
                 if self._config.replication.controlled_shutdown_enable and self._partitions is not None:
                     await self._shut_down_controlled()
-        except (OSError, EOFError, TimeoutError, PeerError, KafkaError, ZooKeeperError) as error:
+        except (OSError, KafkaError, ZooKeeperError) as error:
             log.warning("stopping without the controller's consent", reason=repr(error))
         self.watch.close()
         await self._zookeeper.close()
@@ -515,16 +515,16 @@ class Cluster(SessionListener):
         endpoint = self._metadata.endpoint(self._metadata.controller_id, self._config.inter_broker_listener)
         if endpoint is None:
             return False
-        connection = Connection(
+        link = PeerLink(
             endpoint, f"headrace-{self.broker_id}", self._config.replication.controller_socket_timeout_ms
         )
         message = {"broker_id": self.broker_id, "broker_epoch": self.broker_epoch}
         try:
-            response = await connection.ask(
+            response = await link.ask(
                 k07_controlled_shutdown.API.key, requests.CONTROLLED_SHUTDOWN_VERSION, message
             )
         finally:
-            connection.close()
+            link.close()
         return bool(response["error_code"] or response["remaining_partitions"])
 
     async def _work_failed(self, error: Exception) -> None:

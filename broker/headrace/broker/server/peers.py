@@ -13,25 +13,19 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
 
+from headrace.broker.client.asynchronous import AsyncLink
 from headrace.broker.replication.model import Endpoint
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks
-from headrace.broker.wire import frames
 from headrace.broker.wire.api import APIS
+from headrace.broker.wire.fields import Message
 
 log = get_logger(__name__)
-Message = dict[str, Any]
 Answered = Callable[[Message], None]
 LocalCall = Callable[[int, Message], Awaitable[Message]]
 QUEUE_SIZE_MAX = 10_000
-RESPONSE_SIZE_MAX = 64 * 1024 * 1024
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.05, 1.0
-
-
-class PeerError(Exception):
-    """The peer closed the connection or sent what is no answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,52 +36,36 @@ class _Pending:
     answered: Answered | None
 
 
-class Connection:
-    """One connection to one broker; requests are answered in order. Not safe for concurrent use."""
+class PeerLink:
+    """A link to one broker that is opened when it is needed. Not safe for concurrent use."""
 
     def __init__(self, endpoint: Endpoint, client_id: str, timeout_ms: int) -> None:
         self._endpoint = endpoint
         self._client_id = client_id
         self._timeout_ms = timeout_ms
-        self._correlation_id = 0
-        self._reader: asyncio.StreamReader | None = None
-        self._writer: asyncio.StreamWriter | None = None
+        self._link: AsyncLink | None = None
 
     async def ask(self, key: int, version: int, message: Message) -> Message:
-        """Send a request and wait for its response; raises OSError, PeerError or TimeoutError, then
-        closed.
-        """
+        """Send a request and wait for its response, no longer than the time-out; raises OSError, then closed."""
         try:
             async with asyncio.timeout(self._timeout_ms / 1000):
-                return await self._ask(key, version, message)
-        except (OSError, EOFError, PeerError, TimeoutError):
+                if self._link is None:
+                    self._link = await self._open()
+                return await self._link.ask(APIS[key], version, message)
+        except OSError:
             self.close()
             raise
 
     def close(self) -> None:
         """Close at once; the next `ask` connects anew."""
-        if self._writer is not None:
-            self._writer.close()
-        self._reader = self._writer = None
+        if self._link is not None:
+            self._link.close()
+        self._link = None
 
-    async def _ask(self, key: int, version: int, message: Message) -> Message:
-        if self._writer is None:
-            self._reader, self._writer = await asyncio.open_connection(
-                self._endpoint.host, self._endpoint.port, limit=RESPONSE_SIZE_MAX
-            )
-        assert self._reader is not None, "a writer comes with a reader"
-        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        header = frames.encode_request_header(key, version, self._correlation_id, self._client_id)
-        self._writer.write(frames.frame(header, APIS[key].encode_request(version, message)))
-        await self._writer.drain()
-        size = int.from_bytes(await self._reader.readexactly(4), "big", signed=True)
-        if not 0 <= size <= RESPONSE_SIZE_MAX:
-            raise PeerError(f"a response of {size} bytes")
-        frame = memoryview(await self._reader.readexactly(size))
-        correlation_id, body_offset = frames.read_response_header(key, version, frame)
-        if correlation_id != self._correlation_id:
-            raise PeerError(f"answer {correlation_id} to request {self._correlation_id}")
-        return APIS[key].decode_response(version, frame, body_offset)
+    async def _open(self) -> AsyncLink:
+        """Between brokers of a cluster the versions are fixed: nobody is asked for them first."""
+        address = self._endpoint.host, self._endpoint.port
+        return await AsyncLink.open(address, self._client_id, self._timeout_ms, negotiates=False)
 
 
 class Peer:
@@ -119,10 +97,10 @@ class Peer:
         self._filled.set()
 
     def stop(self) -> None:
-        """Drop the queue and close the connection."""
+        """Drop the queue, and close the connection once nobody waits for it any more."""
         self._queue.clear()
+        self._task.add_done_callback(lambda _: self._close())
         self._task.cancel()
-        self._close()
 
     async def _run(self) -> None:
         while True:
@@ -142,7 +120,7 @@ class Peer:
         while True:
             try:
                 return await self._perform(pending)
-            except (OSError, EOFError, PeerError, TimeoutError) as error:
+            except OSError as error:
                 log.warning(
                     "peer does not answer", broker=self._broker_id, key=pending.key, reason=repr(error)
                 )
@@ -197,12 +175,12 @@ class Peers:
     def _open(self, broker_id: int, endpoint: Endpoint) -> Peer:
         if broker_id == self._own_id:
             return Peer(broker_id, self._call_self, lambda: None, self._tasks, self._on_overflow)
-        connection = Connection(endpoint, f"headrace-controller-{self._own_id}", self._timeout_ms)
+        link = PeerLink(endpoint, f"headrace-controller-{self._own_id}", self._timeout_ms)
 
         async def perform(pending: _Pending) -> Message:
-            return await connection.ask(pending.key, pending.version, pending.message)
+            return await link.ask(pending.key, pending.version, pending.message)
 
-        return Peer(broker_id, perform, connection.close, self._tasks, self._on_overflow)
+        return Peer(broker_id, perform, link.close, self._tasks, self._on_overflow)
 
     async def _call_self(self, pending: _Pending) -> Message:
         return await self._local(pending.key, pending.message)

@@ -1,8 +1,11 @@
 """The controller's words to a broker: in order, each until it is answered, and none holds up the next for good."""
 
 import asyncio
+import socket
 from types import SimpleNamespace
 
+import pytest
+from scripted_broker import scripted_broker
 from virtual_time import LoopClock, VirtualLoop
 
 from headrace.broker.config import BrokerConfig
@@ -10,10 +13,14 @@ from headrace.broker.errors import ErrorCode
 from headrace.broker.replication.model import Endpoint
 from headrace.broker.server.cluster import Cluster
 from headrace.broker.server.metadata import MetadataCache
-from headrace.broker.server.peers import PeerError, Peers
+from headrace.broker.server.peers import PeerLink, Peers
 from headrace.broker.tasks import Tasks
+from headrace.broker.wire.client.exchange import ProtocolError
 
 OWN = Endpoint(listener="PLAINTEXT", security_protocol="PLAINTEXT", host="h", port=1)
+
+
+METADATA, METADATA_VERSION = 3, 12
 
 
 def with_peer(outcomes, answered):
@@ -42,7 +49,7 @@ def with_peer(outcomes, answered):
 
 def test_a_request_is_repeated_until_it_arrives_before_the_next_is_sent():
     answers = []
-    lost = [OSError("reset"), PeerError("closed"), TimeoutError()]
+    lost = [OSError("reset"), ProtocolError("closed"), TimeoutError()]
     assert with_peer([*lost, {"n": 0}, {"n": 1}, {"n": 2}], answers.append) == [0, 0, 0, 0, 1, 2]
     assert answers == [{"n": 0}, {"n": 1}, {"n": 2}]
 
@@ -58,6 +65,49 @@ def test_an_answer_that_nobody_understands_holds_up_none():
         raise KeyError("error_code")
 
     assert with_peer([{}, {}, {}], refuse) == [0, 1, 2]
+
+
+def endpoint_of(address):
+    return Endpoint(listener="PLAINTEXT", security_protocol="PLAINTEXT", host=address[0], port=address[1])
+
+
+def test_a_link_asks_nobody_for_versions_and_opens_again_what_broke():
+    answers = [{"controller_id": 1}, b"", {"controller_id": 2}]
+
+    async def script(link):
+        async def ask():
+            return (await link.ask(METADATA, METADATA_VERSION, {"topics": []}))["controller_id"]
+
+        found = [await ask()]
+        with pytest.raises(ProtocolError):
+            await ask()
+        found.append(await ask())
+        link.close()
+        return found
+
+    with scripted_broker(lambda key, message: answers.pop(0)) as broker:
+        assert asyncio.run(script(PeerLink(endpoint_of(broker.address), "test", 5_000))) == [1, 2]
+    assert broker.keys == [METADATA] * 3
+
+
+def test_a_peer_that_is_forgotten_while_it_is_silent_is_let_go():
+    async def script(silent):
+        tasks, overflows = Tasks(), []
+        peers = Peers(1, None, tasks, timeout_ms=60_000, on_overflow=overflows.append)
+        peers.send(2, endpoint_of(silent.getsockname()), METADATA, METADATA_VERSION, {"topics": []})
+        loop = asyncio.get_running_loop()
+        near, _ = await loop.sock_accept(silent)
+        with near:
+            near.setblocking(False)
+            assert await loop.sock_recv(near, 4)
+            peers.forget(2)
+            while await loop.sock_recv(near, 1000):
+                pass
+        await tasks.stop()
+
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.setblocking(False)
+        asyncio.run(asyncio.wait_for(script(silent), 30))
 
 
 def test_what_fails_on_a_broker_is_answered_to_the_controller():
