@@ -16,11 +16,9 @@ from load_helpers import EVENT, create_topic, event, framed, schemas_served
 from processes import DevCluster, eventually
 from registry_process import RegistryProcess
 
-from headrace.broker.client.blocking_cluster import ConnectionFailedError
 from headrace.load import query, tables, task
 from headrace.load.driver import LoadConfig, Loader, RoundReport
 from headrace.load.log_client import LogClient
-from headrace.load.ranges import TopicPartition
 from headrace.load.registry import RegistryUnreachableError, SchemaRegistry, UnknownSchemaError
 from headrace.registry.records import SchemaVersion, encode
 
@@ -306,11 +304,3 @@ def test_schemas_are_found_with_their_references() -> None:
 def test_an_unreachable_registry_is_no_verdict() -> None:
     with pytest.raises(RegistryUnreachableError):
         SchemaRegistry("http://127.0.0.1:1", timeout_seconds=1).schema("orders", 1)
-
-
-def test_the_client_says_which_partitions_have_no_leader(
-    broker: DevCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("headrace.broker.client.blocking_cluster.RETRY_WAIT_SECONDS", 0.0)
-    with pytest.raises(ConnectionFailedError, match="nowhere-0"):
-        LogClient(broker.bootstrap).log_offsets([TopicPartition("nowhere", 0)])

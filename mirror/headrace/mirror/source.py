@@ -22,7 +22,7 @@ from headrace.broker.config_copies import MIRROR_CLUSTERS
 from headrace.broker.errors import ErrorCode, KafkaError, error_of
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.api import k03_metadata, k32_describe_configs
-from headrace.broker.wire.client.view import Address
+from headrace.broker.wire.client.view import Address, addresses_of
 from headrace.mirror import lineage
 from headrace.mirror.config import SourceConfig, Tunables
 from headrace.mirror.copier import Copier
@@ -137,7 +137,7 @@ class Source:
             return False
         self.heard(self.clock.now_ms())
         self.problem = ""
-        self.addresses = {b["node_id"]: (b["host"], b["port"]) for b in answer["brokers"]}
+        self.addresses = addresses_of(answer)
         self._take({name: self._with_configs(topic) for name, topic in topics.items()})
         self.is_known = True
         return True

@@ -48,6 +48,11 @@ def is_moved(failure: Exception) -> bool:
     return isinstance(failure, KafkaError) and failure.code in MOVED
 
 
+def addresses_of(metadata: Mapping[str, Any]) -> dict[int, Address]:
+    """Where an answer to Metadata says that the brokers are."""
+    return {broker["node_id"]: (broker["host"], broker["port"]) for broker in metadata["brokers"]}
+
+
 class ClusterView:
     """Filled by answers to Metadata; `addresses` by broker, `leaders` by topic and partition, -1 without a leader."""
 
@@ -60,9 +65,7 @@ class ClusterView:
 
     def take(self, metadata: Mapping[str, Any], *, is_whole: bool) -> None:
         """Believe an answer to Metadata; `is_whole` says whether all topics were asked for: others are no more."""
-        self.addresses = {
-            broker["node_id"]: (broker["host"], broker["port"]) for broker in metadata["brokers"]
-        }
+        self.addresses = addresses_of(metadata)
         self.cluster_id = metadata.get("cluster_id")
         if is_whole:
             self.leaders.clear()
