@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import confluent_kafka
@@ -39,7 +40,7 @@ def values_of(peer: Peer, topic: str, count: int, partitions: int = 2) -> list[b
     consumer.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in range(partitions)])
     messages = consumer.consume(count, timeout=20)
     consumer.close()
-    return [message.value() for message in messages]
+    return [value for message in messages if (value := message.value()) is not None]
 
 
 def test_a_program_that_is_compiled_already_is_used_again(program: Path) -> None:
@@ -55,7 +56,7 @@ def test_what_is_produced_is_consumed(
 ) -> None:
     topic = f"noise-{batch}-{acks}"
     peer.create_topic(topic, 2)
-    where = {"bootstrap": peer.bootstrap, "topic": topic, "partitions": 2, "messages": 1000}
+    where: dict[str, Any] = {"bootstrap": peer.bootstrap, "topic": topic, "partitions": 2, "messages": 1000}
     codec = "zstd" if batch else "none"
     produced = generator.run(
         program, "produce", **where, connections=connections, batch=batch, acks=acks, codec=codec
@@ -71,7 +72,7 @@ def test_each_message_goes_to_the_next_partition(
 ) -> None:
     topic = f"round-{connections}"
     peer.create_topic(topic, 3)
-    where = {"bootstrap": peer.bootstrap, "topic": topic, "partitions": 3, "messages": 12}
+    where: dict[str, Any] = {"bootstrap": peer.bootstrap, "topic": topic, "partitions": 3, "messages": 12}
     generator.run(program, "produce", **where, connections=connections, batch=batch)
     consumer = confluent_kafka.Consumer({"bootstrap.servers": peer.bootstrap, "group.id": "test"})
     counts = [
@@ -84,7 +85,7 @@ def test_each_message_goes_to_the_next_partition(
 
 def test_a_run_by_time_ends_when_its_time_is_over(program: Path, peer: Peer) -> None:
     peer.create_topic("timed", 1)
-    where = {"bootstrap": peer.bootstrap, "topic": "timed"}
+    where: dict[str, Any] = {"bootstrap": peer.bootstrap, "topic": "timed"}
     produced = generator.run(program, "produce", **where, seconds=0.5, batch=50)
     assert produced.messages > 0
     assert produced.seconds >= 0.4
@@ -97,7 +98,7 @@ def test_latency_is_that_of_every_message_after_the_warm_up(
 ) -> None:
     topic = f"latency-{partitions}"
     peer.create_topic(topic, partitions)
-    where = {"bootstrap": peer.bootstrap, "topic": topic, "partitions": partitions}
+    where: dict[str, Any] = {"bootstrap": peer.bootstrap, "topic": topic, "partitions": partitions}
     for _ in range(2):  # the second run must not count what the first has left in the log
         outcome = generator.run(program, "latency", **where, connections=connections, rate=500, seconds=0.5)
         assert outcome.messages == 750
@@ -107,17 +108,23 @@ def test_latency_is_that_of_every_message_after_the_warm_up(
 
 def test_events_are_avro_of_their_schema_in_the_registrys_frame(program: Path, peer: Peer) -> None:
     peer.create_topic("events", 2)
-    where = {"bootstrap": peer.bootstrap, "topic": "events", "partitions": 2, "messages": 5000}
+    where: dict[str, Any] = {
+        "bootstrap": peer.bootstrap,
+        "topic": "events",
+        "partitions": 2,
+        "messages": 5000,
+    }
     produced = generator.run(program, "produce", **where, batch=0, schema=0x12345678)
     values = values_of(peer, "events", 5000)
     assert sum(len(value) for value in values) == produced.bytes
     assert 190 <= produced.bytes / 5000 <= 210
-    schema = fastavro.parse_schema(json.loads(load_cells.SCHEMA.read_text()))
+    schema: Any = fastavro.parse_schema(json.loads(load_cells.SCHEMA.read_text()))
     events = []
     for value in values:
         assert struct.unpack(">bI", value[:5]) == (0, 0x12345678)
         body = io.BytesIO(value[5:])
-        events.append(fastavro.schemaless_reader(body, schema, None))
+        event: Any = fastavro.schemaless_reader(body, schema, None)
+        events.append(event)
         assert not body.read(), "bytes behind the event"
     assert sorted(event["sequence"] for event in events) == list(range(5000))
     assert len({event["path"] for event in events}) > 4000

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
 from typing import Any
 
 import aiokafka
@@ -99,7 +100,7 @@ class _Librdkafka:
         for before in (4, 11, confluent_kafka.OFFSET_END):
             deleted = self.admin.delete_records([partition(self.name, 0, before)])
             self.note(f"delete before {before}", deleted, lambda found: found.low_watermark)
-        spec = confluent_admin.OffsetSpec
+        spec: Any = confluent_admin.OffsetSpec
         for wanted in (spec.earliest(), spec.latest(), spec.max_timestamp(), spec.for_timestamp(5)):
             found = self.admin.list_offsets({partition(self.name, 0): wanted})
             self.note("offset", found, lambda found: (found.offset, found.timestamp))
@@ -149,7 +150,7 @@ def kafka_python(bootstrap: str, name: str) -> Transcript:
         note(what, lambda: admin.create_topics({name: new}, timeout_ms=WAIT_S * 1000))
     note("create odd", lambda: admin.create_topics({f"{name}-odd": {**new, "configs": {"no.such": "1"}}}))
     for count in (3, 2):
-        note(f"grow to {count}", lambda count=count: admin.create_partitions({name: count}))
+        note(f"grow to {count}", partial(admin.create_partitions, {name: count}))
     resource = kafka.admin.ConfigResource("TOPIC", name)
     changed = kafka.admin.ConfigResource("TOPIC", name, {"segment.bytes": "20000"})
     note("alter", lambda: admin.alter_configs([changed]))
@@ -162,7 +163,7 @@ def kafka_python(bootstrap: str, name: str) -> Transcript:
     for before in (4, 11):
         note(
             f"delete before {before}",
-            lambda before=before: admin.delete_records({place: before}),
+            partial(admin.delete_records, {place: before}),
             lambda found: found[place]["low_watermark"],
         )
     offsets = {place: kafka.OffsetAndMetadata(7, "m", -1)}

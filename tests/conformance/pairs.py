@@ -122,9 +122,10 @@ def running_broker_pairs(
                     stack.callback(headrace.end)
                     headraces.append(headrace)
             kafkas[-1].wait_until_serving()
-        yield BrokerPair(
-            *(Pair(headrace=h, kafka=k, znodes=znodes) for h, k in zip(headraces, kafkas, strict=True)), extra
+        first, second = (
+            Pair(headrace=h, kafka=k, znodes=znodes) for h, k in zip(headraces, kafkas, strict=True)
         )
+        yield BrokerPair(first, second, extra)
 
 
 def leave_topic(

@@ -78,7 +78,8 @@ def _zero(random: Random, path: Path) -> str:
 
 
 def _append(random: Random, path: Path) -> str:
-    tail = random.choice([bytes, random.randbytes])(random.choice([1, 12, 17, 61, 5000]))
+    makers: list[Callable[[int], bytes]] = [bytes, random.randbytes]
+    tail = random.choice(makers)(random.choice([1, 12, 17, 61, 5000]))
     path.write_bytes(path.read_bytes() + tail)
     return f"{len(tail)} bytes behind {path.name}"
 

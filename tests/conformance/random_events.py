@@ -176,7 +176,8 @@ class EventGenerator(Generator):
 
     def _broker_value(self, key: str) -> str | None:
         if not any(part in key for part in GUARDED) and self._chance(0.08):
-            return self._one(None, *BAD_VALUES)
+            bad: str | None = self._one(None, *BAD_VALUES)
+            return bad
         values = BROKER_VALUES[key]
         if key == "log.message.timestamp.type" and not self._style.append_time:
             values = values[:1]

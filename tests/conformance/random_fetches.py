@@ -323,7 +323,7 @@ class Generator:
     def _is_enough(self, message: Message, effective: dict[Place, Message]) -> bool:
         logs = ((self._log(place), wish["fetch_offset"]) for place, wish in effective.items())
         size = sum(log.available(offset) for log, offset in logs if log is not None)
-        return size >= min(message["min_bytes"], message["max_bytes"])
+        return bool(size >= min(message["min_bytes"], message["max_bytes"]))
 
     def _while_it_waits(self, fetching: Fetching, effective: dict[Place, Message]) -> Fetching:
         message = fetching.fetch.message

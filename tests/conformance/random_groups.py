@@ -228,11 +228,11 @@ class _Writer:
         self._add("leave", self._slot(), version, members=members)
 
     def _commit(self) -> None:
-        choices = self._identity("commit", 7)
+        choices: dict[str, Any] = self._identity("commit", 7)
         if self._rng.random() < 0.2:
             choices |= {"member": "none", "generation": "-1", "instance": False}
         version = choices.pop("version")
-        part = {
+        part: dict[str, Any] = {
             "leader_epoch": self._rng.choice((-1, 0, 7)),
             "metadata": self._rng.choice(("m", "", None, "é" * 5, "x" * 5000)),
             "timestamp": self._rng.choice((-1, 5, 2**60)),

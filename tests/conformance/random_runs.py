@@ -208,7 +208,7 @@ class RandomSession(Session):
 
         def is_gone() -> bool:
             is_free = self.look(CREATE_TOPICS, 5, wish)["topics"][0]["error_code"] != TOPIC_EXISTS
-            return is_free and self._described(name)["error_code"] == UNKNOWN_TOPIC
+            return bool(is_free and self._described(name)["error_code"] == UNKNOWN_TOPIC)
 
         eventually(is_gone, what=f"the end of {name}")
 
@@ -224,7 +224,7 @@ class RandomSession(Session):
         def has_changed() -> bool:
             answer = self.look(PRODUCE, 8, produce_message(name, batch(b"probe")))
             refused = answer["responses"][0]["partition_responses"][0]["error_code"] != 0
-            return refused == self._probe_is_shut
+            return bool(refused == self._probe_is_shut)
 
         eventually(has_changed, what="a change of configuration")
 

@@ -147,7 +147,8 @@ class Generator:
 
     def _value(self, key: str) -> str | None:
         if self._chance(0.1):
-            return self._one(None, *BAD_VALUES)
+            bad: str | None = self._one(None, *BAD_VALUES)
+            return bad
         values = VALUES[key]
         if key == "message.timestamp.type" and not self._style.append_time:
             values = values[:1]

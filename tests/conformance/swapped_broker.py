@@ -490,7 +490,11 @@ def consumed(members: tuple[Consumer, ...], wanted: dict[Place, int]) -> list[tu
         for number, member in enumerate(members):
             for message in member.consume(100, timeout=0.1):
                 assert message.error() is None, message.error()
-                seen[number, (message.topic(), message.partition())].append(message.offset())
+                topic, partition, offset = message.topic(), message.partition(), message.offset()
+                assert topic is not None
+                assert partition is not None
+                assert offset is not None
+                seen[number, (topic, partition)].append(offset)
         ends = {place: offsets[-1] + 1 for (_, place), offsets in seen.items()}
         has_come = all(ends.get(place, 0) >= end for place, end in wanted.items())
         return has_come and all(len(member.assignment()) == 1 for member in members)

@@ -50,7 +50,11 @@ class Writer:
     """Fills the topic, with the cleaner paused."""
 
     def __init__(self, bootstrap: str) -> None:
-        self._settings = {"bootstrap.servers": bootstrap, "log_level": 0, "linger.ms": 0}
+        self._settings: dict[str, str | int | float | bool] = {
+            "bootstrap.servers": bootstrap,
+            "log_level": 0,
+            "linger.ms": 0,
+        }
         self._admin = AdminClient(self._settings)
         eventually(self._has_topic, timeout_s=90, what="the topic")
         self._plain = Producer({**self._settings, "enable.idempotence": True})

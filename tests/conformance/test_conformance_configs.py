@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from processes import ForegroundProcess, eventually
+from processes import eventually
 from sessions import (
     DESCRIBE_CONFIGS,
     INCREMENTAL_ALTER_CONFIGS,
@@ -197,12 +197,8 @@ def test_what_kafka_stored_for_a_topic_keeps_nobody_from_it(own_pair: Pair) -> N
             f"{chroot}/config/topics/stored", json.dumps({"version": 1, "config": stored}).encode()
         )
     assert own_pair.headrace.stop() == 0
-    config = str(own_pair.headrace.home / "server.properties")
-    headrace = ForegroundProcess(["headrace.broker.command", "--config", config], own_pair.headrace.log)
-    try:
-        own_pair._replace(headrace=headrace).compare(after)
-    finally:
-        headrace.end()
+    own_pair.headrace.start()
+    own_pair.compare(after)
     found = [own_pair.znodes.get(f"{chroot}/config/topics/stored")[0] for chroot in ("/headrace", "/kafka")]
     assert json.loads(found[0]) == json.loads(found[1])
     assert json.loads(found[0])["config"] == {**stored, "segment.bytes": "1000000"}

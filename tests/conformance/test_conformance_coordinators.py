@@ -76,7 +76,7 @@ def test_a_static_member_comes_back_and_too_few_replicas_may_hear_of_it(loaded_p
         def is_in_force() -> bool:
             commit = session.look(OFFSET_COMMIT, 7, offset_commit("probe", 1))
             codes = {p["partition_index"]: p["error_code"] for p in commit["topics"][0]["partitions"]}
-            return codes[0] == (0 if count == 1 else COORDINATOR_NOT_AVAILABLE)
+            return bool(codes[0] == (0 if count == 1 else COORDINATOR_NOT_AVAILABLE))
 
         eventually(is_in_force, what=f"a minimum of {count}")
 

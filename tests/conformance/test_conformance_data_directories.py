@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kafka_oracle import KafkaBroker
@@ -384,7 +385,7 @@ def test_either_kind_of_controller_hears_of_the_others_failed_directory(
         kinds = ("headrace", "kafka") if controller == "headrace" else ("kafka", "headrace")
         for broker_id, kind in enumerate(kinds, start=1):
             home = tmp_path / kind
-            place = {
+            place: dict[str, Any] = {
                 "broker_id": broker_id,
                 "zookeeper": zookeeper.address,
                 "set": directories(home, "a", "b"),

@@ -79,7 +79,8 @@ def test_more_members_than_a_group_may_have(bounded_pair: Pair) -> None:
         others[0].send_only(others[0].frame(JOIN_GROUP, 4, join(4, "full", second)))
 
         def is_told() -> bool:
-            return session.look(HEARTBEAT, 3, heartbeat("full", member, generation))["error_code"] == 27
+            beat = session.look(HEARTBEAT, 3, heartbeat("full", member, generation))
+            return bool(beat["error_code"] == 27)
 
         eventually(is_told, what="a rebalance")
         session.ask(JOIN_GROUP, 4, join(4, "full", member), note="first again")

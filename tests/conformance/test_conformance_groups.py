@@ -119,12 +119,13 @@ def test_a_member_alone(pair: Pair, version: int) -> None:
         for timeout_ms in (500, 10_000_000, 0, -1):
             message = join(version, group, session_timeout_ms=timeout_ms)
             session.ask(JOIN_GROUP, version, message, note=f"session timeout {timeout_ms}")
-        for changes in (
+        wrong: list[dict[str, Any]] = [
             {"protocol_type": "connect"},
             {"protocol_type": ""},
             {"protocols": []},
             {"protocols": [{"name": "sticky", "metadata": b""}]},
-        ):
+        ]
+        for changes in wrong:
             session.ask(JOIN_GROUP, version, join(version, group, **changes), note=str(changes))
         if sync_version == 5:
             for changes in ({"protocol_type": "connect"}, {"protocol_name": "sticky"}):
@@ -164,9 +165,8 @@ def test_two_members_rebalance(pair: Pair) -> None:
         other.send_only(other.frame(JOIN_GROUP, 5, join(5, "two", two)))
 
         def is_told() -> bool:
-            return (
-                session.look(HEARTBEAT, 3, heartbeat("two", one, first["generation_id"]))["error_code"] == 27
-            )
+            beat = session.look(HEARTBEAT, 3, heartbeat("two", one, first["generation_id"]))
+            return bool(beat["error_code"] == 27)
 
         eventually(is_told, what="a rebalance")
         commit = offset_commit("two", 5, member_id=one, generation=first["generation_id"])

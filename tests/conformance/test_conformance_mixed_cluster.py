@@ -52,7 +52,7 @@ class MixedCluster:
 
     def controller(self) -> int | None:
         try:
-            return json.loads(self.znodes.get("/controller")[0])["brokerid"]
+            return int(json.loads(self.znodes.get("/controller")[0])["brokerid"])
         except NoNodeError:
             return None
 

@@ -50,7 +50,8 @@ def test_create_partitions(pair: Pair, version: int) -> None:
             grow((name, count, None))
         grow(("nowhere", 4, None), (name, 5, [[1]]))
         grow((name, 6, None), (name, 7, None))
-        for brokers in ([], [[1], [1]], [[]], [[1, 1]], [[7]], [[1, 7]], [[-1]]):
+        odd: list[list[list[int]]] = [[], [[1], [1]], [[]], [[1, 1]], [[7]], [[1, 7]], [[-1]]]
+        for brokers in odd:
             grow((name, 6, brokers))
         found = session.look(METADATA, 5, {"topics": [{"name": name}], "allow_auto_topic_creation": False})
         session.note("partitions", len(found["topics"][0]["partitions"]))
@@ -65,7 +66,8 @@ def test_groups_are_listed_and_described(pair: Pair, version: int) -> None:
 
         def is_here() -> bool:
             message = {"coordinator_keys": ["simple"], "key_type": 0}
-            return session.look(FIND_COORDINATOR, 4, message)["coordinators"][0]["error_code"] == 0
+            found = session.look(FIND_COORDINATOR, 4, message)["coordinators"]
+            return bool(found[0]["error_code"] == 0)
 
         eventually(is_here, what="the coordinator")
         partitions = [{"partition_index": 0, "committed_offset": 5, "committed_metadata": "m"}]
@@ -73,7 +75,7 @@ def test_groups_are_listed_and_described(pair: Pair, version: int) -> None:
 
         def is_committed() -> bool:
             answer = session.look(OFFSET_COMMIT, 2, commit)
-            return answer["topics"][0]["partitions"][0]["error_code"] == 0
+            return bool(answer["topics"][0]["partitions"][0]["error_code"] == 0)
 
         eventually(is_committed, what="the commit")
 

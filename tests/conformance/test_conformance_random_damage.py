@@ -98,10 +98,13 @@ def damage(logs: Path, topic: str) -> list[str]:
     return [damaged(f"{topic}-{n}", logs / f"{topic}-{n}") for n in range(PARTITIONS)]
 
 
+def is_gone(pair: Pair, path: str) -> bool:
+    return pair.znodes.exists(path) is None
+
+
 def restart(pair: Pair) -> None:
     for chroot, broker in (("/kafka", pair.kafka), ("/headrace", pair.headrace)):
-        gone = partial(pair.znodes.exists, f"{chroot}/brokers/ids/1")
-        eventually(lambda gone=gone: not gone(), what="the session's end")
+        eventually(partial(is_gone, pair, f"{chroot}/brokers/ids/1"), what="the session's end")
         broker.start()
     pair.kafka.wait_until_serving()
     pair.wait_for_producer_ids()

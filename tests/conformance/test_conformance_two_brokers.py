@@ -169,7 +169,7 @@ def test_topics_that_old_tools_make_get_ids(brokers: BrokerPair, version: int) -
     """A topic znode without an id, one of whose partitions is on a broker that is not there."""
     znodes = brokers.first.znodes
     name = f"nameless-{version}"
-    reassigned = {"adding_replicas": {}, "removing_replicas": {}} if version > 1 else {}
+    reassigned: dict[str, object] = {"adding_replicas": {}, "removing_replicas": {}} if version > 1 else {}
     topic = {"version": version, "partitions": {"0": [1], "1": [2], "2": [NOBODY]}, **reassigned}
 
     def script(session: Session) -> None:

@@ -168,7 +168,7 @@ def test_a_log_that_is_not_there_gets_one_sentence_and_failure(tmp_path: Path) -
 
 
 def test_a_pipeline_that_runs_is_left_alone(tmp_path: Path) -> None:
-    rollout = Rollout(root=demo.CHECKOUT / "var" / "no-such-rollout")
+    rollout = Rollout(root=CHECKOUT / "var" / "no-such-rollout")
     assert not rollout.runs()
     demo.refuse_while_running(rollout)
 

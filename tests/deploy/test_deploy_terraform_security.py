@@ -159,13 +159,13 @@ def test_rules_are_of_hosts_of_blocks_of_the_mirror_or_of_s3(plan: Plan) -> None
 
 def test_only_offline_brokers_come_from_another_datacenter(plan: Plan) -> None:
     offline = next(dc for dc in plan.variables["datacenters"].values() if dc["tier"] == "offline")
-    brokers = ipaddress.ip_network(offline["cidr"])
+    brokers = ipaddress.IPv4Network(offline["cidr"])
     mirrors = [(address, rule) for address, rule in plan.of_type(INGRESS) if ".mirror[" in address]
     assert {plan.datacenter_of(address) for address, _ in mirrors} == {
         name for name, dc in plan.variables["datacenters"].items() if dc["tier"] == "live"
     }
     for address, rule in mirrors:
-        block = ipaddress.ip_network(rule["cidr_ipv4"])
+        block = ipaddress.IPv4Network(rule["cidr_ipv4"])
         assert block.subnet_of(brokers), address
         assert block.prefixlen == brokers.prefixlen + 5, address
         assert rule["from_port"] == 9092, address
@@ -177,11 +177,11 @@ def test_nothing_leads_to_or_from_the_world(plan: Plan) -> None:
     for kind in (INGRESS, EGRESS):
         for address, rule in plan.of_type(kind):
             assert rule["cidr_ipv6"] is None, address
-            assert rule["cidr_ipv4"] is None or ipaddress.ip_network(rule["cidr_ipv4"]).is_private, address
+            assert rule["cidr_ipv4"] is None or ipaddress.IPv4Network(rule["cidr_ipv4"]).is_private, address
     for address, subnet in plan.of_type("aws_subnet"):
         assert subnet["map_public_ip_on_launch"] is False, address
     for address, route in plan.of_type("aws_route"):
-        assert ipaddress.ip_network(route["destination_cidr_block"]).is_private, address
+        assert ipaddress.IPv4Network(route["destination_cidr_block"]).is_private, address
         assert "peerings_" in address, address
     for address, balancer in plan.of_type("aws_lb"):
         assert balancer["internal"] is True, address

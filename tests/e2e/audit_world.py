@@ -44,6 +44,10 @@ COPIED_TOPICS = {TOPIC: PARTITIONS, f"{TOPIC}.rejected": 1, "headrace.monitoring
 Change = Callable[[list[Message]], list[bytes]]
 
 
+def values_of(found: list[Message]) -> list[bytes]:
+    return [message.value() or b"" for message in found]
+
+
 class AuditWorld:
     """One live datacenter `dc-east` and the offline one on free ports; with `mirror` the brokers copy by themselves."""
 
@@ -130,12 +134,12 @@ class AuditWorld:
                 sink.produce(TOPIC, NOISE, partition=partition)
         assert sink.flush(30) == 0
 
-    def copy(self, change: Change = lambda found: [message.value() for message in found]) -> None:
+    def copy(self, change: Change = values_of) -> None:
         """Copy everything from live to offline, which has nothing yet, or only the beginning; then the counts."""
         for topic, partitions in COPIED_TOPICS.items():
             for partition in range(partitions):
                 found = messages(self.live.bootstrap, topic, partition)
-                values = change(found) if topic == TOPIC else [message.value() for message in found]
+                values = change(found) if topic == TOPIC else values_of(found)
                 assert len(values) == len(found)
                 self._append(topic, partition, values)
 

@@ -89,7 +89,7 @@ class Cluster:
             {"bootstrap.servers": self.bootstrap, "linger.ms": 2, "batch.num.messages": 50, "log_level": 0}
         )
         for number in range(count):
-            where = {} if partition < 0 else {"partition": partition}
+            where: dict[str, Any] = {} if partition < 0 else {"partition": partition}
             producer.produce(topic, (b"%d-" % number).ljust(size, b"x"), **where)
             producer.poll(0)
         assert producer.flush(60) == 0
@@ -137,7 +137,7 @@ class Cluster:
         while time.monotonic() < deadline:
             message = consumer.poll(0.2)
             if message is not None and message.error() is None:
-                found.append(json.loads(message.value()))
+                found.append(json.loads(message.value() or b""))
         consumer.close()
         return found
 

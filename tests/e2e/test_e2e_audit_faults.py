@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from audit_world import DATACENTER, NOISE, TOPIC, VIEW, AuditWorld, end_offset, sequence_of
+from audit_world import DATACENTER, NOISE, TOPIC, VIEW, AuditWorld, end_offset, sequence_of, values_of
 from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient, NewTopic
 from processes import eventually
-from pyiceberg.expressions import EqualTo
 
 from headrace.events.avro_schemas import schema_text
 from headrace.load.tables import load_table, open_catalog
@@ -70,7 +69,7 @@ def changed(lost: set[int], doubled: set[int]) -> Callable[[list[Message]], list
     left = set(doubled)
 
     def change(found: list[Message]) -> list[bytes]:
-        values = [message.value() for message in found]
+        values = values_of(found)
         doubles = [value for value in values if sequence_of(value) in left]
         left.difference_update(map(sequence_of, doubles))
         kept = [NOISE if sequence_of(value) in lost else value for value in values]
@@ -89,7 +88,7 @@ def change_table(world: AuditWorld, lost: set[int], doubled: set[int]) -> None:
     rows = table.scan().to_arrow()
     sequences = [header["sequence"] for header in rows.column("header").to_pylist()]
     for sequence in lost:
-        table.delete(EqualTo("header.sequence", sequence))
+        table.delete(f"header.sequence = {sequence}")
     table.append(rows.take([sequences.index(sequence) for sequence in sorted(doubled)]))
 
 

@@ -157,7 +157,7 @@ def test_every_fetch_version_returns_what_was_produced(client: RawClient, versio
     make_topic(client, topic)
     produce(client, topic, b"hello")
     metadata = client.ask(METADATA, 12, {"topics": [{"name": topic}]})
-    topic_id = metadata["topics"][0]["topic_id"]  # type: ignore[index]
+    topic_id = metadata["topics"][0]["topic_id"]
     wanted = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}
     name = {"topic": topic} if version < 13 else {"topic_id": topic_id}
     message = {
@@ -167,7 +167,7 @@ def test_every_fetch_version_returns_what_was_produced(client: RawClient, versio
         "topics": [{**name, "partitions": [wanted]}],
     }
     answer = client.ask(FETCH, version, message)
-    partition = answer["responses"][0]["partitions"][0]  # type: ignore[index]
+    partition = answer["responses"][0]["partitions"][0]
     assert (partition["error_code"], partition["high_watermark"]) == (0, 1)
     assert batches.read_header(partition["records"]).record_count == 1
     records = batches.decode_records(partition["records"], 0, batches.read_header(partition["records"]))

@@ -28,7 +28,8 @@ def bystander(broker: DevCluster) -> Iterator[RawClient]:
 
 def test_members_of_all_groups_have_one_bound(broker: DevCluster, bystander: RawClient) -> None:
     def has_coordinator() -> bool:
-        return bystander.ask(FIND_COORDINATOR, 2, {"key": "g", "key_type": 0})["error_code"] == 0
+        found = bystander.ask(FIND_COORDINATOR, 2, {"key": "g", "key_type": 0})
+        return bool(found["error_code"] == 0)
 
     eventually(has_coordinator, what="a coordinator")
     before = broker.broker_process().memory_info().rss

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import partial
 from uuid import uuid4
 
 import pytest
@@ -26,7 +27,7 @@ DYNAMIC_DEFAULT_BROKER, DEFAULT = 3, 5
 
 
 @pytest.fixture(scope="module")
-def admin(broker: DevCluster) -> Iterator[AdminClient]:
+def admin(broker: DevCluster) -> AdminClient:
     return AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
 
 
@@ -93,10 +94,8 @@ def test_a_topic_grows_and_never_shrinks(admin: AdminClient, topic: str) -> None
     admin.create_partitions([NewPartitions(topic, 5)])[topic].result(30)
     assert partitions(admin, topic) == 5
     for count in (5, 3):
-        grow = [NewPartitions(topic, count)]
-        assert (
-            refused(lambda grow=grow: admin.create_partitions(grow)[topic].result(30)) == "INVALID_PARTITIONS"
-        )
+        grown = admin.create_partitions([NewPartitions(topic, count)])[topic]
+        assert refused(partial(grown.result, 30)) == "INVALID_PARTITIONS"
     assert partitions(admin, topic) == 5
 
 

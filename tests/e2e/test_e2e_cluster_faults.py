@@ -83,15 +83,22 @@ class Cluster:
         admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         return {p: m.leader for p, m in admin.list_topics(topic, timeout=10).topics[topic].partitions.items()}
 
-    def state(self, topic: str, partition: int) -> dict[str, object]:
+    def state(self, topic: str, partition: int) -> dict[str, Any]:
         path = f"/brokers/topics/{topic}/partitions/{partition}/state"
-        return json.loads(self.znodes.retry(self.znodes.get, path)[0])
+        state: dict[str, Any] = json.loads(self.znodes.retry(self.znodes.get, path)[0])
+        return state
 
     def controller(self) -> int | None:
         try:
             return int(json.loads(self.znodes.retry(self.znodes.get, "/controller")[0])["brokerid"])
         except NoNodeError:
             return None
+
+    def its_controller(self) -> int:
+        """The controller, which there must be."""
+        controller = self.controller()
+        assert controller is not None
+        return controller
 
     def produce(self, topic: str, partition: int, value: bytes) -> None:
         """Acknowledged, or the test fails."""
@@ -103,7 +110,7 @@ class Cluster:
         assert producer.flush(20) == 0
         assert errors == [None]
 
-    def read(self, topic: str, partition: int, count: int) -> list[bytes]:
+    def read(self, topic: str, partition: int, count: int) -> list[bytes | None]:
         settings = {"bootstrap.servers": self.bootstrap, "group.id": "reader", "log_level": 0}
         consumer = Consumer({**settings, "enable.auto.commit": False})
         consumer.assign([TopicPartition(topic, partition, 0)])
@@ -158,7 +165,7 @@ def test_a_killed_broker_leaves_its_partitions_leaderless_and_leads_them_again_w
     two = cluster(2)
     two.create("t", 2)
     leaders = two.leaders("t", through=1)
-    controller = two.controller()
+    controller = two.its_controller()
     victim = 3 - controller
     lost = next(p for p, leader in leaders.items() if leader == victim)
     two.produce("t", lost, b"before")
@@ -223,7 +230,7 @@ def first_metadata(address: tuple[str, int]) -> dict[str, Any]:
 
 def test_another_broker_takes_over_from_a_killed_controller(cluster: Callable[[int], Cluster]) -> None:
     two = cluster(2)
-    old = two.controller()
+    old = two.its_controller()
     epoch = int(two.znodes.get("/controller_epoch")[0])
     two.brokers[old].kill()
     eventually(lambda: two.controller() == 3 - old, what="the new controller")
@@ -291,7 +298,7 @@ def test_a_broker_that_slept_through_its_session_registers_again_and_leads_again
 ) -> None:
     two = cluster(2)
     two.create("t", 2)
-    controller = two.controller()
+    controller = two.its_controller()
     sleeper = 3 - controller
     own = next(p for p, leader in two.leaders("t", controller).items() if leader == sleeper)
     two.produce("t", own, b"before")
@@ -307,7 +314,7 @@ def test_a_broker_that_slept_through_its_session_registers_again_and_leads_again
 
 def test_a_controller_that_slept_through_its_session_is_fenced(cluster: Callable[[int], Cluster]) -> None:
     two = cluster(2)
-    old = two.controller()
+    old = two.its_controller()
     two.brokers[old].process.send_signal(signal.SIGSTOP)
     eventually(lambda: two.controller() == 3 - old, what="the new controller")
     two.brokers[old].process.send_signal(signal.SIGCONT)
@@ -341,7 +348,7 @@ def test_a_topic_with_a_replica_on_a_dead_broker_is_deleted_when_it_returns(
 ) -> None:
     two = cluster(2)
     two.create("t", 2)
-    victim = 3 - two.controller()
+    victim = 3 - two.its_controller()
     two.brokers[victim].kill()
     eventually(lambda: two.znodes.exists(f"/brokers/ids/{victim}") is None, what="the loss of a broker")
     two.delete("t")
@@ -357,7 +364,7 @@ def test_a_clean_stop_is_told_to_the_controller_and_ends_the_registration_at_onc
     cluster: Callable[[int], Cluster],
 ) -> None:
     two = cluster(2)
-    leaver = 3 - two.controller()
+    leaver = 3 - two.its_controller()
     assert two.brokers[leaver].stop() == 0
     assert two.znodes.exists(f"/brokers/ids/{leaver}") is None
     assert "without the controller's consent" not in two.brokers[leaver].log.read_text()
@@ -406,6 +413,6 @@ def test_a_changed_topic_configuration_reaches_the_brokers(cluster: Callable[[in
     eventually(lambda: "topic configuration changed" in one.brokers[1].log.read_text(), what="the change")
     errors: list[object] = []
     producer = Producer({"bootstrap.servers": one.bootstrap, "log_level": 0})
-    producer.produce("t", b"x" * 1000, on_delivery=lambda e, _: errors.append(e.name()))
+    producer.produce("t", b"x" * 1000, on_delivery=lambda e, _: errors.append(e and e.name()))
     producer.flush(20)
     assert errors == ["MSG_SIZE_TOO_LARGE"]

@@ -164,7 +164,9 @@ def test_a_transaction_does_all_or_nothing_and_names_the_cause(server: ZooKeeper
             await client.transaction([Create("/made-too-soon"), Check("/epoch", 7)])
         assert await client.get("/made-too-soon") is None
         await client.transaction([Check("/epoch", 0), Create("/made-once", b"x"), Set("/epoch", b"6", 0)])
-        assert (await client.get("/epoch"))[:2] == (b"6", 1)
+        epoch = await client.get("/epoch")
+        assert epoch is not None
+        assert epoch[:2] == (b"6", 1)
         with pytest.raises(ZnodeExistsError):
             await client.transaction([Check("/epoch", 1), Create("/made-once")])
 
@@ -262,6 +264,7 @@ def test_requests_made_while_the_server_is_dead_are_answered_when_it_is_back(
         assert not late.done()
         await asyncio.to_thread(own_server.start)
         znode, path = await late
+        assert znode is not None
         assert (znode.data, path) == (b"x", "/watched/late")
         await until(lambda: children[-1:] == [["late"]])
         await until(lambda: recorder.heard == ["suspended", "resumed"])

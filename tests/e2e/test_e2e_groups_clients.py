@@ -50,7 +50,7 @@ class Member:
                 "enable.auto.commit": False,
             }
         )
-        self.seen: set[tuple[int, int]] = set()
+        self.seen: set[tuple[int | None, int | None]] = set()
         self.consumer.subscribe([topic])
 
     @property

@@ -51,7 +51,7 @@ def test_offsets_and_members_survive_a_killed_broker(
     assert committed(after.bootstrap) == COMMITTED
     # The member itself finds its coordinator again, under the session it had.
     deadline = time.monotonic() + 40
-    rest: list[int] = []
+    rest: list[int | None] = []
     while len(rest) < 100 - COMMITTED:
         assert time.monotonic() < deadline, rest
         rest += [m.offset() for m in member.consume(100, 1.0) if m.error() is None]

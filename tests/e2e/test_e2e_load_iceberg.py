@@ -21,7 +21,7 @@ from headrace.load.upgrade import LAYOUT_PROPERTY
 ODD = {
     **EVENT,
     "fields": [
-        *EVENT["fields"],  # type: ignore[misc]
+        *EVENT["fields"],
         {"name": "Path", "type": "string", "default": "P"},
         {"name": "_file", "type": "string", "default": "f"},
         {

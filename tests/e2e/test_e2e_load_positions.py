@@ -22,7 +22,7 @@ from headrace.load import history, ranges, tables, task
 from headrace.load.driver import LoadConfig, Loader, RoundReport
 from headrace.load.log_client import LogClient
 
-HEADRACE = Path(sys.executable).with_name("headrace")
+HEADRACE = str(Path(sys.executable).with_name("headrace"))
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def cut(broker: DevCluster, topic: str, partition: int, end: int) -> None:
 
 def order(word: str, broker: DevCluster, warehouse: Path, *arguments: object, fails: bool = False) -> str:
     """Run `headrace load resume` or `skip`; returns what it prints, an error included."""
-    command = [HEADRACE, "load", word, *map(str, arguments), "--bootstrap", broker.bootstrap]
+    command: list[str] = [HEADRACE, "load", word, *map(str, arguments), "--bootstrap", broker.bootstrap]
     done = subprocess.run(
         [*command, "--warehouse", str(warehouse)], capture_output=True, text=True, timeout=60, check=False
     )
@@ -82,7 +82,7 @@ def page(word: str, broker: DevCluster, warehouse: Path, **variables: str) -> st
     environment = {
         **os.environ,
         **variables,
-        "PATH": f"{HEADRACE.parent}:{os.environ['PATH']}",
+        "PATH": f"{Path(HEADRACE).parent}:{os.environ['PATH']}",
         "OFFLINE": broker.bootstrap,
         "WAREHOUSE": str(warehouse),
     }

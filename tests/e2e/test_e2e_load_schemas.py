@@ -24,9 +24,9 @@ from headrace.registry.records import SchemaVersion, encode
 
 WIDER = {
     **EVENT,
-    "fields": [*EVENT["fields"], {"name": "zone", "type": "string", "default": "eu"}],  # type: ignore[misc]
+    "fields": [*EVENT["fields"], {"name": "zone", "type": "string", "default": "eu"}],
 }
-CHANGED = {**EVENT, "fields": [EVENT["fields"][0], {"name": "path", "type": "long"}]}  # type: ignore[index]
+CHANGED = {**EVENT, "fields": [EVENT["fields"][0], {"name": "path", "type": "long"}]}
 
 
 def loader_of(bootstrap: str, registry: str, warehouse: Path, topic: str, wait_seconds: float = 60) -> Loader:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from processes import DevCluster, eventually
 from headrace.load import history, tables, task
 from headrace.load.driver import LoadConfig, Loader
 from headrace.load.log_client import LogClient
+from headrace.load.ranges import TopicPartition
 from headrace.load.spark import RunTasks, spark_session, spark_tasks
 from headrace.load.task import Assignment, TaskResult
 
@@ -252,9 +254,7 @@ def test_the_continuous_command_follows_the_log_and_ends_cleanly_on_a_signal(
     try:
         for total in (50, 100, 150):
             publish(broker.bootstrap, topic, 2, 50)
-            eventually(
-                lambda total=total: loaded(tmp_path) == total, timeout_s=60, what=f"{total} offsets loaded"
-            )
+            eventually(partial(has_loaded, tmp_path, total), timeout_s=60, what=f"{total} offsets loaded")
         process.send_signal(number)
         assert process.wait(60) == 0
     finally:
@@ -264,6 +264,10 @@ def test_the_continuous_command_follows_the_log_and_ends_cleanly_on_a_signal(
     assert sum(row["next_offset"] - row["first_offset"] for row in arrivals.to_pylist()) == 150
     now_ms = time.time() * 1000
     assert all(now_ms - 600_000 < row["committed_at_ms"] <= now_ms for row in arrivals.to_pylist())
+
+
+def has_loaded(warehouse: Path, count: int) -> bool:
+    return loaded(warehouse) == count
 
 
 def loaded(warehouse: Path) -> int:
@@ -303,7 +307,8 @@ def test_rot_in_the_log_stops_its_partition_alone_and_is_said(
     assert before_rot == list(range(len(before_rot)))
     assert len(before_rot) < 150
     client = LogClient(cluster.bootstrap)
-    assert client.log_offsets(client.partitions(lambda name: name == topic))[(topic, 1)].end == 150
+    ends = client.log_offsets(client.partitions(lambda name: name == topic))
+    assert ends[TopicPartition(topic, 1)].end == 150
     client.close()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import confluent_kafka
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
@@ -76,9 +77,9 @@ def test_a_reader_goes_on_while_its_topic_is_compacted(
         {"bootstrap.servers": cluster.bootstrap, "group.id": "r", "fetch.message.max.bytes": 3000}
     )
     reader.assign([confluent_kafka.TopicPartition("state", 0, 0)])
-    state: dict[bytes, bytes] = {}
-    expected: dict[bytes, bytes] = {}
-    offsets: list[int] = []
+    state: dict[bytes | None, bytes | None] = {}
+    expected: dict[bytes | None, bytes | None] = {}
+    offsets: list[Any] = []
     deadline = time.monotonic() + 60
     for number in range(6000):
         key, value = b"%d" % (number % 50), b"%d" % number * 20

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import requests
@@ -119,7 +120,7 @@ def test_bad_bodies_are_refused_with_confluents_codes(
 
 def test_subjects_with_odd_names_are_subjects(registry: RegistryProcess) -> None:
     for subject in ("with space", "a%b", "日本", ":.:ctx"):
-        quoted = requests.utils.quote(subject, safe="")
+        quoted = quote(subject, safe="")
         assert post(registry.url, f"/subjects/{quoted}/versions", {"schema": V1}).status_code == 200
         assert subject in requests.get(registry.url + "/subjects", timeout=20).json()
 
@@ -181,7 +182,9 @@ def test_the_topic_is_compacted_with_one_partition_and_confluents_records(
     )
     consumer.assign([TopicPartition("_schemas", 0, 0)])
     _, end = consumer.get_watermark_offsets(TopicPartition("_schemas", 0), timeout=10)
-    records = {message.key(): message.value() for message in consumer.consume(end, timeout=10)}
+    records: dict[Any, Any] = {
+        message.key(): message.value() for message in consumer.consume(end, timeout=10)
+    }
     consumer.close()
     value = json.loads(records[b'{"keytype":"SCHEMA","subject":"stored","version":1,"magic":1}'])
     assert value == {"subject": "stored", "version": 1, "id": schema_id, "schema": V1, "deleted": False}

@@ -381,10 +381,10 @@ class World:
         """What a broker keeps of deleted topics: logs, and configurations that their namesakes do not have."""
         found = [
             f"{node.broker_id} keeps a log of {topic}-{partition}"
-            for topic, partition in node.partitions.logs.logs
+            for topic, partition in self.disks[node.broker_id].logs
             if topic not in topics or partition not in topics[topic].partitions
         ]
-        for topic in {topic for topic, _ in node.partitions.logs.logs} & topics.keys():
+        for topic in {topic for topic, _ in self.disks[node.broker_id].logs} & topics.keys():
             stored = self.ensemble.znodes[paths.entity_config("topics", topic)].data
             used = node.cluster.topic_config(topic)
             if used != paths.decode_config(topic, stored):

@@ -263,7 +263,7 @@ class FaultyFiles:
         """The process dies, the page cache lives."""
         self.room = self.operations_left = None
 
-    def paths(self, suffix: str) -> list[str]:
+    def paths(self, suffix: str) -> Sequence[str]:
         """Files whose names end with `suffix`."""
         return sorted(path for path in self._seen if path.endswith(suffix))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 
 import pytest
 from compaction_simulation import CompactionSimulation
@@ -89,9 +89,9 @@ def _part_of_the_map_is_taken_for_all(patch: pytest.MonkeyPatch) -> None:
 
 
 def _markers_that_decide_are_not_synced(patch: pytest.MonkeyPatch) -> None:
-    def sync(cleaner: LogCleaner, log: PartitionLog) -> Iterator[None]:
+    def sync(cleaner: LogCleaner, log: PartitionLog) -> Generator[None, None, bool]:
+        yield from ()
         return True
-        yield
 
     patch.setattr(LogCleaner, "_sync", sync)
 

@@ -7,6 +7,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from frame_broker import FrameBroker
@@ -66,7 +67,7 @@ def session(broker: FrameBroker, offset: int) -> None:
     """What an ordinary client does: it publishes one record, reads it back and commits an offset."""
     batch = batches.encode_batch([batches.Record(0, broker.queue.now_ms(), b"k", b"a good one", [])])
     partition = {"index": 1, "records": bytes(batch)}
-    request = {
+    request: dict[str, Any] = {
         "acks": -1,
         "timeout_ms": 1000,
         "topic_data": [{"name": "witness", "partition_data": [partition]}],
@@ -86,7 +87,7 @@ def session(broker: FrameBroker, offset: int) -> None:
     assert ask(broker, 8, 5, request)["topics"][0]["partitions"][0]["error_code"] == 0
 
 
-def ask(broker: FrameBroker, key: int, version: int, message: dict[str, object]) -> dict[str, object]:
+def ask(broker: FrameBroker, key: int, version: int, message: dict[str, Any]) -> dict[str, Any]:
     header = frames.encode_request_header(key, version, 5, "witness")
     frame = memoryview(bytearray(header + APIS[key].encode_request(version, message)))
     reply = broker.serve(frame)

@@ -45,8 +45,6 @@ def test_the_schedules_reach_what_they_are_for() -> None:
 
 
 def _nobody_waits_for_a_turn(patch: pytest.MonkeyPatch) -> None:
-    head = Turns.head.fget
-    assert head is not None
     patch.setattr(Turns, "head", property(lambda turns: next(reversed(turns._asked), None)))
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from kazoo.exceptions import (
     BadVersionError,
     ConnectionLoss,
+    KazooException,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
@@ -157,7 +158,7 @@ class Ensemble:
                 return [*before, failure, *[RuntimeInconsistency() for _ in operations[index + 1 :]]]
         return [self._perform(operation, owner) for operation in operations]
 
-    def _refusal(self, operation: tuple[Any, ...]) -> Exception | None:
+    def _refusal(self, operation: tuple[Any, ...]) -> KazooException | None:
         kind, path, *rest = operation
         if kind == "create":
             if path in self.znodes:

@@ -71,7 +71,7 @@ class Pipeline:
         self.offsets[topic] = offset + 1
         found = {tier: _tallies(producer, time_ms, sequence) if tier in tiers else () for tier in TIERS}
         for tier in ("live", "offline"):
-            self.ledger.on_count(self._counted(tier, topic, offset, found[tier]))  # type: ignore[arg-type]
+            self.ledger.on_count(self._counted(tier, topic, offset, found[tier]))
         place = Place(DATACENTER, topic, 0)
         self.ledger.on_loaded(place, offset, offset + 1, self.now_ms)
         self.ledger.on_file(topic, f"{topic}-{offset}", [(place, offset, offset + 1, found["warehouse"])])

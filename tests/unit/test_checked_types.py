@@ -6,9 +6,11 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+SETTINGS = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["tool"]
 PLACES = (
     "broker/headrace/some_broker",
     "mirror/headrace/some_mirror",
@@ -19,24 +21,41 @@ PLACES = (
     "playbooks/library",
     "playbooks/module_utils",
     "scripts",
+    "tests/bench",
+    "tests/conformance",
+    "tests/deploy",
+    "tests/e2e",
+    "tests/sim",
+    "tests/unit",
+    "tests/unit/broker/log",
+    "tests/unit/pipeline/load",
 )
+CONFTESTS = [str(path.relative_to(CHECKOUT)) for path in (CHECKOUT / "tests").rglob("conftest.py")]
 
 
 def test_a_wrong_type_is_found_in_each_place(tmp_path: Path) -> None:
     shutil.copy(CHECKOUT / "pyproject.toml", tmp_path)
     shutil.copytree(CHECKOUT / "playbooks" / "typed", tmp_path / "playbooks" / "typed", symlinks=True)
-    names = {f"wrong_{index}.py": place for index, place in enumerate(PLACES)}
-    for name, place in names.items():
-        (tmp_path / place).mkdir(parents=True)
-        (tmp_path / place / name).write_text('count: int = "wrong"\n')
-    (tmp_path / "fabfile.py").write_text('count: int = "wrong"\n')
-    (command,) = [
+    files = [*(f"{place}/wrong_{number}.py" for number, place in enumerate(PLACES)), *CONFTESTS, "fabfile.py"]
+    for file in files:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(f'count: int = "in {file}"\n')
+    commands = [
         line.removeprefix("run ").split()
         for line in (CHECKOUT / "scripts" / "check").read_text().splitlines()
         if line.startswith("run mypy")
     ]
-    done = subprocess.run(
-        [sys.executable, "-m", *command], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    found = set(re.findall(r"(\w+\.py):1: error: Incompatible types", done.stdout))
-    assert (done.returncode, found) == (1, {*names, "fabfile.py"}), done.stdout + done.stderr
+    found: set[str] = set()
+    for command in commands:
+        done = subprocess.run(
+            [sys.executable, "-m", *command], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 1, done.stdout + done.stderr
+        found |= set(re.findall(r"(\S+\.py):1: error: Incompatible types", done.stdout))
+    seen = {file.replace("playbooks/typed/ansible/", "playbooks/") for file in found}
+    assert seen == set(files)
+
+
+def test_helpers_are_found_where_pytest_finds_them() -> None:
+    searched = SETTINGS["mypy"]["mypy_path"].split(":")
+    assert set(SETTINGS["pytest"]["ini_options"]["pythonpath"]) <= {".", *searched}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from group_script import Script
 
@@ -138,13 +140,14 @@ def test_an_instance_that_brings_the_id_of_a_pending_member_hears_kafkas_catch_a
 def test_a_member_without_a_common_protocol_or_of_another_type_is_refused() -> None:
     script = Script()
     (first,) = script.stable()
-    for overrides in ({"protocols": (("sticky", b""),)}, {"protocol_type": "connect"}):
+    different: list[dict[str, Any]] = [{"protocols": (("sticky", b""),)}, {"protocol_type": "connect"}]
+    for overrides in different:
         assert script.joined(script.join(**overrides)).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert script.heartbeat(first, 1) is ErrorCode.NONE
 
 
 @pytest.mark.parametrize("overrides", [{"protocols": ()}, {"protocol_type": ""}])
-def test_the_first_member_must_name_protocols_and_their_type(overrides: dict[str, object]) -> None:
+def test_the_first_member_must_name_protocols_and_their_type(overrides: dict[str, Any]) -> None:
     script = Script()
     assert script.joined(script.join(**overrides)).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert script.state() == "Empty", "Kafka, too, has made the group by then"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from group_script import Script
 
@@ -213,7 +215,10 @@ def test_a_reload_brings_back_the_generation_with_its_assignments_and_full_sessi
 def test_a_reload_knows_members_as_their_newest_generation_stored_them() -> None:
     script = Script()
     members = script.stable(2, protocols=(("range", b"old"), ("sticky", b"old")))
-    newer = {"protocols": (("sticky", b"new"), ("range", b"new")), "session_timeout_ms": 20_000}
+    newer: dict[str, Any] = {
+        "protocols": (("sticky", b"new"), ("range", b"new")),
+        "session_timeout_ms": 20_000,
+    }
     tokens = [script.join(**newer), *(script.join(member, **newer) for member in members)]
     leader = script.joined(tokens[0]).leader
     assert script.joined(tokens[0]).protocol_name == "sticky"

@@ -37,7 +37,7 @@ class FakeLog:
         return []
 
     def storage_errors(self) -> AbstractContextManager[None]:
-        return storage_errors(SimpleNamespace(failed=lambda path, error: None), "t-0")  # type: ignore[arg-type]
+        return storage_errors(SimpleNamespace(failed=lambda path, error: None), "t-0")
 
     def epoch_end_offset(self, epoch: int) -> EpochEndOffset:
         return EpochEndOffset(4, 6)
@@ -108,7 +108,7 @@ def test_every_version_answers_every_partition(context: Any, version: int) -> No
     (topic,) = answer["responses"]
     found = [(p["partition_index"], p["error_code"], p["high_watermark"]) for p in topic["partitions"]]
     assert found == [(LED, 0, 9), (MOVED, 6, -1), (ABSENT, 3, -1)]
-    expected = [None, None, []] if version >= 4 else [[], [], []]
+    expected: list[object] = [None, None, []] if version >= 4 else [[], [], []]
     assert [p["aborted_transactions"] for p in topic["partitions"]] == expected
 
 
@@ -144,7 +144,7 @@ def test_a_disk_that_fails_under_a_conversion_is_told_as_such(
     def read_at(size: int, position: int) -> bytes:
         raise OSError(errno.EIO, "Input/output error")
 
-    broken = LogSlice(SimpleNamespace(read_at=read_at), 0, 100)  # type: ignore[arg-type]
+    broken = LogSlice(SimpleNamespace(read_at=read_at), 0, 100)
     monkeypatch.setattr(FakeLog, "read", lambda *_, **__: broken)
     (found,) = ask(context, version, {"partition": LED})["responses"][0]["partitions"]
     assert found["error_code"] == ErrorCode.KAFKA_STORAGE_ERROR
@@ -201,7 +201,7 @@ def test_aborted_transactions_come_with_their_producers(
     context: Any, monkeypatch: pytest.MonkeyPatch, version: int, count: int
 ) -> None:
     aborted = [AbortedTransaction(10 + n, 3 + n, 9 + n, 4) for n in range(count)]
-    records = LogSlice(SimpleNamespace(read_at=lambda size, position: b"records"), 0, 7)  # type: ignore[arg-type]
+    records = LogSlice(SimpleNamespace(read_at=lambda size, position: b"records"), 0, 7)
     monkeypatch.setattr(FakeLog, "read", lambda self, offset, **_: records)
     monkeypatch.setattr(FakeLog, "aborted_transactions", lambda self, offset, found: aborted)
     told = {"partition": LED}

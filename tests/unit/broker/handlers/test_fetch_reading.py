@@ -17,7 +17,8 @@ from headrace.broker.errors import (
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
 )
-from headrace.broker.handlers.fetch_reading import Answer, Reading
+from headrace.broker.handlers.fetch_answer import Answer
+from headrace.broker.handlers.fetch_reading import Reading
 from headrace.broker.handlers.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from headrace.broker.log.results import NOTHING_YET, LogSlice
 from headrace.broker.server.waiting import Waiting

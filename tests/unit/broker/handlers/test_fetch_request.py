@@ -99,7 +99,7 @@ def test_damaged_requests_are_malformed_or_read_as_the_codec_reads_them(
 @pytest.mark.parametrize("version", [9, 11, 12, 16])
 def test_a_request_cut_anywhere_is_never_read_past_its_end(version: int) -> None:
     partition = {"partition": 3, "fetch_offset": 10, "partition_max_bytes": 1000}
-    name = {"topic": "pageviews"} if version < 13 else {"topic_id": UUID(int=9)}
+    name: dict[str, Any] = {"topic": "pageviews"} if version < 13 else {"topic_id": UUID(int=9)}
     message = {"max_wait_ms": 1, "min_bytes": 1, "topics": [{**name, "partitions": [partition]}]}
     data = API.encode_request(version, message)
     whole = read_fetch(version, memoryview(data), 0)
@@ -109,7 +109,7 @@ def test_a_request_cut_anywhere_is_never_read_past_its_end(version: int) -> None
             name.get("topic"),
             name.get("topic_id"),
             key,
-            [FetchPartition(3, -1, 10, 1000)],  # type: ignore[arg-type]
+            [FetchPartition(3, -1, 10, 1000)],
         )
     ]
     for size in range(len(data) - 12):

@@ -194,7 +194,7 @@ def test_acks_all_is_served_one_by_one_while_another_replica_is_in_sync(tmp_path
 
 
 def test_a_run_without_acknowledgement_has_no_answer_but_a_refused_batch_closes(tmp_path: Path) -> None:
-    world = World(tmp_path)
+    world: Any = World(tmp_path)
     frame, *more = [memoryview(bytearray(request(9, n, bytes(batch()), acks=0))) for n in range(3)]
     header = frames.read_request_header(frame)
     assert k00_produce.handle_run(world, header, frame, more) == (None, 2)
@@ -225,7 +225,7 @@ def test_a_mirrors_copy_takes_nothing_from_clients_alone_or_together(
 
 
 def test_a_mirrors_copy_closes_the_connection_of_who_wants_no_answer(tmp_path: Path) -> None:
-    world = World(tmp_path, config=LogConfig(is_mirror_copy=True))
+    world: Any = World(tmp_path, config=LogConfig(is_mirror_copy=True))
     frame, *more = [memoryview(bytearray(request(9, n, bytes(batch()), acks=0))) for n in range(2)]
     with pytest.raises(CloseConnectionError, match="only the mirror writes to"):
         k00_produce.handle_run(world, frames.read_request_header(frame), frame, more)
@@ -233,7 +233,7 @@ def test_a_mirrors_copy_closes_the_connection_of_who_wants_no_answer(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    "config", [LogConfig(compression_type="zstd"), LogConfig(cleanup_policy=frozenset({"compact"}))]
+    "config", [LogConfig(compression_type="zstd"), LogConfig(cleanup_policy=("compact",))]
 )
 def test_what_must_be_unpacked_is_served_one_by_one(tmp_path: Path, config: LogConfig) -> None:
     keyed = encode_batch([Record(0, NOW_MS, b"k", b"v", [])])

@@ -72,7 +72,9 @@ def ask(context: Any, *names: str, version: int = 12) -> dict[str, Any]:
     frame = memoryview(
         frames.encode_request_header(3, version, 1, None) + API.encode_request(version, message)
     )
-    (data,) = k03_metadata.handle(context, frames.read_request_header(frame), frame)
+    parts = k03_metadata.handle(context, frames.read_request_header(frame), frame)
+    assert not isinstance(parts, Deferred)
+    (data,) = parts
     assert isinstance(data, bytes)
     _, offset = frames.read_response_header(3, version, data[4:])
     return API.decode_response(version, data[4:], offset)
@@ -167,7 +169,7 @@ class Later:
 def begin(context: Any, version: int) -> tuple[Later, list[dict[str, Any]]]:
     """Ask for all topics; answers what takes the turns, and where the decoded answer will be."""
     later = Later(context)
-    message = {"topics": [] if version == 0 else None}
+    message: dict[str, Any] = {"topics": [] if version == 0 else None}
     frame = memoryview(
         frames.encode_request_header(3, version, 1, None) + API.encode_request(version, message)
     )

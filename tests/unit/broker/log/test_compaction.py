@@ -213,8 +213,9 @@ def test_a_full_map_ends_the_cleaning_earlier_and_the_next_goes_on(tmp_path: Pat
         put(log, (b"%d" % number, b"2"))
     roll(log)
     limits = CleanerLimits(dedupe_buffer_size=4 * 201 + 1)
-    ends = []
+    ends: list[int] = []
     while clean(log, limits=limits):
+        assert log.cleaner.clean_offset is not None
         ends.append(log.cleaner.clean_offset)
     assert ends == sorted(ends)
     assert len(ends) > 1

@@ -10,7 +10,7 @@ from log_kit import NOW_MS, open_store
 
 from headrace.broker.errors import StorageError
 from headrace.broker.log.checkpoints import RECOVERY_POINT_FILE, decode_offsets
-from headrace.broker.log.files import Buffer, OsFiles
+from headrace.broker.log.files import OsFiles
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.store import LogStore
 from headrace.broker.wire.batches import Record, encode_batch
@@ -22,7 +22,7 @@ class CountingFiles(OsFiles):
         self.replaced: list[str] = []
         self.is_full = False
 
-    def replace_file(self, path: str, data: Buffer) -> None:
+    def replace_file(self, path: str, data: bytes) -> None:
         if self.is_full:
             raise OSError(errno.ENOSPC, "No space left on device")
         self.replaced.append(Path(path).name)

@@ -23,7 +23,7 @@ CONFIGS = {
     "small index": LogConfig(segment_index_bytes=36, index_interval_bytes=1),
     "stamps": LogConfig(message_timestamp_type="LogAppendTime"),
     "recompresses": LogConfig(compression_type="gzip"),
-    "compacted": LogConfig(cleanup_policy=frozenset({"compact"})),
+    "compacted": LogConfig(cleanup_policy=("compact",)),
 }
 
 

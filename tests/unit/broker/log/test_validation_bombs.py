@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,14 +51,10 @@ def test_more_records_than_can_be_in_a_batch_are_refused(tmp_path: Path, codec: 
     "config", [LogConfig(cleanup_policy=("compact",)), LogConfig(compression_type="uncompressed")]
 )
 def test_a_bomb_is_refused_where_a_batch_is_unpacked(tmp_path: Path, codec: int, config: LogConfig) -> None:
-    log, _ = open_log(tmp_path, LogConfig(**{**vars_of(config), "max_message_bytes": 4 << 20}))
+    log, _ = open_log(tmp_path, replace(config, max_message_bytes=4 << 20))
     with pytest.raises(MessageTooLargeError):
         append(log, encode_batch([Record(0, NOW_MS, b"k", bytes(PUBLISHED_SIZE_MAX), [])], codec=codec))
     assert (log.log_end_offset, log.size) == (0, 0)
-
-
-def vars_of(config: LogConfig) -> dict[str, object]:
-    return {name: getattr(config, name) for name in config.__dataclass_fields__}
 
 
 def test_more_records_than_can_be_looked_at_are_refused_where_they_are(

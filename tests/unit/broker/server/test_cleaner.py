@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from threading import Barrier, get_ident
 
@@ -117,12 +117,15 @@ def test_as_many_logs_are_cleaned_at_a_time_as_there_are_threads(
     limits: list[CleanerLimits] = []
     clean = LogCleaner.clean
 
+    def meet() -> None:
+        together.wait()
+
     def cleaning(
         cleaner: LogCleaner, log: PartitionLog, dirt: Dirt, limit: CleanerLimits, now_ms: int
     ) -> Iterator[Job]:
         limits.append(limit)
         if len(limits) <= 3:
-            yield lambda: together.wait() and None
+            yield meet
         yield from clean(cleaner, log, dirt, limit, now_ms)
 
     monkeypatch.setattr(LogCleaner, "clean", cleaning)
@@ -154,7 +157,7 @@ def test_a_full_disk_only_puts_a_cleaning_off(tmp_path: Path, monkeypatch: pytes
     cleaner = Cleaner(Logs(), store, SystemClock())
     write = Segment.write
 
-    def full(segment: Segment, data: Buffer) -> int:
+    def full(segment: Segment, data: Sequence[Buffer]) -> int:
         if segment.suffix == ".cleaned" and "events-0" in segment.directory:
             raise OSError(errno.ENOSPC, "No space left on device")
         return write(segment, data)

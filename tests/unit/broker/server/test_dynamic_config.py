@@ -1,6 +1,10 @@
 """Topic configuration in memory: read at start, followed by notifications, changed by compare-and-set."""
 
+from __future__ import annotations
+
 import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, cast
 
 import pytest
 
@@ -10,73 +14,76 @@ from headrace.broker.zk import paths
 from headrace.broker.zk.client import Znode, ZnodeVersionError
 
 NOW_MS = 10 * NOTIFICATION_LIFE_MS
+Notified = Callable[[], Awaitable[None]]
+Script = Callable[[DynamicConfigs, Notified], Awaitable[None]]
 
 
 class Clock:
-    def now_ms(self):
+    def now_ms(self) -> int:
         return NOW_MS
 
-    def monotonic_ms(self):
+    def monotonic_ms(self) -> int:
         return NOW_MS
 
 
 class ZooKeeper:
     """Znodes in memory; `rivals` are writes of others that come just before ours."""
 
-    def __init__(self):
-        self.znodes = {}
-        self.rivals = []
-        self.callback = None
+    def __init__(self) -> None:
+        self.znodes: dict[str, Znode] = {}
+        self.rivals: list[bytes] = []
+        self.callback: Callable[[list[str]], None] | None = None
 
-    def put(self, path, data, created_ms=NOW_MS):
+    def put(self, path: str, data: bytes, created_ms: int = NOW_MS) -> None:
         old = self.znodes.get(path)
         self.znodes[path] = Znode(data, 0 if old is None else old.version + 1, 1, 0, created_ms)
 
-    async def get(self, path):
+    async def get(self, path: str) -> Znode | None:
         return self.znodes.get(path)
 
-    async def get_many(self, names):
+    async def get_many(self, names: Sequence[str]) -> list[Znode | None]:
         return [self.znodes.get(name) for name in names]
 
-    async def children(self, path):
+    async def children(self, path: str) -> list[str]:
         return sorted(p.removeprefix(path + "/") for p in self.znodes if p.startswith(path + "/"))
 
-    async def set(self, path, data, version):
+    async def set(self, path: str, data: bytes, version: int) -> None:
         if self.rivals:
             self.put(path, self.rivals.pop())
         if self.znodes[path].version != version:
             raise ZnodeVersionError(path)
         self.put(path, data)
 
-    async def create(self, path, data, *, sequence=False):
+    async def create(self, path: str, data: bytes, *, sequence: bool = False) -> None:
         self.put(f"{path}{len(self.znodes):010}" if sequence else path, data)
 
-    async def delete(self, path):
+    async def delete(self, path: str) -> None:
         del self.znodes[path]
 
-    def watch_children(self, path, callback):
+    def watch_children(self, path: str, callback: Callable[[list[str]], None]) -> None:
         self.callback = callback
 
 
 @pytest.fixture
-def zookeeper():
+def zookeeper() -> ZooKeeper:
     return ZooKeeper()
 
 
-def with_configs(zookeeper, script):
-    async def failed(error):
+def with_configs(zookeeper: ZooKeeper, script: Script) -> None:
+    async def failed(error: BaseException) -> None:
         raise error
 
-    async def run():
+    async def run() -> None:
         mailbox = Mailbox(failed)
-        configs = DynamicConfigs(zookeeper, mailbox, Clock())
+        configs = DynamicConfigs(cast(Any, zookeeper), mailbox, Clock())
         configs.watch()
 
-        async def notified():
+        async def notified() -> None:
+            assert zookeeper.callback is not None
             zookeeper.callback(await zookeeper.children(paths.CONFIG_CHANGES))
             await mailbox.ask(nothing)
 
-        async def nothing():
+        async def nothing() -> None:
             return None
 
         running = asyncio.get_running_loop().create_task(mailbox.run())
@@ -88,14 +95,14 @@ def with_configs(zookeeper, script):
     asyncio.run(run())
 
 
-def config(**values):
+def config(**values: str) -> bytes:
     return paths.encode_config({name.replace("_", "."): value for name, value in values.items()})
 
 
-def test_everything_is_read_at_start_and_unknown_topics_have_nothing(zookeeper):
+def test_everything_is_read_at_start_and_unknown_topics_have_nothing(zookeeper: ZooKeeper) -> None:
     zookeeper.put("/config/topics/a", config(retention_ms="1"))
 
-    async def script(configs, notified):
+    async def script(configs: DynamicConfigs, notified: Notified) -> None:
         await configs.load("1")
         assert configs.of("a") == {"retention.ms": "1"}
         assert configs.of("b") == {}
@@ -103,8 +110,8 @@ def test_everything_is_read_at_start_and_unknown_topics_have_nothing(zookeeper):
     with_configs(zookeeper, script)
 
 
-def test_a_notified_change_is_read_from_the_topic_and_told_once(zookeeper):
-    async def script(configs, notified):
+def test_a_notified_change_is_read_from_the_topic_and_told_once(zookeeper: ZooKeeper) -> None:
+    async def script(configs: DynamicConfigs, notified: Notified) -> None:
         told = []
         configs.on_change(lambda topic, overrides: told.append((topic, dict(overrides))))
         zookeeper.put("/config/topics/a", config(retention_ms="2"))
@@ -118,11 +125,13 @@ def test_a_notified_change_is_read_from_the_topic_and_told_once(zookeeper):
     with_configs(zookeeper, script)
 
 
-def test_a_topic_that_is_new_to_this_broker_is_read_and_does_not_inherit_a_namesakes(zookeeper):
+def test_a_topic_that_is_new_to_this_broker_is_read_and_does_not_inherit_a_namesakes(
+    zookeeper: ZooKeeper,
+) -> None:
     zookeeper.put("/config/topics/a", config(retention_ms="1"))
     zookeeper.put("/config/topics/b", config(retention_ms="1"))
 
-    async def script(configs, notified):
+    async def script(configs: DynamicConfigs, notified: Notified) -> None:
         await configs.load("1")
         zookeeper.put("/config/topics/a", config())
         zookeeper.put("/config/topics/b", config(retention_ms="2"))
@@ -133,8 +142,8 @@ def test_a_topic_that_is_new_to_this_broker_is_read_and_does_not_inherit_a_names
     with_configs(zookeeper, script)
 
 
-def test_old_notifications_are_removed_and_young_ones_kept(zookeeper):
-    async def script(configs, notified):
+def test_old_notifications_are_removed_and_young_ones_kept(zookeeper: ZooKeeper) -> None:
+    async def script(configs: DynamicConfigs, notified: Notified) -> None:
         note = paths.encode_config_change("topics/a")
         zookeeper.put("/config/changes/config_change_1", note, created_ms=NOW_MS - NOTIFICATION_LIFE_MS - 1)
         zookeeper.put("/config/changes/config_change_2", note, created_ms=NOW_MS - NOTIFICATION_LIFE_MS)
@@ -144,8 +153,8 @@ def test_old_notifications_are_removed_and_young_ones_kept(zookeeper):
     with_configs(zookeeper, script)
 
 
-def test_a_change_that_meets_a_rival_is_made_on_top_of_it_and_notified(zookeeper):
-    async def script(configs, notified):
+def test_a_change_that_meets_a_rival_is_made_on_top_of_it_and_notified(zookeeper: ZooKeeper) -> None:
+    async def script(configs: DynamicConfigs, notified: Notified) -> None:
         zookeeper.put("/config/topics/a", config(retention_ms="1"))
         zookeeper.rivals.append(config(segment_bytes="99"))
         await configs.alter(TOPICS, "a", lambda old: {**old, "flush.ms": "5"})
@@ -155,11 +164,11 @@ def test_a_change_that_meets_a_rival_is_made_on_top_of_it_and_notified(zookeeper
     with_configs(zookeeper, script)
 
 
-def test_a_refused_change_writes_and_notifies_nothing(zookeeper):
-    def refuse(old):
+def test_a_refused_change_writes_and_notifies_nothing(zookeeper: ZooKeeper) -> None:
+    def refuse(old: dict[str, str]) -> dict[str, str]:
         raise ValueError("no")
 
-    async def script(configs, notified):
+    async def script(configs: DynamicConfigs, notified: Notified) -> None:
         zookeeper.put("/config/topics/a", config(retention_ms="1"))
         with pytest.raises(ValueError, match="no"):
             await configs.alter(TOPICS, "a", refuse)
@@ -169,10 +178,10 @@ def test_a_refused_change_writes_and_notifies_nothing(zookeeper):
     with_configs(zookeeper, script)
 
 
-def test_brokers_are_told_of_their_own_changes_and_of_all_brokers(zookeeper):
+def test_brokers_are_told_of_their_own_changes_and_of_all_brokers(zookeeper: ZooKeeper) -> None:
     zookeeper.put("/config/brokers/1", config(message_max_bytes="5"))
 
-    async def script(configs, notified):
+    async def script(configs: DynamicConfigs, notified: Notified) -> None:
         told = []
         configs.on_broker_change(
             lambda: told.append((configs.of_broker("1"), configs.of_broker("<default>")))
@@ -183,7 +192,7 @@ def test_brokers_are_told_of_their_own_changes_and_of_all_brokers(zookeeper):
         await configs.alter(BROKERS, "1", lambda old: {})
         await configs.alter(BROKERS, "2", lambda old: {"max.connections": "1"})
         await notified()
-        last = ({}, {"max.connections": "7"})
+        last: tuple[dict[str, str], dict[str, str]] = ({}, {"max.connections": "7"})
         assert told == [({"message.max.bytes": "5"}, {"max.connections": "7"}), last]
         assert configs.of_broker("2") == {}
 

@@ -20,8 +20,6 @@ from headrace.broker.server.metrics_page import MetricsPage, lines
 from headrace.broker.server.metrics_server import CONNECTIONS_COUNT_MAX, REQUEST_SIZE_MAX, MetricsServer
 from headrace.broker.server.process_metrics import ProcessMetrics
 
-Reader, Writer = asyncio.StreamReader, asyncio.StreamWriter
-
 
 class Families:
     """A collector of those families."""
@@ -51,11 +49,11 @@ def serve(test: Callable[[MetricsServer], Awaitable[None]]) -> None:
     asyncio.run(run())
 
 
-async def connect(server: MetricsServer) -> tuple[Reader, Writer]:
+async def connect(server: MetricsServer) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     return await asyncio.open_connection("127.0.0.1", server.port)
 
 
-async def rest(reader: Reader) -> bytes:
+async def rest(reader: asyncio.StreamReader) -> bytes:
     """What arrives until the connection ends, in whatever way."""
     found = b""
     with contextlib.suppress(ConnectionResetError):

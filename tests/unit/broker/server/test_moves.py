@@ -1,10 +1,13 @@
 """Slow disks and other data directories: what goes on meanwhile, what is given up, what goes on after a restart."""
 
+from __future__ import annotations
+
 import asyncio
 import errno
 import threading
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -14,6 +17,7 @@ from headrace.broker.config import LogConfig
 from headrace.broker.errors import ErrorCode, NotLeaderOrFollowerError
 from headrace.broker.handlers import k35_describe_log_dirs
 from headrace.broker.log.files import OsFiles
+from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.startup import open_logs
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.moves import ReplicaMoves
@@ -25,36 +29,36 @@ KEY = ("events", 0)
 
 
 class Clock:
-    def now_ms(self):
+    def now_ms(self) -> int:
         return NOW_MS
 
-    def monotonic_ms(self):
+    def monotonic_ms(self) -> int:
         return NOW_MS
 
 
 class GatedFiles(OsFiles):
     """Files that make no folder of partition 9 and rename no copy before the gate is open; `reached`: somebody waits."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.gate = threading.Event()
         self.gate.set()
         self.reached = threading.Event()
         self.is_dead = False
 
-    def make_directory(self, path):
+    def make_directory(self, path: str) -> None:
         if path.endswith("-9"):
             self._wait()
         super().make_directory(path)
 
-    def rename(self, source, target):
+    def rename(self, source: str, target: str) -> None:
         if source.endswith("-future"):
             self._wait()
         if self.is_dead:
             raise OSError(errno.EIO, "Input/output error")
         super().rename(source, target)
 
-    def _wait(self):
+    def _wait(self) -> None:
         self.reached.set()
         assert self.gate.wait(10), "nothing else came to pass meanwhile"
 
@@ -62,7 +66,7 @@ class GatedFiles(OsFiles):
 class Broker:
     """The parts of one broker around its data directories `a`, `b` and `c`."""
 
-    def __init__(self, home, files=None):
+    def __init__(self, home: Path, files: OsFiles | None = None) -> None:
         self.paths = [str(home / name) for name in "abc"]
         self.logs, _ = open_logs(
             files or OsFiles(),
@@ -78,7 +82,7 @@ class Broker:
         self.partitions = Partitions(1, self.logs, self.metadata, Clock(), lambda _: None)
         self.moves = ReplicaMoves(self.logs, self.partitions, Clock(), self.tasks, threads=2)
 
-    async def lead(self, epoch=0, *, is_new=False, partition=0):
+    async def lead(self, epoch: int = 0, *, is_new: bool = False, partition: int = 0) -> PartitionLog:
         state = {
             "partition_index": partition,
             "controller_epoch": 1,
@@ -95,17 +99,19 @@ class Broker:
         )
         return self.partitions.leader_of("events", partition).log
 
-    async def moved(self):
+    async def moved(self) -> None:
         await asyncio.gather(*self.moves._running.values())
         assert self.logs.moves.target(KEY) is None
 
-    def path_of(self, log):
+    def path_of(self, log: PartitionLog) -> str:
         return log.directory.rpartition("/")[0]
 
-    def described(self):
+    def described(self) -> list[tuple[str, bool, int]]:
         """(directory, is a copy, lag) of each replica."""
-        context = SimpleNamespace(config=SimpleNamespace(log_dirs=self.paths), partitions=self.partitions)
-        answer = k35_describe_log_dirs.handle(context, None, {"topics": None})
+        context: Any = SimpleNamespace(
+            config=SimpleNamespace(log_dirs=self.paths), partitions=self.partitions
+        )
+        answer = k35_describe_log_dirs.handle(context, cast(Any, None), {"topics": None})
         return [
             (Path(result["log_dir"]).name, partition["is_future_key"], partition["offset_lag"])
             for result in answer["results"]
@@ -113,7 +119,7 @@ class Broker:
             for partition in topic["partitions"]
         ]
 
-    def folders(self):
+    def folders(self) -> list[str]:
         return sorted(
             f"{Path(path).name}/{folder.name.split('.')[0]}"
             for path in self.paths
@@ -122,21 +128,21 @@ class Broker:
         )
 
 
-async def filled(broker, count=30):
+async def filled(broker: Broker, count: int = 30) -> PartitionLog:
     log = await broker.lead(is_new=True)
     for _ in range(count):
         append(log, batch(2, size=100))
     return log
 
 
-def test_other_partitions_are_served_while_a_disk_is_slow_to_make_a_log(tmp_path):
-    async def script():
+def test_other_partitions_are_served_while_a_disk_is_slow_to_make_a_log(tmp_path: Path) -> None:
+    async def script() -> None:
         files = GatedFiles()
         broker = Broker(tmp_path, files)
         log = await filled(broker)
         files.gate.clear()
 
-        async def serve():
+        async def serve() -> None:
             assert await asyncio.to_thread(files.reached.wait, 10)
             with pytest.raises(NotLeaderOrFollowerError):
                 broker.partitions.leader_of("events", 9)
@@ -150,8 +156,8 @@ def test_other_partitions_are_served_while_a_disk_is_slow_to_make_a_log(tmp_path
     asyncio.run(script())
 
 
-def test_a_log_moves_and_those_who_hold_it_notice_nothing(tmp_path):
-    async def script():
+def test_a_log_moves_and_those_who_hold_it_notice_nothing(tmp_path: Path) -> None:
+    async def script() -> None:
         broker = Broker(tmp_path)
         log = await filled(broker)
         before = offsets(log)
@@ -170,7 +176,7 @@ def test_a_log_moves_and_those_who_hold_it_notice_nothing(tmp_path):
     asyncio.run(script())
 
 
-async def held_up_in_a_move(broker, files):
+async def held_up_in_a_move(broker: Broker, files: GatedFiles) -> PartitionLog:
     """A filled log on its way to the second directory, where the gate holds it up."""
     log = await filled(broker)
     files.gate.clear()
@@ -179,8 +185,8 @@ async def held_up_in_a_move(broker, files):
     return log
 
 
-def test_a_copy_is_shown_with_its_lag_and_given_up_for_another_directory(tmp_path):
-    async def script():
+def test_a_copy_is_shown_with_its_lag_and_given_up_for_another_directory(tmp_path: Path) -> None:
+    async def script() -> None:
         files = GatedFiles()
         broker = Broker(tmp_path, files)
         log = await held_up_in_a_move(broker, files)
@@ -198,17 +204,17 @@ def test_a_copy_is_shown_with_its_lag_and_given_up_for_another_directory(tmp_pat
     asyncio.run(script())
 
 
-def test_a_log_moves_on_while_its_last_move_is_being_settled(tmp_path):
+def test_a_log_moves_on_while_its_last_move_is_being_settled(tmp_path: Path) -> None:
     class SettlingFiles(GatedFiles):
-        def rename(self, source, target):
+        def rename(self, source: str, target: str) -> None:
             OsFiles.rename(self, source, target)
 
-        def remove(self, path):
+        def remove(self, path: str) -> None:
             if path.endswith("/.successor"):
                 self._wait()
             super().remove(path)
 
-    async def script():
+    async def script() -> None:
         files = SettlingFiles()
         broker = Broker(tmp_path, files)
         log = await held_up_in_a_move(broker, files)
@@ -224,8 +230,8 @@ def test_a_log_moves_on_while_its_last_move_is_being_settled(tmp_path):
     asyncio.run(script())
 
 
-def test_asking_for_the_present_directory_gives_a_move_up(tmp_path):
-    async def script():
+def test_asking_for_the_present_directory_gives_a_move_up(tmp_path: Path) -> None:
+    async def script() -> None:
         files = GatedFiles()
         broker = Broker(tmp_path, files)
         log = await held_up_in_a_move(broker, files)
@@ -238,8 +244,8 @@ def test_asking_for_the_present_directory_gives_a_move_up(tmp_path):
     asyncio.run(script())
 
 
-def test_a_move_goes_on_after_a_restart(tmp_path):
-    async def begin():
+def test_a_move_goes_on_after_a_restart(tmp_path: Path) -> None:
+    async def begin() -> None:
         files = GatedFiles()
         broker = Broker(tmp_path, files)
         await held_up_in_a_move(broker, files)
@@ -250,7 +256,7 @@ def test_a_move_goes_on_after_a_restart(tmp_path):
         await broker.tasks.stop()
         assert broker.folders() == ["a/events-0", "b/events-0"]
 
-    async def go_on():
+    async def go_on() -> None:
         broker = Broker(tmp_path)
         log = await broker.lead(epoch=1)
         await broker.moved()
@@ -262,8 +268,8 @@ def test_a_move_goes_on_after_a_restart(tmp_path):
     asyncio.run(go_on())
 
 
-def test_a_deleted_partition_leaves_no_copy_behind(tmp_path):
-    async def script():
+def test_a_deleted_partition_leaves_no_copy_behind(tmp_path: Path) -> None:
+    async def script() -> None:
         files = GatedFiles()
         broker = Broker(tmp_path, files)
         await held_up_in_a_move(broker, files)
@@ -294,8 +300,8 @@ def test_a_deleted_partition_leaves_no_copy_behind(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["unknown", "failed", "long"])
-def test_what_cannot_be_moved_says_why(tmp_path, kind):
-    async def script():
+def test_what_cannot_be_moved_says_why(tmp_path: Path, kind: str) -> None:
+    async def script() -> None:
         broker = Broker(tmp_path)
         log = await filled(broker)
         if kind == "unknown":
@@ -315,8 +321,10 @@ def test_what_cannot_be_moved_says_why(tmp_path, kind):
     asyncio.run(script())
 
 
-def test_a_request_that_names_many_bad_replicas_is_logged_in_one_line(tmp_path, caplog):
-    async def script():
+def test_a_request_that_names_many_bad_replicas_is_logged_in_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def script() -> None:
         broker = Broker(tmp_path)
         await filled(broker)
         wanted = {("n" * 20_000, number): "/" + "d" * 20_000 for number in range(500)}
@@ -325,14 +333,14 @@ def test_a_request_that_names_many_bad_replicas_is_logged_in_one_line(tmp_path, 
         await broker.tasks.stop()
 
     asyncio.run(script())
-    (line,) = [record.facts for record in caplog.records]
+    (line,) = [vars(record)["facts"] for record in caplog.records]
     assert line["count"] == 501
     assert line["first"].startswith("nnn")
     assert len(str(line)) < 1000
 
 
-def test_a_request_that_is_given_up_ends_when_no_thread_makes_its_logs_any_more(tmp_path):
-    async def script():
+def test_a_request_that_is_given_up_ends_when_no_thread_makes_its_logs_any_more(tmp_path: Path) -> None:
+    async def script() -> None:
         files = GatedFiles()
         broker = Broker(tmp_path, files)
         files.gate.clear()

@@ -1,8 +1,12 @@
 """The controller's words to a broker: in order, each until it is answered, and none holds up the next for good."""
 
+from __future__ import annotations
+
 import asyncio
 import socket
+from collections.abc import Callable, Coroutine, Iterable
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from scripted_broker import scripted_broker
@@ -10,12 +14,14 @@ from virtual_time import LoopClock, VirtualLoop
 
 from headrace.broker.config import BrokerConfig
 from headrace.broker.errors import ErrorCode
-from headrace.broker.replication.model import Endpoint
+from headrace.broker.replication.model import Broker, Endpoint
 from headrace.broker.server.cluster import Cluster
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.peers import PeerLink, Peers
 from headrace.broker.tasks import Tasks
 from headrace.broker.wire.client.exchange import ProtocolError
+
+Message = dict[str, Any]
 
 OWN = Endpoint(listener="PLAINTEXT", security_protocol="PLAINTEXT", host="h", port=1)
 
@@ -23,18 +29,18 @@ OWN = Endpoint(listener="PLAINTEXT", security_protocol="PLAINTEXT", host="h", po
 METADATA, METADATA_VERSION = 3, 12
 
 
-def with_peer(outcomes, answered):
+def with_peer(outcomes: Iterable[Exception | Message], answered: Callable[[Message], None]) -> list[int]:
     """Send a request for each of `outcomes`, exceptions or answers; gives the numbers of those that were performed."""
     performed, left = [], list(outcomes)
 
-    async def local(key, message):
+    async def local(key: int, message: Message) -> Message:
         performed.append(message["number"])
         outcome = left.pop(0)
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
 
-    async def script():
+    async def script() -> Any:
         tasks = Tasks()
         peers = Peers(1, local, tasks, timeout_ms=1000, on_overflow=lambda broker_id: None)
         for number in range(3):
@@ -47,36 +53,36 @@ def with_peer(outcomes, answered):
     return performed
 
 
-def test_a_request_is_repeated_until_it_arrives_before_the_next_is_sent():
-    answers = []
+def test_a_request_is_repeated_until_it_arrives_before_the_next_is_sent() -> None:
+    answers: list[Message] = []
     lost = [OSError("reset"), ProtocolError("closed"), TimeoutError()]
     assert with_peer([*lost, {"n": 0}, {"n": 1}, {"n": 2}], answers.append) == [0, 0, 0, 0, 1, 2]
     assert answers == [{"n": 0}, {"n": 1}, {"n": 2}]
 
 
-def test_a_request_that_fails_in_an_unforeseen_way_holds_up_none():
-    answers = []
+def test_a_request_that_fails_in_an_unforeseen_way_holds_up_none() -> None:
+    answers: list[Message] = []
     assert with_peer([KeyError("what"), {"n": 1}, {"n": 2}], answers.append) == [0, 1, 2]
     assert answers == [{"n": 1}, {"n": 2}]
 
 
-def test_an_answer_that_nobody_understands_holds_up_none():
-    def refuse(answer):
+def test_an_answer_that_nobody_understands_holds_up_none() -> None:
+    def refuse(answer: Message) -> None:
         raise KeyError("error_code")
 
     assert with_peer([{}, {}, {}], refuse) == [0, 1, 2]
 
 
-def endpoint_of(address):
+def endpoint_of(address: tuple[str, int]) -> Endpoint:
     return Endpoint(listener="PLAINTEXT", security_protocol="PLAINTEXT", host=address[0], port=address[1])
 
 
-def test_a_link_asks_nobody_for_versions_and_opens_again_what_broke():
-    answers = [{"controller_id": 1}, b"", {"controller_id": 2}]
+def test_a_link_asks_nobody_for_versions_and_opens_again_what_broke() -> None:
+    answers: list[Message | bytes] = [{"controller_id": 1}, b"", {"controller_id": 2}]
 
-    async def script(link):
-        async def ask():
-            return (await link.ask(METADATA, METADATA_VERSION, {"topics": []}))["controller_id"]
+    async def script(link: PeerLink) -> Any:
+        async def ask() -> int:
+            return int((await link.ask(METADATA, METADATA_VERSION, {"topics": []}))["controller_id"])
 
         found = [await ask()]
         with pytest.raises(ProtocolError):
@@ -90,10 +96,11 @@ def test_a_link_asks_nobody_for_versions_and_opens_again_what_broke():
     assert broker.keys == [METADATA] * 3
 
 
-def test_a_peer_that_is_forgotten_while_it_is_silent_is_let_go():
-    async def script(silent):
-        tasks, overflows = Tasks(), []
-        peers = Peers(1, None, tasks, timeout_ms=60_000, on_overflow=overflows.append)
+def test_a_peer_that_is_forgotten_while_it_is_silent_is_let_go() -> None:
+    async def script(silent: socket.socket) -> Any:
+        tasks = Tasks()
+        overflows: list[int] = []
+        peers = Peers(1, cast(Any, None), tasks, timeout_ms=60_000, on_overflow=overflows.append)
         peers.send(2, endpoint_of(silent.getsockname()), METADATA, METADATA_VERSION, {"topics": []})
         loop = asyncio.get_running_loop()
         near, _ = await loop.sock_accept(silent)
@@ -110,8 +117,8 @@ def test_a_peer_that_is_forgotten_while_it_is_silent_is_let_go():
         asyncio.run(asyncio.wait_for(script(silent), 30))
 
 
-def test_what_fails_on_a_broker_is_answered_to_the_controller():
-    async def script():
+def test_what_fails_on_a_broker_is_answered_to_the_controller() -> None:
+    async def script() -> Any:
         properties = {"zookeeper.connect": "nowhere"}
         config, _ = BrokerConfig.from_properties(properties)
         cluster = Cluster(config, LoopClock(loop), MetadataCache(), Tasks())
@@ -121,19 +128,19 @@ def test_what_fails_on_a_broker_is_answered_to_the_controller():
         assert loop.run_until_complete(script()) == [{"error_code": ErrorCode.UNKNOWN_SERVER_ERROR}] * 3
 
 
-def test_nothing_is_created_on_demand_before_the_controller_has_told_of_the_cluster():
+def test_nothing_is_created_on_demand_before_the_controller_has_told_of_the_cluster() -> None:
     """A topic that exists is unknown until then, and there are no brokers to make one on."""
     config, _ = BrokerConfig.from_properties({"zookeeper.connect": "nowhere"})
     metadata, started = MetadataCache(), []
 
-    def start(name, work):
+    def start(name: str, work: Coroutine[Any, Any, None]) -> None:
         started.append(name)
         work.close()
 
     with VirtualLoop() as loop:
-        cluster = Cluster(config, LoopClock(loop), metadata, SimpleNamespace(start=start))
+        cluster = Cluster(config, LoopClock(loop), metadata, cast(Any, SimpleNamespace(start=start)))
         cluster.auto_create(["pageviews"])
         assert started == []
-        metadata._brokers[1] = None
+        metadata._brokers[1] = Broker(broker_id=1, epoch=1, endpoints=())
         cluster.auto_create(["pageviews"])
     assert started == ["auto-create"]

@@ -1,8 +1,12 @@
 """How a broker performs the controller's requests: leading, following, stopping, and the fences of the past."""
 
+from __future__ import annotations
+
 import asyncio
 import threading
+from collections.abc import Callable, Iterable, Sequence, Sized
 from functools import partial
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -16,87 +20,94 @@ from headrace.broker.errors import (
     StorageError,
     UnknownTopicOrPartitionError,
 )
+from headrace.broker.replication.leader import Partition
+from headrace.broker.replication.model import TopicPartition
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.replicas import Partitions
 from headrace.broker.wire.fields import ZERO_UUID
 
 TOPIC_ID = UUID(int=7)
+Message = dict[str, Any]
 
 
 class Clock:
-    def now_ms(self):
+    def now_ms(self) -> int:
         return 1000
 
-    def monotonic_ms(self):
+    def monotonic_ms(self) -> int:
         return 1000
 
 
 class Log:
     """What a partition needs of its log."""
 
-    def __init__(self, topic_id):
+    def __init__(self, topic_id: UUID) -> None:
         self.topic_id = topic_id
         self.config = LogConfig()
         self.is_mirror_copy = False
         self.log_end_offset = 0
         self.high_watermark = 0
         self.awaits_sync = False
-        self.epochs = []
+        self.epochs: list[tuple[int, int]] = []
 
-    def assign_epoch(self, epoch):
+    def assign_epoch(self, epoch: int) -> None:
         if not self.epochs or self.epochs[-1][0] != epoch:
             self.epochs.append((epoch, self.log_end_offset))
 
-    def append_as_leader(self, records, *, leader_epoch, now_ms):
+    def append_as_leader(self, records: Sized, *, leader_epoch: int, now_ms: int) -> int:
         self.log_end_offset += len(records)
         return leader_epoch
 
-    def advance_high_watermark(self, offset):
+    def advance_high_watermark(self, offset: int) -> None:
         self.high_watermark = offset
 
 
 class Logs:
     """A store in memory; `deleted` lists what was deleted."""
 
-    def __init__(self):
-        self.logs = {}
-        self.deleted = []
-        self.abandoned = []
-        self.prepared = []
+    def __init__(self) -> None:
+        self.logs: dict[TopicPartition, Log] = {}
+        self.deleted: list[TopicPartition] = []
+        self.abandoned: list[TopicPartition] = []
+        self.prepared: list[int] = []
         self.has_offline = False
         self.is_full = False
         self.is_misconfigured = False
 
-    def get(self, topic, partition):
+    def get(self, topic: str, partition: int) -> Any:
         return self.logs.get((topic, partition))
 
-    def create(self, topic, partition, topic_id):
+    def create(self, topic: str, partition: int, topic_id: UUID) -> Any:
         self.logs[topic, partition] = Log(topic_id)
         return self.logs[topic, partition]
 
-    def opening(self, topic, partition, topic_id, *, now_ms, epoch, is_new):
+    def opening(
+        self, topic: str, partition: int, topic_id: UUID, *, now_ms: int, epoch: int, is_new: bool
+    ) -> Opening:
         if self.is_misconfigured:
             raise InvalidConfigError("no such value")
         if self.has_offline and not is_new and (topic, partition) not in self.logs:
             raise StorageError("it may be in a directory that failed")
         return Opening(self, (topic, partition), topic_id, epoch)
 
-    def epoch_jobs(self, epochs):
+    def epoch_jobs(self, epochs: Iterable[tuple[Log, int]]) -> list[Callable[[], None]]:
         return [partial(self.prepared.append, epoch) for _, epoch in epochs]
 
-    def name_syncs(self, openings):
+    def name_syncs(self, openings: Iterable[Opening]) -> list[Callable[[], None]]:
         return []
 
-    def opened(self, opening):
+    def opened(self, opening: Opening) -> Log:
         if self.is_full:
             raise StorageError("no space left on device")
         return self.logs[opening.key]
 
-    def abandon(self, openings):
+    def abandon(self, openings: Iterable[Opening]) -> None:
         self.abandoned += [opening.key for opening in openings]
 
-    def deletion(self, keys, *, now_ms):
-        def delete():
+    def deletion(
+        self, keys: Iterable[TopicPartition], *, now_ms: int
+    ) -> Callable[[], dict[TopicPartition, Exception]]:
+        def delete() -> dict[TopicPartition, Exception]:
             for key in keys:
                 if self.logs.pop(key, None) is not None:
                     self.deleted.append(key)
@@ -108,12 +119,12 @@ class Logs:
 class Opening:
     """What a thread does for a new or an existing log; `gate` holds it up."""
 
-    gate = None
+    gate: threading.Event | None = None
 
-    def __init__(self, logs, key, topic_id, epoch):
+    def __init__(self, logs: Logs, key: TopicPartition, topic_id: UUID, epoch: int) -> None:
         self.logs, self.key, self.topic_id, self.epoch = logs, key, topic_id, epoch
 
-    def run(self):
+    def run(self) -> None:
         if self.gate is not None:
             assert self.gate.wait(10), "nothing else ran meanwhile"
         log = self.logs.logs.get(self.key) or self.logs.create(*self.key, self.topic_id)
@@ -121,7 +132,15 @@ class Opening:
             log.assign_epoch(self.epoch)
 
 
-def state(partition=0, *, leader=1, epoch=0, isr=(1,), replicas=(1,), is_new=False):
+def state(
+    partition: int = 0,
+    *,
+    leader: int = 1,
+    epoch: int = 0,
+    isr: Sequence[int] = (1,),
+    replicas: Sequence[int] = (1,),
+    is_new: bool = False,
+) -> Message:
     return {
         "partition_index": partition,
         "controller_epoch": 1,
@@ -134,7 +153,9 @@ def state(partition=0, *, leader=1, epoch=0, isr=(1,), replicas=(1,), is_new=Fal
     }
 
 
-def leader_and_isr(*states, controller_epoch=1, broker_epoch=-1, topic_id=TOPIC_ID):
+def leader_and_isr(
+    *states: Message, controller_epoch: int = 1, broker_epoch: int = -1, topic_id: UUID = TOPIC_ID
+) -> Message:
     topic = {"topic_name": "t", "topic_id": topic_id, "partition_states": list(states)}
     return {
         "controller_id": 1,
@@ -144,7 +165,9 @@ def leader_and_isr(*states, controller_epoch=1, broker_epoch=-1, topic_id=TOPIC_
     }
 
 
-def stop_replica(*, partition=0, leader_epoch=-2, delete=True, controller_epoch=1):
+def stop_replica(
+    *, partition: int = 0, leader_epoch: int = -2, delete: bool = True, controller_epoch: int = 1
+) -> Message:
     wish = {"partition_index": partition, "leader_epoch": leader_epoch, "delete_partition": delete}
     return {
         "controller_id": 1,
@@ -154,34 +177,42 @@ def stop_replica(*, partition=0, leader_epoch=-2, delete=True, controller_epoch=
     }
 
 
-def codes(response):
+def codes(response: Message) -> list[int]:
     return [e["error_code"] for t in response["topics"] for e in t["partition_errors"]]
 
 
-def take(partitions, request):
+def held(partitions: Partitions) -> Partition:
+    found = partitions.get("t", 0)
+    assert found is not None
+    return found
+
+
+def take(partitions: Partitions, request: Message) -> Message:
     return asyncio.run(partitions.leader_and_isr(request))
 
 
-def stop(partitions, request):
+def stop(partitions: Partitions, request: Message) -> Message:
     return asyncio.run(partitions.stop_replica(request))
 
 
 @pytest.fixture
-def logs():
+def logs() -> Logs:
     return Logs()
 
 
 @pytest.fixture
-def metadata():
+def metadata() -> MetadataCache:
     return MetadataCache()
 
 
 @pytest.fixture
-def partitions(logs, metadata):
-    return Partitions(1, logs, metadata, Clock(), lambda _: None)
+def partitions(logs: Logs, metadata: MetadataCache) -> Partitions:
+    return Partitions(1, cast(Any, logs), metadata, Clock(), lambda _: None)
 
 
-def test_the_named_leader_opens_its_log_begins_the_epoch_and_leads(partitions, logs):
+def test_the_named_leader_opens_its_log_begins_the_epoch_and_leads(
+    partitions: Partitions, logs: Logs
+) -> None:
     changed = []
     partitions.on_change(lambda p: changed.append((p.topic, p.partition, p.is_leader)))
     assert codes(take(partitions, leader_and_isr(state(epoch=3)))) == [ErrorCode.NONE]
@@ -192,14 +223,16 @@ def test_the_named_leader_opens_its_log_begins_the_epoch_and_leads(partitions, l
     assert list(partitions.led()) == [partition]
 
 
-def test_a_partition_led_elsewhere_is_not_led_here(partitions):
+def test_a_partition_led_elsewhere_is_not_led_here(partitions: Partitions) -> None:
     take(partitions, leader_and_isr(state(leader=2, isr=(2, 1), replicas=(2, 1))))
     with pytest.raises(NotLeaderOrFollowerError):
         partitions.leader_of("t", 0)
-    assert partitions.get("t", 0).leader == 2
+    assert held(partitions).leader == 2
 
 
-def test_an_unknown_partition_and_one_of_another_broker_are_told_apart(partitions, metadata):
+def test_an_unknown_partition_and_one_of_another_broker_are_told_apart(
+    partitions: Partitions, metadata: MetadataCache
+) -> None:
     with pytest.raises(UnknownTopicOrPartitionError):
         partitions.leader_of("t", 0)
     metadata.update(
@@ -222,7 +255,7 @@ def test_an_unknown_partition_and_one_of_another_broker_are_told_apart(partition
         partitions.leader_of("t", 0)
 
 
-def test_an_older_controller_is_fenced(partitions):
+def test_an_older_controller_is_fenced(partitions: Partitions) -> None:
     take(partitions, leader_and_isr(state(), controller_epoch=5))
     old = take(partitions, leader_and_isr(state(epoch=9), controller_epoch=4))
     assert old == {"error_code": ErrorCode.STALE_CONTROLLER_EPOCH}
@@ -232,7 +265,7 @@ def test_an_older_controller_is_fenced(partitions):
     )
 
 
-def test_a_request_to_an_earlier_life_of_the_broker_is_fenced(partitions):
+def test_a_request_to_an_earlier_life_of_the_broker_is_fenced(partitions: Partitions) -> None:
     partitions.broker_epoch = 100
     response = take(partitions, leader_and_isr(state(), broker_epoch=99))
     assert response == {"error_code": ErrorCode.STALE_BROKER_EPOCH}
@@ -240,27 +273,27 @@ def test_a_request_to_an_earlier_life_of_the_broker_is_fenced(partitions):
 
 
 @pytest.mark.parametrize("epoch", [4, 5])
-def test_a_leader_epoch_that_is_not_newer_changes_nothing(partitions, epoch):
+def test_a_leader_epoch_that_is_not_newer_changes_nothing(partitions: Partitions, epoch: int) -> None:
     take(partitions, leader_and_isr(state(epoch=5)))
     again = take(partitions, leader_and_isr(state(leader=2, epoch=epoch, replicas=(1, 2))))
     assert codes(again) == [ErrorCode.STALE_CONTROLLER_EPOCH]
     assert partitions.leader_of("t", 0).leader_epoch == 5
 
 
-def test_a_broker_takes_no_partition_that_is_not_assigned_to_it(partitions, logs):
+def test_a_broker_takes_no_partition_that_is_not_assigned_to_it(partitions: Partitions, logs: Logs) -> None:
     assert codes(take(partitions, leader_and_isr(state(leader=2, replicas=(2,))))) == [
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     ]
     assert logs.logs == {}
 
 
-def test_another_topic_of_the_same_name_is_refused_while_the_first_is_held(partitions):
+def test_another_topic_of_the_same_name_is_refused_while_the_first_is_held(partitions: Partitions) -> None:
     take(partitions, leader_and_isr(state()))
     other = take(partitions, leader_and_isr(state(epoch=1), topic_id=UUID(int=8)))
     assert codes(other) == [ErrorCode.INCONSISTENT_TOPIC_ID]
 
 
-def test_a_topic_is_new_without_a_log_and_with_a_namesakes(partitions, logs):
+def test_a_topic_is_new_without_a_log_and_with_a_namesakes(partitions: Partitions, logs: Logs) -> None:
     request = leader_and_isr(state(0), state(1))
     assert partitions.newness(request) == {"t": True}
     logs.create("t", 0, TOPIC_ID)
@@ -271,20 +304,20 @@ def test_a_topic_is_new_without_a_log_and_with_a_namesakes(partitions, logs):
     assert partitions.newness(request) == {"t": True}
 
 
-def test_the_log_of_a_deleted_topic_of_the_same_name_is_put_away(partitions, logs):
+def test_the_log_of_a_deleted_topic_of_the_same_name_is_put_away(partitions: Partitions, logs: Logs) -> None:
     logs.create("t", 0, UUID(int=1))
     take(partitions, leader_and_isr(state()))
     assert logs.deleted == [("t", 0)]
     assert partitions.leader_of("t", 0).log.topic_id == TOPIC_ID
 
 
-def test_a_controller_without_topic_ids_leaves_the_log_alone(partitions, logs):
+def test_a_controller_without_topic_ids_leaves_the_log_alone(partitions: Partitions, logs: Logs) -> None:
     kept = logs.create("t", 0, UUID(int=1))
     take(partitions, leader_and_isr(state(), topic_id=ZERO_UUID))
     assert partitions.leader_of("t", 0).log is kept
 
 
-def test_a_stopped_replica_is_deleted_and_watchers_hear_of_it(partitions, logs):
+def test_a_stopped_replica_is_deleted_and_watchers_hear_of_it(partitions: Partitions, logs: Logs) -> None:
     take(partitions, leader_and_isr(state()))
     changed = []
     partitions.on_change(lambda p: changed.append(p.is_leader))
@@ -293,7 +326,7 @@ def test_a_stopped_replica_is_deleted_and_watchers_hear_of_it(partitions, logs):
     assert (logs.deleted, changed, partitions.get("t", 0)) == ([("t", 0)], [False], None)
 
 
-def test_a_stop_without_delete_keeps_the_log(partitions, logs):
+def test_a_stop_without_delete_keeps_the_log(partitions: Partitions, logs: Logs) -> None:
     take(partitions, leader_and_isr(state(epoch=3)))
     stop(partitions, stop_replica(leader_epoch=3, delete=False))
     assert logs.get("t", 0) is not None
@@ -301,21 +334,26 @@ def test_a_stop_without_delete_keeps_the_log(partitions, logs):
         partitions.leader_of("t", 0)
 
 
-def test_a_stop_of_an_older_leader_epoch_is_fenced(partitions):
+def test_a_stop_of_an_older_leader_epoch_is_fenced(partitions: Partitions) -> None:
     take(partitions, leader_and_isr(state(epoch=3)))
     response = stop(partitions, stop_replica(leader_epoch=2))
     assert [e["error_code"] for e in response["partition_errors"]] == [ErrorCode.FENCED_LEADER_EPOCH]
     assert partitions.leader_of("t", 0).leader_epoch == 3
 
 
-def test_with_one_replica_everything_appended_is_below_the_high_watermark_at_once(partitions):
+def test_with_one_replica_everything_appended_is_below_the_high_watermark_at_once(
+    partitions: Partitions,
+) -> None:
     take(partitions, leader_and_isr(state(epoch=2)))
     partition = partitions.leader_of("t", 0)
-    assert partition.append(memoryview(bytearray(5)), required_acks=-1, now_ms=0) == 2
+    appended: Any = partition.append(memoryview(bytearray(5)), required_acks=-1, now_ms=0)
+    assert appended == 2
     assert partition.high_watermark == 5
 
 
-def test_with_followers_the_high_watermark_waits_for_the_slowest_in_sync_replica(partitions):
+def test_with_followers_the_high_watermark_waits_for_the_slowest_in_sync_replica(
+    partitions: Partitions,
+) -> None:
     take(partitions, leader_and_isr(state(isr=(1, 2, 3), replicas=(1, 2, 3))))
     partition = partitions.leader_of("t", 0)
     partition.append(memoryview(bytearray(5)), required_acks=1, now_ms=0)
@@ -326,7 +364,7 @@ def test_with_followers_the_high_watermark_waits_for_the_slowest_in_sync_replica
     assert partition.high_watermark == 4
 
 
-def test_acks_all_is_refused_below_min_insync_replicas_and_acks_1_is_not(partitions):
+def test_acks_all_is_refused_below_min_insync_replicas_and_acks_1_is_not(partitions: Partitions) -> None:
     take(partitions, leader_and_isr(state(replicas=(1, 2))))
     partition = partitions.leader_of("t", 0)
     partition.log.config = LogConfig(min_insync_replicas=2)
@@ -336,7 +374,7 @@ def test_acks_all_is_refused_below_min_insync_replicas_and_acks_1_is_not(partiti
     assert partition.log.log_end_offset == 1
 
 
-def test_min_insync_replicas_asks_for_no_more_replicas_than_there_are(partitions):
+def test_min_insync_replicas_asks_for_no_more_replicas_than_there_are(partitions: Partitions) -> None:
     take(partitions, leader_and_isr(state(replicas=(1,))))
     partition = partitions.leader_of("t", 0)
     partition.log.config = LogConfig(min_insync_replicas=2)
@@ -344,7 +382,7 @@ def test_min_insync_replicas_asks_for_no_more_replicas_than_there_are(partitions
     assert partition.log.log_end_offset == 1
 
 
-def test_who_lost_the_lead_appends_no_more(partitions):
+def test_who_lost_the_lead_appends_no_more(partitions: Partitions) -> None:
     take(partitions, leader_and_isr(state(replicas=(1, 2))))
     partition = partitions.leader_of("t", 0)
     take(partitions, leader_and_isr(state(leader=2, epoch=1, replicas=(1, 2))))
@@ -353,19 +391,20 @@ def test_who_lost_the_lead_appends_no_more(partitions):
 
 
 def test_the_loop_goes_on_while_logs_are_opened_and_clients_are_told_to_try_again(
-    partitions, logs, monkeypatch
-):
+    partitions: Partitions, logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gate = threading.Event()
     monkeypatch.setattr(Opening, "gate", gate)
 
-    async def look_meanwhile():
+    async def look_meanwhile() -> None:
         for number in (0, 99):
             with pytest.raises(NotLeaderOrFollowerError):
                 partitions.leader_of("t", number)
         gate.set()
 
-    async def script():
+    async def script() -> Message:
         request = leader_and_isr(*(state(number) for number in range(100)))
+        response: Message
         response, _ = await asyncio.gather(partitions.leader_and_isr(request), look_meanwhile())
         return response
 
@@ -374,7 +413,9 @@ def test_the_loop_goes_on_while_logs_are_opened_and_clients_are_told_to_try_agai
     assert len(logs.abandoned) == 0
 
 
-def test_what_was_in_a_failed_directory_is_out_of_reach_until_the_next_start(partitions, logs):
+def test_what_was_in_a_failed_directory_is_out_of_reach_until_the_next_start(
+    partitions: Partitions, logs: Logs
+) -> None:
     take(partitions, leader_and_isr(state(0), state(1)))
     changed = []
     partitions.on_change(lambda p: changed.append((p.partition, p.is_leader)))
@@ -391,7 +432,7 @@ def test_what_was_in_a_failed_directory_is_out_of_reach_until_the_next_start(par
     assert [e["error_code"] for e in response["partition_errors"]] == [ErrorCode.KAFKA_STORAGE_ERROR]
 
 
-def test_with_a_failed_directory_only_new_partitions_get_new_logs(partitions, logs):
+def test_with_a_failed_directory_only_new_partitions_get_new_logs(partitions: Partitions, logs: Logs) -> None:
     logs.has_offline = True
     answer = take(partitions, leader_and_isr(state(0), state(1, is_new=True)))
     assert codes(answer) == [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
@@ -400,7 +441,9 @@ def test_with_a_failed_directory_only_new_partitions_get_new_logs(partitions, lo
         partitions.leader_of("t", 0)
 
 
-def test_what_a_full_disk_refused_is_taken_when_the_controller_asks_again(partitions, logs):
+def test_what_a_full_disk_refused_is_taken_when_the_controller_asks_again(
+    partitions: Partitions, logs: Logs
+) -> None:
     logs.is_full = True
     assert codes(take(partitions, leader_and_isr(state(is_new=True)))) == [ErrorCode.KAFKA_STORAGE_ERROR]
     assert partitions.refused == {("t", 0)}
@@ -411,23 +454,25 @@ def test_what_a_full_disk_refused_is_taken_when_the_controller_asks_again(partit
 
 
 def test_an_epoch_that_a_full_disk_refused_is_taken_when_the_controller_asks_again(
-    partitions, logs, monkeypatch
-):
-    def refuse(epoch):
+    partitions: Partitions, logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(epoch: int) -> None:
         raise StorageError("no space left on device")
 
     take(partitions, leader_and_isr(state(leader=2, epoch=1)))
     with monkeypatch.context() as full:
         full.setattr(logs.get("t", 0), "assign_epoch", refuse)
         assert codes(take(partitions, leader_and_isr(state(epoch=2)))) == [ErrorCode.KAFKA_STORAGE_ERROR]
-    assert not partitions.get("t", 0).is_leader
-    assert partitions.get("t", 0).leader_epoch == 1
+    assert not held(partitions).is_leader
+    assert held(partitions).leader_epoch == 1
     assert codes(take(partitions, leader_and_isr(state(epoch=2)))) == [ErrorCode.NONE]
-    assert partitions.get("t", 0).is_leader
+    assert held(partitions).is_leader
     assert not partitions.refused
 
 
-def test_a_new_epoch_of_a_log_in_use_is_brought_to_the_disk_in_a_thread(partitions, logs):
+def test_a_new_epoch_of_a_log_in_use_is_brought_to_the_disk_in_a_thread(
+    partitions: Partitions, logs: Logs
+) -> None:
     take(partitions, leader_and_isr(state(0), state(1)))
     assert logs.prepared == []
     take(partitions, leader_and_isr(state(0, epoch=2), state(1, epoch=2, leader=2, replicas=(1, 2))))
@@ -435,7 +480,9 @@ def test_a_new_epoch_of_a_log_in_use_is_brought_to_the_disk_in_a_thread(partitio
     assert partitions.leader_of("t", 0).leader_epoch == 2
 
 
-def test_one_partition_that_cannot_be_opened_leaves_the_others_alone(partitions, logs):
+def test_one_partition_that_cannot_be_opened_leaves_the_others_alone(
+    partitions: Partitions, logs: Logs
+) -> None:
     take(partitions, leader_and_isr(state(0)))
     logs.is_misconfigured = True
     answer = take(partitions, leader_and_isr(state(0, epoch=1), state(1)))

@@ -93,7 +93,8 @@ class World(SimpleNamespace):
                 frames.encode_request_header(0, VERSION, 77, "unit") + API.encode_request(VERSION, body)
             )
         )
-        reply = k00_produce.handle(self, frames.read_request_header(frame), frame)
+        context: Any = self
+        reply = k00_produce.handle(context, frames.read_request_header(frame), frame)
         answer: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         if isinstance(reply, Deferred):
             reply.then(lambda parts: answer.set_result(code_of(parts)))

@@ -1,7 +1,10 @@
 """Requests about topics while ZooKeeper does not answer."""
 
+from __future__ import annotations
+
 import asyncio
 from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from virtual_time import VirtualLoop
@@ -15,21 +18,21 @@ from headrace.broker.server.topics import PARTITION_COUNT_MAX, ZOOKEEPER_MS_MAX,
 from headrace.broker.zk.client import ZooKeeperClosedError
 
 
-async def _anybody(topic):
+async def _anybody(topic: str) -> None:
     """Clients may add partitions to every topic."""
 
 
-async def never(*_, **__):
+async def never(*_: object, **__: object) -> None:
     await asyncio.Event().wait()
 
 
-def test_requests_end_in_time_though_zookeeper_does_not_answer():
-    zookeeper = SimpleNamespace(children=never, get=never, ensure=never)
+def test_requests_end_in_time_though_zookeeper_does_not_answer() -> None:
+    zookeeper: Any = SimpleNamespace(children=never, get=never, ensure=never)
     metadata = MetadataCache()
-    metadata._topics["t"] = {0: None}
+    metadata._topics["t"] = {0: cast(Any, None)}
     topics = Topics(BrokerConfig(), zookeeper, metadata, _anybody)
 
-    async def script():
+    async def script() -> tuple[list[tuple[str | None, ErrorCode]], float]:
         loop = asyncio.get_running_loop()
         began = loop.time()
         new = NewTopic(name="new")
@@ -44,11 +47,13 @@ def test_requests_end_in_time_though_zookeeper_does_not_answer():
     assert seconds == 3 * (5000 + ZOOKEEPER_MS_MAX) / 1000
 
 
-def test_requests_are_answered_though_the_broker_stops():
-    async def closed(*_, **__):
+def test_requests_are_answered_though_the_broker_stops() -> None:
+    async def closed(*_: object, **__: object) -> None:
         raise ZooKeeperClosedError("the ZooKeeper session was closed")
 
-    topics = Topics(BrokerConfig(), SimpleNamespace(children=closed, get=closed), MetadataCache(), _anybody)
+    topics = Topics(
+        BrokerConfig(), cast(Any, SimpleNamespace(children=closed, get=closed)), MetadataCache(), _anybody
+    )
     made = asyncio.run(topics.create([NewTopic(name="new")], timeout_ms=5000, validate_only=False))
     assert [(r.name, r.error) for r in made] == [("new", ErrorCode.REQUEST_TIMED_OUT)]
 
@@ -63,13 +68,13 @@ def test_requests_are_answered_though_the_broker_stops():
     ],
     ids=["counted", "too many counted", "assigned", "too many assigned"],
 )
-def test_a_topic_has_a_bounded_number_of_partitions(topic, error):
-    async def nothing(*_, **__):
+def test_a_topic_has_a_bounded_number_of_partitions(topic: dict[str, Any], error: ErrorCode) -> None:
+    async def nothing(*_: object, **__: object) -> list[str]:
         return []
 
     metadata = MetadataCache()
     metadata._brokers = {1: Broker(broker_id=1, epoch=1, endpoints=())}
-    topics = Topics(BrokerConfig(), SimpleNamespace(children=nothing), metadata, _anybody)
+    topics = Topics(BrokerConfig(), cast(Any, SimpleNamespace(children=nothing)), metadata, _anybody)
     new = NewTopic(name="new", **topic)
     (result,) = asyncio.run(topics.create([new], timeout_ms=5000, validate_only=True))
     assert result.error is error

@@ -70,7 +70,7 @@ def sample(count: int = 3) -> list[Record]:
 
 @settings(max_examples=120)
 @given(records=any_records, codec=st.sampled_from(CODECS), base_offset=st.integers(0, 2**62))
-def test_records_come_back_as_they_were_written(records: list[Record], codec: int, base_offset: int):
+def test_records_come_back_as_they_were_written(records: list[Record], codec: int, base_offset: int) -> None:
     batch = encode_batch(records, base_offset=base_offset, codec=codec)
     header = read_header(batch)
     assert check_crc(batch, 0, header)
@@ -82,7 +82,7 @@ def test_records_come_back_as_they_were_written(records: list[Record], codec: in
 
 @settings(max_examples=100)
 @given(records=any_records, codec=st.sampled_from(CODECS))
-def test_aiokafka_reads_what_headrace_writes_and_the_reverse(records: list[Record], codec: int):
+def test_aiokafka_reads_what_headrace_writes_and_the_reverse(records: list[Record], codec: int) -> None:
     ours = encode_batch(
         records, codec=codec, producer_id=9, producer_epoch=1, base_sequence=4, transactional=True
     )
@@ -116,7 +116,7 @@ def test_aiokafka_reads_what_headrace_writes_and_the_reverse(records: list[Recor
         assert ours == theirs
 
 
-def test_kio_reads_what_headrace_writes():
+def test_kio_reads_what_headrace_writes() -> None:
     batch = encode_batch(
         sample(), base_offset=40, leader_epoch=3, producer_id=9, producer_epoch=1, base_sequence=4
     )
@@ -126,7 +126,7 @@ def test_kio_reads_what_headrace_writes():
     assert [record.value for record in read.records] == [record.value for record in sample()]
 
 
-def test_the_header_fields_lie_where_kafka_puts_them():
+def test_the_header_fields_lie_where_kafka_puts_them() -> None:
     batch = encode_batch(
         sample(2),
         base_offset=0x0102030405060708,
@@ -161,14 +161,14 @@ def test_the_header_fields_lie_where_kafka_puts_them():
     )
 
 
-def test_log_append_time_is_every_records_time():
+def test_log_append_time_is_every_records_time() -> None:
     batch = encode_batch(sample(3), timestamp_type=1)
     header = read_header(batch)
     assert {record.timestamp_ms for record in decode_records(batch, 0, header)} == {header.max_timestamp}
     assert set(read_columns(batch, 0, header).timestamps_ms) == {header.max_timestamp}
 
 
-def test_the_leader_writes_offset_and_epoch_without_breaking_the_checksum():
+def test_the_leader_writes_offset_and_epoch_without_breaking_the_checksum() -> None:
     buffer = bytearray(b"junk") + encode_batch(sample())
     set_base_offset_and_epoch(memoryview(buffer), 4, 2**40, 6)
     header = read_header(buffer, 4)
@@ -177,7 +177,7 @@ def test_the_leader_writes_offset_and_epoch_without_breaking_the_checksum():
     assert decode_records(buffer, 4, header)[2].offset == 2**40 + 2
 
 
-def test_every_flipped_bit_behind_the_checksum_is_noticed():
+def test_every_flipped_bit_behind_the_checksum_is_noticed() -> None:
     batch = encode_batch(sample(1))
     for index in range(17, len(batch)):
         for bit in range(8):
@@ -186,7 +186,7 @@ def test_every_flipped_bit_behind_the_checksum_is_noticed():
             assert not check_crc(damaged, 0, read_header(damaged))
 
 
-def test_a_changed_header_is_signed_again():
+def test_a_changed_header_is_signed_again() -> None:
     batch = encode_batch(sample())
     batch[22] |= 8
     assert not check_crc(batch, 0, read_header(batch))
@@ -194,7 +194,7 @@ def test_a_changed_header_is_signed_again():
     assert check_crc(batch, 0, read_header(batch))
 
 
-def test_batches_are_walked_up_to_one_that_is_cut_off():
+def test_batches_are_walked_up_to_one_that_is_cut_off() -> None:
     batches = [encode_batch(sample(count), base_offset=count * 10) for count in (1, 2, 3)]
     whole = b"".join(batches)
     assert [(position, h.base_offset) for position, h in iter_batches(whole)] == [
@@ -207,7 +207,7 @@ def test_batches_are_walked_up_to_one_that_is_cut_off():
     assert list(iter_batches(b"")) == []
 
 
-def test_a_batch_that_claims_less_than_its_header_is_corrupt():
+def test_a_batch_that_claims_less_than_its_header_is_corrupt() -> None:
     batch = encode_batch(sample())
     for length in (48, 0, -1, -(2**31)):
         struct.pack_into(">i", batch, 8, length)
@@ -215,7 +215,7 @@ def test_a_batch_that_claims_less_than_its_header_is_corrupt():
             list(iter_batches(batch))
 
 
-def test_other_message_formats_are_told_apart():
+def test_other_message_formats_are_told_apart() -> None:
     batch = encode_batch(sample())
     assert magic_of(batch) == 2
     for magic, error in ((0, UnsupportedForMessageFormatError), (1, UnsupportedForMessageFormatError)):
@@ -235,7 +235,7 @@ def test_other_message_formats_are_told_apart():
 
 
 @pytest.mark.parametrize("count", [-1, 2, 4, 2**31 - 1])
-def test_a_record_count_that_is_not_true_is_corrupt(count: int):
+def test_a_record_count_that_is_not_true_is_corrupt(count: int) -> None:
     dense = [Record(0, 0, None, b"value", [])] * 3
     for batch in (encode_batch(sample(3)), encode_batch(dense)):
         struct.pack_into(">i", batch, 57, count)
@@ -244,7 +244,7 @@ def test_a_record_count_that_is_not_true_is_corrupt(count: int):
                 read(batch, 0, read_header(batch))
 
 
-def test_a_count_above_what_is_compared_at_once_is_not_taken_on_trust():
+def test_a_count_above_what_is_compared_at_once_is_not_taken_on_trust() -> None:
     batch = encode_batch([Record(0, 0, None, b"v", [])] * (32 * 1024))
     struct.pack_into(">i", batch, 57, 32 * 1024 + 1)
     with pytest.raises(CorruptMessageError):
@@ -263,7 +263,7 @@ def test_a_count_above_what_is_compared_at_once_is_not_taken_on_trust():
         (b"\x80\x80\x80\x80\x80\x00\x00", "longer than 5 bytes"),
     ],
 )
-def test_a_record_that_contradicts_itself_is_corrupt(section: bytes, reason: str):
+def test_a_record_that_contradicts_itself_is_corrupt(section: bytes, reason: str) -> None:
     batch = encode_batch([Record(0, 0, None, b"v", [])])[:HEADER_SIZE] + section
     struct.pack_into(">i", batch, 8, len(batch) - 12)
     with pytest.raises(CorruptMessageError, match=reason):
@@ -272,7 +272,7 @@ def test_a_record_that_contradicts_itself_is_corrupt(section: bytes, reason: str
         read_columns(batch, 0, read_header(batch))
 
 
-def test_an_empty_batch_cannot_be_written():
+def test_an_empty_batch_cannot_be_written() -> None:
     with pytest.raises(ValueError, match="at least one record"):
         encode_batch([])
 
@@ -286,7 +286,7 @@ def test_an_empty_batch_cannot_be_written():
 )
 def test_damage_is_read_the_same_by_both_readers_or_refused_by_both(
     records: list[Record], codec: int, at: int, patch: bytes
-):
+) -> None:
     batch = encode_batch(records, codec=codec)
     at = HEADER_SIZE + at % (len(batch) - HEADER_SIZE)
     batch[at : at + len(patch)] = patch
@@ -306,7 +306,7 @@ def test_damage_is_read_the_same_by_both_readers_or_refused_by_both(
     assert times == [(record.offset, record.timestamp_ms) for record in expected]
 
 
-def test_times_are_read_no_further_than_asked_and_end_where_the_records_end():
+def test_times_are_read_no_further_than_asked_and_end_where_the_records_end() -> None:
     batch = encode_batch([Record(0, 1000 + index, b"k", b"v" * 5, []) for index in range(3)], base_offset=7)
     header = read_header(batch)
     times = times_of(bytes(batch[HEADER_SIZE:-3]), header)
@@ -321,7 +321,7 @@ def test_times_are_read_no_further_than_asked_and_end_where_the_records_end():
 
 @settings(max_examples=200)
 @given(data=st.binary(min_size=61, max_size=200))
-def test_any_bytes_are_records_or_an_error_of_ours(data: bytes):
+def test_any_bytes_are_records_or_an_error_of_ours(data: bytes) -> None:
     data = data[:16] + b"\x02" + data[17:]
     for length in (len(data) - 12, read_header(data).length):
         header = read_header(data)._replace(length=length)
@@ -331,7 +331,7 @@ def test_any_bytes_are_records_or_an_error_of_ours(data: bytes):
             continue
 
 
-def test_columns_of_many_records_and_of_large_values_are_those_of_the_records():
+def test_columns_of_many_records_and_of_large_values_are_those_of_the_records() -> None:
     for count, size in ((9000, 3), (40_000, 0), (70, 20_000)):
         records = [Record(0, 1_700_000_000_000 + index * 7, None, b"v" * size, []) for index in range(count)]
         batch = encode_batch(records, base_offset=5)
@@ -344,13 +344,13 @@ def test_columns_of_many_records_and_of_large_values_are_those_of_the_records():
 
 @settings(max_examples=100)
 @given(data=st.binary(max_size=100_000), codec=st.sampled_from(CODECS))
-def test_what_a_codec_packs_it_unpacks(data: bytes, codec: int):
+def test_what_a_codec_packs_it_unpacks(data: bytes, codec: int) -> None:
     assert decompress(codec, compress(codec, data), len(data)) == data
     assert decompress(codec, memoryview(bytearray(compress(codec, data))), len(data) + 1) == data
 
 
 @pytest.mark.parametrize("codec", CODECS[1:])
-def test_a_bomb_is_refused_within_the_bound(codec: Codec):
+def test_a_bomb_is_refused_within_the_bound(codec: Codec) -> None:
     bomb = compress(codec, bytes(30_000_000))
     assert len(bomb) < 2_000_000
     with pytest.raises(MessageTooLargeError, match="100000 bytes allowed"):
@@ -359,7 +359,7 @@ def test_a_bomb_is_refused_within_the_bound(codec: Codec):
 
 
 @pytest.mark.parametrize("codec", CODECS[1:])
-def test_damaged_compressed_data_is_corrupt(codec: Codec):
+def test_damaged_compressed_data_is_corrupt(codec: Codec) -> None:
     packed = compress(codec, os.urandom(5000))
     for damaged in (packed[:-1], packed[: len(packed) // 2], b"", b"\x00" * 40):
         if codec is Codec.SNAPPY and damaged == b"\x00" * 40:
@@ -368,31 +368,31 @@ def test_damaged_compressed_data_is_corrupt(codec: Codec):
             decompress(codec, damaged, 1_000_000)
 
 
-def test_a_snappy_block_that_claims_gigabytes_costs_nothing():
+def test_a_snappy_block_that_claims_gigabytes_costs_nothing() -> None:
     with pytest.raises(MessageTooLargeError):
         decompress(Codec.SNAPPY, b"\xff\xff\xff\xff\x0f" + b"x" * 20, 1_000_000)
 
 
 @pytest.mark.parametrize("size", [0, -4, 100])
-def test_a_snappy_java_block_that_does_not_fit_is_corrupt(size: int):
+def test_a_snappy_java_block_that_does_not_fit_is_corrupt(size: int) -> None:
     header = compress(Codec.SNAPPY, b"")
     with pytest.raises(CorruptMessageError, match="does not fit"):
         decompress(Codec.SNAPPY, header + struct.pack(">i", size) + b"\x00" * 20, 1000)
 
 
-def test_plain_snappy_and_linked_lz4_are_read_too():
+def test_plain_snappy_and_linked_lz4_are_read_too() -> None:
     data = b"some text " * 20_000
     assert decompress(Codec.SNAPPY, bytes(cramjam.snappy.compress_raw(data)), len(data)) == data
     assert decompress(Codec.LZ4, bytes(cramjam.lz4.compress(data)), len(data)) == data
 
 
-def test_lz4_frames_have_independent_blocks_which_the_java_client_insists_on():
+def test_lz4_frames_have_independent_blocks_which_the_java_client_insists_on() -> None:
     packed = compress(Codec.LZ4, b"x" * 200_000)
     assert packed[:4] == b"\x04\x22\x4d\x18"
     assert packed[4] & 0b0010_0000
 
 
-def test_codecs_by_name_and_unknown_ones():
+def test_codecs_by_name_and_unknown_ones() -> None:
     assert codec_of("zstd") is Codec.ZSTD
     with pytest.raises(InvalidConfigError, match="use one of none, gzip"):
         codec_of("producer")

@@ -57,7 +57,7 @@ def as_shown(value: Any) -> Any:
     return value
 
 
-def test_the_vectors_cover_every_version_of_the_requests_between_brokers():
+def test_the_vectors_cover_every_version_of_the_requests_between_brokers() -> None:
     covered = {(vector["key"], vector["side"], vector["version"]) for vector in VECTORS}
     for key in (4, 5, 6, 7):
         first, last = APIS[key].versions
@@ -66,7 +66,7 @@ def test_the_vectors_cover_every_version_of_the_requests_between_brokers():
 
 
 @pytest.mark.parametrize("vector", VECTORS, ids=named)
-def test_kafkas_bytes_are_read_to_its_values_and_written_back(vector: dict[str, Any]):
+def test_kafkas_bytes_are_read_to_its_values_and_written_back(vector: dict[str, Any]) -> None:
     api, side, version = APIS[vector["key"]], vector["side"], vector["version"]
     encoded = bytes.fromhex(vector["bytes"])
     message = getattr(api, f"decode_{side}")(version, encoded)

@@ -74,7 +74,7 @@ EVERYTHING = {
 }
 
 
-def test_every_type_has_kafkas_bytes():
+def test_every_type_has_kafkas_bytes() -> None:
     expected = (
         b"\x01\xfb\xff\xff\xff\xff\xff\xff"
         + packing.pack(">qd", -(2**63), 0.5)
@@ -94,7 +94,7 @@ def test_every_type_has_kafkas_bytes():
     assert API.decode_response(3, expected + compact) == EVERYTHING
 
 
-def test_a_missing_key_is_written_as_its_default():
+def test_a_missing_key_is_written_as_its_default() -> None:
     assert API.decode_request(1, API.encode_request(1, {"name": "a"})) == {
         "name": "a",
         "limit": 7,
@@ -106,7 +106,7 @@ def test_a_missing_key_is_written_as_its_default():
     }
 
 
-def test_defaults_are_made_anew_for_each_message():
+def test_defaults_are_made_anew_for_each_message() -> None:
     encoded = API.encode_request(0, {"name": "a"})
     first = API.decode_request(0, encoded)
     first["points"].append("x")
@@ -115,7 +115,7 @@ def test_defaults_are_made_anew_for_each_message():
     assert API.decode_request(0, encoded)["points"] == []
 
 
-def test_null_is_refused_where_the_version_has_no_null():
+def test_null_is_refused_where_the_version_has_no_null() -> None:
     with pytest.raises(EncodeError, match="name is None"):
         API.encode_request(0, {"name": None})
     with pytest.raises(MalformedError, match="name is null"):
@@ -123,7 +123,7 @@ def test_null_is_refused_where_the_version_has_no_null():
     assert API.decode_request(1, API.encode_request(1, {"name": None}))["name"] is None
 
 
-def test_a_null_array_and_a_null_struct_have_bytes_of_their_own():
+def test_a_null_array_and_a_null_struct_have_bytes_of_their_own() -> None:
     body = {"name": "a", "points": None, "origin": None}
     assert API.encode_request(2, body).endswith(b"\xff\xff\xff\xff" + b"\xff")
     assert API.encode_request(3, body).endswith(b"\x00" + b"\xff" + b"\x00")
@@ -132,7 +132,7 @@ def test_a_null_array_and_a_null_struct_have_bytes_of_their_own():
         assert (decoded["points"], decoded["origin"]) == (None, None)
 
 
-def test_a_value_that_the_version_cannot_carry_is_refused_unless_ignorable():
+def test_a_value_that_the_version_cannot_carry_is_refused_unless_ignorable() -> None:
     with pytest.raises(EncodeError, match="version 0 has no field limit"):
         API.encode_request(0, {"name": "a", "limit": 8})
     assert API.encode_request(0, {"name": "a", "limit": 7}) == API.encode_request(0, {"name": "a"})
@@ -142,14 +142,14 @@ def test_a_value_that_the_version_cannot_carry_is_refused_unless_ignorable():
     API.encode_request(1, {"name": "a", "origin": {"x": -1}})
 
 
-def test_an_unknown_name_is_refused_at_every_depth():
+def test_an_unknown_name_is_refused_at_every_depth() -> None:
     with pytest.raises(EncodeError, match="no such field: nmae"):
         API.encode_request(0, {"nmae": "a"})
     with pytest.raises(EncodeError, match="no such field: z"):
         API.encode_request(0, {"points": [{"z": 1}]})
 
 
-def test_tagged_fields_are_written_by_tag_and_only_when_not_default():
+def test_tagged_fields_are_written_by_tag_and_only_when_not_default() -> None:
     body = API.encode_request(3, {"name": "a", "note": "n", "corner": {"x": 1}})
     plain = API.encode_request(3, {"name": "a"})
     corner = b"\x00\x09\x00\x00\x00\x01\x00\x00\x00\x00\x00"
@@ -159,7 +159,7 @@ def test_tagged_fields_are_written_by_tag_and_only_when_not_default():
     assert API.encode_request(3, {"name": "a", "note": None, "corner": {"x": -1, "y": 0}}) == plain
 
 
-def test_unknown_tagged_fields_are_skipped():
+def test_unknown_tagged_fields_are_skipped() -> None:
     plain = API.encode_request(3, {"name": "a"})
     extended = plain[:-1] + b"\x02" + b"\x01\x02\x02n" + b"\x63\x03abc"
     assert API.decode_request(3, extended) == API.decode_request(3, plain) | {"note": "n"}
@@ -175,7 +175,7 @@ def test_unknown_tagged_fields_are_skipped():
         b"\x01",  # ends after the count
     ],
 )
-def test_a_broken_tagged_section_is_malformed(tagged: bytes):
+def test_a_broken_tagged_section_is_malformed(tagged: bytes) -> None:
     with pytest.raises(MalformedError):
         API.decode_request(3, API.encode_request(3, {"name": "a"})[:-1] + tagged)
 
@@ -194,7 +194,7 @@ def test_a_broken_tagged_section_is_malformed(tagged: bytes):
         (3, b"\x02a\x00\x07\x01\xff\xff\xff\xff\x0f"),  # a compact array likewise
     ],
 )
-def test_a_broken_body_is_malformed(version: int, body: bytes):
+def test_a_broken_body_is_malformed(version: int, body: bytes) -> None:
     with pytest.raises(MalformedError):
         API.decode_request(version, body)
 
@@ -207,12 +207,14 @@ def test_a_broken_body_is_malformed(version: int, body: bytes):
         (3, b"\x02a\x00\x07\x01\x04\x00\x00\x00\x01", "an array of 3 elements|cut short"),
     ],
 )
-def test_lengths_and_counts_are_checked_before_anything_is_read(version: int, body: bytes, reason: str):
+def test_lengths_and_counts_are_checked_before_anything_is_read(
+    version: int, body: bytes, reason: str
+) -> None:
     with pytest.raises(MalformedError, match=reason):
         API.decode_request(version, body)
 
 
-def test_a_string_above_int16_is_refused_both_ways():
+def test_a_string_above_int16_is_refused_both_ways() -> None:
     with pytest.raises(EncodeError, match="longer than"):
         API.encode_request(3, {"name": "a" * 32768})
     with pytest.raises(MalformedError, match="too long"):
@@ -220,7 +222,7 @@ def test_a_string_above_int16_is_refused_both_ways():
     assert API.decode_request(3, API.encode_request(3, {"name": "a" * 32767}))["name"] == "a" * 32767
 
 
-def test_bytes_that_are_no_utf8_become_the_replacement_character():
+def test_bytes_that_are_no_utf8_become_the_replacement_character() -> None:
     assert API.decode_request(0, b"\x00\x02a\xff\x00\x00\x00\x00")["name"] == "a\ufffd"
 
 
@@ -236,12 +238,12 @@ def test_bytes_that_are_no_utf8_become_the_replacement_character():
         {"ports": 3},
     ],
 )
-def test_a_value_of_the_wrong_kind_is_an_encode_error(message: dict[str, object]):
+def test_a_value_of_the_wrong_kind_is_an_encode_error(message: dict[str, object]) -> None:
     with pytest.raises(EncodeError):
         API.encode_response(0, message)
 
 
-def test_a_version_outside_the_range_is_unsupported():
+def test_a_version_outside_the_range_is_unsupported() -> None:
     for version in (-1, 5):
         with pytest.raises(UnsupportedVersionError, match="versions 0 to 4"):
             API.decode_request(version, b"")
@@ -249,7 +251,7 @@ def test_a_version_outside_the_range_is_unsupported():
             API.encode_response(version, {})
 
 
-def test_decoding_starts_at_the_offset_and_bytes_are_views_of_the_buffer():
+def test_decoding_starts_at_the_offset_and_bytes_are_views_of_the_buffer() -> None:
     encoded = API.encode_response(0, EVERYTHING)
     buffer = bytearray(b"xyz" + encoded)
     payload = API.decode_response(0, buffer, 3)["payload"]
@@ -262,7 +264,7 @@ SIDES = [(key, side) for key in APIS for side in ("request", "response")]
 
 
 @pytest.mark.parametrize(("key", "side"), SIDES)
-def test_every_version_of_every_key_writes_and_reads_its_defaults(key: int, side: str):
+def test_every_version_of_every_key_writes_and_reads_its_defaults(key: int, side: str) -> None:
     api = APIS[key]
     for version in range(api.versions[0], api.versions[1] + 1):
         encoded = getattr(api, f"encode_{side}")(version, {})
@@ -272,7 +274,7 @@ def test_every_version_of_every_key_writes_and_reads_its_defaults(key: int, side
 @pytest.mark.parametrize(("key", "side"), SIDES)
 @settings(max_examples=25)
 @given(data=st.data())
-def test_any_bytes_are_a_message_or_malformed(key: int, side: str, data: st.DataObject):
+def test_any_bytes_are_a_message_or_malformed(key: int, side: str, data: st.DataObject) -> None:
     api = APIS[key]
     version = data.draw(st.integers(*api.versions))
     start = getattr(api, f"encode_{side}")(version, {})

@@ -43,14 +43,14 @@ def feed(decoder: FrameDecoder, data: bytes, piece: int) -> list[bytes]:
     sizes=st.lists(st.integers(0, 40) | st.integers(60_000, 300_000), max_size=8),
     piece=st.integers(1, 50) | st.integers(1000, 500_000),
 )
-def test_frames_come_out_whole_and_in_order_whatever_the_pieces(sizes: list[int], piece: int):
+def test_frames_come_out_whole_and_in_order_whatever_the_pieces(sizes: list[int], piece: int) -> None:
     if sum(sizes) > 100 * piece * 100:
         piece = 4096
     bodies = [bytes([index + 1]) * size for index, size in enumerate(sizes)]
     assert feed(FrameDecoder(), b"".join(map(frame, bodies)), piece) == bodies
 
 
-def test_frames_of_one_wake_up_are_writable_views_that_do_not_disturb_each_other():
+def test_frames_of_one_wake_up_are_writable_views_that_do_not_disturb_each_other() -> None:
     decoder = FrameDecoder()
     data = frame(b"first") + frame(b"second") + b"\x00\x00"
     decoder.writable()[: len(data)] = data
@@ -59,7 +59,7 @@ def test_frames_of_one_wake_up_are_writable_views_that_do_not_disturb_each_other
     assert (bytes(first), bytes(second)) == (b"FIRST", b"second")
 
 
-def test_an_announced_size_costs_nothing_before_its_bytes_come():
+def test_an_announced_size_costs_nothing_before_its_bytes_come() -> None:
     decoder = FrameDecoder()
     prefix = (100 * 1024 * 1024).to_bytes(4, "big")
     assert feed(decoder, prefix + b"x" * 1000, 4096) == []
@@ -68,7 +68,7 @@ def test_an_announced_size_costs_nothing_before_its_bytes_come():
     assert len(decoder.writable()) <= 128 * 1024
 
 
-def test_space_grows_with_what_came_and_is_given_back_after_a_huge_frame():
+def test_space_grows_with_what_came_and_is_given_back_after_a_huge_frame() -> None:
     decoder = FrameDecoder()
     size = 5_000_000
     data = frame(b"x" * size)
@@ -85,7 +85,7 @@ def test_space_grows_with_what_came_and_is_given_back_after_a_huge_frame():
     assert len(decoder.writable()) == 64 * 1024
 
 
-def test_space_grows_for_a_sender_that_fills_it_up_to_a_bound():
+def test_space_grows_for_a_sender_that_fills_it_up_to_a_bound() -> None:
     decoder = FrameDecoder()
     data = frame(b"x" * 999) * 3000
     offered, position, count = [], 0, 0
@@ -104,7 +104,7 @@ def test_space_grows_for_a_sender_that_fills_it_up_to_a_bound():
 
 
 @pytest.mark.parametrize("size", [-1, -(2**31), 1001, 2**31 - 1])
-def test_a_size_out_of_bounds_is_refused_at_once_and_hands_over_the_frames_before_it(size: int):
+def test_a_size_out_of_bounds_is_refused_at_once_and_hands_over_the_frames_before_it(size: int) -> None:
     decoder = FrameDecoder(size_max=1000)
     data = frame(b"good") + size.to_bytes(4, "big", signed=True)
     decoder.writable()[: len(data)] = data
@@ -113,7 +113,7 @@ def test_a_size_out_of_bounds_is_refused_at_once_and_hands_over_the_frames_befor
     assert [bytes(view) for view in raised.value.frames] == [b"good"]
 
 
-def test_a_frame_of_exactly_the_largest_size_passes():
+def test_a_frame_of_exactly_the_largest_size_passes() -> None:
     assert feed(FrameDecoder(size_max=1000), frame(b"x" * 1000), 100) == [b"x" * 1000]
 
 
@@ -126,7 +126,7 @@ KIO_VERSIONS = [
 
 
 @pytest.mark.parametrize("client_id", ["rdkafka", "", "é", None])
-def test_headers_are_kios_for_every_key_and_version(client_id: str | None):
+def test_headers_are_kios_for_every_key_and_version(client_id: str | None) -> None:
     for key, version in KIO_VERSIONS:
         request_header = load_payload_module(key, version, EntityType.request).RequestHeader
         expected = io.BytesIO()
@@ -146,7 +146,7 @@ def test_headers_are_kios_for_every_key_and_version(client_id: str | None):
         assert response_header_size(key, version) == len(answer)
 
 
-def test_the_two_exceptions_among_headers():
+def test_the_two_exceptions_among_headers() -> None:
     assert encode_request_header(7, 0, 5, "ignored") == b"\x00\x07\x00\x00\x00\x00\x00\x05"
     assert read_request_header(b"\x00\x07\x00\x00\x00\x00\x00\x05\x00\x00\x00\x01") == RequestHeader(
         7, 0, 5, None, 8
@@ -156,12 +156,12 @@ def test_the_two_exceptions_among_headers():
     assert encode_response_header(3, 9, 5) == b"\x00\x00\x00\x05\x00"
 
 
-def test_an_api_versions_request_of_a_version_to_come_still_has_a_header():
+def test_an_api_versions_request_of_a_version_to_come_still_has_a_header() -> None:
     encoded = b"\x00\x12\x00\x63\x00\x00\x00\x01\x00\x01c\x00rest"
     assert read_request_header(encoded) == (18, 99, 1, "c", 12)
 
 
-def test_tagged_fields_of_a_header_are_skipped():
+def test_tagged_fields_of_a_header_are_skipped() -> None:
     encoded = b"\x00\x03\x00\x09\x00\x00\x00\x01\xff\xff\x01\x05\x02ab" + b"body"
     assert read_request_header(encoded) == (3, 9, 1, None, len(encoded) - 4)
     assert read_response_header(3, 9, b"\x00\x00\x00\x01\x01\x05\x02abbody") == (1, 9)
@@ -179,14 +179,14 @@ def test_tagged_fields_of_a_header_are_skipped():
         (b"\xff\xff\x00\x00\x00\x00\x00\x01\x00\x01a", "API key -1 is not known"),
     ],
 )
-def test_a_broken_request_header_is_malformed(broken: bytes, reason: str):
+def test_a_broken_request_header_is_malformed(broken: bytes, reason: str) -> None:
     with pytest.raises(MalformedError, match=reason):
         read_request_header(broken)
 
 
 @settings(max_examples=300)
 @given(data=st.binary(max_size=40), key=st.sampled_from(sorted(APIS)), version=st.integers(-1, 20))
-def test_any_bytes_are_a_header_or_malformed(data: bytes, key: int, version: int):
+def test_any_bytes_are_a_header_or_malformed(data: bytes, key: int, version: int) -> None:
     encoded = key.to_bytes(2, "big") + version.to_bytes(2, "big", signed=True) + data
     try:
         header = read_request_header(encoded)
@@ -202,6 +202,6 @@ def test_any_bytes_are_a_header_or_malformed(data: bytes, key: int, version: int
     assert 4 <= offset <= len(data)
 
 
-def test_a_client_id_that_is_too_long_cannot_be_written():
+def test_a_client_id_that_is_too_long_cannot_be_written() -> None:
     with pytest.raises(EncodeError):
         encode_request_header(3, 1, 1, "x" * 40_000)

@@ -11,7 +11,7 @@ import typing
 from collections.abc import Iterator
 from enum import Enum
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import pytest
@@ -26,7 +26,10 @@ from kio.static.constants import EntityType
 from headrace.broker.wire import fields as f
 from headrace.broker.wire.api import APIS
 
-SIDES = {"request": EntityType.request, "response": EntityType.response}
+SIDES: dict[str, Literal[EntityType.request, EntityType.response]] = {
+    "request": EntityType.request,
+    "response": EntityType.response,
+}
 PLAIN: dict[f.Primitive | f.Struct, st.SearchStrategy[Any]] = {
     f.BOOL: st.booleans(),
     f.INT8: st.integers(-(2**7), 2**7 - 1),
@@ -111,10 +114,11 @@ def messages(struct: f.Struct, version: int, entity: type) -> st.SearchStrategy[
 
 def plain(value: Any, struct: f.Struct, version: int) -> Any:
     """A kio entity as the dict that headrace would decode."""
+    entity: type = type(value)
     own_fields = present(struct, version)
     result = {}
     for field in own_fields:
-        kio_name = kio_fields(type(value))[squashed(field.name)].name
+        kio_name = kio_fields(entity)[squashed(field.name)].name
         result[field.name] = plain_value(getattr(value, kio_name), field.type, version)
     return result
 
@@ -138,13 +142,13 @@ def plain_value(value: Any, kind: f.FieldType, version: int) -> Any:
     return value
 
 
-def test_kio_covers_most_keys_and_the_oldest_versions_it_still_knows():
+def test_kio_covers_most_keys_and_the_oldest_versions_it_still_knows() -> None:
     assert len({key for key, _, _ in CASES}) >= 54
     assert len(CASES) > 350
 
 
 @pytest.mark.parametrize(("key", "side", "version"), CASES)
-def test_fields_have_the_names_of_kafkas_definitions(key: int, side: str, version: int):
+def test_fields_have_the_names_of_kafkas_definitions(key: int, side: str, version: int) -> None:
     entity = load_entity_schema(api_key_map[key], version, SIDES[side])
     assert_same_names(f.Struct(*getattr(APIS[key], side)), version, entity)
 
@@ -162,7 +166,9 @@ def assert_same_names(struct: f.Struct, version: int, entity: type) -> None:
 @pytest.mark.parametrize(("key", "side", "version"), CASES)
 @settings(max_examples=6, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_bytes_and_values_are_the_same_both_ways(key: int, side: str, version: int, data: st.DataObject):
+def test_bytes_and_values_are_the_same_both_ways(
+    key: int, side: str, version: int, data: st.DataObject
+) -> None:
     api = APIS[key]
     struct = f.Struct(*getattr(api, side))
     entity = load_entity_schema(api_key_map[key], version, SIDES[side])

@@ -26,20 +26,20 @@ KAFKA_TOPIC = (
 KAFKA_STATE = b'{"controller_epoch":1,"leader":1001,"version":1,"leader_epoch":0,"isr":[1001]}'
 
 
-def test_a_registration_is_written_as_kafka_writes_it():
+def test_a_registration_is_written_as_kafka_writes_it() -> None:
     broker = Broker(broker_id=1001, epoch=7, endpoints=(PLAINTEXT,), rack="r1")
     assert paths.encode_broker(broker, jmx_port=-1, now_ms=1795261028322) == KAFKA_BROKER
     assert paths.decode_broker(1001, KAFKA_BROKER, 7) == broker
 
 
-def test_a_registration_without_rack_has_no_such_field():
+def test_a_registration_without_rack_has_no_such_field() -> None:
     broker = Broker(broker_id=1, epoch=-1, endpoints=(PLAINTEXT,))
     data = paths.encode_broker(broker, jmx_port=-1, now_ms=5)
     assert b"rack" not in data
     assert paths.decode_broker(1, data, -1) == broker
 
 
-def test_listeners_with_names_and_ipv6_hosts_survive_a_registration():
+def test_listeners_with_names_and_ipv6_hosts_survive_a_registration() -> None:
     endpoints = (
         Endpoint(listener="INTERNAL", security_protocol="SSL", host="::1", port=1),
         Endpoint(listener="OUT", security_protocol="PLAINTEXT", host="h.example", port=2),
@@ -51,13 +51,13 @@ def test_listeners_with_names_and_ipv6_hosts_survive_a_registration():
     assert paths.decode_broker(1, data, 3) == broker
 
 
-def test_a_registration_of_version_2_names_its_protocols_as_listeners():
+def test_a_registration_of_version_2_names_its_protocols_as_listeners() -> None:
     data = b'{"version":2,"host":"h","port":1,"jmx_port":9,"timestamp":"2","endpoints":["PLAINTEXT://h:1"]}'
     (endpoint,) = paths.decode_broker(4, data, 1).endpoints
     assert endpoint == Endpoint(listener="PLAINTEXT", security_protocol="PLAINTEXT", host="h", port=1)
 
 
-def test_a_topic_is_written_as_kafka_writes_it():
+def test_a_topic_is_written_as_kafka_writes_it() -> None:
     assignment = TopicAssignment(
         topic="plain",
         topic_id=paths.decode_uuid("3Jht6o43SfK5fTzYJ8tY9g"),
@@ -67,7 +67,7 @@ def test_a_topic_is_written_as_kafka_writes_it():
     assert paths.decode_topic("plain", KAFKA_TOPIC) == assignment
 
 
-def test_a_topic_under_reassignment_keeps_its_moving_replicas():
+def test_a_topic_under_reassignment_keeps_its_moving_replicas() -> None:
     assignment = TopicAssignment(
         topic="t",
         topic_id=UUID(int=1),
@@ -76,19 +76,19 @@ def test_a_topic_under_reassignment_keeps_its_moving_replicas():
     assert paths.decode_topic("t", paths.encode_topic(assignment)) == assignment
 
 
-def test_a_topic_of_version_1_has_no_id():
+def test_a_topic_of_version_1_has_no_id() -> None:
     found = paths.decode_topic("t", b'{"version":1,"partitions":{"1":[3,4],"0":[4]}}')
     assert found.topic_id == UUID(int=0)
     assert found.partitions[1] == ReplicaAssignment(replicas=(3, 4))
 
 
-def test_a_partition_state_is_written_as_kafka_writes_it():
+def test_a_partition_state_is_written_as_kafka_writes_it() -> None:
     state = PartitionState(leader=1001, leader_epoch=0, isr=(1001,), controller_epoch=1, zk_version=4)
     assert paths.encode_partition_state(state) == KAFKA_STATE
     assert paths.decode_partition_state("/x", KAFKA_STATE, 4) == state
 
 
-def test_the_small_znodes_are_written_as_kafka_writes_them():
+def test_the_small_znodes_are_written_as_kafka_writes_them() -> None:
     assert paths.encode_controller(1001, 1795261028384) == (
         b'{"version":2,"brokerid":1001,"timestamp":"1795261028384","kraftControllerEpoch":-1}'
     )
@@ -105,7 +105,7 @@ def test_the_small_znodes_are_written_as_kafka_writes_them():
     )
 
 
-def test_small_znodes_are_read_back():
+def test_small_znodes_are_read_back() -> None:
     assert paths.decode_controller(paths.encode_controller(3, 5)) == 3
     assert paths.decode_cluster_id(paths.encode_cluster_id("abc")) == "abc"
     assert paths.decode_producer_id_block(paths.encode_producer_id_block(1, 1000, 1999)) == (1000, 1999)
@@ -117,7 +117,7 @@ def test_small_znodes_are_read_back():
     assert paths.decode_preferred_election(wish) == {("t", 2), ("u", 0)}
 
 
-def test_config_changes_of_both_versions_name_their_entity():
+def test_config_changes_of_both_versions_name_their_entity() -> None:
     assert paths.decode_config_change(b'{"version":2,"entity_path":"topics/t"}') == "topics/t"
     old = b'{"version":1,"entity_type":"topics","entity_name":"t"}'
     assert paths.decode_config_change(old) == "topics/t"
@@ -125,12 +125,12 @@ def test_config_changes_of_both_versions_name_their_entity():
 
 
 @pytest.mark.parametrize("data", [b"", b"no json", b"[1]", b'{"version":1}'])
-def test_a_znode_that_no_kafka_wrote_is_reported(data):
+def test_a_znode_that_no_kafka_wrote_is_reported(data: bytes) -> None:
     with pytest.raises(paths.MalformedZnodeError):
         paths.decode_partition_state("/brokers/topics/t/partitions/0/state", data, 0)
 
 
-def test_a_wrong_endpoint_is_reported_with_what_is_allowed():
+def test_a_wrong_endpoint_is_reported_with_what_is_allowed() -> None:
     with pytest.raises(paths.MalformedZnodeError, match="LISTENER://host:port"):
         paths.decode_broker(1, b'{"version":5,"endpoints":["nonsense"]}', 0)
 
@@ -138,6 +138,6 @@ def test_a_wrong_endpoint_is_reported_with_what_is_allowed():
 @pytest.mark.parametrize(
     "data", [b"", b"no JSON", b"[]", b"{}", b'{"partitions":7}', b'{"partitions":[{"topic":"t"}]}']
 )
-def test_a_wish_for_preferred_leaders_that_no_kafka_wrote_is_refused(data):
+def test_a_wish_for_preferred_leaders_that_no_kafka_wrote_is_refused(data: bytes) -> None:
     with pytest.raises(paths.MalformedZnodeError):
         paths.decode_preferred_election(data)

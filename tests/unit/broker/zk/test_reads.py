@@ -1,11 +1,12 @@
 """What others wrote into ZooKeeper is read as far as it makes sense."""
 
 import asyncio
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from headrace.broker.zk import paths
-from headrace.broker.zk.client import Znode
+from headrace.broker.zk.client import Znode, ZooKeeperClient
 from headrace.broker.zk.reads import read_brokers, read_states, read_topics, understood
 
 BROKER = b'{"version":5,"endpoints":["PLAINTEXT://h:9092"],"listener_security_protocol_map":{}}'
@@ -13,15 +14,17 @@ TOPIC = b'{"version":3,"partitions":{"0":[1]},"adding_replicas":{},"removing_rep
 STATE = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1]}'
 
 
-class ZooKeeper:
-    def __init__(self, **znodes):
+class ZooKeeper(ZooKeeperClient):
+    """Only reads, of znodes in memory."""
+
+    def __init__(self, **znodes: bytes) -> None:
         self.znodes = {path.replace("__", "/"): data for path, data in znodes.items()}
 
-    async def get_many(self, paths):
+    async def get_many(self, paths: Sequence[str]) -> list[Znode | None]:
         return [Znode(self.znodes[p], 4, 7, 0, 0) if p in self.znodes else None for p in paths]
 
 
-def test_a_znode_that_nobody_understands_does_not_hide_the_others():
+def test_a_znode_that_nobody_understands_does_not_hide_the_others() -> None:
     topics = ZooKeeper(
         __brokers__topics__a=TOPIC, __brokers__topics__b=b"garbage", __brokers__topics__c=TOPIC
     )
@@ -63,31 +66,31 @@ NO_STATES = [
 
 
 @pytest.mark.parametrize("data", NO_TOPICS)
-def test_a_topic_of_nonsense_is_passed_over(data):
+def test_a_topic_of_nonsense_is_passed_over(data: bytes) -> None:
     assert asyncio.run(read_topics(ZooKeeper(__brokers__topics__a=data), ["a"])) == {}
 
 
 @pytest.mark.parametrize("name", ["a b", "é", "l" * 250])
-def test_a_topic_whose_name_no_kafka_allows_is_passed_over(name):
+def test_a_topic_whose_name_no_kafka_allows_is_passed_over(name: str) -> None:
     zookeeper = ZooKeeper()
     zookeeper.znodes = {f"/brokers/topics/{name}": TOPIC}
     assert asyncio.run(read_topics(zookeeper, [name])) == {}
 
 
 @pytest.mark.parametrize("data", NO_BROKERS)
-def test_a_broker_of_nonsense_is_passed_over(data):
+def test_a_broker_of_nonsense_is_passed_over(data: bytes) -> None:
     assert asyncio.run(read_brokers(ZooKeeper(__brokers__ids__1=data), ["1"])) == {}
 
 
 @pytest.mark.parametrize("name", ["abc", "-4", "01", "99999999999", "²"])
-def test_a_broker_without_an_id_is_passed_over(name):
+def test_a_broker_without_an_id_is_passed_over(name: str) -> None:
     zookeeper = ZooKeeper()
     zookeeper.znodes = {f"/brokers/ids/{name}": BROKER}
     assert asyncio.run(read_brokers(zookeeper, [name])) == {}
 
 
 @pytest.mark.parametrize("data", NO_STATES)
-def test_a_state_of_nonsense_is_none(data):
+def test_a_state_of_nonsense_is_none(data: bytes) -> None:
     zookeeper = ZooKeeper(__brokers__topics__a__partitions__0__state=data)
     assert asyncio.run(read_states(zookeeper, [("a", 0)])) == {("a", 0): None}
 
@@ -106,11 +109,11 @@ def test_a_state_of_nonsense_is_none(data):
         (paths.decode_producer_id_block, b'{"block_start":"1"}'),
     ],
 )
-def test_the_small_znodes_are_passed_over_too(decode, data):
+def test_the_small_znodes_are_passed_over_too(decode: Callable[[bytes], object], data: bytes) -> None:
     assert understood([Znode(data, 0, 0, 0, 0)], decode) == []
 
 
-def test_a_state_that_nobody_understands_is_none():
+def test_a_state_that_nobody_understands_is_none() -> None:
     znodes = {"/brokers/topics/a/partitions/0/state": STATE, "/brokers/topics/a/partitions/1/state": b"[]"}
     zookeeper = ZooKeeper()
     zookeeper.znodes = znodes

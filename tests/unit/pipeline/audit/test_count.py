@@ -111,7 +111,7 @@ def test_producers_of_equal_and_different_length_are_told_apart() -> None:
 
 
 def test_tells_who_published_by_the_first_record_of_each_producer() -> None:
-    written = [
+    written: list[bytes | None] = [
         value(GOOD),
         b"no event",
         value(GOOD._replace(server="web-2", service="search", producer="other")),

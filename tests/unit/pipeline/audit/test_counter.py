@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Collection
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from fastavro import schemaless_writer
@@ -161,7 +161,7 @@ def test_a_counter_that_died_before_its_barrier_goes_on_from_its_last_range(clus
     cluster.counter().round()
     cluster.append(PAGES, event(1))
     counter = cluster.counter()
-    counter._tell = lambda *_: None  # type: ignore[method-assign, assignment]
+    counter._tell = lambda *_: None  # type: ignore[method-assign]
     counter.round()
     cluster.news()
     assert cluster.counter().positions == {PAGES: 2}
@@ -296,7 +296,7 @@ class FullQueue:
 
 def test_a_round_may_be_larger_than_the_producers_queue() -> None:
     publisher, queue = Publisher("127.0.0.1:1"), FullQueue()
-    publisher._producer = queue
+    publisher._producer = cast(Any, queue)
     for first in range(5):
         publisher.publish(
             Standstill(

@@ -92,7 +92,7 @@ def test_folds_the_oldest_and_drops_what_overlaps_them() -> None:
 
 
 def uncounted(coverage: Coverage) -> list[tuple[int, int, int]]:
-    return [tuple(hole) for hole in coverage.uncounted()]
+    return [(hole.first, hole.next, hole.until_ms) for hole in coverage.uncounted()]
 
 
 def test_what_lies_before_the_first_range_was_in_the_log_when_that_was_counted() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from audit_pipeline import DATACENTER, TOPIC, WINDOW_MS, Pipeline
 
 from headrace.audit import promises
+from headrace.audit.ledger import Promise
 from headrace.audit.ledger_commands import Auditor
 
 OVERALL = ("", "")
@@ -37,7 +38,7 @@ def test_what_is_told_is_kept(tmp_path: Path) -> None:
 
 def test_another_process_may_have_told_more(tmp_path: Path) -> None:
     pipeline = some_events()
-    told = promises.Promise(pipeline.now_ms, {0: 1})
+    told = Promise(pipeline.now_ms, {0: 1})
     promises.keep(tmp_path, {OVERALL: told})
     assert auditor(pipeline, tmp_path).outcome(pipeline.now_ms, 300).complete_until == pipeline.now_ms
 

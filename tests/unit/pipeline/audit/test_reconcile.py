@@ -182,7 +182,7 @@ def test_an_account_behind_the_barrier_waits_for_the_next_one(script: Script) ->
 def test_what_the_producer_does_not_vouch_for_may_be_there_or_not(script: Script) -> None:
     script.account(0, 3, failed=(1, 2))
     for tier in ("live", "offline"):
-        script.count(tier, 0, 3, 0, 1, 3)  # type: ignore[arg-type]
+        script.count(tier, 0, 3, 0, 1, 3)
     script.barrier(3)
     script.rows(0, 3, 0, 1, 3)
     assert script.outcome().verdict == "complete"
@@ -260,7 +260,7 @@ def test_a_producer_that_does_not_close_is_named_however_long_it_takes(
 ) -> None:
     script.account(0, 1, closed=False)
     for tier in ("live", "offline"):
-        script.count(tier, 0, 3, 0, 1, 2)  # type: ignore[arg-type]
+        script.count(tier, 0, 3, 0, 1, 2)
     script.barrier(3)
     script.rows(0, 3, 0, 1, 2)
     script.barrier(3, at_ms=NOW + silent_ms)
@@ -501,7 +501,7 @@ def test_dead_letter_topics_are_not_produced_and_need_no_table() -> None:
     script = Script(topic=f"{TOPIC}.rejected")
     script.account(0, 1)
     for tier in ("live", "offline"):
-        script.count(tier, 0, 2, 0, 1)  # type: ignore[arg-type]
+        script.count(tier, 0, 2, 0, 1)
     script.barrier(2)
     outcome = script.outcome()
     report = as_json(outcome, script.ledger, NOW)
@@ -548,7 +548,7 @@ def test_events_that_arrive_without_a_word_of_their_producer_are_unknown_and_not
     script: Script,
 ) -> None:
     for tier in ("live", "offline"):
-        script.count(tier, 0, 3, 0, 1, 2)  # type: ignore[arg-type]
+        script.count(tier, 0, 3, 0, 1, 2)
     script.barrier(3)
     script.rows(0, 3, 0, 1, 2)
     report = script.report()
@@ -568,7 +568,7 @@ def test_a_hop_that_begins_and_ends_in_counted_tiers_is_judged(script: Script) -
 def test_what_a_closed_producer_never_accounted_for_is_unknown_and_incomplete(script: Script) -> None:
     script.account(0)
     for tier in ("live", "offline"):
-        script.count(tier, 0, 2, 0, 1)  # type: ignore[arg-type]
+        script.count(tier, 0, 2, 0, 1)
     script.barrier(2)
     script.rows(0, 2, 0, 1)
     outcome = script.outcome()

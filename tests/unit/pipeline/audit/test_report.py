@@ -107,7 +107,7 @@ def test_the_page_says_unknown_where_nothing_could_be_judged_and_not_loaded_wher
     ledger = Ledger()
     for topic in ("pageviews", "pageviews.rejected"):
         for tier in ("live", "offline"):
-            ledger.on_count(counted(tier, topic, 7))  # type: ignore[arg-type]
+            ledger.on_count(counted(tier, topic, 7))
     ledger.settle(NOW)
     found = as_json(reconcile(ledger, NOW), ledger, NOW)
     page = render(found, NOTHING)

@@ -70,7 +70,7 @@ def test_consume_waits_for_the_brokers_as_long_as_for_messages(
     waits = []
 
     class Unreachable(confluent_kafka.Consumer):
-        def list_topics(self, *_: Any, timeout: float) -> Any:
+        def list_topics(self, topic: str | None = None, timeout: float = -1, *_: Any, **__: Any) -> Any:
             waits.append(timeout)
             raise confluent_kafka.KafkaException(
                 confluent_kafka.KafkaError(confluent_kafka.KafkaError._TRANSPORT)

@@ -109,7 +109,8 @@ def test_a_window_without_events_of_its_own_is_not_accounted() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_accounts_add_up_to_what_was_sent_in_any_order_of_outcomes(seed: int) -> None:
     chance = random.Random(seed)
-    ledger, now, waiting, accounts = new_ledger(), NOW, [], []
+    ledger, now, accounts = new_ledger(), NOW, []
+    waiting: list[tuple[int, int]] = []
     acknowledged, undelivered = set(), set()
 
     def settle() -> None:

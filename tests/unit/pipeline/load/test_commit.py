@@ -74,7 +74,7 @@ def test_a_settling_driver_that_slept_does_not_repeat_what_another_did(
 ) -> None:
     commit.commit(commit.settle(catalog, "pageviews"), attempt(catalog, run, 0, 5, dead=(1,)))
     real = commit.append
-    slept = []
+    slept: list[bool] = []
 
     def append_after_the_other(*arguments: Any) -> Any:
         if not slept:

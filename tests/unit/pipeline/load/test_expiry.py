@@ -24,20 +24,19 @@ MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 
 
 def snapshot(number: int, at_ms: int, *, is_load: bool = True, parent: int | None = None) -> Snapshot:
-    return Snapshot(
-        snapshot_id=number,
-        parent_snapshot_id=number - 1 if parent is None else parent,
-        sequence_number=number,
-        timestamp_ms=at_ms,
-        manifest_list=f"snap-{number}",
-        summary=Summary(
-            Operation.APPEND if is_load else Operation.REPLACE, **({OWN: "{}"} if is_load else {})
-        ),
-    )
+    fields: dict[str, Any] = {
+        "snapshot-id": number,
+        "parent-snapshot-id": number - 1 if parent is None else parent,
+        "sequence-number": number,
+        "timestamp-ms": at_ms,
+        "manifest-list": f"snap-{number}",
+    }
+    operation = Operation.APPEND if is_load else Operation.REPLACE
+    return Snapshot(summary=Summary(operation, **({OWN: "{}"} if is_load else {})), **fields)
 
 
 def reference(number: int, kind: SnapshotRefType = SnapshotRefType.BRANCH) -> SnapshotRef:
-    return SnapshotRef(snapshot_id=number, snapshot_ref_type=kind)
+    return SnapshotRef.model_validate({"snapshot-id": number, "type": kind})
 
 
 def kept(
@@ -120,7 +119,7 @@ def fill(catalog: Catalog, run: Run, count: int, expirer: Expiry | None = None) 
 def later(monkeypatch: pytest.MonkeyPatch, days: float) -> None:
     """Let the expiry see a clock that is some days ahead."""
     now = time.time()
-    monkeypatch.setattr(expiry.time, "time", lambda: now + days * 24 * 3600)
+    monkeypatch.setattr(time, "time", lambda: now + days * 24 * 3600)
 
 
 def test_a_tag_and_a_branch_outlive_the_expiry_and_its_files(

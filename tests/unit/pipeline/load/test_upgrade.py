@@ -208,7 +208,7 @@ def test_events_columns_that_nobody_else_can_read_get_their_other_names(catalog:
         "path": ["p"],
     }
     kinds = {"type": "record", "name": "K", "fields": [{"name": "X", "type": "int"}]}
-    fields = [
+    fields: list[dict[str, Any]] = [
         {"name": name, "type": "string"} for name in ("Path", "_file_", "_file", "_key", "_topic_partition")
     ]
     fields.append({"name": "map", "type": {"type": "map", "values": kinds}})

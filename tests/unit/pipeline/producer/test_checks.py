@@ -13,12 +13,13 @@ from headrace.events.avro_schemas import parsed_schema, schema_text
 from headrace.producer.checks import EventError, FieldCheck, checked_key, checked_text, checked_time
 
 NOW = 1_700_000_000_000
-LINE = {"reason": "r", "line": b"x", "size": 1, "sha256": ""}
+LINE: dict[Any, Any] = {"reason": "r", "line": b"x", "size": 1, "sha256": ""}
 
 
 def check_of(*fields: dict[str, Any]) -> FieldCheck:
     header = json.loads(schema_text("page_view"))["fields"][0]
-    return FieldCheck(parse_schema({"type": "record", "name": "Own", "fields": [header, *fields]}))
+    schema: Any = parse_schema({"type": "record", "name": "Own", "fields": [header, *fields]})
+    return FieldCheck(schema)
 
 
 def test_a_time_in_milliseconds_is_taken() -> None:

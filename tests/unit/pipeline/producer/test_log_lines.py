@@ -28,6 +28,7 @@ def test_lines_come_without_their_ends_and_the_last_needs_none() -> None:
 def test_a_line_of_any_length_has_its_size_digest_and_a_bounded_head(size: int, end: bytes) -> None:
     content = (b"0123456789" * (size // 10 + 1))[:size]
     long, after = lines(content + end + b"after") if end else (*lines(content), None)
+    assert long is not None
     assert (long.size, long.sha256) == (size, hashlib.sha256(content).hexdigest())
     assert len(long.head) <= LINE_SIZE_MAX + 1
     assert content.startswith(long.head)

@@ -1,5 +1,8 @@
 """What the controller does about data directories that fail: scripts of events and the expected commands (KIP-112)."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from headrace.broker.replication import events as ev
@@ -11,22 +14,23 @@ from headrace.broker.replication.model import (
     PartitionState,
     ReplicaAssignment,
     TopicAssignment,
+    TopicPartition,
 )
 
 TOPIC_ID = UUID(int=1)
 MOVED, HELD, LONELY = ("t", 0), ("t", 1), ("t", 2)
 
 
-def broker(broker_id, epoch=10):
+def broker(broker_id: int, epoch: int = 10) -> Broker:
     endpoint = Endpoint(listener="PLAINTEXT", security_protocol="PLAINTEXT", host="h", port=9000 + broker_id)
     return Broker(broker_id=broker_id, epoch=epoch, endpoints=(endpoint,))
 
 
-def state(leader, *isr, epoch=4):
+def state(leader: int, *isr: int, epoch: int = 4) -> PartitionState:
     return PartitionState(leader=leader, leader_epoch=epoch, isr=isr, controller_epoch=1)
 
 
-def controller():
+def controller() -> Controller:
     """Broker 1 leads two partitions that broker 2 has as well, and one that nobody else has."""
     replicas = {0: (1, 2), 1: (1, 2), 2: (1,)}
     partitions = {p: ReplicaAssignment(replicas=r) for p, r in replicas.items()}
@@ -42,13 +46,15 @@ def controller():
     return found
 
 
-def answered(found, *, offline=(), online=()):
+def answered(
+    found: Controller, *, offline: Iterable[TopicPartition] = (), online: Iterable[TopicPartition] = ()
+) -> list[ev.Command]:
     return found.handle(
         ev.ReplicasAnswered(broker_id=1, offline=frozenset(offline), online=frozenset(online))
     )
 
 
-def states(commands):
+def states(commands: Sequence[ev.Command]) -> dict[TopicPartition, tuple[int, int, tuple[int, ...]]]:
     """(leader, leader epoch, ISR) to be written."""
     return {
         (w.topic, w.partition): (w.state.leader, w.state.leader_epoch, w.state.isr)
@@ -58,7 +64,7 @@ def states(commands):
     }
 
 
-def write(found, commands):
+def write(found: Controller, commands: Sequence[ev.Command]) -> list[ev.Command]:
     """Perform the writes; answers what follows."""
     written = {
         (w.topic, w.partition): w.state for c in commands if isinstance(c, ev.WriteStates) for w in c.writes
@@ -66,7 +72,7 @@ def write(found, commands):
     return found.handle(ev.StatesWritten(written=written))
 
 
-def offline_in(commands):
+def offline_in(commands: Sequence[ev.Command]) -> dict[TopicPartition, tuple[int, ...]]:
     return {
         (w.topic, w.partition): w.offline
         for c in commands
@@ -75,14 +81,15 @@ def offline_in(commands):
     }
 
 
-def test_a_broker_with_a_failed_directory_is_asked_for_all_its_replicas():
+def test_a_broker_with_a_failed_directory_is_asked_for_all_its_replicas() -> None:
     commands = controller().handle(ev.LogDirectoriesFailed(brokers=frozenset({1, 9})))
     (asked,) = commands
+    assert isinstance(asked, ev.SendLeaderAndIsr)
     assert asked.broker_id == 1
     assert [(w.partition, w.is_new) for w in asked.partitions] == [(0, False), (1, False), (2, False)]
 
 
-def test_replicas_in_it_lose_their_lead_and_are_offline_to_everyone():
+def test_replicas_in_it_lose_their_lead_and_are_offline_to_everyone() -> None:
     found = controller()
     commands = answered(found, offline=[MOVED, LONELY])
     assert states(commands) == {MOVED: (2, 5, (2,)), LONELY: (-1, 5, (1,))}
@@ -91,7 +98,7 @@ def test_replicas_in_it_lose_their_lead_and_are_offline_to_everyone():
     assert answered(found, offline=[MOVED, LONELY]) == [], "nothing new"
 
 
-def test_a_follower_in_it_leaves_the_isr():
+def test_a_follower_in_it_leaves_the_isr() -> None:
     found = controller()
     commands = found.handle(
         ev.ReplicasAnswered(broker_id=2, offline=frozenset({HELD}), online=frozenset({MOVED}))
@@ -100,7 +107,7 @@ def test_a_follower_in_it_leaves_the_isr():
     assert offline_in(write(found, commands)) == {HELD: (2,)}
 
 
-def test_what_a_broker_can_take_again_is_led_again():
+def test_what_a_broker_can_take_again_is_led_again() -> None:
     found = controller()
     write(found, answered(found, offline=[LONELY]))
     commands = answered(found, online=[LONELY])
@@ -108,21 +115,21 @@ def test_what_a_broker_can_take_again_is_led_again():
     assert offline_in(write(found, commands)) == {LONELY: ()}
 
 
-def test_a_broker_that_starts_again_is_believed_to_have_everything_until_it_says_otherwise():
+def test_a_broker_that_starts_again_is_believed_to_have_everything_until_it_says_otherwise() -> None:
     found = controller()
     write(found, answered(found, offline=[LONELY]))
     commands = found.handle(ev.BrokersChanged(brokers={1: broker(1, epoch=11), 2: broker(2)}))
     assert states(commands)[LONELY] == (1, 6, (1,))
 
 
-def test_an_answer_of_a_broker_that_is_gone_changes_nothing():
+def test_an_answer_of_a_broker_that_is_gone_changes_nothing() -> None:
     found = controller()
     found.handle(ev.BrokersChanged(brokers={2: broker(2)}))
     assert answered(found, offline=[HELD]) == []
     assert found.cluster.offline == {}
 
 
-def test_a_response_tells_what_is_offline_and_what_was_taken():
+def test_a_response_tells_what_is_offline_and_what_was_taken() -> None:
     word = ev.PartitionWord(
         topic="t",
         topic_id=TOPIC_ID,

@@ -1,5 +1,9 @@
 """The controller as scripts: an event in, the expected commands out."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 from uuid import UUID
 
 from headrace.broker.replication import events as ev
@@ -11,28 +15,38 @@ from headrace.broker.replication.model import (
     PartitionState,
     ReplicaAssignment,
     TopicAssignment,
+    TopicPartition,
 )
 
+Command = TypeVar("Command")
 
-def broker(broker_id, epoch=10):
+
+def broker(broker_id: int, epoch: int = 10) -> Broker:
     endpoint = Endpoint(listener="PLAINTEXT", security_protocol="PLAINTEXT", host="h", port=9000 + broker_id)
     return Broker(broker_id=broker_id, epoch=epoch, endpoints=(endpoint,))
 
 
-def brokers(*ids):
+def brokers(*ids: int) -> dict[int, Broker]:
     return {b: broker(b) for b in ids}
 
 
-def topic(name, *replicas, topic_id=1):
+def topic(name: str, *replicas: tuple[int, ...], topic_id: int = 1) -> TopicAssignment:
     partitions = {p: ReplicaAssignment(replicas=r) for p, r in enumerate(replicas)}
     return TopicAssignment(topic=name, topic_id=UUID(int=topic_id), partitions=partitions)
 
 
-def state(leader, epoch, *isr, version=0):
+def state(leader: int, epoch: int, *isr: int, version: int = 0) -> PartitionState:
     return PartitionState(leader=leader, leader_epoch=epoch, isr=isr, controller_epoch=1, zk_version=version)
 
 
-def elected(*, live=(1, 2), topics=(), states=None, deletions=(), controller=None):
+def elected(
+    *,
+    live: Sequence[int] = (1, 2),
+    topics: Sequence[TopicAssignment] = (),
+    states: Mapping[TopicPartition, PartitionState] | None = None,
+    deletions: Iterable[str] = (),
+    controller: Controller | None = None,
+) -> tuple[Controller, list[ev.Command]]:
     controller = controller or Controller()
     commands = controller.handle(
         ev.Elected(
@@ -46,15 +60,15 @@ def elected(*, live=(1, 2), topics=(), states=None, deletions=(), controller=Non
     return controller, commands
 
 
-def of(kind, commands):
+def of(kind: type[Command], commands: Sequence[ev.Command]) -> list[Command]:
     return [c for c in commands if isinstance(c, kind)]
 
 
-def writes(commands):
+def writes(commands: Sequence[ev.Command]) -> dict[TopicPartition, ev.StateWrite]:
     return {(w.topic, w.partition): w for c in of(ev.WriteStates, commands) for w in c.writes}
 
 
-def write_all(controller, commands, version=1):
+def write_all(controller: Controller, commands: Sequence[ev.Command], version: int = 1) -> list[ev.Command]:
     """Perform the writes and hand the outcome back; answers what follows."""
     following = []
     for command in of(ev.WriteStates, commands):
@@ -63,15 +77,17 @@ def write_all(controller, commands, version=1):
     return following
 
 
-def test_a_new_controller_first_tells_every_broker_who_is_alive():
+def test_a_new_controller_first_tells_every_broker_who_is_alive() -> None:
     _, commands = elected(live=(1, 2))
-    assert [(c.broker_id, [b.broker_id for b in c.brokers], c.partitions) for c in commands] == [
+    told = of(ev.SendUpdateMetadata, commands)
+    assert told == commands
+    assert [(c.broker_id, [b.broker_id for b in c.brokers], c.partitions) for c in told] == [
         (1, [1, 2], ()),
         (2, [1, 2], ()),
     ]
 
 
-def test_a_new_topic_gets_leaders_in_epoch_0_and_brokers_hear_of_it_after_the_write():
+def test_a_new_topic_gets_leaders_in_epoch_0_and_brokers_hear_of_it_after_the_write() -> None:
     controller, _ = elected(live=(1, 2))
     commands = controller.handle(ev.TopicsChanged(topics={"t": topic("t", (1,), (2,))}))
     assert {
@@ -90,14 +106,14 @@ def test_a_new_topic_gets_leaders_in_epoch_0_and_brokers_hear_of_it_after_the_wr
     assert [len(c.partitions) for c in of(ev.SendUpdateMetadata, following)] == [2, 2]
 
 
-def test_a_partition_whose_only_replica_is_down_waits_and_is_led_when_it_comes():
+def test_a_partition_whose_only_replica_is_down_waits_and_is_led_when_it_comes() -> None:
     controller, _ = elected(live=(1,))
     assert controller.handle(ev.TopicsChanged(topics={"t": topic("t", (2,))})) == []
     commands = controller.handle(ev.BrokersChanged(brokers=brokers(1, 2)))
     assert writes(commands)["t", 0].state.leader == 2
 
 
-def test_a_lost_broker_leaves_its_partition_without_leader_isr_kept_epoch_grown():
+def test_a_lost_broker_leaves_its_partition_without_leader_isr_kept_epoch_grown() -> None:
     controller, _ = elected(
         topics=[topic("t", (1,), (2,))], states={("t", 0): state(1, 4, 1), ("t", 1): state(2, 3, 2)}
     )
@@ -111,7 +127,7 @@ def test_a_lost_broker_leaves_its_partition_without_leader_isr_kept_epoch_grown(
     assert [(w.state.leader, w.offline) for w in update.partitions] == [(-1, (2,))]
 
 
-def test_a_returning_broker_leads_again_in_a_new_epoch():
+def test_a_returning_broker_leads_again_in_a_new_epoch() -> None:
     controller, _ = elected(live=(1,), topics=[topic("t", (2,))], states={("t", 0): state(-1, 5, 2)})
     commands = controller.handle(ev.BrokersChanged(brokers=brokers(1, 2)))
     write = writes(commands)["t", 0]
@@ -120,14 +136,14 @@ def test_a_returning_broker_leads_again_in_a_new_epoch():
     assert [c.broker_id for c in of(ev.SendLeaderAndIsr, following)] == [2]
 
 
-def test_a_starting_broker_hears_of_everything_the_others_only_of_it():
+def test_a_starting_broker_hears_of_everything_the_others_only_of_it() -> None:
     states = {("t", 0): state(1, 5, 1)}
     controller, _ = elected(live=(1,), topics=[topic("t", (1,))], states=states)
     commands = controller.handle(ev.BrokersChanged(brokers=brokers(1, 2)))
     assert [(c.broker_id, len(c.partitions)) for c in of(ev.SendUpdateMetadata, commands)] == [(1, 0), (2, 1)]
 
 
-def test_a_broker_that_was_away_between_two_looks_gets_a_new_leader_epoch():
+def test_a_broker_that_was_away_between_two_looks_gets_a_new_leader_epoch() -> None:
     controller, _ = elected(live=(1,), topics=[topic("t", (1,))], states={("t", 0): state(1, 5, 1)})
     commands = controller.handle(ev.BrokersChanged(brokers={1: broker(1, epoch=99)}))
     assert of(ev.ForgetBroker, commands) == [ev.ForgetBroker(broker_id=1)]
@@ -135,21 +151,21 @@ def test_a_broker_that_was_away_between_two_looks_gets_a_new_leader_epoch():
     assert {c.broker_epoch for c in of(ev.SendUpdateMetadata, commands)} == {99}
 
 
-def test_a_replicated_partition_moves_to_a_live_in_sync_replica():
+def test_a_replicated_partition_moves_to_a_live_in_sync_replica() -> None:
     controller, _ = elected(topics=[topic("t", (1, 2))], states={("t", 0): state(1, 5, 1, 2)})
     commands = controller.handle(ev.BrokersChanged(brokers=brokers(2)))
     write = writes(commands)["t", 0]
     assert (write.state.leader, write.state.isr, write.state.leader_epoch) == (2, (2,), 6)
 
 
-def test_a_lost_follower_leaves_the_isr_and_the_leader_stays():
+def test_a_lost_follower_leaves_the_isr_and_the_leader_stays() -> None:
     controller, _ = elected(topics=[topic("t", (1, 2))], states={("t", 0): state(1, 5, 1, 2)})
     commands = controller.handle(ev.BrokersChanged(brokers=brokers(1)))
     write = writes(commands)["t", 0]
     assert (write.state.leader, write.state.isr, write.state.leader_epoch) == (1, (1,), 6)
 
 
-def test_a_failed_write_takes_what_the_znode_holds_and_decides_again():
+def test_a_failed_write_takes_what_the_znode_holds_and_decides_again() -> None:
     controller, _ = elected(topics=[topic("t", (1, 2))], states={("t", 0): state(1, 5, 1, 2, version=3)})
     controller.handle(ev.BrokersChanged(brokers=brokers(2)))
     found = state(1, 6, 2, version=4)
@@ -158,19 +174,19 @@ def test_a_failed_write_takes_what_the_znode_holds_and_decides_again():
     assert (write.state.leader, write.state.leader_epoch, write.state.zk_version) == (2, 7, 4)
 
 
-def test_a_topic_that_vanished_during_the_write_is_not_written_again():
+def test_a_topic_that_vanished_during_the_write_is_not_written_again() -> None:
     controller, _ = elected()
     controller.handle(ev.TopicsChanged(topics={"t": topic("t", (1,))}))
     assert controller.handle(ev.StatesWritten(written={}, conflicts={("t", 0): None})) == []
 
 
-def test_added_partitions_are_led_and_the_old_ones_left_alone():
+def test_added_partitions_are_led_and_the_old_ones_left_alone() -> None:
     controller, _ = elected(topics=[topic("t", (1,))], states={("t", 0): state(1, 5, 1)})
     commands = controller.handle(ev.TopicsChanged(topics={"t": topic("t", (1,), (2,))}))
     assert list(writes(commands)) == [("t", 1)]
 
 
-def test_deletion_hides_the_topic_deletes_replicas_then_removes_the_znodes():
+def test_deletion_hides_the_topic_deletes_replicas_then_removes_the_znodes() -> None:
     controller, _ = elected(
         topics=[topic("t", (1,), (2,))], states={("t", 0): state(1, 5, 1), ("t", 1): state(2, 0, 2)}
     )
@@ -190,7 +206,7 @@ def test_deletion_hides_the_topic_deletes_replicas_then_removes_the_znodes():
     assert controller.cluster.states == {}
 
 
-def test_deletion_waits_for_the_broker_that_is_down():
+def test_deletion_waits_for_the_broker_that_is_down() -> None:
     controller, _ = elected(live=(1,), topics=[topic("t", (1,), (2,))])
     controller.handle(ev.DeletionsRequested(topics=frozenset({"t"})))
     assert controller.handle(ev.ReplicasDeleted(broker_id=1, partitions=frozenset({("t", 0)}))) == []
@@ -199,7 +215,7 @@ def test_deletion_waits_for_the_broker_that_is_down():
     assert writes(commands) == {}, "a topic that is being deleted gets no leader"
 
 
-def test_deletion_of_an_unknown_topic_or_with_deletion_off_is_refused():
+def test_deletion_of_an_unknown_topic_or_with_deletion_off_is_refused() -> None:
     controller, _ = elected(topics=[topic("t", (1,))], controller=Controller(delete_topics=False))
     wish = frozenset({"t", "never"})
     assert controller.handle(ev.DeletionsRequested(topics=wish)) == [
@@ -208,7 +224,7 @@ def test_deletion_of_an_unknown_topic_or_with_deletion_off_is_refused():
     ]
 
 
-def test_a_controlled_shutdown_moves_replicated_partitions_and_leaves_single_ones():
+def test_a_controlled_shutdown_moves_replicated_partitions_and_leaves_single_ones() -> None:
     states = {("t", 0): state(1, 5, 1, 2), ("s", 0): state(1, 5, 1)}
     controller, _ = elected(topics=[topic("t", (1, 2)), topic("s", (1,), topic_id=2)], states=states)
     commands = controller.handle(ev.ShutdownRequested(broker_id=1))
@@ -218,7 +234,7 @@ def test_a_controlled_shutdown_moves_replicated_partitions_and_leaves_single_one
     assert controller.cluster.remaining(1) == []
 
 
-def test_a_recreated_topic_starts_anew():
+def test_a_recreated_topic_starts_anew() -> None:
     controller, _ = elected(topics=[topic("t", (1,))], states={("t", 0): state(1, 5, 1)})
     commands = controller.handle(ev.TopicsChanged(topics={"t": topic("t", (2,), topic_id=9)}))
     assert writes(commands)["t", 0].state.leader_epoch == 0
@@ -226,22 +242,21 @@ def test_a_recreated_topic_starts_anew():
     assert {(w.topic_id, w.state.leader) for w in hidden} == {(UUID(int=1), LEADER_DURING_DELETE)}
 
 
-def test_a_broker_that_fell_behind_is_told_everything_again():
+def test_a_broker_that_fell_behind_is_told_everything_again() -> None:
     controller, _ = elected(
         topics=[topic("t", (1,), (2,))], states={("t", 0): state(1, 5, 1), ("t", 1): state(2, 0, 2)}
     )
-    commands = controller.handle(ev.BrokerBehind(broker_id=2))
-    assert [(type(c), c.broker_id, len(c.partitions)) for c in commands] == [
-        (ev.SendUpdateMetadata, 2, 2),
-        (ev.SendLeaderAndIsr, 2, 1),
-    ]
+    metadata, leaders = controller.handle(ev.BrokerBehind(broker_id=2))
+    assert isinstance(metadata, ev.SendUpdateMetadata)
+    assert isinstance(leaders, ev.SendLeaderAndIsr)
+    assert [(c.broker_id, len(c.partitions)) for c in (metadata, leaders)] == [(2, 2), (2, 1)]
 
 
-def prefer(controller, *partitions):
+def prefer(controller: Controller, *partitions: TopicPartition) -> list[ev.Command]:
     return controller.handle(ev.PreferredLeadersRequested(partitions=frozenset(partitions)))
 
 
-def test_the_first_replica_leads_again_when_somebody_wants_that_and_the_isr_stays():
+def test_the_first_replica_leads_again_when_somebody_wants_that_and_the_isr_stays() -> None:
     controller, _ = elected(topics=[topic("t", (2, 1), (1, 2))], states={("t", 0): state(1, 4, 1, 2)})
     commands = prefer(controller, ("t", 0))
     (write,) = writes(commands).values()
@@ -253,7 +268,7 @@ def test_the_first_replica_leads_again_when_somebody_wants_that_and_the_isr_stay
     assert following[-1] == ev.EndPreferredElection()
 
 
-def test_a_preferred_leader_that_cannot_lead_or_leads_already_ends_the_wish_at_once():
+def test_a_preferred_leader_that_cannot_lead_or_leads_already_ends_the_wish_at_once() -> None:
     topics = [
         topic("out-of-sync", (2, 1)),
         topic("dead", (3, 1)),
@@ -271,13 +286,13 @@ def test_a_preferred_leader_that_cannot_lead_or_leads_already_ends_the_wish_at_o
     assert prefer(controller) == [ev.EndPreferredElection()]
 
 
-def test_a_broker_that_is_about_to_stop_is_not_preferred():
+def test_a_broker_that_is_about_to_stop_is_not_preferred() -> None:
     controller, _ = elected(topics=[topic("t", (2, 1))], states={("t", 0): state(1, 4, 1, 2)})
     controller.handle(ev.ShutdownRequested(broker_id=2))
     assert prefer(controller, ("t", 0)) == [ev.EndPreferredElection()]
 
 
-def test_a_state_that_its_leader_changed_meanwhile_is_looked_at_again():
+def test_a_state_that_its_leader_changed_meanwhile_is_looked_at_again() -> None:
     controller, _ = elected(topics=[topic("t", (2, 1))], states={("t", 0): state(1, 4, 1, 2)})
     prefer(controller, ("t", 0))
     commands = controller.handle(

@@ -4,6 +4,8 @@ Each seed runs the controller's state machine against a model of ZooKeeper (stat
 brokers (which fence by epochs), and checks after every step what must always be true.
 """
 
+from __future__ import annotations
+
 import random
 from dataclasses import replace
 from uuid import UUID
@@ -19,7 +21,10 @@ from headrace.broker.replication.model import (
     PartitionState,
     ReplicaAssignment,
     TopicAssignment,
+    TopicPartition,
 )
+
+Key = tuple[str, UUID, int]
 
 BROKER_IDS = range(1, 5)
 STEPS = 60
@@ -28,15 +33,16 @@ STEPS = 60
 class Node:
     """A broker process: what it leads, and the fences that real ones have."""
 
-    def __init__(self, broker_id, epoch):
+    def __init__(self, broker_id: int, epoch: int) -> None:
         self.broker_id = broker_id
         self.epoch = epoch
         self.controller_epoch = 0
-        self.leader_epochs = {}
-        self.leads = {}
-        self.metadata = {}
+        self.leader_epochs: dict[Key, int] = {}
+        self.leads: dict[Key, bool] = {}
+        self.metadata: dict[TopicPartition, tuple[int, int]] = {}
+        self.live_brokers: set[int] = set()
 
-    def leader_and_isr(self, command, controller_epoch):
+    def leader_and_isr(self, command: ev.SendLeaderAndIsr, controller_epoch: int) -> None:
         if command.broker_epoch < self.epoch or controller_epoch < self.controller_epoch:
             return
         self.controller_epoch = controller_epoch
@@ -46,7 +52,7 @@ class Node:
                 self.leader_epochs[key] = word.state.leader_epoch
                 self.leads[key] = word.state.leader == self.broker_id
 
-    def update_metadata(self, command, controller_epoch):
+    def update_metadata(self, command: ev.SendUpdateMetadata, controller_epoch: int) -> None:
         if command.broker_epoch < self.epoch or controller_epoch < self.controller_epoch:
             return
         self.controller_epoch = controller_epoch
@@ -61,26 +67,26 @@ class Node:
 class World:
     """ZooKeeper and the brokers; `queues` holds what is on its way to each broker."""
 
-    def __init__(self, seed):
+    def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.zxid = 0
         self.epoch = 0
-        self.live = {}
-        self.topics = {}
-        self.states = {}
-        self.deletions = set()
-        self.queues = {}
-        self.leaders_by_epoch = {}
-        self.controller = None
-        self.wish = None
+        self.live: dict[int, Node] = {}
+        self.topics: dict[str, TopicAssignment] = {}
+        self.states: dict[TopicPartition, PartitionState] = {}
+        self.deletions: set[str] = set()
+        self.queues: dict[int, list[tuple[ev.Command, Controller]]] = {}
+        self.leaders_by_epoch: dict[tuple[Key, int], int] = {}
+        self.controller: Controller | None = None
+        self.wish: frozenset[TopicPartition] | None = None
 
-    def step(self):
+    def step(self) -> None:
         often = [self.start, self.deliver, self.create]
         seldom = [self.kill, self.delete, self.fail_over, self.shrink, self.prefer]
         self.random.choice(often * 2 + seldom)()
         self.check()
 
-    def start(self):
+    def start(self) -> None:
         down = [b for b in BROKER_IDS if b not in self.live]
         if down:
             self.zxid += 1
@@ -88,7 +94,7 @@ class World:
             self.live[broker_id] = Node(broker_id, self.zxid)
             self.look()
 
-    def kill(self):
+    def kill(self) -> None:
         if self.live:
             broker_id = self.random.choice(sorted(self.live))
             del self.live[broker_id]
@@ -98,7 +104,7 @@ class World:
                 self.live[broker_id] = Node(broker_id, self.zxid)
             self.look()
 
-    def create(self):
+    def create(self) -> None:
         if not self.live or len(self.topics) > 5:
             return
         name = f"t{self.random.randrange(8)}"
@@ -113,38 +119,41 @@ class World:
         self.topics[name] = TopicAssignment(topic=name, topic_id=UUID(int=self.zxid), partitions=partitions)
         self.tell(ev.TopicsChanged(topics={name: self.topics[name]}))
 
-    def delete(self):
+    def delete(self) -> None:
         if self.topics:
             self.deletions.add(self.random.choice(sorted(self.topics)))
             self.tell(ev.DeletionsRequested(topics=frozenset(self.deletions)))
 
-    def shrink(self):
+    def shrink(self) -> None:
         """A leader takes a follower out of the ISR by itself; the controller does not hear of it."""
         several = [k for k, s in sorted(self.states.items()) if len(s.isr) > 1 and s.leader in self.live]
         if several:
             state = self.states[key := self.random.choice(several)]
             self.states[key] = replace(state, isr=(state.leader,), zk_version=state.zk_version + 1)
 
-    def prefer(self):
+    def prefer(self) -> None:
         """Somebody wants preferred leaders, also of partitions that are not there."""
         partitions = [*sorted(self.states), ("nowhere", 0), ("t0", 99)]
-        self.wish = frozenset(self.random.sample(partitions, self.random.randint(0, len(partitions))))
-        wish = self.wish
-        self.tell(ev.PreferredLeadersRequested(partitions=wish))
+        wish = frozenset(self.random.sample(partitions, self.random.randint(0, len(partitions))))
+        self.want(wish)
         assert self.wish is None, "the wish is never removed"
         for key in wish & self.states.keys() - {k for k in self.states if k[0] in self.deletions}:
             preferred, state = self.topics[key[0]].partitions[key[1]].replicas[0], self.states[key]
             if preferred in state.isr and preferred in self.live:
                 assert state.leader == preferred
 
-    def deliver(self):
+    def want(self, wish: frozenset[TopicPartition]) -> None:
+        self.wish = wish
+        self.tell(ev.PreferredLeadersRequested(partitions=wish))
+
+    def deliver(self) -> None:
         """Some of what is on its way arrives."""
         for broker_id in sorted(self.queues):
             queue = self.queues[broker_id]
             for _ in range(self.random.randint(0, len(queue))):
                 self.arrive(broker_id, *queue.pop(0))
 
-    def arrive(self, broker_id, command, controller):
+    def arrive(self, broker_id: int, command: ev.Command, controller: Controller) -> None:
         node = self.live.get(broker_id)
         if node is None:
             return
@@ -163,7 +172,7 @@ class World:
                 node.leads = {k: v for k, v in node.leads.items() if (k[0], k[2]) not in gone}
                 self.tell(ev.ReplicasDeleted(broker_id=broker_id, partitions=frozenset(gone)))
 
-    def fail_over(self):
+    def fail_over(self) -> None:
         """The controller dies, or lives on without knowing that another was elected."""
         zombie, self.controller = self.controller, None
         self.queues = {}
@@ -171,11 +180,11 @@ class World:
         if zombie is not None and self.random.random() < 0.5:
             self.perform_as(zombie, ev.BrokersChanged(brokers=self.registered()))
 
-    def elect(self):
+    def elect(self) -> Controller:
         self.epoch += 1
-        self.controller = Controller()
+        controller = self.controller = Controller()
         self.perform_as(
-            self.controller,
+            controller,
             ev.Elected(
                 epoch=self.epoch,
                 brokers=self.registered(),
@@ -184,20 +193,19 @@ class World:
                 deletions=frozenset(self.deletions),
             ),
         )
+        return controller
 
-    def registered(self):
+    def registered(self) -> dict[int, Broker]:
         return {b: Broker(broker_id=b, epoch=n.epoch, endpoints=()) for b, n in self.live.items()}
 
-    def look(self):
+    def look(self) -> None:
         self.tell(ev.BrokersChanged(brokers=self.registered()))
 
-    def tell(self, event):
-        if self.controller is None:
-            self.elect()
-        self.perform_as(self.controller, event)
+    def tell(self, event: ev.Event) -> None:
+        self.perform_as(self.controller or self.elect(), event)
 
-    def perform_as(self, controller, event):
-        pending = [event]
+    def perform_as(self, controller: Controller, event: ev.Event) -> None:
+        pending: list[ev.Event] = [event]
         while pending:
             for command in controller.handle(pending.pop(0)):
                 match command:
@@ -216,8 +224,9 @@ class World:
                     case ev.SendLeaderAndIsr() | ev.SendUpdateMetadata() | ev.SendStopReplica():
                         self.queues.setdefault(command.broker_id, []).append((command, controller))
 
-    def write(self, command):
-        written, conflicts = {}, {}
+    def write(self, command: ev.WriteStates) -> ev.StatesWritten:
+        written: dict[TopicPartition, PartitionState] = {}
+        conflicts: dict[TopicPartition, PartitionState | None] = {}
         for w in command.writes:
             key = (w.topic, w.partition)
             found = self.states.get(key)
@@ -241,13 +250,13 @@ class World:
                 self.check_write(key, found)
         return ev.StatesWritten(written=written, conflicts=conflicts)
 
-    def remove(self, topic):
+    def remove(self, topic: str) -> ev.TopicRemoved:
         del self.topics[topic]
         self.deletions.discard(topic)
         self.states = {k: s for k, s in self.states.items() if k[0] != topic}
         return ev.TopicRemoved(topic=topic)
 
-    def check_write(self, key, before):
+    def check_write(self, key: TopicPartition, before: PartitionState | None) -> None:
         after = self.states[key]
         if before is not None:
             assert after.leader_epoch > before.leader_epoch, f"{key}: epoch {before} -> {after}"
@@ -256,7 +265,7 @@ class World:
         assert after.leader == -1 or after.leader in after.isr
         assert set(after.isr) <= set(self.topics[key[0]].partitions[key[1]].replicas)
 
-    def check(self):
+    def check(self) -> None:
         """At most one leader in each leader epoch, ever."""
         for node in self.live.values():
             for key, leads in node.leads.items():
@@ -264,7 +273,7 @@ class World:
                     epoch = (key, node.leader_epochs[key])
                     assert self.leaders_by_epoch.setdefault(epoch, node.broker_id) == node.broker_id
 
-    def settle(self):
+    def settle(self) -> None:
         """Everything arrives; nothing more happens."""
         if self.controller is None:
             self.elect()
@@ -280,7 +289,7 @@ class World:
 
 
 @pytest.mark.parametrize("seed", range(300))
-def test_leaders_and_epochs_stay_right_whatever_happens(seed):
+def test_leaders_and_epochs_stay_right_whatever_happens(seed: int) -> None:
     world = World(seed)
     for _ in range(STEPS):
         world.step()
