@@ -22,25 +22,26 @@ from typing import Any
 from group_clients import GROUP, PARTITION_COUNT, Client
 
 from headrace.broker.config_sections import Groups
+from headrace.broker.coordinators.decision import TimerKey
+from headrace.broker.coordinators.records import Record
+from headrace.broker.coordinators.timers import TimerQueue
 from headrace.broker.errors import ErrorCode
+from headrace.broker.groups.decision import GroupDecision
 from headrace.broker.groups.events import (
     Event,
     Request,
     SessionExpired,
     ShardLoaded,
-    TimerKey,
     TopicPartition,
 )
 from headrace.broker.groups.machine import Shard
 from headrace.broker.groups.records import (
     GroupKey,
     OffsetKey,
-    Record,
     decode_key,
     decode_offset_value,
 )
 from headrace.broker.groups.refusals import refusal
-from headrace.broker.groups.timers import TimerQueue
 
 CONFIG = Groups(group_initial_rebalance_delay_ms=200, group_max_size=5)
 
@@ -180,20 +181,24 @@ class Coordinator:
 
     def _decide(self, event: Event, token: int = 0) -> None:
         world, shard = self.world, self.shard
+        before = repr(shard.groups)
         decision = shard.decide(event, world.now_ms, token)
+        assert repr(shard.groups) == before, "a decision changes nothing"
         assert sum(isinstance(decode_key(r.key), GroupKey) for r in decision.records) <= 1
+        taken = False
         if decision.records:
-            early = world.mutation is Mutation.APPLY_BEFORE_APPEND
-            if early:
-                self._apply(decision.records)
+            if world.mutation is Mutation.APPLY_BEFORE_APPEND:
+                self._take(decision)
+                taken = True
             if world.faulty and world.random.random() < 0.05:
                 world.tell(f"append of {type(event).__name__} fails")
                 error = ErrorCode.NOT_ENOUGH_REPLICAS
                 decision = shard.append_failed(event, decision, error, world.now_ms, token)
+                taken = False
             else:
                 self._append(decision.records)
-                if not early:
-                    self._apply(decision.records)
+        if not taken:
+            self._take(decision)
         for timer in decision.timers:
             self._set_timer(timer.key, timer.deadline_ms, timer.event)
         needed = 0 if world.mutation is Mutation.REPLY_BEFORE_COMMIT else len(self.log)
@@ -206,6 +211,10 @@ class Coordinator:
             self.log.append(record)
         life, end = self.life, len(self.log)
         self.world.after(self.world.random.randint(0, 400), lambda: self._replicated(life, end))
+
+    def _take(self, decision: GroupDecision) -> None:
+        self.shard.adopt(decision)
+        self._apply(decision.records)
 
     def _apply(self, records: list[Record]) -> None:
         for record in records:

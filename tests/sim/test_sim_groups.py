@@ -9,12 +9,13 @@ import pytest
 from group_world import Mutation, World
 from seeds import first_of
 
+from headrace.broker.coordinators.records import Record
 from headrace.broker.errors import ErrorCode
 from headrace.broker.groups import offsets, rebalance
+from headrace.broker.groups.decision import Turn
 from headrace.broker.groups.events import CommitOffsets
 from headrace.broker.groups.group import Group
-from headrace.broker.groups.rebalance import Turn
-from headrace.broker.groups.records import Record, encode_offset_key, encode_offset_value
+from headrace.broker.groups.records import encode_offset_key, encode_offset_value
 
 SEEDS = 240
 MUTATION_SEEDS = 60

@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.broker.config_sections import Groups
+from headrace.broker.coordinators.decision import TimerKey
+from headrace.broker.coordinators.records import Record
+from headrace.broker.coordinators.timers import TimerQueue
 from headrace.broker.errors import ErrorCode
 from headrace.broker.groups.events import (
     CommitOffsets,
@@ -21,20 +24,18 @@ from headrace.broker.groups.events import (
     ShardLoaded,
     SyncAnswer,
     SyncGroup,
-    TimerKey,
     TopicPartition,
 )
 from headrace.broker.groups.machine import Shard
 from headrace.broker.groups.memory import MembersMemory
-from headrace.broker.groups.records import OffsetValue, Record
-from headrace.broker.groups.timers import TimerQueue
+from headrace.broker.groups.records import OffsetValue
 
 RANGE = (("range", b"r"),)
 
 
 @dataclass
 class Script:
-    """`tell` decides, appends and applies one event; `replies` holds what has been answered, by token."""
+    """`tell` decides, adopts, appends and applies one event; `replies` holds what has been answered, by token."""
 
     config: Groups = field(default_factory=lambda: Groups(group_initial_rebalance_delay_ms=0))
     now_ms: int = 1_000_000
@@ -52,9 +53,12 @@ class Script:
         """The token under which the reply will be."""
         self.token += 1
         token = self.token
+        before = self.memory_of_shard()
         decision = self.shard.decide(event, self.now_ms, token)
         if decision.records and self.append_error is not None:
             decision = self.shard.append_failed(event, decision, self.append_error, self.now_ms, token)
+        assert self.memory_of_shard() == before, "a decision changes nothing"
+        self.shard.adopt(decision)
         for record in decision.records:
             self.log.append(record)
             self.shard.apply(record)
@@ -67,6 +71,10 @@ class Script:
             assert reply.to not in self.replies, "a request is answered once"
             self.replies[reply.to] = reply.answer
         return token
+
+    def memory_of_shard(self) -> str:
+        """All that the shard holds in memory."""
+        return repr((self.shard.groups, self.memory.size))
 
     def ask(self, event: Event) -> Any:
         """The answer of a request that is answered at once."""

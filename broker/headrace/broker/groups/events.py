@@ -1,4 +1,4 @@
-"""What a shard of the group coordinator is told (events), and what it says (replies, timers, decisions).
+"""What a shard of the group coordinator is told (events), and what its requests are answered.
 
 Events are nouns. A `Request` comes from a client and names the type of its one answer; the others come from
 timers and from the runtime. All are frozen: a script of events replays a shard. Knows nothing of sockets,
@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from headrace.broker.errors import ErrorCode
-from headrace.broker.groups.records import OffsetValue, Record
+from headrace.broker.groups.records import OffsetValue
 
 Answer = TypeVar("Answer", covariant=True)
 
@@ -278,7 +278,7 @@ class TopicsDeleted:
     topics: frozenset[str]
 
 
-Event = (
+GroupEvent = (
     JoinGroup
     | SyncGroup
     | Heartbeat
@@ -288,7 +288,6 @@ Event = (
     | DescribeGroup
     | DeleteGroup
     | DeleteOffsets
-    | ShardLoaded
     | SessionExpired
     | PendingMemberExpired
     | JoinExpired
@@ -296,43 +295,4 @@ Event = (
     | OffsetRetentionDue
     | TopicsDeleted
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
-    """An answer to the request that came with the token `to`; leaves once everything appended so far is
-    committed.
-    """
-
-    to: int
-    answer: Any
-
-
-TimerKey = tuple[str, str, str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timer:
-    """Set the timer `key` to bring `event` at `deadline_ms`, or cancel it (`event` None). One timer a key."""
-
-    key: TimerKey
-    deadline_ms: int = 0
-    event: Event | None = None
-
-
-@dataclass(slots=True, kw_only=True)
-class Decision:
-    """What a decision asks for: append `records` in one batch, then apply them, set timers, send replies."""
-
-    records: list[Record] = field(default_factory=list)
-    replies: list[Reply] = field(default_factory=list)
-    timers: list[Timer] = field(default_factory=list)
-
-    def reply(self, to: int, answer: Any) -> None:
-        self.replies.append(Reply(to=to, answer=answer))
-
-    def set_timer(self, key: TimerKey, deadline_ms: int, event: Event) -> None:
-        self.timers.append(Timer(key=key, deadline_ms=deadline_ms, event=event))
-
-    def cancel_timer(self, key: TimerKey) -> None:
-        self.timers.append(Timer(key=key))
+Event = GroupEvent | ShardLoaded

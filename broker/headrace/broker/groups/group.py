@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
+from headrace.broker.coordinators.records import java_hash
 from headrace.broker.groups.events import DescribedMember, TopicPartition
 from headrace.broker.groups.memory import MEMBER_SIZE
-from headrace.broker.groups.records import GroupValue, MemberValue, OffsetValue, java_hash
+from headrace.broker.groups.records import GroupValue, MemberValue, OffsetValue
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
@@ -32,9 +33,11 @@ class GroupState(Enum):
     DEAD = "Dead"
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A member; `joining` and `syncing` are the tokens of its parked requests."""
+    """A member; `joining` and `syncing` are the tokens of its parked requests. What changes makes another one, which
+    takes its place in the group (`Group.put`).
+    """
 
     member_id: str
     instance_id: str | None
@@ -51,12 +54,8 @@ class Member:
     size_unassigned: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
-        self.support(self.protocols)
-
-    def support(self, protocols: Protocols) -> None:
-        """Take other protocols."""
-        self.protocols = protocols
-        self.size_unassigned = MEMBER_SIZE + len(self.member_id) + size_of(protocols)
+        size = MEMBER_SIZE + len(self.member_id) + size_of(self.protocols)
+        object.__setattr__(self, "size_unassigned", size)
 
     def metadata(self, protocol: str | None) -> bytes:
         """What the member said about that protocol; empty when it does not support it."""
@@ -108,7 +107,6 @@ class Group:
     new_member_added: bool = False
     initial_delay_ms: int | None = None
     initial_remaining_ms: int = 0
-    replacement: Member | None = None
     subscribed_topics: set[str] | None = None
 
     @property
@@ -145,6 +143,21 @@ class Group:
         """Bytes that members, and clients that were told to become one, take in memory, about."""
         pending = sum(MEMBER_SIZE + len(member_id) for member_id in self.pending_members)
         return pending + sum(m.size_unassigned + len(m.assignment) for m in self.members.values())
+
+    def draft(self) -> Group:
+        """A copy to change: nothing shows here. The offsets are the same ones, as only a record changes them."""
+        return replace(
+            self,
+            members=dict(self.members),
+            static_members=dict(self.static_members),
+            pending_members=dict(self.pending_members),
+            pending_syncs=dict(self.pending_syncs),
+        )
+
+    def put(self, member: Member) -> None:
+        """A member in the place of the one that it is made from."""
+        assert member.member_id in self.members, "new members are added"
+        self.members[member.member_id] = member
 
     def move_to(self, state: GroupState, now_ms: int) -> None:
         self.state = state
@@ -211,9 +224,10 @@ class Group:
         """Keep the topics that the members of this generation consume: what they ask for meanwhile counts in the
         next. None when it is no consumer group or they cannot be read.
         """
-        self.subscribed_topics = self._read_subscriptions()
+        self.subscribed_topics = self.read_subscriptions()
 
-    def _read_subscriptions(self) -> set[str] | None:
+    def read_subscriptions(self) -> set[str] | None:
+        """The topics that the members ask for under the chosen protocol."""
         if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
             return None
         if not self.members:
@@ -250,7 +264,6 @@ class Group:
         """
         known = dict(self.members)
         begins = value.generation != self.generation
-        replaced_id, replacing_id = self._take_replacement(known)
         self.generation = value.generation
         self.protocol_type = value.protocol_type or None
         self.protocol_name = value.protocol
@@ -262,30 +275,17 @@ class Group:
             member = known.get(stored.member_id)
             if member is None or member.stored(value.protocol, stored.assignment) != stored:
                 member = _member_of(stored, value.protocol)
-            member.assignment = stored.assignment
-            member.syncing = None
-            self.members[member.member_id] = member
+            self.members[stored.member_id] = replace(member, assignment=stored.assignment, syncing=None)
         self.static_members = {
             member.instance_id: member.member_id
             for member in self.members.values()
             if member.instance_id is not None
         }
-        expected = (
-            replacing_id if member_id == replaced_id else member_id for member_id in self.pending_syncs
-        )
-        self.pending_syncs = dict.fromkeys(member_id for member_id in expected if member_id in self.members)
+        self.pending_syncs = {
+            member_id: None for member_id in self.pending_syncs if member_id in self.members
+        }
         if begins:
             self.note_subscriptions()
-
-    def _take_replacement(self, known: dict[str, Member]) -> tuple[str, str]:
-        """(old id, new id) of a static member that is being replaced, which joins `known`; else two empty
-        ids.
-        """
-        member, self.replacement = self.replacement, None
-        if member is None or member.instance_id is None:
-            return "", ""
-        known[member.member_id] = member
-        return self.static_members[member.instance_id], member.member_id
 
     def forget_membership(self) -> None:
         """A tombstone of the group's metadata: what remains is a store of offsets."""

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from headrace.broker.coordinators.records import Record
 from headrace.broker.errors import ErrorCode
+from headrace.broker.groups.decision import Turn
 from headrace.broker.groups.events import UNKNOWN_MEMBER_ID, JoinAnswer, JoinGroup
 from headrace.broker.groups.group import Group, Member
 from headrace.broker.groups.rebalance import (
-    Turn,
     complete_join_if_ready,
     drop_member,
     expect_new_member,
@@ -25,7 +26,7 @@ from headrace.broker.groups.rebalance import (
     prepare_rebalance_if_possible,
     release_parked,
 )
-from headrace.broker.groups.records import Record, encode_group_key, encode_group_value
+from headrace.broker.groups.records import encode_group_key, encode_group_value
 
 # Clients that were told a member id and never came back; each expires after its session time-out.
 PENDING_MEMBERS_COUNT_MAX = 10_000
@@ -37,7 +38,7 @@ IDENTIFIER_SIZE_MAX = 32_000
 
 
 def join(group: Group, event: JoinGroup, turn: Turn) -> None:
-    """Decide a JoinGroup request for a group that exists or has just been made."""
+    """Decide a JoinGroup request for the draft of a group that exists or has just been made."""
     error = _request_error(event)
     if error is not ErrorCode.NONE:
         turn.answer(JoinAnswer(error=error, member_id=event.member_id))
@@ -132,15 +133,18 @@ def _join_known(group: Group, event: JoinGroup, turn: Turn) -> None:
     if member.protocols == event.protocols and (group.is_completing or follows):
         turn.answer(joined_answer(group, member.member_id))
     else:
-        _update_member(member, event, turn)
+        _update_member(group, member, event, turn)
         prepare_rebalance_if_possible(group, turn)
 
 
-def _update_member(member: Member, event: JoinGroup, turn: Turn) -> None:
-    member.support(event.protocols)
-    member.session_timeout_ms = event.session_timeout_ms
-    member.rebalance_timeout_ms = event.rebalance_timeout_ms
-    park_join(member, turn)
+def _update_member(group: Group, member: Member, event: JoinGroup, turn: Turn) -> None:
+    updated = replace(
+        member,
+        protocols=event.protocols,
+        session_timeout_ms=event.session_timeout_ms,
+        rebalance_timeout_ms=event.rebalance_timeout_ms,
+    )
+    park_join(group, updated, turn)
 
 
 def _add_member(group: Group, member_id: str, event: JoinGroup, turn: Turn) -> None:
@@ -171,27 +175,18 @@ def _replace_static_member(group: Group, old: Member, member_id: str, event: Joi
         session_timeout_ms=event.session_timeout_ms,
         rebalance_timeout_ms=event.rebalance_timeout_ms,
         protocols=event.protocols,
+        joining=None,
+        syncing=None,
     )
-    if group.is_stable and _with_replacement(group, old, member).elected_protocol() == group.protocol_name:
-        _replace_without_rebalance(group, old, member, event, turn)
-        return
+    leader = group.leader
     _put_in_place(group, old, member)
     expect_replacement(group, old, member.member_id, turn)
-    member.joining = turn.token
+    if group.is_stable and group.elected_protocol() == group.protocol_name:
+        _keep_assignment(group, member, leader, event, turn)
+        return
+    group.put(replace(member, joining=turn.token))
     if not group.is_preparing:
         prepare_rebalance(group, turn)
-
-
-def _with_replacement(group: Group, old: Member, member: Member) -> Group:
-    """The group as it would be with `member` for `old`; the group itself stays as it is."""
-    changed = replace(
-        group,
-        members=dict(group.members),
-        static_members=dict(group.static_members),
-        pending_syncs=dict(group.pending_syncs),
-    )
-    _put_in_place(changed, old, member)
-    return changed
 
 
 def _put_in_place(group: Group, old: Member, member: Member) -> None:
@@ -208,19 +203,16 @@ def _put_in_place(group: Group, old: Member, member: Member) -> None:
     group.static_members[member.instance_id] = member.member_id
 
 
-def _replace_without_rebalance(
-    group: Group, old: Member, member: Member, event: JoinGroup, turn: Turn
+def _keep_assignment(
+    group: Group, member: Member, old_leader: str | None, event: JoinGroup, turn: Turn
 ) -> None:
     """Same protocol, so the assignment stands: store the new id and let the member sync its old assignment."""
-    changed = _with_replacement(group, old, member)
-    assignments = {each.member_id: each.assignment for each in changed.members.values()}
-    value = encode_group_value(changed.stored(assignments))
+    assignments = {each.member_id: each.assignment for each in group.members.values()}
+    value = encode_group_value(group.stored(assignments))
     turn.decision.records.append(Record(encode_group_key(group.group_id), value))
-    group.replacement = member
-    expect_replacement(group, old, member.member_id, turn)
     if event.skips_assignment:
-        is_leader = changed.leader == member.member_id
-        turn.answer(joined_answer(changed, member.member_id, skip_assignment=is_leader))
+        is_leader = group.leader == member.member_id
+        turn.answer(joined_answer(group, member.member_id, skip_assignment=is_leader))
     else:
         # Before KIP-814 a returning leader must not believe it has to assign: it hears of the old leader.
-        turn.answer(joined_answer(changed, member.member_id, leader=group.leader, with_members=False))
+        turn.answer(joined_answer(group, member.member_id, leader=old_leader, with_members=False))

@@ -1,28 +1,32 @@
 """One shard of the group coordinator: the groups of one `__consumer_offsets` partition, as decide and apply.
 
-`decide(event)` answers an event: records to append, replies, timers. It changes only what no record keeps
-(who waits, who is expected, the generation being formed). `apply(record)` is the one way in which stored
-offsets, generations and assignments change, live and on replay alike. Whoever runs a shard must append a
-decision's records, then apply them, then decide the next event, and must hold replies until everything
-appended before them is committed; when the append fails it calls `append_failed` instead. Knows nothing of
-logs, sockets or clocks (time comes as `now_ms`).
+`decide(event)` answers an event: records to append, replies, timers, and drafts of groups with what no record keeps (who
+waits, who is expected, the generation being formed). It changes nothing. `adopt(decision)` puts the drafts in place;
+`apply(record)` is the one way in which stored offsets, generations and assignments change, live and on replay alike.
+Whoever runs a shard must append a decision's records, then adopt it, then apply them, then decide the next event, and
+must hold replies until everything appended before them is committed; when the append fails it adopts what
+`append_failed` decides instead. Knows nothing of logs, sockets or clocks (time comes as `now_ms`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from headrace.broker.config_sections import Groups
+from headrace.broker.coordinators.records import Record
 from headrace.broker.errors import ErrorCode
 from headrace.broker.groups import membership, offsets, rebalance
+from headrace.broker.groups.decision import GroupDecision, Turn
 from headrace.broker.groups.events import (
     NO_GENERATION,
     UNKNOWN_MEMBER_ID,
     CommitOffsets,
-    Decision,
     DeleteGroup,
     DeleteOffsets,
     DescribeGroup,
     Event,
     FetchOffsets,
+    GroupEvent,
     GroupOverview,
     Heartbeat,
     JoinAnswer,
@@ -42,11 +46,9 @@ from headrace.broker.groups.events import (
 from headrace.broker.groups.group import Group, size_of
 from headrace.broker.groups.joining import join
 from headrace.broker.groups.memory import MEMBER_SIZE, MembersMemory
-from headrace.broker.groups.rebalance import Turn
 from headrace.broker.groups.records import (
     GroupKey,
     OffsetKey,
-    Record,
     decode_group_value,
     decode_key,
     decode_offset_value,
@@ -69,13 +71,19 @@ class Shard:
         self._memory = memory or MembersMemory()
         self._sizes: dict[str, int] = {}
 
-    def decide(self, event: Event, now_ms: int, token: int = 0) -> Decision:
+    def decide(self, event: Event, now_ms: int, token: int = 0) -> GroupDecision:
         """Decide one event; a request is answered, now or later, by a reply to `token`."""
         turn = Turn(now_ms=now_ms, token=token, config=self.config)
+        turn.decision.may_resize = not isinstance(event, WEIGHTLESS)
         if isinstance(event, ShardLoaded):
             self._loaded(turn)
             return turn.decision
-        group = self.groups.get(event.group_id)
+        self._decide(self.groups.get(event.group_id), event, turn)
+        if _looks_through_offsets(event) and not turn.decision.records:
+            self._forget_if_useless(event.group_id, turn.decision)
+        return turn.decision
+
+    def _decide(self, group: Group | None, event: GroupEvent, turn: Turn) -> None:
         match event:
             case JoinGroup():
                 self._join(group, event, turn)
@@ -98,8 +106,16 @@ class Shard:
             case _:
                 if group is not None:
                     _decide_for(group, event, turn)
-        self._tidy_after(event, event.group_id, turn.decision)
-        return turn.decision
+
+    def adopt(self, decision: GroupDecision) -> None:
+        """Take over what no record keeps; the decision's records, which are in the log by now, are applied next."""
+        for group_id, group in decision.groups.items():
+            if group is None:
+                self.groups.pop(group_id, None)
+            else:
+                self.groups[group_id] = group
+            if decision.may_resize:
+                self._weigh(group_id)
 
     def release(self) -> None:
         """Give back what the members took: the shard is not used any more."""
@@ -107,47 +123,53 @@ class Shard:
         self._sizes.clear()
 
     def append_failed(
-        self, event: Event, decision: Decision, error: ErrorCode, now_ms: int, token: int = 0
-    ) -> Decision:
+        self, event: Event, decision: GroupDecision, error: ErrorCode, now_ms: int, token: int = 0
+    ) -> GroupDecision:
         """Decide again after the log refused `decision`'s records: what the clients hear, and what memory
         does without.
         """
         turn = Turn(now_ms=now_ms, token=token, config=self.config)
         match event:
             case CommitOffsets():
-                stored = offsets_not_stored(error)
-                answer = {
-                    p: e if e is not ErrorCode.NONE else stored for p, e in decision.replies[0].answer.items()
-                }
-                turn.answer(answer)
+                turn.answer(_not_committed(decision.replies[0].answer, error))
                 turn.decision.timers = decision.timers
+                turn.decision.groups = decision.groups
             case SyncGroup():
-                group = self.groups[event.group_id]
-                rebalance.release_syncs(group, group_not_stored(error), turn)
-                rebalance.prepare_rebalance(group, turn)
+                self._assignments_not_stored(event, decision, error, turn)
             case DeleteGroup() | DeleteOffsets():
                 turn.answer(refusal(event, group_not_stored(error)))
-            case JoinGroup() if self.groups[event.group_id].replacement is not None:
-                group = self.groups[event.group_id]
-                group.replacement = None
-                turn.answer(
-                    JoinAnswer(
-                        error=group_not_stored(error),
-                        generation=group.generation,
-                        protocol_type=group.protocol_type,
-                        protocol_name=group.protocol_name,
-                        leader=group.leader or "",
-                    )
-                )
+            case JoinGroup() if self._is_stable(event.group_id):
+                turn.answer(self._not_replaced(event.group_id, error))
             case OffsetRetentionDue() | TopicsDeleted():
                 pass
             case _:
-                # A group became empty: that much is true without its record; a reload finds silent members
-                # instead.
-                for record in decision.records:
-                    self.apply(record)
-                return Decision(replies=decision.replies, timers=decision.timers)
+                return _empty_all_the_same(decision)
         return turn.decision
+
+    def _assignments_not_stored(
+        self, event: SyncGroup, decision: GroupDecision, error: ErrorCode, turn: Turn
+    ) -> None:
+        group = decision.groups[event.group_id]
+        assert group is not None, "its leader synced"
+        turn.decision.groups[event.group_id] = group
+        rebalance.release_syncs(group, group_not_stored(error), turn)
+        rebalance.prepare_rebalance(group, turn)
+
+    def _is_stable(self, group_id: str) -> bool:
+        """Whether a record that a join wants can only be a static member's new id."""
+        group = self.groups.get(group_id)
+        return group is not None and group.is_stable
+
+    def _not_replaced(self, group_id: str, error: ErrorCode) -> JoinAnswer:
+        """A static member whose new id is not stored stays who it was."""
+        group = self.groups[group_id]
+        return JoinAnswer(
+            error=group_not_stored(error),
+            generation=group.generation,
+            protocol_type=group.protocol_type,
+            protocol_name=group.protocol_name,
+            leader=group.leader or "",
+        )
 
     def apply(self, record: Record) -> None:
         """Change memory by one record that is in the log. Raises RecordFormatError for what Kafka does not
@@ -196,12 +218,6 @@ class Shard:
                 del self.groups[group_id]
         self._weigh(group_id)
 
-    def _tidy_after(self, event: Event, group_id: str, decision: Decision) -> None:
-        if _looks_through_offsets(event) and not decision.records:
-            self._drop_if_useless(group_id)
-        if not isinstance(event, WEIGHTLESS):
-            self._weigh(group_id)
-
     def _weigh(self, group_id: str) -> None:
         """Note what the group's members take now."""
         group = self.groups.get(group_id)
@@ -209,6 +225,12 @@ class Shard:
         self._memory.size += size - self._sizes.pop(group_id, 0)
         if size:
             self._sizes[group_id] = size
+
+    def _forget_if_useless(self, group_id: str, decision: GroupDecision) -> None:
+        """As `_drop_if_useless`, for the group that the decision leaves."""
+        group = decision.groups.get(group_id) or self.groups.get(group_id)
+        if group is not None and group.generation == 0 and offsets.is_useless(group, len(group.offsets)):
+            decision.groups[group_id] = None
 
     def _drop_if_useless(self, group_id: str) -> None:
         """A group that no record keeps ends without one."""
@@ -219,8 +241,11 @@ class Shard:
 
     def _loaded(self, turn: Turn) -> None:
         for group in self.groups.values():
-            group.note_subscriptions()
-            if len(group.members) > self.config.group_max_size:
+            is_too_large = len(group.members) > self.config.group_max_size
+            if is_too_large or group.read_subscriptions() != group.subscribed_topics:
+                group = turn.draft(group)
+                group.note_subscriptions()
+            if is_too_large:
                 # Let the members commit and come back; those who do not fit are turned away when they join.
                 rebalance.prepare_rebalance(group, turn)
             for member in group.members.values():
@@ -231,9 +256,7 @@ class Shard:
         if error is not ErrorCode.NONE:
             turn.answer(JoinAnswer(error=error, member_id=event.member_id))
             return
-        if group is None:
-            group = self.groups[event.group_id] = Group(group_id=event.group_id)
-        join(group, event, turn)
+        join(turn.draft(group or Group(group_id=event.group_id)), event, turn)
 
     def _join_error(self, group: Group | None, event: JoinGroup) -> ErrorCode:
         config = self.config
@@ -266,11 +289,11 @@ class Shard:
             turn.answer(dict.fromkeys(event.offsets, ErrorCode.POLICY_VIOLATION))
             return
         if group is None and event.generation <= NO_GENERATION:
-            group = self.groups[event.group_id] = Group(group_id=event.group_id)
+            group = turn.draft(Group(group_id=event.group_id))
         offsets.commit(group, event, turn)
 
 
-def _looks_through_offsets(event: Event) -> bool:
+def _looks_through_offsets(event: GroupEvent) -> bool:
     """When Kafka notices that a group is of no use any more; until then it is there, and empty."""
     match event:
         case OffsetRetentionDue() | TopicsDeleted() | DeleteGroup():
@@ -281,21 +304,42 @@ def _looks_through_offsets(event: Event) -> bool:
             return False
 
 
-def _decide_for(group: Group, event: Event, turn: Turn) -> None:
+def _decide_for(group: Group, event: GroupEvent, turn: Turn) -> None:
     """Events that time or the cluster brings to a group."""
     match event:
         case SessionExpired():
-            rebalance.session_expired(group, event.member_id, turn)
+            rebalance.session_expired(turn.draft(group), event.member_id, turn)
         case PendingMemberExpired():
             if event.member_id in group.pending_members:
-                rebalance.remove_pending_member(group, event.member_id, turn)
+                rebalance.remove_pending_member(turn.draft(group), event.member_id, turn)
         case JoinExpired():
-            rebalance.join_expired(group, turn)
+            rebalance.join_expired(turn.draft(group), turn)
         case SyncExpired():
-            rebalance.sync_expired(group, event.generation, turn)
+            rebalance.sync_expired(turn.draft(group), event.generation, turn)
         case OffsetRetentionDue():
             offsets.expire(group, turn)
         case TopicsDeleted():
             offsets.forget_topics(group, event.topics, turn)
         case _:
             raise AssertionError(f"no rule for {event!r}")
+
+
+def _not_committed(
+    answer: Mapping[TopicPartition, ErrorCode], error: ErrorCode
+) -> dict[TopicPartition, ErrorCode]:
+    """A commit's answer when the log refused what was sound in it."""
+    stored = offsets_not_stored(error)
+    return {p: e if e is not ErrorCode.NONE else stored for p, e in answer.items()}
+
+
+def _empty_all_the_same(decision: GroupDecision) -> GroupDecision:
+    """A group became empty: that much is true without its record; a reload finds silent members instead."""
+    for record in decision.records:
+        key = decode_key(record.key)
+        assert isinstance(key, GroupKey), "a group that becomes empty stores nothing else"
+        assert record.value is not None, "it is stored"
+        group = decision.groups[key.group_id]
+        assert group is not None, "it is there, and empty"
+        group.restore(decode_group_value(record.value))
+    decision.records = []
+    return decision

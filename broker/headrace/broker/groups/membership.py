@@ -5,7 +5,9 @@ The rules of Apache Kafka 3.9's GroupCoordinator.scala (doSyncGroup, handleHeart
 
 from __future__ import annotations
 
+from headrace.broker.coordinators.records import Record
 from headrace.broker.errors import ErrorCode
+from headrace.broker.groups.decision import Turn
 from headrace.broker.groups.events import (
     UNKNOWN_MEMBER_ID,
     DescribeAnswer,
@@ -19,14 +21,13 @@ from headrace.broker.groups.events import (
 from headrace.broker.groups.group import Group, GroupState
 from headrace.broker.groups.joining import validate_member
 from headrace.broker.groups.rebalance import (
-    Turn,
     expect_heartbeat,
     park_sync,
     remove_member,
     remove_pending_member,
     synced,
 )
-from headrace.broker.groups.records import Record, encode_group_key, encode_group_value
+from headrace.broker.groups.records import encode_group_key, encode_group_value
 
 
 def sync(group: Group | None, event: SyncGroup, turn: Turn) -> None:
@@ -37,13 +38,14 @@ def sync(group: Group | None, event: SyncGroup, turn: Turn) -> None:
     if error is not ErrorCode.NONE or group is None:
         turn.answer(SyncAnswer(error=error))
         return
+    group = turn.draft(group)
     member = group.members[event.member_id]
     synced(group, member.member_id, turn)
     if group.is_stable:
         turn.answer(_assignment(group, member.assignment))
         expect_heartbeat(group, member, turn)
         return
-    park_sync(member, turn)
+    park_sync(group, member, turn)
     if member.member_id == group.leader:
         _store_assignments(group, event, turn)
 
@@ -97,6 +99,7 @@ def heartbeat(group: Group | None, event: Heartbeat, turn: Turn) -> ErrorCode:
 
 def leave(group: Group | None, event: LeaveGroup, turn: Turn) -> None:
     """Decide a LeaveGroup, member by member."""
+    group = None if group is None else turn.draft(group)
     answers = []
     for leaving in event.members:
         error = ErrorCode.UNKNOWN_MEMBER_ID if group is None else _leave_one(group, leaving, turn)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from headrace.broker.coordinators.records import Record, RecordFormatError
 from headrace.broker.errors import ErrorCode
+from headrace.broker.groups.decision import Turn
 from headrace.broker.groups.events import (
     NO_GENERATION,
     UNKNOWN_MEMBER_ID,
@@ -24,11 +26,9 @@ from headrace.broker.groups.events import (
 )
 from headrace.broker.groups.group import CONSUMER_PROTOCOL_TYPE, Group
 from headrace.broker.groups.joining import validate_member
-from headrace.broker.groups.rebalance import Turn, expect_heartbeat, forget_pending_member
+from headrace.broker.groups.rebalance import expect_heartbeat, forget_pending_member
 from headrace.broker.groups.records import (
     OffsetValue,
-    Record,
-    RecordFormatError,
     encode_group_key,
     encode_offset_key,
     encode_offset_value,
@@ -107,6 +107,7 @@ def delete_group(group: Group | None, event: DeleteGroup, turn: Turn) -> None:
     elif not group.is_empty:
         turn.answer(ErrorCode.NON_EMPTY_GROUP)
     else:
+        group = turn.draft(group)
         for member_id in list(group.pending_members):
             forget_pending_member(group, member_id, turn)
         _remove(group, list(group.offsets), turn)

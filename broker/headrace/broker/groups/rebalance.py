@@ -1,19 +1,19 @@
 """How a group gets from one generation to the next, and how members fall out of it.
 
 The rules of Apache Kafka 3.9's GroupCoordinator.scala (prepareRebalance, onCompleteJoin, onExpire...). They
-change only what is not persisted (who waits, who is expected, the generation that is being formed); what is
-persisted, assignments and the end of the last member, leaves as a record and changes memory when it is
-applied.
+change a draft of the group, and in it only what is not persisted (who waits, who is expected, the generation that is
+being formed); what is persisted, assignments and the end of the last member, leaves as a record and changes memory when
+it is applied.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import replace
 
-from headrace.broker.config_sections import Groups
+from headrace.broker.coordinators.records import Record
 from headrace.broker.errors import ErrorCode
+from headrace.broker.groups.decision import Turn
 from headrace.broker.groups.events import (
-    Decision,
     JoinAnswer,
     JoinExpired,
     PendingMemberExpired,
@@ -22,24 +22,10 @@ from headrace.broker.groups.events import (
     SyncExpired,
 )
 from headrace.broker.groups.group import Group, GroupState, Member
-from headrace.broker.groups.records import GroupValue, Record, encode_group_key, encode_group_value
+from headrace.broker.groups.records import GroupValue, encode_group_key, encode_group_value
 
 # Kafka's NewMemberJoinTimeoutMs: a new member whose client went away is not waited for longer.
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
-
-
-@dataclass(slots=True, kw_only=True)
-class Turn:
-    """One decision in the making: what time it is, whom to answer, and what has been decided so far."""
-
-    now_ms: int
-    token: int
-    config: Groups
-    decision: Decision = field(default_factory=Decision)
-
-    def answer(self, answer: object) -> None:
-        """Answer the request that is being decided."""
-        self.decision.reply(self.token, answer)
 
 
 def expect_heartbeat(group: Group, member: Member, turn: Turn) -> None:
@@ -74,21 +60,21 @@ def forget_pending_member(group: Group, member_id: str, turn: Turn) -> None:
     turn.decision.cancel_timer(("pending", group.group_id, member_id))
 
 
-def park_join(member: Member, turn: Turn) -> None:
+def park_join(group: Group, member: Member, turn: Turn) -> None:
     """Let the join wait for the rebalance; an older one of the same member (its client tried again) need not
     wait.
     """
     if member.joining is not None:
         retry = JoinAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS, member_id=member.member_id)
         turn.decision.reply(member.joining, retry)
-    member.joining = turn.token
+    group.put(replace(member, joining=turn.token))
 
 
-def park_sync(member: Member, turn: Turn) -> None:
+def park_sync(group: Group, member: Member, turn: Turn) -> None:
     """Let the sync wait for the leader's assignment; an older one of the same member need not wait."""
     if member.syncing is not None:
         turn.decision.reply(member.syncing, SyncAnswer(error=ErrorCode.REBALANCE_IN_PROGRESS))
-    member.syncing = turn.token
+    group.put(replace(member, syncing=turn.token))
 
 
 def drop_member(group: Group, member: Member, error: ErrorCode, turn: Turn) -> None:
@@ -99,14 +85,12 @@ def drop_member(group: Group, member: Member, error: ErrorCode, turn: Turn) -> N
 
 
 def release_parked(member: Member, error: ErrorCode, turn: Turn) -> None:
-    """Answer the member's parked requests with an error."""
+    """Answer the parked requests of a member that goes with an error."""
     if member.joining is not None:
         member_id = member.member_id if error is ErrorCode.FENCED_INSTANCE_ID else ""
         turn.decision.reply(member.joining, JoinAnswer(error=error, member_id=member_id))
-        member.joining = None
     if member.syncing is not None:
         turn.decision.reply(member.syncing, SyncAnswer(error=error))
-        member.syncing = None
 
 
 def remove_member(group: Group, member: Member, turn: Turn) -> None:
@@ -146,11 +130,10 @@ def prepare_rebalance(group: Group, turn: Turn) -> None:
 
 def release_syncs(group: Group, error: ErrorCode, turn: Turn) -> None:
     """The generation comes to nothing: no assignments, and whoever waits for one hears `error`."""
-    for member in group.members.values():
-        member.assignment = b""
+    for member in list(group.members.values()):
+        group.put(replace(member, assignment=b"", syncing=None))
         if member.syncing is not None:
             turn.decision.reply(member.syncing, SyncAnswer(error=error))
-            member.syncing = None
             expect_heartbeat(group, member, turn)
 
 
@@ -224,11 +207,10 @@ def _begin_generation(group: Group, turn: Turn) -> None:
     group.protocol_name = group.elected_protocol()
     group.note_subscriptions()
     group.move_to(GroupState.COMPLETING_REBALANCE, turn.now_ms)
-    for member in group.members.values():
+    for member in list(group.members.values()):
         if member.joining is not None:
             turn.decision.reply(member.joining, joined_answer(group, member.member_id))
-            member.joining = None
-        member.is_new = False
+        group.put(replace(member, joining=None, is_new=False))
         expect_heartbeat(group, member, turn)
     group.pending_syncs = dict.fromkeys(group.members)
     event = SyncExpired(group_id=group.group_id, generation=group.generation)

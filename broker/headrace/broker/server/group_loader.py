@@ -11,9 +11,9 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
+from headrace.broker.coordinators.records import Record, RecordFormatError
 from headrace.broker.errors import CorruptMessageError, KafkaError
 from headrace.broker.groups.machine import Shard
-from headrace.broker.groups.records import Record, RecordFormatError
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire import batches
 from headrace.broker.wire.batches import BatchHeader

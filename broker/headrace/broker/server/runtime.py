@@ -1,9 +1,9 @@
 """The group coordinator's shell: decide, append, apply, answer (DESIGN D4), one shard a `__consumer_offsets`
 partition.
 
-Invariants: a shard lives here exactly while this broker leads its partition; records are appended before they
-are applied; a reply leaves once the high watermark has passed everything that was appended before it, reads
-included, so that no client ever sees state which a new leader would not have. Timers wait in one heap;
+Invariants: a shard lives here exactly while this broker leads its partition, from one leader epoch to the next; records
+are appended before they are applied; a reply leaves once the high watermark has passed everything that was appended
+before it, reads included, so that no client ever sees state which a new leader would not have. Timers wait in one heap;
 nothing polls. Must not know what a group is: that is `groups.machine`.
 """
 
@@ -14,6 +14,9 @@ from typing import Any, Protocol, TypeVar
 
 from headrace.broker.clock import Clock
 from headrace.broker.config_sections import Groups
+from headrace.broker.coordinators.decision import Reply, Timer, TimerKey
+from headrace.broker.coordinators.records import Record, partition_for
+from headrace.broker.coordinators.timers import TimerQueue
 from headrace.broker.errors import ErrorCode, KafkaError, StorageError
 from headrace.broker.groups.events import (
     CommitOffsets,
@@ -23,18 +26,13 @@ from headrace.broker.groups.events import (
     FetchOffsets,
     GroupOverview,
     OffsetRetentionDue,
-    Reply,
     Request,
     ShardLoaded,
-    Timer,
-    TimerKey,
     TopicsDeleted,
 )
 from headrace.broker.groups.machine import Shard
 from headrace.broker.groups.memory import MembersMemory
-from headrace.broker.groups.records import Record, partition_for
 from headrace.broker.groups.refusals import refusal
-from headrace.broker.groups.timers import TimerQueue
 from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.handlers.watch import TimerHandle
@@ -81,11 +79,10 @@ class TopicTable(Protocol):
 class _Host:
     """One shard with its log and the requests that wait for its answers."""
 
-    __slots__ = ("leader_epoch", "load_retry_ms", "loader", "partition", "requests", "shard")
+    __slots__ = ("load_retry_ms", "loader", "partition", "requests", "shard")
 
     def __init__(self, partition: Partition, config: Groups, memory: MembersMemory) -> None:
         self.partition = partition
-        self.leader_epoch = partition.leader_epoch
         self.shard = Shard(config, memory)
         self.loader: GroupLoader | None = GroupLoader(partition.log, self.shard)
         self.load_retry_ms = LOAD_RETRY_MS
@@ -208,9 +205,9 @@ class GroupCoordinator:
                     "group records refused", partition=host.index, error=error.code.name, reason=str(error)
                 )
                 decision = host.shard.append_failed(event, decision, error.code, now_ms, token)
-            else:
-                for record in decision.records:
-                    host.shard.apply(record)
+        host.shard.adopt(decision)
+        for record in decision.records:
+            host.shard.apply(record)
         for timer in decision.timers:
             self._set_timer(host, timer, now_ms)
         if decision.replies:
@@ -274,7 +271,7 @@ class GroupCoordinator:
             return
         index = partition.partition
         host = self._hosts.get(index)
-        if host is not None and partition.is_leader and host.leader_epoch == partition.leader_epoch:
+        if host is not None and partition.is_leader and host.partition is partition:
             return
         if host is not None:
             self._unload(index)
@@ -297,7 +294,7 @@ class GroupCoordinator:
         log.info(
             "groups loaded",
             partition=host.index,
-            leader_epoch=host.leader_epoch,
+            leader_epoch=host.partition.leader_epoch,
             groups=len(host.shard.groups),
             records=host.loader.record_count,
             skipped=host.loader.skipped_count,
@@ -329,7 +326,7 @@ class GroupCoordinator:
 
     # Timers.
 
-    def _set_timer(self, host: _Host, timer: Timer, now_ms: int) -> None:
+    def _set_timer(self, host: _Host, timer: Timer[Event], now_ms: int) -> None:
         key = (host.index, timer.key)
         if timer.event is None:
             self._timers.cancel(key)

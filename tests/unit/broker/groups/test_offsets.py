@@ -216,6 +216,18 @@ def test_a_group_that_could_not_be_deleted_is_still_there() -> None:
     assert script.committed() == 1
 
 
+def test_who_was_told_an_id_may_join_a_group_that_could_not_be_deleted() -> None:
+    script = Script()
+    script.commit("", -1, 1)
+    member = script.joined(script.join(requires_member_id=True)).member_id
+    script.append_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    script.delete()
+    script.append_error = None
+    token = script.join(member, requires_member_id=True)
+    script.pass_time(0)
+    assert script.joined(token).error is ErrorCode.NONE
+
+
 def test_offsets_of_subscribed_topics_are_not_deleted() -> None:
     script = Script()
     (member,) = script.stable(protocols=(("range", subscription("t")),))

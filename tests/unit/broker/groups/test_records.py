@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.broker.config_sections import Groups
+from headrace.broker.coordinators.records import Record, RecordFormatError
 from headrace.broker.groups import records
 from headrace.broker.groups.machine import Shard
 from headrace.broker.groups.records import (
@@ -15,7 +16,6 @@ from headrace.broker.groups.records import (
     MemberValue,
     OffsetKey,
     OffsetValue,
-    RecordFormatError,
 )
 
 
@@ -126,7 +126,7 @@ def test_a_group_of_the_flexible_version_4_is_read() -> None:
 
 def test_records_of_later_kafkas_are_told_apart_from_rot() -> None:
     assert records.decode_key(b"\x00\x03\x00\x01g") is None
-    with pytest.raises(records.RecordFormatError, match="unknown version 9"):
+    with pytest.raises(RecordFormatError, match="unknown version 9"):
         records.decode_group_value(b"\x00\x09")
 
 
@@ -135,28 +135,8 @@ def test_garbage_raises_only_format_errors(data: bytes) -> None:
     for decode in (records.decode_key, records.decode_offset_value, records.decode_group_value):
         try:
             decode(data)
-        except (records.RecordFormatError, UnicodeDecodeError):
+        except (RecordFormatError, UnicodeDecodeError):
             continue
-
-
-@pytest.mark.parametrize(
-    ("group_id", "count", "partition"),
-    # "test".hashCode() is 3556498; "polygenelubricants" hashes to Integer.MIN_VALUE, which Kafka takes as 0;
-    # "é😀" exercises UTF-16 units.
-    [("test", 50, 48), ("polygenelubricants", 50, 0), ("", 50, 0), ("é😀", 50, 12)],
-)
-def test_a_group_lives_in_the_partition_that_java_computes(group_id: str, count: int, partition: int) -> None:
-    assert records.partition_for(group_id, count) == partition
-
-
-@given(st.text(), st.integers(0, 3))
-def test_a_name_of_any_length_is_hashed_as_java_does(text: str, doublings: int) -> None:
-    name = text * 7**doublings
-    units = name.encode("utf-16-be")
-    hashed = 0
-    for index in range(0, len(units), 2):
-        hashed = (31 * hashed + int.from_bytes(units[index : index + 2])) % (1 << 32)
-    assert records.java_hash(name) == hashed
 
 
 @given(st.text(max_size=5), st.text(max_size=5), st.integers(-(2**31), 2**31 - 1))
@@ -190,5 +170,5 @@ def test_a_size_below_nothing_is_no_string() -> None:
 def test_a_value_that_cannot_be_read_makes_no_group() -> None:
     shard = Shard(Groups())
     with pytest.raises(RecordFormatError):
-        shard.apply(records.Record(records.encode_offset_key("g", "t", 0), b"\x00\x09"))
+        shard.apply(Record(records.encode_offset_key("g", "t", 0), b"\x00\x09"))
     assert shard.overviews() == []

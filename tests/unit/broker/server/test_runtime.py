@@ -13,6 +13,7 @@ import pytest
 
 from headrace.broker.config import LogConfig
 from headrace.broker.config_sections import Groups
+from headrace.broker.coordinators.records import Record
 from headrace.broker.errors import ErrorCode, StorageError
 from headrace.broker.groups.events import (
     CommitOffsets,
@@ -28,7 +29,7 @@ from headrace.broker.groups.events import (
     SyncGroup,
     TopicPartition,
 )
-from headrace.broker.groups.records import OffsetValue, Record, encode_offset_key, encode_offset_value
+from headrace.broker.groups.records import OffsetValue, encode_offset_key, encode_offset_value
 from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.log.files import OsFiles
@@ -148,6 +149,11 @@ class Broker:
         )
         self.replicas.changed(self.partition)
 
+    def lead_anew(self, epoch: int) -> None:
+        """Another broker leads for a time."""
+        self.lead(epoch - 1, leader=2)
+        self.lead(epoch)
+
     def replicate(self) -> None:
         self.partition.follower_fetched(2, self.partition.log.log_end_offset)
         self.waiting.wake(OFFSETS_TOPIC, 0)
@@ -259,7 +265,7 @@ def test_a_new_leader_loads_in_slices_and_says_so_meanwhile(
     broker.loop.run()
     for offset in range(50):
         broker.ask(commit(offset))
-    broker.lead(1)
+    broker.lead_anew(2)
     broker.loop.step()
     assert broker.ask(fetch())[0].error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     beat = Heartbeat(group_id="g", generation=1, member_id="m")
@@ -271,6 +277,54 @@ def test_a_new_leader_loads_in_slices_and_says_so_meanwhile(
     assert fetched(broker.ask(fetch())) == 49
     error, overviews = broker.coordinator.overviews()
     assert (error, [each.group_id for each in overviews]) == (ErrorCode.NONE, ["g"])
+
+
+def test_a_leader_that_goes_on_in_a_new_epoch_keeps_its_groups_and_what_they_wait_for(
+    replicated: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committed, joined = replicated.ask(commit(5, "other")), replicated.ask(join())
+    replicated.replicate()
+    assert committed == [{T0: ErrorCode.NONE}]
+    second = replicated.ask(commit(6, "other"))
+
+    def fail(self: PartitionLog, offset: int, **limits: Any) -> Any:
+        raise AssertionError("nothing is loaded again")
+
+    monkeypatch.setattr(PartitionLog, "read", fail)
+    replicated.lead(1)
+    assert second == [], "it is committed in the new epoch, too, once others have it"
+    replicated.replicate()
+    assert second == [{T0: ErrorCode.NONE}]
+    assert fetched(replicated.ask(fetch("other"))) == 6
+    (joined_in,) = joined
+    beat = Heartbeat(group_id="g", generation=1, member_id=joined_in.member_id)
+    assert replicated.ask(beat) == [ErrorCode.NONE]
+
+
+def test_loading_goes_on_in_a_new_epoch_of_the_same_leader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(group_loader, "SLICE_SIZE", 200)
+    broker = Broker(tmp_path)
+    broker.lead(0)
+    broker.loop.run()
+    for offset in range(50):
+        broker.ask(commit(offset))
+    reading = PartitionLog.read
+    reads: list[int] = []
+
+    def read(self: PartitionLog, offset: int, **limits: Any) -> Any:
+        reads.append(offset)
+        return reading(self, offset, **limits)
+
+    monkeypatch.setattr(PartitionLog, "read", read)
+    broker.lead_anew(2)
+    broker.loop.step()
+    broker.lead(3)
+    assert broker.ask(fetch())[0].error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    broker.loop.run()
+    assert fetched(broker.ask(fetch())) == 49
+    assert len(reads) == len(set(reads)) > 1, "what was read is not read again"
 
 
 def test_loading_goes_on_when_the_disk_answers_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -290,7 +344,7 @@ def test_loading_goes_on_when_the_disk_answers_again(tmp_path: Path, monkeypatch
         return reading(self, offset, **limits)
 
     monkeypatch.setattr(PartitionLog, "read", fail)
-    broker.lead(1)
+    broker.lead_anew(2)
     began_ms = broker.loop.ms
     broker.loop.run(2_999)
     assert broker.ask(fetch())[0].error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -314,9 +368,9 @@ def test_nothing_is_loaded_again_for_a_leadership_that_has_ended(
         raise StorageError("the disk does not answer")
 
     monkeypatch.setattr(PartitionLog, "read", fail)
-    broker.lead(1)
+    broker.lead_anew(2)
     broker.loop.run()
-    broker.lead(2, leader=2)
+    broker.lead(3, leader=2)
     broker.loop.run(600_000)
     assert reads == [0]
 
@@ -384,7 +438,7 @@ def test_offsets_expire_and_leave_tombstones_in_bounded_batches(
     log = broker.partition.log
     data = log.read(0, size_max=1 << 20, upper_offset=log.log_end_offset).read()
     assert [header.record_count for _, header in batches.iter_batches(data)] == [5, 2, 2, 1]
-    broker.lead(1)
+    broker.lead_anew(2)
     broker.loop.run()
     assert broker.coordinator.overviews() == (ErrorCode.NONE, [])
 
@@ -454,7 +508,7 @@ def test_rot_hides_what_its_segment_says_and_takes_no_coordinator_down(
     data = bytearray(path.read_bytes())
     data[start + rotten_at] ^= 0x40
     path.write_bytes(data)
-    broker.lead(1)
+    broker.lead_anew(2)
     broker.loop.run()
     assert fetched(broker.ask(fetch("read"))) == 1
     assert fetched(broker.ask(fetch("hidden"))) == (3 if rotten_at == 17 else -1)

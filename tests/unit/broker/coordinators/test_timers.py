@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.broker.groups.timers import TimerQueue
+from headrace.broker.coordinators.timers import TimerQueue
 
 STEPS = st.lists(
     st.one_of(

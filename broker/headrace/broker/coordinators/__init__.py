@@ -1,0 +1,1 @@
+"""What all coordinators of the broker share: decisions, their records and timers, and the runtime of shards."""

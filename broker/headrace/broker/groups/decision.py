@@ -1,0 +1,40 @@
+"""One decision of a shard in the making: what it proposes, and the drafts of groups that it changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from headrace.broker.config_sections import Groups
+from headrace.broker.coordinators.decision import Decision
+from headrace.broker.groups.events import Event
+from headrace.broker.groups.group import Group
+
+
+@dataclass(slots=True, kw_only=True)
+class GroupDecision(Decision[Event]):
+    """`groups` are groups as they will be in what no record keeps, by id; None for one that is to be forgotten.
+
+    With `may_resize` their members may take more or less memory than before.
+    """
+
+    groups: dict[str, Group | None] = field(default_factory=dict)
+    may_resize: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Turn:
+    """What time it is, whom to answer, and what has been decided so far."""
+
+    now_ms: int
+    token: int
+    config: Groups
+    decision: GroupDecision = field(default_factory=GroupDecision)
+
+    def draft(self, group: Group) -> Group:
+        """The group as this decision leaves it, to be changed; what is in memory stays as it is."""
+        draft = self.decision.groups[group.group_id] = group.draft()
+        return draft
+
+    def answer(self, answer: object) -> None:
+        """Answer the request that is being decided."""
+        self.decision.reply(self.token, answer)
