@@ -17,6 +17,7 @@ from typing import Any
 from uuid import UUID
 
 from headrace.broker.config import BrokerConfig, LogConfig
+from headrace.broker.coordinators.topics import OFFSETS_TOPIC
 from headrace.broker.errors import ErrorCode, UnknownTopicOrPartitionError
 from headrace.broker.handlers.context import Client, Context
 from headrace.broker.handlers.deferred import Deferred
@@ -26,13 +27,12 @@ from headrace.broker.handlers.table import HANDLERS
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.results import LogSlice
 from headrace.broker.log.startup import open_logs
-from headrace.broker.replication.model import OFFSETS_TOPIC
 from headrace.broker.replication.topic_requests import TopicResult
+from headrace.broker.server.groups import GroupCoordinator
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.metrics import BrokerMetrics
 from headrace.broker.server.producer_ids import ProducerIds
 from headrace.broker.server.replicas import Partitions
-from headrace.broker.server.runtime import GroupCoordinator
 from headrace.broker.server.waiting import Waiting
 from headrace.broker.wire.fields import MalformedError
 from headrace.broker.wire.frames import FrameDecoder, FrameError, read_request_header

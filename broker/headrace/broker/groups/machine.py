@@ -71,6 +71,9 @@ class Shard:
         self._memory = memory or MembersMemory()
         self._sizes: dict[str, int] = {}
 
+    def __len__(self) -> int:
+        return len(self.groups)
+
     def decide(self, event: Event, now_ms: int, token: int = 0) -> GroupDecision:
         """Decide one event; a request is answered, now or later, by a reply to `token`."""
         turn = Turn(now_ms=now_ms, token=token, config=self.config)

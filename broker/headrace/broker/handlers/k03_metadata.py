@@ -22,13 +22,13 @@ from functools import cache, partial
 from typing import Any
 from uuid import UUID
 
+from headrace.broker.coordinators.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.broker.errors import ErrorCode
 from headrace.broker.handlers.context import Context
 from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.error_counts import count_errors
 from headrace.broker.handlers.replies import Parts
 from headrace.broker.handlers.slices import in_slices
-from headrace.broker.replication.model import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.broker.replication.topic_requests import is_legal_name
 from headrace.broker.tasks import outcome
 from headrace.broker.wire import frames

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.broker.coordinators.topics import OFFSETS_TOPIC
 from headrace.broker.errors import ErrorCode
 from headrace.broker.handlers.context import Context
 from headrace.broker.handlers.slices import Listed
-from headrace.broker.replication.model import OFFSETS_TOPIC
 from headrace.broker.wire.api import k10_find_coordinator
 from headrace.broker.wire.frames import RequestHeader
 

@@ -18,8 +18,6 @@ LEADER_DURING_DELETE = -2
 INITIAL_LEADER_EPOCH = 0
 EPOCH_DURING_DELETE = -2
 """The leader epoch in a StopReplica request that ends a topic: it overrules every other."""
-OFFSETS_TOPIC = "__consumer_offsets"
-TRANSACTIONS_TOPIC = "__transaction_state"
 
 TopicPartition = tuple[str, int]
 

@@ -49,6 +49,7 @@ from headrace.broker.server.embedding import (
     mirrored_names,
     run_embedded,
 )
+from headrace.broker.server.groups import GroupCoordinator
 from headrace.broker.server.housekeeping import Housekeeping
 from headrace.broker.server.listener import Acceptor, bind
 from headrace.broker.server.metadata import MetadataCache
@@ -59,7 +60,6 @@ from headrace.broker.server.moves import ReplicaMoves
 from headrace.broker.server.process_metrics import ProcessMetrics
 from headrace.broker.server.producer_ids import ProducerIds
 from headrace.broker.server.replicas import Partitions
-from headrace.broker.server.runtime import GroupCoordinator
 from headrace.broker.server.start_report import StartReport
 from headrace.broker.server.syncing import Syncs
 from headrace.broker.server.waiting import Waiting

@@ -15,6 +15,7 @@ from typing import Any
 from uuid import uuid4
 
 from headrace.broker.config import BrokerConfig, LogConfig
+from headrace.broker.coordinators.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.broker.errors import (
     ErrorCode,
     InvalidConfigError,
@@ -33,8 +34,6 @@ from headrace.broker.errors import (
 from headrace.broker.replication.assignment import assign_replicas
 from headrace.broker.replication.model import (
     NO_LEADER,
-    OFFSETS_TOPIC,
-    TRANSACTIONS_TOPIC,
     ReplicaAssignment,
     TopicAssignment,
 )

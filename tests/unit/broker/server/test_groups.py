@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import itertools
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,11 +9,15 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from timed_loop import Loop
 
 from headrace.broker.config import LogConfig
 from headrace.broker.config_sections import Groups
+from headrace.broker.coordinators import runtime
 from headrace.broker.coordinators.records import Record
+from headrace.broker.coordinators.topics import OFFSETS_TOPIC
 from headrace.broker.errors import ErrorCode, StorageError
+from headrace.broker.groups import loader
 from headrace.broker.groups.events import (
     CommitOffsets,
     DescribeGroup,
@@ -35,58 +38,12 @@ from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.replication.leader import Partition
-from headrace.broker.replication.model import OFFSETS_TOPIC, PartitionState
-from headrace.broker.server import group_loader, runtime
-from headrace.broker.server.producer_ids import ProducerIds
-from headrace.broker.server.runtime import GroupCoordinator
+from headrace.broker.replication.model import PartitionState
+from headrace.broker.server.groups import GroupCoordinator
 from headrace.broker.server.waiting import Waiting
 from headrace.broker.wire import batches
 
 T0 = TopicPartition("t", 0)
-
-
-class Loop:
-    """A clock and a scheduler that a test moves."""
-
-    def __init__(self) -> None:
-        self.ms = 1_000_000
-        self._queue: list[tuple[int, int, Callable[[], None]]] = []
-        self._sequence = 0
-
-    def now_ms(self) -> int:
-        return self.ms + 700_000_000
-
-    def monotonic_ms(self) -> int:
-        return self.ms
-
-    def call_soon(self, callback: Callable[..., Any], *args: Any) -> None:
-        self.call_later(0, callback, *args)
-
-    def call_later(self, delay: float, callback: Callable[..., Any], *args: Any) -> Handle:
-        handle = Handle()
-        self._sequence += 1
-        action = lambda: None if handle.cancelled else callback(*args)  # noqa: E731
-        heapq.heappush(self._queue, (self.ms + round(delay * 1000), self._sequence, action))
-        return handle
-
-    def step(self) -> None:
-        """Run the next thing that is due now."""
-        _, _, action = heapq.heappop(self._queue)
-        action()
-
-    def run(self, ms: int = 0) -> None:
-        end = self.ms + ms
-        while self._queue and self._queue[0][0] <= end:
-            self.ms = max(self.ms, self._queue[0][0])
-            self.step()
-        self.ms = end
-
-
-class Handle:
-    cancelled = False
-
-    def cancel(self) -> None:
-        self.cancelled = True
 
 
 class Replicas:
@@ -259,7 +216,7 @@ def test_a_group_id_must_be_there_where_members_meet_and_must_fit_a_record(broke
 def test_a_new_leader_loads_in_slices_and_says_so_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group_loader, "SLICE_SIZE", 200)
+    monkeypatch.setattr(loader, "SLICE_SIZE", 200)
     broker = Broker(tmp_path)
     broker.lead(0)
     broker.loop.run()
@@ -304,7 +261,7 @@ def test_a_leader_that_goes_on_in_a_new_epoch_keeps_its_groups_and_what_they_wai
 def test_loading_goes_on_in_a_new_epoch_of_the_same_leader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(group_loader, "SLICE_SIZE", 200)
+    monkeypatch.setattr(loader, "SLICE_SIZE", 200)
     broker = Broker(tmp_path)
     broker.lead(0)
     broker.loop.run()
@@ -328,7 +285,7 @@ def test_loading_goes_on_in_a_new_epoch_of_the_same_leader(
 
 
 def test_loading_goes_on_when_the_disk_answers_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_loader, "SLICE_SIZE", 200)
+    monkeypatch.setattr(loader, "SLICE_SIZE", 200)
     broker = Broker(tmp_path)
     broker.lead(0)
     broker.loop.run()
@@ -520,56 +477,3 @@ def test_a_closed_coordinator_answers_everything(replicated: Broker) -> None:
     replicated.coordinator.close()
     assert parked[0].error is ErrorCode.NOT_COORDINATOR
     assert replicated.ask(fetch())[0].error is ErrorCode.COORDINATOR_NOT_AVAILABLE
-
-
-# Producer ids.
-
-
-def ids_of(blocks: list[tuple[int, int] | Exception]) -> tuple[ProducerIds, list[int]]:
-    calls: list[int] = []
-
-    async def allocate() -> tuple[int, int]:
-        calls.append(1)
-        block = blocks.pop(0)
-        if isinstance(block, Exception):
-            raise block
-        return block
-
-    def run(work: Any) -> Deferred[Any]:
-        with pytest.raises(StopIteration):
-            work.send(None)
-        done: Deferred[Any] = Deferred()
-        done.complete(None)
-        return done
-
-    return ProducerIds(allocate, run), calls
-
-
-def test_producer_ids_come_block_after_block_and_the_next_one_is_fetched_in_time() -> None:
-    ids, calls = ids_of([(0, 20), (5_000, 20), (9_000, 20)])
-    assert ids.next_id() is None, "the first client asks for the first block"
-    assert [ids.next_id() for _ in range(18)] == list(range(18))
-    assert len(calls) == 1
-    assert [ids.next_id() for _ in range(4)] == [18, 19, 5_000, 5_001]
-    assert len(calls) == 2
-
-
-def test_without_a_block_the_client_hears_so_and_the_next_request_tries_again() -> None:
-    ids, _ = ids_of([OSError("ZooKeeper is away"), (7, 1), (9, 1)])
-    assert [ids.next_id() for _ in range(4)] == [None, None, 7, 9]
-
-
-def test_one_block_is_fetched_at_a_time() -> None:
-    works: list[Any] = []
-
-    async def allocate() -> tuple[int, int]:
-        return 0, 1
-
-    def run(work: Any) -> Deferred[Any]:
-        works.append(work)
-        return Deferred()
-
-    ids = ProducerIds(allocate, run)
-    assert [ids.next_id() for _ in range(3)] == [None] * 3
-    (work,) = works
-    work.close()

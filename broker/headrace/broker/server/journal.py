@@ -1,0 +1,66 @@
+"""A partition that this broker leads as the journal of a coordinator's shard: appends, and waiting until they are committed.
+
+Writes that a disk refuses are noted as those of producers are. Knows nothing of what is appended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headrace.broker.clock import Clock
+from headrace.broker.errors import StorageError
+from headrace.broker.handlers.refused_writes import RefusedWrites
+from headrace.broker.replication.leader import Partition
+from headrace.broker.server.waiting import Waiting
+
+if TYPE_CHECKING:
+    from headrace.broker.log.partition_log import PartitionLog
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionJournal:
+    """Two journals are one when their partition is: in a new leader epoch it goes on."""
+
+    partition: Partition
+    waiting: Waiting
+    refused_writes: RefusedWrites
+    clock: Clock
+
+    @property
+    def index(self) -> int:
+        return self.partition.partition
+
+    @property
+    def leader_epoch(self) -> int:
+        return self.partition.leader_epoch
+
+    @property
+    def log(self) -> PartitionLog:
+        return self.partition.log
+
+    def append(self, batch: bytearray, now_ms: int) -> None:
+        """Raises KafkaError when it is refused."""
+        directory = self.partition.log.directory
+        try:
+            self.partition.append(memoryview(batch), required_acks=-1, now_ms=now_ms)
+        except StorageError as error:
+            self.refused_writes.refused(directory, error, self.clock.monotonic_ms())
+            raise
+        if self.refused_writes.directories:
+            self.refused_writes.worked(directory, self.clock.monotonic_ms())
+        self.waiting.wake(self.partition.topic, self.index)
+
+    def when_committed(self, told: Callable[[bool], None], timeout_ms: int) -> None:
+        """`told(True)` once the high watermark has passed what the log holds now, `told(False)` after `timeout_ms`."""
+        partition = self.partition
+        needed = partition.log.log_end_offset
+        if partition.high_watermark >= needed:
+            told(True)
+            return
+
+        def attempt(moved: Collection[tuple[str, int]] | None) -> bool | None:
+            return True if partition.high_watermark >= needed else (False if moved is None else None)
+
+        self.waiting.park([(partition.topic, self.index)], timeout_ms, attempt).then(told)

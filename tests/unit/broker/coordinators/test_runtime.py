@@ -1,0 +1,185 @@
+"""The runtime knows no kind of coordinator: here it runs one that adds up numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from timed_loop import Loop
+
+from headrace.broker.coordinators.decision import Decision
+from headrace.broker.coordinators.records import Record
+from headrace.broker.coordinators.runtime import Runtime
+from headrace.broker.errors import ErrorCode, NotEnoughReplicasError
+
+
+class Sums:
+    """A shard: an event (key, number) is stored and answered with the key's sum; "later" adds 100 after a second."""
+
+    def __init__(self) -> None:
+        self.sums: dict[str, int] = {}
+        self.released = False
+
+    def __len__(self) -> int:
+        return len(self.sums)
+
+    def decide(self, event: tuple[str, int], now_ms: int, token: int = 0) -> Decision[Any]:
+        key, number = event
+        decision: Decision[Any] = Decision()
+        decision.records.append(Record(key.encode(), str(number).encode()))
+        if token:
+            decision.reply(token, self.sums.get(key, 0) + number)
+        if key == "later" and number != 100:
+            decision.set_timer(("add", key, ""), now_ms + 1_000, (key, 100))
+        return decision
+
+    def append_failed(
+        self, event: Any, decision: Decision[Any], error: ErrorCode, now_ms: int, token: int = 0
+    ) -> Decision[Any]:
+        refused: Decision[Any] = Decision()
+        refused.reply(token, error)
+        return refused
+
+    def adopt(self, decision: Decision[Any]) -> None:
+        pass
+
+    def apply(self, record: Record) -> None:
+        assert record.value is not None
+        key = record.key.decode()
+        self.sums[key] = self.sums.get(key, 0) + int(record.value)
+
+    def release(self) -> None:
+        self.released = True
+
+
+@dataclass(eq=False)
+class Book:
+    """A journal whose commits and refusals the test decides on; `batches` is what was appended."""
+
+    index: int = 0
+    leader_epoch: int = 0
+    log: Any = None
+    batches: list[bytes] = field(default_factory=list)
+    refuses: bool = False
+    waiting: list[Callable[[bool], None]] = field(default_factory=list)
+
+    def append(self, batch: bytearray, now_ms: int) -> None:
+        if self.refuses:
+            raise NotEnoughReplicasError("too few")
+        self.batches.append(bytes(batch))
+
+    def when_committed(self, told: Callable[[bool], None], timeout_ms: int) -> None:
+        self.waiting.append(told)
+
+    def tell(self, is_committed: bool) -> None:
+        waiting, self.waiting = self.waiting, []
+        for told in waiting:
+            told(is_committed)
+
+
+class Nothing:
+    """A loader of an empty partition."""
+
+    record_count = skipped_count = 0
+
+    def load_slice(self) -> bool:
+        return True
+
+
+class SumsKind:
+    name, topic = "sum", "__sums"
+    partition_count, codec, reply_timeout_ms = 1, 0, 5_000
+
+    def shard(self) -> Sums:
+        return Sums()
+
+    def loader(self, log: Any, shard: Sums) -> Nothing:
+        return Nothing()
+
+    def loaded(self) -> tuple[str, int]:
+        return ("starts", 1)
+
+    def refusal(self, request: Any, error: ErrorCode) -> ErrorCode:
+        return error
+
+
+class NoTopics:
+    def topics(self, name: str) -> None:
+        return None
+
+
+class World:
+    """A runtime that leads partition 0."""
+
+    def __init__(self) -> None:
+        self.loop, self.book = Loop(), Book()
+        self.runtime: Runtime[Sums] = Runtime(
+            SumsKind(), clock=self.loop, metadata=NoTopics(), scheduler=self.loop
+        )
+        self.runtime.lead(self.book)
+
+    def ask(self, key: str, number: int) -> list[Any]:
+        answers: list[Any] = []
+        self.runtime.ask(key, (key, number), answers.append)
+        return answers
+
+    @property
+    def sums(self) -> dict[str, int]:
+        (shard,) = self.runtime.shards()
+        return shard.sums
+
+
+def test_what_was_appended_is_applied_at_once_and_answered_once_it_is_committed() -> None:
+    world = World()
+    assert world.ask("a", 1) == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+    world.loop.run()
+    assert world.sums == {"starts": 1}, "the kind's own event after loading"
+    first, second = world.ask("a", 1), world.ask("a", 2)
+    assert world.sums["a"] == 3
+    assert (first, second) == ([], [])
+    world.book.tell(True)
+    assert (first, second) == ([1], [3])
+
+
+def test_what_is_refused_or_late_is_answered_and_only_what_is_in_the_log_is_in_memory() -> None:
+    world = World()
+    world.loop.run()
+    late = world.ask("a", 1)
+    world.book.tell(False)
+    assert late == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    world.book.refuses = True
+    refused = world.ask("a", 5)
+    world.book.tell(True)
+    assert refused == [ErrorCode.NOT_ENOUGH_REPLICAS]
+    assert world.sums["a"] == 1
+
+
+def test_a_timer_brings_its_event_unless_the_shard_is_gone() -> None:
+    world = World()
+    world.loop.run()
+    world.ask("later", 1)
+    world.loop.run(999)
+    assert world.sums["later"] == 1
+    world.loop.run(1)
+    assert world.sums["later"] == 101
+    parked = world.ask("later", 1)
+    world.runtime.resign(0)
+    assert parked == [ErrorCode.NOT_COORDINATOR]
+    appended = len(world.book.batches)
+    world.loop.run(2_000)
+    assert len(world.book.batches) == appended
+
+
+def test_the_same_journal_goes_on_and_another_begins_anew() -> None:
+    world = World()
+    world.loop.run()
+    world.ask("a", 1)
+    (shard,) = world.runtime.shards()
+    world.book.leader_epoch = 1
+    world.runtime.lead(world.book)
+    assert list(world.runtime.shards()) == [shard]
+    world.runtime.lead(Book())
+    assert shard.released
+    world.loop.run()
+    assert world.sums == {"starts": 1}
