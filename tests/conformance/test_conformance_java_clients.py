@@ -127,13 +127,13 @@ def test_java_offsets_and_records_are_listed_and_deleted(pair: Pair, tool: Tool,
 def test_java_groups_are_listed_described_reset_and_deleted(pair: Pair, tool: Tool) -> None:
     group = ("--group", "java-groups")
 
-    def script(bootstrap: str) -> list[object]:
+    def script(bootstrap: str) -> list[Any]:
         make_topic(bootstrap, "java-groups")
         tool("console-producer", bootstrap, "--topic", "java-groups", stdin="line\n" * 20)
         bounds = ("--topic", "java-groups", "--from-beginning", "--max-messages", "12")
         tool("console-consumer", bootstrap, *bounds, *group)
         listed = table(tool("groups", bootstrap, "--list", "--state"))
-        said: list[object] = [[line for line in listed if line[0] == "java-groups"]]
+        said: list[Any] = [[line for line in listed if line[0] == "java-groups"]]
         said.append(table(tool("groups", bootstrap, "--describe", *group)))
         reset = ("--reset-offsets", "--topic", "java-groups", "--to-offset", "5", "--execute")
         said.append(table(tool("groups", bootstrap, *reset, *group)))
@@ -142,7 +142,7 @@ def test_java_groups_are_listed_described_reset_and_deleted(pair: Pair, tool: To
 
     said = agree(pair, script)
     assert said[0] == [["java-groups", "Empty"]]
-    assert ["java-groups", "java-groups", "0", "12", "20", "8", "-", "-", "-"] in said[1]  # type: ignore[operator]
+    assert ["java-groups", "java-groups", "0", "12", "20", "8", "-", "-", "-"] in said[1]
 
 
 def test_java_verifiable_clients_account_for_every_message(pair: Pair, tool: Tool) -> None:

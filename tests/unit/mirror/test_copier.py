@@ -87,10 +87,10 @@ class Script:
         found = Located(topic_id=topic_id, leader=1, leader_epoch=epoch, is_compacted=self.is_compacted)
         self.copier.located(found, now_ms)
 
-    def survey(self, start: int, end: int, now_ms: int = 1000, **answer: object) -> None:
+    def survey(self, start: int, end: int, now_ms: int = 1000, **answer: Any) -> None:
         want = self.copier.wants(now_ms)
         assert isinstance(want, Survey)
-        found = Surveyed(log_start_offset=start, log_end_offset=end, **answer)  # type: ignore[arg-type]
+        found = Surveyed(log_start_offset=start, log_end_offset=end, **answer)
         self.copier.surveyed(want, found, now_ms)
 
     def fetch(self, *batches: bytes, high_watermark: int = 100, now_ms: int = 1000) -> Fetch:

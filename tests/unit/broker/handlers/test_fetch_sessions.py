@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -43,8 +43,8 @@ def request(
     return FetchRequest(replica, 0, 1, 1000, 0, session_id, epoch, topics, forgotten_keys)
 
 
-def begin(sessions: FetchSessions, *args: object, now_ms: int = 0, ids: bool = False, **more: object) -> Turn:
-    turn = sessions.begin(request(*args, **more), uses_topic_ids=ids, now_ms=now_ms)  # type: ignore[arg-type]
+def begin(sessions: FetchSessions, *args: Any, now_ms: int = 0, ids: bool = False, **more: Any) -> Turn:
+    turn = sessions.begin(request(*args, **more), uses_topic_ids=ids, now_ms=now_ms)
     assert turn is not None
     return turn
 

@@ -272,10 +272,10 @@ def test_a_full_disk_is_logged_once_a_minute_while_it_lasts_and_once_when_it_is_
     assert codes == [56, 56, 56, 0, 0]
     refusal = "log directory refuses writes, producers get KAFKA_STORAGE_ERROR"
     assert caplog.messages == [refusal, refusal, "log directory takes writes again"]
-    facts = caplog.records[0].facts  # type: ignore[attr-defined]
+    facts = vars(caplog.records[0])["facts"]
     assert facts["directory"] == "/data"
     assert "No space left on device" in str(facts["reason"])
-    over = caplog.records[-1].facts  # type: ignore[attr-defined]
+    over = vars(caplog.records[-1])["facts"]
     assert (over["refused"], over["seconds"]) == (3, REPEAT_MS // 1000)
     assert context.refused_writes.counts == {"/data": 3}
     assert not context.refused_writes.directories

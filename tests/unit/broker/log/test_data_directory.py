@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from log_kit import NOW_MS, open_store
@@ -18,11 +19,11 @@ from headrace.broker.errors import StorageError
     ],
 )
 def test_a_directory_of_another_broker_or_cluster_is_refused(
-    tmp_path: Path, other: dict[str, int], advice: str
+    tmp_path: Path, other: dict[str, Any], advice: str
 ) -> None:
     open_store(tmp_path)
     with pytest.raises(StorageError, match=advice):
-        open_store(tmp_path, **other)  # type: ignore[arg-type]
+        open_store(tmp_path, **other)
 
 
 def test_one_process_at_a_time_uses_a_directory_by_the_lock_that_java_takes(tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
 def warnings(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
     def reasons() -> list[str]:
         return [
-            record.facts["reason"]  # type: ignore[attr-defined]
+            vars(record)["facts"]["reason"]
             for record in caplog.records
             if record.levelno >= logging.WARNING and record.getMessage() == "connection closed"
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -177,8 +178,8 @@ def test_a_leader_that_answers_anew_within_a_range_is_compared_again() -> None:
     class Cut(Log):
         """Is cut below what was read and grown again, behind the reader's back, after the first answer."""
 
-        def fetch(self, *arguments: object, **named: object) -> Fetched:
-            answer = Log.fetch(self, *arguments, **{**named, "size_max": 1})  # type: ignore[arg-type]
+        def fetch(self, *arguments: Any, **named: Any) -> Fetched:
+            answer = Log.fetch(self, *arguments, **{**named, "size_max": 1})
             if len(self.asked) == 2:
                 self.restarts += 1
                 self.batches = [FIRST, batch(2, ["x", "y", "z"]), batch(5, ["g"])]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import pytest
 from scripted_log import ScriptedLog, control
@@ -12,9 +13,9 @@ from headrace.load.ranges import OffsetRange
 from headrace.load.source import Chunk, StandstillError, chunks
 
 
-def batch(first: int, values: list[str], **settings: object) -> tuple[int, int, bytes]:
+def batch(first: int, values: list[str], **settings: Any) -> tuple[int, int, bytes]:
     records = [Record(0, 1000, None, value.encode(), []) for value in values]
-    return first, first + len(values) - 1, bytes(encode_batch(records, base_offset=first, **settings))  # type: ignore[arg-type]
+    return first, first + len(values) - 1, bytes(encode_batch(records, base_offset=first, **settings))
 
 
 def wanted(first: int, following: int) -> OffsetRange:
