@@ -1,8 +1,7 @@
 """A broker's connections and handlers in this process: real logs, groups, fetch sessions and caches, no sockets.
 
 What needs ZooKeeper is a stand-in that says no or agrees without a deed; time is a queue that `rest` moves. `serve` does with a
-frame what `server.connection` does: a handler may raise MalformedError or CloseConnectionError, anything else is a
-defect and comes out.
+frame what `server.connection` does: the gate may raise CloseConnectionError, anything else is a defect and comes out.
 """
 
 from __future__ import annotations
@@ -19,11 +18,12 @@ from uuid import UUID
 from headrace.broker.config import BrokerConfig, LogConfig
 from headrace.broker.coordinators.topics import OFFSETS_TOPIC
 from headrace.broker.errors import ErrorCode, UnknownTopicOrPartitionError
-from headrace.broker.handlers.context import Client, Context
+from headrace.broker.handlers.call import Client
 from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.handlers.replies import CloseConnectionError
-from headrace.broker.handlers.table import HANDLERS
+from headrace.broker.handlers.services import Services
+from headrace.broker.handlers.table import serve
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.results import LogSlice
 from headrace.broker.log.startup import open_logs
@@ -35,7 +35,7 @@ from headrace.broker.server.producer_ids import ProducerIds
 from headrace.broker.server.replicas import Partitions
 from headrace.broker.server.waiting import Waiting
 from headrace.broker.wire.fields import MalformedError
-from headrace.broker.wire.frames import FrameDecoder, FrameError, read_request_header
+from headrace.broker.wire.frames import FrameDecoder, FrameError
 
 SIZE_MAX = 1 << 20
 PARKED_COUNT_MAX = 50
@@ -94,7 +94,6 @@ class StandInCluster:
     static_properties: Mapping[str, str] = {}
 
     def __init__(self) -> None:
-        self.consumer_offsets = self
         self.offsets: dict[tuple[str, str, int], int] = {}
 
     def later(self, name: str, work: Coroutine[Any, Any, Any]) -> Deferred[Any]:
@@ -189,13 +188,16 @@ class FrameBroker:
             scheduler=self.queue,
             refused_writes=RefusedWrites(),
         )
-        self.context = Context(
+        self.services = Services(
             broker_id=1,
             config=config,
             clock=self.queue,
             partitions=partitions,
             metadata=metadata,
-            cluster=self.cluster,
+            topics=self.cluster,
+            configurations=self.cluster,
+            control=self.cluster,
+            consumer_offsets=self.cluster,
             waiting=self.waiting,
             metrics=BrokerMetrics(),
             groups=self.groups,
@@ -204,8 +206,9 @@ class FrameBroker:
             ),
             moves=self.cluster,
             refused_writes=RefusedWrites(),
+            later=self.cluster.later,
         )
-        self._take_client()
+        self.client = Client("127.0.0.1", "PLAINTEXT")
         self._lead(metadata, partitions, dict.fromkeys(topics, 2) | {OFFSETS_TOPIC: 1})
         self.parked: deque[tuple[Deferred[Any], Client]] = deque()
         self.rest()
@@ -258,14 +261,8 @@ class FrameBroker:
     def serve(self, frame: memoryview) -> bytes | None:
         """The reply to a frame when there is one at once; b"" when the connection is closed for it."""
         try:
-            header = read_request_header(frame)
-            handler = HANDLERS.get(header.key)
-            if handler is None or not handler.version_min <= header.version <= handler.version_max:
-                if header.key != 18:
-                    raise CloseConnectionError("not served")
-                handler = HANDLERS[18]
-            reply = handler.serve(self.context, header, frame)
-        except (MalformedError, CloseConnectionError):
+            _, reply, _ = serve(self.services, self.client, frame, (), self.queue.ms / 1000)
+        except CloseConnectionError:
             return b""
         if not isinstance(reply, Deferred):
             return None if reply is None else _bytes_of(reply)
@@ -282,17 +279,14 @@ class FrameBroker:
             return b""
         if answers:
             return _bytes_of(answers[0])
-        self.parked.append((reply, self.context.client))
+        self.parked.append((reply, self.client))
         if len(self.parked) > PARKED_COUNT_MAX:
             oldest, client = self.parked.popleft()
             oldest.cancel()
             client.gone()
         # A client sends nothing more while it waits: what comes next is another's.
-        self._take_client()
+        self.client = Client("127.0.0.1", "PLAINTEXT")
         return None
-
-    def _take_client(self) -> None:
-        self.context.client = Client("127.0.0.1", "PLAINTEXT")
 
     def close(self) -> None:
         self.groups.close()

@@ -20,7 +20,7 @@ from frame_broker import FrameBroker
 from manual_loop import ManualLoop
 from raw_client import read_frame
 
-from headrace.broker.handlers.context import Client
+from headrace.broker.handlers.call import Client
 from headrace.broker.server.connection import Connection
 from headrace.broker.server.holdings import Holdings
 from headrace.broker.server.metrics import KEY_COUNT
@@ -57,7 +57,7 @@ class House:
         self.random = random = Random(seed)
         self.broker = FrameBroker(directory, TOPICS)
         bounds = {"parked_max": random.choice((3, 100)), "kept_max": random.choice((8, 1000))}
-        self.waiting = self.broker.context.waiting = Waiting(self.broker.queue, **bounds)
+        self.waiting = self.broker.services.waiting = Waiting(self.broker.queue, **bounds)
         self.loop = ManualLoop()
         self.turns = Turns(self.loop)  # type: ignore[arg-type]
         self.requests = 0
@@ -84,7 +84,7 @@ class House:
         connection = Connection(
             far,
             client,
-            self.broker.context,
+            self.broker.services,
             self.metrics,  # type: ignore[arg-type]
             self.turns,
             Holdings(0),
@@ -153,7 +153,7 @@ class House:
 
     def _answer(self, key: int, version: int, message: dict[str, Any]) -> bytes:
         """What a client that comes for this alone is answered."""
-        self.broker.context.client = Client("127.0.0.1", "PLAINTEXT")
+        self.broker.client = Client("127.0.0.1", "PLAINTEXT")
         handled = memoryview(bytearray(frame(key, version, message)))[4:]
         reply = self.broker.serve(handled)
         assert reply

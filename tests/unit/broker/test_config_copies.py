@@ -89,12 +89,12 @@ def test_clients_add_no_partitions_to_a_copy_and_the_mirror_does() -> None:
 
 def test_clients_delete_no_records_of_a_copy() -> None:
     log = SimpleNamespace(is_mirror_copy=True)
-    context = SimpleNamespace(
+    services = SimpleNamespace(
         metadata=SimpleNamespace(partition=lambda topic, index: object()),
         partitions=SimpleNamespace(leader_of=lambda topic, index: SimpleNamespace(log=log)),
     )
     wanted = {"topics": [{"name": "dc-east.orders", "partitions": [{"partition_index": 0, "offset": 5}]}]}
-    answer = k21_delete_records.handle(cast("Any", context), cast("Any", None), wanted)
+    answer = k21_delete_records.handle(cast("Any", services), cast("Any", None), wanted)
     (partition,) = answer["topics"][0]["partitions"]
     assert (partition["error_code"], partition["low_watermark"]) == (ErrorCode.POLICY_VIOLATION, -1)
 
@@ -116,7 +116,7 @@ def test_a_mark_is_taken_away_by_its_name(operation: int, left: dict[str, str]) 
 @pytest.mark.parametrize(("overrides", "told"), [(MARK, ["EAST,NORTH"]), ({}, [])])
 def test_the_mark_is_described_where_it_is(overrides: dict[str, str], told: list[str]) -> None:
     config, _ = BrokerConfig.from_properties({})
-    cluster = SimpleNamespace(broker_overrides=lambda name: {}, static_properties={})
-    context = SimpleNamespace(broker_id=1, config=config, cluster=cluster)
-    entries = k32_describe_configs.topic_entries(cast("Any", context), overrides)
+    configurations = SimpleNamespace(broker_overrides=lambda name: {}, static_properties={})
+    services = SimpleNamespace(broker_id=1, config=config, configurations=configurations)
+    entries = k32_describe_configs.topic_entries(cast("Any", services), overrides)
     assert [entry["value"] for entry in entries if entry["name"] == MIRROR_CLUSTERS] == told

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from headrace.broker.errors import ErrorCode, InvalidRequestError, KafkaError
-from headrace.broker.handlers.context import Context
 from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.handlers.services import Services
 from headrace.broker.zk.paths import DEFAULT_ENTITY
 
 TOPIC, BROKER = 2, 4
@@ -22,15 +22,12 @@ Resource = Mapping[str, Any]
 ChangeOf = Callable[[Resource, dict[str, str]], Mapping[str, str]]
 
 
-def alter(context: Context, request: Mapping[str, Any], change_of: ChangeOf) -> Deferred[dict[str, Any]]:
+def alter(broker: Services, request: Mapping[str, Any], change_of: ChangeOf) -> Deferred[dict[str, Any]]:
     """Give each resource, topic or broker, the overrides `change_of(resource, overrides)`; the response comes later."""
-    response: Deferred[dict[str, Any]] = context.cluster.later(
-        "alter-configs", _altered(context, request, change_of)
-    )
-    return response
+    return broker.later("alter-configs", _altered(broker, request, change_of))
 
 
-async def _altered(context: Context, request: Mapping[str, Any], change_of: ChangeOf) -> dict[str, Any]:
+async def _altered(broker: Services, request: Mapping[str, Any], change_of: ChangeOf) -> dict[str, Any]:
     counts = Counter((r["resource_type"], r["resource_name"]) for r in request["resources"])
     answers = []
     for resource in request["resources"]:
@@ -38,7 +35,7 @@ async def _altered(context: Context, request: Mapping[str, Any], change_of: Chan
         try:
             if counts[resource["resource_type"], resource["resource_name"]] > 1:
                 raise InvalidRequestError("Each resource must appear at most once.")
-            await _alter(context, resource, change_of, validate_only=request["validate_only"])
+            await _alter(broker, resource, change_of, validate_only=request["validate_only"])
         except KafkaError as refused:
             error, message = refused.code, str(refused)
         answers.append(
@@ -52,7 +49,7 @@ async def _altered(context: Context, request: Mapping[str, Any], change_of: Chan
     return {"responses": answers}
 
 
-async def _alter(context: Context, resource: Resource, change_of: ChangeOf, *, validate_only: bool) -> None:
+async def _alter(broker: Services, resource: Resource, change_of: ChangeOf, *, validate_only: bool) -> None:
     name = resource["resource_name"]
     _check_keys(resource)
 
@@ -62,10 +59,12 @@ async def _alter(context: Context, resource: Resource, change_of: ChangeOf, *, v
     if resource["resource_type"] == TOPIC:
         if not name:
             raise InvalidRequestError("Default topic resources are not allowed.")
-        await context.cluster.alter_topic_config(name, change, validate_only=validate_only)
+        await broker.configurations.alter_topic_config(name, change, validate_only=validate_only)
     elif resource["resource_type"] == BROKER:
-        check_broker(context, name)
-        await context.cluster.alter_broker_config(name or DEFAULT_ENTITY, change, validate_only=validate_only)
+        check_broker(broker, name)
+        await broker.configurations.alter_broker_config(
+            name or DEFAULT_ENTITY, change, validate_only=validate_only
+        )
     else:
         raise InvalidRequestError(
             f"Only topics ({TOPIC}) and brokers ({BROKER}) have a configuration to change here, "
@@ -73,11 +72,11 @@ async def _alter(context: Context, resource: Resource, change_of: ChangeOf, *, v
         )
 
 
-def check_broker(context: Context, name: str) -> None:
+def check_broker(broker: Services, name: str) -> None:
     """Raises InvalidRequestError unless `name` is this broker's id, or empty for all brokers."""
-    if name and not (_BROKER_ID.fullmatch(name) and int(name) == context.broker_id):
+    if name and not (_BROKER_ID.fullmatch(name) and int(name) == broker.broker_id):
         raise InvalidRequestError(
-            f"Unexpected broker id, expected {context.broker_id} or empty string, but received {name}"
+            f"Unexpected broker id, expected {broker.broker_id} or empty string, but received {name}"
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from headrace.broker.errors import ErrorCode
-from headrace.broker.handlers.context import Client, Context
+from headrace.broker.handlers.services import Metadata
 
 LEADER_MOVED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
@@ -18,20 +18,20 @@ class CurrentLeader(NamedTuple):
     leader_epoch: int = -1
 
 
-def current_leader(context: Context, topic: str, index: int) -> CurrentLeader:
+def current_leader(metadata: Metadata, topic: str, index: int) -> CurrentLeader:
     """Who leads the partition, as far as this broker knows."""
-    known = context.metadata.partition(topic, index)
+    known = metadata.partition(topic, index)
     return CurrentLeader() if known is None else CurrentLeader(known.leader, known.leader_epoch)
 
 
 def node_endpoints(
-    context: Context, client: Client, leaders: Iterable[CurrentLeader]
+    metadata: Metadata, listener: str, leaders: Iterable[CurrentLeader]
 ) -> list[dict[str, Any]]:
-    """Where the live ones of these leaders are reached by the listener that `client` came by."""
+    """Where the live ones of these leaders are reached by clients of that listener."""
     found = []
     for broker_id in dict.fromkeys(leader.leader_id for leader in leaders):
-        endpoint = context.metadata.endpoint(broker_id, client.listener)
+        endpoint = metadata.endpoint(broker_id, listener)
         if endpoint is not None:
-            rack = context.metadata.brokers[broker_id].rack
+            rack = metadata.brokers[broker_id].rack
             found.append({"node_id": broker_id, "host": endpoint.host, "port": endpoint.port, "rack": rack})
     return found

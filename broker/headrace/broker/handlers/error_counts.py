@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from headrace.broker.handlers.context import Metrics
+from headrace.broker.handlers.services import Metrics
 from headrace.broker.wire.fields import Array, Field, Struct
 from headrace.broker.wire.schema import Api
 

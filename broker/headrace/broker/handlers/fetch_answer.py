@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from headrace.broker.errors import ErrorCode
-from headrace.broker.handlers.context import Client, Context
 from headrace.broker.handlers.current_leader import CurrentLeader, node_endpoints
 from headrace.broker.handlers.fetch_records import ConvertedRecords, in_answer
 from headrace.broker.handlers.fetch_request import FLEXIBLE_VERSION, TOPIC_ID_VERSION, FetchTopic
@@ -19,8 +18,11 @@ from headrace.broker.handlers.replies import Parts
 from headrace.broker.log.results import EpochEndOffset, LogSlice
 from headrace.broker.log.transactions import AbortedTransaction
 from headrace.broker.wire.api.k01_fetch import API
-from headrace.broker.wire.frames import RequestHeader
 from headrace.broker.wire.varint import encode_uvarint
+
+if TYPE_CHECKING:
+    from headrace.broker.handlers.call import Call
+    from headrace.broker.handlers.services import Services
 
 LEADER_TAG_VERSION = 16
 UNKNOWN = -1
@@ -68,17 +70,16 @@ Answer = list[tuple[FetchTopic, list[Found]]]
 
 
 def encode_fetch(
-    context: Context,
-    client: Client,
-    header: RequestHeader,
+    broker: Services,
+    call: Call,
     error_code: int,
     session_id: int,
     answer: Answer,
 ) -> Parts:
     """The whole reply: bytes around slices, the length prefix first."""
-    version = header.version
+    version = call.header.version
     is_flexible = version >= FLEXIBLE_VERSION
-    _count_errors(context, error_code, answer)
+    _count_errors(broker, error_code, answer)
     buffer = bytearray(8)
     if is_flexible:
         buffer += _NO_TAGS
@@ -103,23 +104,23 @@ def encode_fetch(
         if is_flexible:
             buffer += _NO_TAGS
     if is_flexible:
-        buffer += _endpoint_tags(context, client, version, answer)
+        buffer += _endpoint_tags(broker, call, version, answer)
     if buffer:
         size += len(buffer)
         parts.append(bytes(buffer))
     first = parts[0]
     assert isinstance(first, bytes)
-    parts[0] = _PREFIX.pack(size - 4, header.correlation_id) + first[8:]
+    parts[0] = _PREFIX.pack(size - 4, call.header.correlation_id) + first[8:]
     return parts
 
 
-def _count_errors(context: Context, error_code: int, answer: Answer) -> None:
+def _count_errors(broker: Services, error_code: int, answer: Answer) -> None:
     if error_code:
-        context.metrics.failed(API.key, error_code)
+        broker.metrics.failed(API.key, error_code)
     for _, found in answer:
         for item in found:
             if item.error_code:
-                context.metrics.failed(API.key, item.error_code)
+                broker.metrics.failed(API.key, item.error_code)
 
 
 def encode_nothing(version: int, item: Found) -> bytes:
@@ -138,14 +139,14 @@ def _partition_tags(version: int, item: Found) -> bytes:
     return bytes([len(tags)]) + b"".join(tags)
 
 
-def _endpoint_tags(context: Context, client: Client, version: int, answer: Answer) -> bytes:
+def _endpoint_tags(broker: Services, call: Call, version: int, answer: Answer) -> bytes:
     """The tagged fields of the whole: 0 where the current leaders are."""
     if version < LEADER_TAG_VERSION:
         return _NO_TAGS
     leaders = [item.current_leader for _, found in answer for item in found if item.current_leader]
     if not leaders:
         return _NO_TAGS
-    nodes = node_endpoints(context, client, leaders)
+    nodes = node_endpoints(broker.metadata, call.client.listener, leaders)
     empty = {"session_id": NO_SESSION, "responses": [], "node_endpoints": nodes}
     return API.encode_response(version, empty)[_EMPTY_SIZE:]
 

@@ -18,12 +18,12 @@ from headrace.broker.errors import (
     UnknownLeaderEpochError,
     error_of,
 )
-from headrace.broker.handlers.context import Context
 from headrace.broker.handlers.current_leader import LEADER_MOVED, current_leader
 from headrace.broker.handlers.fetch_answer import UNKNOWN, Answer, Found, encode_nothing
 from headrace.broker.handlers.fetch_records import ConvertedRecords, down_converted
 from headrace.broker.handlers.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from headrace.broker.handlers.led import led_partition
+from headrace.broker.handlers.services import Services
 from headrace.broker.log.results import NOTHING_YET, EpochEndOffset, LogSlice
 from headrace.broker.log.transactions import AbortedTransaction
 from headrace.broker.wire.batches import MAGIC
@@ -63,8 +63,8 @@ class Reading:
     """
 
     __slots__ = (
+        "_broker",
         "_by_key",
-        "_context",
         "_is_known",
         "_is_plain",
         "_kind",
@@ -75,8 +75,8 @@ class Reading:
         "_watch",
     )
 
-    def __init__(self, context: Context) -> None:
-        self._context = context
+    def __init__(self, broker: Services) -> None:
+        self._broker = broker
         self._places: list[Place] = []
         # What the last requests asked for, as far as their answers may serve again, and the watch of it.
         self._by_key: dict[tuple[str | None, int], Place] = {}
@@ -94,10 +94,10 @@ class Reading:
         if kind != self._kind:
             self.close()
             self._kind = kind
-        by_key, topic_name = self._by_key, self._context.metadata.topic_name
+        by_key, topic_name = self._by_key, self._broker.metadata.topic_name
         places, known_count = [], 0
         for topic in request.topics:
-            name = topic_name(topic.topic_id) if topic.name is None else topic.name
+            name = topic.name if topic.topic_id is None else topic_name(topic.topic_id)
             for wanted in topic.partitions:
                 place = by_key.get((name, wanted[0]))
                 if place is None:
@@ -117,7 +117,7 @@ class Reading:
         """What was kept serves again if neither the question nor the log has changed."""
         kept = place.kept
         if kept is not None:
-            partition = self._context.partitions.get(place.name, wanted[0])  # type: ignore[arg-type]
+            partition = self._broker.partitions.get(place.name, wanted[0])  # type: ignore[arg-type]
             is_current = (
                 place.wanted == wanted
                 and partition is not None
@@ -142,12 +142,12 @@ class Reading:
         """Park `attempt` until one of the partitions moves; a topic id that nobody knows ends no wait."""
         if not self._is_known:
             self._remember()
-        return self._context.waiting.park(self._watch or self._keys(), timeout_ms, attempt)
+        return self._broker.waiting.park(self._watch or self._keys(), timeout_ms, attempt)
 
     def close(self) -> None:
         """The client is gone, or asks for something else."""
         if self._watch is not None:
-            self._context.waiting.forget(self._watch)
+            self._broker.waiting.forget(self._watch)
             self._watch = None
         self._by_key = {}
         self._is_known = False
@@ -156,7 +156,7 @@ class Reading:
         self.close()
         by_key = {(place.name, place.wanted.partition_index): place for place in self._places}
         if self._is_plain and len(by_key) == len(self._places) and all(place.name for place in self._places):
-            self._watch = self._context.waiting.keep(self._keys())
+            self._watch = self._broker.waiting.keep(self._keys())
             if self._watch is not None:
                 self._by_key = by_key
 
@@ -219,13 +219,13 @@ class Reading:
         return self.read()
 
     def _read(self, place: Place, left: int, *, at_least_one: bool) -> Found:
-        context, request = self._context, self._request
+        broker, request = self._broker, self._request
         topic, name, wanted = place.topic, place.name, place.wanted
         try:
             if name is None:
                 raise error_of(ErrorCode.UNKNOWN_TOPIC_ID)
             epoch = wanted.leader_epoch if wanted.leader_epoch >= 0 else NO_EPOCH
-            partition = led_partition(context, name, wanted.partition_index, epoch)
+            partition = led_partition(broker.partitions, name, wanted.partition_index, epoch)
             if topic.topic_id is not None and partition.topic_id not in (topic.topic_id, ZERO_UUID):
                 # The topic was made anew, and this broker has only its namesake's log so far.
                 raise error_of(ErrorCode.INCONSISTENT_TOPIC_ID)
@@ -263,7 +263,7 @@ class Reading:
     def _refused(self, name: str | None, wanted: FetchPartition, error: KafkaError) -> Found:
         leader = None
         if error.code in LEADER_MOVED and name is not None:
-            leader = current_leader(self._context, name, wanted.partition_index)
+            leader = current_leader(self._broker.metadata, name, wanted.partition_index)
         return Found(
             wanted.partition_index,
             error.code,

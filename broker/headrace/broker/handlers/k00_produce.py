@@ -10,7 +10,7 @@ acks=0 has no answer: an error closes the connection, as in Kafka.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.broker.errors import (
@@ -32,11 +32,12 @@ from headrace.broker.errors import (
     UnsupportedCompressionTypeError,
 )
 from headrace.broker.handlers import single_batches
-from headrace.broker.handlers.context import Client, Context
+from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.current_leader import CurrentLeader, current_leader, node_endpoints
 from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.k03_metadata import INTERNAL_TOPICS
 from headrace.broker.handlers.replies import CloseConnectionError, Parts, Reply
+from headrace.broker.handlers.services import Services
 from headrace.broker.handlers.single_batches import SingleBatch
 from headrace.broker.log.results import AppendResult
 from headrace.broker.structured_log import get_logger
@@ -52,7 +53,6 @@ from headrace.broker.wire.batches import (
 )
 from headrace.broker.wire.compression import Codec
 from headrace.broker.wire.conversion import from_old_format
-from headrace.broker.wire.frames import RequestHeader
 from headrace.broker.wire.message_sets import OLD_FORMATS, holds_message
 
 if TYPE_CHECKING:
@@ -98,53 +98,50 @@ class _Outcome(NamedTuple):
     log_start_offset: int = -1
 
 
-def handle(context: Context, header: RequestHeader, frame: memoryview) -> Reply:
-    return handle_run(context, header, frame, ())[0]
-
-
 def handle_run(
-    context: Context, header: RequestHeader, frame: memoryview, more: Iterable[memoryview]
+    broker: Services, call: Call, frame: memoryview, more: Collection[memoryview]
 ) -> tuple[Reply, int]:
     """Serve `frame` and the first of `more` that go on with it: batches for the same partition, written together.
 
     Answers with how many of `more` those were.
     """
+    header = call.header
     single = single_batches.read(header.version, frame, header.body_offset)
     try:
         topic = "" if single is None else str(single.name, "utf-8")
     except ValueError:
         single = None
     if single is None:
-        return _handle_any(context, header, frame), 0
-    following = _following(context, header, frame, topic, single, more) if more else ()
+        return _handle_any(broker, call, frame), 0
+    following = _following(broker, call, frame, topic, single, more) if more else ()
     if following:
-        return _append_run(context, header, topic, single, following), len(following)
-    outcome = _append(context, header, topic, single.partition_index, single.records, single.acks)
+        return _append_run(broker, call, topic, single, following), len(following)
+    outcome = _append(broker, call, topic, single.partition_index, single.records, single.acks)
     result = outcome.result
     if result is None or single.acks == 0 or not _is_done(outcome, single.acks):
-        return _answer(context, header, [outcome], single.acks, single.timeout_ms), 0
+        return _answer(broker, call, [outcome], single.acks, single.timeout_ms), 0
     return [single_batches.reply(header.version, header.correlation_id, single, result)], 0
 
 
 def _following(
-    context: Context,
-    header: RequestHeader,
+    broker: Services,
+    call: Call,
     frame: memoryview,
     topic: str,
     single: SingleBatch,
-    more: Iterable[memoryview],
+    more: Collection[memoryview],
 ) -> Sequence[tuple[int, memoryview]]:
     """The requests in `more` that may be served with `single`: nothing but their batches sets them apart."""
-    if header.version < ZSTD_VERSION or topic in INTERNAL_TOPICS or not _is_plain(single.records):
+    if call.header.version < ZSTD_VERSION or topic in INTERNAL_TOPICS or not _is_plain(single.records):
         return ()
-    partition = context.partitions.get(topic, single.partition_index)
+    partition = broker.partitions.get(topic, single.partition_index)
     if partition is None or partition.log.opens_batches or partition.log.awaits_sync:
         return ()
     # acks=all waits for nobody when this broker is the only one in sync.
     if single.acks not in (0, 1) and not (single.acks == -1 and len(partition.isr) == 1):
         return ()
     found: list[tuple[int, memoryview]] = []
-    following = single_batches.Following(header.version, frame, single)
+    following = single_batches.Following(call.header.version, frame, single)
     for other in more:
         batch = following.read(other)
         if batch is None or not _is_plain(batch[1]) or len(found) == FOLLOWING_MAX:
@@ -154,8 +151,8 @@ def _following(
 
 
 def _append_run(
-    context: Context,
-    header: RequestHeader,
+    broker: Services,
+    call: Call,
     topic: str,
     single: SingleBatch,
     following: Sequence[tuple[int, memoryview]],
@@ -166,47 +163,47 @@ def _append_run(
     partition = None
     outcomes: Sequence[AppendResult | KafkaError]
     try:
-        partition = context.partitions.leader_of(topic, index)
-        outcomes = partition.append_each(appends, required_acks=single.acks, now_ms=context.clock.now_ms())
+        partition = broker.partitions.leader_of(topic, index)
+        outcomes = partition.append_each(appends, required_acks=single.acks, now_ms=broker.clock.now_ms())
     except KafkaError as error:
         outcomes = [error] * len(appends)
     replies: list[bytes] = []
     batch_count = size = 0
     failure = None
-    correlation_ids = [header.correlation_id, *(correlation_id for correlation_id, _ in following)]
+    correlation_ids = [call.header.correlation_id, *(correlation_id for correlation_id, _ in following)]
     for correlation_id, records, outcome in zip(correlation_ids, appends, outcomes, strict=True):
         if isinstance(outcome, KafkaError):
             failure = failure or outcome
-            refused = _refused(context, topic, index, partition, outcome)
+            refused = _refused(broker, topic, index, partition, outcome)
             if single.acks != 0:
-                replied_to = header._replace(correlation_id=correlation_id)
-                replies.append(_encode(context, context.client, replied_to, [refused]))
+                replied_to = call._replace(header=call.header._replace(correlation_id=correlation_id))
+                replies.append(_encode(broker, replied_to, [refused]))
         else:
             batch_count += 1
             size += len(records)
             if single.acks != 0:
-                replies.append(single_batches.reply(header.version, correlation_id, single, outcome))
+                replies.append(single_batches.reply(call.header.version, correlation_id, single, outcome))
     if partition is not None and batch_count:
-        _appended(context, topic, partition, batch_count, size)
+        _appended(broker, topic, partition, batch_count, size)
     if single.acks != 0:
         return [b"".join(replies)]
     if failure is not None:
-        context.metrics.failed(API.key, failure.code)
+        broker.metrics.failed(API.key, failure.code)
         raise _unacknowledged(failure)
     return None
 
 
 def _append(
-    context: Context, header: RequestHeader, topic: str, index: int, records: memoryview | None, acks: int
+    broker: Services, call: Call, topic: str, index: int, records: memoryview | None, acks: int
 ) -> _Outcome:
     """Append one partition's records; an error becomes part of the outcome."""
-    partition = None
+    version, partition = call.header.version, None
     try:
         if acks not in (-1, 0, 1):
             raise InvalidRequiredAcksError(f"acks={acks}: give -1 (all), 0 or 1")
-        if not records and (header.version >= FORMAT_2_VERSION or records is None):
+        if not records and (version >= FORMAT_2_VERSION or records is None):
             raise InvalidRecordError("the request has no record batch for this partition")
-        if FORMAT_2_VERSION <= header.version < ZSTD_VERSION and _is_zstd(records):
+        if FORMAT_2_VERSION <= version < ZSTD_VERSION and _is_zstd(records):
             raise UnsupportedCompressionTypeError(
                 "requests below version 7 must not hold zstd: use a newer client or another codec"
             )
@@ -214,42 +211,42 @@ def _append(
             # An open transaction that nobody can end would hold up every reader of committed records for good.
             raise TransactionalIdAuthorizationError("transactions are not served: use no transactional id")
         if topic in INTERNAL_TOPICS:
-            _check_internal(context, header, topic, index)
-        partition = context.partitions.leader_of(topic, index)
-        if header.version < FORMAT_2_VERSION and not holds_message(records):
+            _check_internal(broker, call, topic, index)
+        partition = broker.partitions.leader_of(topic, index)
+        if version < FORMAT_2_VERSION and not holds_message(records):
             # Clients of that time are not told, as in Kafka.
             return _Outcome(
                 topic, index, partition, AppendResult(-1, -1, -1, partition.log.log_start_offset, 0)
             )
         if len(records) > MAGIC_AT and records[MAGIC_AT] in OLD_FORMATS:
-            records = _converted(header.version, records)
-        result = partition.append(records, required_acks=acks, now_ms=context.clock.now_ms())
+            records = _converted(version, records)
+        result = partition.append(records, required_acks=acks, now_ms=broker.clock.now_ms())
     except KafkaError as error:
-        is_known = partition is not None or context.metadata.partition(topic, index) is not None
+        is_known = partition is not None or broker.metadata.partition(topic, index) is not None
         reason = error if is_known else UnknownTopicOrPartitionError(f"{topic}-{index} is not there")
-        return _refused(context, topic, index, partition, reason)
-    _appended(context, topic, partition, 1, len(records))
+        return _refused(broker, topic, index, partition, reason)
+    _appended(broker, topic, partition, 1, len(records))
     return _new_tuple(_Outcome, (topic, index, partition, result, None, -1))
 
 
-def _appended(context: Context, topic: str, partition: Partition, batch_count: int, size: int) -> None:
-    if context.refused_writes.directories:
-        context.refused_writes.worked(partition.log.directory, context.clock.monotonic_ms())
-    context.metrics.produced(topic, batch_count, size)
-    context.waiting.wake(topic, partition.partition)
+def _appended(broker: Services, topic: str, partition: Partition, batch_count: int, size: int) -> None:
+    if broker.refused_writes.directories:
+        broker.refused_writes.worked(partition.log.directory, broker.clock.monotonic_ms())
+    broker.metrics.produced(topic, batch_count, size)
+    broker.waiting.wake(topic, partition.partition)
 
 
 def _refused(
-    context: Context, topic: str, index: int, partition: Partition | None, error: KafkaError
+    broker: Services, topic: str, index: int, partition: Partition | None, error: KafkaError
 ) -> _Outcome:
     if partition is not None and isinstance(error, StorageError):
-        context.refused_writes.refused(partition.log.directory, error, context.clock.monotonic_ms())
+        broker.refused_writes.refused(partition.log.directory, error, broker.clock.monotonic_ms())
     return _Outcome(topic, index, None, None, error, _log_start_offset(partition, error))
 
 
-def _check_internal(context: Context, header: RequestHeader, topic: str, index: int) -> None:
+def _check_internal(broker: Services, call: Call, topic: str, index: int) -> None:
     """Raises InvalidTopicError for clients that are not, by their name, the broker's own tools, as in Kafka."""
-    if header.client_id != ADMIN_CLIENT_ID and context.metadata.partition(topic, index) is not None:
+    if call.header.client_id != ADMIN_CLIENT_ID and broker.metadata.partition(topic, index) is not None:
         raise InvalidTopicError(f"{topic} is written by brokers only: commit offsets, or use another topic")
 
 
@@ -298,51 +295,48 @@ def _is_done(outcome: _Outcome, acks: int) -> bool:
     )
 
 
-def _handle_any(context: Context, header: RequestHeader, frame: memoryview) -> Reply:
-    request = API.decode_request(header.version, frame, header.body_offset)
+def _handle_any(broker: Services, call: Call, frame: memoryview) -> Reply:
+    request = API.decode_request(call.header.version, frame, call.header.body_offset)
     acks = request["acks"]
-    deadline_ms = context.clock.monotonic_ms() + WORK_MS_MAX
+    deadline_ms = call.began_s * 1000 + WORK_MS_MAX
     outcomes = [
-        _append_in_time(context, header, topic["name"], partition, acks, deadline_ms)
+        _append_in_time(broker, call, topic["name"], partition, acks, deadline_ms)
         for topic in request["topic_data"]
         for partition in topic["partition_data"]
     ]
-    return _answer(context, header, outcomes, acks, request["timeout_ms"])
+    return _answer(broker, call, outcomes, acks, request["timeout_ms"])
 
 
 def _append_in_time(
-    context: Context,
-    header: RequestHeader,
+    broker: Services,
+    call: Call,
     topic: str,
     partition: Mapping[str, Any],
     acks: int,
-    deadline_ms: int,
+    deadline_ms: float,
 ) -> _Outcome:
     """Batches that must be unpacked may take long, and clients wait: what is late is for another request."""
     index = partition["index"]
-    if context.clock.monotonic_ms() > deadline_ms:
+    if broker.clock.monotonic_ms() > deadline_ms:
         error = RequestTimedOutError("the partitions before this one took too long: send the rest again")
         return _Outcome(topic, index, None, None, error)
-    return _append(context, header, topic, index, partition["records"], acks)
+    return _append(broker, call, topic, index, partition["records"], acks)
 
 
-def _answer(
-    context: Context, header: RequestHeader, outcomes: list[_Outcome], acks: int, timeout_ms: int
-) -> Reply:
+def _answer(broker: Services, call: Call, outcomes: list[_Outcome], acks: int, timeout_ms: int) -> Reply:
     """Answer now, or once every append may be acknowledged, at most `timeout_ms` later."""
     if acks == 0:
-        _close_on_error(context, outcomes)
+        _close_on_error(broker, outcomes)
         return None
-    client = context.client
     if any(o.error is None and not _is_done(o, acks) for o in outcomes):
-        return _wait(context, header, outcomes, acks, timeout_ms)
-    return [_encode(context, client, header, outcomes)]
+        return _wait(broker, call, outcomes, acks, timeout_ms)
+    return [_encode(broker, call, outcomes)]
 
 
-def _close_on_error(context: Context, outcomes: list[_Outcome]) -> None:
+def _close_on_error(broker: Services, outcomes: list[_Outcome]) -> None:
     for outcome in outcomes:
         if outcome.error is not None:
-            context.metrics.failed(API.key, outcome.error.code)
+            broker.metrics.failed(API.key, outcome.error.code)
             raise _unacknowledged(outcome.error)
 
 
@@ -351,16 +345,15 @@ def _unacknowledged(error: KafkaError) -> CloseConnectionError:
 
 
 def _wait(
-    context: Context, header: RequestHeader, outcomes: list[_Outcome], acks: int, timeout_ms: int
+    broker: Services, call: Call, outcomes: list[_Outcome], acks: int, timeout_ms: int
 ) -> Deferred[Parts]:
     waiting = [(o.topic, o.partition_index) for o in outcomes if o.error is None]
-    client = context.client
 
     def attempt(moved: Collection[tuple[str, int]] | None) -> Parts | None:
         settled = [s for o in outcomes if (s := _settle(o, acks, final=moved is None)) is not None]
-        return [_encode(context, client, header, settled)] if len(settled) == len(outcomes) else None
+        return [_encode(broker, call, settled)] if len(settled) == len(outcomes) else None
 
-    return context.waiting.park(waiting, timeout_ms, attempt)
+    return broker.waiting.park(waiting, timeout_ms, attempt)
 
 
 def _settle(outcome: _Outcome, acks: int, *, final: bool) -> _Outcome | None:
@@ -379,15 +372,15 @@ def _settle(outcome: _Outcome, acks: int, *, final: bool) -> _Outcome | None:
     )
 
 
-def _encode(context: Context, client: Client, header: RequestHeader, outcomes: list[_Outcome]) -> bytes:
+def _encode(broker: Services, call: Call, outcomes: list[_Outcome]) -> bytes:
     topics: dict[str, list[dict[str, Any]]] = {}
     leaders: list[CurrentLeader] = []
     for outcome in outcomes:
         if outcome.error is not None:
-            context.metrics.failed(API.key, outcome.error.code)
+            broker.metrics.failed(API.key, outcome.error.code)
         response = _partition_response(outcome)
-        if header.version >= LEADER_TAG_VERSION and isinstance(outcome.error, NotLeaderOrFollowerError):
-            leader = current_leader(context, outcome.topic, outcome.partition_index)
+        if call.header.version >= LEADER_TAG_VERSION and isinstance(outcome.error, NotLeaderOrFollowerError):
+            leader = current_leader(broker.metadata, outcome.topic, outcome.partition_index)
             response["current_leader"] = leader._asdict()
             leaders.append(leader)
         topics.setdefault(outcome.topic, []).append(response)
@@ -395,10 +388,10 @@ def _encode(context: Context, client: Client, header: RequestHeader, outcomes: l
         "responses": [{"name": name, "partition_responses": items} for name, items in topics.items()]
     }
     if leaders:
-        message["node_endpoints"] = node_endpoints(context, client, leaders)
+        message["node_endpoints"] = node_endpoints(broker.metadata, call.client.listener, leaders)
     return frames.frame(
-        frames.encode_response_header(header.key, header.version, header.correlation_id),
-        API.encode_response(header.version, message),
+        frames.encode_response_header(call.header.key, call.header.version, call.header.correlation_id),
+        API.encode_response(call.header.version, message),
     )
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from headrace.broker.errors import ErrorCode, KafkaError
-from headrace.broker.handlers.context import Client, Context
+from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.fetch_answer import UNKNOWN, Answer, Found, encode_fetch
 from headrace.broker.handlers.fetch_reading import Reading
 from headrace.broker.handlers.fetch_request import (
@@ -26,8 +26,8 @@ from headrace.broker.handlers.fetch_request import (
 )
 from headrace.broker.handlers.fetch_sessions import NO_SESSION, Turn
 from headrace.broker.handlers.replies import Parts, Reply
+from headrace.broker.handlers.services import Services
 from headrace.broker.wire.api import k01_fetch
-from headrace.broker.wire.frames import RequestHeader
 
 API = k01_fetch.API
 VERSIONS = (0, 17)
@@ -36,60 +36,60 @@ RAW = True
 FORMAT_2_VERSION, ZSTD_VERSION = 4, 10
 
 
-def handle(context: Context, header: RequestHeader, frame: memoryview) -> Reply:
-    version, client = header.version, context.client
-    request = read_fetch(version, frame, header.body_offset)
+def handle(broker: Services, call: Call, frame: memoryview) -> Reply:
+    version, client = call.header.version, call.client
+    request = read_fetch(version, frame, call.header.body_offset)
     turn = None
     if request.session_id != NO_SESSION or request.session_epoch != NO_SESSION_EPOCH:
         try:
-            turn = context.fetch_sessions.begin(
-                request, uses_topic_ids=version >= TOPIC_ID_VERSION, now_ms=context.clock.monotonic_ms()
+            turn = broker.fetch_sessions.begin(
+                request, uses_topic_ids=version >= TOPIC_ID_VERSION, now_ms=broker.clock.monotonic_ms()
             )
         except KafkaError as error:
-            return encode_fetch(context, client, header, error.code, NO_SESSION, [])
+            return encode_fetch(broker, call, error.code, NO_SESSION, [])
         if turn is not None:
             request = request._replace(topics=turn.topics)
-    max_bytes = min(request.max_bytes, context.config.replication.fetch_max_bytes)
+    max_bytes = min(request.max_bytes, broker.config.replication.fetch_max_bytes)
     min_bytes = min(request.min_bytes, max_bytes)
     reading = client.reading
     if reading is None:
-        reading = client.reading = Reading(context)
+        reading = client.reading = Reading(broker)
     reading.ask(request, version, max_bytes)
     answer, size, is_urgent = reading.read()
     if size >= min_bytes or is_urgent or request.max_wait_ms <= 0:
-        return _finish(context, client, header, turn, answer)
+        return _finish(broker, call, turn, answer)
 
     def attempt(moved: Collection[tuple[str, int]] | None) -> Parts | None:
         answer, size, is_urgent = reading.read_again(moved)
         if moved is None or size >= min_bytes or is_urgent:
-            return _finish(context, client, header, turn, answer)
+            return _finish(broker, call, turn, answer)
         return None
 
     return reading.wait(request.max_wait_ms, attempt)
 
 
-def _finish(
-    context: Context, client: Client, header: RequestHeader, turn: Turn | None, answer: Answer
-) -> Parts:
+def _finish(broker: Services, call: Call, turn: Turn | None, answer: Answer) -> Parts:
     error_code, session_id = ErrorCode.NONE, NO_SESSION
     if turn is not None:
-        error_code, session_id, answer = turn.finish(answer, context.clock.monotonic_ms())
-    if header.version < ZSTD_VERSION:
-        is_old = header.version < FORMAT_2_VERSION
+        error_code, session_id, answer = turn.finish(answer, broker.clock.monotonic_ms())
+    if call.header.version < ZSTD_VERSION:
+        is_old = call.header.version < FORMAT_2_VERSION
         answer = [
-            (topic, [_unless_unreadable(context, topic, item, is_old) for item in found])
+            (topic, [_unless_unreadable(broker, topic, item, is_old) for item in found])
             for topic, found in answer
         ]
     for topic, found in answer:
         size = sum([item.records.size for item in found if item.encoded is None and item.records is not None])
         if size:
-            context.metrics.fetched(topic.name or context.metadata.topic_name(topic.topic_id), size)
-    return encode_fetch(context, client, header, error_code, session_id, answer)
+            name = topic.name if topic.topic_id is None else broker.metadata.topic_name(topic.topic_id)
+            if name is not None:
+                broker.metrics.fetched(name, size)
+    return encode_fetch(broker, call, error_code, session_id, answer)
 
 
-def _unless_unreadable(context: Context, topic: FetchTopic, item: Found, is_old: bool) -> Found:
+def _unless_unreadable(broker: Services, topic: FetchTopic, item: Found, is_old: bool) -> Found:
     """The item, even where it is an error, or its refusal to a client too old for what its topic is set to hold."""
-    partition = context.partitions.get(topic.name or "", item.partition_index)
+    partition = broker.partitions.get(topic.name or "", item.partition_index)
     if partition is None:
         return item
     config = partition.log.config

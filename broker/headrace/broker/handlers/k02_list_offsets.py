@@ -6,11 +6,11 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.broker.errors import ErrorCode, KafkaError
-from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.led import led_partition
 from headrace.broker.handlers.legacy_offsets import offsets_before
+from headrace.broker.handlers.services import Services
 from headrace.broker.wire.api import k02_list_offsets
-from headrace.broker.wire.frames import RequestHeader
 from headrace.broker.wire.special_values import (
     CONSUMER_REPLICA_ID,
     EARLIEST_TIMESTAMP,
@@ -43,7 +43,7 @@ class _Place(NamedTuple):
     leader_epoch: int = -1
 
 
-def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> dict[str, Any]:
+def handle(broker: Services, call: Call, request: dict[str, Any]) -> dict[str, Any]:
     counts = Counter(
         (topic["name"], wanted["partition_index"])
         for topic in request["topics"]
@@ -52,29 +52,29 @@ def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> 
     doubled = {partition for partition, count in counts.items() if count > 1}
 
     def find(topic: str, wanted: dict[str, Any]) -> dict[str, Any]:
-        if header.version > 0 and (topic, wanted["partition_index"]) in doubled:
+        if call.header.version > 0 and (topic, wanted["partition_index"]) in doubled:
             return {"partition_index": wanted["partition_index"], "error_code": ErrorCode.INVALID_REQUEST}
         time = wanted["timestamp"]
-        if time < 0 and header.version < SINCE_VERSION.get(time, NEVER):
+        if time < 0 and call.header.version < SINCE_VERSION.get(time, NEVER):
             return {"partition_index": wanted["partition_index"], "error_code": ErrorCode.UNSUPPORTED_VERSION}
-        search = _find_segments if header.version == 0 else _find
-        return search(context, request, topic, wanted)
+        search = _find_segments if call.header.version == 0 else _find
+        return search(broker, request, topic, wanted)
 
     topics = [
         {"name": topic["name"], "partitions": [find(topic["name"], wanted) for wanted in topic["partitions"]]}
         for topic in request["topics"]
     ]
-    if header.version < LEADER_EPOCH_VERSION:
+    if call.header.version < LEADER_EPOCH_VERSION:
         for topic in topics:
             for partition in topic["partitions"]:
                 partition.pop("leader_epoch", None)
     return {"topics": topics}
 
 
-def _find(context: Context, request: dict[str, Any], topic: str, wanted: dict[str, Any]) -> dict[str, Any]:
+def _find(broker: Services, request: dict[str, Any], topic: str, wanted: dict[str, Any]) -> dict[str, Any]:
     index = wanted["partition_index"]
     try:
-        partition = led_partition(context, topic, index, wanted["current_leader_epoch"])
+        partition = led_partition(broker.partitions, topic, index, wanted["current_leader_epoch"])
         place = _place(partition, wanted["timestamp"], _upper_offset(partition, request))
     except KafkaError as error:
         return {"partition_index": index, "error_code": error.code}
@@ -82,16 +82,16 @@ def _find(context: Context, request: dict[str, Any], topic: str, wanted: dict[st
 
 
 def _find_segments(
-    context: Context, request: dict[str, Any], topic: str, wanted: dict[str, Any]
+    broker: Services, request: dict[str, Any], topic: str, wanted: dict[str, Any]
 ) -> dict[str, Any]:
     index = wanted["partition_index"]
     try:
         offsets = offsets_before(
-            led_partition(context, topic, index),
+            led_partition(broker.partitions, topic, index),
             wanted["timestamp"],
             wanted["max_num_offsets"],
             is_consumer=request["replica_id"] == CONSUMER_REPLICA_ID,
-            now_ms=context.clock.now_ms(),
+            now_ms=broker.clock.now_ms(),
         )
     except KafkaError as error:
         return {"partition_index": index, "error_code": error.code}

@@ -24,17 +24,18 @@ from uuid import UUID
 
 from headrace.broker.coordinators.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.broker.errors import ErrorCode
-from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.error_counts import count_errors
 from headrace.broker.handlers.replies import Parts
+from headrace.broker.handlers.services import Services
 from headrace.broker.handlers.slices import in_slices
+from headrace.broker.replication.model import PartitionMetadata
 from headrace.broker.replication.topic_requests import is_legal_name
 from headrace.broker.tasks import outcome
 from headrace.broker.wire import frames
 from headrace.broker.wire.api import k03_metadata
 from headrace.broker.wire.fields import ZERO_UUID
-from headrace.broker.wire.frames import RequestHeader
 from headrace.broker.wire.varint import encode_uvarint
 
 API = k03_metadata.API
@@ -55,90 +56,88 @@ SLICE_SIZE = 1000
 NOTHING: dict[str, Any] = {"brokers": [], "cluster_id": None, "controller_id": -1, "topics": []}
 
 
-def handle(context: Context, header: RequestHeader, frame: memoryview) -> Parts | Deferred[Parts]:
-    if context.metadata.brokers:
-        return _answered(context, header, frame)
-    client, kept = context.client, memoryview(bytes(frame))
+def handle(broker: Services, call: Call, frame: memoryview) -> Parts | Deferred[Parts]:
+    if broker.metadata.brokers:
+        return _answered(broker, call, frame)
+    kept = memoryview(bytes(frame))
 
     def attempt(moved: Collection[tuple[str, int]] | None) -> Parts | None:
-        context.client = client
-        if moved is not None and not context.metadata.brokers:
+        if moved is not None and not broker.metadata.brokers:
             return None
-        return _reply(header, outcome(_body(context, header, kept)))
+        return _reply(call, outcome(_body(broker, call, kept)))
 
-    return context.waiting.park([UNTOLD], UNTOLD_WAIT_MS_MAX, attempt)
-
-
-def _answered(context: Context, header: RequestHeader, frame: memoryview) -> Parts | Deferred[Parts]:
-    body = in_slices(context, "metadata", _body(context, header, frame))
-    return body.map(partial(_reply, header)) if isinstance(body, Deferred) else _reply(header, body)
+    return broker.waiting.park([UNTOLD], UNTOLD_WAIT_MS_MAX, attempt)
 
 
-def _reply(header: RequestHeader, body: bytes) -> Parts:
-    start = frames.encode_response_header(header.key, header.version, header.correlation_id)
+def _answered(broker: Services, call: Call, frame: memoryview) -> Parts | Deferred[Parts]:
+    body = in_slices(broker, "metadata", _body(broker, call, frame))
+    return body.map(partial(_reply, call)) if isinstance(body, Deferred) else _reply(call, body)
+
+
+def _reply(call: Call, body: bytes) -> Parts:
+    start = frames.encode_response_header(call.header.key, call.header.version, call.header.correlation_id)
     return [frames.frame(start, body)]
 
 
-def _body(context: Context, header: RequestHeader, frame: memoryview) -> Generator[None, None, bytes]:
+def _body(broker: Services, call: Call, frame: memoryview) -> Generator[None, None, bytes]:
     """The encoded answer: one that was kept, or else made in slices, between which others have the loop."""
-    key = (header.version, context.client.listener, bytes(frame[header.body_offset :]))
-    body = context.metadata_bodies.get(context.metadata.version, key)
+    key = (call.header.version, call.client.listener, bytes(frame[call.header.body_offset :]))
+    body = broker.metadata_bodies.get(broker.metadata.version, key)
     if body is not None:
         return body
-    request = API.decode_request(header.version, frame, header.body_offset)
-    if header.version < TOPIC_ID_VERSION and any(
+    request = API.decode_request(call.header.version, frame, call.header.body_offset)
+    if call.header.version < TOPIC_ID_VERSION and any(
         t["name"] is None or t["topic_id"].int for t in request["topics"] or ()
     ):
-        return API.encode_response(header.version, _refusal_of_ids(request))
+        return API.encode_response(call.header.version, _refusal_of_ids(request))
     missing: list[str] = []
-    may_create = context.config.topics.auto_create_topics_enable and request["allow_auto_topic_creation"]
+    may_create = broker.config.topics.auto_create_topics_enable and request["allow_auto_topic_creation"]
     unknown = ErrorCode.LEADER_NOT_AVAILABLE if may_create else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    topics = yield from _topics(context, header.version, request, unknown, missing)
+    topics = yield from _topics(broker, call, request, unknown, missing)
     if missing and may_create:
-        context.cluster.auto_create(missing)
-    body = _spliced(header.version, _rest_of_answer(context, request), topics)
+        broker.topics.auto_create(missing)
+    body = _spliced(call.header.version, _rest_of_answer(broker, call, request), topics)
     if not (missing and may_create):
-        context.metadata_bodies.put(context.metadata.version, key, body)
+        broker.metadata_bodies.put(broker.metadata.version, key, body)
     return body
 
 
 def _topics(
-    context: Context, version: int, request: dict[str, Any], unknown: ErrorCode, missing: list[str]
+    broker: Services, call: Call, request: dict[str, Any], unknown: ErrorCode, missing: list[str]
 ) -> Generator[None, None, list[tuple[int, bytes]]]:
     """(count, encoded topics) of each slice, all of one state of the metadata: when that changes between two slices it
     begins anew, the last time without a pause.
     """
-    client = context.client
     for may_pause in (True, True, False):
-        told = context.metadata.version
+        told = broker.metadata.version
         missing.clear()
         slices: list[tuple[int, bytes]] = []
-        wanted = deque(_wanted(context, version, request))
+        wanted = deque(_wanted(broker, call.header.version, request))
         while wanted:
             if slices and may_pause:
                 yield
-                context.client = client
-                if context.metadata.version != told:
+                if broker.metadata.version != told:
                     break
-            slices.append(_slice(context, version, request, wanted, unknown, missing))
+            slices.append(_slice(broker, call, request, wanted, unknown, missing))
         else:
             return slices
     raise AssertionError("the last attempt does not pause")
 
 
 def _slice(
-    context: Context,
-    version: int,
+    broker: Services,
+    call: Call,
     request: dict[str, Any],
     wanted: deque[tuple[str | None, UUID]],
     unknown: ErrorCode,
     missing: list[str],
 ) -> tuple[int, bytes]:
     """Takes what one slice has time for from the left of `wanted`."""
+    version = call.header.version
     topics: list[dict[str, Any]] = []
     size = 0
     while wanted and size < SLICE_SIZE:
-        topic = _topic(context, version, *wanted.popleft(), unknown, missing)
+        topic = _topic(broker, call, *wanted.popleft(), unknown, missing)
         if (
             request["include_topic_authorized_operations"]
             and topic["error_code"] != ErrorCode.UNKNOWN_TOPIC_ID
@@ -148,17 +147,17 @@ def _slice(
         size += 1 + len(topic["partitions"])
     before, after = _around_topics(version)
     message = {**NOTHING, "topics": topics}
-    count_errors(context.metrics, API, message)
+    count_errors(broker.metrics, API, message)
     encoded = API.encode_response(version, message)
     return len(topics), encoded[before + len(_count(version, len(topics))) : len(encoded) - after]
 
 
-def _rest_of_answer(context: Context, request: dict[str, Any]) -> dict[str, Any]:
+def _rest_of_answer(broker: Services, call: Call, request: dict[str, Any]) -> dict[str, Any]:
     """All but the topics."""
     message = {
-        "brokers": _brokers(context),
-        "cluster_id": context.metadata.cluster_id,
-        "controller_id": context.metadata.controller_id,
+        "brokers": _brokers(broker, call),
+        "cluster_id": broker.metadata.cluster_id,
+        "controller_id": broker.metadata.controller_id,
         "topics": [],
     }
     if request["include_cluster_authorized_operations"]:
@@ -188,14 +187,14 @@ def _count(version: int, count: int) -> bytes:
     return encode_uvarint(count + 1) if version >= FLEXIBLE_VERSION else struct.pack(">i", count)
 
 
-def _wanted(context: Context, version: int, request: dict[str, Any]) -> list[tuple[str | None, UUID]]:
+def _wanted(broker: Services, version: int, request: dict[str, Any]) -> list[tuple[str | None, UUID]]:
     """(name, id) of each topic that is asked for, once; no list, or in version 0 an empty one, means all.
 
     One id makes Kafka pass over all names of the request.
     """
     topics = request["topics"]
     if topics is None or (version == 0 and not topics):
-        return [(name, ZERO_UUID) for name in context.metadata.topic_names()]
+        return [(name, ZERO_UUID) for name in broker.metadata.topic_names()]
     ids = [topic["topic_id"] for topic in topics if topic["topic_id"] != ZERO_UUID]
     if ids:
         return [(None, topic_id) for topic_id in dict.fromkeys(ids)]
@@ -203,14 +202,14 @@ def _wanted(context: Context, version: int, request: dict[str, Any]) -> list[tup
 
 
 def _topic(
-    context: Context,
-    version: int,
+    broker: Services,
+    call: Call,
     name: str | None,
     topic_id: UUID,
     unknown: ErrorCode,
     missing: list[str],
 ) -> dict[str, Any]:
-    metadata = context.metadata
+    metadata = broker.metadata
     if name is None:
         name = metadata.topic_name(topic_id)
         if name is None:
@@ -218,7 +217,7 @@ def _topic(
     if not is_legal_name(name):
         return _refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, name, ZERO_UUID)
     partitions = metadata.topics(name)
-    if partitions is None and context.cluster.is_mirrored(name):
+    if partitions is None and broker.topics.is_mirrored(name):
         return _refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, ZERO_UUID)
     if partitions is None:
         missing.append(name)
@@ -228,9 +227,7 @@ def _topic(
         "name": name,
         "topic_id": metadata.topic_id(name),
         "is_internal": name in INTERNAL_TOPICS,
-        "partitions": [
-            _partition(context, version, index, partitions[index]) for index in sorted(partitions)
-        ],
+        "partitions": [_partition(broker, call, index, partitions[index]) for index in sorted(partitions)],
     }
 
 
@@ -253,12 +250,12 @@ def _refusal(code: ErrorCode, name: str | None, topic_id: UUID) -> dict[str, Any
     }
 
 
-def _partition(context: Context, version: int, index: int, partition: Any) -> dict[str, Any]:
+def _partition(broker: Services, call: Call, index: int, partition: PartitionMetadata) -> dict[str, Any]:
     replicas, isr = list(partition.replicas), list(partition.isr)
-    error = _leader_error(context, version, partition.leader)
+    error = _leader_error(broker, call, partition.leader)
     is_led = error is ErrorCode.NONE
-    if version == 0:
-        replicas, isr = _reachable(context, replicas), _reachable(context, isr)
+    if call.header.version == 0:
+        replicas, isr = _reachable(broker, call, replicas), _reachable(broker, call, isr)
         if is_led and (len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr)):
             error = ErrorCode.REPLICA_NOT_AVAILABLE
     return {
@@ -272,27 +269,27 @@ def _partition(context: Context, version: int, index: int, partition: Any) -> di
     }
 
 
-def _leader_error(context: Context, version: int, leader: int) -> ErrorCode:
+def _leader_error(broker: Services, call: Call, leader: int) -> ErrorCode:
     """NONE when clients of this listener reach the leader."""
-    if context.metadata.endpoint(leader, context.client.listener) is not None:
+    if broker.metadata.endpoint(leader, call.client.listener) is not None:
         return ErrorCode.NONE
-    is_alive = version >= LISTENER_ERROR_VERSION and leader in context.metadata.brokers
+    is_alive = call.header.version >= LISTENER_ERROR_VERSION and leader in broker.metadata.brokers
     return ErrorCode.LISTENER_NOT_FOUND if is_alive else ErrorCode.LEADER_NOT_AVAILABLE
 
 
-def _reachable(context: Context, brokers: list[int]) -> list[int]:
+def _reachable(broker: Services, call: Call, brokers: list[int]) -> list[int]:
     """Version 0 tells only of brokers that are alive: its clients believed in no others."""
-    listener = context.client.listener
-    return [broker for broker in brokers if context.metadata.endpoint(broker, listener) is not None]
+    listener = call.client.listener
+    return [broker_id for broker_id in brokers if broker.metadata.endpoint(broker_id, listener) is not None]
 
 
-def _brokers(context: Context) -> list[dict[str, Any]]:
+def _brokers(broker: Services, call: Call) -> list[dict[str, Any]]:
     """The live brokers that have the listener this client came by."""
     brokers = []
-    for broker_id, broker in sorted(context.metadata.brokers.items()):
-        endpoint = broker.endpoint(context.client.listener)
+    for broker_id, member in sorted(broker.metadata.brokers.items()):
+        endpoint = member.endpoint(call.client.listener)
         if endpoint is not None:
             brokers.append(
-                {"node_id": broker_id, "host": endpoint.host, "port": endpoint.port, "rack": broker.rack}
+                {"node_id": broker_id, "host": endpoint.host, "port": endpoint.port, "rack": member.rack}
             )
     return brokers

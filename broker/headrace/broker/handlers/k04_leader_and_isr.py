@@ -7,24 +7,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.handlers.services import Services
 from headrace.broker.wire.api import k04_leader_and_isr
-from headrace.broker.wire.frames import RequestHeader
 
 API = k04_leader_and_isr.API
 VERSIONS = (0, 7)
 FIRST_VERSION_BY_TOPIC_ID = 5
 
 
-def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
-    response: Deferred[dict[str, Any]] = context.cluster.later(
-        "leader-and-isr", _answer(context, header, request)
-    )
-    return response
+def handle(broker: Services, call: Call, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
+    return broker.later("leader-and-isr", _answer(broker, call, request))
 
 
-async def _answer(context: Context, header: RequestHeader, request: dict[str, Any]) -> dict[str, Any]:
-    response: dict[str, Any] = await context.cluster.control(API.key, request)
-    left_out = "partition_errors" if header.version >= FIRST_VERSION_BY_TOPIC_ID else "topics"
+async def _answer(broker: Services, call: Call, request: dict[str, Any]) -> dict[str, Any]:
+    response: dict[str, Any] = await broker.control.control(API.key, request)
+    left_out = "partition_errors" if call.header.version >= FIRST_VERSION_BY_TOPIC_ID else "topics"
     return {name: value for name, value in response.items() if name != left_out}

@@ -14,11 +14,11 @@ from headrace.broker.errors import ErrorCode, KafkaError
 from headrace.broker.groups.events import CommitOffsets, TopicPartition
 from headrace.broker.groups.offsets import length_in_java
 from headrace.broker.groups.records import OffsetValue
-from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.partition_errors import topics_answered
+from headrace.broker.handlers.services import Services
 from headrace.broker.wire.api import k08_offset_commit
-from headrace.broker.wire.frames import RequestHeader
 from headrace.broker.wire.special_values import NO_TIMESTAMP
 
 API = k08_offset_commit.API
@@ -27,19 +27,17 @@ TIME_MAX_MS = (1 << 63) - 1
 
 
 def handle(
-    context: Context, header: RequestHeader, request: dict[str, Any]
+    broker: Services, call: Call, request: dict[str, Any]
 ) -> dict[str, Any] | Deferred[dict[str, Any]]:
-    offsets = _known_offsets(context, request)
+    offsets = _known_offsets(broker, request)
 
     def respond(errors: Mapping[TopicPartition, ErrorCode]) -> dict[str, Any]:
-        return {"topics": topics_answered(context, request["topics"], errors, once=header.version > 0)}
+        return {"topics": topics_answered(broker, request["topics"], errors, once=call.header.version > 0)}
 
     if not offsets:
         return respond({})
-    if header.version == 0:
-        stored: Deferred[dict[TopicPartition, ErrorCode]] = context.cluster.later(
-            "commit-to-zookeeper", _store(context, request["group_id"], offsets)
-        )
+    if call.header.version == 0:
+        stored = broker.later("commit-to-zookeeper", _store(broker, request["group_id"], offsets))
         return stored.map(respond)
     commit = CommitOffsets(
         group_id=request["group_id"],
@@ -48,37 +46,37 @@ def handle(
         instance_id=request.get("group_instance_id"),
         offsets=offsets,
     )
-    committed: Deferred[Mapping[TopicPartition, ErrorCode]] = context.groups.ask(commit)
+    committed = broker.groups.ask(commit)
     return committed.map(respond)
 
 
 async def _store(
-    context: Context, group_id: str, offsets: Mapping[TopicPartition, OffsetValue]
+    broker: Services, group_id: str, offsets: Mapping[TopicPartition, OffsetValue]
 ) -> dict[TopicPartition, ErrorCode]:
     """Version 0: one znode for each partition; the metadata has no place there."""
     errors: dict[TopicPartition, ErrorCode] = {}
     for partition, value in offsets.items():
-        if length_in_java(value.metadata) > context.config.groups.offset_metadata_max_bytes:
+        if length_in_java(value.metadata) > broker.config.groups.offset_metadata_max_bytes:
             errors[partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE
             continue
         try:
-            await context.cluster.consumer_offsets.commit(group_id, *partition, value.offset)
+            await broker.consumer_offsets.commit(group_id, *partition, value.offset)
             errors[partition] = ErrorCode.NONE
         except KafkaError as error:
             errors[partition] = error.code
     return errors
 
 
-def _known_offsets(context: Context, request: dict[str, Any]) -> dict[TopicPartition, OffsetValue]:
+def _known_offsets(broker: Services, request: dict[str, Any]) -> dict[TopicPartition, OffsetValue]:
     """What is to be stored, without the partitions that the cluster does not have."""
-    now_ms = context.clock.now_ms()
+    now_ms = broker.clock.now_ms()
     retention_ms = request.get("retention_time_ms", -1)
     expire_timestamp_ms = min(now_ms + retention_ms, TIME_MAX_MS) if retention_ms != -1 else -1
     offsets: dict[TopicPartition, OffsetValue] = {}
     for topic in request["topics"]:
         for partition in topic["partitions"]:
             index = partition["partition_index"]
-            if context.metadata.partition(topic["name"], index) is None:
+            if broker.metadata.partition(topic["name"], index) is None:
                 continue
             commit_timestamp_ms = partition.get("commit_timestamp", NO_TIMESTAMP)
             offsets[TopicPartition(topic["name"], index)] = OffsetValue(

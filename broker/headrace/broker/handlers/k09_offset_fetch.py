@@ -12,50 +12,45 @@ from typing import Any
 
 from headrace.broker.errors import ErrorCode, KafkaError
 from headrace.broker.groups.events import FetchAnswer, FetchedOffset, FetchOffsets, TopicPartition
-from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.handlers.services import Services
 from headrace.broker.handlers.slices import Listed
 from headrace.broker.wire.api import k09_offset_fetch
-from headrace.broker.wire.frames import RequestHeader
 from headrace.broker.zk.paths import MalformedZnodeError
 
 API = k09_offset_fetch.API
 VERSIONS = (0, 9)
 
 
-def handle(
-    context: Context, header: RequestHeader, request: dict[str, Any]
-) -> Deferred[dict[str, Any]] | Listed:
-    if header.version == 0:
-        read: Deferred[dict[str, Any]] = context.cluster.later(
-            "fetch-from-zookeeper", _read(context, request)
-        )
-        return read
-    if header.version >= 8:
+def handle(broker: Services, call: Call, request: dict[str, Any]) -> Deferred[dict[str, Any]] | Listed:
+    if call.header.version == 0:
+        return broker.later("fetch-from-zookeeper", _read(broker, request))
+    if call.header.version >= 8:
         return Listed(
             "groups",
             (
-                _ask(context, group["group_id"], group["topics"]).map(partial(_group, group["group_id"]))
+                _ask(broker, group["group_id"], group["topics"]).map(partial(_group, group["group_id"]))
                 for group in request["groups"]
             ),
         )
-    answer = _ask(context, request["group_id"], request["topics"])
-    return answer.map(lambda found: _single(header.version, request, found))
+    answer = _ask(broker, request["group_id"], request["topics"])
+    return answer.map(lambda found: _single(call.header.version, request, found))
 
 
-async def _read(context: Context, request: dict[str, Any]) -> dict[str, Any]:
+async def _read(broker: Services, request: dict[str, Any]) -> dict[str, Any]:
     """Version 0: partitions without an offset are as unknown as those that do not exist."""
     group_id, wanted = request["group_id"], dict.fromkeys(_partitions(request["topics"]))
-    found = {partition: await _read_one(context, group_id, partition) for partition in wanted}
+    found = {partition: await _read_one(broker, group_id, partition) for partition in wanted}
     return {"topics": _topics(FetchAnswer(offsets=found))}
 
 
-async def _read_one(context: Context, group_id: str, partition: TopicPartition) -> FetchedOffset:
+async def _read_one(broker: Services, group_id: str, partition: TopicPartition) -> FetchedOffset:
     unknown = FetchedOffset(error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    if context.metadata.partition(*partition) is None:
+    if broker.metadata.partition(*partition) is None:
         return unknown
     try:
-        offset = await context.cluster.consumer_offsets.fetch(group_id, *partition)
+        offset = await broker.consumer_offsets.fetch(group_id, *partition)
     except KafkaError as refused:
         return FetchedOffset(error=refused.code)
     except MalformedZnodeError:
@@ -67,10 +62,9 @@ def _partitions(topics: list[dict[str, Any]]) -> tuple[TopicPartition, ...]:
     return tuple(TopicPartition(t["name"], index) for t in topics for index in t["partition_indexes"])
 
 
-def _ask(context: Context, group_id: str, topics: list[dict[str, Any]] | None) -> Deferred[FetchAnswer]:
+def _ask(broker: Services, group_id: str, topics: list[dict[str, Any]] | None) -> Deferred[FetchAnswer]:
     partitions = None if topics is None else _partitions(topics)
-    answer: Deferred[FetchAnswer] = context.groups.ask(FetchOffsets(group_id=group_id, partitions=partitions))
-    return answer
+    return broker.groups.ask(FetchOffsets(group_id=group_id, partitions=partitions))
 
 
 def _group(group_id: str, answer: FetchAnswer) -> dict[str, Any]:

@@ -11,10 +11,10 @@ from typing import Any
 
 from headrace.broker.coordinators.topics import OFFSETS_TOPIC
 from headrace.broker.errors import ErrorCode
-from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.call import Call
+from headrace.broker.handlers.services import Services
 from headrace.broker.handlers.slices import Listed
 from headrace.broker.wire.api import k10_find_coordinator
-from headrace.broker.wire.frames import RequestHeader
 
 API = k10_find_coordinator.API
 VERSIONS = (0, 6)
@@ -29,21 +29,21 @@ MESSAGES = {
 }
 
 
-def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> dict[str, Any] | Listed:
+def handle(broker: Services, call: Call, request: dict[str, Any]) -> dict[str, Any] | Listed:
     key_type = request.get("key_type", GROUP)
-    if header.version >= 4:
+    if call.header.version >= 4:
         keys: list[str] = request["coordinator_keys"]
-        return Listed("coordinators", (_coordinator(context, header.version, key_type, key) for key in keys))
-    found = _coordinator(context, header.version, key_type, request["key"])
+        return Listed("coordinators", (_coordinator(broker, call, key_type, key) for key in keys))
+    found = _coordinator(broker, call, key_type, request["key"])
     del found["key"]
     return {**found, "error_message": MESSAGES[found["error_code"]]}
 
 
-def _coordinator(context: Context, version: int, key_type: int, key: str) -> dict[str, Any]:
-    error, broker_id = _locate(context, version, key_type, key)
+def _coordinator(broker: Services, call: Call, key_type: int, key: str) -> dict[str, Any]:
+    error, broker_id = _locate(broker, call.header.version, key_type, key)
     endpoint = None
     if error is ErrorCode.NONE:
-        endpoint = context.metadata.endpoint(broker_id, context.client.listener)
+        endpoint = broker.metadata.endpoint(broker_id, call.client.listener)
         error = ErrorCode.NONE if endpoint is not None else ErrorCode.COORDINATOR_NOT_AVAILABLE
     if endpoint is None:
         return {"key": key, "error_code": error, "node_id": -1, "host": "", "port": -1}
@@ -56,18 +56,18 @@ def _coordinator(context: Context, version: int, key_type: int, key: str) -> dic
     }
 
 
-def _locate(context: Context, version: int, key_type: int, key: str) -> tuple[ErrorCode, int]:
+def _locate(broker: Services, version: int, key_type: int, key: str) -> tuple[ErrorCode, int]:
     """The broker that coordinates `key`; begins to create `__consumer_offsets` when it is missing."""
     if key_type == TRANSACTION:
-        return ErrorCode.NONE, context.broker_id
+        return ErrorCode.NONE, broker.broker_id
     if key_type != GROUP:
         valid = key_type == SHARE and version >= 6
         return (ErrorCode.COORDINATOR_NOT_AVAILABLE if valid else ErrorCode.INVALID_REQUEST), -1
-    partitions = context.metadata.topics(OFFSETS_TOPIC)
+    partitions = broker.metadata.topics(OFFSETS_TOPIC)
     if partitions is None:
-        context.cluster.auto_create([OFFSETS_TOPIC])
+        broker.topics.auto_create([OFFSETS_TOPIC])
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, -1
-    partition = partitions.get(context.groups.partition_for(key))
+    partition = partitions.get(broker.groups.partition_for(key))
     if partition is None or partition.leader < 0:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE, -1
     return ErrorCode.NONE, partition.leader

@@ -15,37 +15,37 @@ from typing import Any
 from uuid import uuid4
 
 from headrace.broker.groups.events import JoinAnswer, JoinGroup
-from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.handlers.services import Services
 from headrace.broker.wire.api import k11_join_group
-from headrace.broker.wire.frames import RequestHeader
 
 API = k11_join_group.API
 VERSIONS = (0, 9)
 
 
-def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
+def handle(broker: Services, call: Call, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
     instance_id = request.get("group_instance_id")
     rebalance_timeout_ms = (
-        request["rebalance_timeout_ms"] if header.version >= 1 else request["session_timeout_ms"]
+        request["rebalance_timeout_ms"] if call.header.version >= 1 else request["session_timeout_ms"]
     )
     join = JoinGroup(
         group_id=request["group_id"],
         member_id=request["member_id"],
         instance_id=instance_id,
         fresh_id=str(uuid4()),
-        client_id=header.client_id or "",
-        client_host=f"/{context.client.host}",
+        client_id=call.header.client_id or "",
+        client_host=f"/{call.client.host}",
         session_timeout_ms=request["session_timeout_ms"],
         rebalance_timeout_ms=rebalance_timeout_ms,
         protocol_type=request["protocol_type"],
         protocols=tuple((p["name"], bytes(p["metadata"])) for p in request["protocols"]),
-        requires_member_id=header.version >= 4 and instance_id is None,
-        skips_assignment=header.version >= 9,
+        requires_member_id=call.header.version >= 4 and instance_id is None,
+        skips_assignment=call.header.version >= 9,
         reason=request.get("reason") or "not provided",
     )
-    answer: Deferred[JoinAnswer] = context.groups.ask(join)
-    return answer.map(lambda joined: _response(header.version, joined))
+    answer = broker.groups.ask(join)
+    return answer.map(lambda joined: _response(call.header.version, joined))
 
 
 def _response(version: int, joined: JoinAnswer) -> dict[str, Any]:

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.broker.errors import ErrorCode
 from headrace.broker.groups.events import Heartbeat
-from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.handlers.services import Services
 from headrace.broker.wire.api import k12_heartbeat
-from headrace.broker.wire.frames import RequestHeader
 
 API = k12_heartbeat.API
 VERSIONS = (0, 4)
 
 
-def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
+def handle(broker: Services, call: Call, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
     heartbeat = Heartbeat(
         group_id=request["group_id"],
         generation=request["generation_id"],
         member_id=request["member_id"],
         instance_id=request.get("group_instance_id"),
     )
-    answer: Deferred[ErrorCode] = context.groups.ask(heartbeat)
+    answer = broker.groups.ask(heartbeat)
     return answer.map(lambda error: {"error_code": error})

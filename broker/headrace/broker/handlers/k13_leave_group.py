@@ -6,17 +6,17 @@ from typing import Any
 
 from headrace.broker.errors import ErrorCode
 from headrace.broker.groups.events import LeaveAnswer, LeaveGroup, LeavingMember
-from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.handlers.services import Services
 from headrace.broker.wire.api import k13_leave_group
-from headrace.broker.wire.frames import RequestHeader
 
 API = k13_leave_group.API
 VERSIONS = (0, 5)
 
 
-def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
-    if header.version >= 3:
+def handle(broker: Services, call: Call, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
+    if call.header.version >= 3:
         members = tuple(
             LeavingMember(
                 member_id=member["member_id"],
@@ -27,10 +27,8 @@ def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> 
         )
     else:
         members = (LeavingMember(member_id=request["member_id"]),)
-    answer: Deferred[LeaveAnswer] = context.groups.ask(
-        LeaveGroup(group_id=request["group_id"], members=members)
-    )
-    return answer.map(lambda left: _response(header.version, left))
+    answer = broker.groups.ask(LeaveGroup(group_id=request["group_id"], members=members))
+    return answer.map(lambda left: _response(call.header.version, left))
 
 
 def _response(version: int, left: LeaveAnswer) -> dict[str, Any]:

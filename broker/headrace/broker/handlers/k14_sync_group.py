@@ -12,20 +12,20 @@ from typing import Any
 
 from headrace.broker.errors import ErrorCode
 from headrace.broker.groups.events import SyncAnswer, SyncGroup
-from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.handlers.services import Services
 from headrace.broker.wire.api import k14_sync_group
-from headrace.broker.wire.frames import RequestHeader
 
 API = k14_sync_group.API
 VERSIONS = (0, 5)
 
 
 def handle(
-    context: Context, header: RequestHeader, request: dict[str, Any]
+    broker: Services, call: Call, request: dict[str, Any]
 ) -> dict[str, Any] | Deferred[dict[str, Any]]:
     protocol_type, protocol_name = request.get("protocol_type"), request.get("protocol_name")
-    if header.version >= 5 and (protocol_type is None or protocol_name is None):
+    if call.header.version >= 5 and (protocol_type is None or protocol_name is None):
         return _response(SyncAnswer(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     sync = SyncGroup(
         group_id=request["group_id"],
@@ -36,7 +36,7 @@ def handle(
         protocol_name=protocol_name,
         assignments={each["member_id"]: bytes(each["assignment"]) for each in request["assignments"]},
     )
-    answer: Deferred[SyncAnswer] = context.groups.ask(sync)
+    answer = broker.groups.ask(sync)
     return answer.map(_response)
 
 

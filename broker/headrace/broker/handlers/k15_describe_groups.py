@@ -9,10 +9,10 @@ from typing import Any
 
 from headrace.broker.errors import ErrorCode
 from headrace.broker.groups.events import DescribeAnswer, DescribeGroup
-from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.call import Call
+from headrace.broker.handlers.services import Services
 from headrace.broker.handlers.slices import Listed
 from headrace.broker.wire.api import k15_describe_groups
-from headrace.broker.wire.frames import RequestHeader
 
 API = k15_describe_groups.API
 VERSIONS = (0, 5)
@@ -21,12 +21,12 @@ ALL_OPERATIONS = 1 << READ | 1 << DELETE | 1 << DESCRIBE
 NOT_ASKED = -(2**31)
 
 
-def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> Listed:
+def handle(broker: Services, call: Call, request: dict[str, Any]) -> Listed:
     operations = ALL_OPERATIONS if request.get("include_authorized_operations") else NOT_ASKED
     return Listed(
         "groups",
         (
-            context.groups.ask(DescribeGroup(group_id=group_id)).map(
+            broker.groups.ask(DescribeGroup(group_id=group_id)).map(
                 partial(_group, group_id, operations=operations)
             )
             for group_id in request["groups"]

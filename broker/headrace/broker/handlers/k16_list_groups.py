@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.call import Call
+from headrace.broker.handlers.services import Services
 from headrace.broker.wire.api import k16_list_groups
-from headrace.broker.wire.frames import RequestHeader
 
 API = k16_list_groups.API
 VERSIONS = (0, 5)
 CLASSIC = "classic"
 
 
-def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> dict[str, Any]:
+def handle(broker: Services, call: Call, request: dict[str, Any]) -> dict[str, Any]:
     states = {state.lower() for state in request.get("states_filter") or ()}
     types = {group_type.lower() for group_type in request.get("types_filter") or ()}
-    error, overviews = context.groups.overviews()
+    error, overviews = broker.groups.overviews()
     return {
         "error_code": error,
         "groups": [

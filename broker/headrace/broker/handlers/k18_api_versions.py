@@ -11,11 +11,11 @@ import re
 from typing import Any
 
 from headrace.broker.errors import ErrorCode
-from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.replies import Parts
+from headrace.broker.handlers.services import Services
 from headrace.broker.wire import frames
 from headrace.broker.wire.api import k18_api_versions
-from headrace.broker.wire.frames import RequestHeader
 
 API = k18_api_versions.API
 VERSIONS = (0, 4)
@@ -26,19 +26,23 @@ FEATURES_EPOCH = 0
 SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?\Z")
 
 
-def handle(context: Context, header: RequestHeader, frame: memoryview) -> Parts:
-    version, error = header.version, ErrorCode.NONE
+def handle(broker: Services, call: Call, frame: memoryview) -> Parts:
+    version, error = call.header.version, ErrorCode.NONE
     if not VERSIONS[0] <= version <= VERSIONS[1]:
         version, error = 0, ErrorCode.UNSUPPORTED_VERSION
-    elif not _names_software(API.decode_request(version, frame, header.body_offset), version):
+    elif not _names_software(API.decode_request(version, frame, call.header.body_offset), version):
         error = ErrorCode.INVALID_REQUEST
     if error:
-        context.metrics.failed(API.key, error)
+        broker.metrics.failed(API.key, error)
     answer: dict[str, Any] = {"error_code": error}
     if error != ErrorCode.INVALID_REQUEST:
         answer |= {"api_keys": _api_keys(), "finalized_features_epoch": FEATURES_EPOCH}
     body = API.encode_response(version, answer)
-    return [frames.frame(frames.encode_response_header(header.key, version, header.correlation_id), body)]
+    return [
+        frames.frame(
+            frames.encode_response_header(call.header.key, version, call.header.correlation_id), body
+        )
+    ]
 
 
 def _names_software(request: dict[str, Any], version: int) -> bool:

@@ -14,11 +14,11 @@ from typing import Any
 
 from headrace.broker.errors import ErrorCode
 from headrace.broker.handlers import k32_describe_configs
-from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.handlers.services import Services
 from headrace.broker.replication.topic_requests import NewTopic, TopicResult
 from headrace.broker.wire.api import k19_create_topics
-from headrace.broker.wire.frames import RequestHeader
 
 API = k19_create_topics.API
 VERSIONS = (0, 7)
@@ -26,12 +26,11 @@ CONFIG_FIELDS = ("name", "value", "read_only", "config_source", "is_sensitive")
 
 
 def handle(
-    context: Context, header: RequestHeader, request: dict[str, Any]
+    broker: Services, call: Call, request: dict[str, Any]
 ) -> dict[str, Any] | Deferred[dict[str, Any]]:
-    if not context.cluster.is_controller:
+    if not broker.topics.is_controller:
         return _refused(request)
-    response: Deferred[dict[str, Any]] = context.cluster.later("create-topics", _create(context, request))
-    return response
+    return broker.later("create-topics", _create(broker, request))
 
 
 def _refused(request: dict[str, Any]) -> dict[str, Any]:
@@ -44,10 +43,10 @@ def _refused(request: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-async def _create(context: Context, request: dict[str, Any]) -> dict[str, Any]:
+async def _create(broker: Services, request: dict[str, Any]) -> dict[str, Any]:
     counts = Counter(topic["name"] for topic in request["topics"])
     topics = [_new_topic(t) for t in request["topics"] if counts[t["name"]] == 1]
-    results = await context.cluster.create_topics(
+    results = await broker.topics.create_topics(
         topics, timeout_ms=request["timeout_ms"], validate_only=bool(request.get("validate_only"))
     )
     message = "Create topics request from client contains multiple entries for the same topic."
@@ -61,7 +60,7 @@ async def _create(context: Context, request: dict[str, Any]) -> dict[str, Any]:
     answers = []
     for result in [*results, *doubled]:
         await asyncio.sleep(0)
-        answers.append(_answer(context, result, configs.get(result.name or "", {})))
+        answers.append(_answer(broker, result, configs.get(result.name or "", {})))
     return {"topics": answers}
 
 
@@ -75,7 +74,7 @@ def _new_topic(topic: dict[str, Any]) -> NewTopic:
     )
 
 
-def _answer(context: Context, result: TopicResult, overrides: dict[str, str | None]) -> dict[str, Any]:
+def _answer(broker: Services, result: TopicResult, overrides: dict[str, str | None]) -> dict[str, Any]:
     answer: dict[str, Any] = {
         "name": result.name,
         "topic_id": result.topic_id,
@@ -86,12 +85,12 @@ def _answer(context: Context, result: TopicResult, overrides: dict[str, str | No
         "configs": [],
     }
     if result.error is ErrorCode.NONE:
-        answer["configs"] = _configs(context, {k: v for k, v in overrides.items() if v is not None})
+        answer["configs"] = _configs(broker, {k: v for k, v in overrides.items() if v is not None})
     return answer
 
 
-def _configs(context: Context, overrides: dict[str, str]) -> list[dict[str, Any]]:
+def _configs(broker: Services, overrides: dict[str, str]) -> list[dict[str, Any]]:
     return [
         {field: entry[field] for field in CONFIG_FIELDS}
-        for entry in k32_describe_configs.topic_entries(context, overrides)
+        for entry in k32_describe_configs.topic_entries(broker, overrides)
     ]

@@ -8,11 +8,11 @@ from typing import Any
 from uuid import UUID
 
 from headrace.broker.errors import ErrorCode
-from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.handlers.services import Services
 from headrace.broker.wire.api import k20_delete_topics
 from headrace.broker.wire.fields import ZERO_UUID
-from headrace.broker.wire.frames import RequestHeader
 
 API = k20_delete_topics.API
 VERSIONS = (0, 6)
@@ -20,21 +20,20 @@ Wish = tuple[str | None, UUID]
 
 
 def handle(
-    context: Context, header: RequestHeader, request: dict[str, Any]
+    broker: Services, call: Call, request: dict[str, Any]
 ) -> dict[str, Any] | Deferred[dict[str, Any]]:
     wishes = _wishes(request)
-    if not context.cluster.is_controller:
+    if not broker.topics.is_controller:
         message = "This is not the correct controller for this cluster."
         return {"responses": [_answer(wish, ErrorCode.NOT_CONTROLLER, message) for wish in wishes]}
-    if not context.config.topics.delete_topic_enable:
-        code = ErrorCode.INVALID_REQUEST if header.version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
+    if not broker.config.topics.delete_topic_enable:
+        code = ErrorCode.INVALID_REQUEST if call.header.version < 3 else ErrorCode.TOPIC_DELETION_DISABLED
         return {"responses": [_answer(wish, code, "Topic deletion is disabled.") for wish in wishes]}
     if any(name is not None and topic_id != ZERO_UUID for name, topic_id in wishes):
         message = "Topic name and topic ID can not both be specified."
         return {"responses": [_answer(wish, ErrorCode.INVALID_REQUEST, message) for wish in wishes]}
-    work = _delete(context, wishes, request["timeout_ms"])
-    response: Deferred[dict[str, Any]] = context.cluster.later("delete-topics", work)
-    return response
+    work = _delete(broker, wishes, request["timeout_ms"])
+    return broker.later("delete-topics", work)
 
 
 def _wishes(request: dict[str, Any]) -> list[Wish]:
@@ -42,10 +41,10 @@ def _wishes(request: dict[str, Any]) -> list[Wish]:
     return [*named, *((t["name"], t["topic_id"]) for t in request.get("topics") or ())]
 
 
-async def _delete(context: Context, wishes: list[Wish], timeout_ms: int) -> dict[str, Any]:
-    names = [_name_of(context, wish) for wish in wishes]
+async def _delete(broker: Services, wishes: list[Wish], timeout_ms: int) -> dict[str, Any]:
+    names = [_name_of(broker, wish) for wish in wishes]
     wanted = list(dict.fromkeys(name for name in names if name is not None))
-    results = await context.cluster.delete_topics(wanted, timeout_ms=timeout_ms)
+    results = await broker.topics.delete_topics(wanted, timeout_ms=timeout_ms)
     done = {result.name: result for result in results}
     answers = []
     for (name, topic_id), found in zip(wishes, names, strict=True):
@@ -57,11 +56,10 @@ async def _delete(context: Context, wishes: list[Wish], timeout_ms: int) -> dict
     return {"responses": answers}
 
 
-def _name_of(context: Context, wish: Wish) -> str | None:
+def _name_of(broker: Services, wish: Wish) -> str | None:
     """The name that is wished, or that of the topic with that id; None when nobody knows the id."""
     name, topic_id = wish
-    known: str | None = name if name is not None else context.metadata.topic_name(topic_id)
-    return known
+    return name if name is not None else broker.metadata.topic_name(topic_id)
 
 
 def _answer(wish: Wish, error: ErrorCode, message: str | None) -> dict[str, Any]:

@@ -15,10 +15,10 @@ from headrace.broker.errors import (
     PolicyViolationError,
     UnknownTopicOrPartitionError,
 )
-from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.k03_metadata import INTERNAL_TOPICS
+from headrace.broker.handlers.services import Services
 from headrace.broker.wire.api import k21_delete_records
-from headrace.broker.wire.frames import RequestHeader
 
 API = k21_delete_records.API
 VERSIONS = (0, 2)
@@ -26,7 +26,7 @@ HIGH_WATERMARK = -1
 NO_LOW_WATERMARK = -1
 
 
-def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> dict[str, Any]:
+def handle(broker: Services, call: Call, request: dict[str, Any]) -> dict[str, Any]:
     wanted = {
         (topic["name"], partition["partition_index"]): partition["offset"]
         for topic in request["topics"]
@@ -34,25 +34,25 @@ def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> 
     }
     topics: dict[str, list[dict[str, Any]]] = {}
     for (topic, index), offset in wanted.items():
-        topics.setdefault(topic, []).append(_delete(context, topic, index, offset))
+        topics.setdefault(topic, []).append(_delete(broker, topic, index, offset))
     return {"topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()]}
 
 
-def _delete(context: Context, topic: str, index: int, offset: int) -> dict[str, Any]:
+def _delete(broker: Services, topic: str, index: int, offset: int) -> dict[str, Any]:
     try:
-        low_watermark = _delete_before(context, topic, index, offset)
+        low_watermark = _delete_before(broker, topic, index, offset)
     except KafkaError as error:
         return {"partition_index": index, "low_watermark": NO_LOW_WATERMARK, "error_code": error.code}
     return {"partition_index": index, "low_watermark": low_watermark, "error_code": 0}
 
 
-def _delete_before(context: Context, topic: str, index: int, offset: int) -> int:
+def _delete_before(broker: Services, topic: str, index: int, offset: int) -> int:
     """Move the start of the log; returns where it is then."""
-    if context.metadata.partition(topic, index) is None:
+    if broker.metadata.partition(topic, index) is None:
         raise UnknownTopicOrPartitionError(f"there is no {topic}-{index}")
     if topic in INTERNAL_TOPICS:
         raise InvalidTopicError(f"records of the internal topic {topic} cannot be deleted")
-    log = context.partitions.leader_of(topic, index).log
+    log = broker.partitions.leader_of(topic, index).log
     if log.is_mirror_copy:
         raise config_copies.refusal(topic)
     if "delete" not in log.config.cleanup_policy:
@@ -66,5 +66,5 @@ def _delete_before(context: Context, topic: str, index: int, offset: int) -> int
         )
     log.delete_before(offset)
     # Who waits here has kept where the log began.
-    context.waiting.wake(topic, index)
+    broker.waiting.wake(topic, index)
     return log.log_start_offset

@@ -11,23 +11,23 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.broker.errors import ErrorCode
-from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.call import Call
+from headrace.broker.handlers.services import Services
 from headrace.broker.wire.api import k22_init_producer_id
-from headrace.broker.wire.frames import RequestHeader
 from headrace.broker.wire.special_values import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 API = k22_init_producer_id.API
 VERSIONS = (0, 5)
 
 
-def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> dict[str, Any]:
+def handle(broker: Services, call: Call, request: dict[str, Any]) -> dict[str, Any]:
     has_id = request.get("producer_id", NO_PRODUCER_ID) != NO_PRODUCER_ID
     has_epoch = request.get("producer_epoch", NO_PRODUCER_EPOCH) != NO_PRODUCER_EPOCH
     if has_id != has_epoch or request["transactional_id"] == "":
         return _refused(ErrorCode.INVALID_REQUEST)
     if request["transactional_id"] is not None:
         return _refused(ErrorCode.UNSUPPORTED_VERSION)
-    producer_id: int | None = context.producer_ids.next_id()
+    producer_id = broker.producer_ids.next_id()
     if producer_id is None:
         # Kafka's own choice when a block is being fetched: every client retries it.
         return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)

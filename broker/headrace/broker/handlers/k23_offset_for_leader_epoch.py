@@ -5,30 +5,30 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.broker.errors import KafkaError
-from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.led import led_partition
+from headrace.broker.handlers.services import Services
 from headrace.broker.wire.api import k23_offset_for_leader_epoch
-from headrace.broker.wire.frames import RequestHeader
 
 API = k23_offset_for_leader_epoch.API
 VERSIONS = (0, 4)
 
 
-def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> dict[str, Any]:
+def handle(broker: Services, call: Call, request: dict[str, Any]) -> dict[str, Any]:
     topics = [
         {
             "topic": topic["topic"],
-            "partitions": [_find(context, topic["topic"], wanted) for wanted in topic["partitions"]],
+            "partitions": [_find(broker, topic["topic"], wanted) for wanted in topic["partitions"]],
         }
         for topic in request["topics"]
     ]
     return {"topics": topics}
 
 
-def _find(context: Context, topic: str, wanted: dict[str, Any]) -> dict[str, Any]:
+def _find(broker: Services, topic: str, wanted: dict[str, Any]) -> dict[str, Any]:
     index = wanted["partition"]
     try:
-        partition = led_partition(context, topic, index, wanted["current_leader_epoch"])
+        partition = led_partition(broker.partitions, topic, index, wanted["current_leader_epoch"])
     except KafkaError as error:
         return {"partition": index, "error_code": error.code}
     end = partition.log.epoch_end_offset(wanted["leader_epoch"])

@@ -26,12 +26,12 @@ from headrace.broker.config_inert import INERT_TOPIC_CONFIGS
 from headrace.broker.config_keys import Key, text_of
 from headrace.broker.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
 from headrace.broker.handlers.altered_configs import check_broker
-from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.handlers.services import Services
 from headrace.broker.handlers.slices import Listed
 from headrace.broker.replication.topic_requests import check_name
 from headrace.broker.wire.api import k32_describe_configs
-from headrace.broker.wire.frames import RequestHeader
 from headrace.broker.zk.paths import DEFAULT_ENTITY
 
 API = k32_describe_configs.API
@@ -56,38 +56,36 @@ Overrides = Mapping[str, Mapping[str, str]]
 Levels = tuple[tuple[int, Mapping[str, str]], ...]
 
 
-def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> Listed:
+def handle(broker: Services, call: Call, request: dict[str, Any]) -> Listed:
     resources = request["resources"]
     if any(r["resource_type"] not in RESOURCE_TYPES for r in resources):
         return Listed("results", (_refused(r, UNKNOWN_TYPE) for r in resources))
-    return Listed("results", (_described(context, header, r, request) for r in resources))
+    return Listed("results", (_described(broker, call, r, request) for r in resources))
 
 
 def _described(
-    context: Context, header: RequestHeader, resource: Mapping[str, Any], request: Mapping[str, Any]
+    broker: Services, call: Call, resource: Mapping[str, Any], request: Mapping[str, Any]
 ) -> Entry | Deferred[Entry]:
     name = resource["resource_name"]
-    if resource["resource_type"] != TOPIC or context.metadata.topics(name) is None:
-        return _describe(context, header, resource, request, {})
-    stored: Deferred[Overrides] = context.cluster.later(
-        "describe-configs", context.cluster.stored_topic_configs([name])
-    )
-    return stored.map(lambda overrides: _describe(context, header, resource, request, overrides))
+    if resource["resource_type"] != TOPIC or broker.metadata.topics(name) is None:
+        return _describe(broker, call, resource, request, {})
+    stored = broker.later("describe-configs", broker.configurations.stored_topic_configs([name]))
+    return stored.map(lambda overrides: _describe(broker, call, resource, request, overrides))
 
 
 def _describe(
-    context: Context,
-    header: RequestHeader,
+    broker: Services,
+    call: Call,
     resource: Mapping[str, Any],
     request: Mapping[str, Any],
     overrides: Overrides,
 ) -> Entry:
     try:
-        entries = _entries(context, resource["resource_type"], resource["resource_name"], overrides)
+        entries = _entries(broker, resource["resource_type"], resource["resource_name"], overrides)
     except KafkaError as error:
         return _refused(resource, error)
     wanted = resource["configuration_keys"]
-    configs = [_trim(entry, header, request) for entry in entries if not wanted or entry["name"] in wanted]
+    configs = [_trim(entry, call, request) for entry in entries if not wanted or entry["name"] in wanted]
     return {**_refused(resource, None), "configs": configs}
 
 
@@ -102,35 +100,35 @@ def _refused(resource: Mapping[str, Any], error: KafkaError | None) -> Entry:
     }
 
 
-def _entries(context: Context, resource_type: int, name: str, overrides: Overrides) -> Iterable[Entry]:
+def _entries(broker: Services, resource_type: int, name: str, overrides: Overrides) -> Iterable[Entry]:
     if resource_type == TOPIC:
         check_name(name)
         if name not in overrides:
             raise UnknownTopicOrPartitionError(f"The topic {name} does not exist.")
-        return topic_entries(context, overrides[name])
+        return topic_entries(broker, overrides[name])
     if resource_type == BROKER:
-        check_broker(context, name)
-        levels = _levels(context)
-        return _broker_entries(context.config, levels) if name else _default_entries(levels)
+        check_broker(broker, name)
+        levels = _levels(broker)
+        return _broker_entries(broker.config, levels) if name else _default_entries(levels)
     raise InvalidRequestError(f"Unsupported resource type {resource_type}.")
 
 
-def _levels(context: Context) -> Levels:
+def _levels(broker: Services) -> Levels:
     """Where a broker property may come from, most specific first: (source, property → its text)."""
     return (
-        (DYNAMIC_BROKER, context.cluster.broker_overrides(str(context.broker_id))),
-        (DYNAMIC_DEFAULT_BROKER, context.cluster.broker_overrides(DEFAULT_ENTITY)),
-        (STATIC_BROKER, context.cluster.static_properties),
+        (DYNAMIC_BROKER, broker.configurations.broker_overrides(str(broker.broker_id))),
+        (DYNAMIC_DEFAULT_BROKER, broker.configurations.broker_overrides(DEFAULT_ENTITY)),
+        (STATIC_BROKER, broker.configurations.static_properties),
         (DEFAULT, DEFAULT_TEXTS),
     )
 
 
-def topic_entries(context: Context, overrides: Mapping[str, str]) -> Iterable[Entry]:
+def topic_entries(broker: Services, overrides: Mapping[str, str]) -> Iterable[Entry]:
     """What a topic with these overrides goes by, and where each value comes from."""
-    levels = _levels(context)
+    levels = _levels(broker)
     # An older name of other keys sets those, and is told under its own name only.
     own = {name: text for name, text in known_overrides(overrides).items() if name not in TOPIC_ALIASES}
-    effective = LogConfig.from_broker(context.config).with_overrides(own)
+    effective = LogConfig.from_broker(broker.config).with_overrides(own)
     for topic_config in TOPIC_CONFIGS.values():
         name = topic_config.name
         synonyms = _broker_synonyms(levels, topic_config.key.synonyms[0])
@@ -199,9 +197,9 @@ def _synonym(name: str, value: str | None, source: int) -> Entry:
     return {"name": name, "value": value, "source": source}
 
 
-def _trim(entry: Entry, header: RequestHeader, request: Mapping[str, Any]) -> Entry:
+def _trim(entry: Entry, call: Call, request: Mapping[str, Any]) -> Entry:
     """Leave out what this version has not and what was not asked for."""
-    if header.version > 0:
+    if call.header.version > 0:
         del entry["is_default"]
     if not request["include_synonyms"]:
         entry["synonyms"] = []

@@ -13,17 +13,17 @@ from typing import Any
 
 from headrace.broker.config_copies import OWN_TOPIC_CONFIGS
 from headrace.broker.handlers.altered_configs import Resource, alter, refuse_nulls
-from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.handlers.services import Services
 from headrace.broker.wire.api import k33_alter_configs
-from headrace.broker.wire.frames import RequestHeader
 
 API = k33_alter_configs.API
 VERSIONS = (0, 2)
 
 
-def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
-    return alter(context, request, _replaced)
+def handle(broker: Services, call: Call, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
+    return alter(broker, request, _replaced)
 
 
 def _replaced(resource: Resource, overrides: dict[str, str]) -> Mapping[str, str]:

@@ -6,32 +6,31 @@ yet is remembered until it comes, and REPLICA_NOT_AVAILABLE answered. No deviati
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from headrace.broker.errors import ErrorCode
-from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.handlers.services import Services
 from headrace.broker.wire.api import k34_alter_replica_log_dirs
-from headrace.broker.wire.frames import RequestHeader
 
 API = k34_alter_replica_log_dirs.API
 VERSIONS = (0, 2)
 
 
-def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
+def handle(broker: Services, call: Call, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
     wanted = {
         (topic["name"], partition): directory["path"]
         for directory in request["dirs"]
         for topic in directory["topics"]
         for partition in topic["partitions"]
     }
-    codes: Deferred[dict[tuple[str, int], ErrorCode]] = context.cluster.later(
-        "alter-replica-log-dirs", context.moves.alter(wanted)
-    )
+    codes = broker.later("alter-replica-log-dirs", broker.moves.alter(wanted))
     return codes.map(_answer)
 
 
-def _answer(codes: dict[tuple[str, int], ErrorCode]) -> dict[str, Any]:
+def _answer(codes: Mapping[tuple[str, int], ErrorCode]) -> dict[str, Any]:
     topics: dict[str, list[dict[str, Any]]] = {}
     for (topic, partition), code in codes.items():
         topics.setdefault(topic, []).append({"partition_index": partition, "error_code": code})

@@ -7,9 +7,9 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker.errors import ErrorCode
-from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.call import Call
+from headrace.broker.handlers.services import Services
 from headrace.broker.wire.api import k35_describe_log_dirs
-from headrace.broker.wire.frames import RequestHeader
 
 if TYPE_CHECKING:
     from headrace.broker.log.partition_log import PartitionLog
@@ -21,13 +21,13 @@ NO_LAG = -1
 Wanted = set[tuple[str, int]] | None
 
 
-def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> dict[str, Any]:
+def handle(broker: Services, call: Call, request: dict[str, Any]) -> dict[str, Any]:
     wanted: Wanted = None
     if request["topics"] is not None:
         wanted = {(t["topic"], index) for t in request["topics"] for index in t["partitions"]}
-    found = _by_directory(context, wanted)
-    directories = dict.fromkeys(os.path.abspath(directory) for directory in context.config.log_dirs)
-    offline = context.partitions.logs.offline
+    found = _by_directory(broker, wanted)
+    directories = dict.fromkeys(os.path.abspath(directory) for directory in broker.config.log_dirs)
+    offline = broker.partitions.logs.offline
     return {
         "error_code": 0,
         "results": [
@@ -36,16 +36,16 @@ def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> 
     }
 
 
-def _by_directory(context: Context, wanted: Wanted) -> dict[str, dict[str, list[dict[str, Any]]]]:
+def _by_directory(broker: Services, wanted: Wanted) -> dict[str, dict[str, list[dict[str, Any]]]]:
     """Data directory → topic → its partitions there."""
     found: dict[str, dict[str, list[dict[str, Any]]]] = {}
-    logs = context.partitions.logs
+    logs = broker.partitions.logs
     for log, is_copy in chain(((log, False) for log in logs.all()), ((log, True) for log in logs.copies())):
         if wanted is None or (log.topic, log.partition) in wanted:
             partition = {
                 "partition_index": log.partition,
                 "partition_size": log.size,
-                "offset_lag": _lag(context, log, is_copy),
+                "offset_lag": _lag(broker, log, is_copy),
                 "is_future_key": is_copy,
             }
             topics = found.setdefault(log.directory.rpartition("/")[0], {})
@@ -53,12 +53,12 @@ def _by_directory(context: Context, wanted: Wanted) -> dict[str, dict[str, list[
     return found
 
 
-def _lag(context: Context, log: PartitionLog, is_copy: bool) -> int:
+def _lag(broker: Services, log: PartitionLog, is_copy: bool) -> int:
     """How far a copy is behind its log, or the log behind what is committed."""
     if is_copy:
-        source = context.partitions.logs.get(log.topic, log.partition)
+        source = broker.partitions.logs.get(log.topic, log.partition)
         return NO_LAG if source is None else source.log_end_offset - log.log_end_offset
-    is_held = context.partitions.get(log.topic, log.partition) is not None
+    is_held = broker.partitions.get(log.topic, log.partition) is not None
     return max(log.high_watermark - log.log_end_offset, 0) if is_held else NO_LAG
 
 

@@ -10,26 +10,25 @@ from collections import Counter
 from typing import Any
 
 from headrace.broker.errors import ErrorCode
-from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.handlers.services import Services
 from headrace.broker.wire.api import k37_create_partitions
-from headrace.broker.wire.frames import RequestHeader
 
 API = k37_create_partitions.API
 VERSIONS = (0, 3)
 
 
 def handle(
-    context: Context, header: RequestHeader, request: dict[str, Any]
+    broker: Services, call: Call, request: dict[str, Any]
 ) -> dict[str, Any] | Deferred[dict[str, Any]]:
-    if not context.cluster.is_controller:
+    if not broker.topics.is_controller:
         message = "This is not the correct controller for this cluster."
         return {"results": [_answer(t["name"], ErrorCode.NOT_CONTROLLER, message) for t in request["topics"]]}
-    response: Deferred[dict[str, Any]] = context.cluster.later("create-partitions", _create(context, request))
-    return response
+    return broker.later("create-partitions", _create(broker, request))
 
 
-async def _create(context: Context, request: dict[str, Any]) -> dict[str, Any]:
+async def _create(broker: Services, request: dict[str, Any]) -> dict[str, Any]:
     counts = Counter(topic["name"] for topic in request["topics"])
     doubled = [name for name, count in counts.items() if count > 1]
     answers = [_answer(name, ErrorCode.INVALID_REQUEST, "Duplicate topic in request.") for name in doubled]
@@ -37,7 +36,7 @@ async def _create(context: Context, request: dict[str, Any]) -> dict[str, Any]:
         if topic["name"] in doubled:
             continue
         assignments = topic["assignments"]
-        result = await context.cluster.create_partitions(
+        result = await broker.topics.create_partitions(
             topic["name"],
             topic["count"],
             None if assignments is None else [a["broker_ids"] for a in assignments],

@@ -7,20 +7,20 @@ from typing import Any
 
 from headrace.broker.errors import ErrorCode
 from headrace.broker.groups.events import DeleteGroup
-from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.call import Call
+from headrace.broker.handlers.services import Services
 from headrace.broker.handlers.slices import Listed
 from headrace.broker.wire.api import k42_delete_groups
-from headrace.broker.wire.frames import RequestHeader
 
 API = k42_delete_groups.API
 VERSIONS = (0, 2)
 
 
-def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> Listed:
+def handle(broker: Services, call: Call, request: dict[str, Any]) -> Listed:
     return Listed(
         "results",
         (
-            context.groups.ask(DeleteGroup(group_id=group_id)).map(partial(_result, group_id))
+            broker.groups.ask(DeleteGroup(group_id=group_id)).map(partial(_result, group_id))
             for group_id in dict.fromkeys(request["groups_names"])
         ),
     )

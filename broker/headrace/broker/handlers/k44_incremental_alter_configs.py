@@ -12,18 +12,18 @@ from typing import Any
 from headrace.broker.config import BROKER_KEYS, STORED_TOPIC_CONFIGS, TOPIC_CONFIGS, default_of_broker
 from headrace.broker.errors import InvalidConfigError, InvalidRequestError
 from headrace.broker.handlers.altered_configs import BROKER, Resource, alter, refuse_nulls
-from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.handlers.services import Services
 from headrace.broker.wire.api import k44_incremental_alter_configs
-from headrace.broker.wire.frames import RequestHeader
 
 API = k44_incremental_alter_configs.API
 VERSIONS = (0, 1)
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 
 
-def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
-    return alter(context, request, _changed)
+def handle(broker: Services, call: Call, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
+    return alter(broker, request, _changed)
 
 
 def _changed(resource: Resource, overrides: dict[str, str]) -> Mapping[str, str]:

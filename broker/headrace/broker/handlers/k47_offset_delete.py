@@ -6,34 +6,32 @@ from typing import Any
 
 from headrace.broker.errors import ErrorCode
 from headrace.broker.groups.events import DeleteOffsets, DeleteOffsetsAnswer, TopicPartition
-from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.partition_errors import topics_answered
+from headrace.broker.handlers.services import Services
 from headrace.broker.wire.api import k47_offset_delete
-from headrace.broker.wire.frames import RequestHeader
 
 API = k47_offset_delete.API
 VERSIONS = (0, 0)
 
 
-def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
+def handle(broker: Services, call: Call, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
     wanted = (
         TopicPartition(topic["name"], partition["partition_index"])
         for topic in request["topics"]
         for partition in topic["partitions"]
     )
-    known = tuple(p for p in wanted if context.metadata.partition(p.topic, p.partition) is not None)
-    answer: Deferred[DeleteOffsetsAnswer] = context.groups.ask(
-        DeleteOffsets(group_id=request["group_id"], partitions=known)
-    )
-    return answer.map(lambda deleted: _response(context, request, deleted))
+    known = tuple(p for p in wanted if broker.metadata.partition(p.topic, p.partition) is not None)
+    answer = broker.groups.ask(DeleteOffsets(group_id=request["group_id"], partitions=known))
+    return answer.map(lambda deleted: _response(broker, request, deleted))
 
 
-def _response(context: Context, request: dict[str, Any], deleted: DeleteOffsetsAnswer) -> dict[str, Any]:
+def _response(broker: Services, request: dict[str, Any], deleted: DeleteOffsetsAnswer) -> dict[str, Any]:
     """An error of the group leaves nothing to say about its partitions."""
     if deleted.error is not ErrorCode.NONE:
         return {"error_code": deleted.error, "topics": []}
     return {
         "error_code": ErrorCode.NONE,
-        "topics": topics_answered(context, request["topics"], deleted.partitions),
+        "topics": topics_answered(broker, request["topics"], deleted.partitions),
     }

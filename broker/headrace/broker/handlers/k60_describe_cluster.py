@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.broker.errors import ErrorCode
-from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.k03_metadata import CLUSTER_OPERATIONS
+from headrace.broker.handlers.services import Services
 from headrace.broker.wire.api import k60_describe_cluster
-from headrace.broker.wire.frames import RequestHeader
 
 API = k60_describe_cluster.API
 VERSIONS = (0, 1)
@@ -17,7 +17,7 @@ BROKERS, CONTROLLERS = 1, 2
 NOBODY = -1
 
 
-def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> dict[str, Any]:
+def handle(broker: Services, call: Call, request: dict[str, Any]) -> dict[str, Any]:
     if request["endpoint_type"] != BROKERS:
         is_known = request["endpoint_type"] == CONTROLLERS
         return {
@@ -26,11 +26,11 @@ def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> 
             else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             "error_message": "This is a broker: ask with the endpoint type of brokers.",
         }
-    brokers = _brokers(context)
-    controller_id = context.metadata.controller_id
+    brokers = _brokers(broker, call)
+    controller_id = broker.metadata.controller_id
     message = {
         "error_code": 0,
-        "cluster_id": context.metadata.cluster_id,
+        "cluster_id": broker.metadata.cluster_id,
         # Clients look for it among the brokers.
         "controller_id": controller_id if controller_id in {b["broker_id"] for b in brokers} else NOBODY,
         "brokers": brokers,
@@ -40,12 +40,12 @@ def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> 
     return message
 
 
-def _brokers(context: Context) -> list[dict[str, Any]]:
+def _brokers(broker: Services, call: Call) -> list[dict[str, Any]]:
     found = []
-    for broker_id, broker in sorted(context.metadata.brokers.items()):
-        endpoint = broker.endpoint(context.client.listener)
+    for broker_id, member in sorted(broker.metadata.brokers.items()):
+        endpoint = member.endpoint(call.client.listener)
         if endpoint is not None:
             found.append(
-                {"broker_id": broker_id, "host": endpoint.host, "port": endpoint.port, "rack": broker.rack}
+                {"broker_id": broker_id, "host": endpoint.host, "port": endpoint.port, "rack": member.rack}
             )
     return found

@@ -9,24 +9,24 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.broker.errors import KafkaError, UnknownTopicOrPartitionError
-from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.replies import CloseConnectionError
+from headrace.broker.handlers.services import Services
 from headrace.broker.handlers.slices import Listed
 from headrace.broker.replication.topic_requests import check_name
 from headrace.broker.wire.api import k61_describe_producers
-from headrace.broker.wire.frames import RequestHeader
 
 API = k61_describe_producers.API
 VERSIONS = (0, 0)
 TOLD_COUNT_MAX = 500_000
 
 
-def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> Listed:
+def handle(broker: Services, call: Call, request: dict[str, Any]) -> Listed:
     told = 0
 
     def describe(topic: str, index: int) -> dict[str, Any]:
         nonlocal told
-        partition = _describe(context, topic, index)
+        partition = _describe(broker, topic, index)
         told += 1 + len(partition["active_producers"])
         if told > TOLD_COUNT_MAX:
             raise CloseConnectionError(
@@ -46,9 +46,9 @@ def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> 
     )
 
 
-def _describe(context: Context, topic: str, index: int) -> dict[str, Any]:
+def _describe(broker: Services, topic: str, index: int) -> dict[str, Any]:
     try:
-        producers = _producers(context, topic, index)
+        producers = _producers(broker, topic, index)
     except KafkaError as error:
         return {
             "partition_index": index,
@@ -59,9 +59,9 @@ def _describe(context: Context, topic: str, index: int) -> dict[str, Any]:
     return {"partition_index": index, "error_code": 0, "active_producers": producers}
 
 
-def _producers(context: Context, topic: str, index: int) -> list[dict[str, Any]]:
+def _producers(broker: Services, topic: str, index: int) -> list[dict[str, Any]]:
     check_name(topic)
-    if context.metadata.topics(topic) is None:
+    if broker.metadata.topics(topic) is None:
         raise UnknownTopicOrPartitionError(f"there is no topic {topic}")
     return [
         {
@@ -72,5 +72,5 @@ def _producers(context: Context, topic: str, index: int) -> list[dict[str, Any]]
             "coordinator_epoch": producer.coordinator_epoch,
             "current_txn_start_offset": producer.transaction_first_offset,
         }
-        for producer_id, producer in context.partitions.leader_of(topic, index).log.producers.items()
+        for producer_id, producer in broker.partitions.leader_of(topic, index).log.producers.items()
     ]

@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.broker.errors import ErrorCode
-from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.call import Call
+from headrace.broker.handlers.services import Services
 from headrace.broker.wire.api import k68_consumer_group_heartbeat
-from headrace.broker.wire.frames import RequestHeader
 
 API = k68_consumer_group_heartbeat.API
 VERSIONS = (0, 0)
 
 
-def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> dict[str, Any]:
+def handle(broker: Services, call: Call, request: dict[str, Any]) -> dict[str, Any]:
     return {"error_code": ErrorCode.UNSUPPORTED_VERSION}

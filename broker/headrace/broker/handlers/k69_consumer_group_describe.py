@@ -8,15 +8,15 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.broker.errors import ErrorCode
-from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.call import Call
+from headrace.broker.handlers.services import Services
 from headrace.broker.wire.api import k69_consumer_group_describe
-from headrace.broker.wire.frames import RequestHeader
 
 API = k69_consumer_group_describe.API
 VERSIONS = (0, 0)
 
 
-def handle(context: Context, header: RequestHeader, request: dict[str, Any]) -> dict[str, Any]:
+def handle(broker: Services, call: Call, request: dict[str, Any]) -> dict[str, Any]:
     groups = [
         {"group_id": group_id, "error_code": ErrorCode.UNSUPPORTED_VERSION}
         for group_id in request["group_ids"]

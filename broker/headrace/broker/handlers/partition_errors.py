@@ -7,11 +7,11 @@ from typing import Any
 
 from headrace.broker.errors import ErrorCode
 from headrace.broker.groups.events import TopicPartition
-from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.services import Services
 
 
 def topics_answered(
-    context: Context,
+    broker: Services,
     topics: list[dict[str, Any]],
     errors: Mapping[TopicPartition, ErrorCode],
     *,
@@ -26,7 +26,7 @@ def topics_answered(
     answered: set[TopicPartition] = set()
     for topic in topics:
         name = topic["name"]
-        if context.metadata.topics(name) is None:
+        if broker.metadata.topics(name) is None:
             found.setdefault(name, [])
         for partition in topic["partitions"]:
             key = TopicPartition(name, partition["partition_index"])

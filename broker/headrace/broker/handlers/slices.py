@@ -13,13 +13,13 @@ from collections.abc import Generator, Iterator
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar, cast
 
-from headrace.broker.handlers.context import Context
+from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.error_counts import count_errors
 from headrace.broker.handlers.gather import gather
 from headrace.broker.handlers.replies import CloseConnectionError, Parts
+from headrace.broker.handlers.services import Services
 from headrace.broker.wire import frames
-from headrace.broker.wire.frames import RequestHeader
 from headrace.broker.wire.schema import Api
 from headrace.broker.wire.varint import encode_uvarint
 
@@ -39,13 +39,12 @@ class Listed(NamedTuple):
     elements: Iterator[dict[str, Any] | Deferred[dict[str, Any]]]
 
 
-def in_slices(context: Context, name: str, work: Work[T]) -> T | Deferred[T]:
+def in_slices(broker: Services, name: str, work: Work[T]) -> T | Deferred[T]:
     """The outcome of `work`: now if it takes but one slice, or later, unless the client goes away before."""
     try:
         awaited = next(work)
     except StopIteration as end:
         return cast("T", end.value)
-    client = context.client
     whole: Deferred[T] = Deferred()
 
     async def rest() -> None:
@@ -53,19 +52,18 @@ def in_slices(context: Context, name: str, work: Work[T]) -> T | Deferred[T]:
         while True:
             if awaited is not None:
                 await _value(awaited)
-            async with context.slicing:
+            async with broker.slicing:
                 # One slice of one answer, and then whatever else the loop has to do.
                 await asyncio.sleep(0)
                 if whole.done:
                     return
-                context.client = client
                 try:
                     awaited = next(work)
                 except StopIteration as end:
                     whole.complete(end.value)
                     return
 
-    context.cluster.later(name, rest()).then(lambda _: None, whole.fail)
+    broker.later(name, rest()).then(lambda _: None, whole.fail)
     return whole
 
 
@@ -76,16 +74,14 @@ async def _value(deferred: Deferred[Any]) -> None:
     await arrival
 
 
-def encoded_list(
-    context: Context, api: Api, header: RequestHeader, listed: Listed
-) -> Parts | Deferred[Parts]:
+def encoded_list(broker: Services, api: Api, call: Call, listed: Listed) -> Parts | Deferred[Parts]:
     """The whole reply; raises CloseConnectionError when it would be too large."""
-    return in_slices(context, api.name, _encoded(context, api, header, listed))
+    return in_slices(broker, api.name, _encoded(broker, api, call, listed))
 
 
-def _encoded(context: Context, api: Api, header: RequestHeader, listed: Listed) -> Work[Parts]:
-    monotonic_ms = context.clock.monotonic_ms
-    version = header.version
+def _encoded(broker: Services, api: Api, call: Call, listed: Listed) -> Work[Parts]:
+    monotonic_ms = broker.clock.monotonic_ms
+    version = call.header.version
     is_flexible = api.is_flexible(version)
     nothing = api.encode_response(version, {listed.field: []})
     before, after = len(nothing) - (2 if is_flexible else 4), 1 if is_flexible else 0
@@ -97,7 +93,7 @@ def _encoded(context: Context, api: Api, header: RequestHeader, listed: Listed) 
         nonlocal size
         for element in elements:
             message = {listed.field: [element]}
-            count_errors(context.metrics, api, message)
+            count_errors(broker.metrics, api, message)
             encoded = api.encode_response(version, message)
             told.append(encoded[first : len(encoded) - after])
             size += len(encoded)
@@ -116,7 +112,7 @@ def _encoded(context: Context, api: Api, header: RequestHeader, listed: Listed) 
             yield made
         made.then(lambda _: None, _raise)
     count = encode_uvarint(len(told) + 1) if is_flexible else len(told).to_bytes(4, "big")
-    start = frames.encode_response_header(header.key, version, header.correlation_id)
+    start = frames.encode_response_header(call.header.key, version, call.header.correlation_id)
     return [frames.frame(start, nothing[:before], count, *told, nothing[len(nothing) - after :])]
 
 

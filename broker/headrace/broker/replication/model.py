@@ -76,3 +76,14 @@ class PartitionState:
     isr: tuple[int, ...]
     controller_epoch: int
     zk_version: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionMetadata:
+    """One partition as clients see it; `leader` is -1 while no in-sync replica is alive."""
+
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline_replicas: tuple[int, ...]

@@ -18,16 +18,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headrace.broker.config import address_text
-from headrace.broker.handlers.context import Client, Context
+from headrace.broker.handlers.call import Client
 from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.replies import CloseConnectionError, Parts
-from headrace.broker.handlers.table import HANDLERS
+from headrace.broker.handlers.services import Services
+from headrace.broker.handlers.table import serve
 from headrace.broker.log.results import LogSlice
 from headrace.broker.server.holdings import LARGE_SIZE, Holdings
 from headrace.broker.server.turns import Turns
 from headrace.broker.structured_log import get_logger
-from headrace.broker.wire.fields import MalformedError
-from headrace.broker.wire.frames import FrameDecoder, FrameError, read_request_header
+from headrace.broker.wire.frames import FrameDecoder, FrameError
 
 if TYPE_CHECKING:
     from headrace.broker.server.metrics import BrokerMetrics
@@ -37,7 +37,6 @@ REPLY_SIZE_MAX = 1 << 20
 BUFFERS_PER_CALL_MAX = 512
 SENDFILE_SIZE_MAX = 1 << 20
 SIZE_PER_TURN_MAX = 4 << 20
-API_VERSIONS_KEY = 18
 NO_MORE_TO_COME = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 
 
@@ -45,8 +44,8 @@ class Connection:
     """A client's socket and what is on its way in and out."""
 
     __slots__ = (
+        "_broker",
         "_client",
-        "_context",
         "_decoder",
         "_fd",
         "_frames",
@@ -81,7 +80,7 @@ class Connection:
         self,
         sock: socket.socket,
         client: Client,
-        context: Context,
+        broker: Services,
         metrics: BrokerMetrics,
         turns: Turns,
         holdings: Holdings,
@@ -90,14 +89,14 @@ class Connection:
         self._socket = sock
         self._fd = sock.fileno()
         self._client = client
-        self._context = context
+        self._broker = broker
         self._metrics = metrics
         self._turns = turns
         self._holdings = holdings
         # Bytes of a large read buffer, and of large replies that wait.
         self._held_in = self._held_out = 0
         self._on_close = on_close
-        self._decoder = FrameDecoder(context.config.network.socket_request_max_bytes)
+        self._decoder = FrameDecoder(broker.config.network.socket_request_max_bytes)
         self._frames: deque[memoryview] = deque()
         self._out: deque[bytes | LogSlice] = deque()
         self._out_position = 0
@@ -251,7 +250,7 @@ class Connection:
         frames, now = self._frames, self._turns.now
         handling, began = self._metrics.handling_seconds, now()
         while frames and self._pending is None and self._out_size < REPLY_SIZE_MAX:
-            if not self._serve(frames.popleft()):
+            if not self._serve(frames.popleft(), began):
                 return
             ended = now()
             handling[self._key] += ended - began
@@ -260,34 +259,21 @@ class Connection:
             began = ended
         self._send()
 
-    def _serve(self, frame: memoryview) -> bool:
+    def _serve(self, frame: memoryview, began_s: float) -> bool:
         """Serve a request, and those behind it that its handler serves with it; False when that closed the connection."""
-        context = self._context
-        context.client = self._client
+        frames = self._frames
         try:
-            header = read_request_header(frame)
-            handler = HANDLERS.get(header.key)
-            if handler is None or not handler.version_min <= header.version <= handler.version_max:
-                if header.key != API_VERSIONS_KEY:
-                    raise CloseConnectionError(
-                        f"api key {header.key} version {header.version} is not served here"
-                    )
-                handler = HANDLERS[API_VERSIONS_KEY]
-            self._key = header.key
-            self._metrics.request(header.key, len(frame))
-            if handler.serve_run is None or not self._frames:
-                reply = handler.serve(context, header, frame)
-            else:
-                reply, more = handler.serve_run(context, header, frame, self._frames)
-                for _ in range(more):
-                    self._metrics.request(header.key, len(self._frames.popleft()))
-        except (MalformedError, CloseConnectionError) as error:
+            self._key, reply, more_count = serve(self._broker, self._client, frame, frames, began_s)
+        except CloseConnectionError as error:
             self.close_after_replies(str(error))
             return False
         except Exception as error:
             log.failure("request failed", error, peer=self.peer)
             self.close_after_replies()
             return False
+        if more_count:
+            for _ in range(more_count):
+                frames.popleft()
         if isinstance(reply, list):
             self._queue(reply)
         elif reply is not None:

@@ -14,7 +14,8 @@ from collections import Counter
 
 from headrace.broker.config import ConfigurationError, Listener, address_text
 from headrace.broker.config_sections import Network
-from headrace.broker.handlers.context import Client, Context
+from headrace.broker.handlers.call import Client
+from headrace.broker.handlers.services import Services
 from headrace.broker.log.files import advice
 from headrace.broker.server.connection import Connection
 from headrace.broker.server.holdings import Holdings
@@ -60,16 +61,16 @@ class Acceptor:
     def __init__(
         self,
         sockets: list[tuple[Listener, socket.socket]],
-        context: Context,
+        broker: Services,
         metrics: BrokerMetrics,
         loop: AbstractEventLoop,
     ) -> None:
         self._sockets = sockets
-        self._context = context
+        self._broker = broker
         self._metrics = metrics
         self._loop = loop
         self._turns = Turns(loop)
-        self._holdings = Holdings(context.config.network.socket_request_max_bytes)
+        self._holdings = Holdings(broker.config.network.socket_request_max_bytes)
         self._connections: set[Connection] = set()
         self._by_host: Counter[str] = Counter()
         # When the next line about accepting that fails is due.
@@ -96,8 +97,8 @@ class Acceptor:
 
     def sweep(self) -> None:
         """Close the connections that were idle for too long; call every few seconds."""
-        now_ms = self._context.clock.monotonic_ms()
-        idle_ms_max = self._context.config.network.connections_max_idle_ms
+        now_ms = self._broker.clock.monotonic_ms()
+        idle_ms_max = self._broker.config.network.connections_max_idle_ms
         for connection in list(self._connections):
             if connection.is_used or connection.is_waiting:
                 connection.is_used = False
@@ -119,7 +120,7 @@ class Acceptor:
 
     def _accept_failed(self, listener: Listener, listening: socket.socket, error: OSError) -> None:
         """Out of descriptors the listening socket stays readable: pause instead of spinning, say so once a minute."""
-        now_ms = self._context.clock.monotonic_ms()
+        now_ms = self._broker.clock.monotonic_ms()
         if now_ms >= self._next_complaint_ms:
             self._next_complaint_ms = now_ms + REPEAT_MS
             reason = f"{error.strerror}. {advice(error)}".rstrip()
@@ -133,7 +134,7 @@ class Acceptor:
             self._loop.add_reader(listening.fileno(), self._accept, listener, listening)
 
     def _admit(self, sock: socket.socket, host: str, listener: Listener) -> None:
-        network = self._context.config.network
+        network = self._broker.config.network
         if len(self._connections) >= network.max_connections:
             log.warning("connection refused", host=host, reason="max.connections is reached")
             sock.close()
@@ -147,7 +148,7 @@ class Acceptor:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         client = Client(host, listener.name)
         connection = Connection(
-            sock, client, self._context, self._metrics, self._turns, self._holdings, self._closed
+            sock, client, self._broker, self._metrics, self._turns, self._holdings, self._closed
         )
         self._connections.add(connection)
         self._by_host[host] += 1

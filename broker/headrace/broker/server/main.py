@@ -32,9 +32,9 @@ from headrace.broker.config import (
 )
 from headrace.broker.errors import StorageError
 from headrace.broker.handlers import k03_metadata
-from headrace.broker.handlers.context import Context
 from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.refused_writes import RefusedWrites
+from headrace.broker.handlers.services import Services
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.results import RecoveryReport
 from headrace.broker.log.startup import open_logs
@@ -170,11 +170,11 @@ class Broker:
         self.metrics.replicas = partitions.all
         self.metrics.directories = self.logs.paths
         self.metrics.offline_directories = partial(len, self.logs.offline)
-        context = self._make_context(partitions)
-        self.cluster.on_broker_config(context.use_config)
+        services = self._make_services(partitions)
+        self.cluster.on_broker_config(services.use_config)
         self._expire_producers(self.cluster.config)
         self.cluster.on_broker_config(self._expire_producers)
-        self.acceptor = Acceptor(self.sockets, context, self.metrics, asyncio.get_running_loop())
+        self.acceptor = Acceptor(self.sockets, services, self.metrics, asyncio.get_running_loop())
         self.acceptor.start()
         await self.cluster.join(partitions, endpoints(self.config))
         housekeeping = Housekeeping(
@@ -280,7 +280,7 @@ class Broker:
         else:
             self.cluster.log_directory_failed()
 
-    def _make_context(self, partitions: Partitions) -> Context:
+    def _make_services(self, partitions: Partitions) -> Services:
         self.groups = GroupCoordinator(
             self.config.groups,
             clock=self.clock,
@@ -290,19 +290,23 @@ class Broker:
             scheduler=asyncio.get_running_loop(),
             refused_writes=self.refused_writes,
         )
-        return Context(
+        return Services(
             broker_id=self.cluster.broker_id,
             config=self.cluster.config,
             clock=self.clock,
             partitions=partitions,
             metadata=self.metadata,
-            cluster=self.cluster,
+            topics=self.cluster,
+            configurations=self.cluster,
+            control=self.cluster,
+            consumer_offsets=self.cluster.consumer_offsets,
             waiting=self.waiting,
             metrics=self.metrics,
             groups=self.groups,
             producer_ids=ProducerIds(self.cluster.allocate_producer_id_block, self._run),
             moves=self._make_moves(partitions),
             refused_writes=self.refused_writes,
+            later=self.cluster.later,
         )
 
     def _ask_for_refused(self) -> None:

@@ -9,26 +9,14 @@ ZooKeeper: what a broker tells its clients is what the controller said last, als
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
-from headrace.broker.replication.model import LEADER_DURING_DELETE, Broker, Endpoint
+from headrace.broker.replication.model import LEADER_DURING_DELETE, Broker, Endpoint, PartitionMetadata
 from headrace.broker.wire.fields import ZERO_UUID
 
 SECURITY_PROTOCOLS = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionMetadata:
-    """One partition as clients see it; `leader` is -1 while no in-sync replica is alive."""
-
-    leader: int
-    leader_epoch: int
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    offline_replicas: tuple[int, ...]
 
 
 class MetadataCache:

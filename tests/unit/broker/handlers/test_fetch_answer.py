@@ -9,11 +9,11 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from calls import call_of
 
 from headrace.broker.config import LogConfig
 from headrace.broker.errors import ErrorCode, NotLeaderOrFollowerError, UnknownTopicOrPartitionError
 from headrace.broker.handlers import k01_fetch
-from headrace.broker.handlers.context import Client
 from headrace.broker.handlers.fetch_sessions import FetchSessions
 from headrace.broker.log.files import storage_errors
 from headrace.broker.log.results import NOTHING_YET, EpochEndOffset, LogSlice
@@ -64,7 +64,7 @@ def endpoint_of(broker_id: int, listener: str) -> Any:
 
 
 @pytest.fixture
-def context() -> Any:
+def broker() -> Any:
     return SimpleNamespace(
         partitions=SimpleNamespace(leader_of=leader_of, get=held),
         metadata=SimpleNamespace(
@@ -76,12 +76,11 @@ def context() -> Any:
         config=SimpleNamespace(replication=SimpleNamespace(fetch_max_bytes=1000)),
         metrics=SimpleNamespace(fetched=lambda topic, size: None, failed=lambda *_: None),
         clock=SimpleNamespace(monotonic_ms=lambda: 0),
-        client=Client("here", "INSIDE"),
         fetch_sessions=FetchSessions(1),
     )
 
 
-def ask(context: Any, version: int, *partitions: dict[str, Any], **fields: Any) -> dict[str, Any]:
+def ask(broker: Any, version: int, *partitions: dict[str, Any], **fields: Any) -> dict[str, Any]:
     key: dict[str, Any] = {"topic_id": TOPIC_ID} if version >= 13 else {"topic": "t"}
     message = {
         "max_wait_ms": 0,
@@ -92,8 +91,7 @@ def ask(context: Any, version: int, *partitions: dict[str, Any], **fields: Any) 
         **fields,
     }
     frame = frames.encode_request_header(1, version, 5, "c") + API.encode_request(version, message)
-    header = frames.read_request_header(memoryview(frame))
-    parts = k01_fetch.handle(context, header, memoryview(frame))
+    parts = k01_fetch.handle(broker, call_of(frame), memoryview(frame))
     assert isinstance(parts, list)
     reply = b"".join(part.read() if isinstance(part, LogSlice) else part for part in parts)
     assert int.from_bytes(reply[:4], "big") == len(reply) - 4
@@ -103,8 +101,8 @@ def ask(context: Any, version: int, *partitions: dict[str, Any], **fields: Any) 
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_every_version_answers_every_partition(context: Any, version: int) -> None:
-    answer = ask(context, version, {"partition": ABSENT}, {"partition": LED}, {"partition": MOVED})
+def test_every_version_answers_every_partition(broker: Any, version: int) -> None:
+    answer = ask(broker, version, {"partition": ABSENT}, {"partition": LED}, {"partition": MOVED})
     (topic,) = answer["responses"]
     found = [(p["partition_index"], p["error_code"], p["high_watermark"]) for p in topic["partitions"]]
     assert found == [(LED, 0, 9), (MOVED, 6, -1), (ABSENT, 3, -1)]
@@ -113,8 +111,8 @@ def test_every_version_answers_every_partition(context: Any, version: int) -> No
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_leader_is_named_from_version_16(context: Any, version: int) -> None:
-    answer = ask(context, version, {"partition": MOVED}, {"partition": LED})
+def test_the_leader_is_named_from_version_16(broker: Any, version: int) -> None:
+    answer = ask(broker, version, {"partition": MOVED}, {"partition": LED})
     moved, led = answer["responses"][0]["partitions"]
     unknown = {"leader_id": -1, "leader_epoch": -1}
     known = {"leader_id": 7, "leader_epoch": 6} if version >= 16 else unknown
@@ -124,35 +122,35 @@ def test_the_leader_is_named_from_version_16(context: Any, version: int) -> None
 
 
 @pytest.mark.parametrize("version", [v for v in VERSIONS if v >= 12])
-def test_a_log_of_another_topic_of_that_name_is_not_read(context: Any, version: int) -> None:
+def test_a_log_of_another_topic_of_that_name_is_not_read(broker: Any, version: int) -> None:
     namesake = UUID(int=99)
-    context.partitions.leader_of = lambda topic, index: SimpleNamespace(
+    broker.partitions.leader_of = lambda topic, index: SimpleNamespace(
         log=FakeLog(), leader_epoch=5, topic_id=namesake
     )
-    (found,) = ask(context, version, {"partition": LED})["responses"][0]["partitions"]
+    (found,) = ask(broker, version, {"partition": LED})["responses"][0]["partitions"]
     expected = ErrorCode.INCONSISTENT_TOPIC_ID if version >= 13 else ErrorCode.NONE
     assert found["error_code"] == expected
     namesake = UUID(int=0)
-    (found,) = ask(context, version, {"partition": LED})["responses"][0]["partitions"]
+    (found,) = ask(broker, version, {"partition": LED})["responses"][0]["partitions"]
     assert found["error_code"] == ErrorCode.NONE, "a topic without an id may have any"
 
 
 @pytest.mark.parametrize("version", [v for v in VERSIONS if v < 4])
 def test_a_disk_that_fails_under_a_conversion_is_told_as_such(
-    context: Any, version: int, monkeypatch: pytest.MonkeyPatch
+    broker: Any, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def read_at(size: int, position: int) -> bytes:
         raise OSError(errno.EIO, "Input/output error")
 
     broken = LogSlice(SimpleNamespace(read_at=read_at), 0, 100)
     monkeypatch.setattr(FakeLog, "read", lambda *_, **__: broken)
-    (found,) = ask(context, version, {"partition": LED})["responses"][0]["partitions"]
+    (found,) = ask(broker, version, {"partition": LED})["responses"][0]["partitions"]
     assert found["error_code"] == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 @pytest.mark.parametrize("version", [v for v in VERSIONS if v >= 12])
-def test_a_diverging_epoch_is_told(context: Any, version: int) -> None:
-    answer = ask(context, version, {"partition": LED, "fetch_offset": 7, "last_fetched_epoch": 5})
+def test_a_diverging_epoch_is_told(broker: Any, version: int) -> None:
+    answer = ask(broker, version, {"partition": LED, "fetch_offset": 7, "last_fetched_epoch": 5})
     found = answer["responses"][0]["partitions"][0]
     assert found["diverging_epoch"] == {"epoch": 4, "end_offset": 6}
     assert found["error_code"] == 0
@@ -160,19 +158,19 @@ def test_a_diverging_epoch_is_told(context: Any, version: int) -> None:
 
 @pytest.mark.parametrize(("records", "expected"), [(NOTHING_YET, []), (LogSlice(None, 0, 0), None)])
 def test_read_committed_names_no_aborted_transactions_where_the_first_batch_does_not_fit(
-    context: Any, monkeypatch: pytest.MonkeyPatch, records: LogSlice, expected: list[Any] | None
+    broker: Any, monkeypatch: pytest.MonkeyPatch, records: LogSlice, expected: list[Any] | None
 ) -> None:
     monkeypatch.setattr(FakeLog, "read", lambda self, offset, **_: records)
-    answer = ask(context, 11, {"partition": LED}, isolation_level=1)
+    answer = ask(broker, 11, {"partition": LED}, isolation_level=1)
     assert answer["responses"][0]["partitions"][0]["aborted_transactions"] == expected
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_topic_that_does_not_convert_refuses_old_versions(
-    context: Any, monkeypatch: pytest.MonkeyPatch, version: int
+    broker: Any, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
     monkeypatch.setattr(FakeLog, "config", LogConfig(message_downconversion_enable=False))
-    found = ask(context, version, {"partition": LED})["responses"][0]["partitions"][0]
+    found = ask(broker, version, {"partition": LED})["responses"][0]["partitions"][0]
     if version < 4:
         assert (found["error_code"], found["high_watermark"], found["records"]) == (35, -1, None)
     else:
@@ -180,7 +178,7 @@ def test_a_topic_that_does_not_convert_refuses_old_versions(
 
 
 def test_a_topic_that_does_not_convert_refuses_old_versions_after_the_wait(
-    context: Any, monkeypatch: pytest.MonkeyPatch
+    broker: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits = []
 
@@ -189,16 +187,16 @@ def test_a_topic_that_does_not_convert_refuses_old_versions_after_the_wait(
         assert attempt({("t", LED)}) is None
         return attempt(None)
 
-    context.waiting = SimpleNamespace(park=park)
+    broker.waiting = SimpleNamespace(park=park)
     monkeypatch.setattr(FakeLog, "config", LogConfig(message_downconversion_enable=False))
-    found = ask(context, 3, {"partition": LED}, max_wait_ms=70)["responses"][0]["partitions"][0]
+    found = ask(broker, 3, {"partition": LED}, max_wait_ms=70)["responses"][0]["partitions"][0]
     assert (waits, found["error_code"]) == ([70], ErrorCode.UNSUPPORTED_VERSION)
 
 
 @pytest.mark.parametrize("count", [1, 2, 130])
 @pytest.mark.parametrize("version", [v for v in VERSIONS if v >= 4])
 def test_aborted_transactions_come_with_their_producers(
-    context: Any, monkeypatch: pytest.MonkeyPatch, version: int, count: int
+    broker: Any, monkeypatch: pytest.MonkeyPatch, version: int, count: int
 ) -> None:
     aborted = [AbortedTransaction(10 + n, 3 + n, 9 + n, 4) for n in range(count)]
     records = LogSlice(SimpleNamespace(read_at=lambda size, position: b"records"), 0, 7)
@@ -206,7 +204,7 @@ def test_aborted_transactions_come_with_their_producers(
     monkeypatch.setattr(FakeLog, "aborted_transactions", lambda self, offset, found: aborted)
     told = {"partition": LED}
     for isolation_level, expected in ((0, None), (1, aborted)):
-        answer = ask(context, version, told, isolation_level=isolation_level)
+        answer = ask(broker, version, told, isolation_level=isolation_level)
         found = answer["responses"][0]["partitions"][0]
         assert bytes(found["records"]) == b"records"
         assert (found["last_stable_offset"], found["log_start_offset"]) == (8, 3 if version >= 5 else -1)
@@ -217,11 +215,11 @@ def test_aborted_transactions_come_with_their_producers(
 
 
 @pytest.mark.parametrize("version", [v for v in VERSIONS if v >= 7])
-def test_a_session_is_granted_and_its_errors_are_told(context: Any, version: int) -> None:
-    answer = ask(context, version, {"partition": LED}, session_id=0, session_epoch=0)
+def test_a_session_is_granted_and_its_errors_are_told(broker: Any, version: int) -> None:
+    answer = ask(broker, version, {"partition": LED}, session_id=0, session_epoch=0)
     number = answer["session_id"]
     assert number > 0
-    quiet = ask(context, version, session_id=number, session_epoch=1, topics=[])
+    quiet = ask(broker, version, session_id=number, session_epoch=1, topics=[])
     assert (quiet["error_code"], quiet["session_id"], quiet["responses"]) == (0, number, [])
-    late = ask(context, version, session_id=number, session_epoch=1, topics=[])
+    late = ask(broker, version, session_id=number, session_epoch=1, topics=[])
     assert (late["error_code"], late["session_id"], late["responses"]) == (71, 0, [])

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from calls import call_of
 
 from headrace.broker.errors import NotLeaderOrFollowerError, StorageError, UnknownTopicOrPartitionError
 from headrace.broker.handlers import k00_produce
-from headrace.broker.handlers.context import Client
 from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.refused_writes import REPEAT_MS, RefusedWrites
 from headrace.broker.handlers.replies import CloseConnectionError
@@ -67,7 +67,7 @@ class FakeWaiting:
         return Deferred()
 
 
-class FakeContext(SimpleNamespace):
+class FakeBroker(SimpleNamespace):
     def __init__(self, partition: FakePartition) -> None:
         def leader_of(topic: str, index: int) -> FakePartition:
             if topic != "pageviews":
@@ -87,7 +87,6 @@ class FakeContext(SimpleNamespace):
                 produced=lambda topic, batch_count, size: None,
                 failed=lambda *failed: self.errors.append(failed),
             ),
-            client=Client("here", "INSIDE"),
             refused_writes=RefusedWrites(),
             metadata=SimpleNamespace(
                 partition=lambda topic, index: SimpleNamespace(leader=7, leader_epoch=6),
@@ -107,8 +106,8 @@ def single(topic: str = "pageviews", index: int = 3, records: bytes | None = REC
     return [{"name": topic, "partition_data": [{"index": index, "records": records}]}]
 
 
-def ask(context: Any, frame: memoryview) -> Any:
-    return k00_produce.handle(context, frames.read_request_header(frame), frame)
+def ask(broker: Any, frame: memoryview) -> Any:
+    return k00_produce.handle_run(broker, call_of(frame), frame, ())[0]
 
 
 def message_of(version: int, parts: Any) -> dict[str, Any]:
@@ -124,15 +123,15 @@ def message_of(version: int, parts: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_common_shape_is_answered_as_the_codec_would(version: int) -> None:
-    context = FakeContext(FakePartition())
-    message = message_of(version, ask(context, request_of(version, 1, single())))
+    broker = FakeBroker(FakePartition())
+    message = message_of(version, ask(broker, request_of(version, 1, single())))
     (topic,) = message["responses"]
     (partition,) = topic["partition_responses"]
     assert (topic["name"], partition["index"], partition["error_code"]) == ("pageviews", 3, 0)
     assert partition["base_offset"] == 100
     assert partition["log_start_offset"] == (7 if version >= 5 else -1)
-    assert context.partition.appended == [RECORDS]
-    assert context.waiting.woken == [("pageviews", 3)]
+    assert broker.partition.appended == [RECORDS]
+    assert broker.waiting.woken == [("pageviews", 3)]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -148,16 +147,16 @@ def test_the_common_shape_is_answered_as_the_codec_would(version: int) -> None:
 def test_errors_are_answered_in_every_version(
     version: int, topic: str, index: int, records: bytes | None, acks: int, code: int
 ) -> None:
-    context = FakeContext(FakePartition())
-    message = message_of(version, ask(context, request_of(version, acks, single(topic, index, records))))
+    broker = FakeBroker(FakePartition())
+    message = message_of(version, ask(broker, request_of(version, acks, single(topic, index, records))))
     partition = message["responses"][0]["partition_responses"][0]
     assert (partition["error_code"], partition["base_offset"]) == (code, -1)
-    assert context.waiting.woken == []
+    assert broker.waiting.woken == []
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_several_partitions_are_answered_one_by_one(version: int) -> None:
-    context = FakeContext(FakePartition())
+    broker = FakeBroker(FakePartition())
     topics = [
         {
             "name": "pageviews",
@@ -165,7 +164,7 @@ def test_several_partitions_are_answered_one_by_one(version: int) -> None:
         },
         *single("unknown"),
     ]
-    message = message_of(version, ask(context, request_of(version, 1, topics)))
+    message = message_of(version, ask(broker, request_of(version, 1, topics)))
     outcomes = [
         (topic["name"], partition["index"], partition["error_code"])
         for topic in message["responses"]
@@ -178,17 +177,17 @@ def test_partitions_that_a_request_takes_too_long_for_are_left_for_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     partition = FakePartition()
-    context = FakeContext(partition)
+    broker = FakeBroker(partition)
     append = partition.append
 
     def slowly(*args: Any, **kwargs: Any) -> AppendResult:
-        context.ms += 600
+        broker.ms += 600
         return append(*args, **kwargs)
 
     monkeypatch.setattr(partition, "append", slowly)
     partitions = [{"index": index, "records": A} for index in range(4)]
     topics = [{"name": "pageviews", "partition_data": partitions}]
-    (topic,) = message_of(9, ask(context, request_of(9, 1, topics)))["responses"]
+    (topic,) = message_of(9, ask(broker, request_of(9, 1, topics)))["responses"]
     assert [answer["error_code"] for answer in topic["partition_responses"]] == [0, 0, 7, 7]
     assert len(partition.appended) == 2
 
@@ -196,7 +195,7 @@ def test_partitions_that_a_request_takes_too_long_for_are_left_for_another(
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_new_leader_is_named_from_version_10(version: int) -> None:
     frame = request_of(version, 1, single(index=9))
-    message = message_of(version, ask(FakeContext(FakePartition()), frame))
+    message = message_of(version, ask(FakeBroker(FakePartition()), frame))
     leader = message["responses"][0]["partition_responses"][0]["current_leader"]
     nodes = [node["node_id"] for node in message["node_endpoints"]]
     assert (leader["leader_id"], leader["leader_epoch"], nodes) == (
@@ -206,48 +205,48 @@ def test_the_new_leader_is_named_from_version_10(version: int) -> None:
 
 @pytest.mark.parametrize("version", [3, 8, 9, 11])
 def test_a_transactional_id_takes_the_long_road(version: int) -> None:
-    context = FakeContext(FakePartition())
-    message = message_of(version, ask(context, request_of(version, 1, single(), transactional_id="t")))
+    broker = FakeBroker(FakePartition())
+    message = message_of(version, ask(broker, request_of(version, 1, single(), transactional_id="t")))
     assert message["responses"][0]["partition_responses"][0]["base_offset"] == 100
 
 
 @pytest.mark.parametrize("version", [3, 9])
 def test_without_acknowledgement_there_is_no_answer_but_an_error_closes(version: int) -> None:
-    context = FakeContext(FakePartition())
-    assert ask(context, request_of(version, 0, single())) is None
-    assert len(context.partition.appended) == 1
+    broker = FakeBroker(FakePartition())
+    assert ask(broker, request_of(version, 0, single())) is None
+    assert len(broker.partition.appended) == 1
     with pytest.raises(CloseConnectionError):
-        ask(context, request_of(version, 0, single("unknown")))
+        ask(broker, request_of(version, 0, single("unknown")))
 
 
 @pytest.mark.parametrize("version", [3, 9])
 def test_acks_all_waits_until_the_batch_is_committed(version: int) -> None:
-    context = FakeContext(FakePartition(commits=False))
-    assert isinstance(ask(context, request_of(version, -1, single())), Deferred)
-    attempt = context.waiting.attempt
-    assert context.waiting.timeout_ms == 1234
-    context.partition.log.high_watermark = 104
+    broker = FakeBroker(FakePartition(commits=False))
+    assert isinstance(ask(broker, request_of(version, -1, single())), Deferred)
+    attempt = broker.waiting.attempt
+    assert broker.waiting.timeout_ms == 1234
+    broker.partition.log.high_watermark = 104
     assert attempt({("t", 0)}) is None
-    context.partition.log.high_watermark = 105
+    broker.partition.log.high_watermark = 105
     message = message_of(version, attempt({("t", 0)}))
     assert message["responses"][0]["partition_responses"][0]["base_offset"] == 100
 
 
 def test_acks_all_times_out_or_learns_that_leadership_moved() -> None:
-    context = FakeContext(FakePartition(commits=False))
-    ask(context, request_of(8, -1, single()))
-    late = message_of(8, context.waiting.attempt(None))
+    broker = FakeBroker(FakePartition(commits=False))
+    ask(broker, request_of(8, -1, single()))
+    late = message_of(8, broker.waiting.attempt(None))
     assert late["responses"][0]["partition_responses"][0]["error_code"] == 7
-    context.partition.is_leader = False
-    moved = message_of(8, context.waiting.attempt({("t", 0)}))
+    broker.partition.is_leader = False
+    moved = message_of(8, broker.waiting.attempt({("t", 0)}))
     assert moved["responses"][0]["partition_responses"][0]["error_code"] == 6
 
 
 def test_a_name_of_127_and_more_bytes_is_answered_right() -> None:
     for size in (126, 127, 128, 249):
-        context = FakeContext(FakePartition())
-        context.partitions.leader_of = lambda topic, index, context=context: context.partition
-        message = message_of(9, ask(context, request_of(9, 1, single("x" * size))))
+        broker = FakeBroker(FakePartition())
+        broker.partitions.leader_of = lambda topic, index, broker=broker: broker.partition
+        message = message_of(9, ask(broker, request_of(9, 1, single("x" * size))))
         assert message["responses"][0]["name"] == "x" * size
         assert message["responses"][0]["partition_responses"][0]["error_code"] == 0
 
@@ -256,7 +255,7 @@ def test_a_full_disk_is_logged_once_a_minute_while_it_lasts_and_once_when_it_is_
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level("INFO", "headrace")
-    context = FakeContext(FakePartition())
+    broker = FakeBroker(FakePartition())
     codes = []
     for now_ms, is_disk_full in (
         (1, True),
@@ -265,9 +264,9 @@ def test_a_full_disk_is_logged_once_a_minute_while_it_lasts_and_once_when_it_is_
         (2 + REPEAT_MS, False),
         (3, False),
     ):
-        context.clock = SimpleNamespace(now_ms=lambda: 1, monotonic_ms=lambda now_ms=now_ms: now_ms)
-        context.partition.is_disk_full = is_disk_full
-        (topic,) = message_of(9, ask(context, request_of(9, 1, single())))["responses"]
+        broker.clock = SimpleNamespace(now_ms=lambda: 1, monotonic_ms=lambda now_ms=now_ms: now_ms)
+        broker.partition.is_disk_full = is_disk_full
+        (topic,) = message_of(9, ask(broker, request_of(9, 1, single())))["responses"]
         codes.append(topic["partition_responses"][0]["error_code"])
     assert codes == [56, 56, 56, 0, 0]
     refusal = "log directory refuses writes, producers get KAFKA_STORAGE_ERROR"
@@ -277,6 +276,6 @@ def test_a_full_disk_is_logged_once_a_minute_while_it_lasts_and_once_when_it_is_
     assert "No space left on device" in str(facts["reason"])
     over = vars(caplog.records[-1])["facts"]
     assert (over["refused"], over["seconds"]) == (3, REPEAT_MS // 1000)
-    assert context.refused_writes.counts == {"/data": 3}
-    assert not context.refused_writes.directories
-    assert context.errors == [(0, 56)] * 3
+    assert broker.refused_writes.counts == {"/data": 3}
+    assert not broker.refused_writes.directories
+    assert broker.errors == [(0, 56)] * 3

@@ -9,12 +9,12 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from calls import call_of
 from log_kit import NOW_MS, batch, offsets, open_log
 
 from headrace.broker.config import LogConfig
 from headrace.broker.errors import ErrorCode, NotLeaderOrFollowerError
 from headrace.broker.handlers import k00_produce
-from headrace.broker.handlers.context import Client
 from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.handlers.replies import CloseConnectionError
 from headrace.broker.replication.leader import Partition
@@ -59,7 +59,6 @@ class World(SimpleNamespace):
             metrics=SimpleNamespace(
                 produced=lambda *counts: self.counted.append(counts), failed=lambda *_: None
             ),
-            client=Client("here", "INSIDE"),
             refused_writes=RefusedWrites(),
             metadata=SimpleNamespace(
                 partition=lambda topic, index: SimpleNamespace(leader=7, leader_epoch=6),
@@ -95,7 +94,7 @@ def serve_together(world: Any, requests: Sequence[bytes]) -> tuple[bytes, list[i
     replies, taken = b"", []
     while waiting:
         frame, *waiting = waiting
-        parts, more = k00_produce.handle_run(world, frames.read_request_header(frame), frame, waiting)
+        parts, more = k00_produce.handle_run(world, call_of(frame), frame, waiting)
         assert isinstance(parts, list)
         replies += b"".join(parts)  # type: ignore[arg-type]
         taken.append(1 + more)
@@ -119,7 +118,7 @@ def serve_apart(world: Any, requests: Sequence[bytes]) -> bytes:
     replies = b""
     for data in requests:
         frame = memoryview(bytearray(data))
-        parts = k00_produce.handle(world, frames.read_request_header(frame), frame)
+        parts, _ = k00_produce.handle_run(world, call_of(frame), frame, ())
         assert isinstance(parts, list)
         replies += b"".join(parts)  # type: ignore[arg-type]
     return replies
@@ -196,13 +195,13 @@ def test_acks_all_is_served_one_by_one_while_another_replica_is_in_sync(tmp_path
 def test_a_run_without_acknowledgement_has_no_answer_but_a_refused_batch_closes(tmp_path: Path) -> None:
     world: Any = World(tmp_path)
     frame, *more = [memoryview(bytearray(request(9, n, bytes(batch()), acks=0))) for n in range(3)]
-    header = frames.read_request_header(frame)
-    assert k00_produce.handle_run(world, header, frame, more) == (None, 2)
+    call = call_of(frame)
+    assert k00_produce.handle_run(world, call, frame, more) == (None, 2)
     assert offsets(world.partition.log) == [0, 1, 2]
     bad = memoryview(bytearray(request(9, 4, rotten(), acks=0)))
     with pytest.raises(CloseConnectionError, match="checksum"):
         k00_produce.handle_run(
-            world, header, memoryview(bytearray(request(9, 3, bytes(batch()), acks=0))), [bad]
+            world, call, memoryview(bytearray(request(9, 3, bytes(batch()), acks=0))), [bad]
         )
     assert offsets(world.partition.log) == [0, 1, 2, 3]
 
@@ -228,7 +227,7 @@ def test_a_mirrors_copy_closes_the_connection_of_who_wants_no_answer(tmp_path: P
     world: Any = World(tmp_path, config=LogConfig(is_mirror_copy=True))
     frame, *more = [memoryview(bytearray(request(9, n, bytes(batch()), acks=0))) for n in range(2)]
     with pytest.raises(CloseConnectionError, match="only the mirror writes to"):
-        k00_produce.handle_run(world, frames.read_request_header(frame), frame, more)
+        k00_produce.handle_run(world, call_of(frame), frame, more)
     assert offsets(world.partition.log) == []
 
 

@@ -8,10 +8,11 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from calls import call_of
 
 from headrace.broker.handlers import k03_metadata
-from headrace.broker.handlers.context import Client, MetadataBodies
 from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.handlers.metadata_bodies import MetadataBodies
 from headrace.broker.replication.model import Broker, Endpoint
 from headrace.broker.server.metrics import BrokerMetrics
 from headrace.broker.wire import frames
@@ -51,28 +52,27 @@ class FakeMetadata:
 
 
 @pytest.fixture
-def context() -> Any:
+def broker() -> Any:
     created: list[str] = []
     return SimpleNamespace(
-        client=Client("host", "INSIDE"),
         metadata=FakeMetadata(),
         metadata_bodies=MetadataBodies(),
         slicing=asyncio.Lock(),
         metrics=BrokerMetrics(),
         config=SimpleNamespace(topics=SimpleNamespace(auto_create_topics_enable=True)),
-        cluster=SimpleNamespace(
+        topics=SimpleNamespace(
             auto_create=created.extend, is_mirrored=lambda name: name.startswith("dc-east.")
         ),
         created=created,
     )
 
 
-def ask(context: Any, *names: str, version: int = 12) -> dict[str, Any]:
+def ask(broker: Any, *names: str, version: int = 12, listener: str = "INSIDE") -> dict[str, Any]:
     message = {"topics": [{"name": name} for name in names]}
     frame = memoryview(
         frames.encode_request_header(3, version, 1, None) + API.encode_request(version, message)
     )
-    parts = k03_metadata.handle(context, frames.read_request_header(frame), frame)
+    parts = k03_metadata.handle(broker, call_of(frame, listener=listener), frame)
     assert not isinstance(parts, Deferred)
     (data,) = parts
     assert isinstance(data, bytes)
@@ -80,39 +80,38 @@ def ask(context: Any, *names: str, version: int = 12) -> dict[str, Any]:
     return API.decode_response(version, data[4:], offset)
 
 
-def test_an_answer_is_kept_until_the_metadata_changes(context: Any) -> None:
-    assert ask(context, "pageviews")["topics"][0]["error_code"] == 0
-    context.metadata.led["pageviews"] = -1
-    assert ask(context, "pageviews")["topics"][0]["partitions"][0]["leader_id"] == 1
-    context.metadata.version += 1
-    partition = ask(context, "pageviews")["topics"][0]["partitions"][0]
+def test_an_answer_is_kept_until_the_metadata_changes(broker: Any) -> None:
+    assert ask(broker, "pageviews")["topics"][0]["error_code"] == 0
+    broker.metadata.led["pageviews"] = -1
+    assert ask(broker, "pageviews")["topics"][0]["partitions"][0]["leader_id"] == 1
+    broker.metadata.version += 1
+    partition = ask(broker, "pageviews")["topics"][0]["partitions"][0]
     assert (partition["leader_id"], partition["error_code"]) == (-1, 5)
 
 
-def test_each_listener_has_answers_of_its_own(context: Any) -> None:
-    assert ask(context)["brokers"][0]["port"] == 1
-    context.client = Client("host", "OUTSIDE")
-    assert ask(context)["brokers"][0]["port"] == 2
+def test_each_listener_has_answers_of_its_own(broker: Any) -> None:
+    assert ask(broker)["brokers"][0]["port"] == 1
+    assert ask(broker, listener="OUTSIDE")["brokers"][0]["port"] == 2
 
 
-def test_an_unknown_topic_is_created_and_its_answer_not_kept(context: Any) -> None:
+def test_an_unknown_topic_is_created_and_its_answer_not_kept(broker: Any) -> None:
     for _ in range(2):
-        assert ask(context, "new")["topics"][0]["error_code"] == 5
-    assert context.created == ["new", "new"]
-    context.metadata.led["new"] = 1
-    assert ask(context, "new")["topics"][0]["error_code"] == 0
+        assert ask(broker, "new")["topics"][0]["error_code"] == 5
+    assert broker.created == ["new", "new"]
+    broker.metadata.led["new"] = 1
+    assert ask(broker, "new")["topics"][0]["error_code"] == 0
 
 
-def test_without_auto_creation_an_unknown_topic_stays_unknown(context: Any) -> None:
-    context.config.topics.auto_create_topics_enable = False
-    assert ask(context, "new")["topics"][0]["error_code"] == 3
-    assert context.created == []
+def test_without_auto_creation_an_unknown_topic_stays_unknown(broker: Any) -> None:
+    broker.config.topics.auto_create_topics_enable = False
+    assert ask(broker, "new")["topics"][0]["error_code"] == 3
+    assert broker.created == []
 
 
-def test_a_name_for_a_copy_is_left_to_the_mirror(context: Any) -> None:
-    codes = [topic["error_code"] for topic in ask(context, "dc-east.new", "new")["topics"]]
+def test_a_name_for_a_copy_is_left_to_the_mirror(broker: Any) -> None:
+    codes = [topic["error_code"] for topic in ask(broker, "dc-east.new", "new")["topics"]]
     assert codes == [3, 5]
-    assert context.created == ["new"]
+    assert broker.created == ["new"]
 
 
 def test_kept_answers_have_a_bound() -> None:
@@ -126,10 +125,11 @@ def test_kept_answers_have_a_bound() -> None:
     assert bodies.get(1, (12, "L", b"huge")) is None
 
 
-def test_a_leader_without_the_clients_listener_is_told_as_that_from_version_6_on(context: Any) -> None:
-    context.client = Client("host", "NOWHERE")
+def test_a_leader_without_the_clients_listener_is_told_as_that_from_version_6_on(broker: Any) -> None:
     errors = {
-        version: ask(context, "pageviews", version=version)["topics"][0]["partitions"][0]["error_code"]
+        version: ask(broker, "pageviews", version=version, listener="NOWHERE")["topics"][0]["partitions"][0][
+            "error_code"
+        ]
         for version in (5, 6, 12)
     }
     assert errors == {5: 5, 6: 72, 12: 72}
@@ -146,8 +146,8 @@ def test_many_small_kept_answers_have_a_bound_too() -> None:
 class Later:
     """The broker's loop: takes one turn of the work that was left for later with each `turn`."""
 
-    def __init__(self, context: Any) -> None:
-        context.cluster.later = self._later
+    def __init__(self, broker: Any) -> None:
+        broker.later = self._later
         self.turns = 0
 
     def _later(self, name: str, work: Any) -> Deferred[Any]:
@@ -166,9 +166,9 @@ class Later:
         return True
 
 
-def begin(context: Any, version: int) -> tuple[Later, list[dict[str, Any]]]:
+def begin(broker: Any, version: int) -> tuple[Later, list[dict[str, Any]]]:
     """Ask for all topics; answers what takes the turns, and where the decoded answer will be."""
-    later = Later(context)
+    later = Later(broker)
     message: dict[str, Any] = {"topics": [] if version == 0 else None}
     frame = memoryview(
         frames.encode_request_header(3, version, 1, None) + API.encode_request(version, message)
@@ -179,7 +179,7 @@ def begin(context: Any, version: int) -> tuple[Later, list[dict[str, Any]]]:
         _, offset = frames.read_response_header(3, version, parts[0][4:])
         answers.append(API.decode_response(version, parts[0][4:], offset))
 
-    reply = k03_metadata.handle(context, frames.read_request_header(frame), frame)
+    reply = k03_metadata.handle(broker, call_of(frame), frame)
     if isinstance(reply, Deferred):
         reply.then(take)
     else:
@@ -188,10 +188,10 @@ def begin(context: Any, version: int) -> tuple[Later, list[dict[str, Any]]]:
 
 
 @pytest.fixture
-def many(context: Any) -> Any:
+def many(broker: Any) -> Any:
     """A cluster with so many topics that an answer about all takes several turns."""
-    context.metadata.led = {f"topic-{n:05}": 1 for n in range(2 * k03_metadata.SLICE_SIZE)}
-    return context
+    broker.metadata.led = {f"topic-{n:05}": 1 for n in range(2 * k03_metadata.SLICE_SIZE)}
+    return broker
 
 
 def leaders(answer: dict[str, Any]) -> dict[str, int]:
@@ -219,9 +219,8 @@ def test_what_changes_between_two_turns_is_told_of_all_topics_or_none(many: Any)
     assert later.turn()
     many.metadata.led = dict.fromkeys(many.metadata.led, -1)
     many.metadata.version += 1
-    many.client = Client("host", "NOWHERE")
     while later.turn():
-        many.client = Client("host", "NOWHERE")
+        ask(many, listener="NOWHERE")
     (answer,) = answers
     assert set(leaders(answer).values()) == {-1}
     assert answer["brokers"], "they are those of the listener that was asked"

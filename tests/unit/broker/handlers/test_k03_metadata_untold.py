@@ -6,10 +6,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from calls import call_of
 
 from headrace.broker.handlers import k03_metadata
-from headrace.broker.handlers.context import Client, MetadataBodies
 from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.handlers.metadata_bodies import MetadataBodies
 from headrace.broker.replication.model import Broker, Endpoint
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.metrics import BrokerMetrics
@@ -38,12 +39,11 @@ class Scheduler:
 
 
 @pytest.fixture
-def context() -> Any:
+def broker() -> Any:
     metadata, scheduler = MetadataCache("cluster"), Scheduler()
     waiting = Waiting(scheduler)
     metadata.on_change(lambda: waiting.wake(*k03_metadata.UNTOLD))
     return SimpleNamespace(
-        client=Client("host", "PLAINTEXT"),
         metadata=metadata,
         metadata_bodies=MetadataBodies(),
         metrics=BrokerMetrics(),
@@ -53,7 +53,7 @@ def context() -> Any:
     )
 
 
-def ask(context: Any) -> list[dict[str, Any]]:
+def ask(broker: Any, listener: str = "PLAINTEXT") -> list[dict[str, Any]]:
     """The answers come into the list that is returned."""
     request = frames.encode_request_header(3, 12, 1, None) + API.encode_request(12, {"topics": []})
     frame = memoryview(bytearray(request))
@@ -64,7 +64,7 @@ def ask(context: Any) -> list[dict[str, Any]]:
         _, offset = frames.read_response_header(3, 12, data[4:])
         answers.append(API.decode_response(12, data[4:], offset))
 
-    reply = k03_metadata.handle(context, frames.read_request_header(frame), frame)
+    reply = k03_metadata.handle(broker, call_of(frame, listener=listener), frame)
     if isinstance(reply, Deferred):
         reply.then(take)
     else:
@@ -73,28 +73,27 @@ def ask(context: Any) -> list[dict[str, Any]]:
     return answers
 
 
-def tell(context: Any) -> None:
+def tell(broker: Any) -> None:
     endpoint = Endpoint(listener="PLAINTEXT", security_protocol="PLAINTEXT", host="h", port=9092)
-    broker = Broker(broker_id=1, epoch=1, endpoints=(endpoint,))
-    context.metadata._brokers = {broker.broker_id: broker}
-    context.metadata.controller_id = 1
-    context.metadata._changed()
+    broker.metadata._brokers = {1: Broker(broker_id=1, epoch=1, endpoints=(endpoint,))}
+    broker.metadata.controller_id = 1
+    broker.metadata._changed()
 
 
-def test_who_asks_before_the_controllers_first_word_is_answered_upon_it(context: Any) -> None:
-    answers = ask(context)
-    context.client = Client("other", "OTHER")
-    context.metadata.set_cluster_id("cluster")
-    context.scheduler.run()
+def test_who_asks_before_the_controllers_first_word_is_answered_upon_it(broker: Any) -> None:
+    answers = ask(broker)
+    broker.metadata.set_cluster_id("cluster")
+    broker.scheduler.run()
     assert answers == []
-    tell(context)
-    context.scheduler.run()
+    tell(broker)
+    broker.scheduler.run()
     assert [(a["controller_id"], [b["node_id"] for b in a["brokers"]]) for a in answers] == [(1, [1])]
-    context.client = Client("other", "OTHER")
-    assert ask(context)[0]["brokers"] == [], "who asks afterwards is answered at once, by its own listener"
+    assert ask(broker, "OTHER")[0]["brokers"] == [], (
+        "who asks afterwards is answered at once, by its own listener"
+    )
 
 
-def test_without_a_controller_the_answer_is_empty_in_the_end(context: Any) -> None:
-    answers = ask(context)
-    context.scheduler.timers[0]()
+def test_without_a_controller_the_answer_is_empty_in_the_end(broker: Any) -> None:
+    answers = ask(broker)
+    broker.scheduler.timers[0]()
     assert [(a["controller_id"], a["brokers"]) for a in answers] == [(-1, [])]

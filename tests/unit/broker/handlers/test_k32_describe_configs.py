@@ -7,14 +7,14 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from calls import call_in
 
 from headrace.broker.config import BrokerConfig
 from headrace.broker.config_dynamic import with_levels
 from headrace.broker.errors import InvalidRequestError
 from headrace.broker.handlers import k32_describe_configs
 from headrace.broker.handlers.altered_configs import check_broker
-from headrace.broker.handlers.context import Context
-from headrace.broker.wire.frames import RequestHeader
+from headrace.broker.handlers.services import Services
 
 RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 OWN, EVERYONE = 2, 3
@@ -24,16 +24,15 @@ def described(broker: str, own: Mapping[str, str], everyone: Mapping[str, str]) 
     """(value, source, synonyms, read-only) of what version 4 says of the rate."""
     static, _ = BrokerConfig.from_properties({})
     levels = {"1": own, "<default>": everyone}
-    context = SimpleNamespace(
+    services = SimpleNamespace(
         broker_id=1,
         config=with_levels(static, everyone, own),
-        cluster=SimpleNamespace(broker_overrides=levels.__getitem__, static_properties={}),
+        configurations=SimpleNamespace(broker_overrides=levels.__getitem__, static_properties={}),
         metadata=SimpleNamespace(topics=lambda name: None),
     )
     resource = {"resource_type": 4, "resource_name": broker, "configuration_keys": [RATE]}
     request = {"resources": [resource], "include_synonyms": True, "include_documentation": False}
-    header = cast("RequestHeader", SimpleNamespace(version=4))
-    answer = k32_describe_configs.handle(cast("Context", context), header, request)
+    answer = k32_describe_configs.handle(cast("Services", services), call_in(4), request)
     (result,) = cast("list[dict[str, Any]]", list(answer.elements))
     assert result["error_code"] == 0
     return [
@@ -63,4 +62,4 @@ def test_the_rate_of_moves_is_described_where_it_is_set(
 @pytest.mark.parametrize("name", ["2", "-1", "one", "1x", "9" * 5000], ids=lambda name: name[:3])
 def test_only_this_broker_tells_of_itself(name: str) -> None:
     with pytest.raises(InvalidRequestError):
-        check_broker(cast("Context", SimpleNamespace(broker_id=1)), name)
+        check_broker(cast("Services", SimpleNamespace(broker_id=1)), name)

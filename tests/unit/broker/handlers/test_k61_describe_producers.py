@@ -6,12 +6,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from calls import call_in
 
 from headrace.broker.handlers import k61_describe_producers
 from headrace.broker.handlers.replies import CloseConnectionError
-from headrace.broker.wire.frames import RequestHeader
-
-HEADER = RequestHeader(61, 0, 1, None, 0)
 
 
 def told(*indexes: int, producers: int) -> list[dict[str, Any]]:
@@ -19,12 +17,12 @@ def told(*indexes: int, producers: int) -> list[dict[str, Any]]:
         epoch=0, batches=[], last_timestamp_ms=5, coordinator_epoch=-1, transaction_first_offset=-1
     )
     log = SimpleNamespace(producers=dict.fromkeys(range(producers), remembered))
-    context: Any = SimpleNamespace(
+    broker: Any = SimpleNamespace(
         metadata=SimpleNamespace(topics=lambda name: {}),
         partitions=SimpleNamespace(leader_of=lambda topic, index: SimpleNamespace(log=log)),
     )
     request = {"topics": [{"name": "t", "partition_indexes": list(indexes)}]}
-    return list(k61_describe_producers.handle(context, HEADER, request).elements)  # type: ignore[arg-type]
+    return list(k61_describe_producers.handle(broker, call_in(0), request).elements)  # type: ignore[arg-type]
 
 
 def test_a_partition_is_told_as_often_as_it_is_named() -> None:

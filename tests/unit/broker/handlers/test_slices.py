@@ -10,9 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from calls import call_in
 
 from headrace.broker.handlers import slices
-from headrace.broker.handlers.context import Client
 from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.replies import CloseConnectionError
 from headrace.broker.handlers.slices import SLICE_COUNT, Listed, encoded_list
@@ -47,16 +47,15 @@ class Later:
 
 
 @pytest.fixture
-def context() -> Any:
+def broker() -> Any:
     return stand_in(Later())
 
 
 def stand_in(later: Any) -> Any:
     """What a handler is given, with those tasks, and a clock that is later whenever it is read."""
     return SimpleNamespace(
-        client=Client("host", "INSIDE"),
         metrics=BrokerMetrics(),
-        cluster=SimpleNamespace(later=later),
+        later=later,
         slicing=asyncio.Lock(),
         clock=SimpleNamespace(monotonic_ms=itertools.count().__next__),
     )
@@ -78,9 +77,8 @@ def result(number: int) -> dict[str, Any]:
     return {"group_id": f"group-{number}", "error_code": 69}
 
 
-def begin(context: Any, results: Results, version: int) -> Any:
-    header = frames.RequestHeader(42, version, 7, None, 0)
-    return encoded_list(context, API, header, Listed("results", iter(results)))
+def begin(broker: Any, results: Results, version: int) -> Any:
+    return encoded_list(broker, API, call_in(version, 42, 7), Listed("results", iter(results)))
 
 
 def whole(count: int, version: int) -> list[bytes]:
@@ -95,20 +93,20 @@ def whole(count: int, version: int) -> list[bytes]:
 
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("count", [0, 1, SLICE_COUNT])
-def test_a_short_answer_is_there_at_once(context: Any, count: int, version: int) -> None:
-    assert begin(context, Results(count), version) == whole(count, version)
+def test_a_short_answer_is_there_at_once(broker: Any, count: int, version: int) -> None:
+    assert begin(broker, Results(count), version) == whole(count, version)
 
 
-def test_a_long_answer_that_takes_less_than_a_millisecond_is_there_at_once(context: Any) -> None:
-    context.clock.monotonic_ms = lambda: 17
-    assert begin(context, Results(100 * SLICE_COUNT), 2) == whole(100 * SLICE_COUNT, 2)
+def test_a_long_answer_that_takes_less_than_a_millisecond_is_there_at_once(broker: Any) -> None:
+    broker.clock.monotonic_ms = lambda: 17
+    assert begin(broker, Results(100 * SLICE_COUNT), 2) == whole(100 * SLICE_COUNT, 2)
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_long_answer_lets_others_have_turns_and_is_the_same(context: Any, version: int) -> None:
-    results, later = Results(15 * SLICE_COUNT), context.cluster.later
+def test_a_long_answer_lets_others_have_turns_and_is_the_same(broker: Any, version: int) -> None:
+    results, later = Results(15 * SLICE_COUNT), broker.later
     told: list[Any] = []
-    begin(context, results, version).then(told.append)
+    begin(broker, results, version).then(told.append)
     while later.tasks:
         before = results.made
         later.turn()
@@ -116,9 +114,9 @@ def test_a_long_answer_lets_others_have_turns_and_is_the_same(context: Any, vers
     assert told == [whole(15 * SLICE_COUNT, version)]
 
 
-def test_nothing_more_is_made_for_a_client_that_is_gone(context: Any) -> None:
-    results, later = Results(100 * SLICE_COUNT), context.cluster.later
-    answer = begin(context, results, 1)
+def test_nothing_more_is_made_for_a_client_that_is_gone(broker: Any) -> None:
+    results, later = Results(100 * SLICE_COUNT), broker.later
+    answer = begin(broker, results, 1)
     later.turn()
     answer.cancel()
     made = results.made
@@ -129,15 +127,15 @@ def test_nothing_more_is_made_for_a_client_that_is_gone(context: Any) -> None:
 
 @pytest.mark.parametrize("count", [SLICE_COUNT, 100 * SLICE_COUNT])
 def test_an_answer_that_grows_too_large_ends_the_connection(
-    context: Any, count: int, monkeypatch: pytest.MonkeyPatch
+    broker: Any, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slices, "ANSWER_SIZE_MAX", 50)
     failures: list[BaseException] = []
     with pytest.raises(CloseConnectionError, match="ask for less at once"):
-        begin(context, Results(count), 1)
+        begin(broker, Results(count), 1)
     monkeypatch.setattr(slices, "ANSWER_SIZE_MAX", 1000)
-    results, later = Results(1000), context.cluster.later
-    begin(context, results, 1).then(lambda _: None, failures.append)
+    results, later = Results(1000), broker.later
+    begin(broker, results, 1).then(lambda _: None, failures.append)
     while later.tasks:
         later.turn()
     assert [type(failure) for failure in failures] == [CloseConnectionError]
@@ -152,13 +150,12 @@ def test_an_element_that_has_to_wait_keeps_its_place() -> None:
             tasks.append(asyncio.get_running_loop().create_task(work))
             return Deferred()
 
-        context = stand_in(later)
+        broker = stand_in(later)
         waiting: Deferred[dict[str, Any]] = Deferred()
         asked: list[dict[str, Any] | Deferred[dict[str, Any]]] = [result(0), waiting, result(2)]
         elements = iter(asked)
         told: list[Any] = []
-        header = frames.RequestHeader(42, 1, 7, None, 0)
-        answer: Any = encoded_list(context, API, header, Listed("results", elements))
+        answer: Any = encoded_list(broker, API, call_in(1, 42, 7), Listed("results", elements))
         answer.then(told.append)
         await asyncio.sleep(0)
         assert not told
@@ -177,10 +174,10 @@ def test_many_long_answers_take_turns() -> None:
             tasks.append(asyncio.get_running_loop().create_task(work))
             return Deferred()
 
-        context = stand_in(later)
+        broker = stand_in(later)
         all_results = [Results(20 * SLICE_COUNT) for _ in range(50)]
         for results in all_results:
-            begin(context, results, 1)
+            begin(broker, results, 1)
         made_in_a_turn: list[int] = []
         while not all(task.done() for task in tasks):
             before = sum(results.made for results in all_results)

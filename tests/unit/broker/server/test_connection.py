@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 from manual_loop import ManualLoop
 
-from headrace.broker.handlers.context import Client
+from headrace.broker.handlers import table
+from headrace.broker.handlers.call import Call, Client
 from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.replies import CloseConnectionError
 from headrace.broker.handlers.table import Handler
@@ -53,15 +54,15 @@ class Bench:
             bytes_out=0,
             request=lambda key, size: self.requests.append((key, size)),
         )
-        context = SimpleNamespace(
+        broker = SimpleNamespace(
             config=SimpleNamespace(network=SimpleNamespace(socket_request_max_bytes=100_000)),
-            client=None,
+            metrics=self.metrics,
         )
         handlers = {
             METADATA: Handler(METADATA, "M", 0, 1, self.serve),
-            PRODUCE: Handler(PRODUCE, "P", 0, 1, self.serve, self.serve_run),
+            PRODUCE: Handler(PRODUCE, "P", 0, 1, None, self.serve_run),
         }
-        monkeypatch.setattr(connection_module, "HANDLERS", handlers)
+        monkeypatch.setattr(table, "HANDLERS", handlers)
         monkeypatch.setattr(connection_module, "_peer_of", lambda sock: "peer")
         self.readings_closed = 0
         self.turns = Turns(self.loop, lambda: self.now_s)  # type: ignore[arg-type]
@@ -69,7 +70,7 @@ class Bench:
         self.connection = Connection(
             ours,
             Client("host", "PLAINTEXT", reading=SimpleNamespace(close=self.close_reading)),  # type: ignore[arg-type]
-            context,  # type: ignore[arg-type]
+            broker,  # type: ignore[arg-type]
             self.metrics,  # type: ignore[arg-type]
             self.turns,
             self.holdings,
@@ -79,14 +80,15 @@ class Bench:
     def close_reading(self) -> None:
         self.readings_closed += 1
 
-    def serve(self, context: Any, header: frames.RequestHeader, frame: memoryview) -> Any:
-        self.served.append(header.correlation_id)
-        return self.answer(header.correlation_id)
+    def serve(self, broker: Any, call: Call, frame: memoryview) -> Any:
+        self.served.append(call.header.correlation_id)
+        return self.answer(call.header.correlation_id)
 
     def serve_run(
-        self, context: Any, header: frames.RequestHeader, frame: memoryview, more: Iterable[memoryview]
+        self, broker: Any, call: Call, frame: memoryview, more: Iterable[memoryview]
     ) -> tuple[Any, int]:
         """Takes all further requests of its key with one answer."""
+        header = call.header
         self.runs.append(header.correlation_id)
         headers = itertools.takewhile(
             lambda other: other.key == header.key, map(frames.read_request_header, more)
@@ -170,8 +172,7 @@ def test_requests_that_a_handler_serves_together_are_answered_and_counted_each(b
     bench.client.sendall(b"".join([*sent, request(6, PRODUCE)]))
     bench.loop.turn()
     assert bench.received() == b"".join(map(reply, range(1, 7)))
-    # The last one has nothing behind it, so it comes alone.
-    assert (bench.runs, bench.served) == ([2], [1, 5, 6])
+    assert (bench.runs, bench.served) == ([2, 6], [1, 5])
     assert [key for key, _ in bench.requests] == [METADATA, *[PRODUCE] * 3, METADATA, PRODUCE]
 
 

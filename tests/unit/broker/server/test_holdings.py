@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from manual_loop import ManualLoop
 
-from headrace.broker.handlers.context import Client
+from headrace.broker.handlers import table
+from headrace.broker.handlers.call import Client
 from headrace.broker.handlers.table import Handler
 from headrace.broker.server import connection as connection_module
 from headrace.broker.server import holdings as holdings_module
@@ -33,11 +34,11 @@ class Crowd:
         self.holdings = Holdings(10 * MB)
         self.reply_size = 10
         handler = Handler(METADATA, "M", 0, 1, self.serve)
-        monkeypatch.setattr(connection_module, "HANDLERS", {METADATA: handler})
+        monkeypatch.setattr(table, "HANDLERS", {METADATA: handler})
         monkeypatch.setattr(connection_module, "_peer_of", lambda sock: "peer")
         network = SimpleNamespace(socket_request_max_bytes=100 * MB)
-        self.context: Any = SimpleNamespace(config=SimpleNamespace(network=network), client=None)
         self.metrics: Any = BrokerMetrics()
+        self.broker: Any = SimpleNamespace(config=SimpleNamespace(network=network), metrics=self.metrics)
         self.clients: list[socket.socket] = []
         self.connections: list[Connection] = []
 
@@ -52,7 +53,7 @@ class Crowd:
             Connection(
                 ours,
                 Client("host", "PLAINTEXT"),
-                self.context,
+                self.broker,
                 self.metrics,
                 self.turns,
                 self.holdings,

@@ -45,13 +45,13 @@ def test_out_of_descriptors_it_pauses_and_says_once_a_minute_what_to_do(
 ) -> None:
     clock = SimpleNamespace(now_ms=5)
     network = SimpleNamespace(socket_request_max_bytes=100)
-    context: Any = SimpleNamespace(
+    broker: Any = SimpleNamespace(
         clock=SimpleNamespace(monotonic_ms=lambda: clock.now_ms), config=SimpleNamespace(network=network)
     )
     loop: Any = Loop()
     metrics: Any = SimpleNamespace()
     sockets: Any = [(Listener("PLAINTEXT", "localhost", 9092), ExhaustedSocket())]
-    Acceptor(sockets, context, metrics, loop).start()
+    Acceptor(sockets, broker, metrics, loop).start()
     with caplog.at_level(logging.ERROR):
         for _ in range(5):
             loop.readers[7]()

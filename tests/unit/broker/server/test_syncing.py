@@ -11,12 +11,12 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from calls import call_of
 from log_kit import NOW_MS, batch
 
 from headrace.broker.config import LogConfig
 from headrace.broker.errors import ErrorCode, StorageError
 from headrace.broker.handlers import k00_produce
-from headrace.broker.handlers.context import Client
 from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.log.files import OsFile, OsFiles
@@ -71,7 +71,6 @@ class World(SimpleNamespace):
             waiting=waiting,
             clock=SimpleNamespace(now_ms=lambda: NOW_MS, monotonic_ms=lambda: 0),
             metrics=SimpleNamespace(produced=lambda *_: None, failed=lambda *_: None),
-            client=Client("here", "INSIDE"),
             refused_writes=RefusedWrites(),
             metadata=SimpleNamespace(
                 partition=lambda topic, index: SimpleNamespace(leader=1, leader_epoch=4)
@@ -93,8 +92,8 @@ class World(SimpleNamespace):
                 frames.encode_request_header(0, VERSION, 77, "unit") + API.encode_request(VERSION, body)
             )
         )
-        context: Any = self
-        reply = k00_produce.handle(context, frames.read_request_header(frame), frame)
+        broker: Any = self
+        reply, _ = k00_produce.handle_run(broker, call_of(frame), frame, ())
         answer: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         if isinstance(reply, Deferred):
             reply.then(lambda parts: answer.set_result(code_of(parts)))

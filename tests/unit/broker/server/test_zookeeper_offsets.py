@@ -10,8 +10,8 @@ import pytest
 
 from headrace.broker.errors import ErrorCode
 from headrace.broker.groups.events import FetchedOffset, TopicPartition
-from headrace.broker.handlers.context import Context
 from headrace.broker.handlers.k09_offset_fetch import _read
+from headrace.broker.handlers.services import Services
 from headrace.broker.server.zookeeper_offsets import ZooKeeperOffsets
 from headrace.broker.zk.client import Znode
 
@@ -22,12 +22,12 @@ def fetched(data: bytes | None) -> FetchedOffset:
         return None if data is None else Znode(data, 0, 0, 0, 0)
 
     offsets = ZooKeeperOffsets(cast("Any", SimpleNamespace(get=get)))
-    context = SimpleNamespace(
+    broker = SimpleNamespace(
         metadata=SimpleNamespace(partition=lambda *_: object()),
-        cluster=SimpleNamespace(consumer_offsets=offsets),
+        consumer_offsets=offsets,
     )
     topics = [{"name": "t", "partition_indexes": [0]}]
-    answer = asyncio.run(_read(cast("Context", context), {"group_id": "g", "topics": topics}))
+    answer = asyncio.run(_read(cast("Services", broker), {"group_id": "g", "topics": topics}))
     ((partition,),) = (topic["partitions"] for topic in answer["topics"])
     assert TopicPartition("t", partition["partition_index"]) == ("t", 0)
     return FetchedOffset(offset=partition["committed_offset"], error=partition["error_code"])

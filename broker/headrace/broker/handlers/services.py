@@ -1,0 +1,263 @@
+"""What a handler may reach: the parts of a running broker, each behind the smallest interface that handlers need.
+
+One `Services` serves all connections. Whatever concerns one request is in its `call`, never here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+from uuid import UUID
+
+from headrace.broker.clock import Clock
+from headrace.broker.config import BrokerConfig
+from headrace.broker.errors import ErrorCode
+from headrace.broker.groups.events import GroupOverview, Request
+from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.handlers.fetch_sessions import FetchSessions
+from headrace.broker.handlers.metadata_bodies import MetadataBodies
+from headrace.broker.handlers.refused_writes import RefusedWrites
+from headrace.broker.handlers.watch import Watch
+from headrace.broker.log.partition_log import PartitionLog
+from headrace.broker.replication.leader import Partition
+from headrace.broker.replication.model import Broker, Endpoint, PartitionMetadata, TopicPartition
+from headrace.broker.replication.topic_requests import NewTopic, TopicResult
+
+T = TypeVar("T")
+Change = Callable[[dict[str, str]], Mapping[str, str]]
+"""The overrides that are to be, from those that are."""
+
+
+class Logs(Protocol):
+    """The logs in this broker's data directories; `offline` are those that failed, by path, and why."""
+
+    offline: dict[str, str]
+
+    def all(self) -> Iterable[PartitionLog]: ...
+
+    def get(self, topic: str, partition: int) -> PartitionLog | None: ...
+
+    def copies(self) -> Iterable[PartitionLog]:
+        """Copies of logs on their way to other directories."""
+        ...
+
+
+class Partitions(Protocol):
+    """The partitions that this broker holds a replica of."""
+
+    @property
+    def logs(self) -> Logs: ...
+
+    def get(self, topic: str, partition: int) -> Partition | None:
+        """The replica, whoever leads it, or None."""
+        ...
+
+    def leader_of(self, topic: str, partition: int) -> Partition:
+        """Raises NotLeaderOrFollowerError or UnknownTopicOrPartitionError."""
+        ...
+
+
+class Metadata(Protocol):
+    """What the controller told of the cluster; `version` grows with each change."""
+
+    cluster_id: str
+    controller_id: int
+    version: int
+
+    @property
+    def brokers(self) -> Mapping[int, Broker]:
+        """The brokers that are alive."""
+        ...
+
+    def topic_names(self) -> list[str]: ...
+
+    def topics(self, name: str) -> Mapping[int, PartitionMetadata] | None:
+        """The partitions of a topic by number, or None when there is no such topic."""
+        ...
+
+    def partition(self, topic: str, partition: int) -> PartitionMetadata | None: ...
+
+    def topic_id(self, name: str) -> UUID:
+        """The zero UUID when the topic is unknown or has none."""
+        ...
+
+    def topic_name(self, topic_id: UUID) -> str | None: ...
+
+    def endpoint(self, broker_id: int, listener: str) -> Endpoint | None:
+        """Where clients of that listener reach that broker, if they do."""
+        ...
+
+
+class Waiting(Protocol):
+    """Parks requests until their partitions move or their time is over; `server.waiting` performs it."""
+
+    def park(
+        self,
+        keys: Iterable[tuple[str, int]] | Watch,
+        timeout_ms: int,
+        attempt: Callable[[Collection[tuple[str, int]] | None], T | None],
+    ) -> Deferred[T]:
+        """What `attempt(moved)` gives after a wake of some of `keys`, or `attempt(None)` at the time-out."""
+        ...
+
+    def keep(self, keys: Iterable[tuple[str, int]]) -> Watch | None:
+        """A watch to park with until `forget`, one request at a time; None when there are too many."""
+        ...
+
+    def forget(self, watch: Watch) -> None: ...
+
+    def wake(self, topic: str, partition: int) -> None:
+        """The partition has new data, a new high watermark, a new leader or is gone."""
+        ...
+
+
+class Metrics(Protocol):
+    """Counters."""
+
+    def request(self, key: int, size: int) -> None: ...
+
+    def produced(self, topic: str, batch_count: int, size: int) -> None: ...
+
+    def fetched(self, topic: str, size: int) -> None: ...
+
+    def failed(self, key: int, error_code: int) -> None:
+        """A request of that API, or a part of one, is answered with an error."""
+        ...
+
+
+class Topics(Protocol):
+    """Topics that come, grow and go; only the controller makes them so."""
+
+    @property
+    def is_controller(self) -> bool: ...
+
+    def is_mirrored(self, topic: str, /) -> bool:
+        """Whether a mirror of this broker makes and writes topics of that name."""
+        ...
+
+    def auto_create(self, topics: Sequence[str], /) -> None:
+        """Begin creating topics with the broker's defaults."""
+        ...
+
+    async def create_topics(
+        self, topics: Sequence[NewTopic], /, *, timeout_ms: int, validate_only: bool
+    ) -> list[TopicResult]: ...
+
+    async def delete_topics(self, names: Sequence[str], /, *, timeout_ms: int) -> list[TopicResult]: ...
+
+    async def create_partitions(
+        self,
+        topic: str,
+        count: int,
+        assignments: Sequence[Sequence[int]] | None,
+        /,
+        *,
+        timeout_ms: int,
+        validate_only: bool,
+        by_client: bool,
+    ) -> TopicResult: ...
+
+
+class Configurations(Protocol):
+    """What topics and brokers are set to, beside the broker's own file."""
+
+    @property
+    def static_properties(self) -> Mapping[str, str]:
+        """What `server.properties` says."""
+        ...
+
+    def broker_overrides(self, broker: str, /) -> Mapping[str, str]: ...
+
+    async def stored_topic_configs(self, topics: Sequence[str], /) -> Mapping[str, Mapping[str, str]]: ...
+
+    async def alter_topic_config(self, topic: str, change: Change, /, *, validate_only: bool) -> None: ...
+
+    async def alter_broker_config(self, broker: str, change: Change, /, *, validate_only: bool) -> None: ...
+
+
+class Control(Protocol):
+    """What brokers ask each other."""
+
+    async def control(self, key: int, request: Mapping[str, Any], /) -> dict[str, Any]:
+        """Perform a LeaderAndIsr, StopReplica or UpdateMetadata request in its turn; answers the response."""
+        ...
+
+    async def shut_down(self, broker_id: int, broker_epoch: int, /) -> Sequence[TopicPartition]:
+        """The partitions that the broker still leads; raises a KafkaError."""
+        ...
+
+
+class ConsumerOffsets(Protocol):
+    """Offsets that consumers of old keep in ZooKeeper; raises KafkaErrors and MalformedZnodeError."""
+
+    async def commit(self, group_id: str, topic: str, partition: int, offset: int, /) -> None: ...
+
+    async def fetch(self, group_id: str, topic: str, partition: int, /) -> int | None: ...
+
+
+class Groups(Protocol):
+    """The group coordinator."""
+
+    def ask(self, request: Request[T], /) -> Deferred[T]:
+        """The answer, once what it rests on is committed."""
+        ...
+
+    def partition_for(self, group_id: str, /) -> int:
+        """The partition of `__consumer_offsets` that keeps the group."""
+        ...
+
+    def overviews(self) -> tuple[ErrorCode, list[GroupOverview]]: ...
+
+
+class ProducerIds(Protocol):
+    def next_id(self) -> int | None:
+        """An id that no other producer of the cluster has; None while there is none (try again)."""
+        ...
+
+
+class Moves(Protocol):
+    """Replicas on their way to other data directories."""
+
+    async def alter(
+        self, wanted: Mapping[tuple[str, int], str], /
+    ) -> Mapping[tuple[str, int], ErrorCode]: ...
+
+
+class Later(Protocol):
+    def __call__(self, name: str, work: Coroutine[Any, Any, T], /) -> Deferred[T]:
+        """The outcome of `work`, which runs in a task of the broker."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Services:
+    """All parts that handlers use; built once by `server.main`."""
+
+    broker_id: int
+    config: BrokerConfig
+    clock: Clock
+    partitions: Partitions
+    metadata: Metadata
+    topics: Topics
+    configurations: Configurations
+    control: Control
+    consumer_offsets: ConsumerOffsets
+    waiting: Waiting
+    metrics: Metrics
+    groups: Groups
+    producer_ids: ProducerIds
+    moves: Moves
+    refused_writes: RefusedWrites
+    later: Later
+    metadata_bodies: MetadataBodies = field(default_factory=MetadataBodies)
+    slicing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    fetch_sessions: FetchSessions = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.fetch_sessions = FetchSessions(self.config.network.max_incremental_fetch_session_cache_slots)
+
+    def use_config(self, config: BrokerConfig) -> None:
+        """Requests from now on see a changed configuration."""
+        self.config = config
