@@ -59,22 +59,20 @@ class Administrator:
         topic = NewTopic(name=name, partition_count=2, replication_factor=1)
 
         async def work(node: Node) -> list[TopicResult]:
-            return await node.cluster.create_topics([topic], timeout_ms=TIMEOUT_MS)
+            return await node.cluster.topics.create([topic], timeout_ms=TIMEOUT_MS)
 
         return await self._world.ask(work, seconds)
 
     async def _delete(self, name: str) -> None:
         await self._world.ask(
-            lambda node: node.cluster.delete_topics([name], timeout_ms=TIMEOUT_MS), seconds=5
+            lambda node: node.cluster.topics.delete([name], timeout_ms=TIMEOUT_MS), seconds=5
         )
 
     async def _grow(self, name: str) -> None:
         async def work(node: Node) -> list[TopicResult]:
             count = len(node.metadata.topics(name) or ()) + 1
             return [
-                await node.cluster.create_partitions(
-                    name, count, None, timeout_ms=TIMEOUT_MS, validate_only=False
-                )
+                await node.cluster.topics.grow(name, count, None, timeout_ms=TIMEOUT_MS, validate_only=False)
             ]
 
         await self._world.ask(work, seconds=5)
@@ -86,7 +84,7 @@ class Administrator:
             return
         try:
             async with asyncio.timeout(5):
-                await self._random.choice(serving).cluster.alter_topic_config(
+                await self._random.choice(serving).cluster.configurations.alter_topic(
                     name, lambda overrides: {**overrides, "retention.ms": self._value()}, validate_only=False
                 )
         except (TimeoutError, ZooKeeperError, KafkaError) as error:

@@ -24,6 +24,7 @@ from headrace.broker.errors import ErrorCode
 from headrace.broker.replication.model import Endpoint, TopicAssignment
 from headrace.broker.replication.topic_requests import TopicResult
 from headrace.broker.server.cluster import Cluster
+from headrace.broker.server.later import Later
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.replicas import Partitions
 from headrace.broker.tasks import Tasks
@@ -205,9 +206,9 @@ class SimulatedLink:
             raise ConnectionRefusedError
         await asyncio.sleep(node.frozen_seconds)
         if key == k07_controlled_shutdown.API.key:
-            remaining = await node.cluster.shut_down(message["broker_id"], message["broker_epoch"])
+            remaining = await node.cluster.control.shut_down(message["broker_id"], message["broker_epoch"])
             return {"error_code": 0, "remaining_partitions": remaining}
-        answer = node.cluster.later("control", node.cluster.control(key, message))
+        answer = Later(node.tasks)("control", node.cluster.control.perform(key, message))
         await until(lambda: answer.done or node.is_dead, seconds=0.005)
         await asyncio.sleep(world.delay())
         if node.is_dead or world.breaks():
@@ -330,7 +331,7 @@ class World:
             async with asyncio.timeout(seconds):
                 while True:
                     node = self._controller_by_metadata()
-                    if node is not None and node.cluster.is_controller:
+                    if node is not None and node.cluster.control.is_controller:
                         return (await work(node))[0]
                     await asyncio.sleep(0.1)
         except (TimeoutError, ZooKeeperError):
@@ -386,7 +387,7 @@ class World:
         ]
         for topic in {topic for topic, _ in self.disks[node.broker_id].logs} & topics.keys():
             stored = self.ensemble.znodes[paths.entity_config("topics", topic)].data
-            used = node.cluster.topic_config(topic)
+            used = node.cluster.configurations.of_topic(topic)
             if used != paths.decode_config(topic, stored):
                 found.append(f"{node.broker_id} uses {used} for {topic}, not {stored!r}")
         return found
@@ -425,7 +426,7 @@ class World:
         return all(
             node.is_serving
             and node.metadata.controller_id == controller
-            and node.cluster.is_controller == (node.broker_id == controller)
+            and node.cluster.control.is_controller == (node.broker_id == controller)
             and node.metadata.brokers.keys() == self.disks.keys()
             for node in self.nodes.values()
         )
@@ -442,8 +443,8 @@ class World:
             session = node.kazoo._session
             lines.append(
                 f"broker {node.broker_id}: dead={node.is_dead} serving={node.is_serving} "
-                f"controller={node.cluster.is_controller} names={node.metadata.controller_id} "
-                f"brokers={sorted(node.metadata.brokers)} epoch={node.cluster.broker_epoch} "
+                f"controller={node.cluster.control.is_controller} names={node.metadata.controller_id} "
+                f"brokers={sorted(node.metadata.brokers)} epoch={node.cluster.membership.broker_epoch} "
                 f"session={session and session.number}"
             )
         return "\n".join([*lines, *self.differences()])
@@ -459,7 +460,7 @@ def run(seed: int, broker_count: int = 2) -> World:
 
         with (
             patch("headrace.broker.server.peers.PeerLink", connect),
-            patch("headrace.broker.server.cluster.PeerLink", connect),
+            patch("headrace.broker.server.control.PeerLink", connect),
         ):
             try:
                 loop.run_until_complete(world.run())

@@ -88,7 +88,7 @@ class Queue:
 
 
 class StandInCluster:
-    """What `server.cluster` does for handlers, without ZooKeeper: nothing is created, changed or deleted."""
+    """What the parts of `server.cluster` do for handlers, without ZooKeeper: nothing is created, changed or deleted."""
 
     is_controller = True
     static_properties: Mapping[str, str] = {}
@@ -110,10 +110,10 @@ class StandInCluster:
             raise AssertionError(f"{name} waits for something that is not here")
         return deferred
 
-    def topic_config(self, topic: str) -> dict[str, str]:
+    def of_topic(self, topic: str) -> dict[str, str]:
         return OVERRIDES.get(topic, {})
 
-    def broker_overrides(self, name: str) -> dict[str, str]:
+    def of_broker(self, name: str) -> dict[str, str]:
         return {}
 
     def is_mirrored(self, name: str) -> bool:
@@ -121,33 +121,33 @@ class StandInCluster:
 
     def auto_create(self, names: Sequence[str]) -> None: ...
 
-    async def control(self, key: int, request: Mapping[str, Any]) -> dict[str, Any]:
+    async def perform(self, key: int, request: Mapping[str, Any]) -> dict[str, Any]:
         return {"error_code": ErrorCode.STALE_CONTROLLER_EPOCH}
 
     async def shut_down(self, broker_id: int, broker_epoch: int) -> list[Any]:
         return []
 
-    async def create_topics(self, topics: Sequence[Any], **_: Any) -> list[TopicResult]:
+    async def create(self, topics: Sequence[Any], **_: Any) -> list[TopicResult]:
         return [TopicResult(name=topic.name, error=ErrorCode.POLICY_VIOLATION) for topic in topics]
 
-    async def delete_topics(self, names: Sequence[str], **_: Any) -> list[TopicResult]:
+    async def delete(self, names: Sequence[str], **_: Any) -> list[TopicResult]:
         return [TopicResult(name=name, error=ErrorCode.TOPIC_DELETION_DISABLED) for name in names]
 
-    async def create_partitions(self, topic: str, count: int, assignments: Any, **_: Any) -> TopicResult:
+    async def grow(self, topic: str, count: int, assignments: Any, **_: Any) -> TopicResult:
         return TopicResult(name=topic, error=ErrorCode.POLICY_VIOLATION)
 
-    async def alter_topic_config(self, topic: str, change: Any, *, validate_only: bool) -> None:
+    async def alter_topic(self, topic: str, change: Any, *, validate_only: bool) -> None:
         if topic not in OVERRIDES:
             raise UnknownTopicOrPartitionError(f"no topic {topic}")
         LogConfig().with_overrides(dict(change(dict(OVERRIDES[topic]))))
 
-    async def stored_topic_configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
-        return {topic: self.topic_config(topic) for topic in topics}
+    async def stored_of_topics(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+        return {topic: self.of_topic(topic) for topic in topics}
 
     async def alter(self, wanted: Mapping[tuple[str, int], str]) -> dict[tuple[str, int], ErrorCode]:
         return dict.fromkeys(wanted, ErrorCode.LOG_DIR_NOT_FOUND)
 
-    async def alter_broker_config(self, name: str, change: Any, *, validate_only: bool) -> None:
+    async def alter_broker(self, name: str, change: Any, *, validate_only: bool) -> None:
         change({})
 
     async def allocate_producer_id_block(self) -> tuple[int, int]:
@@ -173,7 +173,7 @@ class FrameBroker:
             LogConfig.from_broker(config),
             broker_id=1,
             cluster_id="fuzz",
-            overrides=self.cluster.topic_config,
+            overrides=self.cluster.of_topic,
             now_ms=self.queue.now_ms(),
         )
         metadata = MetadataCache("fuzz")

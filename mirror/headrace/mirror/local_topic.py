@@ -114,9 +114,9 @@ async def _add_own_partition(host: EmbeddingHost, name: str, configs: Mapping[st
     partitions = host.metadata.topics(name)
     if partitions is None:
         topic = NewTopic(name=name, assignments={0: [host.broker_id]}, configs=dict(configs))
-        result = (await host.cluster.create_topics([topic], timeout_ms=TIMEOUT_MS))[0]
+        result = (await host.topics.create([topic], timeout_ms=TIMEOUT_MS))[0]
     else:
-        result = await host.cluster.create_partitions(
+        result = await host.topics.grow(
             name, len(partitions) + 1, [[host.broker_id]], timeout_ms=TIMEOUT_MS, validate_only=False
         )
     if result.error not in _DONE_OR_ANOTHER_WAS_FASTER:

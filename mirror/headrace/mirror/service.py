@@ -58,7 +58,7 @@ async def start(host: EmbeddingHost) -> None:
                         tasks,
                         f"headrace-mirror-{host.broker_id}",
                         mirror.journal.flush,
-                        own_cluster=host.cluster.cluster_id,
+                        own_cluster=host.cluster_id,
                         is_here=lambda name: host.metadata.topics(name) is not None,
                     )
                 )
@@ -178,7 +178,7 @@ class Mirror:
     def _is_former(self, partition: Partition) -> bool:
         if partition.log.is_mirror_copy:
             return False
-        configs = self._host.cluster.topic_config(partition.topic)
+        configs = self._host.configurations.of_topic(partition.topic)
         return lineage.standing(configs, is_remembered=False) is Standing.FORMER
 
     def _copier(self, source: Source, key: Key, partition: Partition) -> Copier:

@@ -76,7 +76,7 @@ class Targets:
                 f"or set its configuration {key}={value} to have it copied to"
             )
         if standing is Standing.COPY and len(known) < count:
-            result = await self._host.cluster.create_partitions(
+            result = await self._host.topics.grow(
                 name, count, None, timeout_ms=TOPIC_TIMEOUT_MS, validate_only=False
             )
             return _reason(f"cannot have {count} partitions", result)
@@ -85,7 +85,7 @@ class Targets:
     async def _create(self, name: str, topic: SourceTopic, mark: Mapping[str, str]) -> str:
         copied = {key: topic.configs[key] for key in COPIED_CONFIGS if key in topic.configs}
         new = NewTopic(name=name, partition_count=len(topic.partitions), configs={**copied, **mark})
-        result = (await self._host.cluster.create_topics([new], timeout_ms=TOPIC_TIMEOUT_MS))[0]
+        result = (await self._host.topics.create([new], timeout_ms=TOPIC_TIMEOUT_MS))[0]
         return _reason("cannot be created", result)
 
     async def _standing(self, name: str, mark: Mapping[str, str], led: Collection[Partition]) -> Standing:
@@ -103,9 +103,9 @@ class Targets:
 
     async def _marked_anew(self, name: str, mark: Mapping[str, str], led: Collection[Partition]) -> Standing:
         """What the topic is, once it has the mark that it should have."""
-        cluster = self._host.cluster
+        configurations = self._host.configurations
         is_remembered = any(self._journal.remembers(partition) for partition in led)
-        stored = (await cluster.stored_topic_configs([name]))[name]
+        stored = (await configurations.stored_of_topics([name]))[name]
         standing = lineage.standing(stored, is_remembered=is_remembered)
         if standing in (Standing.FORMER, Standing.FOREIGN) or mark.items() <= stored.items():
             return standing
@@ -115,7 +115,7 @@ class Targets:
             standing = lineage.standing(overrides, is_remembered=is_remembered)
             return overrides if standing in (Standing.FORMER, Standing.FOREIGN) else {**overrides, **mark}
 
-        await cluster.alter_topic_config(name, change, validate_only=False)
+        await configurations.alter_topic(name, change, validate_only=False)
         log.info("topic is marked as a copy", topic=name, **mark)
         return Standing.COPY if standing is Standing.UNMARKED else standing
 

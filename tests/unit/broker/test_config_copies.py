@@ -61,8 +61,8 @@ def test_the_mark_has_an_effect_where_the_topic_is_mirrored(topic: str, is_mirro
         config, _ = BrokerConfig.from_properties({"zookeeper.connect": "nowhere"})
         names = mirrored_names(properties)
         cluster = Cluster(config, LoopClock(loop), MetadataCache(), Tasks(), names)
-        cluster._configs._overrides[topic] = {**MARK, "retention.ms": "1"}
-        return cluster.topic_config(topic)
+        cluster.configurations._stored._overrides[topic] = {**MARK, "retention.ms": "1"}
+        return cluster.configurations.of_topic(topic)
 
     with VirtualLoop() as loop:
         found = loop.run_until_complete(overrides(PROPERTIES))
@@ -77,7 +77,9 @@ def test_clients_add_no_partitions_to_a_copy_and_the_mirror_does() -> None:
     async def nothing(path: str) -> None:
         return None
 
-    topics = Topics(BrokerConfig(), cast("Any", SimpleNamespace(get=nothing)), MetadataCache(), refuse)
+    topics = Topics(
+        BrokerConfig(), cast("Any", SimpleNamespace(get=nothing)), MetadataCache(), Tasks(), refuse
+    )
 
     def grown(*, by_client: bool) -> ErrorCode:
         work = topics.grow("t", 9, None, timeout_ms=1000, validate_only=False, by_client=by_client)
@@ -116,7 +118,7 @@ def test_a_mark_is_taken_away_by_its_name(operation: int, left: dict[str, str]) 
 @pytest.mark.parametrize(("overrides", "told"), [(MARK, ["EAST,NORTH"]), ({}, [])])
 def test_the_mark_is_described_where_it_is(overrides: dict[str, str], told: list[str]) -> None:
     config, _ = BrokerConfig.from_properties({})
-    configurations = SimpleNamespace(broker_overrides=lambda name: {}, static_properties={})
+    configurations = SimpleNamespace(of_broker=lambda name: {}, static_properties={})
     services = SimpleNamespace(broker_id=1, config=config, configurations=configurations)
     entries = k32_describe_configs.topic_entries(cast("Any", services), overrides)
     assert [entry["value"] for entry in entries if entry["name"] == MIRROR_CLUSTERS] == told

@@ -216,26 +216,23 @@ def test_a_topic_that_cannot_be_brought_is_told_until_it_can(
         TopicResult(name="dc-east.events", error=ErrorCode.INVALID_TOPIC_EXCEPTION, message="too long")
     ]
 
-    async def create_topics(new: list[Any], *, timeout_ms: int) -> list[TopicResult]:
+    async def create(new: list[Any], *, timeout_ms: int) -> list[TopicResult]:
         return list(answers)
 
-    async def create_partitions(name: str, count: int, *rest: Any, **options: Any) -> TopicResult:
+    async def grow(name: str, count: int, *rest: Any, **options: Any) -> TopicResult:
         return answers[0]
 
     known = None if partitions_known is None else dict.fromkeys(range(partitions_known))
 
-    async def stored_topic_configs(names: list[str]) -> dict[str, dict[str, str]]:
+    async def stored_of_topics(names: list[str]) -> dict[str, dict[str, str]]:
         return {name: {"headrace.mirror.clusters": "EAST"} for name in names}
 
     host = SimpleNamespace(
         clock=script.clock,
         led=list,
         metadata=SimpleNamespace(topics=lambda name: known, topic_id=lambda name: UUID(int=6)),
-        cluster=SimpleNamespace(
-            create_topics=create_topics,
-            create_partitions=create_partitions,
-            stored_topic_configs=stored_topic_configs,
-        ),
+        topics=SimpleNamespace(create=create, grow=grow),
+        configurations=SimpleNamespace(stored_of_topics=stored_of_topics),
     )
     targets = Targets(cast("Any", host), cast("Any", None))
     script.source.cluster_id = "EAST"

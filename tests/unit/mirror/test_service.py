@@ -59,7 +59,7 @@ def mirror_of(
         led=lambda: list(led),
         clock=SimpleNamespace(now_ms=lambda: 0, monotonic_ms=lambda: 0),
         broker_id=0,
-        cluster=SimpleNamespace(topic_config=lambda name: (configs or {}).get(name, {})),
+        configurations=SimpleNamespace(of_topic=lambda name: (configs or {}).get(name, {})),
         registry=CollectorRegistry(),
     )
     source = Source(

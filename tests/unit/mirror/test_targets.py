@@ -29,22 +29,22 @@ class Cluster:
         self.done: list[Any] = []
         self.looks = 0
 
-    async def create_topics(self, topics: list[Any], *, timeout_ms: int) -> list[Any]:
+    async def create(self, topics: list[Any], *, timeout_ms: int) -> list[Any]:
         for topic in topics:
             self.topics[topic.name] = topic.partition_count, dict(topic.configs)
             self.done.append(("created", topic.name))
         return [SimpleNamespace(error=ErrorCode.NONE, message=None)]
 
-    async def create_partitions(self, name: str, count: int, assignments: Any, **_: Any) -> Any:
+    async def grow(self, name: str, count: int, assignments: Any, **_: Any) -> Any:
         self.topics[name] = count, self.topics[name][1]
         self.done.append(("grown", name, count))
         return SimpleNamespace(error=ErrorCode.NONE, message=None)
 
-    async def stored_topic_configs(self, names: list[str]) -> dict[str, dict[str, str]]:
+    async def stored_of_topics(self, names: list[str]) -> dict[str, dict[str, str]]:
         self.looks += 1
         return {name: dict(self.topics[name][1]) for name in names}
 
-    async def alter_topic_config(
+    async def alter_topic(
         self, name: str, change: Callable[[dict[str, str]], Mapping[str, str]], *, validate_only: bool
     ) -> None:
         if name not in self.topics:
@@ -64,7 +64,8 @@ class World:
         self.now_ms = 0
         led = [SimpleNamespace(topic=name) for name in topics]
         host = SimpleNamespace(
-            cluster=self.cluster,
+            topics=self.cluster,
+            configurations=self.cluster,
             led=lambda: led,
             clock=SimpleNamespace(monotonic_ms=lambda: self.now_ms),
             metadata=SimpleNamespace(
@@ -155,13 +156,13 @@ def test_a_topic_that_somebody_else_made_is_left_alone_and_told_of() -> None:
 
 def test_who_is_promoted_while_it_is_being_marked_stays_so() -> None:
     world = World({NAME: (2, {})}, is_remembered=True)
-    alter = world.cluster.alter_topic_config
+    alter = world.cluster.alter_topic
 
     async def late(name: str, change: Any, *, validate_only: bool) -> None:
         world.cluster.topics[name] = 2, dict(FORMER)
         await alter(name, change, validate_only=validate_only)
 
-    world.cluster.alter_topic_config = late  # type: ignore[method-assign]
+    world.cluster.alter_topic = late  # type: ignore[method-assign]
     world.look()
     assert world.cluster.topics[NAME][1] == FORMER
 

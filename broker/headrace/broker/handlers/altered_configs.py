@@ -59,12 +59,10 @@ async def _alter(broker: Services, resource: Resource, change_of: ChangeOf, *, v
     if resource["resource_type"] == TOPIC:
         if not name:
             raise InvalidRequestError("Default topic resources are not allowed.")
-        await broker.configurations.alter_topic_config(name, change, validate_only=validate_only)
+        await broker.configurations.alter_topic(name, change, validate_only=validate_only)
     elif resource["resource_type"] == BROKER:
         check_broker(broker, name)
-        await broker.configurations.alter_broker_config(
-            name or DEFAULT_ENTITY, change, validate_only=validate_only
-        )
+        await broker.configurations.alter_broker(name or DEFAULT_ENTITY, change, validate_only=validate_only)
     else:
         raise InvalidRequestError(
             f"Only topics ({TOPIC}) and brokers ({BROKER}) have a configuration to change here, "

@@ -217,7 +217,7 @@ def _topic(
     if not is_legal_name(name):
         return _refusal(ErrorCode.INVALID_TOPIC_EXCEPTION, name, ZERO_UUID)
     partitions = metadata.topics(name)
-    if partitions is None and broker.topics.is_mirrored(name):
+    if partitions is None and broker.configurations.is_mirrored(name):
         return _refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, name, ZERO_UUID)
     if partitions is None:
         missing.append(name)

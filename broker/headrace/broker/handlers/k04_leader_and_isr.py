@@ -22,6 +22,6 @@ def handle(broker: Services, call: Call, request: dict[str, Any]) -> Deferred[di
 
 
 async def _answer(broker: Services, call: Call, request: dict[str, Any]) -> dict[str, Any]:
-    response: dict[str, Any] = await broker.control.control(API.key, request)
+    response: dict[str, Any] = await broker.control.perform(API.key, request)
     left_out = "partition_errors" if call.header.version >= FIRST_VERSION_BY_TOPIC_ID else "topics"
     return {name: value for name, value in response.items() if name != left_out}

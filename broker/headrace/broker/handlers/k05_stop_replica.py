@@ -14,4 +14,4 @@ VERSIONS = (0, 4)
 
 
 def handle(broker: Services, call: Call, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
-    return broker.later("stop-replica", broker.control.control(API.key, request))
+    return broker.later("stop-replica", broker.control.perform(API.key, request))

@@ -14,4 +14,4 @@ VERSIONS = (0, 8)
 
 
 def handle(broker: Services, call: Call, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
-    return broker.later("update-metadata", broker.control.control(API.key, request))
+    return broker.later("update-metadata", broker.control.perform(API.key, request))

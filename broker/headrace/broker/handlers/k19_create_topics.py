@@ -28,7 +28,7 @@ CONFIG_FIELDS = ("name", "value", "read_only", "config_source", "is_sensitive")
 def handle(
     broker: Services, call: Call, request: dict[str, Any]
 ) -> dict[str, Any] | Deferred[dict[str, Any]]:
-    if not broker.topics.is_controller:
+    if not broker.control.is_controller:
         return _refused(request)
     return broker.later("create-topics", _create(broker, request))
 
@@ -46,7 +46,7 @@ def _refused(request: dict[str, Any]) -> dict[str, Any]:
 async def _create(broker: Services, request: dict[str, Any]) -> dict[str, Any]:
     counts = Counter(topic["name"] for topic in request["topics"])
     topics = [_new_topic(t) for t in request["topics"] if counts[t["name"]] == 1]
-    results = await broker.topics.create_topics(
+    results = await broker.topics.create(
         topics, timeout_ms=request["timeout_ms"], validate_only=bool(request.get("validate_only"))
     )
     message = "Create topics request from client contains multiple entries for the same topic."

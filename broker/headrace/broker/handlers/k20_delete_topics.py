@@ -23,7 +23,7 @@ def handle(
     broker: Services, call: Call, request: dict[str, Any]
 ) -> dict[str, Any] | Deferred[dict[str, Any]]:
     wishes = _wishes(request)
-    if not broker.topics.is_controller:
+    if not broker.control.is_controller:
         message = "This is not the correct controller for this cluster."
         return {"responses": [_answer(wish, ErrorCode.NOT_CONTROLLER, message) for wish in wishes]}
     if not broker.config.topics.delete_topic_enable:
@@ -44,7 +44,7 @@ def _wishes(request: dict[str, Any]) -> list[Wish]:
 async def _delete(broker: Services, wishes: list[Wish], timeout_ms: int) -> dict[str, Any]:
     names = [_name_of(broker, wish) for wish in wishes]
     wanted = list(dict.fromkeys(name for name in names if name is not None))
-    results = await broker.topics.delete_topics(wanted, timeout_ms=timeout_ms)
+    results = await broker.topics.delete(wanted, timeout_ms=timeout_ms)
     done = {result.name: result for result in results}
     answers = []
     for (name, topic_id), found in zip(wishes, names, strict=True):

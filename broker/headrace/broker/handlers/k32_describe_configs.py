@@ -69,7 +69,7 @@ def _described(
     name = resource["resource_name"]
     if resource["resource_type"] != TOPIC or broker.metadata.topics(name) is None:
         return _describe(broker, call, resource, request, {})
-    stored = broker.later("describe-configs", broker.configurations.stored_topic_configs([name]))
+    stored = broker.later("describe-configs", broker.configurations.stored_of_topics([name]))
     return stored.map(lambda overrides: _describe(broker, call, resource, request, overrides))
 
 
@@ -116,8 +116,8 @@ def _entries(broker: Services, resource_type: int, name: str, overrides: Overrid
 def _levels(broker: Services) -> Levels:
     """Where a broker property may come from, most specific first: (source, property → its text)."""
     return (
-        (DYNAMIC_BROKER, broker.configurations.broker_overrides(str(broker.broker_id))),
-        (DYNAMIC_DEFAULT_BROKER, broker.configurations.broker_overrides(DEFAULT_ENTITY)),
+        (DYNAMIC_BROKER, broker.configurations.of_broker(str(broker.broker_id))),
+        (DYNAMIC_DEFAULT_BROKER, broker.configurations.of_broker(DEFAULT_ENTITY)),
         (STATIC_BROKER, broker.configurations.static_properties),
         (DEFAULT, DEFAULT_TEXTS),
     )

@@ -22,7 +22,7 @@ VERSIONS = (0, 3)
 def handle(
     broker: Services, call: Call, request: dict[str, Any]
 ) -> dict[str, Any] | Deferred[dict[str, Any]]:
-    if not broker.topics.is_controller:
+    if not broker.control.is_controller:
         message = "This is not the correct controller for this cluster."
         return {"results": [_answer(t["name"], ErrorCode.NOT_CONTROLLER, message) for t in request["topics"]]}
     return broker.later("create-partitions", _create(broker, request))
@@ -36,7 +36,7 @@ async def _create(broker: Services, request: dict[str, Any]) -> dict[str, Any]:
         if topic["name"] in doubled:
             continue
         assignments = topic["assignments"]
-        result = await broker.topics.create_partitions(
+        result = await broker.topics.grow(
             topic["name"],
             topic["count"],
             None if assignments is None else [a["broker_ids"] for a in assignments],

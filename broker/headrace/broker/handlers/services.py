@@ -130,24 +130,17 @@ class Metrics(Protocol):
 class Topics(Protocol):
     """Topics that come, grow and go; only the controller makes them so."""
 
-    @property
-    def is_controller(self) -> bool: ...
-
-    def is_mirrored(self, topic: str, /) -> bool:
-        """Whether a mirror of this broker makes and writes topics of that name."""
-        ...
-
     def auto_create(self, topics: Sequence[str], /) -> None:
         """Begin creating topics with the broker's defaults."""
         ...
 
-    async def create_topics(
+    async def create(
         self, topics: Sequence[NewTopic], /, *, timeout_ms: int, validate_only: bool
     ) -> list[TopicResult]: ...
 
-    async def delete_topics(self, names: Sequence[str], /, *, timeout_ms: int) -> list[TopicResult]: ...
+    async def delete(self, names: Sequence[str], /, *, timeout_ms: int) -> list[TopicResult]: ...
 
-    async def create_partitions(
+    async def grow(
         self,
         topic: str,
         count: int,
@@ -168,19 +161,26 @@ class Configurations(Protocol):
         """What `server.properties` says."""
         ...
 
-    def broker_overrides(self, broker: str, /) -> Mapping[str, str]: ...
+    def is_mirrored(self, topic: str, /) -> bool:
+        """Whether a mirror of this broker makes and writes topics of that name."""
+        ...
 
-    async def stored_topic_configs(self, topics: Sequence[str], /) -> Mapping[str, Mapping[str, str]]: ...
+    def of_broker(self, broker: str, /) -> Mapping[str, str]: ...
 
-    async def alter_topic_config(self, topic: str, change: Change, /, *, validate_only: bool) -> None: ...
+    async def stored_of_topics(self, topics: Sequence[str], /) -> Mapping[str, Mapping[str, str]]: ...
 
-    async def alter_broker_config(self, broker: str, change: Change, /, *, validate_only: bool) -> None: ...
+    async def alter_topic(self, topic: str, change: Change, /, *, validate_only: bool) -> None: ...
+
+    async def alter_broker(self, broker: str, change: Change, /, *, validate_only: bool) -> None: ...
 
 
 class Control(Protocol):
     """What brokers ask each other."""
 
-    async def control(self, key: int, request: Mapping[str, Any], /) -> dict[str, Any]:
+    @property
+    def is_controller(self) -> bool: ...
+
+    async def perform(self, key: int, request: Mapping[str, Any], /) -> dict[str, Any]:
         """Perform a LeaderAndIsr, StopReplica or UpdateMetadata request in its turn; answers the response."""
         ...
 

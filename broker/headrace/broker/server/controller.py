@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from headrace.broker.clock import Clock
 from headrace.broker.errors import (
@@ -22,19 +21,15 @@ from headrace.broker.errors import (
     StaleBrokerEpochError,
     StaleControllerEpochError,
 )
-from headrace.broker.replication import events, requests
+from headrace.broker.replication import events
 from headrace.broker.replication.controller.machine import Controller
-from headrace.broker.replication.model import (
-    LEADER_DURING_DELETE,
-    TopicAssignment,
-    TopicPartition,
-)
+from headrace.broker.replication.model import TopicAssignment, TopicPartition
 from headrace.broker.server.mailbox import Mailbox, Work
+from headrace.broker.server.orders import Orders
 from headrace.broker.server.peers import Peers
 from headrace.broker.server.term import ControllerMovedError, Term
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks
-from headrace.broker.wire.api import k04_leader_and_isr, k05_stop_replica, k06_update_metadata
 from headrace.broker.wire.special_values import NO_EPOCH
 from headrace.broker.zk import paths
 from headrace.broker.zk.client import (
@@ -72,9 +67,8 @@ class ControllerOffice:
         self._clock = clock
         self._tasks = tasks
         self._broker_id = broker_id
-        self._listener = listener
         self._make = make
-        self._peers = peers(self._peer_overflowed)
+        self._orders = Orders(peers(self._peer_overflowed), broker_id, listener, self._answered)
         self._mailbox = Mailbox(self._failed)
         self._subscriptions: list[Subscription] = []
         self._topic_subscriptions: dict[str, Subscription] = {}
@@ -145,6 +139,10 @@ class ControllerOffice:
 
     def _tell(self, event: events.Event) -> None:
         self._mailbox.post(lambda: self._handle(event))
+
+    def _answered(self, core: Controller, event: events.Event) -> None:
+        if self._core is core:
+            self._tell(event)
 
     def _peer_overflowed(self, broker_id: int) -> None:
         self._tell(events.BrokerBehind(broker_id=broker_id))
@@ -239,7 +237,7 @@ class ControllerOffice:
             return
         log.info("no longer controller", broker=self._broker_id, epoch=self._core.cluster.epoch)
         self._core = None
-        self._peers.forget_all()
+        self._orders.forget_all()
         for subscription in (*self._subscriptions, *self._topic_subscriptions.values()):
             subscription.cancel()
         self._subscriptions = []
@@ -377,67 +375,10 @@ class ControllerOffice:
             case events.EndPreferredElection():
                 await term.delete(paths.PREFERRED_ELECTION)
             case events.ForgetBroker():
-                self._peers.forget(command.broker_id)
+                self._orders.forget(command.broker_id)
             case _:
-                self._send(command, core)
+                self._orders.send(command, core)
         return None
-
-    def _send(
-        self,
-        command: events.SendLeaderAndIsr | events.SendUpdateMetadata | events.SendStopReplica,
-        core: Controller,
-    ) -> None:
-        broker = core.cluster.brokers[command.broker_id]
-        endpoint = broker.endpoint(self._listener)
-        if endpoint is None:
-            log.error("broker has no inter-broker listener", broker=broker.broker_id, listener=self._listener)
-            return
-        office = {"controller_id": self._broker_id, "controller_epoch": core.cluster.epoch}
-        answered = None
-        match command:
-            case events.SendLeaderAndIsr():
-                key, version = k04_leader_and_isr.API.key, requests.LEADER_AND_ISR_VERSION
-                message = requests.leader_and_isr(command, listener=self._listener, **office)
-                answered = self._on_led(command, core)
-            case events.SendUpdateMetadata():
-                key, version = k06_update_metadata.API.key, requests.UPDATE_METADATA_VERSION
-                message = requests.update_metadata(command, **office)
-                answered = self._on_told(command, core)
-            case events.SendStopReplica():
-                key, version = k05_stop_replica.API.key, requests.STOP_REPLICA_VERSION
-                message = requests.stop_replica(command, **office)
-                answered = self._on_stopped(command.broker_id, core)
-        self._peers.send(command.broker_id, endpoint, key, version, message, answered)
-
-    def _on_led(self, command: events.SendLeaderAndIsr, core: Controller) -> Callable[[dict[str, Any]], None]:
-        def answered(response: dict[str, Any]) -> None:
-            if self._core is core:
-                event = requests.answered_replicas(command, response)
-                if event.offline or core.cluster.offline.get(command.broker_id):
-                    self._tell(event)
-
-        return answered
-
-    def _on_stopped(self, broker_id: int, core: Controller) -> Callable[[dict[str, Any]], None]:
-        def answered(response: dict[str, Any]) -> None:
-            if self._core is core:
-                partitions = requests.stopped_partitions(response)
-                self._tell(events.ReplicasDeleted(broker_id=broker_id, partitions=partitions))
-
-        return answered
-
-    def _on_told(
-        self, command: events.SendUpdateMetadata, core: Controller
-    ) -> Callable[[dict[str, Any]], None] | None:
-        hidden = frozenset(w.topic for w in command.partitions if w.state.leader == LEADER_DURING_DELETE)
-        if not hidden:
-            return None
-
-        def answered(response: dict[str, Any]) -> None:
-            if self._core is core and not response["error_code"]:
-                self._tell(events.TopicsHidden(broker_id=command.broker_id, topics=hidden))
-
-        return answered
 
     async def _remove_topic(self, term: Term, topic: str) -> events.TopicRemoved:
         subscription = self._topic_subscriptions.pop(topic, None)

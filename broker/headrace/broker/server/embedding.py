@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     from headrace.broker.config import BrokerConfig
     from headrace.broker.log.results import AppendResult
     from headrace.broker.server.cluster import Cluster
+    from headrace.broker.server.configurations import Configurations
     from headrace.broker.server.metadata import MetadataCache
     from headrace.broker.server.metrics import BrokerMetrics
     from headrace.broker.server.replicas import Partitions
+    from headrace.broker.server.topics import Topics
     from headrace.broker.server.waiting import Waiting
 
 __all__ = [
@@ -62,7 +64,13 @@ class EmbeddingHost(Protocol):
     def clock(self) -> Clock: ...
 
     @property
-    def cluster(self) -> Cluster: ...
+    def cluster_id(self) -> str: ...
+
+    @property
+    def topics(self) -> Topics: ...
+
+    @property
+    def configurations(self) -> Configurations: ...
 
     @property
     def metadata(self) -> MetadataCache: ...
@@ -108,7 +116,9 @@ class BrokerHost:
     ) -> None:
         self.properties = config.properties
         self.clock = clock
-        self.cluster = cluster
+        self.topics = cluster.topics
+        self.configurations = cluster.configurations
+        self._membership = cluster.membership
         self.metadata = metadata
         self.registry = metrics.registry
         self._partitions = partitions
@@ -116,7 +126,11 @@ class BrokerHost:
 
     @property
     def broker_id(self) -> int:
-        return self.cluster.broker_id
+        return self._membership.broker_id
+
+    @property
+    def cluster_id(self) -> str:
+        return self._membership.cluster_id
 
     def led(self) -> Iterable[Partition]:
         return self._partitions.led()

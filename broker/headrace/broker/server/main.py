@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import resource
-import socket
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,11 +21,8 @@ import uvloop
 from headrace.broker.clock import SystemClock
 from headrace.broker.config import (
     BrokerConfig,
-    ConfigurationError,
-    Listener,
     LogConfig,
     address_text,
-    parse_properties,
 )
 from headrace.broker.errors import StorageError
 from headrace.broker.handlers import k03_metadata
@@ -40,7 +34,7 @@ from headrace.broker.log.results import RecoveryReport
 from headrace.broker.log.startup import open_logs
 from headrace.broker.log.store import LogStore
 from headrace.broker.replication.leader import Partition
-from headrace.broker.replication.model import Endpoint
+from headrace.broker.server.addresses import data_directories, endpoints, stored_broker_id, with_ports
 from headrace.broker.server.cleaner import Cleaner
 from headrace.broker.server.cluster import Cluster
 from headrace.broker.server.embedding import (
@@ -51,6 +45,7 @@ from headrace.broker.server.embedding import (
 )
 from headrace.broker.server.groups import GroupCoordinator
 from headrace.broker.server.housekeeping import Housekeeping
+from headrace.broker.server.later import Later
 from headrace.broker.server.listener import Acceptor, bind
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.metrics import BrokerMetrics
@@ -71,7 +66,6 @@ log = get_logger(__name__)
 CLOSING_THREADS = 16
 TAKING_SECONDS_MAX = 60
 REFUSED_INTERVAL_MS = 10_000
-META_PROPERTIES = "meta.properties"
 
 
 def run(config: BrokerConfig, announce: Callable[[str], None]) -> None:
@@ -106,7 +100,7 @@ async def _serve(config: BrokerConfig, announce: Callable[[str], None]) -> None:
         await broker.start()
         listener = broker.config.advertised_listeners[0]
         address = address_text(listener.host, listener.port)
-        log.info("serving", broker=broker.cluster.broker_id, listener=address)
+        log.info("serving", broker=broker.cluster.membership.broker_id, listener=address)
         announce(address)
         await stopping.wait()
         if broker.failure is not None:
@@ -115,7 +109,7 @@ async def _serve(config: BrokerConfig, announce: Callable[[str], None]) -> None:
         if not stopping.is_set():
             raise
     finally:
-        log.info("stopping", broker=broker.cluster.broker_id)
+        log.info("stopping", broker=broker.cluster.membership.broker_id)
         await broker.stop()
 
 
@@ -130,6 +124,7 @@ class Broker:
         self.give_up = give_up
         self.partitions: Partitions | None = None
         self.tasks = Tasks()
+        self.later = Later(self.tasks)
         self.embedded = Tasks()
         self.clock = SystemClock()
         self.metrics = BrokerMetrics()
@@ -146,9 +141,9 @@ class Broker:
         self.metadata = MetadataCache()
         is_mirrored = mirrored_names(config.properties)
         self.cluster = Cluster(self.config, self.clock, self.metadata, self.tasks, is_mirrored)
-        self.metrics.controller = lambda: (self.metadata.controller_id, self.cluster.is_controller)
+        self.metrics.controller = lambda: (self.metadata.controller_id, self.cluster.control.is_controller)
         self.metrics.groups = lambda: 0 if self.groups is None else self.groups.group_count
-        self.metrics.zookeeper = self.cluster.watch
+        self.metrics.zookeeper = self.cluster.membership.watch
         self.waiting = Waiting(asyncio.get_running_loop())
         self.syncs = Syncs(self.tasks, self.waiting.wake, self.metrics.flush_times)
         self.metadata.on_change(lambda: self.waiting.wake(*k03_metadata.UNTOLD))
@@ -163,7 +158,7 @@ class Broker:
         await self.cluster.connect(stored_broker_id(directories))
         self.logs = await self._open_logs(directories)
         partitions = self.partitions = Partitions(
-            self.cluster.broker_id, self.logs, self.metadata, self.clock, self.syncs.request
+            self.cluster.membership.broker_id, self.logs, self.metadata, self.clock, self.syncs.request
         )
         partitions.on_change(self._partition_changed)
         self.metrics.led = partitions.led
@@ -171,9 +166,9 @@ class Broker:
         self.metrics.directories = self.logs.paths
         self.metrics.offline_directories = partial(len, self.logs.offline)
         services = self._make_services(partitions)
-        self.cluster.on_broker_config(services.use_config)
-        self._expire_producers(self.cluster.config)
-        self.cluster.on_broker_config(self._expire_producers)
+        self.cluster.configurations.on_change(services.use_config)
+        self._expire_producers(self.cluster.configurations.in_effect)
+        self.cluster.configurations.on_change(self._expire_producers)
         self.acceptor = Acceptor(self.sockets, services, self.metrics, asyncio.get_running_loop())
         self.acceptor.start()
         await self.cluster.join(partitions, endpoints(self.config))
@@ -205,8 +200,8 @@ class Broker:
     def _start_cleaner(self, logs: LogStore) -> None:
         self.tasks.every("refused replicas", REFUSED_INTERVAL_MS, self._ask_for_refused)
         if self.config.logs.log_cleaner_enable:
-            cleaner = Cleaner(self.cluster.config.logs, logs, self.clock)
-            self.cluster.on_broker_config(lambda config: cleaner.use_config(config.logs))
+            cleaner = Cleaner(self.cluster.configurations.in_effect.logs, logs, self.clock)
+            self.cluster.configurations.on_change(lambda config: cleaner.use_config(config.logs))
             self.metrics.cleaner = lambda: (cleaner.figures, self.clock.monotonic_ms())
             self.tasks.start("cleaner", cleaner.run())
 
@@ -241,10 +236,10 @@ class Broker:
                 return open_logs(
                     OsFiles(disk_failed),
                     directories,
-                    LogConfig.from_broker(self.cluster.config),
-                    broker_id=self.cluster.broker_id,
-                    cluster_id=self.cluster.cluster_id,
-                    overrides=self.cluster.topic_config,
+                    LogConfig.from_broker(self.cluster.configurations.in_effect),
+                    broker_id=self.cluster.membership.broker_id,
+                    cluster_id=self.cluster.membership.cluster_id,
+                    overrides=self.cluster.configurations.of_topic,
                     now_ms=self.clock.now_ms(),
                     map_folders=pool.map,
                     make_lock=threading.Lock,
@@ -278,7 +273,7 @@ class Broker:
             self.failure = StorageError(f"All data directories have failed ({reasons}). Repair the disks.")
             self.give_up()
         else:
-            self.cluster.log_directory_failed()
+            self.cluster.control.log_directory_failed()
 
     def _make_services(self, partitions: Partitions) -> Services:
         self.groups = GroupCoordinator(
@@ -291,39 +286,39 @@ class Broker:
             refused_writes=self.refused_writes,
         )
         return Services(
-            broker_id=self.cluster.broker_id,
-            config=self.cluster.config,
+            broker_id=self.cluster.membership.broker_id,
+            config=self.cluster.configurations.in_effect,
             clock=self.clock,
             partitions=partitions,
             metadata=self.metadata,
-            topics=self.cluster,
-            configurations=self.cluster,
-            control=self.cluster,
+            topics=self.cluster.topics,
+            configurations=self.cluster.configurations,
+            control=self.cluster.control,
             consumer_offsets=self.cluster.consumer_offsets,
             waiting=self.waiting,
             metrics=self.metrics,
             groups=self.groups,
-            producer_ids=ProducerIds(self.cluster.allocate_producer_id_block, self._run),
+            producer_ids=ProducerIds(self.cluster.producer_id_blocks.allocate, self._run),
             moves=self._make_moves(partitions),
             refused_writes=self.refused_writes,
-            later=self.cluster.later,
+            later=self.later,
         )
 
     def _ask_for_refused(self) -> None:
         """A full disk may have room again: have the controller send what this broker could not take."""
         if self.partitions is not None and self.partitions.refused:
-            self.cluster.log_directory_failed()
+            self.cluster.control.log_directory_failed()
 
     def _make_moves(self, partitions: Partitions) -> ReplicaMoves:
         threads = self.config.replication.num_replica_alter_log_dirs_threads or len(self.config.log_dirs)
         moves = ReplicaMoves(partitions.logs, partitions, self.clock, self.tasks, threads=threads)
-        moves.use_config(self.cluster.config.replication)
-        self.cluster.on_broker_config(lambda config: moves.use_config(config.replication))
+        moves.use_config(self.cluster.configurations.in_effect.replication)
+        self.cluster.configurations.on_change(lambda config: moves.use_config(config.replication))
         return moves
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Deferred[Any]:
         """The outcome of `work` in a task of the broker."""
-        return self.cluster.later("request", work)
+        return self.later("request", work)
 
     def _partition_changed(self, partition: Partition) -> None:
         self.waiting.wake(partition.topic, partition.partition)
@@ -333,7 +328,7 @@ class Broker:
         told = asyncio.Event()
         self.metadata.on_change(told.set)
         partitions.on_change(lambda _: told.set())
-        while self.cluster.broker_id not in self.metadata.brokers:
+        while self.cluster.membership.broker_id not in self.metadata.brokers:
             await _next(told)
         try:
             async with asyncio.timeout(TAKING_SECONDS_MAX):
@@ -347,7 +342,7 @@ class Broker:
             partitions.is_settled(topic, number)
             for topic in self.metadata.topic_names()
             for number, partition in (self.metadata.topics(topic) or {}).items()
-            if partition.leader == self.cluster.broker_id
+            if partition.leader == self.cluster.membership.broker_id
         )
 
 
@@ -355,52 +350,6 @@ async def _next(event: asyncio.Event) -> None:
     """Wait until it happens anew."""
     event.clear()
     await event.wait()
-
-
-def with_ports(config: BrokerConfig, sockets: list[socket.socket]) -> BrokerConfig:
-    """The configuration with what the system chose in place of port 0 and of empty advertised hosts."""
-    bound = {
-        listener.name: Listener(listener.name, listener.host, sock.getsockname()[1])
-        for listener, sock in zip(config.listeners, sockets, strict=True)
-    }
-    advertised = tuple(
-        Listener(
-            listener.name,
-            listener.host or socket.getfqdn(),
-            listener.port or bound[listener.name].port,
-        )
-        for listener in config.advertised_listeners
-    )
-    return replace(config, listeners=tuple(bound.values()), advertised_listeners=advertised)
-
-
-def endpoints(config: BrokerConfig) -> list[Endpoint]:
-    """What this broker registers under."""
-    return [
-        Endpoint(
-            listener=listener.name, security_protocol="PLAINTEXT", host=listener.host, port=listener.port
-        )
-        for listener in config.advertised_listeners
-    ]
-
-
-def data_directories(config: BrokerConfig) -> list[str]:
-    """Absolute paths of log.dirs. Raises ConfigurationError when two of them are one directory."""
-    directories = [os.path.abspath(directory) for directory in config.log_dirs]
-    if len({os.path.realpath(directory) for directory in directories}) < len(directories):
-        raise ConfigurationError("log.dirs", ",".join(config.log_dirs), "each directory once")
-    return directories
-
-
-def stored_broker_id(directories: Sequence[str]) -> int | None:
-    """The broker id that an earlier start wrote to a data directory."""
-    for directory in directories:
-        with (
-            suppress(OSError, ValueError, KeyError),
-            open(os.path.join(directory, META_PROPERTIES)) as file,
-        ):
-            return int(parse_properties(file.read())["broker.id"])
-    return None
 
 
 def _log_recovery(report: RecoveryReport) -> None:

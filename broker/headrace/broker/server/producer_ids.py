@@ -12,9 +12,13 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.server.membership import Membership
 from headrace.broker.structured_log import get_logger
+from headrace.broker.zk import paths
+from headrace.broker.zk.client import ZnodeVersionError, ZooKeeperClient
 
 PREFETCH_SHARE = 0.9
+BLOCK_SIZE = 1000
 
 log = get_logger(__name__)
 
@@ -65,3 +69,26 @@ class ProducerIds:
             self._next_ids = range(first, first + count)
         finally:
             self._fetching = False
+
+
+class ProducerIdBlocks:
+    """Blocks of ids from ZooKeeper, for the broker that `membership` names."""
+
+    def __init__(self, zookeeper: ZooKeeperClient, membership: Membership) -> None:
+        self._zookeeper = zookeeper
+        self._membership = membership
+
+    async def allocate(self) -> tuple[int, int]:
+        """(first id, count) of a block that no other broker has or will get."""
+        while True:
+            znode = await self._zookeeper.get(paths.PRODUCER_ID_BLOCK)
+            if znode is None:
+                await self._zookeeper.ensure(paths.PRODUCER_ID_BLOCK)
+                continue
+            first = paths.decode_producer_id_block(znode.data)[1] + 1 if znode.data else 0
+            data = paths.encode_producer_id_block(self._membership.broker_id, first, first + BLOCK_SIZE - 1)
+            try:
+                await self._zookeeper.set(paths.PRODUCER_ID_BLOCK, data, znode.version)
+            except ZnodeVersionError:
+                continue
+            return first, BLOCK_SIZE

@@ -60,9 +60,8 @@ def broker() -> Any:
         slicing=asyncio.Lock(),
         metrics=BrokerMetrics(),
         config=SimpleNamespace(topics=SimpleNamespace(auto_create_topics_enable=True)),
-        topics=SimpleNamespace(
-            auto_create=created.extend, is_mirrored=lambda name: name.startswith("dc-east.")
-        ),
+        topics=SimpleNamespace(auto_create=created.extend),
+        configurations=SimpleNamespace(is_mirrored=lambda name: name.startswith("dc-east.")),
         created=created,
     )
 

@@ -27,7 +27,7 @@ def described(broker: str, own: Mapping[str, str], everyone: Mapping[str, str]) 
     services = SimpleNamespace(
         broker_id=1,
         config=with_levels(static, everyone, own),
-        configurations=SimpleNamespace(broker_overrides=levels.__getitem__, static_properties={}),
+        configurations=SimpleNamespace(of_broker=levels.__getitem__, static_properties={}),
         metadata=SimpleNamespace(topics=lambda name: None),
     )
     resource = {"resource_type": 4, "resource_name": broker, "configuration_keys": [RATE]}

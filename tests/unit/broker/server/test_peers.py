@@ -4,19 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Coroutine, Iterable
-from types import SimpleNamespace
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 import pytest
 from scripted_broker import scripted_broker
-from virtual_time import LoopClock, VirtualLoop
+from virtual_time import VirtualLoop
 
-from headrace.broker.config import BrokerConfig
-from headrace.broker.errors import ErrorCode
-from headrace.broker.replication.model import Broker, Endpoint
-from headrace.broker.server.cluster import Cluster
-from headrace.broker.server.metadata import MetadataCache
+from headrace.broker.replication.model import Endpoint
 from headrace.broker.server.peers import PeerLink, Peers
 from headrace.broker.tasks import Tasks
 from headrace.broker.wire.client.exchange import ProtocolError
@@ -115,32 +110,3 @@ def test_a_peer_that_is_forgotten_while_it_is_silent_is_let_go() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         silent.setblocking(False)
         asyncio.run(asyncio.wait_for(script(silent), 30))
-
-
-def test_what_fails_on_a_broker_is_answered_to_the_controller() -> None:
-    async def script() -> Any:
-        properties = {"zookeeper.connect": "nowhere"}
-        config, _ = BrokerConfig.from_properties(properties)
-        cluster = Cluster(config, LoopClock(loop), MetadataCache(), Tasks())
-        return [await cluster.control(key, {}) for key in (4, 5, 6)]
-
-    with VirtualLoop() as loop:
-        assert loop.run_until_complete(script()) == [{"error_code": ErrorCode.UNKNOWN_SERVER_ERROR}] * 3
-
-
-def test_nothing_is_created_on_demand_before_the_controller_has_told_of_the_cluster() -> None:
-    """A topic that exists is unknown until then, and there are no brokers to make one on."""
-    config, _ = BrokerConfig.from_properties({"zookeeper.connect": "nowhere"})
-    metadata, started = MetadataCache(), []
-
-    def start(name: str, work: Coroutine[Any, Any, None]) -> None:
-        started.append(name)
-        work.close()
-
-    with VirtualLoop() as loop:
-        cluster = Cluster(config, LoopClock(loop), metadata, cast(Any, SimpleNamespace(start=start)))
-        cluster.auto_create(["pageviews"])
-        assert started == []
-        metadata._brokers[1] = Broker(broker_id=1, epoch=1, endpoints=())
-        cluster.auto_create(["pageviews"])
-    assert started == ["auto-create"]

@@ -1,8 +1,9 @@
-"""Requests about topics while ZooKeeper does not answer."""
+"""Requests about topics: they end in time, within bounds, and when there is a cluster to make them in."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,7 +15,9 @@ from headrace.broker.errors import ErrorCode
 from headrace.broker.replication.model import Broker
 from headrace.broker.replication.topic_requests import NewTopic
 from headrace.broker.server.metadata import MetadataCache
-from headrace.broker.server.topics import PARTITION_COUNT_MAX, ZOOKEEPER_MS_MAX, Topics
+from headrace.broker.server.topic_checks import PARTITION_COUNT_MAX
+from headrace.broker.server.topics import ZOOKEEPER_MS_MAX, Topics
+from headrace.broker.tasks import Tasks
 from headrace.broker.zk.client import ZooKeeperClosedError
 
 
@@ -30,7 +33,7 @@ def test_requests_end_in_time_though_zookeeper_does_not_answer() -> None:
     zookeeper: Any = SimpleNamespace(children=never, get=never, ensure=never)
     metadata = MetadataCache()
     metadata._topics["t"] = {0: cast(Any, None)}
-    topics = Topics(BrokerConfig(), zookeeper, metadata, _anybody)
+    topics = Topics(BrokerConfig(), zookeeper, metadata, Tasks(), _anybody)
 
     async def script() -> tuple[list[tuple[str | None, ErrorCode]], float]:
         loop = asyncio.get_running_loop()
@@ -52,7 +55,11 @@ def test_requests_are_answered_though_the_broker_stops() -> None:
         raise ZooKeeperClosedError("the ZooKeeper session was closed")
 
     topics = Topics(
-        BrokerConfig(), cast(Any, SimpleNamespace(children=closed, get=closed)), MetadataCache(), _anybody
+        BrokerConfig(),
+        cast(Any, SimpleNamespace(children=closed, get=closed)),
+        MetadataCache(),
+        Tasks(),
+        _anybody,
     )
     made = asyncio.run(topics.create([NewTopic(name="new")], timeout_ms=5000, validate_only=False))
     assert [(r.name, r.error) for r in made] == [("new", ErrorCode.REQUEST_TIMED_OUT)]
@@ -74,7 +81,25 @@ def test_a_topic_has_a_bounded_number_of_partitions(topic: dict[str, Any], error
 
     metadata = MetadataCache()
     metadata._brokers = {1: Broker(broker_id=1, epoch=1, endpoints=())}
-    topics = Topics(BrokerConfig(), cast(Any, SimpleNamespace(children=nothing)), metadata, _anybody)
+    topics = Topics(BrokerConfig(), cast(Any, SimpleNamespace(children=nothing)), metadata, Tasks(), _anybody)
     new = NewTopic(name="new", **topic)
     (result,) = asyncio.run(topics.create([new], timeout_ms=5000, validate_only=True))
     assert result.error is error
+
+
+def test_nothing_is_created_on_demand_before_the_controller_has_told_of_the_cluster() -> None:
+    """A topic that exists is unknown until then, and there are no brokers to make one on."""
+    metadata = MetadataCache()
+    started: list[str] = []
+
+    def start(name: str, work: Coroutine[Any, Any, None]) -> None:
+        started.append(name)
+        work.close()
+
+    tasks, zookeeper = cast(Any, SimpleNamespace(start=start)), cast(Any, None)
+    topics = Topics(BrokerConfig(), zookeeper, metadata, tasks, _anybody)
+    topics.auto_create(["pageviews"])
+    assert started == []
+    metadata._brokers[1] = Broker(broker_id=1, epoch=1, endpoints=())
+    topics.auto_create(["pageviews"])
+    assert started == ["auto-create"]

@@ -1,0 +1,59 @@
+"""What only the host tells of a configuration: the ports that were bound, the broker's own name, its directories."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from headrace.broker.config import BrokerConfig, ConfigurationError, Listener, parse_properties
+from headrace.broker.log.checkpoints import META_PROPERTIES_FILE
+from headrace.broker.replication.model import Endpoint
+
+
+def with_ports(config: BrokerConfig, sockets: list[socket.socket]) -> BrokerConfig:
+    """The configuration with what the system chose in place of port 0 and of empty advertised hosts."""
+    bound = {
+        listener.name: Listener(listener.name, listener.host, sock.getsockname()[1])
+        for listener, sock in zip(config.listeners, sockets, strict=True)
+    }
+    advertised = tuple(
+        Listener(
+            listener.name,
+            listener.host or socket.getfqdn(),
+            listener.port or bound[listener.name].port,
+        )
+        for listener in config.advertised_listeners
+    )
+    return replace(config, listeners=tuple(bound.values()), advertised_listeners=advertised)
+
+
+def endpoints(config: BrokerConfig) -> list[Endpoint]:
+    """What this broker registers under."""
+    return [
+        Endpoint(
+            listener=listener.name, security_protocol="PLAINTEXT", host=listener.host, port=listener.port
+        )
+        for listener in config.advertised_listeners
+    ]
+
+
+def data_directories(config: BrokerConfig) -> list[str]:
+    """Absolute paths of log.dirs. Raises ConfigurationError when two of them are one directory."""
+    directories = [os.path.abspath(directory) for directory in config.log_dirs]
+    if len({os.path.realpath(directory) for directory in directories}) < len(directories):
+        raise ConfigurationError("log.dirs", ",".join(config.log_dirs), "each directory once")
+    return directories
+
+
+def stored_broker_id(directories: Sequence[str]) -> int | None:
+    """The broker id that an earlier start wrote to a data directory."""
+    for directory in directories:
+        with (
+            suppress(OSError, ValueError, KeyError),
+            open(os.path.join(directory, META_PROPERTIES_FILE)) as file,
+        ):
+            return int(parse_properties(file.read())["broker.id"])
+    return None

@@ -1,0 +1,186 @@
+"""The configurations in effect: of topics, of this broker, of all brokers; how they are altered, and who hears of it.
+
+Invariants: what is stored and not usable leaves the last usable configuration in effect, with a line in the log; a
+change is checked before it is stored. `server.dynamic_config` keeps what ZooKeeper holds; this module knows what it means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from headrace.broker import config_copies, config_dynamic
+from headrace.broker.clock import Clock
+from headrace.broker.config import BrokerConfig, LogConfig, known_overrides
+from headrace.broker.errors import KafkaError, UnknownTopicOrPartitionError
+from headrace.broker.log.store import LogStore
+from headrace.broker.server.dynamic_config import BROKERS, TOPICS, Change, DynamicConfigs
+from headrace.broker.server.mailbox import Mailbox
+from headrace.broker.server.metadata import MetadataCache
+from headrace.broker.structured_log import get_logger
+from headrace.broker.zk import paths
+from headrace.broker.zk.client import ZooKeeperClient
+
+log = get_logger(__name__)
+
+
+class Configurations:
+    """`in_effect` is what `server.properties` says under what ZooKeeper says."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        zookeeper: ZooKeeperClient,
+        mailbox: Mailbox,
+        metadata: MetadataCache,
+        is_mirrored: Callable[[str], bool],
+    ) -> None:
+        """`is_mirrored(topic)`: whether this broker's configuration has a mirror make and write topics of that name."""
+        self._static = self.in_effect = config
+        self._metadata = metadata
+        self.is_mirrored = is_mirrored
+        self._stored = DynamicConfigs(zookeeper, mailbox, clock)
+        self._own_name = ""
+        self._logs: LogStore | None = None
+        self._callbacks: list[Callable[[BrokerConfig], None]] = []
+
+    async def load(self, broker_id: int) -> None:
+        """Read what ZooKeeper holds; afterwards `in_effect` and `of_topic` are right."""
+        self._own_name = str(broker_id)
+        await self._stored.load(self._own_name)
+        _warn_of_unknown(self._stored.topics())
+        self.in_effect = self._effective()
+
+    def follow(self, logs: LogStore) -> None:
+        """Bring each change that is notified from now on to the logs, and to who asked with `on_change`."""
+        self._logs = logs
+        self._stored.on_change(self._topic_changed)
+        self._stored.on_broker_change(self._broker_changed)
+        self._stored.watch()
+
+    def on_change(self, callback: Callable[[BrokerConfig], None]) -> None:
+        """Call `callback(config)` after each change of the broker's configuration in effect."""
+        self._callbacks.append(callback)
+
+    async def learn(self, topics: Mapping[str, bool]) -> None:
+        """Read the overrides of those topics that are new to this broker (True): a namesake may have had others."""
+        await self._stored.learn(topics)
+
+    def forget(self, topic: str) -> None:
+        """The topic is gone."""
+        self._stored.forget(topic)
+
+    def of_topic(self, topic: str) -> dict[str, str]:
+        """What `/config/topics/<t>` holds of the overrides that have an effect here, from memory."""
+        return self._usable(topic, self._stored.of(topic))
+
+    def is_unclean(self, topic: str) -> bool:
+        """Whether a replica that is not in sync may lead the topic."""
+        text = self._stored.of(topic).get("unclean.leader.election.enable")
+        return self.in_effect.logs.unclean_leader_election_enable if text is None else text == "true"
+
+    async def stored_of_topics(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
+        """The topics' overrides as `/config/topics` holds them now: a change shows as soon as it was answered."""
+        return await self._stored.stored(topics)
+
+    async def check_is_no_copy(self, topic: str) -> None:
+        """Raises PolicyViolationError for a mirror's copy."""
+        stored = (await self._stored.stored([topic]))[topic]
+        if config_copies.is_mirror_copy(self._usable(topic, stored)):
+            raise config_copies.refusal(topic)
+
+    async def alter_topic(self, topic: str, change: Change, *, validate_only: bool) -> None:
+        """Replace a topic's overrides by `change(overrides)`.
+
+        Raises UnknownTopicOrPartitionError, InvalidConfigError and whatever `change` raises; nothing changed then.
+        """
+
+        def checked(overrides: dict[str, str]) -> Mapping[str, str]:
+            changed = change(overrides)
+            # What Apache Kafka stored for itself stays.
+            new = {name: value for name, value in changed.items() if overrides.get(name) != value}
+            LogConfig.from_broker(self.in_effect).with_overrides({**known_overrides(changed), **new})
+            return changed
+
+        if self._metadata.topics(topic) is None:
+            # What is wrong with the change itself is said first, as Kafka does.
+            change({})
+            raise UnknownTopicOrPartitionError(f"The topic '{topic}' does not exist.")
+        if validate_only:
+            checked((await self._stored.stored([topic]))[topic])
+        else:
+            await self._stored.alter(TOPICS, topic, checked)
+
+    @property
+    def static_properties(self) -> Mapping[str, str]:
+        """What `server.properties` says."""
+        return self._static.properties
+
+    def of_broker(self, broker: str) -> dict[str, str]:
+        """The overrides of this broker (by its id) or of all brokers (`<default>`) that are in effect."""
+        return config_dynamic.usable(self._stored.of_broker(broker))
+
+    async def alter_broker(self, broker: str, change: Change, *, validate_only: bool) -> None:
+        """Replace the overrides of this broker (by its id) or of all brokers (`<default>`) by `change(overrides)`.
+
+        Raises InvalidRequestError and whatever `change` raises; nothing changed then.
+        """
+
+        def checked(overrides: dict[str, str]) -> Mapping[str, str]:
+            changed = change(overrides)
+            config_dynamic.check(changed)
+            config_dynamic.check_step(self.in_effect, changed)
+            return changed
+
+        if validate_only:
+            checked(dict(self._stored.of_broker(broker)))
+        else:
+            await self._stored.alter(BROKERS, broker, checked)
+
+    def _usable(self, topic: str, stored: Mapping[str, str]) -> dict[str, str]:
+        """A copy that is not mirrored any more is a topic like others."""
+        found = known_overrides(stored)
+        if not self.is_mirrored(topic):
+            found.pop(config_copies.MIRROR_CLUSTERS, None)
+        return found
+
+    def _effective(self) -> BrokerConfig:
+        """What `server.properties` says under what ZooKeeper says; the last one when these do not go together."""
+        default, own = (self.of_broker(name) for name in (paths.DEFAULT_ENTITY, self._own_name))
+        try:
+            return config_dynamic.with_levels(self._static, default, own)
+        except ValueError as error:
+            log.error("broker configuration is not usable, the last one stays", reason=error)
+            return self.in_effect
+
+    def _topic_changed(self, topic: str, overrides: Mapping[str, str]) -> None:
+        assert self._logs is not None, "changes are followed"
+        _warn_of_unknown({topic: overrides})
+        try:
+            self._logs.update_config(topic, self._usable(topic, overrides))
+        except KafkaError as error:
+            log.error("topic configuration is not usable, the last one stays", topic=topic, reason=error)
+
+    def _broker_changed(self) -> None:
+        assert self._logs is not None, "changes are followed"
+        self.in_effect = self._effective()
+        try:
+            self._logs.update_defaults(LogConfig.from_broker(self.in_effect))
+        except KafkaError as error:
+            log.error("broker configuration is not usable for every topic", reason=error)
+        for callback in self._callbacks:
+            callback(self.in_effect)
+
+
+def _warn_of_unknown(topics: Mapping[str, Mapping[str, str]]) -> None:
+    """One line, however many topics have configurations stored that have no effect here."""
+    unknown = {topic: overrides.keys() - known_overrides(overrides) for topic, overrides in topics.items()}
+    concerned = [topic for topic, names in unknown.items() if names]
+    if concerned:
+        keys = sorted(set().union(*unknown.values()))
+        log.warning(
+            "topic configuration without effect",
+            keys=",".join(keys),
+            topics=len(concerned),
+            first=concerned[0],
+        )

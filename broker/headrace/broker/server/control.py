@@ -1,0 +1,210 @@
+"""What the controller and this broker have to do with each other, be the controller this broker or another one.
+
+Invariants: requests of the controller are performed in the order in which they came; while ZooKeeper is away the broker
+goes on with what the controller said last. `server.replicas` and `server.metadata` obey, `server.controller` is the
+office that this broker may hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from headrace.broker.clock import Clock
+from headrace.broker.config import BrokerConfig
+from headrace.broker.errors import ErrorCode, StaleControllerEpochError
+from headrace.broker.replication import requests
+from headrace.broker.replication.controller.machine import Controller
+from headrace.broker.replication.model import TopicPartition
+from headrace.broker.server.configurations import Configurations
+from headrace.broker.server.controller import ControllerOffice
+from headrace.broker.server.mailbox import Mailbox
+from headrace.broker.server.membership import Membership
+from headrace.broker.server.metadata import MetadataCache, partition_states
+from headrace.broker.server.peers import PeerLink, Peers
+from headrace.broker.server.replicas import Partitions
+from headrace.broker.structured_log import get_logger
+from headrace.broker.tasks import Tasks
+from headrace.broker.wire.api import (
+    k04_leader_and_isr,
+    k05_stop_replica,
+    k06_update_metadata,
+    k07_controlled_shutdown,
+)
+from headrace.broker.zk import paths
+from headrace.broker.zk.client import ZooKeeperClient, ZooKeeperClosedError
+
+log = get_logger(__name__)
+
+
+class Control:
+    """The way of the controller's word, and of this broker's to the controller."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        clock: Clock,
+        zookeeper: ZooKeeperClient,
+        mailbox: Mailbox,
+        tasks: Tasks,
+        *,
+        membership: Membership,
+        configurations: Configurations,
+        metadata: MetadataCache,
+    ) -> None:
+        self._config = config
+        self._clock = clock
+        self._zookeeper = zookeeper
+        self._mailbox = mailbox
+        self._tasks = tasks
+        self._membership = membership
+        self._configurations = configurations
+        self._metadata = metadata
+        self._turn = asyncio.Lock()
+        self._partitions: Partitions | None = None
+        self._office: ControllerOffice | None = None
+
+    def obey(self, partitions: Partitions) -> None:
+        """Perform what is asked for, on these partitions, from now on."""
+        self._partitions = partitions
+
+    def run_for_office(self) -> None:
+        """Run for controller, this broker being registered."""
+        self._office = ControllerOffice(
+            self._zookeeper,
+            self._clock,
+            self._tasks,
+            broker_id=self._membership.broker_id,
+            listener=self._config.inter_broker_listener,
+            make=self._make_controller,
+            peers=self._make_peers,
+        )
+        self._office.start()
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this broker is the controller, as far as it knows."""
+        return self._office is not None and self._office.is_active
+
+    async def perform(self, key: int, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Perform a LeaderAndIsr, StopReplica or UpdateMetadata request in its turn; answers the response.
+
+        What fails for a reason that nobody foresaw is answered too: the controller's next word must get through.
+        """
+        try:
+            async with self._turn:
+                return await self._performed(key, request)
+        except ZooKeeperClosedError:
+            return {"error_code": ErrorCode.BROKER_NOT_AVAILABLE}
+        except Exception as error:
+            log.failure(
+                "a request of the controller failed", error, broker=self._membership.broker_id, key=key
+            )
+            return {"error_code": ErrorCode.UNKNOWN_SERVER_ERROR}
+
+    async def shut_down(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
+        """ControlledShutdown: what the broker still leads.
+
+        Raises StaleControllerEpochError, BrokerNotAvailableError and StaleBrokerEpochError.
+        """
+        if self._office is None:
+            raise StaleControllerEpochError("This is not the correct controller for this cluster.")
+        return await self._office.shut_down(broker_id, broker_epoch)
+
+    def log_directory_failed(self) -> None:
+        """Have the controller ask which replicas of this broker are out of reach (KIP-112)."""
+        event = paths.encode_log_directory_event(self._membership.broker_id)
+        self._mailbox.post(
+            lambda: self._zookeeper.create(paths.LOG_DIRECTORY_EVENT_PREFIX, event, sequence=True)
+        )
+
+    def session_started(self) -> None:
+        """An office held in the last session is gone."""
+        if self._office is not None:
+            self._office.session_started()
+
+    async def registered(self) -> None:
+        """This broker is registered in a session, for the first time or again."""
+        assert self._partitions is not None, "obey before registering"
+        self._partitions.broker_epoch = self._membership.broker_epoch
+        if self._office is not None:
+            await self._forget_deleted_topics()
+            self._office.registered()
+
+    async def take_leave(self) -> None:
+        """Have others lead what they can: ask the controller, again while it still has partitions to move, as often as
+        configured.
+        """
+        if not self._config.replication.controlled_shutdown_enable or self._partitions is None:
+            return
+        for _ in range(1 + self._config.replication.controlled_shutdown_max_retries):
+            if not await self._ask_to_shut_down():
+                return
+            await asyncio.sleep(self._config.replication.controlled_shutdown_retry_backoff_ms / 1000)
+
+    async def _performed(self, key: int, request: Mapping[str, Any]) -> dict[str, Any]:
+        assert self._partitions is not None, "obey before serving"
+        if key == k04_leader_and_isr.API.key:
+            await self._configurations.learn(self._partitions.newness(request))
+            return await self._partitions.leader_and_isr(request)
+        if key == k05_stop_replica.API.key:
+            return await self._partitions.stop_replica(request)
+        assert key == k06_update_metadata.API.key, f"key {key} is not the controller's"
+        return self._update_metadata(self._partitions, request)
+
+    def _update_metadata(self, partitions: Partitions, request: Mapping[str, Any]) -> dict[str, Any]:
+        error = partitions.fenced(request)
+        if error is ErrorCode.NONE:
+            partitions.controller_epoch = request["controller_epoch"]
+            self._metadata.update(request)
+            for topic, _, _ in partition_states(request):
+                if self._metadata.topics(topic) is None:
+                    self._configurations.forget(topic)
+        return {"error_code": error}
+
+    async def _forget_deleted_topics(self) -> None:
+        """No controller tells this broker again of what was deleted while it was away, nor of deletions that
+        end before it hears of the registration.
+        """
+        shown = {name: self._metadata.topic_id(name) for name in self._metadata.topic_names()}
+        doomed = set(await self._zookeeper.children(paths.DELETE_TOPICS))
+        present = set(await self._zookeeper.children(paths.TOPICS))
+        for name in shown.keys() - (present - doomed):
+            if self._metadata.topic_id(name) == shown[name]:
+                self._metadata.forget(name)
+                self._configurations.forget(name)
+
+    def _make_controller(self) -> Controller:
+        return Controller(
+            delete_topics=self._config.topics.delete_topic_enable, unclean=self._configurations.is_unclean
+        )
+
+    def _make_peers(self, on_overflow: Callable[[int], None]) -> Peers:
+        return Peers(
+            self._membership.broker_id,
+            self.perform,
+            self._tasks,
+            timeout_ms=self._config.replication.controller_socket_timeout_ms,
+            on_overflow=on_overflow,
+        )
+
+    async def _ask_to_shut_down(self) -> bool:
+        """Whether the controller wants to be asked again."""
+        broker_id, broker_epoch = self._membership.broker_id, self._membership.broker_epoch
+        if self.is_controller:
+            return bool(await self.shut_down(broker_id, broker_epoch))
+        endpoint = self._metadata.endpoint(self._metadata.controller_id, self._config.inter_broker_listener)
+        if endpoint is None:
+            return False
+        link = PeerLink(
+            endpoint, f"headrace-{broker_id}", self._config.replication.controller_socket_timeout_ms
+        )
+        message = {"broker_id": broker_id, "broker_epoch": broker_epoch}
+        try:
+            response = await link.ask(
+                k07_controlled_shutdown.API.key, requests.CONTROLLED_SHUTDOWN_VERSION, message
+            )
+        finally:
+            link.close()
+        return bool(response["error_code"] or response["remaining_partitions"])

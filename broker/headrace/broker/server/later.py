@@ -1,0 +1,33 @@
+"""The outcome of work in a task of the broker, for who cannot wait for it: a handler."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TypeVar
+
+from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.tasks import Tasks
+
+T = TypeVar("T")
+
+
+class Later:
+    """Runs work in `tasks`; called once a request, it is a function with a place to keep them."""
+
+    def __init__(self, tasks: Tasks) -> None:
+        self._tasks = tasks
+
+    def __call__(self, name: str, work: Awaitable[T]) -> Deferred[T]:
+        """The outcome of `work`, which runs in a task of the broker."""
+        deferred: Deferred[T] = Deferred()
+
+        async def run() -> None:
+            try:
+                result = await work
+            except Exception as error:
+                deferred.fail(error)
+            else:
+                deferred.complete(result)
+
+        self._tasks.start(name, run())
+        return deferred
