@@ -14,7 +14,8 @@ from headrace.broker.groups.group import Group
 class GroupDecision(Decision[Event]):
     """`groups` are groups as they will be in what no record keeps, by id; None for one that is to be forgotten.
 
-    With `may_resize` their members may take more or less memory than before.
+    With `may_resize` their members may take more or less memory than before; assignments are weighed when their record is
+    applied.
     """
 
     groups: dict[str, Group | None] = field(default_factory=dict)
@@ -30,9 +31,10 @@ class Turn:
     config: Groups
     decision: GroupDecision = field(default_factory=GroupDecision)
 
-    def draft(self, group: Group) -> Group:
+    def draft(self, group: Group, *, may_resize: bool = True) -> Group:
         """The group as this decision leaves it, to be changed; what is in memory stays as it is."""
         draft = self.decision.groups[group.group_id] = group.draft()
+        self.decision.may_resize = may_resize
         return draft
 
     def answer(self, answer: object) -> None:

@@ -58,8 +58,6 @@ from headrace.broker.groups.refusals import group_not_stored, offsets_not_stored
 # Each group costs about 1 KB; Kafka sets no bound. Beyond it, groups that exist go on and new ones are
 # refused.
 GROUPS_COUNT_MAX = 20_000
-# Events that let the members take as much as before; assignments are weighed when their record is applied.
-WEIGHTLESS = (SyncGroup, Heartbeat, CommitOffsets, FetchOffsets, DescribeGroup, ShardLoaded)
 
 
 class Shard:
@@ -77,7 +75,6 @@ class Shard:
     def decide(self, event: Event, now_ms: int, token: int = 0) -> GroupDecision:
         """Decide one event; a request is answered, now or later, by a reply to `token`."""
         turn = Turn(now_ms=now_ms, token=token, config=self.config)
-        turn.decision.may_resize = not isinstance(event, WEIGHTLESS)
         if isinstance(event, ShardLoaded):
             self._loaded(turn)
             return turn.decision
@@ -234,6 +231,7 @@ class Shard:
         group = decision.groups.get(group_id) or self.groups.get(group_id)
         if group is not None and group.generation == 0 and offsets.is_useless(group, len(group.offsets)):
             decision.groups[group_id] = None
+            decision.may_resize = True
 
     def _drop_if_useless(self, group_id: str) -> None:
         """A group that no record keeps ends without one."""

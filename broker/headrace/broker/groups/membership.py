@@ -38,7 +38,7 @@ def sync(group: Group | None, event: SyncGroup, turn: Turn) -> None:
     if error is not ErrorCode.NONE or group is None:
         turn.answer(SyncAnswer(error=error))
         return
-    group = turn.draft(group)
+    group = turn.draft(group, may_resize=False)
     member = group.members[event.member_id]
     synced(group, member.member_id, turn)
     if group.is_stable:
