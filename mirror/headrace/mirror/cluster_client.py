@@ -16,9 +16,9 @@ from headrace.broker.wire.api import (
     k44_incremental_alter_configs,
 )
 from headrace.broker.wire.batches import Record, decode_records, encode_batch, iter_batches
+from headrace.broker.wire.client.offsets import LIST_OFFSETS_VERSION, list_offsets, listed_offsets
 from headrace.broker.wire.client.view import NO_LEADER, Address, ClusterView, PartitionKey
-from headrace.broker.wire.fields import Message
-from headrace.broker.wire.special_values import CONSUMER_REPLICA_ID, EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from headrace.broker.wire.special_values import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_EPOCH
 
 CLIENT_ID = "headrace-mirror-command"
 TIMEOUT_MS = 10_000
@@ -74,25 +74,13 @@ class ClusterClient:
     async def _offsets(self, timestamp: int) -> dict[str, int]:
         found = {}
         for broker in set(self.leaders.values()) - {NO_LEADER}:
-            topics: dict[str, list[Message]] = {}
-            for (topic, partition), leader in self.leaders.items():
-                if leader == broker:
-                    wanted = {"partition_index": partition, "timestamp": timestamp}
-                    topics.setdefault(topic, []).append(wanted)
+            led = [place for place, leader in self.leaders.items() if leader == broker]
             link = await self._to(broker)
-            answer = await link.ask(
-                k02_list_offsets.API,
-                5,
-                {
-                    "replica_id": CONSUMER_REPLICA_ID,
-                    "isolation_level": 0,
-                    "topics": [{"name": t, "partitions": p} for t, p in topics.items()],
-                },
-            )
-            for topic_answer in answer["topics"]:
-                for p in topic_answer["partitions"]:
-                    if p["error_code"] == 0:
-                        found[f"{topic_answer['name']}-{p['partition_index']}"] = p["offset"]
+            request = list_offsets(dict.fromkeys(led, NO_EPOCH), timestamp)
+            answer = await link.ask(k02_list_offsets.API, LIST_OFFSETS_VERSION, request)
+            for (topic, partition), (code, offset) in listed_offsets(answer).items():
+                if code == 0:
+                    found[f"{topic}-{partition}"] = offset
         return found
 
     async def read(self, topic: str) -> dict[int, list[Record]]:

@@ -17,6 +17,14 @@ from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.api import k01_fetch, k02_list_offsets, k03_metadata, k23_offset_for_leader_epoch
 from headrace.broker.wire.batches import HEADER_SIZE, BatchHeader, read_header
 from headrace.broker.wire.client.exchange import ProtocolError
+from headrace.broker.wire.client.offsets import (
+    EPOCH_ENDS_VERSION,
+    LIST_OFFSETS_VERSION,
+    epoch_ends,
+    list_offsets,
+    listed_offsets,
+    told_epoch_ends,
+)
 from headrace.broker.wire.fields import Message
 from headrace.broker.wire.special_values import (
     CONSUMER_REPLICA_ID,
@@ -34,7 +42,7 @@ if TYPE_CHECKING:
 log = get_logger(__name__)
 IDLE_SECONDS = 0.05
 FULL_FETCH_EPOCH = -1
-FETCH_VERSION, LIST_OFFSETS_VERSION, METADATA_VERSION, EPOCH_VERSION = 13, 5, 12, 3
+FETCH_VERSION, METADATA_VERSION = 13, 12
 Key = tuple[str, int]
 Want = TypeVar("Want", Survey, Fetch)
 Asked = dict[Key, tuple[Copier, Want]]
@@ -151,56 +159,21 @@ class Fetcher:
         self, link: AsyncLink, asked: Asked[Survey], timestamp: int, replica_id: int
     ) -> dict[Key, tuple[int, int]]:
         """Partition → (error code, offset)."""
-        partitions: dict[str, list[Message]] = {}
-        for (topic, number), (_, survey) in asked.items():
-            partitions.setdefault(topic, []).append(
-                {
-                    "partition_index": number,
-                    "current_leader_epoch": survey.leader_epoch,
-                    "timestamp": timestamp,
-                }
-            )
-        topics = [{"name": topic, "partitions": wanted} for topic, wanted in partitions.items()]
-        answer = await link.ask(
-            k02_list_offsets.API,
-            LIST_OFFSETS_VERSION,
-            {"replica_id": replica_id, "isolation_level": 0, "topics": topics},
-        )
-        return {
-            (topic["name"], p["partition_index"]): (p["error_code"], p["offset"])
-            for topic in answer["topics"]
-            for p in topic["partitions"]
-        }
+        epochs = {key: survey.leader_epoch for key, (_, survey) in asked.items()}
+        request = list_offsets(epochs, timestamp, replica_id=replica_id)
+        return listed_offsets(await link.ask(k02_list_offsets.API, LIST_OFFSETS_VERSION, request))
 
     async def _epoch_ends(self, link: AsyncLink, asked: Asked[Survey]) -> dict[Key, tuple[int, int, int]]:
         """Partition → (error code, epoch, end offset), for those that ask for an epoch."""
-        partitions: dict[str, list[Message]] = {}
-        for (topic, number), (_, survey) in asked.items():
-            if survey.epoch is not None and survey.epoch >= 0:
-                partitions.setdefault(topic, []).append(
-                    {
-                        "partition": number,
-                        "current_leader_epoch": survey.leader_epoch,
-                        "leader_epoch": survey.epoch,
-                    }
-                )
-        if not partitions or link.version(k23_offset_for_leader_epoch.API, EPOCH_VERSION) < 0:
-            return {}
-        topics = [{"topic": topic, "partitions": wanted} for topic, wanted in partitions.items()]
-        answer = await link.ask(
-            k23_offset_for_leader_epoch.API,
-            EPOCH_VERSION,
-            {"replica_id": CONSUMER_REPLICA_ID, "topics": topics},
-        )
-        return {
-            (topic["topic"], p["partition"]): (
-                p["error_code"],
-                p.get("leader_epoch", UNKNOWN),
-                p["end_offset"],
-            )
-            for topic in answer["topics"]
-            for p in topic["partitions"]
+        epochs = {
+            key: (survey.leader_epoch, survey.epoch)
+            for key, (_, survey) in asked.items()
+            if survey.epoch is not None and survey.epoch >= 0
         }
+        if not epochs or link.version(k23_offset_for_leader_epoch.API, EPOCH_ENDS_VERSION) < 0:
+            return {}
+        request = epoch_ends(epochs)
+        return told_epoch_ends(await link.ask(k23_offset_for_leader_epoch.API, EPOCH_ENDS_VERSION, request))
 
     async def _tails(
         self,

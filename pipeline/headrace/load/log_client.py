@@ -30,6 +30,15 @@ from headrace.broker.wire.api import (
     k23_offset_for_leader_epoch,
     k32_describe_configs,
 )
+from headrace.broker.wire.client.offsets import (
+    EPOCH_ENDS_VERSION,
+    LIST_OFFSETS_VERSION,
+    by_topic,
+    epoch_ends,
+    list_offsets,
+    listed_offsets,
+    told_epoch_ends,
+)
 from headrace.broker.wire.client.view import MOVED, Address
 from headrace.broker.wire.fields import ZERO_UUID, Message
 from headrace.broker.wire.special_values import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_EPOCH, READ_COMMITTED
@@ -39,10 +48,8 @@ from headrace.load.ranges import LogOffsets, TopicPartition
 FETCH_BY_ID: Final = 13
 FETCH_BY_NAME: Final = 12
 """The last version of Fetch that names topics; later ones give their ids (KIP-516)."""
-LIST_OFFSETS_VERSION: Final = 5
 OFFSET_COMMIT_VERSION: Final = 7
 FIND_COORDINATOR_VERSION: Final = 2
-EPOCH_END_VERSION: Final = 3
 DESCRIBE_CONFIGS_VERSION: Final = 1
 TOPIC_RESOURCE: Final = 2
 
@@ -182,18 +189,12 @@ class LogClient:
 
         def attempt() -> EpochEnd:
             link = self._cluster.to_leader(partition)
-            wanted = {
-                "partition": partition.partition,
-                "current_leader_epoch": self._cluster.view.leader_epoch_of(partition),
-                "leader_epoch": leader_epoch,
-            }
-            request = {"replica_id": -1, "topics": [{"topic": partition.topic, "partitions": [wanted]}]}
-            answer = link.ask(k23_offset_for_leader_epoch.API, EPOCH_END_VERSION, request)
-            data = answer["topics"][0]["partitions"][0]
-            _check(
-                data["error_code"], f"end of epoch {leader_epoch} of {partition.topic}-{partition.partition}"
-            )
-            return EpochEnd(data.get("leader_epoch", NO_EPOCH), data["end_offset"])
+            current = self._cluster.view.leader_epoch_of(partition)
+            request = epoch_ends({partition: (current, leader_epoch)})
+            answer = link.ask(k23_offset_for_leader_epoch.API, EPOCH_ENDS_VERSION, request)
+            ((code, epoch, end_offset),) = told_epoch_ends(answer).values()
+            _check(code, f"end of epoch {leader_epoch} of {partition.topic}-{partition.partition}")
+            return EpochEnd(epoch, end_offset)
 
         return self._cluster.retried(attempt, partition.topic)
 
@@ -201,28 +202,25 @@ class LogClient:
         self, group: str, positions: Mapping[TopicPartition, int], *, attempts_max: int = ATTEMPTS_MAX
     ) -> None:
         """Commit positions of a group without members, as an assign-only consumer does (generation -1)."""
-        topics = [
-            {
-                "name": topic,
-                "partitions": [
-                    {
-                        "partition_index": partition.partition,
-                        "committed_offset": offset,
-                        "committed_leader_epoch": -1,
-                        "committed_metadata": "",
-                    }
-                    for partition, offset in members
-                ],
-            }
-            for topic, members in _by_topic(positions.items(), lambda item: item[0])
-        ]
+        wanted = (
+            (
+                partition,
+                {
+                    "partition_index": partition.partition,
+                    "committed_offset": offset,
+                    "committed_leader_epoch": -1,
+                    "committed_metadata": "",
+                },
+            )
+            for partition, offset in positions.items()
+        )
         request = {
             "group_id": group,
             "generation_id_or_member_epoch": -1,
             "member_id": "",
             "group_instance_id": None,
             "retention_time_ms": -1,
-            "topics": topics,
+            "topics": [{"name": topic, "partitions": parts} for topic, parts in by_topic(wanted).items()],
         }
 
         def attempt() -> None:
@@ -257,28 +255,17 @@ class LogClient:
         self, address: Address, partitions: Sequence[TopicPartition], timestamp: int
     ) -> dict[TopicPartition, int]:
         """Ask one broker; what it cannot answer now is left out."""
-        topics = [
-            {
-                "name": topic,
-                "partitions": [
-                    {"partition_index": item.partition, "current_leader_epoch": -1, "timestamp": timestamp}
-                    for item in members
-                ],
-            }
-            for topic, members in _by_topic(partitions, lambda partition: partition)
-        ]
-        request = {"replica_id": -1, "isolation_level": READ_COMMITTED, "topics": topics}
+        request = list_offsets(dict.fromkeys(partitions, NO_EPOCH), timestamp, isolation_level=READ_COMMITTED)
         try:
             answer = self._cluster.to(address).ask(k02_list_offsets.API, LIST_OFFSETS_VERSION, request)
         except OSError:
             self._cluster.close()
             return {}
         found: dict[TopicPartition, int] = {}
-        for topic in answer["topics"]:
-            for data in topic["partitions"]:
-                if data["error_code"] not in MOVED:
-                    _check(data["error_code"], f"offsets of {topic['name']}-{data['partition_index']}")
-                    found[TopicPartition(topic["name"], data["partition_index"])] = data["offset"]
+        for (topic, number), (code, offset) in listed_offsets(answer).items():
+            if code not in MOVED:
+                _check(code, f"offsets of {topic}-{number}")
+                found[TopicPartition(topic, number)] = offset
         return found
 
     def _coordinator(self, group: str) -> BlockingLink:
@@ -358,7 +345,3 @@ def _grouped(items: Iterable[T], key: Callable[[T], Any]) -> list[tuple[Any, lis
     for item in items:
         groups.setdefault(key(item), []).append(item)
     return list(groups.items())
-
-
-def _by_topic(items: Iterable[T], partition_of: Callable[[T], TopicPartition]) -> list[tuple[str, list[T]]]:
-    return _grouped(items, lambda item: partition_of(item).topic)
