@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headrace.broker import config, config_foreign
-from headrace.broker.config_keys import Key, default_of, keys_of, text_of
+from headrace.broker.config import broker, foreign, topics
+from headrace.broker.config.keys import Key, default_of, keys_of, text_of
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "configuration.md"
 START, END = "<!-- tables made by scripts/configuration_page.py -->\n", "<!-- end of tables -->\n"
@@ -15,7 +15,7 @@ def row(name: str, default: object, key: Key) -> str:
     """One line of a table."""
     text = text_of(default)
     shown = "none" if text is None else f"`{text}`" if text else "empty"
-    reason = config_foreign.reason_without_effect(name)
+    reason = foreign.reason_without_effect(name)
     doc = key.doc if reason is None else f"{key.doc} No effect: {reason}."
     return f"| `{name}` | {shown} | {key.allowed()} | {doc} |"
 
@@ -23,13 +23,13 @@ def row(name: str, default: object, key: Key) -> str:
 def tables() -> str:
     """A table for each section of `server.properties`, and one for a topic's configuration."""
     parts: list[str] = []
-    for section in config.SECTIONS.values():
+    for section in broker.SECTIONS.values():
         parts += [f"\n## {section.__name__}\n", f"{section.__doc__}\n"]
         parts += ["| key | default | allowed | meaning |", "|---|---|---|---|"]
         keys = keys_of(section)
         parts += [row(name, default_of(section, name), key) for name, key in keys.items()]
     parts += ["\n## A topic's configuration\n", "| key | default | allowed | meaning |", "|---|---|---|---|"]
-    parts += [row(name, topic.default, topic.key) for name, topic in config.TOPIC_CONFIGS.items()]
+    parts += [row(name, topic.default, topic.key) for name, topic in topics.TOPIC_CONFIGS.items()]
     parts += foreign_keys()
     return "\n".join(parts) + "\n\n"
 
@@ -41,16 +41,14 @@ def foreign_keys() -> list[str]:
         "A warning at the start names those that are given.\n",
     ]
     parts += ["| why | keys |", "|---|---|"]
-    reasons = dict.fromkeys(
-        [*config_foreign.WITHOUT_EFFECT, *config_foreign.PREFIXES_WITHOUT_EFFECT.values()]
-    )
+    reasons = dict.fromkeys([*foreign.WITHOUT_EFFECT, *foreign.PREFIXES_WITHOUT_EFFECT.values()])
     for reason in reasons:
-        names = [f"`{name}`" for name in config_foreign.WITHOUT_EFFECT.get(reason, ())]
-        names += [f"`{p}*`" for p, why in config_foreign.PREFIXES_WITHOUT_EFFECT.items() if why == reason]
+        names = [f"`{name}`" for name in foreign.WITHOUT_EFFECT.get(reason, ())]
+        names += [f"`{p}*`" for p, why in foreign.PREFIXES_WITHOUT_EFFECT.items() if why == reason]
         parts.append(f"| {reason} | {', '.join(names)} |")
     parts += ["\n## Keys of Apache Kafka with one kind of value\n", "Any other ends the start.\n"]
     parts += ["| key | allowed |", "|---|---|"]
-    return parts + [f"| `{name}` | {allowed} |" for name, (_, allowed) in config_foreign.CHECKED.items()]
+    return parts + [f"| `{name}` | {allowed} |" for name, (_, allowed) in foreign.CHECKED.items()]
 
 
 def render(page: str) -> str:

@@ -19,10 +19,10 @@ from sessions import (
     produce_message,
 )
 
-from headrace.broker.config import BROKER_KEYS as BROKER_PROPERTIES
-from headrace.broker.config import BrokerConfig, default_of_broker, is_known
-from headrace.broker.config_dynamic import DYNAMIC_KEYS, QUOTA_KEYS
-from headrace.broker.config_keys import text_of
+from headrace.broker.config.broker import BROKER_KEYS as BROKER_PROPERTIES
+from headrace.broker.config.broker import BrokerConfig, default_of_broker, is_known
+from headrace.broker.config.dynamic import DYNAMIC_KEYS, QUOTA_KEYS
+from headrace.broker.config.keys import text_of
 
 ALTER_CONFIGS = 33
 TOPIC, BROKER = 2, 4

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kafka_oracle import run_tool
 
-from headrace.broker.config import LogConfig
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.groups.records import (
     GroupValue,
     MemberValue,

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from kafka_oracle import run_tool
 
-from headrace.broker.config import LogConfig
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.startup import open_logs

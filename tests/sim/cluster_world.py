@@ -19,7 +19,8 @@ from cluster_administrator import Administrator
 from virtual_time import LoopClock, VirtualLoop
 from zookeeper_world import Ensemble, SimulatedKazoo
 
-from headrace.broker.config import BrokerConfig, LogConfig
+from headrace.broker.config.broker import BrokerConfig
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import ErrorCode
 from headrace.broker.replication.model import Endpoint, TopicAssignment
 from headrace.broker.replication.topic_requests import TopicResult

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from disk_life import DiskLife, Hazards
 
-from headrace.broker.config import LogConfig
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.log.compaction import CleanerLimits
 from headrace.broker.log.producers import read_marker
 from headrace.broker.wire.batches import BatchHeader, Record, decode_records, encode_batch, iter_batches

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from faulty_files import Died, FaultyFiles
 
-from headrace.broker.config import LogConfig
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.results import RecoveryReport
 from headrace.broker.log.startup import open_logs

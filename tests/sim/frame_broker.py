@@ -15,11 +15,11 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
-from headrace.broker.config import BrokerConfig, LogConfig
+from headrace.broker.config.broker import BrokerConfig
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.coordinators.topics import OFFSETS_TOPIC
 from headrace.broker.errors import ErrorCode, UnknownTopicOrPartitionError
 from headrace.broker.handlers.call import Client
-from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.handlers.replies import CloseConnectionError
 from headrace.broker.handlers.services import Services
@@ -33,7 +33,8 @@ from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.metrics import BrokerMetrics
 from headrace.broker.server.producer_ids import ProducerIds
 from headrace.broker.server.replicas import Partitions
-from headrace.broker.server.waiting import Waiting
+from headrace.broker.waiting.deferred import Deferred
+from headrace.broker.waiting.parking import Waiting
 from headrace.broker.wire.fields import MalformedError
 from headrace.broker.wire.frames import FrameDecoder, FrameError
 

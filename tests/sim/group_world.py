@@ -21,7 +21,7 @@ from typing import Any
 
 from group_clients import GROUP, PARTITION_COUNT, Client
 
-from headrace.broker.config_sections import Groups
+from headrace.broker.config.sections import Groups
 from headrace.broker.coordinators.decision import TimerKey
 from headrace.broker.coordinators.records import Record
 from headrace.broker.coordinators.timers import TimerQueue

@@ -14,7 +14,7 @@ from crc32c import crc32c
 from disk_life import DATA, DiskLife, Hazards
 from faulty_files import FaultyFiles
 
-from headrace.broker.config import LogConfig
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import OutOfOrderSequenceError, StorageError
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.results import AppendResult, RecoveryReport

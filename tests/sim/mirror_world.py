@@ -16,7 +16,7 @@ from uuid import UUID
 
 from faulty_files import Died, FaultyFiles
 
-from headrace.broker.config import LogConfig
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import ErrorCode
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.results import AppendResult

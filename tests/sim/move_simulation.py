@@ -10,7 +10,7 @@ from random import Random
 
 from faulty_files import Died, FaultyFiles
 
-from headrace.broker.config import LogConfig
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.log.moving import Steps
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.startup import open_logs

@@ -25,7 +25,7 @@ from headrace.broker.server.connection import Connection
 from headrace.broker.server.holdings import Holdings
 from headrace.broker.server.metrics import KEY_COUNT
 from headrace.broker.server.turns import Turns
-from headrace.broker.server.waiting import Waiting
+from headrace.broker.waiting.parking import Waiting
 from headrace.broker.wire import batches, frames
 from headrace.broker.wire.api import APIS
 

@@ -9,8 +9,8 @@ import pytest
 from faulty_files import FaultyFiles
 from virtual_time import VirtualLoop
 
-from headrace.broker.config import LogConfig
-from headrace.broker.config_sections import Replication
+from headrace.broker.config.sections import Replication
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import ErrorCode
 from headrace.broker.log.startup import open_logs
 from headrace.broker.server.metadata import MetadataCache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from headrace.broker.config_sections import Groups
+from headrace.broker.config.sections import Groups
 from headrace.broker.coordinators.decision import TimerKey
 from headrace.broker.coordinators.records import Record
 from headrace.broker.coordinators.timers import TimerQueue

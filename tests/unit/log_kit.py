@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from headrace.broker.config import LogConfig
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.log.files import Files, OsFiles
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.progress import OpeningProgress

@@ -8,8 +8,11 @@ from typing import NoReturn
 
 import click
 
-from headrace.broker import config_foreign, structured_log
-from headrace.broker.config import BrokerConfig, ConfigurationError, parse_properties
+from headrace.broker import structured_log
+from headrace.broker.config import foreign
+from headrace.broker.config.broker import BrokerConfig
+from headrace.broker.config.keys import ConfigurationError
+from headrace.broker.config.properties import parse_properties
 from headrace.broker.errors import KafkaError
 from headrace.broker.server.embedding import check_embedded
 from headrace.broker.structured_log import get_logger
@@ -28,7 +31,7 @@ def load_config(path: Path) -> BrokerConfig:
     if not config.zookeeper.zookeeper_connect:
         raise ConfigurationError("zookeeper.connect", "", "HOST:PORT,HOST:PORT/chroot of the ensemble")
     check_embedded(config.properties)
-    for reason, keys in config_foreign.without_effect(config.properties).items():
+    for reason, keys in foreign.without_effect(config.properties).items():
         log.warning("configuration without effect", keys=",".join(keys), reason=reason)
     for key in unknown_keys:
         log.warning("unknown configuration key", key=key)

@@ -23,7 +23,8 @@ import click
 
 from headrace.broker import zookeeper_server
 from headrace.broker.client.blocking import BlockingLink
-from headrace.broker.config import BrokerConfig, ConfigurationError
+from headrace.broker.config.broker import BrokerConfig
+from headrace.broker.config.keys import ConfigurationError
 from headrace.broker.stop_signals import stop_signals
 from headrace.broker.wire.api import k03_metadata
 

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from headrace.broker.client.asynchronous import FAILURES
-from headrace.broker.config import ConfigurationError
+from headrace.broker.config.keys import ConfigurationError
 from headrace.broker.errors import ErrorCode, KafkaError
 from headrace.mirror import overview, reports, state
 from headrace.mirror.cluster_client import ClusterClient

@@ -14,8 +14,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 
-from headrace.broker.config import ConfigurationError
-from headrace.broker.config_keys import integer, keys_of, parse_section
+from headrace.broker.config.keys import ConfigurationError, integer, keys_of, parse_section
 from headrace.broker.wire.client.view import Address
 from headrace.mirror import lineage
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 
-from headrace.broker.config_copies import MIRROR_CLUSTERS
+from headrace.broker.config.copies import MIRROR_CLUSTERS
 
 INTERNAL_PREFIX = "__"
 INTERNAL = frozenset({"headrace.arrivals", "headrace.findings", "headrace.mirror", "headrace.sources"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from headrace.broker.config_copies import MIRROR_CLUSTERS
+from headrace.broker.config.copies import MIRROR_CLUSTERS
 from headrace.broker.errors import KafkaError
 from headrace.mirror import lineage
 from headrace.mirror.cluster_client import ClusterClient

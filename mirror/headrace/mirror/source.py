@@ -18,7 +18,7 @@ from zlib import crc32
 
 from headrace.broker.client.asynchronous import FAILURES, AsyncLink
 from headrace.broker.clock import Clock
-from headrace.broker.config_copies import MIRROR_CLUSTERS
+from headrace.broker.config.copies import MIRROR_CLUSTERS
 from headrace.broker.errors import ErrorCode, KafkaError, error_of
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.api import k03_metadata, k32_describe_configs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.broker.config import ConfigurationError
+from headrace.broker.config.keys import ConfigurationError
 from headrace.mirror.arrivals import Arrival, decode, encode, missing, recorded_ends
 from headrace.mirror.config import MirrorConfig
 

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from headrace.broker.config_copies import MIRROR_CLUSTERS
+from headrace.broker.config.copies import MIRROR_CLUSTERS
 from headrace.broker.errors import ErrorCode, UnknownTopicOrPartitionError
 from headrace.mirror.config import SourceConfig
 from headrace.mirror.source import Source, SourceTopic

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headrace.broker.config_sections import Groups
+from headrace.broker.config.sections import Groups
 from headrace.broker.coordinators.topics import OFFSETS_TOPIC
 from headrace.broker.errors import ErrorCode
 from headrace.broker.groups.events import Request, ShardLoaded

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headrace.broker.config_sections import Groups
+from headrace.broker.config.sections import Groups
 from headrace.broker.coordinators.records import Record
 from headrace.broker.errors import ErrorCode
 from headrace.broker.groups import membership, offsets, rebalance

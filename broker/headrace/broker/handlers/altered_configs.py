@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from headrace.broker.errors import ErrorCode, InvalidRequestError, KafkaError
-from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.services import Services
+from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.zk.paths import DEFAULT_ENTITY
 
 TOPIC, BROKER = 2, 4

@@ -31,10 +31,10 @@ from headrace.broker.wire.fields import ZERO_UUID
 from headrace.broker.wire.special_values import NO_EPOCH, READ_COMMITTED
 
 if TYPE_CHECKING:
-    from headrace.broker.handlers.deferred import Deferred
-    from headrace.broker.handlers.watch import Watch
     from headrace.broker.log.partition_log import PartitionLog
     from headrace.broker.replication.leader import Partition
+    from headrace.broker.waiting.deferred import Deferred
+    from headrace.broker.waiting.watch import Watch
 
 NOT_IN_CLUSTER = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 T = TypeVar("T")

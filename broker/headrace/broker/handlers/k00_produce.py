@@ -34,13 +34,13 @@ from headrace.broker.errors import (
 from headrace.broker.handlers import single_batches
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.current_leader import CurrentLeader, current_leader, node_endpoints
-from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.k03_metadata import INTERNAL_TOPICS
 from headrace.broker.handlers.replies import CloseConnectionError, Parts, Reply
 from headrace.broker.handlers.services import Services
 from headrace.broker.handlers.single_batches import SingleBatch
 from headrace.broker.log.results import AppendResult
 from headrace.broker.structured_log import get_logger
+from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire import frames
 from headrace.broker.wire.api import k00_produce
 from headrace.broker.wire.batches import (

@@ -25,7 +25,6 @@ from uuid import UUID
 from headrace.broker.coordinators.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.broker.errors import ErrorCode
 from headrace.broker.handlers.call import Call
-from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.error_counts import count_errors
 from headrace.broker.handlers.replies import Parts
 from headrace.broker.handlers.services import Services
@@ -33,6 +32,7 @@ from headrace.broker.handlers.slices import in_slices
 from headrace.broker.replication.model import PartitionMetadata
 from headrace.broker.replication.topic_requests import is_legal_name
 from headrace.broker.tasks import outcome
+from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire import frames
 from headrace.broker.wire.api import k03_metadata
 from headrace.broker.wire.fields import ZERO_UUID

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.broker.handlers.call import Call
-from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.services import Services
+from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire.api import k04_leader_and_isr
 
 API = k04_leader_and_isr.API

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.broker.handlers.call import Call
-from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.services import Services
+from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire.api import k06_update_metadata
 
 API = k06_update_metadata.API

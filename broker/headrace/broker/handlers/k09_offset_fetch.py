@@ -13,9 +13,9 @@ from typing import Any
 from headrace.broker.errors import ErrorCode, KafkaError
 from headrace.broker.groups.events import FetchAnswer, FetchedOffset, FetchOffsets, TopicPartition
 from headrace.broker.handlers.call import Call
-from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.services import Services
 from headrace.broker.handlers.slices import Listed
+from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire.api import k09_offset_fetch
 from headrace.broker.zk.paths import MalformedZnodeError
 

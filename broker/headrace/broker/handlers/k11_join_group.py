@@ -16,8 +16,8 @@ from uuid import uuid4
 
 from headrace.broker.groups.events import JoinAnswer, JoinGroup
 from headrace.broker.handlers.call import Call
-from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.services import Services
+from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire.api import k11_join_group
 
 API = k11_join_group.API

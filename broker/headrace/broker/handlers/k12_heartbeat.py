@@ -6,8 +6,8 @@ from typing import Any
 
 from headrace.broker.groups.events import Heartbeat
 from headrace.broker.handlers.call import Call
-from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.services import Services
+from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire.api import k12_heartbeat
 
 API = k12_heartbeat.API

@@ -13,8 +13,8 @@ from typing import Any
 from headrace.broker.errors import ErrorCode
 from headrace.broker.groups.events import SyncAnswer, SyncGroup
 from headrace.broker.handlers.call import Call
-from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.services import Services
+from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire.api import k14_sync_group
 
 API = k14_sync_group.API

@@ -15,9 +15,9 @@ from typing import Any
 from headrace.broker.errors import ErrorCode
 from headrace.broker.handlers import k32_describe_configs
 from headrace.broker.handlers.call import Call
-from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.services import Services
 from headrace.broker.replication.topic_requests import NewTopic, TopicResult
+from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire.api import k19_create_topics
 
 API = k19_create_topics.API

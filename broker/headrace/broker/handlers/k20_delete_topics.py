@@ -9,8 +9,8 @@ from uuid import UUID
 
 from headrace.broker.errors import ErrorCode
 from headrace.broker.handlers.call import Call
-from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.services import Services
+from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire.api import k20_delete_topics
 from headrace.broker.wire.fields import ZERO_UUID
 

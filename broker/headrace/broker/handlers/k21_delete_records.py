@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.broker import config_copies
+from headrace.broker.config import copies
 from headrace.broker.errors import (
     InvalidTopicError,
     KafkaError,
@@ -54,7 +54,7 @@ def _delete_before(broker: Services, topic: str, index: int, offset: int) -> int
         raise InvalidTopicError(f"records of the internal topic {topic} cannot be deleted")
     log = broker.partitions.leader_of(topic, index).log
     if log.is_mirror_copy:
-        raise config_copies.refusal(topic)
+        raise copies.refusal(topic)
     if "delete" not in log.config.cleanup_policy:
         raise PolicyViolationError(
             f"{topic} is compacted: its cleanup.policy does not allow to delete records"

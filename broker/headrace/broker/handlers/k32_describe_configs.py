@@ -10,27 +10,25 @@ from collections.abc import Iterable, Mapping
 from itertools import dropwhile
 from typing import Any
 
-from headrace.broker.config import (
-    BROKER_KEYS,
+from headrace.broker.config.broker import BROKER_KEYS, BrokerConfig, default_of_broker
+from headrace.broker.config.copies import OWN_TOPIC_CONFIGS
+from headrace.broker.config.dynamic import DYNAMIC_KEYS, QUOTA_KEYS, synonyms_of
+from headrace.broker.config.inert import INERT_TOPIC_CONFIGS
+from headrace.broker.config.keys import Key, text_of
+from headrace.broker.config.topics import (
     STORED_TOPIC_CONFIGS,
     TOPIC_ALIASES,
     TOPIC_CONFIGS,
-    BrokerConfig,
     LogConfig,
-    default_of_broker,
     known_overrides,
 )
-from headrace.broker.config_copies import OWN_TOPIC_CONFIGS
-from headrace.broker.config_dynamic import DYNAMIC_KEYS, QUOTA_KEYS, synonyms_of
-from headrace.broker.config_inert import INERT_TOPIC_CONFIGS
-from headrace.broker.config_keys import Key, text_of
 from headrace.broker.errors import InvalidRequestError, KafkaError, UnknownTopicOrPartitionError
 from headrace.broker.handlers.altered_configs import check_broker
 from headrace.broker.handlers.call import Call
-from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.services import Services
 from headrace.broker.handlers.slices import Listed
 from headrace.broker.replication.topic_requests import check_name
+from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire.api import k32_describe_configs
 from headrace.broker.zk.paths import DEFAULT_ENTITY
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.broker.config_copies import OWN_TOPIC_CONFIGS
+from headrace.broker.config.copies import OWN_TOPIC_CONFIGS
 from headrace.broker.handlers.altered_configs import Resource, alter, refuse_nulls
 from headrace.broker.handlers.call import Call
-from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.services import Services
+from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire.api import k33_alter_configs
 
 API = k33_alter_configs.API

@@ -11,8 +11,8 @@ from typing import Any
 
 from headrace.broker.errors import ErrorCode
 from headrace.broker.handlers.call import Call
-from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.services import Services
+from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire.api import k34_alter_replica_log_dirs
 
 API = k34_alter_replica_log_dirs.API

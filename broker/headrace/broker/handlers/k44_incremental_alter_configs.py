@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.broker.config import BROKER_KEYS, STORED_TOPIC_CONFIGS, TOPIC_CONFIGS, default_of_broker
+from headrace.broker.config.broker import BROKER_KEYS, default_of_broker
+from headrace.broker.config.topics import STORED_TOPIC_CONFIGS, TOPIC_CONFIGS
 from headrace.broker.errors import InvalidConfigError, InvalidRequestError
 from headrace.broker.handlers.altered_configs import BROKER, Resource, alter, refuse_nulls
 from headrace.broker.handlers.call import Call
-from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.services import Services
+from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire.api import k44_incremental_alter_configs
 
 API = k44_incremental_alter_configs.API

@@ -7,9 +7,9 @@ from typing import Any
 from headrace.broker.errors import ErrorCode
 from headrace.broker.groups.events import DeleteOffsets, DeleteOffsetsAnswer, TopicPartition
 from headrace.broker.handlers.call import Call
-from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.partition_errors import topics_answered
 from headrace.broker.handlers.services import Services
+from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire.api import k47_offset_delete
 
 API = k47_offset_delete.API

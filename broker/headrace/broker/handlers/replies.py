@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.log.results import LogSlice
+from headrace.broker.waiting.deferred import Deferred
 
 Parts = list[bytes | LogSlice]
 """A whole reply, length prefix included, as buffers and file slices in order."""

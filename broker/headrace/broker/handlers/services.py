@@ -6,24 +6,24 @@ One `Services` serves all connections. Whatever concerns one request is in its `
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from headrace.broker.clock import Clock
-from headrace.broker.config import BrokerConfig
+from headrace.broker.config.broker import BrokerConfig
 from headrace.broker.errors import ErrorCode
 from headrace.broker.groups.events import GroupOverview, Request
-from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.fetch_sessions import FetchSessions
 from headrace.broker.handlers.metadata_bodies import MetadataBodies
 from headrace.broker.handlers.refused_writes import RefusedWrites
-from headrace.broker.handlers.watch import Watch
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.replication.leader import Partition
 from headrace.broker.replication.model import Broker, Endpoint, PartitionMetadata, TopicPartition
 from headrace.broker.replication.topic_requests import NewTopic, TopicResult
+from headrace.broker.waiting.deferred import Deferred
+from headrace.broker.waiting.parking import Waiting
 
 T = TypeVar("T")
 Change = Callable[[dict[str, str]], Mapping[str, str]]
@@ -87,29 +87,6 @@ class Metadata(Protocol):
 
     def endpoint(self, broker_id: int, listener: str) -> Endpoint | None:
         """Where clients of that listener reach that broker, if they do."""
-        ...
-
-
-class Waiting(Protocol):
-    """Parks requests until their partitions move or their time is over; `server.waiting` performs it."""
-
-    def park(
-        self,
-        keys: Iterable[tuple[str, int]] | Watch,
-        timeout_ms: int,
-        attempt: Callable[[Collection[tuple[str, int]] | None], T | None],
-    ) -> Deferred[T]:
-        """What `attempt(moved)` gives after a wake of some of `keys`, or `attempt(None)` at the time-out."""
-        ...
-
-    def keep(self, keys: Iterable[tuple[str, int]]) -> Watch | None:
-        """A watch to park with until `forget`, one request at a time; None when there are too many."""
-        ...
-
-    def forget(self, watch: Watch) -> None: ...
-
-    def wake(self, topic: str, partition: int) -> None:
-        """The partition has new data, a new high watermark, a new leader or is gone."""
         ...
 
 

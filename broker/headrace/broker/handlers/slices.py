@@ -14,11 +14,11 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeVar, cast
 
 from headrace.broker.handlers.call import Call
-from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.error_counts import count_errors
-from headrace.broker.handlers.gather import gather
 from headrace.broker.handlers.replies import CloseConnectionError, Parts
 from headrace.broker.handlers.services import Services
+from headrace.broker.waiting.deferred import Deferred
+from headrace.broker.waiting.gather import gather
 from headrace.broker.wire import frames
 from headrace.broker.wire.schema import Api
 from headrace.broker.wire.varint import encode_uvarint

@@ -28,11 +28,11 @@ from typing import Any, NamedTuple
 from headrace.broker import handlers
 from headrace.broker.errors import KafkaError
 from headrace.broker.handlers.call import Call, Client
-from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.error_counts import count_errors
 from headrace.broker.handlers.replies import CloseConnectionError, Parts, Reply
 from headrace.broker.handlers.services import Services
 from headrace.broker.handlers.slices import Listed, encoded_list
+from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire import frames
 from headrace.broker.wire.fields import MalformedError
 from headrace.broker.wire.frames import RequestHeader, read_request_header

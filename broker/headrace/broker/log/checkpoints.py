@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from uuid import UUID
 
-from headrace.broker.config import ConfigurationError, parse_properties
+from headrace.broker.config.keys import ConfigurationError
+from headrace.broker.config.properties import parse_properties
 from headrace.broker.log.names import OFFSET_MAX
 
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple
 
-from headrace.broker.config import LogConfig
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import CorruptMessageError, RecordListTooLargeError
 from headrace.broker.log.files import Buffer, File
 from headrace.broker.log.index import INT32_MAX

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from uuid import UUID
 
-from headrace.broker.config import LogConfig
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import StorageError
 from headrace.broker.log.checkpoints import PARTITION_METADATA_FILE, TopicPartition, encode_partition_metadata
 from headrace.broker.log.data_directory import DataDirectory

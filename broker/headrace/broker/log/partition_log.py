@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from uuid import UUID
 
-from headrace.broker.config import LogConfig
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import OffsetOutOfRangeError
 from headrace.broker.log import timestamps
 from headrace.broker.log.cleaning import LogCleaner

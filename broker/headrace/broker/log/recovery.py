@@ -17,7 +17,7 @@ from uuid import UUID
 
 from crc32c import crc32c
 
-from headrace.broker.config import LogConfig
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import CorruptMessageError
 from headrace.broker.log import names
 from headrace.broker.log.checkpoints import (

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from zlib import crc32
 
-from headrace.broker.config import LogConfig
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.log.deleted import Deleted
 from headrace.broker.log.files import File, Files
 from headrace.broker.log.results import DeletedSegment, LogSlice

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from functools import cache, partial
 from typing import NamedTuple
 
-from headrace.broker.config import LogConfig
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import StorageError
 from headrace.broker.log import names
 from headrace.broker.log.checkpoints import (

@@ -13,8 +13,8 @@ from functools import partial
 from itertools import chain
 from uuid import UUID
 
-from headrace.broker.config import LogConfig
-from headrace.broker.config_sections import Transactions
+from headrace.broker.config.sections import Transactions
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import InvalidConfigError, LogDirNotFoundError, StorageError
 from headrace.broker.log import names
 from headrace.broker.log.checkpoints import TopicPartition

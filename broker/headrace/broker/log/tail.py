@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from headrace.broker.config import LogConfig
-from headrace.broker.config_keys import LONG_MAX
+from headrace.broker.config.keys import LONG_MAX
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import KafkaError, NotOneBatchError, StorageError
 from headrace.broker.log import names
 from headrace.broker.log.files import Files, storage_error, storage_errors

@@ -6,7 +6,7 @@ rate over alter.log.dirs.replication.quota.window.num windows instead, and forge
 
 from __future__ import annotations
 
-from headrace.broker.config_keys import LONG_MAX
+from headrace.broker.config.keys import LONG_MAX
 
 WAIT_MS_MAX = 1000
 

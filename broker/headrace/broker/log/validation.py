@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from struct import Struct
 
-from headrace.broker.config import LogConfig
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import (
     CorruptMessageError,
     InvalidRecordError,

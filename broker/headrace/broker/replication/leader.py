@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from headrace.broker import config_copies
+from headrace.broker.config import copies
 from headrace.broker.errors import KafkaError, NotEnoughReplicasError, NotLeaderOrFollowerError
 from headrace.broker.replication.model import PartitionState
 
@@ -105,7 +105,7 @@ class Partition:
         if not self.is_leader:
             raise NotLeaderOrFollowerError(f"this broker does not lead {self.topic}-{self.partition}")
         if self.log.is_mirror_copy:
-            raise config_copies.refusal(self.topic)
+            raise copies.refusal(self.topic)
         if required_acks == -1 and len(self.isr) < self._isr_size_min:
             raise NotEnoughReplicasError(
                 f"{self.topic}-{self.partition} has {len(self.isr)} in-sync replicas, "

@@ -8,7 +8,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from headrace.broker.config import BrokerConfig, ConfigurationError, Listener, parse_properties
+from headrace.broker.config.broker import BrokerConfig
+from headrace.broker.config.keys import ConfigurationError
+from headrace.broker.config.listeners import Listener
+from headrace.broker.config.properties import parse_properties
 from headrace.broker.log.checkpoints import META_PROPERTIES_FILE
 from headrace.broker.replication.model import Endpoint
 

@@ -16,7 +16,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from headrace.broker.clock import Clock
-from headrace.broker.config_sections import Logs
+from headrace.broker.config.sections import Logs
 from headrace.broker.errors import KafkaError, StorageError
 from headrace.broker.log.compaction import CleanerLimits, Dirt
 from headrace.broker.log.partition_log import PartitionLog

@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from headrace.broker.clock import Clock
-from headrace.broker.config import BrokerConfig
+from headrace.broker.config.broker import BrokerConfig
 from headrace.broker.errors import KafkaError
 from headrace.broker.replication.model import Endpoint
 from headrace.broker.server.configurations import Configurations

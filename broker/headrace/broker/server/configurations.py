@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from headrace.broker import config_copies, config_dynamic
 from headrace.broker.clock import Clock
-from headrace.broker.config import BrokerConfig, LogConfig, known_overrides
+from headrace.broker.config import copies, dynamic
+from headrace.broker.config.broker import BrokerConfig
+from headrace.broker.config.topics import LogConfig, known_overrides
 from headrace.broker.errors import KafkaError, UnknownTopicOrPartitionError
 from headrace.broker.log.store import LogStore
 from headrace.broker.server.dynamic_config import BROKERS, TOPICS, Change, DynamicConfigs
@@ -86,8 +87,8 @@ class Configurations:
     async def check_is_no_copy(self, topic: str) -> None:
         """Raises PolicyViolationError for a mirror's copy."""
         stored = (await self._stored.stored([topic]))[topic]
-        if config_copies.is_mirror_copy(self._usable(topic, stored)):
-            raise config_copies.refusal(topic)
+        if copies.is_mirror_copy(self._usable(topic, stored)):
+            raise copies.refusal(topic)
 
     async def alter_topic(self, topic: str, change: Change, *, validate_only: bool) -> None:
         """Replace a topic's overrides by `change(overrides)`.
@@ -118,7 +119,7 @@ class Configurations:
 
     def of_broker(self, broker: str) -> dict[str, str]:
         """The overrides of this broker (by its id) or of all brokers (`<default>`) that are in effect."""
-        return config_dynamic.usable(self._stored.of_broker(broker))
+        return dynamic.usable(self._stored.of_broker(broker))
 
     async def alter_broker(self, broker: str, change: Change, *, validate_only: bool) -> None:
         """Replace the overrides of this broker (by its id) or of all brokers (`<default>`) by `change(overrides)`.
@@ -128,8 +129,8 @@ class Configurations:
 
         def checked(overrides: dict[str, str]) -> Mapping[str, str]:
             changed = change(overrides)
-            config_dynamic.check(changed)
-            config_dynamic.check_step(self.in_effect, changed)
+            dynamic.check(changed)
+            dynamic.check_step(self.in_effect, changed)
             return changed
 
         if validate_only:
@@ -141,14 +142,14 @@ class Configurations:
         """A copy that is not mirrored any more is a topic like others."""
         found = known_overrides(stored)
         if not self.is_mirrored(topic):
-            found.pop(config_copies.MIRROR_CLUSTERS, None)
+            found.pop(copies.MIRROR_CLUSTERS, None)
         return found
 
     def _effective(self) -> BrokerConfig:
         """What `server.properties` says under what ZooKeeper says; the last one when these do not go together."""
         default, own = (self.of_broker(name) for name in (paths.DEFAULT_ENTITY, self._own_name))
         try:
-            return config_dynamic.with_levels(self._static, default, own)
+            return dynamic.with_levels(self._static, default, own)
         except ValueError as error:
             log.error("broker configuration is not usable, the last one stays", reason=error)
             return self.in_effect

@@ -17,9 +17,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from headrace.broker.config import address_text
+from headrace.broker.config.listeners import address_text
 from headrace.broker.handlers.call import Client
-from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.replies import CloseConnectionError, Parts
 from headrace.broker.handlers.services import Services
 from headrace.broker.handlers.table import serve
@@ -27,6 +26,7 @@ from headrace.broker.log.results import LogSlice
 from headrace.broker.server.holdings import LARGE_SIZE, Holdings
 from headrace.broker.server.turns import Turns
 from headrace.broker.structured_log import get_logger
+from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire.frames import FrameDecoder, FrameError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from headrace.broker.clock import Clock
-from headrace.broker.config import BrokerConfig
+from headrace.broker.config.broker import BrokerConfig
 from headrace.broker.errors import ErrorCode, StaleControllerEpochError
 from headrace.broker.replication import requests
 from headrace.broker.replication.controller.machine import Controller

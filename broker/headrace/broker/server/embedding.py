@@ -23,7 +23,7 @@ from headrace.broker.replication.topic_requests import NewTopic, TopicResult
 from headrace.broker.structured_log import get_logger
 
 if TYPE_CHECKING:
-    from headrace.broker.config import BrokerConfig
+    from headrace.broker.config.broker import BrokerConfig
     from headrace.broker.log.results import AppendResult
     from headrace.broker.server.cluster import Cluster
     from headrace.broker.server.configurations import Configurations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from headrace.broker.server.metrics import BrokerMetrics
     from headrace.broker.server.replicas import Partitions
     from headrace.broker.server.topics import Topics
-    from headrace.broker.server.waiting import Waiting
+    from headrace.broker.waiting.parking import Waiting
 
 __all__ = [
     "BrokerHost",

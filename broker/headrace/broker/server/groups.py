@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from headrace.broker.clock import Clock
-from headrace.broker.config_sections import Groups
+from headrace.broker.config.sections import Groups
 from headrace.broker.coordinators.runtime import Runtime, Scheduler, TimerHandle, TopicTable
 from headrace.broker.errors import ErrorCode
 from headrace.broker.groups.events import (
@@ -26,11 +26,11 @@ from headrace.broker.groups.events import (
 from headrace.broker.groups.kind import GroupKind
 from headrace.broker.groups.machine import Shard
 from headrace.broker.groups.refusals import refusal
-from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.replication.leader import Partition
 from headrace.broker.server.journal import PartitionJournal
-from headrace.broker.server.waiting import Waiting
+from headrace.broker.waiting.deferred import Deferred
+from headrace.broker.waiting.parking import Waiting
 
 GROUP_ID_SIZE_MAX = 32_000
 # Groups that one turn of the loop looks through for expired or deleted offsets.

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from headrace.broker.clock import Clock
-from headrace.broker.config_sections import Logs
+from headrace.broker.config.sections import Logs
 from headrace.broker.errors import StorageError
 from headrace.broker.log.results import Job
 from headrace.broker.log.store import LogStore

@@ -13,7 +13,7 @@ from headrace.broker.clock import Clock
 from headrace.broker.errors import StorageError
 from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.replication.leader import Partition
-from headrace.broker.server.waiting import Waiting
+from headrace.broker.waiting.parking import Waiting
 
 if TYPE_CHECKING:
     from headrace.broker.log.partition_log import PartitionLog

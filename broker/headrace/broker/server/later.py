@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TypeVar
 
-from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.tasks import Tasks
+from headrace.broker.waiting.deferred import Deferred
 
 T = TypeVar("T")
 

@@ -12,8 +12,9 @@ import socket
 from asyncio import AbstractEventLoop
 from collections import Counter
 
-from headrace.broker.config import ConfigurationError, Listener, address_text
-from headrace.broker.config_sections import Network
+from headrace.broker.config.keys import ConfigurationError
+from headrace.broker.config.listeners import Listener, address_text
+from headrace.broker.config.sections import Network
 from headrace.broker.handlers.call import Client
 from headrace.broker.handlers.services import Services
 from headrace.broker.log.files import advice

@@ -19,14 +19,11 @@ from typing import Any
 import uvloop
 
 from headrace.broker.clock import SystemClock
-from headrace.broker.config import (
-    BrokerConfig,
-    LogConfig,
-    address_text,
-)
+from headrace.broker.config.broker import BrokerConfig
+from headrace.broker.config.listeners import address_text
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import StorageError
 from headrace.broker.handlers import k03_metadata
-from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.handlers.services import Services
 from headrace.broker.log.files import OsFiles
@@ -57,10 +54,11 @@ from headrace.broker.server.producer_ids import ProducerIds
 from headrace.broker.server.replicas import Partitions
 from headrace.broker.server.start_report import StartReport
 from headrace.broker.server.syncing import Syncs
-from headrace.broker.server.waiting import Waiting
 from headrace.broker.stop_signals import stop_signals
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks
+from headrace.broker.waiting.deferred import Deferred
+from headrace.broker.waiting.parking import Waiting
 
 log = get_logger(__name__)
 CLOSING_THREADS = 16

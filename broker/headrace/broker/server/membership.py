@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from uuid import uuid4
 
 from headrace.broker.clock import Clock
-from headrace.broker.config import BrokerConfig
+from headrace.broker.config.broker import BrokerConfig
 from headrace.broker.replication.model import Broker, Endpoint
 from headrace.broker.server.mailbox import Mailbox
 from headrace.broker.server.registration import PAUSE_SECONDS, Registration

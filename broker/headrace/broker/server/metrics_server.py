@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import cast
 
-from headrace.broker.config import ConfigurationError
+from headrace.broker.config.keys import ConfigurationError
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks
 from headrace.broker.zk.paths import PORT_MAX

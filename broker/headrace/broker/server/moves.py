@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 
 from headrace.broker.clock import Clock
-from headrace.broker.config_sections import Replication
+from headrace.broker.config.sections import Replication
 from headrace.broker.errors import (
     ErrorCode,
     InvalidTopicError,

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.server.membership import Membership
 from headrace.broker.structured_log import get_logger
+from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.zk import paths
 from headrace.broker.zk.client import ZnodeVersionError, ZooKeeperClient
 

@@ -12,7 +12,7 @@ import contextlib
 from dataclasses import replace
 
 from headrace.broker.clock import Clock
-from headrace.broker.config import address_text
+from headrace.broker.config.listeners import address_text
 from headrace.broker.replication.model import Broker
 from headrace.broker.structured_log import get_logger
 from headrace.broker.zk import paths

@@ -8,7 +8,8 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from headrace.broker.config import BrokerConfig, LogConfig
+from headrace.broker.config.broker import BrokerConfig
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.coordinators.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.broker.errors import (
     InvalidConfigError,

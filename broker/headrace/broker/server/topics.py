@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from typing import Any
 from uuid import uuid4
 
-from headrace.broker.config import BrokerConfig
+from headrace.broker.config.broker import BrokerConfig
 from headrace.broker.errors import (
     ErrorCode,
     InvalidRequestError,

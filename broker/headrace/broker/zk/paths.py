@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
-from headrace.broker.config import address_text
+from headrace.broker.config.listeners import address_text
 from headrace.broker.replication.model import (
     Broker,
     Endpoint,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from group_script import Script
 
-from headrace.broker.config_sections import Groups
+from headrace.broker.config.sections import Groups
 from headrace.broker.errors import ErrorCode
 from headrace.broker.groups import joining
 from headrace.broker.groups.events import LeavingMember, OffsetRetentionDue

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.broker.config_sections import Groups
+from headrace.broker.config.sections import Groups
 from headrace.broker.coordinators.records import Record, RecordFormatError
 from headrace.broker.groups import records
 from headrace.broker.groups.machine import Shard

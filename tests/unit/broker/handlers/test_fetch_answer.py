@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 from calls import call_of
 
-from headrace.broker.config import LogConfig
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import ErrorCode, NotLeaderOrFollowerError, UnknownTopicOrPartitionError
 from headrace.broker.handlers import k01_fetch
 from headrace.broker.handlers.fetch_sessions import FetchSessions

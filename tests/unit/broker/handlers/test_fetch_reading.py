@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from headrace.broker.config import LogConfig
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import (
     ErrorCode,
     NotLeaderOrFollowerError,
@@ -21,7 +21,7 @@ from headrace.broker.handlers.fetch_answer import Answer
 from headrace.broker.handlers.fetch_reading import Reading
 from headrace.broker.handlers.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from headrace.broker.log.results import NOTHING_YET, LogSlice
-from headrace.broker.server.waiting import Waiting
+from headrace.broker.waiting.parking import Waiting
 from headrace.broker.wire.special_values import READ_COMMITTED
 
 MAX_BYTES = 1000

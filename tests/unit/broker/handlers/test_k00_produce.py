@@ -10,10 +10,10 @@ from calls import call_of
 
 from headrace.broker.errors import NotLeaderOrFollowerError, StorageError, UnknownTopicOrPartitionError
 from headrace.broker.handlers import k00_produce
-from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.refused_writes import REPEAT_MS, RefusedWrites
 from headrace.broker.handlers.replies import CloseConnectionError
 from headrace.broker.log.results import AppendResult
+from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire import frames
 from headrace.broker.wire.api.k00_produce import API
 

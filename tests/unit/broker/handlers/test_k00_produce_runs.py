@@ -12,7 +12,7 @@ import pytest
 from calls import call_of
 from log_kit import NOW_MS, batch, offsets, open_log
 
-from headrace.broker.config import LogConfig
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import ErrorCode, NotLeaderOrFollowerError
 from headrace.broker.handlers import k00_produce
 from headrace.broker.handlers.refused_writes import RefusedWrites

@@ -9,12 +9,12 @@ import pytest
 from calls import call_of
 
 from headrace.broker.handlers import k03_metadata
-from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.metadata_bodies import MetadataBodies
 from headrace.broker.replication.model import Broker, Endpoint
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.metrics import BrokerMetrics
-from headrace.broker.server.waiting import Waiting
+from headrace.broker.waiting.deferred import Deferred
+from headrace.broker.waiting.parking import Waiting
 from headrace.broker.wire import frames
 from headrace.broker.wire.api.k03_metadata import API
 

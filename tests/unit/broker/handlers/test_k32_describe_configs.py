@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 from calls import call_in
 
-from headrace.broker.config import BrokerConfig
-from headrace.broker.config_dynamic import with_levels
+from headrace.broker.config.broker import BrokerConfig
+from headrace.broker.config.dynamic import with_levels
 from headrace.broker.errors import InvalidRequestError
 from headrace.broker.handlers import k32_describe_configs
 from headrace.broker.handlers.altered_configs import check_broker

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from log_kit import NOW_MS, open_log, open_store
 
-from headrace.broker.config import LogConfig
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import CorruptMessageError, RecordListTooLargeError
 from headrace.broker.log.compaction import CleanerLimits, OffsetMap
 from headrace.broker.log.partition_log import PartitionLog

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from log_kit import NOW_MS, append, batch, fill, offsets, open_log, open_store
 
-from headrace.broker.config import LogConfig
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import OutOfOrderSequenceError
 from headrace.broker.log.index import OffsetIndex
 from headrace.broker.log.partition_log import PartitionLog

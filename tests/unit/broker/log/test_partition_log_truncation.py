@@ -10,7 +10,7 @@ import pytest
 from faulty_files import FaultyFiles
 from log_kit import NOW_MS, append, batch, fill, offsets, open_log
 
-from headrace.broker.config import LogConfig
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import OutOfOrderSequenceError
 from headrace.broker.log.snapshots import ProducerSnapshots
 

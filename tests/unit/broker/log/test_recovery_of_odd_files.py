@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from log_kit import NOW_MS, append, batch, fill, offsets, open_log
 
-from headrace.broker.config import LogConfig
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.log.checkpoints import (
     CheckpointError,
     decode_meta_properties,

@@ -6,7 +6,7 @@ from struct import pack
 import pytest
 from log_kit import NOW_MS, append, batch, fill, offsets, open_log
 
-from headrace.broker.config import LogConfig
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import OffsetOutOfRangeError, OutOfOrderSequenceError, StorageError
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.index import TimeIndex

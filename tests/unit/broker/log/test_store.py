@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 from log_kit import NOW_MS, append, batch, open_store
 
-from headrace.broker.config import LogConfig
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import StorageError
 from headrace.broker.log.files import OsFiles
 

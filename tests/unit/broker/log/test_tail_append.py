@@ -8,7 +8,7 @@ from struct import pack_into
 import pytest
 from log_kit import NOW_MS, append, batch, offsets, open_log
 
-from headrace.broker.config import LogConfig
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import (
     CorruptMessageError,
     InvalidProducerEpochError,

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 from log_kit import NOW_MS, batch, offsets, open_log
 
-from headrace.broker.config import LogConfig
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import CorruptMessageError, KafkaError, OutOfOrderSequenceError, StorageError
 from headrace.broker.log.files import OsFile
 from headrace.broker.log.partition_log import PartitionLog

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.broker.config_keys import LONG_MAX
+from headrace.broker.config.keys import LONG_MAX
 from headrace.broker.log.throttle import WAIT_MS_MAX, Throttle
 
 NOW_MS = 1_700_000_000_000

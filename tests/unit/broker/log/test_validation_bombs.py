@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from log_kit import NOW_MS, open_log
 
-from headrace.broker.config import LogConfig
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import InvalidRecordError, MessageTooLargeError
 from headrace.broker.log import timestamps, validation
 from headrace.broker.log.partition_log import PartitionLog

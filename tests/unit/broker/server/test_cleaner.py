@@ -14,8 +14,8 @@ from log_kit import NOW_MS, append, open_store
 from prometheus_client import generate_latest
 
 from headrace.broker.clock import SystemClock
-from headrace.broker.config import LogConfig
-from headrace.broker.config_sections import Logs
+from headrace.broker.config.sections import Logs
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.log.cleaning import LogCleaner
 from headrace.broker.log.compaction import CleanerLimits, Dirt
 from headrace.broker.log.files import Buffer, OsFiles

@@ -18,7 +18,6 @@ from manual_loop import ManualLoop
 
 from headrace.broker.handlers import table
 from headrace.broker.handlers.call import Call, Client
-from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.replies import CloseConnectionError
 from headrace.broker.handlers.table import Handler
 from headrace.broker.log.files import OsFiles
@@ -28,6 +27,7 @@ from headrace.broker.server.connection import REPLY_SIZE_MAX, Connection
 from headrace.broker.server.holdings import Holdings
 from headrace.broker.server.metrics import KEY_COUNT
 from headrace.broker.server.turns import TURN_S, Turns
+from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire import frames
 
 PRODUCE, METADATA, HEARTBEAT = 0, 3, 12

@@ -6,7 +6,7 @@ from typing import Any
 
 from virtual_time import LoopClock, VirtualLoop
 
-from headrace.broker.config import BrokerConfig
+from headrace.broker.config.broker import BrokerConfig
 from headrace.broker.errors import ErrorCode
 from headrace.broker.server.cluster import Cluster
 from headrace.broker.server.metadata import MetadataCache

@@ -11,8 +11,8 @@ from uuid import UUID
 import pytest
 from timed_loop import Loop
 
-from headrace.broker.config import LogConfig
-from headrace.broker.config_sections import Groups
+from headrace.broker.config.sections import Groups
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.coordinators import runtime
 from headrace.broker.coordinators.records import Record
 from headrace.broker.coordinators.topics import OFFSETS_TOPIC
@@ -33,14 +33,14 @@ from headrace.broker.groups.events import (
     TopicPartition,
 )
 from headrace.broker.groups.records import OffsetValue, encode_offset_key, encode_offset_value
-from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.replication.leader import Partition
 from headrace.broker.replication.model import PartitionState
 from headrace.broker.server.groups import GroupCoordinator
-from headrace.broker.server.waiting import Waiting
+from headrace.broker.waiting.deferred import Deferred
+from headrace.broker.waiting.parking import Waiting
 from headrace.broker.wire import batches
 
 T0 = TopicPartition("t", 0)

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from headrace.broker.clock import SystemClock
-from headrace.broker.config_sections import Logs
+from headrace.broker.config.sections import Logs
 from headrace.broker.log.results import Finding, Job
 from headrace.broker.log.store import LogStore
 from headrace.broker.server.housekeeping import Housekeeping

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace.broker.config import Listener
+from headrace.broker.config.listeners import Listener
 from headrace.broker.server.listener import REPEAT_MS, Acceptor
 
 

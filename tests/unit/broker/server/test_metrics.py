@@ -13,7 +13,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from headrace.broker.config import ConfigurationError
+from headrace.broker.config.keys import ConfigurationError
 from headrace.broker.server import metrics_server
 from headrace.broker.server.metrics import BrokerMetrics
 from headrace.broker.server.metrics_page import MetricsPage, lines

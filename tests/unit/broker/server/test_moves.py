@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 from log_kit import NOW_MS, append, batch, offsets
 
-from headrace.broker.config import LogConfig
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import ErrorCode, NotLeaderOrFollowerError
 from headrace.broker.handlers import k35_describe_log_dirs
 from headrace.broker.log.files import OsFiles

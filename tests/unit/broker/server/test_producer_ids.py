@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.server.producer_ids import ProducerIds
+from headrace.broker.waiting.deferred import Deferred
 
 
 def ids_of(blocks: list[tuple[int, int] | Exception]) -> tuple[ProducerIds, list[int]]:

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from headrace.broker.config import LogConfig
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import (
     ErrorCode,
     InvalidConfigError,

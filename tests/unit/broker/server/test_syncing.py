@@ -14,18 +14,18 @@ import pytest
 from calls import call_of
 from log_kit import NOW_MS, batch
 
-from headrace.broker.config import LogConfig
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import ErrorCode, StorageError
 from headrace.broker.handlers import k00_produce
-from headrace.broker.handlers.deferred import Deferred
 from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.log.files import OsFile, OsFiles
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.replication.leader import Partition
 from headrace.broker.replication.model import PartitionState
 from headrace.broker.server.syncing import FlushTimes, Syncs
-from headrace.broker.server.waiting import Waiting
 from headrace.broker.tasks import Tasks
+from headrace.broker.waiting.deferred import Deferred
+from headrace.broker.waiting.parking import Waiting
 from headrace.broker.wire import frames
 from headrace.broker.wire.api.k00_produce import API
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 from virtual_time import VirtualLoop
 
-from headrace.broker.config import BrokerConfig
+from headrace.broker.config.broker import BrokerConfig
 from headrace.broker.errors import ErrorCode
 from headrace.broker.replication.model import Broker
 from headrace.broker.replication.topic_requests import NewTopic

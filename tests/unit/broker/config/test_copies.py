@@ -9,8 +9,9 @@ from typing import Any, cast
 import pytest
 from virtual_time import LoopClock, VirtualLoop
 
-from headrace.broker.config import BrokerConfig, LogConfig
-from headrace.broker.config_copies import MIRROR_CLUSTERS
+from headrace.broker.config.broker import BrokerConfig
+from headrace.broker.config.copies import MIRROR_CLUSTERS
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import ErrorCode, InvalidConfigError, PolicyViolationError
 from headrace.broker.handlers import (
     k21_delete_records,

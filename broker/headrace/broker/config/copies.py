@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from headrace.broker.config_inert import InertConfig
-from headrace.broker.config_keys import Key
+from headrace.broker.config.inert import InertConfig
+from headrace.broker.config.keys import Key
 from headrace.broker.errors import PolicyViolationError
 
 MIRROR_CLUSTERS = "headrace.mirror.clusters"

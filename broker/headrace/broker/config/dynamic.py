@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from headrace.broker.config import BROKER_KEYS, TOPIC_CONFIGS, BrokerConfig, is_known
-from headrace.broker.config_keys import ConfigurationError
+from headrace.broker.config.broker import BROKER_KEYS, BrokerConfig, is_known
+from headrace.broker.config.keys import ConfigurationError
+from headrace.broker.config.topics import TOPIC_CONFIGS
 from headrace.broker.errors import InvalidRequestError
 
 DYNAMIC_KEYS = frozenset(

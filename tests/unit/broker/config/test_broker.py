@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.broker.config import (
-    TOPIC_CONFIGS,
-    BrokerConfig,
-    ConfigurationError,
-    Listener,
-    LogConfig,
-    is_known,
-    parse_properties,
-)
-from headrace.broker.config_keys import text_of
+from headrace.broker.config.broker import BrokerConfig, is_known
+from headrace.broker.config.keys import ConfigurationError, text_of
+from headrace.broker.config.listeners import Listener
+from headrace.broker.config.properties import parse_properties
+from headrace.broker.config.topics import TOPIC_CONFIGS, LogConfig
 from headrace.broker.errors import InvalidConfigError
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.broker.config import BROKER_KEYS, BrokerConfig, LogConfig
-from headrace.broker.config_dynamic import DYNAMIC_KEYS, check, check_step, merged, usable, with_levels
-from headrace.broker.config_keys import ConfigurationError
+from headrace.broker.config.broker import BROKER_KEYS, BrokerConfig
+from headrace.broker.config.dynamic import DYNAMIC_KEYS, check, check_step, merged, usable, with_levels
+from headrace.broker.config.keys import ConfigurationError
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import InvalidRequestError
 
 

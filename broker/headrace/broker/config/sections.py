@@ -1,14 +1,14 @@
 """The broker's properties, by theme: Apache Kafka 3.9's names, units, defaults and bounds.
 
-Attributes are property names with underscores for dots; `config.BrokerConfig` holds one of each section. Here are the keys
-that change what this broker does, and those that tools look for; `config_foreign` names all that have no effect.
+Attributes are property names with underscores for dots; `config.broker.BrokerConfig` holds one of each section. Here are the keys
+that change what this broker does, and those that tools look for; `config.foreign` names all that have no effect.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from headrace.broker.config_keys import LONG_MAX, boolean, double, integer, long, string, strings
+from headrace.broker.config.keys import LONG_MAX, boolean, double, integer, long, string, strings
 
 DOUBLE_MAX = 1.7976931348623157e308
 COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")

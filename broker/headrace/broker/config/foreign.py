@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from headrace.broker.config_keys import ConfigurationError
+from headrace.broker.config.keys import ConfigurationError
 
 _SERVED_PROTOCOL_VERSION = re.compile(r"3\.[0-9](-IV\d+)?|3\.[0-9]\.\d+")
 

@@ -1,7 +1,7 @@
 """Topic configurations that are kept, checked and described as Apache Kafka's, and change nothing on this broker.
 
 Tools set them and read them back: the replicas under a throttle, which no follower feels here; the message format, which
-3.9 itself passes over; and the older name of two timestamp bounds, which sets those (`config.TOPIC_ALIASES`). Pure.
+3.9 itself passes over; and the older name of two timestamp bounds, which sets those (`config.topics.TOPIC_ALIASES`). Pure.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from headrace.broker.config_keys import LONG_MAX, ConfigurationError, Key
+from headrace.broker.config.keys import LONG_MAX, ConfigurationError, Key
 
 _REPLICAS = re.compile(r"|\*|\s*\d+:\d+\s*(,\s*\d+:\d+\s*)*")
 _VERSION = re.compile(

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, Protocol, TypeVar
 
-from headrace.broker.handlers.deferred import Deferred
-from headrace.broker.handlers.watch import PartitionKey, TimerHandle, Watch
+from headrace.broker.waiting.deferred import Deferred
+from headrace.broker.waiting.watch import PartitionKey, TimerHandle, Watch
 
 T = TypeVar("T")
 PARKED_MAX = 10_000

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace.broker.server.waiting import Waiting
+from headrace.broker.waiting.parking import Waiting
 
 
 class Timer:

@@ -7,26 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from headrace.broker import command, config_foreign
-from headrace.broker.config import (
-    BROKER_KEYS,
-    TOPIC_CONFIGS,
-    BrokerConfig,
-    ConfigurationError,
-    LogConfig,
-    is_known,
-    known_overrides,
-)
+from headrace.broker import command
+from headrace.broker.config import foreign
+from headrace.broker.config.broker import BROKER_KEYS, BrokerConfig, is_known
+from headrace.broker.config.keys import ConfigurationError
+from headrace.broker.config.topics import TOPIC_CONFIGS, LogConfig, known_overrides
 
 SOURCES = Path(command.__file__).parent
 
 
 def test_every_key_is_read_somewhere_or_said_to_have_no_effect() -> None:
-    text = "\n".join(p.read_text() for p in SOURCES.rglob("*.py") if p.name != "config_sections.py")
+    text = "\n".join(p.read_text() for p in SOURCES.rglob("*.py") if p.name != "sections.py")
     defaults_of_topics = {name for topic in TOPIC_CONFIGS.values() for name in topic.key.synonyms}
     for name in BROKER_KEYS.keys() - defaults_of_topics:
         is_read = re.search(rf"\.{name.replace('.', '_')}\b", text) is not None
-        reason = config_foreign.reason_without_effect(name)
+        reason = foreign.reason_without_effect(name)
         assert is_read == (reason is None), f"{name} is {'' if is_read else 'not '}read; no effect: {reason}"
 
 
@@ -51,7 +46,7 @@ def test_what_somebody_relies_on_is_refused_with_what_is_allowed(name: str, good
     with pytest.raises(ConfigurationError) as caught:
         BrokerConfig.from_properties({name: bad})
     assert (caught.value.key, caught.value.value) == (name, bad)
-    assert caught.value.allowed == config_foreign.CHECKED[name][1]
+    assert caught.value.allowed == foreign.CHECKED[name][1]
 
 
 def test_what_has_no_effect_is_told_at_the_start_by_its_reason(
@@ -110,7 +105,7 @@ def test_what_apache_kafka_stored_for_a_topic_is_passed_over_by_its_name_alone()
 
 
 def test_no_key_has_an_effect_and_none() -> None:
-    names = [name for names in config_foreign.WITHOUT_EFFECT.values() for name in names]
+    names = [name for names in foreign.WITHOUT_EFFECT.values() for name in names]
     assert len(names) == len(set(names))
-    assert not set(names) & config_foreign.CHECKED.keys()
+    assert not set(names) & foreign.CHECKED.keys()
     assert all(is_known(name) for name in names)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.waiting.deferred import Deferred
 
 
 def test_the_reader_may_come_before_or_after_the_value() -> None:

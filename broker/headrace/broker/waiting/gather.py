@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.waiting.deferred import Deferred
 
 T = TypeVar("T")
 

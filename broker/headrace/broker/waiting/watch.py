@@ -1,11 +1,11 @@
-"""Partitions that somebody waits for, one request at a time; `server.waiting` keeps them and wakes who is parked."""
+"""Partitions that somebody waits for, one request at a time; `waiting.parking` keeps them and wakes who is parked."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
-from headrace.broker.handlers.deferred import Deferred
+from headrace.broker.waiting.deferred import Deferred
 
 PartitionKey = tuple[str, int]
 Attempt = Callable[[Collection[PartitionKey] | None], Any]

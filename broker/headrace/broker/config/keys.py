@@ -199,3 +199,16 @@ def _double_text(value: float) -> str:
         return str(value)
     digits, _, exponent = f"{Decimal(repr(value)).normalize():e}".partition("e")
     return f"{digits if '.' in digits else f'{digits}.0'}E{int(exponent)}"
+
+
+def without_aliases(given: Mapping[str, str], aliases: Mapping[str, tuple[str, ...]]) -> Mapping[str, str]:
+    """The properties with what older names say under the names of today."""
+    found = dict(given)
+    for alias, names in aliases.items():
+        if alias in found:
+            value = found.pop(alias)
+            for name in names:
+                # Long.MAX_VALUE, the default, stands for no value of its own, as in Kafka.
+                if found.get(name, str(LONG_MAX)) == str(LONG_MAX):
+                    found[name] = value
+    return found
