@@ -14,6 +14,7 @@ from pathlib import Path
 import client_suites
 import session_coverage
 
+from headrace.broker import handlers
 from headrace.broker.handlers.table import HANDLERS
 from headrace.broker.wire.api import APIS
 
@@ -57,8 +58,14 @@ def row(key: int) -> str:
 
 
 def module_of(key: int) -> str:
-    """The name of the handler's module."""
-    return next(name for name in sys.modules if name.startswith(f"headrace.broker.handlers.k{key:02}_"))
+    """The name of the handler's module, or of its folder."""
+    modules = {
+        name: module for name, module in sys.modules.items() if name.startswith(f"{handlers.__name__}.")
+    }
+    found = next(
+        name for name, module in modules.items() if hasattr(module, "VERSIONS") and module.API.key == key
+    )
+    return found.removesuffix(".handler")
 
 
 def table() -> str:

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 from sessions import TIMESTAMP_MS
 
+from headrace.broker.legacy.message_sets import encode_messages
 from headrace.broker.wire.batches import HEADER_SIZE, Record, encode_batch, set_crc
-from headrace.broker.wire.message_sets import encode_messages
 
 FUTURE_MS, PAST_MS, NONE_MS = 9_000_000_000_000, 1_000, -1
 SEQUENCE_MAX = (1 << 31) - 1

@@ -40,6 +40,7 @@ from sessions import (
 )
 
 from headrace.broker.handlers.table import HANDLERS
+from headrace.broker.legacy.message_sets import inner_messages, iter_messages
 from headrace.broker.wire.api import APIS
 from headrace.broker.wire.batches import (
     HEADER_SIZE,
@@ -48,7 +49,6 @@ from headrace.broker.wire.batches import (
     read_header,
 )
 from headrace.broker.wire.fields import Array, Struct
-from headrace.broker.wire.message_sets import inner_messages, iter_messages
 
 ALTER_CONFIGS, DESCRIBE_LOG_DIRS = 33, 35
 # What a fetch session says of a topic that was deleted: a listed deviation.

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from sessions import FETCH, PRODUCE, TIMESTAMP_MS, Pair, Session, batch, create_topic, produce_message
 
-from headrace.broker.wire.batches import RECORDS_SIZE_MAX, Record, decode_records, encode_batch, iter_batches
-from headrace.broker.wire.message_sets import (
+from headrace.broker.legacy.message_sets import (
     Message,
     _encode,
     encode_messages,
     inner_messages,
     iter_messages,
 )
+from headrace.broker.wire.batches import RECORDS_SIZE_MAX, Record, decode_records, encode_batch, iter_batches
 
 CODECS = range(4)
 

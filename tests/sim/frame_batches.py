@@ -8,8 +8,8 @@ from __future__ import annotations
 import struct
 from random import Random
 
+from headrace.broker.legacy.message_sets import encode_messages
 from headrace.broker.wire import batches
-from headrace.broker.wire.message_sets import encode_messages
 
 TIMESTAMP_MS = 1_700_000_000_000
 NUMBERS = (0, 1, -1, 2, 7, 127, 255, 32767, (1 << 31) - 1, -(1 << 31), (1 << 63) - 1, -(1 << 63))

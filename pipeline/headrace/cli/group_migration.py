@@ -13,7 +13,7 @@ import click
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
 from headrace.broker.errors import KafkaError
-from headrace.broker.server.zookeeper_offsets import ZooKeeperOffsets
+from headrace.broker.legacy.zookeeper_offsets import ZooKeeperOffsets
 from headrace.broker.zk.client import ZooKeeperClient, ZooKeeperError
 from headrace.cli.coordinator import await_coordinator
 from headrace.cli.topics import TIMEOUT_SECONDS, admin_client, asked

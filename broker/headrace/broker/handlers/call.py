@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from headrace.broker.handlers.fetch_reading import Reading
+from headrace.broker.handlers.fetch.plan import Reading
 from headrace.broker.wire.frames import RequestHeader
 
 

@@ -38,6 +38,8 @@ from headrace.broker.handlers.k03_metadata import INTERNAL_TOPICS
 from headrace.broker.handlers.replies import CloseConnectionError, Parts, Reply
 from headrace.broker.handlers.services import Services
 from headrace.broker.handlers.single_batches import SingleBatch
+from headrace.broker.legacy.conversion import from_old_format
+from headrace.broker.legacy.message_sets import holds_message
 from headrace.broker.log.results import AppendResult
 from headrace.broker.structured_log import get_logger
 from headrace.broker.waiting.deferred import Deferred
@@ -48,12 +50,11 @@ from headrace.broker.wire.batches import (
     HEADER_SIZE,
     MAGIC,
     MAGIC_AT,
+    OLD_FORMATS,
     TRANSACTIONAL_BIT,
     read_header,
 )
 from headrace.broker.wire.compression import Codec
-from headrace.broker.wire.conversion import from_old_format
-from headrace.broker.wire.message_sets import OLD_FORMATS, holds_message
 
 if TYPE_CHECKING:
     from headrace.broker.replication.leader import Partition

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from headrace.broker.errors import ErrorCode, KafkaError
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.led import led_partition
-from headrace.broker.handlers.legacy_offsets import offsets_before
 from headrace.broker.handlers.services import Services
+from headrace.broker.legacy.segment_offsets import offsets_before
 from headrace.broker.wire.api import k02_list_offsets
 from headrace.broker.wire.special_values import (
     CONSUMER_REPLICA_ID,

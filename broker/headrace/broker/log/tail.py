@@ -40,7 +40,7 @@ from headrace.broker.log.validation import (
 )
 from headrace.broker.wire.batches import LENGTH_END, BatchHeader, read_header, set_base_offset_and_epoch
 from headrace.broker.wire.compression import target_codec
-from headrace.broker.wire.conversion import recompressed
+from headrace.broker.wire.recompression import recompressed
 
 # Half the time of a call of the class.
 _new_tuple = tuple.__new__

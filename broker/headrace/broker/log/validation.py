@@ -36,6 +36,7 @@ from headrace.broker.wire.batches import (
     MAGIC,
     MAGIC_AT,
     MAX_TIMESTAMP_AT,
+    OLD_FORMATS,
     PUBLISHED_RECORDS_COUNT_MAX,
     PUBLISHED_SIZE_MAX,
     TIMESTAMP_TYPE_BIT,
@@ -47,7 +48,6 @@ from headrace.broker.wire.batches import (
 )
 from headrace.broker.wire.columns import Columns, read_columns
 from headrace.broker.wire.compression import Codec
-from headrace.broker.wire.message_sets import OLD_FORMATS
 from headrace.broker.wire.special_values import NO_TIMESTAMP
 
 # What a record has at least: five lengths and deltas of a byte each, its attributes and its count of headers.

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from headrace.broker.clock import Clock
 from headrace.broker.config.broker import BrokerConfig
 from headrace.broker.errors import KafkaError
+from headrace.broker.legacy.zookeeper_offsets import ZooKeeperOffsets
 from headrace.broker.replication.model import Endpoint
 from headrace.broker.server.configurations import Configurations
 from headrace.broker.server.control import Control
@@ -28,7 +29,6 @@ from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.producer_ids import ProducerIdBlocks
 from headrace.broker.server.replicas import Partitions
 from headrace.broker.server.topics import Topics
-from headrace.broker.server.zookeeper_offsets import ZooKeeperOffsets
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks
 from headrace.broker.zk.client import ZooKeeperClient, ZooKeeperClosedError, ZooKeeperError

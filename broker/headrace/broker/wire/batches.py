@@ -25,6 +25,8 @@ HEADER_SIZE = 61
 LENGTH_END = 12  # base offset and length: what `BatchHeader.length` does not count
 CRC_START = 21  # the checksum covers everything from the attributes on
 MAGIC = 2
+# Message formats before this one, which were no batches.
+OLD_FORMATS = (0, 1)
 # Where fields lie in a header, in bytes.
 LENGTH_AT, MAGIC_AT, ATTRIBUTES_AT, MAX_TIMESTAMP_AT = 8, 16, 21, 35
 # The parts of a batch's attributes.

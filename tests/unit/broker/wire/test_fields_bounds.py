@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from headrace.broker.handlers import fetch_request
+from headrace.broker.handlers.fetch import read
 from headrace.broker.wire import schema
 from headrace.broker.wire.api import APIS
 from headrace.broker.wire.fields import MalformedError
@@ -60,10 +60,10 @@ def test_a_large_fetch_is_counted_like_the_others(version: int, monkeypatch: pyt
     partitions = [{"partition": n, "fetch_offset": 0, "partition_max_bytes": 1} for n in range(20)]
     message = {"max_wait_ms": 0, "min_bytes": 0, "topics": [{"topic": "t", "partitions": partitions}]}
     frame = memoryview(APIS[FETCH].encode_request(version, message))
-    assert len(fetch_request.read_fetch(version, frame, 0).topics[0].partitions) == 20
-    monkeypatch.setattr(fetch_request, "BY_HAND_SIZE_MAX", len(frame) - 1)
+    assert len(read.read_fetch(version, frame, 0).topics[0].partitions) == 20
+    monkeypatch.setattr(read, "BY_HAND_SIZE_MAX", len(frame) - 1)
     with pytest.raises(MalformedError, match="too many elements"):
-        fetch_request.read_fetch(version, frame, 0)
+        read.read_fetch(version, frame, 0)
 
 
 @pytest.mark.parametrize("count", [10, 11])

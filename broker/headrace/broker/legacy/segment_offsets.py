@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from headrace.broker.legacy.segment_ages import segment_ages
 from headrace.broker.log.files import OsFiles
-from headrace.broker.log.segment_ages import segment_ages
 from headrace.broker.wire.special_values import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 if TYPE_CHECKING:

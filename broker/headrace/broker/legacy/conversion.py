@@ -1,12 +1,12 @@
-"""Batches in another form than they came: old message formats to format 2 and back, another codec.
+"""Old message formats to format 2 and back, as Apache Kafka 3.9 does for clients older than 0.11.
 
-What Apache Kafka 3.9 does for clients older than 0.11 and for topics with a compression.type of their own. All of it
-unpacks records, so each has a bound on what they may become.
+It unpacks records, so each way has a bound on what they may become.
 """
 
 from __future__ import annotations
 
 from headrace.broker.errors import InvalidRecordError, MessageTooLargeError
+from headrace.broker.legacy.message_sets import encode_messages, read_messages
 from headrace.broker.wire.batches import (
     PUBLISHED_RECORDS_COUNT_MAX,
     PUBLISHED_SIZE_MAX,
@@ -15,11 +15,7 @@ from headrace.broker.wire.batches import (
     decode_records,
     encode_batch,
     iter_batches,
-    records_of,
-    replace_records,
 )
-from headrace.broker.wire.compression import compress
-from headrace.broker.wire.message_sets import encode_messages, read_messages
 from headrace.broker.wire.varint import Bytes
 
 DOWN_CONVERTED_SIZE_MAX = 4 * 1024 * 1024
@@ -72,8 +68,3 @@ def _records(batches: Bytes, position: int, header: BatchHeader) -> list[Record]
     if header.record_count > PUBLISHED_RECORDS_COUNT_MAX:
         raise MessageTooLargeError(f"a batch of {header.record_count} records is too large to be converted")
     return decode_records(batches, position, header, PUBLISHED_SIZE_MAX)
-
-
-def recompressed(batch: Bytes, header: BatchHeader, codec: int) -> memoryview:
-    """The batch with its records in another codec. Raises CorruptMessageError, MessageTooLargeError."""
-    return replace_records(header, compress(codec, records_of(batch, 0, header, PUBLISHED_SIZE_MAX)), codec)

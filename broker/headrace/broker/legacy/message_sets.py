@@ -24,7 +24,6 @@ from headrace.broker.wire.compression import Codec, compress, decompress
 from headrace.broker.wire.special_values import NO_TIMESTAMP
 from headrace.broker.wire.varint import Bytes
 
-OLD_FORMATS = (0, 1)
 _ENTRY = Struct(">qi")
 _HEAD = Struct(">Ibb")
 _TIMESTAMP = Struct(">q")

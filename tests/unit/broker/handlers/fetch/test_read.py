@@ -9,7 +9,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from headrace.broker.handlers.fetch_request import (
+from headrace.broker.handlers.fetch.read import (
     FetchPartition,
     FetchTopic,
     _from_message,

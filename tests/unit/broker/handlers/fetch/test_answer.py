@@ -13,15 +13,15 @@ from calls import call_of
 
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import ErrorCode, NotLeaderOrFollowerError, UnknownTopicOrPartitionError
-from headrace.broker.handlers import k01_fetch
-from headrace.broker.handlers.fetch_sessions import FetchSessions
+from headrace.broker.handlers.fetch import handler
+from headrace.broker.handlers.fetch.sessions import FetchSessions
 from headrace.broker.log.files import storage_errors
 from headrace.broker.log.results import NOTHING_YET, EpochEndOffset, LogSlice
 from headrace.broker.log.transactions import AbortedTransaction
 from headrace.broker.wire import frames
 from headrace.broker.wire.api.k01_fetch import API
 
-VERSIONS = range(*(k01_fetch.VERSIONS[0], k01_fetch.VERSIONS[1] + 1))
+VERSIONS = range(*(handler.VERSIONS[0], handler.VERSIONS[1] + 1))
 TOPIC_ID = UUID(int=77)
 LED, MOVED, ABSENT = 0, 1, 2
 
@@ -91,7 +91,7 @@ def ask(broker: Any, version: int, *partitions: dict[str, Any], **fields: Any) -
         **fields,
     }
     frame = frames.encode_request_header(1, version, 5, "c") + API.encode_request(version, message)
-    parts = k01_fetch.handle(broker, call_of(frame), memoryview(frame))
+    parts = handler.handle(broker, call_of(frame), memoryview(frame))
     assert isinstance(parts, list)
     reply = b"".join(part.read() if isinstance(part, LogSlice) else part for part in parts)
     assert int.from_bytes(reply[:4], "big") == len(reply) - 4

@@ -1,14 +1,4 @@
-"""Fetch (key 1), versions 0-17.
-
-Versions 0 to 3 get message formats 0 and 1, converted in bounded pieces. Deviations: the first batch of those versions
-comes whole even where Kafka would cut it; sessions (KIP-227) are refused beyond a number of partitions in all of them,
-where Kafka bounds the sessions only.
-
-A fetch that finds less than its minimum is parked until one of its partitions moves or its time is over, unless a
-segment ends there that others follow; a partition that the cluster does not have neither ends nor begins that wait.
-Other records never pass through memory: the answer holds slices of segment files. There is no preferred read replica:
-at replication factor 1 Kafka names none either.
-"""
+"""The way of a Fetch request, versions 0-17: see the package's text."""
 
 from __future__ import annotations
 
@@ -16,15 +6,16 @@ from collections.abc import Collection
 
 from headrace.broker.errors import ErrorCode, KafkaError
 from headrace.broker.handlers.call import Call
-from headrace.broker.handlers.fetch_answer import UNKNOWN, Answer, Found, encode_fetch
-from headrace.broker.handlers.fetch_reading import Reading
-from headrace.broker.handlers.fetch_request import (
+from headrace.broker.handlers.fetch.answer import encode_fetch
+from headrace.broker.handlers.fetch.found import UNKNOWN, Answer, Found
+from headrace.broker.handlers.fetch.plan import Reading
+from headrace.broker.handlers.fetch.read import (
     NO_SESSION_EPOCH,
     TOPIC_ID_VERSION,
     FetchTopic,
     read_fetch,
 )
-from headrace.broker.handlers.fetch_sessions import NO_SESSION, Turn
+from headrace.broker.handlers.fetch.sessions import NO_SESSION, Turn
 from headrace.broker.handlers.replies import Parts, Reply
 from headrace.broker.handlers.services import Services
 from headrace.broker.wire.api import k01_fetch

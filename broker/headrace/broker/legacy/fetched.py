@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from headrace.broker.legacy.conversion import to_old_format
 from headrace.broker.log.results import LogSlice
 from headrace.broker.wire.batches import HEADER_SIZE, iter_batches, read_header
-from headrace.broker.wire.conversion import to_old_format
 
 _READ_SIZE_MAX = 1024 * 1024
 

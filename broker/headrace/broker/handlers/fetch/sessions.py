@@ -14,7 +14,7 @@ from random import randrange
 from typing import NamedTuple, Protocol, TypeVar
 
 from headrace.broker.errors import ErrorCode, error_of
-from headrace.broker.handlers.fetch_request import (
+from headrace.broker.handlers.fetch.read import (
     INITIAL_SESSION_EPOCH,
     NO_SESSION_EPOCH,
     FetchPartition,

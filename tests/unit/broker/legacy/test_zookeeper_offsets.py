@@ -12,7 +12,7 @@ from headrace.broker.errors import ErrorCode
 from headrace.broker.groups.events import FetchedOffset, TopicPartition
 from headrace.broker.handlers.k09_offset_fetch import _read
 from headrace.broker.handlers.services import Services
-from headrace.broker.server.zookeeper_offsets import ZooKeeperOffsets
+from headrace.broker.legacy.zookeeper_offsets import ZooKeeperOffsets
 from headrace.broker.zk.client import Znode
 
 

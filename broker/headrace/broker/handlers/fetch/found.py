@@ -1,0 +1,36 @@
+"""What a fetch finds, before it is bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from headrace.broker.handlers.current_leader import CurrentLeader
+from headrace.broker.handlers.fetch.read import FetchTopic
+from headrace.broker.legacy.fetched import ConvertedRecords
+from headrace.broker.log.results import EpochEndOffset, LogSlice
+from headrace.broker.log.transactions import AbortedTransaction
+
+UNKNOWN = -1
+
+
+class Found(NamedTuple):
+    """What one partition has to offer; offsets are -1 with an error.
+
+    `aborted` is None for "not asked for", `encoded` what `encode_nothing` gave, in the version of the request.
+    """
+
+    partition_index: int
+    error_code: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    records: LogSlice | ConvertedRecords | None
+    aborted: Sequence[AbortedTransaction] | None = None
+    diverging_epoch: EpochEndOffset | None = None
+    current_leader: CurrentLeader | None = None
+    is_behind: bool = False
+    encoded: bytes | None = None
+
+
+Answer = list[tuple[FetchTopic, list[Found]]]

@@ -1,0 +1,182 @@
+"""Reading one partition for a fetch: who may read it, from where, and up to which offset.
+
+Raises nothing: what is wrong is a part of what was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.broker.errors import (
+    ErrorCode,
+    KafkaError,
+    NotLeaderOrFollowerError,
+    OffsetOutOfRangeError,
+    UnknownLeaderEpochError,
+    error_of,
+)
+from headrace.broker.handlers.current_leader import LEADER_MOVED, current_leader
+from headrace.broker.handlers.fetch.found import UNKNOWN, Found
+from headrace.broker.handlers.fetch.read import FetchPartition, FetchRequest, FetchTopic
+from headrace.broker.handlers.led import led_partition
+from headrace.broker.handlers.services import Services
+from headrace.broker.legacy.fetched import ConvertedRecords, down_converted
+from headrace.broker.log.partition_log import PartitionLog
+from headrace.broker.log.results import NOTHING_YET, EpochEndOffset, LogSlice
+from headrace.broker.log.transactions import AbortedTransaction
+from headrace.broker.replication.leader import Partition
+from headrace.broker.wire.batches import MAGIC
+from headrace.broker.wire.fields import ZERO_UUID
+from headrace.broker.wire.special_values import NO_EPOCH, READ_COMMITTED
+
+NOT_IN_CLUSTER = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+_new_tuple = tuple.__new__  # half the time of a call of the class
+
+
+class Place:
+    """One partition of a request: what is asked, and, if that was nothing yet, what it had, of which topic and epoch."""
+
+    __slots__ = ("epoch", "kept", "name", "topic", "topic_id", "wanted")
+
+    def __init__(self, topic: FetchTopic, name: str | None, wanted: FetchPartition) -> None:
+        self.topic = topic
+        self.name = name
+        self.wanted = wanted
+        self.epoch = NO_EPOCH
+        self.topic_id = ZERO_UUID
+        self.kept: Found | None = None
+
+
+def read_partition(
+    broker: Services, request: FetchRequest, place: Place, left: int, *, is_plain: bool, at_least_one: bool
+) -> Found:
+    """What the partition has for this client, in at most `left` bytes; remembers at `place` whose log was read.
+
+    `is_plain`: the client is a consumer that is given what the log holds.
+    """
+    topic, name, wanted = place.topic, place.name, place.wanted
+    try:
+        if name is None:
+            raise error_of(ErrorCode.UNKNOWN_TOPIC_ID)
+        epoch = wanted.leader_epoch if wanted.leader_epoch >= 0 else NO_EPOCH
+        partition = led_partition(broker.partitions, name, wanted.partition_index, epoch)
+        if topic.topic_id is not None and partition.topic_id not in (topic.topic_id, ZERO_UUID):
+            # The topic was made anew, and this broker has only its namesake's log so far.
+            raise error_of(ErrorCode.INCONSISTENT_TOPIC_ID)
+        log = partition.log
+        place.epoch, place.topic_id = partition.leader_epoch, partition.topic_id
+        is_committed = request.isolation_level == READ_COMMITTED
+        if is_plain and wanted.last_fetched_epoch < 0 and wanted.offset == log.high_watermark:
+            return _found(log, wanted, NOTHING_YET, () if is_committed else None)
+        is_follower = request.replica_id >= 0
+        if is_follower:
+            _check_follower(partition, request.replica_id, wanted)
+        if wanted.last_fetched_epoch >= 0:
+            diverging = _diverging_epoch(log, wanted)
+            if diverging is not None:
+                return _found(log, wanted, None, diverging_epoch=diverging)
+        if is_follower:
+            log.check_offset(wanted.offset)
+            partition.follower_fetched(request.replica_id, wanted.offset)
+        size_max = min(wanted.size_max, left)
+        if size_max <= 0 and not at_least_one:
+            log.check_offset(wanted.offset)
+            return _found(log, wanted, None, () if is_committed else None)
+        read = log.read(
+            wanted.offset,
+            size_max=max(size_max, 0),
+            upper_offset=_upper_offset(partition, request),
+            at_least_one=at_least_one,
+        )
+        records = read if request.magic == MAGIC else _converted(log, request, wanted, read)
+        aborted = _aborted(log, wanted, records) if is_committed else None
+        return _found(log, wanted, records, aborted, is_behind=read.is_behind)
+    except KafkaError as error:
+        return _refused(broker, name, wanted, error)
+
+
+def _refused(broker: Services, name: str | None, wanted: FetchPartition, error: KafkaError) -> Found:
+    leader = None
+    if error.code in LEADER_MOVED and name is not None:
+        leader = current_leader(broker.metadata, name, wanted.partition_index)
+    return Found(
+        wanted.partition_index,
+        error.code,
+        UNKNOWN,
+        UNKNOWN,
+        UNKNOWN,
+        None,
+        () if error.code in NOT_IN_CLUSTER else None,
+        None,
+        leader,
+    )
+
+
+def _found(
+    log: PartitionLog,
+    wanted: FetchPartition,
+    records: LogSlice | ConvertedRecords | None,
+    aborted: Sequence[AbortedTransaction] | None = None,
+    *,
+    diverging_epoch: EpochEndOffset | None = None,
+    is_behind: bool = False,
+) -> Found:
+    """These records, or none, with the log's offsets as they are now."""
+    # fmt: off
+    return _new_tuple(Found, (
+        wanted.partition_index, 0, log.high_watermark, log.last_stable_offset, log.log_start_offset,
+        records, aborted, diverging_epoch, None, is_behind, None,
+    ))
+    # fmt: on
+
+
+def _converted(
+    log: PartitionLog, request: FetchRequest, wanted: FetchPartition, found: LogSlice
+) -> LogSlice | ConvertedRecords:
+    """Raises StorageError. A topic that does not convert keeps its clients waiting as one that does, and refuses them at
+    the end, in Apache Kafka's way.
+    """
+    if not log.config.message_downconversion_enable:
+        return found
+    with log.storage_errors():
+        return down_converted(found, request.magic, wanted.offset)
+
+
+def _aborted(
+    log: PartitionLog, wanted: FetchPartition, records: LogSlice | ConvertedRecords | None
+) -> Sequence[AbortedTransaction] | None:
+    """What a reader of committed records has to pass over; None, in Kafka's way, where the first batch does not fit."""
+    if not isinstance(records, LogSlice) or records is NOTHING_YET:
+        return ()
+    if not records.size:
+        return None
+    return log.aborted_transactions(wanted.offset, records)
+
+
+def _diverging_epoch(log: PartitionLog, wanted: FetchPartition) -> EpochEndOffset | None:
+    """Where the log that the client read parts from this one (KIP-595), or None.
+
+    Raises OffsetOutOfRangeError for an epoch that this log does not know.
+    """
+    end = log.epoch_end_offset(wanted.last_fetched_epoch)
+    if end.leader_epoch < 0 or end.end_offset < 0:
+        raise OffsetOutOfRangeError(f"epoch {wanted.last_fetched_epoch} is not in this log")
+    is_in_line = end.leader_epoch >= wanted.last_fetched_epoch and end.end_offset >= wanted.offset
+    return None if is_in_line else end
+
+
+def _check_follower(partition: Partition, replica: int, wanted: FetchPartition) -> None:
+    """Raises, for who is no follower of the partition, what makes a broker try again (kafka.cluster.Partition)."""
+    if replica == partition.broker_id or replica not in partition.replicas:
+        reason = f"broker {replica} is no follower of {partition.topic}-{partition.partition}"
+        raise (UnknownLeaderEpochError if wanted.leader_epoch >= 0 else NotLeaderOrFollowerError)(reason)
+
+
+def _upper_offset(partition: Partition, request: FetchRequest) -> int:
+    """What the client may read up to, exclusive."""
+    log = partition.log
+    if request.replica_id >= 0:
+        return log.log_end_offset
+    if request.isolation_level == READ_COMMITTED:
+        return log.last_stable_offset
+    return log.high_watermark
