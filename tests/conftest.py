@@ -47,7 +47,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give tests that share what they started to one worker: a module, all of conformance, all whole pipelines."""
+    """Give tests that share what they started to one worker: a module, those of one pair of brokers, all whole pipelines."""
     for item in items:
         group = group_of(item)
         if group:
@@ -60,7 +60,7 @@ def group_of(item: pytest.Item) -> str | None:
         return None
     if "alone" in getattr(item, "fixturenames", ()):
         return "alone"
-    return "conformance" if folder == "conformance" else item.path.stem
+    return "pair" if "pair" in getattr(item, "fixturenames", ()) else item.path.stem
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,9 @@ from typing import Any
 from uuid import NAMESPACE_OID, UUID, uuid5
 
 import pytest
+from _pytest.mark import ParameterSet
 from kafka_oracle import KafkaBroker
+from long_runs import first_of
 from processes import BrokerProcess, eventually
 from random_records import PRODUCERS
 from random_steps import Name, SessionEpoch, SessionId, Step, TopicId
@@ -448,6 +450,14 @@ def seeds(fixed: Sequence[int], variable: str = "HEADRACE_SEEDS") -> Sequence[in
     """Those that the environment variable names, FIRST-LAST or one, or else the fixed ones."""
     first, _, last = os.environ.get(variable, "").partition("-")
     return range(int(first), int(last or first) + 1) if first else fixed
+
+
+def short_seeds(
+    count: int, fixed: Sequence[int], variable: str = "HEADRACE_SEEDS"
+) -> Sequence[int | ParameterSet]:
+    """The same, of which only the first `count` of the fixed ones are tried by `make test`."""
+    wanted = seeds(fixed, variable)
+    return first_of(count, wanted) if wanted is fixed else wanted
 
 
 def check_session(

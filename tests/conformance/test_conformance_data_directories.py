@@ -276,6 +276,7 @@ def test_replicas_move_to_other_directories_while_they_are_in_use(both: Director
     both.compare(script)
 
 
+@pytest.mark.long
 def test_either_kind_goes_on_with_a_copy_that_the_other_kind_began(
     both: Directories, zookeeper: ZooKeeperProcess
 ) -> None:

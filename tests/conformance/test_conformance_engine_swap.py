@@ -37,6 +37,7 @@ def test_a_stopped_engine_is_replaced_by_the_other(broker: SwappedBroker, kafka_
     check_with_kafkas_tool(kafka_jars, broker)
 
 
+@pytest.mark.long
 def test_a_killed_engine_is_replaced_by_the_other(broker: SwappedBroker) -> None:
     broker.start("headrace")
     life = Life(broker)

@@ -77,6 +77,7 @@ def test_java_topics_are_made_described_grown_and_deleted(pair: Pair, tool: Tool
     assert said[3].count("Leader:") == 3
 
 
+@pytest.mark.long
 def test_java_configurations_are_altered_and_described(pair: Pair, tool: Tool) -> None:
     def script(bootstrap: str) -> list[object]:
         make_topic(bootstrap, "java-configs")
@@ -107,6 +108,7 @@ def test_java_console_producer_and_consumer_carry_lines(pair: Pair, tool: Tool) 
     assert agree(pair, script).splitlines()[499] == "Offset:499\tkey 499\tline 499 – é"
 
 
+@pytest.mark.long
 def test_java_offsets_and_records_are_listed_and_deleted(pair: Pair, tool: Tool, tmp_path: Path) -> None:
     name = ("--topic", "java-offsets")
 
@@ -145,6 +147,7 @@ def test_java_groups_are_listed_described_reset_and_deleted(pair: Pair, tool: To
     assert ["java-groups", "java-groups", "0", "12", "20", "8", "-", "-", "-"] in said[1]
 
 
+@pytest.mark.long
 def test_java_verifiable_clients_account_for_every_message(pair: Pair, tool: Tool) -> None:
     def script(bootstrap: str) -> tuple[int, bool, bool]:
         make_topic(bootstrap, "java-verifiable", 3)
@@ -160,6 +163,7 @@ def test_java_verifiable_clients_account_for_every_message(pair: Pair, tool: Too
     assert agree(pair, script) == (2000, True, True)
 
 
+@pytest.mark.long
 def test_java_performance_clients_count_what_they_carried(pair: Pair, tool: Tool) -> None:
     name = ("--topic", "java-performance")
 

@@ -31,6 +31,7 @@ def folder() -> Iterator[Path]:
         yield Path(name)
 
 
+@pytest.mark.long
 def test_the_commands_of_the_page_work(alone: None, folder: Path) -> None:
     checkout_on_other_addresses(folder)
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}

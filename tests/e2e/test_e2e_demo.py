@@ -96,6 +96,7 @@ def test_a_demo_ends_complete_though_a_broker_and_the_load_are_killed(
     assert not [name for name, pid in started.items() if Path(f"/proc/{pid}").exists()]
 
 
+@pytest.mark.long
 def test_a_killed_replay_leaves_the_demo_incomplete_and_is_named(
     alone: None, tmp_path: Path, environment: dict[str, str]
 ) -> None:

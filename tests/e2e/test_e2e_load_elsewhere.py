@@ -13,6 +13,7 @@ from typing import Any
 import boto3
 import pytest
 from load_helpers import EVENT, EVENT_ID, account, create_topic, every_offset_once, publish, schemas_served
+from long_runs import first_of
 from moto.server import ThreadedMotoServer
 from processes import DevCluster
 
@@ -127,7 +128,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("master", ["local[2]", "local-cluster[1,2,1024]"])
+@pytest.mark.parametrize("master", first_of(1, ["local[2]", "local-cluster[1,2,1024]"]))
 def test_the_master_of_spark_submit_wins(
     broker: DevCluster, registry: str, tmp_path: Path, master: str
 ) -> None:

@@ -22,7 +22,7 @@ from audit_simulation import (
     run,
     seen_faults,
 )
-from seeds import first_of
+from long_runs import first_of
 
 from headrace.audit import reconcile
 from headrace.audit.accounts import Accounts

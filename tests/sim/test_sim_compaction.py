@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 
 import pytest
 from compaction_simulation import CompactionSimulation
-from seeds import first_of
+from long_runs import first_of
 
 from headrace.broker.errors import KafkaError
 from headrace.broker.log import cleaning, compaction, recovery

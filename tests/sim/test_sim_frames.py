@@ -13,7 +13,7 @@ import pytest
 from frame_broker import FrameBroker
 from frame_corpus import corpus
 from frame_fuzzer import GROUPS, TOPICS, Frame, FrameFuzzer, closes
-from seeds import first_of
+from long_runs import first_of
 
 from headrace.broker.handlers.table import HANDLERS
 from headrace.broker.wire import batches, frames

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 from group_world import Mutation, World
-from seeds import first_of
+from long_runs import first_of
 
 from headrace.broker.coordinators.records import Record
 from headrace.broker.errors import ErrorCode

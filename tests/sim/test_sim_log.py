@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 from faulty_files import Died, FaultyFiles
 from log_simulation import LogSimulation, scan
-from seeds import first_of
+from long_runs import first_of
 
 from headrace.broker.errors import KafkaError
 from headrace.broker.log import recovery

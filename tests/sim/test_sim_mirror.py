@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from long_runs import first_of
 from mirror_world import MirrorWorld
-from seeds import first_of
 
 from headrace.broker.log import validation
 from headrace.mirror import copier as copier_module

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from itertools import islice
 
 import pytest
+from long_runs import first_of
 from move_simulation import MoveSimulation
-from seeds import first_of
 
 from headrace.broker.errors import KafkaError
 from headrace.broker.log import moving

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from long_runs import first_of
 from registry_world import World
-from seeds import first_of
 
 from headrace.registry.catalog import Catalog
 from headrace.registry.turns import Turns

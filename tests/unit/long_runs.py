@@ -12,8 +12,10 @@ Value = TypeVar("Value")
 
 
 def first_of(count: int, values: Iterable[Value]) -> list[Value | ParameterSet]:
-    """Values to parametrize a test with, of which all but the first `count` are long."""
-    return [
-        value if number < count else pytest.param(value, marks=pytest.mark.long)
-        for number, value in enumerate(values)
-    ]
+    """Values to parametrize a test with, or tuples of them, of which all but the first `count` are long."""
+    return [value if number < count else long(value) for number, value in enumerate(values)]
+
+
+def long(value: object) -> ParameterSet:
+    values = value if isinstance(value, tuple) else (value,)
+    return pytest.param(*values, marks=pytest.mark.long)
