@@ -1,6 +1,8 @@
 # The commands of this repository; `make` alone lists them.
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
+# A pipeline is many processes, which shall not all compile the same modules.
+unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help setup demo chaos test test-long fuzz check bench terraform-plan clean
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -10,6 +12,9 @@ import hypothesis
 import pytest
 from demo_process import BusyError, alone_on_this_machine
 
+# Tests start processes by the hundred, and none shall compile again what another has compiled.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # A machine may be busy, and no test is timed: neither a property's examples nor their making have a deadline.
 hypothesis.settings.register_profile(
     "headrace", deadline=None, database=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]

@@ -16,7 +16,8 @@ import pytest
 import yaml
 from terraform_kit import CHECKOUT, Workspace, moto_pipeline, needs_provider
 
-pytestmark = [needs_provider, pytest.mark.timeout(1200)]
+# The deeper form of what the modules' tests check with mocks, and test_deploy_terraform_security.py in plans.
+pytestmark = [needs_provider, pytest.mark.timeout(1200), pytest.mark.long]
 
 PROGRAMS = Path(sys.executable).parent
 SMALL = "-var-file=examples/small.tfvars"
@@ -209,29 +210,3 @@ def test_the_state_and_what_is_shown_hold_no_secret(applied: Applied) -> None:
 def test_everything_can_be_destroyed(applied: Applied) -> None:
     run_page(applied.folder, applied.workspace.settings, "terraform_page_down.sh")
     assert applied.workspace.run("state", "list").stdout == ""
-
-
-@pytest.mark.parametrize(
-    ("path", "sentence"),
-    [
-        (os.environ["PATH"], "run `terraform apply` first"),
-        ("", "Terraform is not installed: install version 1.11."),
-    ],
-)
-def test_an_inventory_of_nothing_is_refused(path: str, sentence: str, tmp_path: Path) -> None:
-    (tmp_path / "main.tf").write_text("", encoding="utf-8")
-    script = CHECKOUT / "scripts" / "terraform_inventory.py"
-    command = [
-        sys.executable,
-        str(script),
-        "--pipeline",
-        str(tmp_path),
-        "--output",
-        str(tmp_path / "hosts.yml"),
-    ]
-    environment = {**os.environ, "PATH": path}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert sentence in done.stderr
-    assert "Traceback" not in done.stderr
-    assert not (tmp_path / "hosts.yml").exists()

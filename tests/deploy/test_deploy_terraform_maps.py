@@ -249,6 +249,7 @@ def test_every_validation_fails_when_it_should(variables: Workspace) -> None:
     assert "28 passed, 0 failed" in variables.succeed("test")
 
 
+@pytest.mark.long
 @needs_provider
 @pytest.mark.timeout(600)
 def test_the_whole_pipeline_stops_at_the_sentence(tmp_path: Path) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ipaddress
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import pytest
+from long_runs import first_of
 from terraform_kit import CHECKOUT, Workspace, moto_pipeline, needs_provider
 
 pytestmark = [needs_provider, pytest.mark.timeout(900)]
@@ -84,18 +86,20 @@ class Plan:
 
 
 @pytest.fixture(scope="module")
-def plans(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Plan]]:
+def plan_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Plan]]:
+    """`plan_of(example)`: its plan, made once."""
     for workspace in moto_pipeline(tmp_path_factory.mktemp("security")):
-        yield {name: Plan(planned(workspace, name)) for name in EXAMPLES}
+
+        @cache
+        def planned(example: str, workspace: Workspace = workspace) -> Plan:
+            return Plan(workspace.plan_as_data(f"-var-file=examples/{example}.tfvars"))
+
+        yield planned
 
 
-def planned(workspace: Workspace, example: str) -> dict[str, Any]:
-    return workspace.plan_as_data(f"-var-file=examples/{example}.tfvars")
-
-
-@pytest.fixture(params=EXAMPLES)
-def plan(request: pytest.FixtureRequest, plans: dict[str, Plan]) -> Plan:
-    return plans[request.param]
+@pytest.fixture(params=first_of(1, EXAMPLES))
+def plan(request: pytest.FixtureRequest, plan_of: Callable[[str], Plan]) -> Plan:
+    return plan_of(request.param)
 
 
 def target_of(address: str) -> str:
@@ -266,14 +270,16 @@ def test_every_resource_says_whose_it_is(plan: Plan) -> None:
             assert tags["ManagedBy"] == "terraform", change["address"]
 
 
-def test_the_page_counts_what_the_examples_make(plans: dict[str, Plan]) -> None:
+@pytest.mark.long
+def test_the_page_counts_what_the_examples_make(plan_of: Callable[[str], Plan]) -> None:
     page = (CHECKOUT / "docs" / "terraform.md").read_text(encoding="utf-8")
     rows = {
         row.split("|")[1].strip(): dict(zip(EXAMPLES, row.split("|")[2:4], strict=True))
         for row in page.splitlines()
         if row.startswith("| ")
     }
-    for name, plan in plans.items():
+    for name in EXAMPLES:
+        plan = plan_of(name)
         counts = Counter(machine["instance_type"] for _, machine in plan.of_type("aws_instance"))
         machines = rows["machines"][name].strip()
         assert machines.startswith(f"{counts.total()}: ")

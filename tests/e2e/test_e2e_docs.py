@@ -20,8 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from long_runs import long
 
 ROOT = Path(__file__).resolve().parents[2]
+# Their commands start Spark several times; test_e2e_load_spark.py and test_e2e_load_iceberg.py give the same ones in short.
+LONG_PAGES = {"querying.md"}
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 RUNNABLE = {"sh", "python"}
 PLAIN = {"text", "properties", "json", "yaml", "sql", "ini", "hcl"}
@@ -111,7 +114,9 @@ def test_examples_named_elsewhere_are_really_run_there() -> None:
     assert pointed > 0
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [long(page) if page.name in LONG_PAGES else page for page in PAGES], ids=lambda page: page.name
+)
 def test_commands_of_the_page_work(page: Path, tmp_path: Path) -> None:
     """The blocks of a page succeed in order, background ones stop cleanly."""
     environment = {**os.environ, "PATH": f"{ROOT / '.venv/bin'}:{os.environ['PATH']}"}
