@@ -40,6 +40,8 @@ def collected() -> list[str]:
         "-m",
         "pytest",
         "--collect-only",
+        "-m",
+        "",
         "-q",
         "-p",
         "no:cacheprovider",
