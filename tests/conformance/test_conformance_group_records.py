@@ -18,6 +18,7 @@ from headrace.broker.groups.records import (
     encode_offset_key,
     encode_offset_value,
 )
+from headrace.broker.log.appender import Appender
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.wire.batches import Record, encode_batch
@@ -33,7 +34,7 @@ def decoded(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> list[
     directory = tmp_path_factory.mktemp("data") / "__consumer_offsets-0"
     log, _ = PartitionLog.open(OsFiles(), str(directory), LogConfig(), now_ms=NOW_MS)
     records = [Record(0, NOW_MS, key, value, []) for key, value in stored()]
-    log.append_as_leader(memoryview(encode_batch(records)), leader_epoch=0, now_ms=NOW_MS)
+    Appender(log).append_as_leader(memoryview(encode_batch(records)), leader_epoch=0, now_ms=NOW_MS)
     log.close()
     files = str(directory / "00000000000000000000.log")
     run = run_tool(kafka_jars, "kafka.tools.DumpLogSegments", "--offsets-decoder", "--files", files)

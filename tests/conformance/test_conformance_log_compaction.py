@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.broker.config.topics import LogConfig
+from headrace.broker.log.appender import Appender
 from headrace.broker.log.compaction import CleanerLimits
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.startup import open_logs
@@ -55,7 +56,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
             base_sequence=sequence if is_idempotent else 0 if is_other else -1,
         )
         sequence += 3 if is_idempotent else 0
-        log.append_as_leader(memoryview(batch), leader_epoch=number // 100, now_ms=NOW_MS)
+        Appender(log).append_as_leader(memoryview(batch), leader_epoch=number // 100, now_ms=NOW_MS)
         log.advance_high_watermark(log.log_end_offset)
     log.roll(NOW_MS + log.config.segment_ms * 2)
     task = log.flush_task()

@@ -8,6 +8,7 @@ import pytest
 from kafka_oracle import run_tool
 
 from headrace.broker.config.topics import LogConfig
+from headrace.broker.log.appender import Appender
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.startup import open_logs
@@ -60,7 +61,7 @@ def _append(log: PartitionLog, number: int) -> None:
         producer_epoch=0 if producer_id >= 0 else -1,
         base_sequence=(state.batches[-1].last_sequence + 1 if state else 0) if producer_id >= 0 else -1,
     )
-    log.append_as_leader(memoryview(batch), leader_epoch=number // 100, now_ms=NOW_MS + number * 10)
+    Appender(log).append_as_leader(memoryview(batch), leader_epoch=number // 100, now_ms=NOW_MS + number * 10)
 
 
 def dump(kafka_jars: Path, *arguments: str) -> str:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from disk_life import DiskLife, Hazards
 
 from headrace.broker.config.topics import LogConfig
+from headrace.broker.log.appender import Appender
 from headrace.broker.log.compaction import CleanerLimits
 from headrace.broker.log.producers import read_marker
 from headrace.broker.wire.batches import BatchHeader, Record, decode_records, encode_batch, iter_batches
@@ -179,7 +180,9 @@ class CompactionSimulation(DiskLife):
 
     def _append_batch(self, batch: bytearray, entries: list[Entry]) -> None:
         self.pending = entries
-        self.log.append_as_leader(memoryview(batch), leader_epoch=0, now_ms=self.now_ms, from_client=False)
+        Appender(self.log).append_as_leader(
+            memoryview(batch), leader_epoch=0, now_ms=self.now_ms, from_client=False
+        )
         self.log.advance_high_watermark(self.log.log_end_offset)
         self.entries += self.pending
         self.pending = []

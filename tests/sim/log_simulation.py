@@ -16,6 +16,7 @@ from faulty_files import FaultyFiles
 
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import OutOfOrderSequenceError, StorageError
+from headrace.broker.log.appender import Appender
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.results import AppendResult, RecoveryReport
 from headrace.broker.wire.batches import Record, encode_batch, set_base_offset_and_epoch
@@ -115,7 +116,9 @@ class LogSimulation(DiskLife):
             records = bytearray(batch.data)
             set_base_offset_and_epoch(records, 0, 0, -1)
             appends.append(memoryview(records))
-        outcomes = self.log.append_each_as_leader(appends, leader_epoch=self.epoch, now_ms=self.now_ms)
+        outcomes = Appender(self.log).append_each_as_leader(
+            appends, leader_epoch=self.epoch, now_ms=self.now_ms
+        )
         acknowledged = []
         for batch, outcome in zip(batches, outcomes, strict=True):
             if isinstance(outcome, AppendResult):
@@ -135,12 +138,12 @@ class LogSimulation(DiskLife):
         records = bytearray(batch.data)
         if self.is_mirror:
             set_base_offset_and_epoch(records, 0, batch.base_offset, 77)
-            result = self.log.append_mirrored(
+            result = Appender(self.log).append_mirrored(
                 memoryview(records), leader_epoch=self.epoch, now_ms=self.now_ms
             )
         else:
             set_base_offset_and_epoch(records, 0, 0, -1)
-            result = self.log.append_as_leader(
+            result = Appender(self.log).append_as_leader(
                 memoryview(records), leader_epoch=self.epoch, now_ms=self.now_ms
             )
         assert (result.base_offset, result.last_offset) == (batch.base_offset, batch.last_offset)
@@ -307,7 +310,9 @@ class LogSimulation(DiskLife):
         for batch in last.values():
             records = bytearray(batch.data)
             set_base_offset_and_epoch(records, 0, 0, -1)
-            again = self.log.append_as_leader(memoryview(records), leader_epoch=0, now_ms=self.now_ms)
+            again = Appender(self.log).append_as_leader(
+                memoryview(records), leader_epoch=0, now_ms=self.now_ms
+            )
             assert (again.base_offset, again.batch_count) == (batch.base_offset, 0)
         for producer_id in last:
             ahead = encode_batch(
@@ -317,7 +322,7 @@ class LogSimulation(DiskLife):
                 base_sequence=self.sequences[producer_id] + 1,
             )
             with pytest.raises(OutOfOrderSequenceError):
-                self.log.append_as_leader(memoryview(ahead), leader_epoch=0, now_ms=self.now_ms)
+                Appender(self.log).append_as_leader(memoryview(ahead), leader_epoch=0, now_ms=self.now_ms)
 
     # -- reading
 

@@ -18,6 +18,7 @@ from faulty_files import Died, FaultyFiles
 
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import ErrorCode
+from headrace.broker.log.appender import Appender
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.results import AppendResult
 from headrace.broker.wire.batches import BatchHeader, Record, encode_batch, iter_batches, read_header
@@ -253,7 +254,9 @@ class CheckedTarget:
 
     def append(self, records: memoryview) -> AppendResult:
         end = self._log.log_end_offset
-        result = self._log.append_mirrored(records, leader_epoch=TARGET_EPOCH, now_ms=self._world.now_ms)
+        result = Appender(self._log).append_mirrored(
+            records, leader_epoch=TARGET_EPOCH, now_ms=self._world.now_ms
+        )
         self._log.advance_high_watermark(self._log.log_end_offset)
         for position, header in iter_batches(records):
             self._world.judge(bytes(records[position : position + header.size]), end)

@@ -11,6 +11,7 @@ from random import Random
 from faulty_files import Died, FaultyFiles
 
 from headrace.broker.config.topics import LogConfig
+from headrace.broker.log.appender import Appender
 from headrace.broker.log.moving import Steps
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.startup import open_logs
@@ -104,7 +105,7 @@ class MoveSimulation:
         set_base_offset_and_epoch(data, 0, offset, self.epoch)
         batch = (offset, offset + data[26] + 1, bytes(data))
         self.alternative = [*self.batches, batch]
-        self.log.append_as_leader(memoryview(sent), leader_epoch=self.epoch, now_ms=self.now_ms)
+        Appender(self.log).append_as_leader(memoryview(sent), leader_epoch=self.epoch, now_ms=self.now_ms)
         self.batches = self.alternative
         self.log.advance_high_watermark(self.log.log_end_offset)
 

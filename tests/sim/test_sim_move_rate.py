@@ -12,6 +12,7 @@ from virtual_time import VirtualLoop
 from headrace.broker.config.sections import Replication
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import ErrorCode
+from headrace.broker.log.appender import Appender
 from headrace.broker.log.startup import open_logs
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.moves import ReplicaMoves
@@ -79,7 +80,7 @@ class Broker:
             log = self.partitions.leader_of("events", number).log
             while log.size < SIZE:
                 data = encode_batch([Record(0, EPOCH_MS, None, value, [])])
-                log.append_as_leader(memoryview(data), leader_epoch=0, now_ms=EPOCH_MS)
+                Appender(log).append_as_leader(memoryview(data), leader_epoch=0, now_ms=EPOCH_MS)
         homes = {number: self.home(number) for number in range(COUNT)}
         others = {("events", number): "/b" if home == "/a" else "/a" for number, home in homes.items()}
         codes = await self.moves.alter(others)

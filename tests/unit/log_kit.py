@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from headrace.broker.config.topics import LogConfig
+from headrace.broker.log.appender import Appender
 from headrace.broker.log.files import Files, OsFiles
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.progress import OpeningProgress
@@ -83,7 +84,7 @@ def open_store(
 def append(log: PartitionLog, *batches: memoryview, now_ms: int = NOW_MS) -> None:
     """Append as a leader of epoch 0, visible to readers at once."""
     for one in batches:
-        log.append_as_leader(one, leader_epoch=0, now_ms=now_ms)
+        Appender(log).append_as_leader(one, leader_epoch=0, now_ms=now_ms)
     log.advance_high_watermark(log.log_end_offset)
 
 

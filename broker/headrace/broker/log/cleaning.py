@@ -8,11 +8,13 @@ take the newer record whose presence cost the older one its place; a log truncat
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from headrace.broker.config.topics import LogConfig
 from headrace.broker.log import names
+from headrace.broker.log.body import LogBody
 from headrace.broker.log.compaction import (
     CleanerLimits,
     Dirt,
@@ -25,41 +27,42 @@ from headrace.broker.log.compaction import (
     group,
     index_dirt,
 )
-from headrace.broker.log.files import Files, storage_errors
 from headrace.broker.log.results import Job
 from headrace.broker.log.segment import Segment
-from headrace.broker.log.segments import Segments, new_segment
-from headrace.broker.log.snapshots import ProducerSnapshots
+from headrace.broker.log.segments import new_segment
 from headrace.broker.wire.batches import read_header
 
-if TYPE_CHECKING:
-    from headrace.broker.log.partition_log import PartitionLog
+
+class CleanedLog(Protocol):
+    """What is asked of the log whose body is cleaned."""
+
+    config: LogConfig
+    log_start_offset: int
+    log_end_offset: int
+
+    @property
+    def last_stable_offset(self) -> int: ...
+
+    @property
+    def recovery_point(self) -> int: ...
+
+    def flush_task(self) -> Callable[[], int] | None: ...
+
+    def flushed(self, recovery_point: int | None) -> None: ...
 
 
 class LogCleaner:
-    """See the module's text.
+    """See the module's text; it cleans one body, whose log is given to each call.
 
     `clean_offset` is what cleaner-offset-checkpoint says of the log; `uncleanable` why it is left alone until it is
     opened again, or None; `is_paused` while the log moves to another data directory.
     """
 
-    __slots__ = (
-        "_directory",
-        "_files",
-        "_segments",
-        "_snapshots",
-        "clean_offset",
-        "is_paused",
-        "uncleanable",
-    )
+    __slots__ = ("_body", "_segments", "clean_offset", "is_paused", "uncleanable")
 
-    def __init__(
-        self, files: Files, directory: str, segments: Segments, snapshots: ProducerSnapshots
-    ) -> None:
-        self._files = files
-        self._directory = directory
-        self._segments = segments
-        self._snapshots = snapshots
+    def __init__(self, body: LogBody) -> None:
+        self._body = body
+        self._segments = body.segments
         self.clean_offset: int | None = None
         self.uncleanable: str | None = None
         self.is_paused = False
@@ -69,12 +72,12 @@ class LogCleaner:
         if self.clean_offset is not None:
             self.clean_offset = min(self.clean_offset, offset)
 
-    def dirt(self, log: PartitionLog, now_ms: int) -> Dirt | None:
+    def dirt(self, log: CleanedLog, now_ms: int) -> Dirt | None:
         """What a cleaning would go through, or None when there is no need of one."""
         found = self.find(log, now_ms)
         return found if found is not None and found.is_worth_it(log.config) else None
 
-    def find(self, log: PartitionLog, now_ms: int) -> Dirt | None:
+    def find(self, log: CleanedLog, now_ms: int) -> Dirt | None:
         """The same whether it is worth the work or not; None where nothing can be cleaned."""
         is_left_alone = self.uncleanable is not None or self.is_paused
         if "compact" not in log.config.cleanup_policy or is_left_alone or len(self._segments) == 1:
@@ -88,11 +91,11 @@ class LogCleaner:
             now_ms=now_ms,
         )
 
-    def clean(self, log: PartitionLog, dirt: Dirt, limits: CleanerLimits, now_ms: int) -> Generator[Job]:
+    def clean(self, log: CleanedLog, dirt: Dirt, limits: CleanerLimits, now_ms: int) -> Generator[Job]:
         """Jobs for a thread, one after the other; what one has cleaned is swapped in when the next is asked for.
 
         Closing the iterator gives up what is not swapped in. A job raises CorruptMessageError, StorageError and what
-        `limits.pace` raises. `log` is the one whose cleaner this is.
+        `limits.pace` raises.
         """
         generation = self._segments.generation
         old = [segment for segment in list(self._segments)[:-1] if segment.next_offset <= dirt.end_offset]
@@ -112,7 +115,7 @@ class LogCleaner:
             latest[0],
             now_ms,
             log.config.delete_retention_ms,
-            log.producers.last_batches(),
+            self._body.producers.last_batches(),
             Transactions(aborted, old[0].base_offset if old else 0),
             end_offset,
         )
@@ -121,10 +124,10 @@ class LogCleaner:
                 return
             yield from self._clean_group(log, segments, rules, limits, generation)
         if self._may_swap(generation):
-            yield self._guarded(lambda: self._files.sync_directory(self._directory))
+            yield self._guarded(lambda: self._body.files.sync_directory(self._body.directory))
             self.clean_offset = end_offset
 
-    def _sync(self, log: PartitionLog) -> Generator[Job, None, bool]:
+    def _sync(self, log: CleanedLog) -> Generator[Job, None, bool]:
         """Bring the log to the disk; False when somebody else is at it.
 
         A marker decides what becomes of records far below it: it must not get lost with the power once they are gone.
@@ -145,23 +148,23 @@ class LogCleaner:
 
     def _guarded(self, job: Job) -> Job:
         def guarded() -> None:
-            with storage_errors(self._files, self._directory):
+            with self._body.storage_errors():
                 job()
 
         return guarded
 
     def _clean_group(
         self,
-        log: PartitionLog,
+        log: CleanedLog,
         segments: list[Segment],
         rules: Rules,
         limits: CleanerLimits,
         generation: int,
     ) -> Generator[Job]:
-        with storage_errors(self._files, self._directory):
+        with self._body.storage_errors():
             cleaned = new_segment(
-                self._files,
-                self._directory,
+                self._body.files,
+                self._body.directory,
                 segments[0].base_offset,
                 log.config,
                 segments[0].created_ms,
@@ -173,7 +176,7 @@ class LogCleaner:
         try:
             yield self._guarded(lambda: _fill(cleaned, sources, rules, limits))
             if self._may_swap(generation):
-                with storage_errors(self._files, self._directory):
+                with self._body.storage_errors():
                     self._swap(segments, cleaned, rules.now_ms, log.config.file_delete_delay_ms)
         finally:
             if cleaned.suffix == names.CLEANED_SUFFIX:
@@ -185,7 +188,7 @@ class LogCleaner:
         cleaned.rename_files(names.SWAP_SUFFIX)
         self._segments.replace(old, cleaned, now_ms, delay_ms)
         vanished = {segment.base_offset for segment in old[1:]}
-        self._snapshots.remove(lambda offset: offset in vanished)
+        self._body.snapshots.remove(lambda offset: offset in vanished)
 
 
 def _fill(cleaned: Segment, sources: Sequence[Source], rules: Rules, limits: CleanerLimits) -> None:

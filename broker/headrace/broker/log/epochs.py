@@ -19,26 +19,30 @@ UNDEFINED_EPOCH = -1
 
 class LeaderEpochs:
     """See the module's text. Changes are on the disk when the call returns; raises OSError, nothing being changed.
+    `latest` is the newest epoch, -1 when none is known.
 
     Only the name of a prepared file may not be there yet. It comes with the next segment or a clean stop, which sync the
     directory; until then every batch of that epoch lies in the last segment, which recovery reads.
     """
 
+    __slots__ = ("_directory", "_entries", "_files", "_prepared", "_written", "latest")
+
     def __init__(self, files: Files, directory: str, entries: list[tuple[int, int]]) -> None:
         self._files = files
         self._directory = directory
-        self._entries = self._written = entries
+        self._written = entries
         self._prepared: list[tuple[int, int]] | None = None
+        self._have(entries)
+
+    def _have(self, entries: list[tuple[int, int]]) -> None:
+        self._entries = entries
+        # The newest epoch; each append asks.
+        self.latest = entries[-1][0] if entries else UNDEFINED_EPOCH
 
     @property
     def entries(self) -> list[tuple[int, int]]:
         """(epoch, start offset), oldest first."""
         return list(self._entries)
-
-    @property
-    def latest(self) -> int:
-        """The newest epoch; -1 when none is known."""
-        return self._entries[-1][0] if self._entries else UNDEFINED_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Batches from `start_offset` on have this epoch; entries that contradict it go."""
@@ -75,7 +79,7 @@ class LeaderEpochs:
     def opened(self, log_end_offset: int) -> None:
         """The log that was opened ends there; writes nothing, as most logs get a new epoch there at once."""
         if self._entries and self._entries[-1][1] >= log_end_offset:
-            self._entries = [entry for entry in self._entries if entry[1] < log_end_offset]
+            self._have([entry for entry in self._entries if entry[1] < log_end_offset])
 
     def truncate_from_end(self, offset: int) -> None:
         """The log ends at `offset` now."""
@@ -119,4 +123,5 @@ class LeaderEpochs:
                 self._files.rename(self._prepared_path, path)
             else:
                 self._files.replace_file(path, encode_epochs(entries))
-        self._entries = self._written = entries
+        self._written = entries
+        self._have(entries)

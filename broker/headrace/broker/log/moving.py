@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from headrace.broker.errors import CorruptMessageError, StorageError
 from headrace.broker.log import names
+from headrace.broker.log.appender import Appender
 from headrace.broker.log.checkpoints import TopicPartition
 from headrace.broker.log.data_directory import DataDirectory
 from headrace.broker.log.files import Files, storage_errors
@@ -436,7 +437,7 @@ def _append(
 ) -> None:
     with storage_errors(files, source.directory):
         records = bytearray(found.read())
-    copy.append_as_follower(memoryview(records), now_ms=now_ms())
+    Appender(copy).append_as_follower(memoryview(records), now_ms=now_ms())
 
 
 def _epoch_job(source: PartitionLog, copy: PartitionLog) -> Job | None:
@@ -467,11 +468,13 @@ def _flush_job(source: PartitionLog, copy: PartitionLog) -> Job | None:
 
 
 def _become(log: PartitionLog, successor: PartitionLog) -> None:
-    """`log`, which others hold, goes on with the files of `successor`, which holds the same."""
-    high_watermark, clean_offset = log.high_watermark, log.cleaner.clean_offset
-    config, findings = log.config, log.findings
-    vars(log).update(vars(successor))
-    log.findings = findings + successor.findings
+    """`log`, which others hold, goes on in the body of `successor`, which holds the same.
+
+    Or less: a crash may have brought back what was deleted from the log's begin, and is not in the copy.
+    """
+    clean_offset = log.cleaner.clean_offset
+    log.go_on_in(successor.body)
+    log.log_start_offset = successor.log_start_offset
+    log.advance_high_watermark(successor.high_watermark)
     log.cleaner.clean_offset = clean_offset
-    log.advance_high_watermark(high_watermark)
-    log.update_config(config)
+    log.findings += successor.findings

@@ -1,6 +1,8 @@
-"""One partition's log: append (`tail`), read, roll, retire.
+"""One partition's log as others know it: who it is, how it is configured, where it begins and ends, and what it holds.
 
-Invariants: offsets never go back and are never used twice; a refused or failed append changes nothing; what is
+What that lies in is its `body`, the files of one directory; a move to another directory sets the body, and whoever holds
+the log goes on with it. `appender.py` appends, `cleaning.py` compacts, `moving.py` moves.
+Invariants: offsets never go back and are never used twice; a refused or failed change changes nothing; what is
 read begins at a batch and ends at `upper_offset` at the latest; one writer, the event loop, calls all of it but the
 flush jobs. Must not know: sockets, replication, ZooKeeper, the wall clock.
 """
@@ -11,14 +13,16 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from uuid import UUID
 
+from headrace.broker.config.keys import LONG_MAX
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import OffsetOutOfRangeError
-from headrace.broker.log import timestamps
+from headrace.broker.log import names, timestamps
+from headrace.broker.log.body import LogBody
 from headrace.broker.log.cleaning import LogCleaner
 from headrace.broker.log.files import Files, storage_error, storage_errors
 from headrace.broker.log.producers import ProducerStates
 from headrace.broker.log.progress import OpeningProgress
-from headrace.broker.log.recovery import LoadedLog, load
+from headrace.broker.log.recovery import load
 from headrace.broker.log.results import (
     NOTHING_YET,
     DeletedSegment,
@@ -29,24 +33,54 @@ from headrace.broker.log.results import (
     TimestampOffset,
 )
 from headrace.broker.log.retention import retired
-from headrace.broker.log.tail import LogTail
 from headrace.broker.log.transactions import AbortedTransaction
+from headrace.broker.wire.compression import target_codec
 
 
-class PartitionLog(LogTail):
+class PartitionLog:
     """See the module's text; made by `open`.
 
     `high_watermark` is where readers' view ends, `last_stable_offset` where that of read_committed ends,
     `recovery_point` the offset below which every batch has been synced. All offsets are exclusive ends.
+    What every append or fetch asks for is a slot, not a property.
     """
 
-    def __init__(self, files: Files, directory: str, config: LogConfig, loaded: LoadedLog) -> None:
-        super().__init__(files, directory, config, loaded)
-        self.topic_id = loaded.topic_id
+    __slots__ = (
+        "awaits_sync",
+        "body",
+        "cleaner",
+        "codec",
+        "config",
+        "directory",
+        "findings",
+        "high_watermark",
+        "is_compacted",
+        "is_mirror_copy",
+        "is_stamping",
+        "log_end_offset",
+        "log_start_offset",
+        "on_recovery_point_lowered",
+        "opens_batches",
+        "partition",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(
+        self, body: LogBody, config: LogConfig, *, topic_id: UUID | None, log_start_offset: int
+    ) -> None:
+        name = names.partition_of(body.directory.rpartition("/")[2])
+        if name is None:
+            raise ValueError(f"{body.directory} is not named <topic>-<partition>")
+        self.topic, self.partition = name
+        self.topic_id = topic_id
+        self.log_start_offset = self.high_watermark = log_start_offset
+        self.log_end_offset = body.segments.active.next_offset
         self.findings: list[Finding] = []
-        self.cleaner = LogCleaner(files, directory, self._segments, self._snapshots)
         # Set by a store, which has checkpoints.
         self.on_recovery_point_lowered: Callable[[], None] = lambda: None
+        self.config = config
+        self.go_on_in(body)
 
     @classmethod
     def open(
@@ -79,32 +113,72 @@ class PartitionLog(LogTail):
                 topic_id=topic_id,
                 progress=progress or OpeningProgress(),
             )
-            return cls(files, directory, config, loaded), report
+            log = cls(
+                LogBody(files, directory, loaded),
+                config,
+                topic_id=loaded.topic_id,
+                log_start_offset=loaded.log_start_offset,
+            )
+        return log, report
+
+    def go_on_in(self, body: LogBody) -> None:
+        """From now on the log lies in `body`, which holds all that is between its offsets."""
+        self.body = body
+        self.directory = body.directory
+        self.cleaner = LogCleaner(body)
+        self.update_config(self.config)
+
+    def update_config(self, config: LogConfig) -> None:
+        """Use a changed topic configuration from the next operation on."""
+        self.config = config
+        self.is_stamping = config.message_timestamp_type == "LogAppendTime"
+        self.codec = target_codec(config.compression_type)
+        self.is_compacted = "compact" in config.cleanup_policy
+        # Whether what clients append is unpacked, record by record: that takes time, others wait.
+        self.opens_batches = self.codec is not None or self.is_compacted
+        self.is_mirror_copy = config.is_mirror_copy
+        self.awaits_sync = config.flush_messages < LONG_MAX
+        self.body.segments.use_config(config)
+
+    @property
+    def is_sync_due(self) -> bool:
+        """Whether `flush.messages` wants what was appended to be on the disk before it is answered."""
+        return self.log_end_offset - self.body.flusher.recovery_point >= self.config.flush_messages
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a sync failed: nothing that is not on the disk yet will be vouched for."""
+        return self.body.flusher.has_failed
 
     @property
     def size(self) -> int:
         """Bytes of all its `.log` files."""
-        return self._segments.size
+        return self.body.segments.size
 
     @property
     def last_stable_offset(self) -> int:
         """Below it lies no open transaction and nothing above the high watermark."""
-        return self._producers.last_stable_offset(self.high_watermark)
+        return self.body.producers.last_stable_offset(self.high_watermark)
 
     @property
     def producers(self) -> ProducerStates:
         """The idempotent and transactional producers known here."""
-        return self._producers
+        return self.body.producers
+
+    @property
+    def latest_epoch(self) -> int:
+        """The newest leader epoch; -1 when none is known."""
+        return self.body.epochs.latest
 
     @property
     def has_moved_start(self) -> bool:
         """Whether DeleteRecords moved the start into the first segment, which its name does not tell."""
-        return self.log_start_offset > next(iter(self._segments)).base_offset
+        return self.log_start_offset > next(iter(self.body.segments)).base_offset
 
     @property
     def segment_count(self) -> int:
         """How many segments it has; at least one."""
-        return len(self._segments)
+        return len(self.body.segments)
 
     # -- read
 
@@ -122,44 +196,50 @@ class PartitionLog(LogTail):
         With `at_least_one` the first batch is whole even when it is larger, else the slice is then empty, as it is
         at the log's end. Raises OffsetOutOfRangeError, CorruptMessageError (unreadable headers), StorageError.
         """
-        self.check_offset(offset)
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            self.check_offset(offset)
         if offset >= upper_offset:
             return NOTHING_YET
         try:
-            return self._segments.read(offset, size_max, upper_offset, at_least_one)
+            return self.body.segments.read(offset, size_max, upper_offset, at_least_one)
         except OSError as error:
-            raise storage_error(self._files, self.directory, error) from error
+            raise storage_error(self.body.files, self.directory, error) from error
 
     def storage_errors(self) -> AbstractContextManager[None]:
         """For who reads the bytes of a slice: errors of the disk become StorageError, as in the log's own reads."""
-        return storage_errors(self._files, self.directory)
+        return self.body.storage_errors()
 
     def segment_end(self, offset: int) -> int:
         """Where the segment that holds `offset` ends, and another may be readable when this one is not."""
-        return self._segments.end_at(offset)
+        return self.body.segments.end_at(offset)
 
     def aborted_transactions(self, offset: int, found: LogSlice) -> list[AbortedTransaction]:
         """Those that readers of committed records pass over in what they got from `offset` on."""
-        with storage_errors(self._files, self.directory):
-            return self._segments.aborted(offset, found)
+        with self.body.storage_errors():
+            return self.body.segments.aborted(offset, found)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> TimestampOffset | None:
         """The first record whose timestamp is at least `timestamp_ms`, or None."""
-        with storage_errors(self._files, self.directory):
-            return timestamps.first_at_or_after(self._segments, timestamp_ms, self.log_start_offset)
+        with self.body.storage_errors():
+            return timestamps.first_at_or_after(self.body.segments, timestamp_ms, self.log_start_offset)
 
     def latest_timestamp_offset(self) -> TimestampOffset | None:
         """The record with the largest timestamp (KIP-734), or None for an empty log."""
-        with storage_errors(self._files, self.directory):
-            return timestamps.largest(self._segments)
+        with self.body.storage_errors():
+            return timestamps.largest(self.body.segments)
 
     def epoch_end_offset(self, epoch: int) -> EpochEndOffset:
         """The largest known epoch not above `epoch` and the offset where it ends."""
-        return self.epochs.end_offset(epoch, self.log_end_offset)
+        return self.body.epochs.end_offset(epoch, self.log_end_offset)
 
     def epoch_at(self, offset: int) -> int:
         """The leader epoch that `offset` belongs to; -1 when none is known."""
-        return self.epochs.epoch_at(offset)
+        return self.body.epochs.epoch_at(offset)
+
+    def assign_epoch(self, epoch: int) -> None:
+        """Begin a leader epoch at the log's end: this broker has become leader."""
+        with self.body.storage_errors():
+            self.body.epochs.assign(epoch, self.log_end_offset)
 
     def advance_high_watermark(self, offset: int) -> None:
         """Let readers see up to `offset` (exclusive), at most the log's end; it never goes back."""
@@ -173,9 +253,9 @@ class PartitionLog(LogTail):
 
         Appends do so when it is due; an idle log keeps its active segment, as in Kafka.
         """
-        if self._segments.active.size:
-            with storage_errors(self._files, self.directory):
-                self._roll(self.log_end_offset, self.log_end_offset, now_ms)
+        if self.body.segments.active.size:
+            with self.body.storage_errors():
+                self.body.roll(self.log_end_offset, self.log_end_offset, self.config, now_ms)
 
     def delete_retired(self, now_ms: int) -> list[DeletedSegment]:
         """Take away the segments that retention by time or size no longer keeps, or that DeleteRecords passed.
@@ -183,10 +263,10 @@ class PartitionLog(LogTail):
         Compacted topics without `delete` keep all but the latter. Files go after file.delete.delay.ms.
         """
         deletes = "delete" in self.config.cleanup_policy
-        with storage_errors(self._files, self.directory):
-            self._segments.remove_due(now_ms)
+        with self.body.storage_errors():
+            self.body.segments.remove_due(now_ms)
             reasons = retired(
-                self._segments.facts(),
+                self.body.segments.facts(),
                 retention_ms=self.config.retention_ms if deletes else -1,
                 retention_bytes=self.config.retention_bytes if deletes else -1,
                 log_start_offset=self.log_start_offset,
@@ -195,12 +275,12 @@ class PartitionLog(LogTail):
             )
             if not reasons:
                 return []
-            if len(reasons) == len(self._segments):
-                self._roll(self.log_end_offset, self.log_end_offset, now_ms)
-            deleted = self._segments.take_first(reasons, now_ms, self.config.file_delete_delay_ms)
-            first_base_offset = next(iter(self._segments)).base_offset
+            if len(reasons) == len(self.body.segments):
+                self.body.roll(self.log_end_offset, self.log_end_offset, self.config, now_ms)
+            deleted = self.body.segments.take_first(reasons, now_ms, self.config.file_delete_delay_ms)
+            first_base_offset = next(iter(self.body.segments)).base_offset
             self._move_start(first_base_offset)
-            self._snapshots.remove(lambda offset: offset < first_base_offset)
+            self.body.snapshots.remove(lambda offset: offset < first_base_offset)
         return deleted
 
     def delete_before(self, offset: int) -> None:
@@ -212,14 +292,14 @@ class PartitionLog(LogTail):
             raise OffsetOutOfRangeError(
                 f"Records of {self.topic}-{self.partition} can be deleted up to {self.high_watermark}, not {offset}."
             )
-        with storage_errors(self._files, self.directory):
+        with self.body.storage_errors():
             self._move_start(offset)
 
     def _move_start(self, offset: int) -> None:
         if offset > self.log_start_offset:
             self.log_start_offset = offset
             self.high_watermark = max(self.high_watermark, offset)
-            self.epochs.truncate_from_start(offset)
+            self.body.epochs.truncate_from_start(offset)
 
     def truncate_to(self, offset: int) -> None:
         """Drop every batch that ends at or above `offset`, where the log then ends."""
@@ -228,41 +308,40 @@ class PartitionLog(LogTail):
         if offset <= self.log_start_offset:
             self.start_at(offset)
             return
-        with storage_errors(self._files, self.directory):
+        with self.body.storage_errors():
             # Where the last batch before a gap ends is not known yet; its segment's begin is low enough.
             self.cleaner.log_ends_at(offset)
-            self._lower_recovery_point(self._segments.base_offset_at(offset))
-            self._segments.truncate_to(offset)
-            self.epochs.truncate_from_end(offset)
+            self._lower_recovery_point(self.body.segments.base_offset_at(offset))
+            self.body.segments.truncate_to(offset)
+            self.body.epochs.truncate_from_end(offset)
             self._end_at(offset)
-            self._producers, findings = self._snapshots.restore(self._segments, offset)
+            self.body.producers, findings = self.body.snapshots.restore(self.body.segments, offset)
             self.findings += findings
 
     def start_at(self, offset: int) -> None:
         """Drop everything and begin anew at `offset` (the empty target of a mirror, a follower that fell behind)."""
-        with storage_errors(self._files, self.directory):
+        with self.body.storage_errors():
             self.cleaner.log_ends_at(offset)
             self._lower_recovery_point(offset)
-            self._producers.clear()
-            self._snapshots.remove(lambda _: True)
-            self._segments.restart_at(offset, self.config, self._segments.active.created_ms)
-            self.epochs.clear()
+            self.body.producers.clear()
+            self.body.snapshots.remove(lambda _: True)
+            self.body.segments.restart_at(offset, self.config, self.body.segments.active.created_ms)
+            self.body.epochs.clear()
         self._end_at(offset)
         self.log_start_offset = self.high_watermark = offset
 
     def _end_at(self, offset: int) -> None:
         self.log_end_offset = offset
         self.high_watermark = min(self.high_watermark, offset)
-        self.latest_epoch = self.epochs.latest
 
     def _lower_recovery_point(self, offset: int) -> None:
         """On the disk as well, before other batches get the offsets above: recovery would believe them unchecked."""
-        self._flusher.log_ends_at(offset)
+        self.body.flusher.log_ends_at(offset)
         self.on_recovery_point_lowered()
 
     def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that have been silent for `expiration_ms`; returns how many."""
-        return self._producers.expire(now_ms, self.high_watermark, expiration_ms)
+        return self.body.producers.expire(now_ms, self.high_watermark, expiration_ms)
 
     # -- flush and close
 
@@ -274,27 +353,25 @@ class PartitionLog(LogTail):
     @property
     def recovery_point(self) -> int:
         """Every batch below it is on the disk."""
-        return self._flusher.recovery_point
+        return self.body.flusher.recovery_point
 
     def flush_due(self, monotonic_ms: int) -> bool:
         """Whether data should be flushed now: a segment was rolled, or flush.ms is over."""
-        return self._flusher.is_due(self._segments.active.next_offset, monotonic_ms, self.config.flush_ms)
+        return self.body.flusher.is_due(
+            self.body.segments.active.next_offset, monotonic_ms, self.config.flush_ms
+        )
 
     def flush_task(self) -> Callable[[], int] | None:
         """A job for a thread: it syncs all appended so far and returns the new recovery point. None: nothing to do.
 
         Hand its answer to `flushed` on the loop. One job is out at a time. The job raises StorageError.
         """
-        return self._flusher.task(self._segments.active.next_offset)
+        return self.body.flusher.task(self.body.segments.active.next_offset)
 
     def flushed(self, recovery_point: int | None) -> None:
         """The end of a flush job: its answer, or None when it failed."""
-        self._flusher.done(recovery_point)
+        self.body.flusher.done(recovery_point)
 
     def close(self) -> None:
-        """Write the producers' snapshot, complete the indexes, sync everything; nothing may be called afterwards."""
-        with storage_errors(self._files, self.directory):
-            self._snapshots.write(self._segments.active.next_offset, self._producers)
-            self._segments.close()
-            self._segments.names_changed()
-        self._flusher.flush(self._segments.active.next_offset)
+        """Bring all of it to the disk; nothing may be called afterwards."""
+        self.body.close()

@@ -261,19 +261,14 @@ class Segment:
     # -- change of state
 
     def must_roll(
-        self,
-        size: int,
-        last_offset: int,
-        max_timestamp_ms: int,
-        now_ms: int,
-        segment_bytes: int,
-        segment_ms: int,
+        self, size: int, last_offset: int, max_timestamp_ms: int, now_ms: int, limits: tuple[int, int]
     ) -> bool:
         """Whether `size` bytes ending with `last_offset` have to go into a new segment (Kafka's rules).
 
-        `segment_ms` is counted from the first batch's timestamp to the next one's, or in the broker's time where
-        batches have none.
+        `limits` are bytes and milliseconds, which are counted from the first batch's timestamp to the next one's, or in
+        the broker's time where batches have none.
         """
+        segment_bytes, segment_ms = limits
         if last_offset - self.base_offset > INT32_MAX:
             return True
         if self.size == 0:

@@ -51,6 +51,7 @@ class Segments:
         "_segments",
         "active",
         "generation",
+        "limits",
     )
 
     def __init__(
@@ -64,6 +65,8 @@ class Segments:
         # Rolled or checked since the last flush: their indexes were changed after their data was synced, maybe.
         self._rolled = unsynced
         self.active = segments[-1]
+        # How many bytes, and for how long, the active segment takes; see `use_config`.
+        self.limits = (0, 0)
         # Grows when segments are taken away: whoever works on some of them finds out.
         self.generation = 0
 
@@ -78,10 +81,10 @@ class Segments:
         """Bytes of all `.log` files."""
         return sum(segment.size for segment in self._segments)
 
-    def roll(self, base_offset: int, config: LogConfig, now_ms: int) -> Segment:
+    def roll(self, base_offset: int, config: LogConfig, now_ms: int) -> None:
         """Make a new active segment that begins at `base_offset`."""
         if self.active.size == 0 and self.active.base_offset == base_offset:
-            return self.active
+            return
         segment = new_segment(self._files, self._directory, base_offset, config, now_ms)
         try:
             segment.log.truncate(0)
@@ -96,17 +99,19 @@ class Segments:
         self._rolled.append(self.active)
         self._segments.append(segment)
         self.active = segment
-        return segment
+        self.use_config(config)
 
-    def jittered_segment_ms(self, config: LogConfig) -> int:
-        """segment.ms less a part of segment.jitter.ms that differs by partition and segment, yet is no accident."""
+    def use_config(self, config: LogConfig) -> None:
+        """Take the limits from it: the time less a part of segment.jitter.ms that differs by partition and segment."""
         segment_ms = config.segment_ms
         if "compact" in config.cleanup_policy:
             # What lies in the active segment is not compacted.
             segment_ms = min(segment_ms, config.max_compaction_lag_ms)
         jitter_ms = min(config.segment_jitter_ms, segment_ms)
+        # No accident, yet another one for each.
         seed = f"{self._directory}-{self.active.base_offset}".encode()
-        return segment_ms - crc32(seed) % jitter_ms if jitter_ms else segment_ms
+        less_ms = crc32(seed) % jitter_ms if jitter_ms else 0
+        self.limits = (config.segment_bytes, segment_ms - less_ms)
 
     @property
     def has_rolled(self) -> bool:

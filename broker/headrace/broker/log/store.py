@@ -198,7 +198,7 @@ class LogStore:
 
         It does so after all when the job fails, or the log has grown meanwhile.
         """
-        found = [(log, log.epochs.preparation(epoch, log.log_end_offset)) for log, epoch in epochs]
+        found = [(log, log.body.epochs.preparation(epoch, log.log_end_offset)) for log, epoch in epochs]
         return [partial(_attempt, self._guarded(log.directory, job)) for log, job in found if job is not None]
 
     def abandon(self, openings: Iterable[Opening]) -> None:

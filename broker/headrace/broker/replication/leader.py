@@ -14,6 +14,7 @@ from uuid import UUID
 
 from headrace.broker.config import copies
 from headrace.broker.errors import KafkaError, NotEnoughReplicasError, NotLeaderOrFollowerError
+from headrace.broker.log.appender import Appender
 from headrace.broker.replication.model import PartitionState
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class Partition:
     """
 
     __slots__ = (
+        "appender",
         "broker_id",
         "controller_epoch",
         "follower_ends",
@@ -57,6 +59,7 @@ class Partition:
         self.partition = partition
         self.topic_id = topic_id
         self.log = log
+        self.appender = Appender(log)
         self.request_sync = request_sync
         self.is_leader = False
         self.leader = -1
@@ -88,7 +91,7 @@ class Partition:
         and whatever the log refuses.
         """
         self._check_may_append(required_acks)
-        result = self.log.append_as_leader(records, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        result = self.appender.append_as_leader(records, leader_epoch=self.leader_epoch, now_ms=now_ms)
         self._advance()
         return result
 
@@ -97,7 +100,7 @@ class Partition:
     ) -> list[AppendResult | KafkaError]:
         """`append` for each, one after the other; what the log refuses has its error in the answer."""
         self._check_may_append(required_acks)
-        outcomes = self.log.append_each_as_leader(appends, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        outcomes = self.appender.append_each_as_leader(appends, leader_epoch=self.leader_epoch, now_ms=now_ms)
         self._advance()
         return outcomes
 

@@ -145,7 +145,7 @@ class BrokerHost:
             )
         if not partition.log.is_mirror_copy:
             raise PolicyViolationError(f"{partition.topic} is no mirror's copy any more: clients write to it")
-        result = partition.log.append_mirrored(
+        result = partition.appender.append_mirrored(
             records, leader_epoch=partition.leader_epoch, now_ms=self.clock.now_ms()
         )
         partition.appended()

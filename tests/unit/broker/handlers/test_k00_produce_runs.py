@@ -219,7 +219,7 @@ def test_a_mirrors_copy_takes_nothing_from_clients_alone_or_together(
     assert together == serve_apart(world, requests)
     assert codes(version, together) == [ErrorCode.POLICY_VIOLATION] * len(requests)
     assert offsets(world.partition.log) == []
-    world.partition.log.append_mirrored(batch(3, at=40), leader_epoch=4, now_ms=NOW_MS)
+    world.partition.appender.append_mirrored(batch(3, at=40), leader_epoch=4, now_ms=NOW_MS)
     assert offsets(world.partition.log) == [40]
 
 

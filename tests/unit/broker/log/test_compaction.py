@@ -10,6 +10,7 @@ from log_kit import NOW_MS, open_log, open_store
 
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import CorruptMessageError, RecordListTooLargeError
+from headrace.broker.log.appender import Appender
 from headrace.broker.log.compaction import CleanerLimits, OffsetMap
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.wire.batches import Record, decode_records, encode_batch, iter_batches
@@ -31,7 +32,7 @@ def put(log: PartitionLog, *pairs: Pair, codec: int = 0, now_ms: int = NOW_MS, p
         producer_epoch=0 if producer >= 0 else -1,
         base_sequence=sequence,
     )
-    log.append_as_leader(memoryview(batch), leader_epoch=3, now_ms=now_ms)
+    Appender(log).append_as_leader(memoryview(batch), leader_epoch=3, now_ms=now_ms)
     log.advance_high_watermark(log.log_end_offset)
 
 

@@ -9,6 +9,7 @@ import pytest
 from log_kit import NOW_MS, open_store
 
 from headrace.broker.errors import StorageError
+from headrace.broker.log.appender import Appender
 from headrace.broker.log.checkpoints import RECOVERY_POINT_FILE, decode_offsets
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.partition_log import PartitionLog
@@ -42,7 +43,7 @@ def test_a_checkpoint_that_says_what_the_last_one_said_is_not_written_again(tmp_
     store.checkpoint()
     assert files.replaced == []
     batch = encode_batch([Record(0, NOW_MS, b"k", b"v", [])])
-    log.append_as_leader(memoryview(batch), leader_epoch=0, now_ms=NOW_MS)
+    Appender(log).append_as_leader(memoryview(batch), leader_epoch=0, now_ms=NOW_MS)
     log.advance_high_watermark(1)
     files.replaced.clear()
     store.checkpoint()
@@ -65,7 +66,7 @@ def filled(store: LogStore) -> PartitionLog:
     log = store.create("events", 0, None, now_ms=NOW_MS)
     for _ in range(5):
         batch = encode_batch([Record(0, NOW_MS, b"k", b"v", [])])
-        log.append_as_leader(memoryview(batch), leader_epoch=0, now_ms=NOW_MS)
+        Appender(log).append_as_leader(memoryview(batch), leader_epoch=0, now_ms=NOW_MS)
     task = log.flush_task()
     assert task is not None
     log.flushed(task())

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from log_kit import NOW_MS, batch, open_log
 
+from headrace.broker.log.appender import Appender
 from headrace.broker.log.files import OsFiles
 
 
@@ -31,7 +32,7 @@ def stored(folder: Path) -> list[str]:
 def led_and_stopped(folder: Path, *epochs: int) -> None:
     """A log with a batch of epoch 0 that was led in `epochs` afterwards, without another batch."""
     log, _ = open_log(folder)
-    log.append_as_leader(batch(), leader_epoch=0, now_ms=NOW_MS)
+    Appender(log).append_as_leader(batch(), leader_epoch=0, now_ms=NOW_MS)
     for epoch in epochs:
         log.assign_epoch(epoch)
     log.close()
@@ -51,7 +52,7 @@ def test_the_same_epoch_again_is_there_already(tmp_path: Path, writes: list[str]
     led_and_stopped(tmp_path, 4)
     writes.clear()
     log, _ = open_log(tmp_path)
-    assert log.epochs.preparation(4, 1) is None
+    assert log.body.epochs.preparation(4, 1) is None
     log.assign_epoch(4)
     assert (log.latest_epoch, writes) == (4, [])
 
@@ -63,7 +64,7 @@ def test_a_dropped_epoch_does_not_come_back_above_later_batches(tmp_path: Path) 
     records = batch()
     records[:8] = (1).to_bytes(8, "big")
     records[12:16] = (0).to_bytes(4, "big")
-    log.append_as_follower(records, now_ms=NOW_MS)
+    Appender(log).append_as_follower(records, now_ms=NOW_MS)
     assert stored(tmp_path) == ["0 0"]
     log.close()
     again, _ = open_log(tmp_path)
@@ -73,7 +74,7 @@ def test_a_dropped_epoch_does_not_come_back_above_later_batches(tmp_path: Path) 
 def test_an_empty_log_writes_its_epoch_once_a_start(tmp_path: Path, writes: list[str]) -> None:
     for epoch in (1, 2):
         log, _ = open_log(tmp_path)
-        job = log.epochs.preparation(epoch, 0)
+        job = log.body.epochs.preparation(epoch, 0)
         assert job is not None
         job()
         writes.clear()

@@ -12,6 +12,7 @@ from log_kit import NOW_MS, append, batch, fill, offsets, open_log, open_store
 
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import OutOfOrderSequenceError
+from headrace.broker.log.appender import Appender
 from headrace.broker.log.index import OffsetIndex
 from headrace.broker.log.partition_log import PartitionLog
 
@@ -155,7 +156,9 @@ def check_everything(log: PartitionLog) -> None:
         assert log.offset_for_timestamp(time_ms) == (number, time_ms, 0)
     with pytest.raises(OutOfOrderSequenceError):
         append(log, batch(producer=(5, 0, COUNT + 1)))
-    repeated = log.append_as_leader(batch(producer=(5, 0, COUNT - 1)), leader_epoch=0, now_ms=NOW_MS)
+    repeated = Appender(log).append_as_leader(
+        batch(producer=(5, 0, COUNT - 1)), leader_epoch=0, now_ms=NOW_MS
+    )
     assert (repeated.base_offset, repeated.batch_count) == (COUNT - 1, 0)
     append(log, batch(producer=(5, 0, COUNT)))
 

@@ -7,6 +7,7 @@ from log_kit import NOW_MS, append, batch, fill, offsets, open_log
 
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import OffsetOutOfRangeError
+from headrace.broker.log.appender import Appender
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.wire.batches import read_header
 
@@ -65,7 +66,7 @@ def test_offsets_outside_the_log_are_refused_and_its_end_is_empty(log: Partition
 def test_a_gap_is_skipped_inside_and_between_segments(tmp_path: Path) -> None:
     log, _ = open_log(tmp_path, LogConfig(segment_bytes=300, index_interval_bytes=0))
     for base_offset in (10, 50, 51, 90, 91, 1000):
-        log.append_mirrored(batch(at=base_offset), leader_epoch=0, now_ms=NOW_MS)
+        Appender(log).append_mirrored(batch(at=base_offset), leader_epoch=0, now_ms=NOW_MS)
     assert log.segment_count > 1
     assert offsets(log) == [10, 50, 51, 90, 91, 1000]
     for offset in range(92, 1001):
@@ -75,7 +76,7 @@ def test_a_gap_is_skipped_inside_and_between_segments(tmp_path: Path) -> None:
 def test_offsets_wider_than_32_bits_begin_a_segment(tmp_path: Path) -> None:
     log, _ = open_log(tmp_path)
     for base_offset in (0, 2**31 - 1, 2**31, 2**40):
-        log.append_mirrored(batch(at=base_offset), leader_epoch=0, now_ms=NOW_MS)
+        Appender(log).append_mirrored(batch(at=base_offset), leader_epoch=0, now_ms=NOW_MS)
     assert offsets(log) == [0, 2**31 - 1, 2**31, 2**40]
     again, report = open_log(tmp_path)
     assert offsets(again) == [0, 2**31 - 1, 2**31, 2**40]

@@ -7,6 +7,7 @@ from log_kit import NOW_MS, append, batch, fill, offsets, open_log
 
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import OutOfOrderSequenceError
+from headrace.broker.log.appender import Appender
 from headrace.broker.log.results import RecoveryReport
 
 SIZE = len(batch())
@@ -181,7 +182,7 @@ def test_sequences_survive_any_damage_to_the_snapshots(tmp_path: Path, damage: b
             path.write_bytes(damage)
     log, report = open_log(tmp_path, SMALL)
     assert kinds(report) == ([] if damage is None else ["discarded"] * 3)
-    again = log.append_as_leader(batch(producer=(5, 0, 9)), leader_epoch=0, now_ms=NOW_MS)
+    again = Appender(log).append_as_leader(batch(producer=(5, 0, 9)), leader_epoch=0, now_ms=NOW_MS)
     assert (again.base_offset, again.batch_count) == (9, 0)
     with pytest.raises(OutOfOrderSequenceError):
         append(log, batch(producer=(5, 0, 11)))
@@ -194,7 +195,7 @@ def test_epochs_come_from_the_batches_when_their_checkpoint_is_unreadable(
 ) -> None:
     log, _ = open_log(tmp_path)
     for epoch in (0, 0, 2, 5):
-        log.append_as_leader(batch(), leader_epoch=epoch, now_ms=NOW_MS)
+        Appender(log).append_as_leader(batch(), leader_epoch=epoch, now_ms=NOW_MS)
     (tmp_path / "events-0" / "leader-epoch-checkpoint").write_bytes(damage)
     again, _ = open_log(tmp_path)
     assert (again.latest_epoch, again.epoch_end_offset(0), again.epoch_end_offset(2)) == (5, (0, 2), (2, 3))
@@ -203,15 +204,15 @@ def test_epochs_come_from_the_batches_when_their_checkpoint_is_unreadable(
 def test_epochs_of_lost_batches_are_forgotten(tmp_path: Path) -> None:
     log, _ = open_log(tmp_path)
     for epoch in (0, 3):
-        log.append_as_leader(batch(), leader_epoch=epoch, now_ms=NOW_MS)
+        Appender(log).append_as_leader(batch(), leader_epoch=epoch, now_ms=NOW_MS)
     log_file(tmp_path).write_bytes(log_file(tmp_path).read_bytes()[:SIZE])
     assert open_log(tmp_path)[0].latest_epoch == 0
 
 
 def test_a_torn_batch_says_nothing_of_the_place_of_the_one_before(tmp_path: Path) -> None:
     log, _ = open_log(tmp_path)
-    log.append_mirrored(batch(2, at=3), leader_epoch=0, now_ms=NOW_MS)
-    log.append_mirrored(batch(1, at=5), leader_epoch=0, now_ms=NOW_MS)
+    Appender(log).append_mirrored(batch(2, at=3), leader_epoch=0, now_ms=NOW_MS)
+    Appender(log).append_mirrored(batch(1, at=5), leader_epoch=0, now_ms=NOW_MS)
     path = Path(log.directory) / f"{0:020d}.log"
     data = bytearray(path.read_bytes())
     second = 12 + int.from_bytes(data[8:12], "big")

@@ -9,6 +9,7 @@ import pytest
 from log_kit import NOW_MS, append, batch, fill, offsets, open_log
 
 from headrace.broker.config.topics import LogConfig
+from headrace.broker.log.appender import Appender
 from headrace.broker.log.checkpoints import (
     CheckpointError,
     decode_meta_properties,
@@ -115,18 +116,20 @@ def test_epochs_begin_where_the_log_does(tmp_path: Path) -> None:
     log, _ = open_log(tmp_path)
     for epoch in (0, 1, 4):
         for _ in range(2):
-            log.append_as_leader(batch(), leader_epoch=epoch, now_ms=NOW_MS)
+            Appender(log).append_as_leader(batch(), leader_epoch=epoch, now_ms=NOW_MS)
     again, _ = PartitionLog.open(
         OsFiles(), log.directory, LogConfig(), now_ms=NOW_MS, recovery_point=6, log_start_offset=3
     )
-    assert again.epochs.entries == [(1, 3), (4, 4)]
+    assert again.body.epochs.entries == [(1, 3), (4, 4)]
     assert again.epoch_end_offset(0) == (0, 3)
 
 
 def test_the_epoch_of_a_record_found_by_time_is_its_batchs(tmp_path: Path) -> None:
     log, _ = open_log(tmp_path)
     for number in range(4):
-        log.append_as_leader(batch(timestamp_ms=NOW_MS + number), leader_epoch=number, now_ms=NOW_MS)
+        Appender(log).append_as_leader(
+            batch(timestamp_ms=NOW_MS + number), leader_epoch=number, now_ms=NOW_MS
+        )
     # As a checkpoint that is ahead of the log start offset's says.
     Path(log.directory, "leader-epoch-checkpoint").write_text("0\n1\n3 3\n")
     again, _ = open_log(tmp_path, clean_shutdown=True, recovery_point=4)
@@ -138,7 +141,7 @@ def test_the_epoch_of_a_record_found_by_time_is_its_batchs(tmp_path: Path) -> No
 def test_rot_hides_no_batch_whose_epoch_looks_like_a_format(tmp_path: Path, epoch: int) -> None:
     log, _ = open_log(tmp_path)
     for _ in range(5):
-        log.append_as_leader(batch(), leader_epoch=epoch, now_ms=NOW_MS)
+        Appender(log).append_as_leader(batch(), leader_epoch=epoch, now_ms=NOW_MS)
     path = path_of(Path(log.directory), 0)
     data = bytearray(path.read_bytes())
     data[SIZE + 8 : SIZE + 12] = b"rot!"
@@ -153,6 +156,6 @@ def test_a_hole_that_compaction_left_is_no_rot(tmp_path: Path) -> None:
     config = LogConfig(segment_bytes=2 * SIZE, cleanup_policy=("compact",))
     log, _ = open_log(tmp_path, config)
     for base_offset in (0, 6, 8, 9):
-        log.append_mirrored(batch(at=base_offset), leader_epoch=0, now_ms=NOW_MS)
+        Appender(log).append_mirrored(batch(at=base_offset), leader_epoch=0, now_ms=NOW_MS)
     again, report = open_log(tmp_path, config, recovery_point=3)
     assert (offsets(again), report.findings) == ([0, 6, 8, 9], [])

@@ -8,6 +8,7 @@ from log_kit import NOW_MS, append, batch, fill, offsets, open_log
 
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import OffsetOutOfRangeError, OutOfOrderSequenceError, StorageError
+from headrace.broker.log.appender import Appender
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.index import TimeIndex
 from headrace.broker.log.maintenance import maintained
@@ -128,7 +129,7 @@ def test_retention_spares_compacted_topics_and_what_is_not_replicated(tmp_path: 
     )
     assert log.delete_retired(NOW_MS + HOUR_MS) == []
     log.update_config(LogConfig(retention_ms=1, segment_bytes=200))
-    log.append_as_leader(batch(), leader_epoch=0, now_ms=NOW_MS)
+    Appender(log).append_as_leader(batch(), leader_epoch=0, now_ms=NOW_MS)
     assert [segment.base_offset for segment in log.delete_retired(NOW_MS + HOUR_MS)] == [0, 1, 2, 3, 4]
 
 
@@ -163,9 +164,14 @@ def test_delete_records_moves_the_start_inside_a_segment(tmp_path: Path) -> None
 def test_truncation_drops_batches_epochs_and_producers_above(tmp_path: Path) -> None:
     log, _ = open_log(tmp_path, LogConfig(segment_bytes=3 * len(batch())))
     for number in range(8):
-        log.append_as_leader(batch(producer=(5, 0, number)), leader_epoch=number, now_ms=NOW_MS)
+        Appender(log).append_as_leader(batch(producer=(5, 0, number)), leader_epoch=number, now_ms=NOW_MS)
     log.truncate_to(4)
-    assert (log.log_end_offset, log.latest_epoch, bases(log), offsets(log)) == (4, 3, [0, 3], [0, 1, 2, 3])
+    assert (log.log_end_offset, log.latest_epoch, bases(log), offsets(log)) == (
+        4,
+        3,
+        [0, 3],
+        [0, 1, 2, 3],
+    )
     with pytest.raises(OutOfOrderSequenceError):
         append(log, batch(producer=(5, 0, 8)))
     append(log, batch(producer=(5, 0, 4)))

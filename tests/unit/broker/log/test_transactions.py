@@ -9,6 +9,7 @@ import pytest
 from log_kit import NOW_MS, open_log
 
 from headrace.broker.config.topics import LogConfig
+from headrace.broker.log.appender import Appender
 from headrace.broker.log.compaction import CleanerLimits
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.partition_log import PartitionLog
@@ -63,14 +64,16 @@ class Writer:
         )
 
     def _append(self, batch: bytearray) -> int:
-        found = self.log.append_as_leader(memoryview(batch), leader_epoch=0, now_ms=NOW_MS, from_client=False)
+        found = Appender(self.log).append_as_leader(
+            memoryview(batch), leader_epoch=0, now_ms=NOW_MS, from_client=False
+        )
         self.log.advance_high_watermark(self.log.log_end_offset)
         return found.base_offset
 
 
 def plain(log: PartitionLog, key: bytes, value: bytes | None = b"v") -> None:
     """A record outside of any transaction."""
-    log.append_as_leader(
+    Appender(log).append_as_leader(
         memoryview(encode_batch([Record(0, NOW_MS, key, value, [])])), leader_epoch=0, now_ms=NOW_MS
     )
     log.advance_high_watermark(log.log_end_offset)
@@ -373,6 +376,6 @@ def test_a_marker_that_cannot_be_unpacked_ends_nothing(tmp_path: Path, codec: in
     )
     marker[22] |= codec
     set_crc(marker, 0)
-    log.append_as_follower(memoryview(marker), now_ms=NOW_MS)
+    Appender(log).append_as_follower(memoryview(marker), now_ms=NOW_MS)
     log.advance_high_watermark(2)
     assert (log.log_end_offset, log.last_stable_offset) == (2, first)

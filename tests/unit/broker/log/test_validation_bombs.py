@@ -11,6 +11,7 @@ from log_kit import NOW_MS, open_log
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import InvalidRecordError, MessageTooLargeError
 from headrace.broker.log import timestamps, validation
+from headrace.broker.log.appender import Appender
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.wire.batches import PUBLISHED_SIZE_MAX, Record, encode_batch, set_crc
 
@@ -19,7 +20,7 @@ COUNT_AT, DELTA_AT = 57, 23
 
 
 def append(log: PartitionLog, data: bytearray) -> None:
-    log.append_as_leader(memoryview(data), leader_epoch=0, now_ms=NOW_MS)
+    Appender(log).append_as_leader(memoryview(data), leader_epoch=0, now_ms=NOW_MS)
 
 
 def claiming(count: int, data: bytearray) -> bytearray:

@@ -206,7 +206,9 @@ def metadata() -> MetadataCache:
 
 
 @pytest.fixture
-def partitions(logs: Logs, metadata: MetadataCache) -> Partitions:
+def partitions(logs: Logs, metadata: MetadataCache, monkeypatch: pytest.MonkeyPatch) -> Partitions:
+    # These logs append by themselves.
+    monkeypatch.setattr("headrace.broker.replication.leader.Appender", lambda log: log)
     return Partitions(1, cast(Any, logs), metadata, Clock(), lambda _: None)
 
 

@@ -18,6 +18,7 @@ from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import ErrorCode, StorageError
 from headrace.broker.handlers import k00_produce
 from headrace.broker.handlers.refused_writes import RefusedWrites
+from headrace.broker.log.appender import Appender
 from headrace.broker.log.files import OsFile, OsFiles
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.replication.leader import Partition
@@ -228,8 +229,8 @@ def test_a_sync_of_housekeepings_is_waited_for(tmp_path: Path, monkeypatch: pyte
 
 def test_the_error_of_a_failed_sync_is_a_disks(tmp_path: Path) -> None:
     log, _ = PartitionLog.open(OsFiles(), str(tmp_path / "t-0"), LogConfig(flush_messages=1), now_ms=NOW_MS)
-    log.append_as_leader(memoryview(bytearray(batch())), leader_epoch=0, now_ms=NOW_MS)
+    Appender(log).append_as_leader(memoryview(bytearray(batch())), leader_epoch=0, now_ms=NOW_MS)
     log.flush_task()
     log.flushed(None)
     with pytest.raises(StorageError, match="Repair the disk"):
-        log.append_as_leader(memoryview(bytearray(batch())), leader_epoch=0, now_ms=NOW_MS)
+        Appender(log).append_as_leader(memoryview(bytearray(batch())), leader_epoch=0, now_ms=NOW_MS)

@@ -11,6 +11,7 @@ from log_kit import NOW_MS, batch, offsets, open_log
 
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import CorruptMessageError, KafkaError, OutOfOrderSequenceError, StorageError
+from headrace.broker.log.appender import Appender
 from headrace.broker.log.files import OsFile
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.results import AppendResult
@@ -73,7 +74,7 @@ def one_by_one(log: PartitionLog, appends: Sequence[bytes]) -> list[AppendResult
     outcomes: list[AppendResult | KafkaError] = []
     for records in views(appends):
         try:
-            outcomes.append(log.append_as_leader(records, leader_epoch=4, now_ms=NOW_MS))
+            outcomes.append(Appender(log).append_as_leader(records, leader_epoch=4, now_ms=NOW_MS))
         except KafkaError as error:
             outcomes.append(error)
     return outcomes
@@ -100,7 +101,7 @@ def test_together_and_one_by_one_give_the_same_answers_and_files(
     refused = 0
     for _ in range(20):
         appends = [producers.next() for _ in range(random.randint(1, 9))]
-        outcomes = together.append_each_as_leader(views(appends), leader_epoch=4, now_ms=NOW_MS)
+        outcomes = Appender(together).append_each_as_leader(views(appends), leader_epoch=4, now_ms=NOW_MS)
         assert told(outcomes) == told(one_by_one(apart, appends))
         refused += sum(isinstance(outcome, KafkaError) for outcome in outcomes)
     assert refused
@@ -119,7 +120,7 @@ def test_batches_that_came_together_are_written_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log, _ = open_log(tmp_path)
-    log.append_as_leader(batch(), leader_epoch=0, now_ms=NOW_MS)
+    Appender(log).append_as_leader(batch(), leader_epoch=0, now_ms=NOW_MS)
     sizes: list[list[int]] = []
     write_all_at = OsFile.write_all_at
 
@@ -129,7 +130,7 @@ def test_batches_that_came_together_are_written_at_once(
 
     monkeypatch.setattr(OsFile, "write_all_at", write)
     appends = [batch(producer=(9, 0, sequence)) for sequence in range(5)]
-    log.append_each_as_leader(appends, leader_epoch=0, now_ms=NOW_MS)
+    Appender(log).append_each_as_leader(appends, leader_epoch=0, now_ms=NOW_MS)
     assert sizes == [[len(one) for one in appends]]
     assert offsets(log) == [0, 1, 2, 3, 4, 5]
 
@@ -138,7 +139,7 @@ def test_a_run_that_finds_no_room_leaves_no_trace_and_its_producer_goes_on_where
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log, _ = open_log(tmp_path, LogConfig(segment_bytes=400))
-    log.append_as_leader(batch(), leader_epoch=0, now_ms=NOW_MS)
+    Appender(log).append_as_leader(batch(), leader_epoch=0, now_ms=NOW_MS)
     size, room = log.size, 250
 
     def write(file: OsFile, buffers: Sequence[memoryview], position: int) -> None:
@@ -150,12 +151,12 @@ def test_a_run_that_finds_no_room_leaves_no_trace_and_its_producer_goes_on_where
     appends = [bytes(batch(producer=(9, 0, sequence))) for sequence in range(4)]
     with monkeypatch.context() as patch:
         patch.setattr(OsFile, "write_all_at", write)
-        outcomes = log.append_each_as_leader(views(appends), leader_epoch=0, now_ms=NOW_MS)
+        outcomes = Appender(log).append_each_as_leader(views(appends), leader_epoch=0, now_ms=NOW_MS)
     kinds = [type(outcome) for outcome in outcomes]
     assert kinds[:2] == [StorageError, StorageError]
     assert set(kinds[2:]) <= {StorageError, OutOfOrderSequenceError}
     assert (log.log_end_offset, log.size) == (1, size)
-    again = log.append_each_as_leader(views(appends), leader_epoch=0, now_ms=NOW_MS)
+    again = Appender(log).append_each_as_leader(views(appends), leader_epoch=0, now_ms=NOW_MS)
     assert [outcome.base_offset for outcome in again if isinstance(outcome, AppendResult)] == [1, 2, 3, 4]
     assert offsets(log) == [0, 1, 2, 3, 4]
 
@@ -165,7 +166,7 @@ def test_an_error_keeps_its_place_among_the_answers(tmp_path: Path) -> None:
     rotten = bytearray(batch())
     rotten[-1] ^= 1
     appends = [bytes(batch(2)), bytes(rotten), bytes(batch(3))]
-    first, second, third = log.append_each_as_leader(views(appends), leader_epoch=0, now_ms=NOW_MS)
+    first, second, third = Appender(log).append_each_as_leader(views(appends), leader_epoch=0, now_ms=NOW_MS)
     assert isinstance(second, CorruptMessageError)
     assert isinstance(first, AppendResult)
     assert isinstance(third, AppendResult)

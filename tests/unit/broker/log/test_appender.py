@@ -23,9 +23,10 @@ from headrace.broker.errors import (
     UnsupportedCompressionTypeError,
     UnsupportedForMessageFormatError,
 )
+from headrace.broker.log.appender import Appender
+from headrace.broker.log.body import LogBody
 from headrace.broker.log.files import OsFile
 from headrace.broker.log.partition_log import PartitionLog
-from headrace.broker.log.tail import LogTail
 from headrace.broker.wire.batches import (
     Record,
     check_crc,
@@ -82,7 +83,7 @@ def test_a_bad_batch_is_refused_and_changes_nothing(
 ) -> None:
     size = log.size
     with pytest.raises(error):
-        log.append_as_leader(make(), leader_epoch=0, now_ms=NOW_MS)
+        Appender(log).append_as_leader(make(), leader_epoch=0, now_ms=NOW_MS)
     assert (log.log_end_offset, log.size, offsets(log)) == (3, size, [0])
 
 
@@ -104,7 +105,7 @@ def test_timestamps_are_bounded(tmp_path: Path) -> None:
 
 
 def test_offsets_and_epoch_are_stamped_outside_the_checksum(log: PartitionLog) -> None:
-    result = log.append_as_leader(batch(2), leader_epoch=4, now_ms=NOW_MS)
+    result = Appender(log).append_as_leader(batch(2), leader_epoch=4, now_ms=NOW_MS)
     assert result == (3, 4, -1, 0, 1)
     stored = log.read(3, size_max=1000, upper_offset=5).read()
     header = read_header(stored)
@@ -139,13 +140,13 @@ def test_what_is_behind_a_batch_and_no_batch_is_refused(
 ) -> None:
     end_offset = log.log_end_offset
     with pytest.raises(error):
-        log.append_as_leader(memoryview(bytearray(batch()) + behind), leader_epoch=0, now_ms=NOW_MS)
+        Appender(log).append_as_leader(memoryview(bytearray(batch()) + behind), leader_epoch=0, now_ms=NOW_MS)
     assert log.log_end_offset == end_offset
 
 
 def test_log_append_time_replaces_the_producers_times(tmp_path: Path) -> None:
     log, _ = open_log(tmp_path, LogConfig(message_timestamp_type="LogAppendTime"))
-    result = log.append_as_leader(batch(timestamp_ms=5), leader_epoch=0, now_ms=NOW_MS)
+    result = Appender(log).append_as_leader(batch(timestamp_ms=5), leader_epoch=0, now_ms=NOW_MS)
     stored = log.read(0, size_max=1000, upper_offset=1).read()
     header = read_header(stored)
     assert result.log_append_time_ms == header.max_timestamp == NOW_MS
@@ -156,12 +157,14 @@ def test_log_append_time_replaces_the_producers_times(tmp_path: Path) -> None:
 
 def test_a_repeated_batch_gets_its_first_offset_up_to_five_batches_back(log: PartitionLog) -> None:
     for sequence in range(6):
-        log.append_as_leader(batch(producer=(9, 0, sequence)), leader_epoch=0, now_ms=NOW_MS)
+        Appender(log).append_as_leader(batch(producer=(9, 0, sequence)), leader_epoch=0, now_ms=NOW_MS)
     for sequence in range(1, 6):
-        again = log.append_as_leader(batch(producer=(9, 0, sequence)), leader_epoch=0, now_ms=NOW_MS)
+        again = Appender(log).append_as_leader(
+            batch(producer=(9, 0, sequence)), leader_epoch=0, now_ms=NOW_MS
+        )
         assert (again.base_offset, again.last_offset, again.batch_count) == (3 + sequence, 3 + sequence, 0)
     with pytest.raises(OutOfOrderSequenceError):
-        log.append_as_leader(batch(producer=(9, 0, 0)), leader_epoch=0, now_ms=NOW_MS)
+        Appender(log).append_as_leader(batch(producer=(9, 0, 0)), leader_epoch=0, now_ms=NOW_MS)
     assert log.log_end_offset == 9
 
 
@@ -183,7 +186,7 @@ def test_a_sequence_wraps_to_zero(log: PartitionLog) -> None:
 
 def test_coordinators_may_append_several_batches_at_once(log: PartitionLog) -> None:
     both = memoryview(bytearray(batch(2)) + bytearray(batch(3)))
-    result = log.append_as_leader(both, leader_epoch=1, now_ms=NOW_MS, from_client=False)
+    result = Appender(log).append_as_leader(both, leader_epoch=1, now_ms=NOW_MS, from_client=False)
     assert (result.base_offset, result.last_offset, result.batch_count) == (3, 7, 2)
     assert offsets(log) == [0, 3, 5]
 
@@ -192,7 +195,7 @@ def test_several_batches_go_in_together_or_not_at_all(log: PartitionLog) -> None
     broken = bytearray(batch(2)) + bytearray(batch(3))
     broken[-1] ^= 1
     with pytest.raises(CorruptMessageError):
-        log.append_as_leader(memoryview(broken), leader_epoch=1, now_ms=NOW_MS, from_client=False)
+        Appender(log).append_as_leader(memoryview(broken), leader_epoch=1, now_ms=NOW_MS, from_client=False)
     assert (log.log_end_offset, offsets(log)) == (3, [0])
 
 
@@ -219,7 +222,7 @@ def test_a_mirror_keeps_offsets_and_gaps_and_stamps_its_own_epoch(tmp_path: Path
     log, _ = open_log(tmp_path)
     log.start_at(100)
     fetched = bytearray(batch(2, at=100)) + bytearray(batch(1, at=150)) + bytearray(batch(at=151))[:40]
-    result = log.append_mirrored(memoryview(fetched), leader_epoch=3, now_ms=NOW_MS)
+    result = Appender(log).append_mirrored(memoryview(fetched), leader_epoch=3, now_ms=NOW_MS)
     assert (result.base_offset, result.last_offset, result.batch_count) == (100, 150, 2)
     assert (log.log_start_offset, log.log_end_offset) == (100, 151)
     header = read_header(log.read(120, size_max=1000, upper_offset=151).read())
@@ -228,19 +231,19 @@ def test_a_mirror_keeps_offsets_and_gaps_and_stamps_its_own_epoch(tmp_path: Path
 
 def test_a_mirror_refuses_what_it_has_and_what_is_corrupt(tmp_path: Path) -> None:
     log, _ = open_log(tmp_path)
-    log.append_mirrored(batch(2, at=10), leader_epoch=3, now_ms=NOW_MS)
+    Appender(log).append_mirrored(batch(2, at=10), leader_epoch=3, now_ms=NOW_MS)
     with pytest.raises(InvalidRecordError, match="goes on at 12"):
-        log.append_mirrored(batch(2, at=11), leader_epoch=3, now_ms=NOW_MS)
+        Appender(log).append_mirrored(batch(2, at=11), leader_epoch=3, now_ms=NOW_MS)
     rotten = batch(2, at=12)
     rotten[-1] ^= 1
     with pytest.raises(CorruptMessageError):
-        log.append_mirrored(rotten, leader_epoch=3, now_ms=NOW_MS)
+        Appender(log).append_mirrored(rotten, leader_epoch=3, now_ms=NOW_MS)
     assert log.log_end_offset == 12
 
 
 def test_a_follower_keeps_offsets_and_epochs(tmp_path: Path) -> None:
     log, _ = open_log(tmp_path)
-    log.append_as_follower(batch(2, at=0), now_ms=NOW_MS)
+    Appender(log).append_as_follower(batch(2, at=0), now_ms=NOW_MS)
     assert log.latest_epoch == 7
     assert log.epoch_end_offset(7) == (7, 2)
     assert log.epoch_end_offset(8) == (-1, -1)
@@ -261,18 +264,18 @@ def test_a_follower_knows_the_epochs_of_what_a_full_disk_let_through(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as disk:
-        disk.setattr(LogTail, "_roll", full)
+        disk.setattr(LogBody, "roll", full)
         with pytest.raises(StorageError):
-            log.append_as_follower(memoryview(fetched), now_ms=NOW_MS)
+            Appender(log).append_as_follower(memoryview(fetched), now_ms=NOW_MS)
     held = log.log_end_offset
     assert 0 < held < 3
-    log.append_as_follower(memoryview(fetched)[held * (len(fetched) // 3) :], now_ms=NOW_MS)
-    assert log.epochs.entries == [(3, 0), (4, 1)]
+    Appender(log).append_as_follower(memoryview(fetched)[held * (len(fetched) // 3) :], now_ms=NOW_MS)
+    assert log.body.epochs.entries == [(3, 0), (4, 1)]
 
 
 def test_bytes_behind_the_batch_that_are_no_batch_are_passed_over(tmp_path: Path) -> None:
     log, _ = open_log(tmp_path)
-    log.append_as_leader(memoryview(bytearray(batch(2)) + b"cut"), leader_epoch=0, now_ms=NOW_MS)
+    Appender(log).append_as_leader(memoryview(bytearray(batch(2)) + b"cut"), leader_epoch=0, now_ms=NOW_MS)
     assert (log.log_end_offset, log.size) == (2, len(batch(2)))
 
 
@@ -281,8 +284,12 @@ def test_a_compacted_topic_takes_no_record_without_a_key(tmp_path: Path) -> None
     for codec in (0, 1):
         mixed = [Record(0, NOW_MS, b"k", b"v", []), Record(0, NOW_MS, None, b"v", [])]
         with pytest.raises(InvalidRecordError):
-            log.append_as_leader(memoryview(encode_batch(mixed, codec=codec)), leader_epoch=0, now_ms=NOW_MS)
-        log.append_as_leader(memoryview(encode_batch(mixed[:1], codec=codec)), leader_epoch=0, now_ms=NOW_MS)
+            Appender(log).append_as_leader(
+                memoryview(encode_batch(mixed, codec=codec)), leader_epoch=0, now_ms=NOW_MS
+            )
+        Appender(log).append_as_leader(
+            memoryview(encode_batch(mixed[:1], codec=codec)), leader_epoch=0, now_ms=NOW_MS
+        )
     assert log.log_end_offset == 2
 
 
@@ -298,7 +305,7 @@ def test_a_topics_codec_replaces_the_producers(
     data = encode_batch(sent, codec=codec, producer_id=4, producer_epoch=0, base_sequence=0)
     for count in (1, 0):
         again = memoryview(bytearray(data))
-        assert log.append_as_leader(again, leader_epoch=0, now_ms=NOW_MS).batch_count == count
+        assert Appender(log).append_as_leader(again, leader_epoch=0, now_ms=NOW_MS).batch_count == count
     kept = log.read(0, size_max=10_000, upper_offset=3).read()
     ((_, header),) = iter_batches(kept)
     assert check_crc(kept, 0, header)
@@ -311,5 +318,5 @@ def test_a_batch_that_grows_too_large_in_the_topics_codec_changes_nothing(tmp_pa
     log, _ = open_log(tmp_path, LogConfig(compression_type="uncompressed", max_message_bytes=1000))
     data = encode_batch([Record(0, NOW_MS, None, b"x" * 5000, [])], codec=4)
     with pytest.raises(MessageTooLargeError):
-        log.append_as_leader(memoryview(data), leader_epoch=0, now_ms=NOW_MS)
+        Appender(log).append_as_leader(memoryview(data), leader_epoch=0, now_ms=NOW_MS)
     assert (log.size, log.log_end_offset) == (0, 0)
