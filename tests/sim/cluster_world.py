@@ -16,8 +16,8 @@ from typing import Any
 from unittest.mock import patch
 
 from cluster_administrator import Administrator
+from ensemble import Ensemble, SimulatedKazoo
 from virtual_time import LoopClock, VirtualLoop
-from zookeeper_world import Ensemble, SimulatedKazoo
 
 from headrace.broker.config.broker import BrokerConfig
 from headrace.broker.config.topics import LogConfig

@@ -12,8 +12,8 @@ from unittest.mock import patch
 
 import pytest
 from cluster_world import run
+from ensemble import DELAY_SECONDS_MAX, Ensemble, SimulatedKazoo
 from virtual_time import VirtualLoop
-from zookeeper_world import DELAY_SECONDS_MAX, Ensemble, SimulatedKazoo
 
 from headrace.broker.server.term import ControllerMovedError, Term
 from headrace.broker.zk import paths

@@ -29,6 +29,7 @@ PLACES = (
     "tests/unit",
     "tests/unit/broker/log",
     "tests/unit/pipeline/load",
+    "tests/world",
 )
 CONFTESTS = [str(path.relative_to(CHECKOUT)) for path in (CHECKOUT / "tests").rglob("conftest.py")]
 
@@ -59,3 +60,8 @@ def test_a_wrong_type_is_found_in_each_place(tmp_path: Path) -> None:
 def test_helpers_are_found_where_pytest_finds_them() -> None:
     searched = SETTINGS["mypy"]["mypy_path"].split(":")
     assert set(SETTINGS["pytest"]["ini_options"]["pythonpath"]) <= {".", *searched}
+
+
+def test_the_simulated_world_is_found_by_all_tests() -> None:
+    assert "tests/world" in SETTINGS["mypy"]["mypy_path"].split(":")
+    assert "tests/world" in SETTINGS["pytest"]["ini_options"]["pythonpath"]

@@ -2,7 +2,7 @@
 
 Owns: open files and their names. Writes are positional, so a write that failed half way leaves the file as it was up to
 the position it began at; the caller decides what to cut. Everything that is not synced may be gone after a power cut.
-Must not know: batches, offsets, segments. `tests/sim/faulty_files.py` is the same door to a disk that tears and forgets.
+Must not know: batches, offsets, segments. `tests/world/faulty_files.py` is the same door to a disk that tears and forgets.
 """
 
 import errno
