@@ -15,11 +15,10 @@ import numpy.typing as npt
 
 from headrace.audit.windows import Int64s, ProducerName, Tally, tally
 from headrace.broker.wire.batches import BatchHeader
-from headrace.load.columns import RecordColumns
+from headrace.load.columns import VARINT_BYTES_MAX, RecordColumns
 
 FRAME_SIZE: Final = 5
 NAME_SIZE_MAX: Final = 1024
-VARINT_BYTES_MAX: Final = 10
 WORD_SIZE: Final = 8
 CONTINUATIONS: Final = np.uint64(0x8080808080808080)
 PADDING: Final = bytes(16)

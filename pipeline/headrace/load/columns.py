@@ -18,12 +18,10 @@ import numpy.typing as npt
 import pyruhvro
 
 from headrace.broker.errors import KafkaError
-from headrace.broker.wire.batches import HEADER_SIZE, BatchHeader
+from headrace.broker.wire.batches import HEADER_SIZE, RECORDS_SIZE_MAX, BatchHeader
 from headrace.broker.wire.compression import decompress
 from headrace.broker.wire.varint import encode_varint
 
-RECORDS_SIZE_MAX: Final = 128 * 1024 * 1024
-"""Bound of all records of one call, decompressed."""
 VARINT_BYTES_MAX: Final = 10
 PADDING: Final = bytes(64)
 """Lets vectorised reads run past the last record's end before its bounds are checked."""

@@ -29,6 +29,7 @@ from pyiceberg.typedef import Record
 from headrace.load import history
 from headrace.load.ranges import Passing, TopicPartition
 from headrace.load.tables import (
+    COMMIT_ATTEMPTS_MAX,
     DEAD_LETTER,
     DEAD_LETTER_TABLE,
     ensure_table,
@@ -37,7 +38,6 @@ from headrace.load.task import RangeResult, TaskResult
 from headrace.load.write import WrittenFile, describe_again
 
 APPLIED: Final = "headrace.applied"
-SETTLE_ATTEMPTS_MAX: Final = 20
 
 
 class RefusedError(Exception):
@@ -125,7 +125,7 @@ def settle(catalog: Catalog, name: str) -> Table:
     Returns:
         the table as it was seen to be settled: the one to plan and to commit on.
     """
-    for _ in range(SETTLE_ATTEMPTS_MAX):
+    for _ in range(COMMIT_ATTEMPTS_MAX):
         dead_letters = ensure_table(catalog, DEAD_LETTER, DEAD_LETTER_TABLE)
         table = ensure_table(catalog, name)
         snapshot = history.newest_with(table, history.POSITIONS)
@@ -139,7 +139,7 @@ def settle(catalog: Catalog, name: str) -> Table:
         except RefusedError:
             continue
         return table
-    raise RefusedError(f"warehouse.{DEAD_LETTER} changed {SETTLE_ATTEMPTS_MAX} times while it was written")
+    raise RefusedError(f"warehouse.{DEAD_LETTER} changed {COMMIT_ATTEMPTS_MAX} times while it was written")
 
 
 def append(table: Table, files: Iterable[DataFile], properties: Mapping[str, str]) -> Snapshot:

@@ -26,7 +26,6 @@ from headrace.load.ranges import OTHER_LOG, ROTTEN, Finding, LogOffsets, OffsetR
 from headrace.load.source import StandstillError, chunks
 
 Order = Literal["resume", "skip"]
-ATTEMPTS_MAX: Final = 20
 FORMER_FENCES_MAX: Final = 100
 """Older fences of a partition that are compared to find how much of a log is still the one that was read."""
 
@@ -80,13 +79,13 @@ def let_go_on(
         raise NotPassedError(f"{place.topic} has no partition {place.partition}")
     name = tables.table_of_topic(place.topic)
     tables.load_table(catalog, name)
-    for _ in range(ATTEMPTS_MAX):
+    for _ in range(tables.COMMIT_ATTEMPTS_MAX):
         try:
             return _attempt(catalog, client, order, name, place, position, at)
         except (commit.RefusedError, CommitFailedException):
             continue
     raise NotPassedError(
-        f"{tables.NAMESPACE}.{name} was changed by others {ATTEMPTS_MAX} times meanwhile; run the command again"
+        f"{tables.NAMESPACE}.{name} was changed by others {tables.COMMIT_ATTEMPTS_MAX} times meanwhile; run the command again"
     )
 
 

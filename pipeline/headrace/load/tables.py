@@ -55,7 +55,8 @@ DEAD_LETTER: Final = "dead_letter"
 LOAD_HISTORY: Final = "load_history"
 CATALOG_FILE: Final = "catalog.db"
 SQLITE_WAIT_SECONDS: Final = 30
-UPGRADE_ATTEMPTS_MAX: Final = 20
+COMMIT_ATTEMPTS_MAX: Final = 20
+"""Tries of a change that others get ahead of."""
 
 TABLE_PROPERTIES: Final = {
     "commit.retry.num-retries": "0",
@@ -251,13 +252,13 @@ def upgrade_all(catalog: Catalog) -> list[str]:
 
 
 def _upgraded(catalog: Catalog, name: str) -> bool:
-    for _ in range(UPGRADE_ATTEMPTS_MAX):
+    for _ in range(COMMIT_ATTEMPTS_MAX):
         with suppress(CommitFailedException):
             return upgrade(
                 load_table(catalog, name), DEAD_LETTER_TABLE if name == DEAD_LETTER else EVENT_TABLE
             )
     raise WarehouseError(
-        f"{NAMESPACE}.{name} was changed by others {UPGRADE_ATTEMPTS_MAX} times while it was to get its columns; "
+        f"{NAMESPACE}.{name} was changed by others {COMMIT_ATTEMPTS_MAX} times while it was to get its columns; "
         "start the load again"
     )
 
