@@ -7,11 +7,12 @@ failure the connection is opened again, after a growing pause; the copiers are t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from headrace.broker.client.asynchronous import FAILURES, AsyncLink
+from headrace.broker.clock import Clock
 from headrace.broker.errors import ErrorCode, KafkaError
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.api import k01_fetch, k02_list_offsets, k03_metadata, k23_offset_for_leader_epoch
@@ -25,6 +26,7 @@ from headrace.broker.wire.client.offsets import (
     listed_offsets,
     told_epoch_ends,
 )
+from headrace.broker.wire.client.view import Address
 from headrace.broker.wire.fields import Message
 from headrace.broker.wire.special_values import (
     CONSUMER_REPLICA_ID,
@@ -32,12 +34,10 @@ from headrace.broker.wire.special_values import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
 )
+from headrace.mirror.config import SourceConfig, Tunables
 from headrace.mirror.copier import Copier
 from headrace.mirror.questions import UNKNOWN, Fetch, Survey, Surveyed
 from headrace.mirror.state import NO_ID
-
-if TYPE_CHECKING:
-    from headrace.mirror.source import Source
 
 log = get_logger(__name__)
 IDLE_SECONDS = 0.05
@@ -48,10 +48,29 @@ Want = TypeVar("Want", Survey, Fetch)
 Asked = dict[Key, tuple[Copier, Want]]
 
 
+class FetchedSource(Protocol):
+    """What a fetcher knows of its source, and tells it."""
+
+    config: SourceConfig
+    tunables: Tunables
+    clock: Clock
+    client_id: str
+    addresses: dict[int, Address]
+    after_fetch: Callable[[int], None]
+
+    def heard(self, now_ms: int) -> None:
+        """A broker of the source answered."""
+        ...
+
+    def refresh_soon(self) -> None:
+        """Something suggests that the metadata is out of date."""
+        ...
+
+
 class Fetcher:
     """`node` is the broker's id at the source."""
 
-    def __init__(self, source: Source, node: int) -> None:
+    def __init__(self, source: FetchedSource, node: int) -> None:
         self._source = source
         self._node = node
         self._copiers: dict[Key, Copier] = {}
