@@ -47,7 +47,7 @@ class Fetching(NamedTuple):
     """The topic that goes meanwhile: what is told of it depends on the moment."""
 
 
-class Place(NamedTuple):
+class AskedPlace(NamedTuple):
     """A partition as a request names it: `birth` tells the topics of one name apart, where they go by their ids."""
 
     topic: str
@@ -66,14 +66,14 @@ class Log:
         return sum(size for end, size in self.batches if end > offset)
 
 
-class Connection:
+class Asker:
     """How a client asks for the time being."""
 
     def __init__(self) -> None:
         self.version = 17
         self.isolation = 0
         self.wants_session = False
-        self.session: dict[Place, Message] = {}
+        self.session: dict[AskedPlace, Message] = {}
         self.places: list[tuple[str, int]] = []
         self.offsets: dict[tuple[str, int], int] = {}
         self.common: Message = {}
@@ -93,7 +93,7 @@ class Generator:
         self._names = [f"f{number}" for number in range(rng.choice((1, 2, 3)))]
         self._births = dict.fromkeys(self._names, 0)
         self._logs: dict[tuple[str, int], Log] = {}
-        self._connections = [Connection(), Connection()]
+        self._connections = [Asker(), Asker()]
 
     def script(self) -> list[Step | Fetching]:
         steps: list[Step | Fetching] = [self._create(name) for name in self._names]
@@ -177,7 +177,7 @@ class Generator:
 
     # What a connection asks for
 
-    def _turn_to(self, connection: Connection) -> None:
+    def _turn_to(self, connection: Asker) -> None:
         """From now on it asks in another way."""
         connection.version = self._one(*range(4, 18), 11, 17, 17, 3)
         connection.isolation = self._one(0, 0, 1)
@@ -190,18 +190,18 @@ class Generator:
         }
         self._choose_places(connection)
 
-    def _choose_places(self, connection: Connection) -> None:
+    def _choose_places(self, connection: Asker) -> None:
         there = list(self._logs)
         connection.places = self._rng.sample(there, self._rng.randint(min(1, len(there)), len(there)))
         if self._chance(0.15):
             connection.places.append((self._one(*self._names, "nowhere"), self._one(0, 9)))
         connection.places = list(dict.fromkeys(connection.places))
 
-    def _is_exact(self, connection: Connection) -> bool:
+    def _is_exact(self, connection: Asker) -> bool:
         """Whether sizes must not decide what is answered: packed and converted ones differ."""
         return self._packs or connection.version < 4
 
-    def _wish(self, connection: Connection, place: tuple[str, int]) -> Message:
+    def _wish(self, connection: Asker, place: tuple[str, int]) -> Message:
         log = self._logs.get(place)
         offset = 0
         if log is not None:
@@ -251,13 +251,13 @@ class Generator:
             return Fetching(number, step)
         return self._while_it_waits(Fetching(number, step), effective)
 
-    def _place(self, connection: Connection, place: tuple[str, int]) -> Place:
+    def _place(self, connection: Asker, place: tuple[str, int]) -> AskedPlace:
         is_by_id = connection.version >= TOPIC_ID_VERSION
-        return Place(place[0], self._births.get(place[0], 0) if is_by_id else 0, place[1])
+        return AskedPlace(place[0], self._births.get(place[0], 0) if is_by_id else 0, place[1])
 
     def _asked(
-        self, connection: Connection, places: dict[Place, Message]
-    ) -> tuple[Message, dict[Place, Message]]:
+        self, connection: Asker, places: dict[AskedPlace, Message]
+    ) -> tuple[Message, dict[AskedPlace, Message]]:
         """(what a request says of partitions and session, what it comes to; nothing when it is refused)."""
         whole = {"topics": self._topics(connection, places)}
         if not connection.wants_session:
@@ -293,8 +293,8 @@ class Generator:
         }
         return message, dict(connection.session)
 
-    def _topics(self, connection: Connection, places: dict[Place, Message]) -> list[Message]:
-        by_name: dict[str, list[Place]] = {}
+    def _topics(self, connection: Asker, places: dict[AskedPlace, Message]) -> list[Message]:
+        by_name: dict[str, list[AskedPlace]] = {}
         for place in places:
             by_name.setdefault(place.topic, []).append(place)
         return [
@@ -302,30 +302,30 @@ class Generator:
             for each in by_name.values()
         ]
 
-    def _key(self, connection: Connection, place: Place) -> Message:
+    def _key(self, connection: Asker, place: AskedPlace) -> Message:
         if connection.version >= TOPIC_ID_VERSION:
             return {"topic_id": TopicId(place.topic)}
         return {"topic": Name(place.topic)}
 
     # What a fetch waits for
 
-    def _log(self, place: Place) -> Log | None:
+    def _log(self, place: AskedPlace) -> Log | None:
         is_there = place.birth in (0, self._births.get(place.topic, 0))
         return self._logs.get((place.topic, place.partition)) if is_there else None
 
-    def _waits(self, message: Message, effective: dict[Place, Message]) -> bool:
+    def _waits(self, message: Message, effective: dict[AskedPlace, Message]) -> bool:
         found = [
             (log, wish["fetch_offset"]) for place, wish in effective.items() if (log := self._log(place))
         ]
         is_sound = all(log.start <= offset <= log.end for log, offset in found)
         return bool(found) and is_sound and not self._is_enough(message, effective)
 
-    def _is_enough(self, message: Message, effective: dict[Place, Message]) -> bool:
+    def _is_enough(self, message: Message, effective: dict[AskedPlace, Message]) -> bool:
         logs = ((self._log(place), wish["fetch_offset"]) for place, wish in effective.items())
         size = sum(log.available(offset) for log, offset in logs if log is not None)
         return bool(size >= min(message["min_bytes"], message["max_bytes"]))
 
-    def _while_it_waits(self, fetching: Fetching, effective: dict[Place, Message]) -> Fetching:
+    def _while_it_waits(self, fetching: Fetching, effective: dict[AskedPlace, Message]) -> Fetching:
         message = fetching.fetch.message
         message["max_wait_ms"] = self._one(1, 20, 60)
         drawn = self._rng.random()
@@ -349,7 +349,9 @@ class Generator:
         woken_by = self._rng.sample(there, min(len(there), self._one(1, 1, 2)))
         return fetching._replace(meanwhile=(*meanwhile, self._produce(*woken_by, size=ENOUGH_BYTES)))
 
-    def _aside(self, fetching: Fetching, effective: dict[Place, Message], *, is_quick: bool) -> Step | None:
+    def _aside(
+        self, fetching: Fetching, effective: dict[AskedPlace, Message], *, is_quick: bool
+    ) -> Step | None:
         """Something that does not end the wait."""
         asked = {
             (place.topic, place.partition): wish["fetch_offset"]

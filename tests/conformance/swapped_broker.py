@@ -30,6 +30,8 @@ from processes import ForegroundProcess, eventually, free_port
 from sessions import FETCH, PRODUCE, Session, batch, produce_message
 from zookeeper_process import ZooKeeperProcess
 
+from headrace.broker.wire.partitions import PartitionKey
+
 BROKER_ID = 4
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
@@ -40,7 +42,6 @@ READERS, COPIERS = "readers", "copiers"
 PRODUCER_ID = 900_000
 KEYS = 10
 SMALL_SEGMENTS = {"segment.bytes": "6000", "index.interval.bytes": "500"}
-Place = tuple[str, int]
 
 
 class SwappedBroker:
@@ -142,8 +143,8 @@ class Life:
 
     def __init__(self, broker: SwappedBroker) -> None:
         self._broker = broker
-        self.written: dict[Place, list[Any]] = defaultdict(list)
-        self.committed: dict[Place, int] = defaultdict(int)
+        self.written: dict[PartitionKey, list[Any]] = defaultdict(list)
+        self.committed: dict[PartitionKey, int] = defaultdict(int)
         self.latest: dict[bytes, bytes | None] = {}
         self.sequence = 0
         self.last_batch: tuple[bytes, int] | None = None
@@ -429,7 +430,7 @@ class Life:
         assert found == [self.committed[place] for place in places]
         assert self._committed(COPIERS, (TRANSACTED, 0)) == [self.copied]
 
-    def _committed(self, group: str, *places: Place) -> list[int]:
+    def _committed(self, group: str, *places: PartitionKey) -> list[int]:
         consumer = self._consumer(group)
         found = consumer.committed([TopicPartition(*place) for place in places], timeout=30)
         consumer.close()
@@ -448,7 +449,7 @@ def end(producer: Producer, *, is_aborted: bool) -> None:
         producer.commit_transaction(30)
 
 
-def read(bootstrap: str, places: list[Place]) -> dict[Place, list[Message]]:
+def read(bootstrap: str, places: list[PartitionKey]) -> dict[PartitionKey, list[Message]]:
     """All messages of partitions, read as a consumer does who wants committed ones only."""
     consumer = Consumer(
         {
@@ -460,8 +461,8 @@ def read(bootstrap: str, places: list[Place]) -> dict[Place, list[Message]]:
         }
     )
     consumer.assign([TopicPartition(*place, OFFSET_BEGINNING) for place in places])
-    found: dict[Place, list[Message]] = {place: [] for place in places}
-    ended: set[Place] = set()
+    found: dict[PartitionKey, list[Message]] = {place: [] for place in places}
+    ended: set[PartitionKey] = set()
 
     def is_read() -> bool:
         for message in consumer.consume(1000, timeout=0.1):
@@ -479,12 +480,14 @@ def read(bootstrap: str, places: list[Place]) -> dict[Place, list[Message]]:
     return found
 
 
-def consumed(members: tuple[Consumer, ...], wanted: dict[Place, int]) -> list[tuple[Place, list[int]]]:
+def consumed(
+    members: tuple[Consumer, ...], wanted: dict[PartitionKey, int]
+) -> list[tuple[PartitionKey, list[int]]]:
     """The offsets that members of a group get until they have come to those wanted, one partition each.
 
     By member, for a partition that changes hands is read from the committed offset again.
     """
-    seen: dict[tuple[int, Place], list[int]] = defaultdict(list)
+    seen: dict[tuple[int, PartitionKey], list[int]] = defaultdict(list)
 
     def is_done() -> bool:
         for number, member in enumerate(members):

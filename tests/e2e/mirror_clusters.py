@@ -14,9 +14,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from processes import BrokerProcess, eventually, free_port
 from zookeeper_process import ZooKeeperProcess
 
+from headrace.broker.wire import partitions
 from headrace.broker.wire.batches import check_crc, iter_batches
 from headrace.load.log_client import LogClient
-from headrace.load.ranges import TopicPartition as Place
 from headrace.mirror.lineage import INTERNAL
 
 
@@ -98,7 +98,7 @@ class Cluster:
         """The log start offset of a topic's only partition."""
         client = LogClient(self.bootstrap)
         try:
-            place = Place(topic, 0)
+            place = partitions.TopicPartition(topic, 0)
             return client.log_offsets([place])[place].start
         finally:
             client.close()
@@ -122,7 +122,7 @@ class Cluster:
     def end_offset(self, topic: str, partition: int) -> int:
         client = LogClient(self.bootstrap)
         try:
-            place = Place(topic, partition)
+            place = partitions.TopicPartition(topic, partition)
             end: int = client.log_offsets([place])[place].end
             return end
         finally:

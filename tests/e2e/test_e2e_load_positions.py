@@ -17,8 +17,9 @@ from confluent_kafka.admin import AdminClient
 from load_helpers import EVENT, EVENT_ID, account, create_topic, every_offset_once, publish, schemas_served
 from processes import DevCluster, eventually
 
+from headrace.broker.wire import partitions
 from headrace.broker.wire.batches import iter_batches
-from headrace.load import history, ranges, tables, task
+from headrace.load import history, tables, task
 from headrace.load.driver import LoadConfig, Loader, RoundReport
 from headrace.load.log_client import LogClient
 
@@ -104,7 +105,7 @@ def span(partition: int, first: int, following: int) -> Counter[tuple[int, int]]
 
 
 def log_end(broker: DevCluster, topic: str, partition: int) -> int:
-    client, place = LogClient(broker.bootstrap), ranges.TopicPartition(topic, partition)
+    client, place = LogClient(broker.bootstrap), partitions.TopicPartition(topic, partition)
     client.partitions(lambda name: name == topic)
     end = client.log_offsets([place])[place].end
     client.close()

@@ -31,10 +31,10 @@ from load_helpers import (
 from long_runs import first_of
 from processes import DevCluster, eventually
 
+from headrace.broker.wire.partitions import TopicPartition
 from headrace.load import history, tables, task
 from headrace.load.driver import LoadConfig, Loader
 from headrace.load.log_client import LogClient
-from headrace.load.ranges import TopicPartition
 from headrace.load.spark import RunTasks, spark_session, spark_tasks
 from headrace.load.task import Assignment, TaskResult
 

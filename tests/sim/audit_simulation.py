@@ -20,16 +20,16 @@ import numpy as np
 from headrace.audit import records, state
 from headrace.audit.accounts import CLOCK_SKEW_MS
 from headrace.audit.evidence import gather
-from headrace.audit.latency import Hop, Place, Rows
+from headrace.audit.latency import Hop, Rows, SourcePartition
 from headrace.audit.ledger import Ledger
 from headrace.audit.outcome import Outcome
 from headrace.audit.period import Period
 from headrace.audit.reconcile import reconcile
 from headrace.audit.records import Arrival, Barrier, Counted, CounterTier, Standstill
 from headrace.audit.windows import WINDOW_SIZE_MS, Stream, Tally, tally, total
+from headrace.broker.wire.partitions import TopicPartition
 from headrace.events.envelope import Header
 from headrace.events.monitoring import Account, MonitoringEvent, WindowLedger
-from headrace.load.ranges import TopicPartition
 
 WINDOW_MS = 1000
 BEGIN_MS = 1_700_000_000_000
@@ -61,9 +61,9 @@ class Pipeline:
     """What happened, and what the audit has to find: sequences by fault, as often as they count."""
 
     random: random.Random
-    live: dict[Place, Log] = field(default_factory=dict)
-    offline: dict[Place, Log] = field(default_factory=dict)
-    rows: dict[Place, list[tuple[int, Event]]] = field(default_factory=dict)
+    live: dict[SourcePartition, Log] = field(default_factory=dict)
+    offline: dict[SourcePartition, Log] = field(default_factory=dict)
+    rows: dict[SourcePartition, list[tuple[int, Event]]] = field(default_factory=dict)
     monitoring: dict[str, list[MonitoringEvent]] = field(default_factory=dict)
     expected: dict[Fault, Multiset[int]] = field(default_factory=dict)
     late: dict[tuple[Stream, int], Hop] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class Pipeline:
     delays: dict[tuple[Stream, int], int] = field(default_factory=dict)
     """From an event to its acknowledgement."""
     acknowledged: int = 0
-    holes: dict[tuple[CounterTier, Place], tuple[int, int]] = field(default_factory=dict)
+    holes: dict[tuple[CounterTier, SourcePartition], tuple[int, int]] = field(default_factory=dict)
     """Offsets [first, next) of a partition that no counter of a tier will ever count."""
     touched: set[tuple[Hop, Event]] = field(default_factory=set)
     """At each hop an event has one fate: of two copies, one lost and one doubled would be nothing at all."""
@@ -135,7 +135,7 @@ def _publish(
         logs[partition] += batch
         logs[partition] += [NOISE] * (chance.random() < 0.3)
     for partition, log in enumerate(logs):
-        pipeline.live[Place(datacenter, topic, partition)] = log
+        pipeline.live[SourcePartition(datacenter, topic, partition)] = log
 
 
 def _produce(
@@ -301,7 +301,7 @@ class Telling:
         ledger.latencies.join(BEGIN_MS, is_last=True)
         return ledger
 
-    def _counts(self, tier: CounterTier, datacenter: str, logs: dict[Place, Log]) -> list[Step]:
+    def _counts(self, tier: CounterTier, datacenter: str, logs: dict[SourcePartition, Log]) -> list[Step]:
         """Return what a counter publishes; it starts anew now and then, and a second one may run beside it."""
         published = list(self._counter(tier, datacenter, logs))
         if self.stumbling and self.pipeline.random.random() < 0.5:
@@ -309,7 +309,7 @@ class Telling:
         return [_count_step(item) for item in published]
 
     def _counter(
-        self, tier: CounterTier, datacenter: str, logs: dict[Place, Log]
+        self, tier: CounterTier, datacenter: str, logs: dict[SourcePartition, Log]
     ) -> Iterator[records.CountRecord]:
         chance = self.pipeline.random
         holes = {place: self.pipeline.holes.get((tier, place), (-1, -1)) for place in logs}
@@ -370,7 +370,7 @@ class Telling:
         late = self.pipeline.late.get((event.stream, event.sequence))
         return LATE_MS + 1 if late == "live_to_offline" else 600
 
-    def _commit(self, place: Place, offset: int) -> int:
+    def _commit(self, place: SourcePartition, offset: int) -> int:
         """When a row becomes visible; each offset on its own, so that some are late and their neighbours are not."""
         event = self.pipeline.offline[place][offset]
         if event is NOISE:
@@ -399,7 +399,7 @@ class Telling:
 
 
 def _counted(
-    tier: CounterTier, datacenter: str, place: Place, log: Log, first: int, following: int
+    tier: CounterTier, datacenter: str, place: SourcePartition, log: Log, first: int, following: int
 ) -> Counted:
     events = [event for event in log[first:following] if event is not NOISE]
     return Counted(
@@ -415,7 +415,7 @@ def _counted(
 
 
 def _skipped(
-    tier: CounterTier, datacenter: str, place: Place, log: Log, first: int, following: int
+    tier: CounterTier, datacenter: str, place: SourcePartition, log: Log, first: int, following: int
 ) -> Standstill:
     """Say that offsets are given up; counters of old did not say when."""
     return Standstill(
@@ -434,7 +434,7 @@ def _written_ms(log: Log, following: int) -> int:
     return max((event.time_ms for event in log[:following] if event is not NOISE), default=BEGIN_MS) + 500
 
 
-def _partition(tier: CounterTier, place: Place) -> TopicPartition:
+def _partition(tier: CounterTier, place: SourcePartition) -> TopicPartition:
     name = f"{place.datacenter}.{place.topic}" if tier == "offline" else place.topic
     return TopicPartition(name, place.partition)
 
@@ -470,7 +470,7 @@ def _arrival_step(arrival: Arrival) -> Step:
 
 
 def _commit_step(
-    file: str, place: Place, first: int, committed_ms: list[int], rows: list[tuple[int, Event]]
+    file: str, place: SourcePartition, first: int, committed_ms: list[int], rows: list[tuple[int, Event]]
 ) -> Step:
     events = [event for _, event in rows]
     tallies = _tallies(events)

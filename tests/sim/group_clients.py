@@ -18,9 +18,9 @@ from headrace.broker.groups.events import (
     Request,
     SyncAnswer,
     SyncGroup,
-    TopicPartition,
 )
 from headrace.broker.groups.records import OffsetValue
+from headrace.broker.wire.partitions import TopicPartition
 
 if TYPE_CHECKING:
     from group_world import World

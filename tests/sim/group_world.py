@@ -27,13 +27,7 @@ from headrace.broker.coordinators.records import Record
 from headrace.broker.coordinators.timers import TimerQueue
 from headrace.broker.errors import ErrorCode
 from headrace.broker.groups.decision import GroupDecision
-from headrace.broker.groups.events import (
-    Event,
-    Request,
-    SessionExpired,
-    ShardLoaded,
-    TopicPartition,
-)
+from headrace.broker.groups.events import Event, Request, SessionExpired, ShardLoaded
 from headrace.broker.groups.machine import Shard
 from headrace.broker.groups.records import (
     GroupKey,
@@ -42,6 +36,7 @@ from headrace.broker.groups.records import (
     decode_offset_value,
 )
 from headrace.broker.groups.refusals import refusal
+from headrace.broker.wire.partitions import TopicPartition
 
 CONFIG = Groups(group_initial_rebalance_delay_ms=200, group_max_size=5)
 

@@ -24,7 +24,7 @@ from headrace.broker.log.results import AppendResult
 from headrace.broker.wire.batches import BatchHeader, Record, encode_batch, iter_batches, read_header
 from headrace.mirror.arrivals import Arrival, missing
 from headrace.mirror.copier import Copier, Phase
-from headrace.mirror.findings import STOPPING, Finding, Kind
+from headrace.mirror.findings import STOPPING, CopyFinding, Kind
 from headrace.mirror.local_topic import last_batch
 from headrace.mirror.questions import Fetch, Located, Survey, Surveyed
 from headrace.mirror.state import SkipOrder, State, stop_id
@@ -280,10 +280,10 @@ class MirrorWorld:
         self.source = ModelSource(self.random)
         self.files = FaultyFiles()
         self.state = State(target_id=TARGET_ID)
-        self.findings: list[Finding] = []
+        self.findings: list[CopyFinding] = []
         self.arrivals: list[Arrival] = []
         self.copied: list[Batch] = []
-        self.skipped: list[Finding] = []
+        self.skipped: list[CopyFinding] = []
         self.is_calm = False
         self._questions: list[tuple[int, Survey | Fetch]] = []
         self._answers: list[tuple[int, Survey | Fetch, object]] = []
@@ -297,7 +297,7 @@ class MirrorWorld:
         self.files.step()
         self.state = state
 
-    def report(self, finding: Finding) -> None:
+    def report(self, finding: CopyFinding) -> None:
         self.files.step()
         assert finding.kind in self.source.causes | {Kind.LOSS}, f"nothing caused {finding}"
         if finding.kind is Kind.ROT:
@@ -358,7 +358,7 @@ class MirrorWorld:
         self._ask()
         self._deliver()
 
-    def _skip(self, rotten: Finding) -> None:
+    def _skip(self, rotten: CopyFinding) -> None:
         """A person gives the rot up, or another one by mistake; twice, as the order is read again."""
         last = rotten.last_offset if rotten.last_offset >= 0 else rotten.first_offset
         order = SkipOrder(rot=stop_id(rotten), last_offset=last)
@@ -486,7 +486,7 @@ class MirrorWorld:
             assert self.source.is_compacted or header.base_offset == end, f"a gap before {known.key}"
         self.copied.append(known)
 
-    def _check_rot(self, finding: Finding) -> None:
+    def _check_rot(self, finding: CopyFinding) -> None:
         """What is called rotten is the one batch, or from its beginning on to nobody knows where."""
         known = [b for b in self.source.ever.values() if b.base_offset == finding.first_offset]
         lasts = {b.next_offset - 1 for b in known} | {-1}

@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from headrace.audit.latency import Place
+from headrace.audit.latency import SourcePartition
 from headrace.audit.ledger import Ledger
 from headrace.audit.outcome import Outcome
 from headrace.audit.reconcile import reconcile
 from headrace.audit.records import Barrier, Counted, CounterTier
 from headrace.audit.windows import Tally, tally
+from headrace.broker.wire.partitions import TopicPartition
 from headrace.events.envelope import Header
 from headrace.events.monitoring import Account, MonitoringEvent, WindowLedger
-from headrace.load.ranges import TopicPartition
 
 DATACENTER, TOPIC = "dc-east", "pageviews"
 NOW = 1_700_000_000_000
@@ -72,7 +72,7 @@ class Pipeline:
         found = {tier: _tallies(producer, time_ms, sequence) if tier in tiers else () for tier in TIERS}
         for tier in ("live", "offline"):
             self.ledger.on_count(self._counted(tier, topic, offset, found[tier]))
-        place = Place(DATACENTER, topic, 0)
+        place = SourcePartition(DATACENTER, topic, 0)
         self.ledger.on_loaded(place, offset, offset + 1, self.now_ms)
         self.ledger.on_file(topic, f"{topic}-{offset}", [(place, offset, offset + 1, found["warehouse"])])
 

@@ -24,11 +24,11 @@ from headrace.broker.groups.events import (
     ShardLoaded,
     SyncAnswer,
     SyncGroup,
-    TopicPartition,
 )
 from headrace.broker.groups.machine import Shard
 from headrace.broker.groups.memory import MembersMemory
 from headrace.broker.groups.records import OffsetValue
+from headrace.broker.wire.partitions import TopicPartition
 
 RANGE = (("range", b"r"),)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from headrace.mirror.findings import Finding, Kind
+from headrace.mirror.findings import CopyFinding, Kind
 
 
-def finding(kind: Kind, first: int, last: int) -> Finding:
+def finding(kind: Kind, first: int, last: int) -> CopyFinding:
     """One of partition 0 of `t` in dc-east."""
-    return Finding(
+    return CopyFinding(
         kind=kind,
         datacenter="dc-east",
         topic="t",

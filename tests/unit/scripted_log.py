@@ -6,9 +6,9 @@ import struct
 
 from headrace.broker.errors import OffsetOutOfRangeError
 from headrace.broker.wire.batches import Record, encode_batch
+from headrace.broker.wire.partitions import TopicPartition
 from headrace.load.fences import EpochEnd
 from headrace.load.log_client import Fetched
-from headrace.load.ranges import TopicPartition
 
 
 class ScriptedLog:

@@ -17,7 +17,8 @@ from headrace.broker.wire.api import (
 )
 from headrace.broker.wire.batches import Record, decode_records, encode_batch, iter_batches
 from headrace.broker.wire.client.offsets import LIST_OFFSETS_VERSION, list_offsets, listed_offsets
-from headrace.broker.wire.client.view import NO_LEADER, Address, ClusterView, PartitionKey
+from headrace.broker.wire.client.view import NO_LEADER, Address, ClusterView
+from headrace.broker.wire.partitions import PartitionKey
 from headrace.broker.wire.special_values import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_EPOCH
 
 CLIENT_ID = "headrace-mirror-command"

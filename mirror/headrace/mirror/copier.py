@@ -26,7 +26,7 @@ from headrace.broker.errors import (
 from headrace.broker.log.results import AppendResult
 from headrace.broker.log.segment import Place
 from headrace.broker.wire.batches import BatchHeader, check_crc
-from headrace.mirror.findings import Finding, Kind
+from headrace.mirror.findings import CopyFinding, Kind
 from headrace.mirror.progress import Progress
 from headrace.mirror.questions import UNKNOWN, Fetch, Located, Survey, Surveyed
 from headrace.mirror.rot import places, rotten_offsets
@@ -65,7 +65,7 @@ class Journal(Protocol):
 
     def save(self, state: State) -> None: ...
 
-    def report(self, finding: Finding) -> None: ...
+    def report(self, finding: CopyFinding) -> None: ...
 
     def arrived(self, first_offset: int, last_offset: int, now_ms: int) -> None:
         """These offsets were appended now."""
@@ -460,9 +460,9 @@ class Copier:
         self.phase = Phase.STOPPED
         self.problem = reason
 
-    def _report(self, kind: Kind, offsets: tuple[int, int], reason: str, now_ms: int) -> Finding:
+    def _report(self, kind: Kind, offsets: tuple[int, int], reason: str, now_ms: int) -> CopyFinding:
         """Write a finding down unless this copier did so before."""
-        finding = Finding(
+        finding = CopyFinding(
             kind=kind,
             datacenter=self.datacenter,
             topic=self.topic,
@@ -494,6 +494,6 @@ class Copier:
         if self.state.rotten is not None and self._is_past(self.state.rotten):
             self._save(replace(self.state, rotten=None))
 
-    def _is_past(self, rotten: Finding) -> bool:
+    def _is_past(self, rotten: CopyFinding) -> bool:
         """It was right at last, and a crash came before that was noted."""
         return self.next_offset > rotten.first_offset

@@ -28,6 +28,7 @@ from headrace.broker.wire.client.offsets import (
 )
 from headrace.broker.wire.client.view import Address
 from headrace.broker.wire.fields import Message
+from headrace.broker.wire.partitions import PartitionKey
 from headrace.broker.wire.special_values import (
     CONSUMER_REPLICA_ID,
     DEBUGGING_REPLICA_ID,
@@ -43,9 +44,8 @@ log = get_logger(__name__)
 IDLE_SECONDS = 0.05
 FULL_FETCH_EPOCH = -1
 FETCH_VERSION, METADATA_VERSION = 13, 12
-Key = tuple[str, int]
 Want = TypeVar("Want", Survey, Fetch)
-Asked = dict[Key, tuple[Copier, Want]]
+Asked = dict[PartitionKey, tuple[Copier, Want]]
 
 
 class FetchedSource(Protocol):
@@ -73,9 +73,9 @@ class Fetcher:
     def __init__(self, source: FetchedSource, node: int) -> None:
         self._source = source
         self._node = node
-        self._copiers: dict[Key, Copier] = {}
+        self._copiers: dict[PartitionKey, Copier] = {}
 
-    def assign(self, copiers: list[tuple[Key, Copier]]) -> None:
+    def assign(self, copiers: list[tuple[PartitionKey, Copier]]) -> None:
         """The partitions to ask for from now on."""
         new = dict(copiers)
         kept = {key: new[key] for key in self._copiers if key in new}
@@ -176,13 +176,15 @@ class Fetcher:
 
     async def _list_offsets(
         self, link: AsyncLink, asked: Asked[Survey], timestamp: int, replica_id: int
-    ) -> dict[Key, tuple[int, int]]:
+    ) -> dict[PartitionKey, tuple[int, int]]:
         """Partition → (error code, offset)."""
         epochs = {key: survey.leader_epoch for key, (_, survey) in asked.items()}
         request = list_offsets(epochs, timestamp, replica_id=replica_id)
         return listed_offsets(await link.ask(k02_list_offsets.API, LIST_OFFSETS_VERSION, request))
 
-    async def _epoch_ends(self, link: AsyncLink, asked: Asked[Survey]) -> dict[Key, tuple[int, int, int]]:
+    async def _epoch_ends(
+        self, link: AsyncLink, asked: Asked[Survey]
+    ) -> dict[PartitionKey, tuple[int, int, int]]:
         """Partition → (error code, epoch, end offset), for those that ask for an epoch."""
         epochs = {
             key: (survey.leader_epoch, survey.epoch)
@@ -198,9 +200,9 @@ class Fetcher:
         self,
         link: AsyncLink,
         asked: Asked[Survey],
-        starts: dict[Key, tuple[int, int]],
-        ends: dict[Key, tuple[int, int]],
-    ) -> dict[Key, BatchHeader]:
+        starts: dict[PartitionKey, tuple[int, int]],
+        ends: dict[PartitionKey, tuple[int, int]],
+    ) -> dict[PartitionKey, BatchHeader]:
         """The source's batches at the places of the copies' last ones, one request each: it has to be answered."""
         tails = {}
         for key, (_, survey) in asked.items():
@@ -251,7 +253,7 @@ class Fetcher:
         finally:
             self._source.after_fetch(now_ms)
 
-    def _take(self, asked: Asked[Fetch], key: Key, answer: dict[str, Any], now_ms: int) -> None:
+    def _take(self, asked: Asked[Fetch], key: PartitionKey, answer: dict[str, Any], now_ms: int) -> None:
         if key not in asked:
             raise ProtocolError(f"the source answered about {key[0]}-{key[1]}, which was not asked for")
         copier, fetch = asked[key]
@@ -275,7 +277,7 @@ class Fetcher:
         self._source.refresh_soon()
 
 
-def _fetch_topics(asked: Iterable[tuple[Key, Fetch]], size_max: int) -> list[Message]:
+def _fetch_topics(asked: Iterable[tuple[PartitionKey, Fetch]], size_max: int) -> list[Message]:
     """In the order of `asked`; a topic is named anew when another came between its partitions."""
     topics: list[Message] = []
     for (topic, number), fetch in asked:

@@ -32,7 +32,7 @@ STOPPING = frozenset({Kind.GAP, Kind.TRUNCATION, Kind.RECREATION, Kind.FORMAT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class CopyFinding:
     """`topic` is the source's name for it; offsets are the first and last that it is about, -1 for unknown."""
 
     kind: Kind
@@ -63,15 +63,15 @@ class Finding:
         return json.dumps(self.as_dict(), separators=(",", ":")).encode()
 
 
-def decode(value: bytes | str) -> Finding:
+def decode(value: bytes | str) -> CopyFinding:
     """The finding of a record's value; raises ValueError for what is none."""
     return from_dict(json.loads(value))
 
 
-def from_dict(fields: Any) -> Finding:
+def from_dict(fields: Any) -> CopyFinding:
     """The finding of `as_dict`; raises ValueError for what is none."""
     try:
-        return Finding(
+        return CopyFinding(
             kind=Kind(fields["kind"]),
             datacenter=str(fields["datacenter"]),
             topic=str(fields["topic"]),

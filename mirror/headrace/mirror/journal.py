@@ -17,7 +17,7 @@ from headrace.broker.server.embedding import EmbeddingHost, Partition
 from headrace.broker.structured_log import get_logger
 from headrace.mirror import arrivals, reports, state
 from headrace.mirror.arrivals import Arrival
-from headrace.mirror.findings import Finding
+from headrace.mirror.findings import CopyFinding
 from headrace.mirror.local_topic import LocalTopic, records
 from headrace.mirror.reports import Report
 from headrace.mirror.state import ORDER_SEPARATOR, SkipOrder, State
@@ -132,7 +132,7 @@ class Journal:
 
     # -- findings
 
-    def report(self, finding: Finding) -> None:
+    def report(self, finding: CopyFinding) -> None:
         log.error("mirror finding", **{k: v for k, v in finding.as_dict().items() if k not in ("hop", "id")})
         key = state.state_key(f"{finding.datacenter}.{finding.topic}", finding.partition)
         self._findings.append([(key, finding.encode())])
@@ -230,7 +230,7 @@ class PartitionJournal:
     def save(self, state: State) -> None:
         self._journal.save(self._partition, state)
 
-    def report(self, finding: Finding) -> None:
+    def report(self, finding: CopyFinding) -> None:
         self._journal.report(finding)
 
     def arrived(self, first_offset: int, last_offset: int, now_ms: int) -> None:

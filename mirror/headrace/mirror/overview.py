@@ -11,7 +11,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.mirror.findings import Finding
+from headrace.broker.wire.partitions import PartitionKey
+from headrace.mirror.findings import CopyFinding
 from headrace.mirror.questions import UNKNOWN
 from headrace.mirror.reports import ANSWERS, LISTED_MAX, STALE_AFTER_MS, Report, SourceReport
 from headrace.mirror.state import State, state_key
@@ -20,7 +21,6 @@ NO_LEADER = -1
 NOT_MIRRORED = "not mirrored"
 IN_ORDER = frozenset({"copying", "not listed", NOT_MIRRORED})
 """What a person decided: a topic that was deleted at its source, a source that is no longer configured."""
-Place = tuple[str, int]
 Row = dict[str, Any]
 
 
@@ -28,7 +28,7 @@ Row = dict[str, Any]
 class Heard:
     """What was read of the offline cluster: `leaders` by partition, the newest state of each copy, each broker's report."""
 
-    leaders: Mapping[Place, int]
+    leaders: Mapping[PartitionKey, int]
     log_ends: Mapping[str, int]
     states: Mapping[str, State]
     reports: Mapping[int, Report]
@@ -71,13 +71,13 @@ def is_in_order(found: Mapping[str, Collection[Row]]) -> bool:
     )
 
 
-def offsets_of(finding: Finding) -> str:
+def offsets_of(finding: CopyFinding) -> str:
     """The offsets that a finding is about, as `--offsets` takes them."""
     last = "LAST" if finding.last_offset == UNKNOWN else finding.last_offset
     return f"{finding.first_offset}-{last}"
 
 
-def _places(heard: Heard) -> list[Place]:
+def _places(heard: Heard) -> list[PartitionKey]:
     """Copies that there are; one without a leader, whose state cannot be read then, is known by its name."""
     sources = {s.name for report in heard.reports.values() for s in report.sources}
     return sorted(
@@ -112,7 +112,7 @@ def _silence(report: Report | None, now_ms: int) -> str:
     return f"broker {report.broker} last reported {age_ms // 1000} s ago by this host's clock: see its log, or set the clocks"
 
 
-def _partition_row(place: Place, heard: Heard, source_ends: Mapping[str, int], now_ms: int) -> Row:
+def _partition_row(place: PartitionKey, heard: Heard, source_ends: Mapping[str, int], now_ms: int) -> Row:
     topic, partition = place
     key = state_key(topic, partition).decode()
     found = heard.states.get(key)
@@ -133,7 +133,7 @@ def _partition_row(place: Place, heard: Heard, source_ends: Mapping[str, int], n
     }
 
 
-def _condition(place: Place, heard: Heard, found: State | None, now_ms: int) -> tuple[str, str]:
+def _condition(place: PartitionKey, heard: Heard, found: State | None, now_ms: int) -> tuple[str, str]:
     """A partition's state in a word or two, and why it is not "copying"."""
     if found is not None and found.stopped is not None:
         return "stopped", f"{found.stopped.kind}: {found.stopped.reason}"

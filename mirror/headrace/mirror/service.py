@@ -15,6 +15,7 @@ from headrace.broker.log.results import AppendResult
 from headrace.broker.server.embedding import EmbeddingHost, Partition
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.batches import BatchHeader
+from headrace.broker.wire.partitions import PartitionKey
 from headrace.mirror import lineage
 from headrace.mirror.config import MirrorConfig
 from headrace.mirror.copier import Copier
@@ -23,7 +24,7 @@ from headrace.mirror.lineage import Standing
 from headrace.mirror.local_topic import last_batch
 from headrace.mirror.metrics import MirrorMetrics
 from headrace.mirror.reporter import Reporter
-from headrace.mirror.source import Key, Source
+from headrace.mirror.source import Source
 from headrace.mirror.targets import Targets
 
 log = get_logger(__name__)
@@ -103,7 +104,7 @@ class Mirror:
         self.sources: list[Source] = []
         self._host = host
         self._targets = Targets(host, journal)
-        self._partition_of: dict[tuple[str, Key], Partition] = {}
+        self._partition_of: dict[tuple[str, PartitionKey], Partition] = {}
         self._metrics = MirrorMetrics(self.sources, journal.findings_count, host.clock)
         self._reporter = Reporter(host.broker_id, journal, self.sources)
         host.registry.register(self._metrics)
@@ -163,8 +164,8 @@ class Mirror:
         self._obey(source, led, now_ms)
         return bool(new)
 
-    def _led_copies(self, source: Source) -> dict[Key, Partition]:
-        led: dict[Key, Partition] = {}
+    def _led_copies(self, source: Source) -> dict[PartitionKey, Partition]:
+        led: dict[PartitionKey, Partition] = {}
         for partition in self._host.led():
             topic = source.config.source_topic(partition.topic)
             if topic is None:
@@ -181,7 +182,7 @@ class Mirror:
         configs = self._host.configurations.of_topic(partition.topic)
         return lineage.standing(configs, is_remembered=False) is Standing.FORMER
 
-    def _copier(self, source: Source, key: Key, partition: Partition) -> Copier:
+    def _copier(self, source: Source, key: PartitionKey, partition: Partition) -> Copier:
         tunables = source.tunables
         copier = Copier(
             source.config.name,
@@ -200,7 +201,7 @@ class Mirror:
         )
         return copier
 
-    def _obey(self, source: Source, led: Mapping[Key, Partition], now_ms: int) -> None:
+    def _obey(self, source: Source, led: Mapping[PartitionKey, Partition], now_ms: int) -> None:
         """Carry out what a person told stopped and rotten partitions to do."""
         for key, copier in source.copiers.items():
             stop, skip = self.journal.resume_of(led[key]), self.journal.skip_of(led[key])

@@ -23,6 +23,7 @@ from headrace.broker.errors import ErrorCode, KafkaError, error_of
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.api import k03_metadata, k32_describe_configs
 from headrace.broker.wire.client.view import Address, addresses_of
+from headrace.broker.wire.partitions import PartitionKey
 from headrace.mirror import lineage
 from headrace.mirror.config import SourceConfig, Tunables
 from headrace.mirror.copier import Copier
@@ -36,7 +37,6 @@ CONFIG_MAX_AGE_MS = 60_000
 TOPIC_RESOURCE = 2
 COPIED_CONFIGS = ("cleanup.policy", "max.message.bytes")
 ASKED_CONFIGS = (*COPIED_CONFIGS, MIRROR_CLUSTERS)
-Key = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ class Source:
         self.cluster_id = ""
         self.topics: dict[str, SourceTopic] = {}
         self.refused: dict[str, str] = {}
-        self.copiers: dict[Key, Copier] = {}
+        self.copiers: dict[PartitionKey, Copier] = {}
         self.addresses: dict[int, Address] = {}
         self.is_known = False
         self.began_ms = clock.now_ms()
@@ -256,7 +256,7 @@ class Source:
 
     # -- copiers
 
-    def locate(self, key: Key, copier: Copier) -> None:
+    def locate(self, key: PartitionKey, copier: Copier) -> None:
         """Tell a copier where the newest metadata shows its partition."""
         if not self.is_known:
             return
@@ -276,7 +276,7 @@ class Source:
 
     def assign(self) -> None:
         """Give every copier to the fetcher of its leader; start and end fetchers as that needs."""
-        wanted: dict[tuple[int, int], list[tuple[Key, Copier]]] = {}
+        wanted: dict[tuple[int, int], list[tuple[PartitionKey, Copier]]] = {}
         for key, copier in self.copiers.items():
             found = copier.located_at
             if found is not None and found.leader in self.addresses:
@@ -290,7 +290,7 @@ class Source:
                 self._fetchers[place] = fetcher, self._tasks.create_task(fetcher.run())
             self._fetchers[place][0].assign(copiers)
 
-    def forget(self, keys: Iterable[Key]) -> None:
+    def forget(self, keys: Iterable[PartitionKey]) -> None:
         """These partitions are no longer this broker's."""
         for key in keys:
             self.copiers.pop(key, None)

@@ -13,7 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from headrace.mirror import findings
-from headrace.mirror.findings import Finding
+from headrace.mirror.findings import CopyFinding
 from headrace.mirror.questions import UNKNOWN
 
 EPOCHS_MAX = 64
@@ -39,7 +39,7 @@ class SkipOrder:
     rot: str
     last_offset: int
 
-    def is_of(self, rotten: Finding) -> bool:
+    def is_of(self, rotten: CopyFinding) -> bool:
         """Whether it names this rot and its offsets; where the rot has no known end, the person chose one."""
         is_end = rotten.last_offset == self.last_offset
         is_chosen = rotten.last_offset == UNKNOWN and self.last_offset >= rotten.first_offset
@@ -61,10 +61,10 @@ class State:
     source_id: UUID = NO_ID
     source_bootstrap: str = ""
     epochs: tuple[tuple[int, int], ...] = ()
-    stopped: Finding | None = None
+    stopped: CopyFinding | None = None
     resumed_at: int | None = None
     passed_from: int | None = None
-    rotten: Finding | None = None
+    rotten: CopyFinding | None = None
     skipped: Skip | None = None
 
     def next_offset(self, log_end_offset: int) -> int:
@@ -141,7 +141,7 @@ def order_key(topic: str, partition: int, order: str) -> bytes:
     return state_key(topic, partition) + f"{ORDER_SEPARATOR}{order}".encode()
 
 
-def encode_resume(stopped: Finding) -> bytes:
+def encode_resume(stopped: CopyFinding) -> bytes:
     """The value of a resume record."""
     return json.dumps({"stop": stop_id(stopped)}).encode()
 
@@ -168,6 +168,6 @@ def decode_skip(value: bytes) -> SkipOrder:
         raise ValueError(f"no skip: {value[:200]!r}") from error
 
 
-def stop_id(found: Finding) -> str:
+def stop_id(found: CopyFinding) -> str:
     """One stop or rot, told from another with the same cause by its time."""
     return f"{found.id}:{found.detected_ms}"

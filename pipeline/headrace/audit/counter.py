@@ -29,9 +29,10 @@ from headrace.audit.records import (
 from headrace.broker.client.blocking_cluster import ConnectionFailedError
 from headrace.broker.errors import KafkaError
 from headrace.broker.structured_log import get_logger
+from headrace.broker.wire.partitions import TopicPartition
 from headrace.events.avro_schemas import MONITORING_TOPIC
 from headrace.load.log_client import LogClient
-from headrace.load.ranges import Finding, LogOffsets, OffsetRange, TopicPartition
+from headrace.load.ranges import LoadFinding, LogOffsets, OffsetRange
 from headrace.load.source import StandstillError, chunks
 
 OFFSETS_PER_RECORD_MAX: Final = 20_000
@@ -249,7 +250,7 @@ class LogCounter:
             self._publish(self._standstill(partition, position, position, reason))
             self._standstills[partition] = reason
 
-    def _leave_out_old_rot(self, partition: TopicPartition, finding: Finding) -> None:
+    def _leave_out_old_rot(self, partition: TopicPartition, finding: LoadFinding) -> None:
         position, now_ms = self.positions[partition], self._clock_ms()
         offset, since_ms = self._stands_since.get(partition, (-1, 0))
         if offset != position:

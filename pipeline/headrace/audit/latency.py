@@ -42,7 +42,7 @@ OBSERVED_MS_MAX: Final = 1 << 40
 BUCKET_COUNT: Final = (1 << EXACT_BITS) + (62 - EXACT_BITS) * (1 << (EXACT_BITS - 1))
 
 
-class Place(NamedTuple):
+class SourcePartition(NamedTuple):
     """One partition of a topic, by the names of the live datacenter that it comes from."""
 
     datacenter: str
@@ -187,7 +187,7 @@ class Rows:
     """Rows of one data file and partition, in the order of their offsets."""
 
     file: str
-    place: Place
+    place: SourcePartition
     streams: tuple[Stream, ...]
     stream: npt.NDArray[np.intp]
     """Each row's index in `streams`."""
@@ -205,14 +205,14 @@ class Latencies:
     """By (datacenter, span)."""
     late: dict[tuple[Hop, Stream], Depth] = field(default_factory=dict)
     acknowledged: dict[Stream, Spans] = field(default_factory=dict)
-    appended: dict[Place, Spans] = field(default_factory=dict)
-    committed: dict[Place, Spans] = field(default_factory=dict)
+    appended: dict[SourcePartition, Spans] = field(default_factory=dict)
+    committed: dict[SourcePartition, Spans] = field(default_factory=dict)
     hosts: Hosts = field(default_factory=Hosts)
     servers: dict[str, int] = field(default_factory=dict)
     """The host of each producer."""
     skews: Skews = field(default_factory=Skews)
     """The latencies that are negative."""
-    next_offset: dict[Place, int] = field(default_factory=dict)
+    next_offset: dict[SourcePartition, int] = field(default_factory=dict)
     """Rows below were observed; a file that is read again must not count twice."""
     waiting: list[Rows] = field(default_factory=list)
 
@@ -223,10 +223,14 @@ class Latencies:
         """Take the host whose clock stamps a producer's events and notes its acknowledgements."""
         self.servers[producer] = self.hosts.number(server)
 
-    def on_appended(self, place: Place, first: int, last: int, time_ms: int, host: str = NOBODY) -> None:
+    def on_appended(
+        self, place: SourcePartition, first: int, last: int, time_ms: int, host: str = NOBODY
+    ) -> None:
         self.appended.setdefault(place, Spans()).add(first, last, time_ms, self.hosts.number(host))
 
-    def on_committed(self, place: Place, first: int, last: int, time_ms: int, host: str = NOBODY) -> None:
+    def on_committed(
+        self, place: SourcePartition, first: int, last: int, time_ms: int, host: str = NOBODY
+    ) -> None:
         self.committed.setdefault(place, Spans()).add(first, last, time_ms, self.hosts.number(host))
 
     def on_rows(self, rows: Rows) -> None:
@@ -242,8 +246,8 @@ class Latencies:
         self.waiting.sort(key=lambda rows: int(rows.offset[0]))
         too_many = sum(len(rows.offset) for rows in self.waiting) > ROWS_WAITING_MAX
         kept: list[Rows] = []
-        blocked: set[Place] = set()
-        touched: set[Place] = set()
+        blocked: set[SourcePartition] = set()
+        touched: set[SourcePartition] = set()
         for rows in self.waiting:
             times = self._times(rows)
             is_ready = all(bool((column >= 0).all()) for column in times)

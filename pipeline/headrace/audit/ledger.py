@@ -16,7 +16,7 @@ import numpy as np
 
 from headrace.audit.accounts import CLOCK_SKEW_MS, Accounts
 from headrace.audit.coverage import Coverage, Uncounted
-from headrace.audit.latency import Latencies, Place
+from headrace.audit.latency import Latencies, SourcePartition
 from headrace.audit.parcels import (
     Counter,
     Parcel,
@@ -44,9 +44,9 @@ from headrace.audit.windows import (
     once,
     total,
 )
+from headrace.broker.wire.partitions import TopicPartition
 from headrace.events.avro_schemas import MONITORING_TOPIC
 from headrace.events.monitoring import MonitoringEvent
-from headrace.load.ranges import TopicPartition
 from headrace.load.tables import split_topic
 
 LATE_AFTER_MS: Final = 60_000
@@ -101,7 +101,7 @@ class Ledger:
     skipped: dict[Counter, list[tuple[str, Period]]] = field(default_factory=dict)
     """Why offsets were never counted, and the time of the windows that may lie in them; the youngest ones."""
     mirror_findings: dict[str, MirrorFinding] = field(default_factory=dict)
-    passed_over: dict[Place, set[tuple[int, int]]] = field(default_factory=dict)
+    passed_over: dict[SourcePartition, set[tuple[int, int]]] = field(default_factory=dict)
     """Offsets [first, next) that the mirror says will never be in the copy."""
     files: dict[str, set[str]] = field(default_factory=dict)
     """Data files counted, by table."""
@@ -111,7 +111,7 @@ class Ledger:
     """Files whose rows were still waiting for their times when the ledger was saved."""
     backlog: dict[Counter, list[Parcel]] = field(default_factory=dict)
     """What is counted for good, but not yet by all neighbours; in the order of offsets."""
-    loaded: dict[Place, int] = field(default_factory=dict)
+    loaded: dict[SourcePartition, int] = field(default_factory=dict)
     """The offset up to which the warehouse holds a partition, or passed it over."""
     passings: Passings = field(default_factory=Passings)
     dead_letters: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -205,7 +205,7 @@ class Ledger:
         entry.take(source.partition, offset, account, runs, header.time)
         for run in account.acknowledgements:
             self.latencies.on_acknowledged(stream, *run)
-        self._note_windows(Place(datacenter, event.topic, -1), (claimed,))
+        self._note_windows(SourcePartition(datacenter, event.topic, -1), (claimed,))
 
     def on_arrival(self, arrival: Arrival, host: str = "") -> None:
         """Take when the broker on a host appended offsets of a copy."""
@@ -215,7 +215,7 @@ class Ledger:
     def on_mirror_finding(self, finding: MirrorFinding) -> None:
         self.mirror_findings[finding.id] = finding
         if finding.kind == "loss" and 0 <= finding.first_offset <= finding.last_offset:
-            place = Place(finding.datacenter, finding.topic, finding.partition)
+            place = SourcePartition(finding.datacenter, finding.topic, finding.partition)
             span = (finding.first_offset, finding.last_offset + 1)
             self.passed_over.setdefault(place, set()).add(span)
 
@@ -233,7 +233,7 @@ class Ledger:
             self._note_windows(place, tallies)
 
     def on_loaded(
-        self, place: Place, first: int, next_offset: int, committed_ms: int, host: str = ""
+        self, place: SourcePartition, first: int, next_offset: int, committed_ms: int, host: str = ""
     ) -> None:
         """Take what one snapshot brought, which the driver on a host committed."""
         if next_offset > self.loaded.get(place, 0):
@@ -246,7 +246,7 @@ class Ledger:
         if self.passings.add(item):
             self.loaded[item.place] = max(item.next, self.loaded.get(item.place, 0))
 
-    def on_dead_letters(self, place: Place, events: int, foreign: int) -> None:
+    def on_dead_letters(self, place: SourcePartition, events: int, foreign: int) -> None:
         """Take how many dead letters of a file are events, and how many are not."""
         key = (place.datacenter, place.topic)
         self.dead_letters[key] = self.dead_letters.get(key, 0) + events
@@ -287,7 +287,7 @@ class Ledger:
             self.backlog[counter] = self._settle_backlog(counter, parcels)
         self.latencies.join(now_ms)
 
-    def position(self, tier: Tier, place: Place) -> int:
+    def position(self, tier: Tier, place: SourcePartition) -> int:
         """Return the offset up to which a partition is counted in a tier; -1 where nothing is."""
         if tier == "warehouse":
             return self.loaded.get(place, -1)
@@ -320,12 +320,12 @@ class Ledger:
             return False
         return not self._has_hole(tier, counter.place, parcel.first, parcel.next)
 
-    def is_counted(self, tier: Tier, place: Place, first: int, following: int) -> bool:
+    def is_counted(self, tier: Tier, place: SourcePartition, first: int, following: int) -> bool:
         """Whether a tier counted all of these offsets."""
         is_reached = first >= following or self.position(tier, place) >= following
         return is_reached and not self._has_hole(tier, place, first, following)
 
-    def _has_hole(self, tier: Tier, place: Place, first: int, following: int) -> bool:
+    def _has_hole(self, tier: Tier, place: SourcePartition, first: int, following: int) -> bool:
         return any(hole.overlaps(first, following) for hole in self._holes(Counter(tier, place)))
 
     def promise(self, watermarks: Mapping[tuple[str, str], int]) -> None:
@@ -352,7 +352,7 @@ class Ledger:
             if (counter.tier, counter.place.datacenter, counter.place.topic) == (tier, datacenter, topic)
         )
 
-    def _passed_over_below(self, place: Place, position: int) -> int:
+    def _passed_over_below(self, place: SourcePartition, position: int) -> int:
         spans = self.passed_over.get(place, ())
         return sum(following - first for first, following in spans if following <= position)
 
@@ -368,7 +368,7 @@ class Ledger:
         behind = {
             partition.topic
             for partition, offset in barrier.counted.items()
-            if offset > 0 and self.position("live", Place(barrier.datacenter, *partition)) < offset
+            if offset > 0 and self.position("live", SourcePartition(barrier.datacenter, *partition)) < offset
         }
         for topic in barrier.whole - behind:
             key = (barrier.datacenter, topic)
@@ -429,7 +429,7 @@ class Ledger:
             return rest
         return [joined_parcel(rest[at : at + 2]) for at in range(0, len(rest), 2)]
 
-    def _note_arrival(self, place: Place, record: Counted) -> None:
+    def _note_arrival(self, place: SourcePartition, record: Counted) -> None:
         """Note whose events these are, and which of them came after the watermark of their window was told."""
         promise = self.promised.get((place.datacenter, place.topic))
         is_behind = promise is not None and record.first >= promise.positions.get(place.partition, 0)
@@ -445,7 +445,7 @@ class Ledger:
         self.producers[producer] = name
         self.latencies.on_producer(producer, name.server)
 
-    def _note_windows(self, place: Place, tallies: Iterable[Tally]) -> None:
+    def _note_windows(self, place: SourcePartition, tallies: Iterable[Tally]) -> None:
         for item in tallies:
             if not len(item.runs):
                 continue
@@ -465,9 +465,9 @@ def _last_window(coverage: Coverage, offset: int) -> int:
     return max((item.window_start for item in below[-1].tallies), default=BEGIN_MS) if below else BEGIN_MS
 
 
-def _places(record: CountRecord) -> list[Place]:
+def _places(record: CountRecord) -> list[SourcePartition]:
     """Return the partitions that a record is about, by the names of the live datacenter that they come from."""
     partitions = record.counted if isinstance(record, Barrier) else (record.partition,)
     if record.tier == "live":
-        return [Place(record.datacenter, *partition) for partition in partitions]
+        return [SourcePartition(record.datacenter, *partition) for partition in partitions]
     return [place_of(partition) for partition in partitions]

@@ -12,11 +12,11 @@ from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
-from headrace.audit.latency import Place
+from headrace.audit.latency import SourcePartition
 from headrace.audit.records import Counted
 from headrace.audit.windows import EMPTY, Depth, Int64s, Tally, depth, total
+from headrace.broker.wire.partitions import TopicPartition
 from headrace.events.avro_schemas import REJECTED_SUFFIX
-from headrace.load.ranges import TopicPartition
 from headrace.load.tables import split_topic
 
 Tier = Literal["live", "offline", "warehouse"]
@@ -29,7 +29,7 @@ class Counter(NamedTuple):
     """One partition in one tier."""
 
     tier: Tier
-    place: Place
+    place: SourcePartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class Parcel:
     """The counter's clock when it counted; 0 where that does not matter."""
 
 
-PlacedTallies = tuple[Place, int, int, tuple[Tally, ...]]
+PlacedTallies = tuple[SourcePartition, int, int, tuple[Tally, ...]]
 """A partition, the offsets [first, next) of it, and their tallies."""
 
 
@@ -84,6 +84,6 @@ def joined_parcel(parcels: list[Parcel]) -> Parcel:
     )
 
 
-def place_of(partition: TopicPartition) -> Place:
+def place_of(partition: TopicPartition) -> SourcePartition:
     """Return the live partition that a partition of the offline cluster copies."""
-    return Place(*split_topic(partition.topic), partition.partition)
+    return SourcePartition(*split_topic(partition.topic), partition.partition)

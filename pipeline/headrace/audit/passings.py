@@ -12,14 +12,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from headrace.audit.latency import Place
+from headrace.audit.latency import SourcePartition
 from headrace.audit.windows import EMPTY, Depth, Stream, total
 
 
 class Passed(NamedTuple):
     """A partition went on at `next` that stood still at `first`; `at_ms` is the commit's time."""
 
-    place: Place
+    place: SourcePartition
     first: int
     next: int
     kind: str
@@ -42,7 +42,7 @@ class Passings:
     known: list[Passed] = field(default_factory=list)
     copies: dict[tuple[int, Stream], Depth] = field(default_factory=dict)
     """By the index of a passing: what the offline tier had there and is settled; perhaps with events beside it."""
-    renewed: dict[Place, int] = field(default_factory=dict)
+    renewed: dict[SourcePartition, int] = field(default_factory=dict)
     """When partitions last began to use offsets again."""
 
     def add(self, item: Passed) -> bool:
@@ -54,19 +54,19 @@ class Passings:
             self.renewed[item.place] = max(item.at_ms, self.renewed.get(item.place, 0))
         return True
 
-    def over(self, place: Place, first: int, following: int) -> Iterator[int]:
+    def over(self, place: SourcePartition, first: int, following: int) -> Iterator[int]:
         """Yield the indices of those that passed over some of these offsets."""
         for index, item in enumerate(self.known):
             if item.place == place and item.overlaps(first, following):
                 yield index
 
-    def settle(self, place: Place, first: int, following: int, copies: Mapping[str, Depth]) -> None:
+    def settle(self, place: SourcePartition, first: int, following: int, copies: Mapping[str, Depth]) -> None:
         """Note whose events the offline tier had in offsets some of which were passed over."""
         for index in self.over(place, first, following):
             for producer, found in copies.items():
                 key = (index, Stream(place.datacenter, place.topic, producer))
                 self.copies[key] = total((self.copies.get(key, EMPTY), found))
 
-    def is_of_former_life(self, place: Place, at_ms: int) -> bool:
+    def is_of_former_life(self, place: SourcePartition, at_ms: int) -> bool:
         """Whether offsets that were counted at this time may be those of a log that was given up."""
         return 0 < at_ms <= self.renewed.get(place, 0)

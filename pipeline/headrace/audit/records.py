@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, NamedTuple, cast
 import numpy as np
 
 from headrace.audit.windows import ProducerName, Tally
-from headrace.load.ranges import TopicPartition
+from headrace.broker.wire.partitions import TopicPartition
 
 COUNTS_TOPIC: Final = "headrace.counts"
 ARRIVALS_TOPIC: Final = "headrace.arrivals"

@@ -20,14 +20,14 @@ from headrace.audit import promises, records
 from headrace.audit.accounts import Accounts, OpenAccount
 from headrace.audit.clocks import Hosts, Skews
 from headrace.audit.coverage import Coverage, Uncounted
-from headrace.audit.latency import Histogram, Latencies, Place, Spans
+from headrace.audit.latency import Histogram, Latencies, SourcePartition, Spans
 from headrace.audit.ledger import Ledger
 from headrace.audit.parcels import Counter, Parcel
 from headrace.audit.passings import Passed
 from headrace.audit.period import Period
 from headrace.audit.records import Barrier
 from headrace.audit.windows import Depth, ProducerName, Stream, depth_from_json
-from headrace.load.ranges import TopicPartition
+from headrace.broker.wire.partitions import TopicPartition
 
 VERSION: Final = 4
 FILE: Final = "ledger.json"
@@ -146,9 +146,9 @@ def from_json(fields: Any) -> Ledger:
     ledger.backlog = {
         _to_counter(key): [_to_parcel(item) for item in value] for *key, value in fields["backlog"]
     }
-    ledger.loaded = {Place(*key): value for *key, value in fields["loaded"]}
+    ledger.loaded = {SourcePartition(*key): value for *key, value in fields["loaded"]}
     for place, *rest in fields["passings"]:
-        ledger.passings.add(Passed(Place(*place), *rest))
+        ledger.passings.add(Passed(SourcePartition(*place), *rest))
     ledger.passings.copies = {
         (index, Stream(*stream)): depth_from_json(value) for index, *stream, value in fields["passed_over"]
     }
@@ -182,7 +182,7 @@ def _counter(key: Counter) -> list[Any]:
 
 def _to_counter(key: list[Any]) -> Counter:
     tier, *place = key
-    return Counter(tier, Place(*place))
+    return Counter(tier, SourcePartition(*place))
 
 
 def _record(text: str) -> records.CountRecord:
@@ -273,12 +273,12 @@ def _to_latencies(fields: Any, late_after_ms: int) -> Latencies:
         },
         late={(hop, Stream(*stream)): depth_from_json(value) for hop, *stream, value in fields["late"]},
         acknowledged={Stream(*key): Spans.from_json(value) for *key, value in fields["acknowledged"]},
-        appended={Place(*key): Spans.from_json(value) for *key, value in fields["appended"]},
-        committed={Place(*key): Spans.from_json(value) for *key, value in fields["committed"]},
+        appended={SourcePartition(*key): Spans.from_json(value) for *key, value in fields["appended"]},
+        committed={SourcePartition(*key): Spans.from_json(value) for *key, value in fields["committed"]},
         hosts=_to_hosts(fields.get("hosts", ())),
         servers=fields.get("servers", {}),
         skews=Skews.from_json(fields.get("skews", ())),
-        next_offset={Place(*key): value for *key, value in fields["next_offset"]},
+        next_offset={SourcePartition(*key): value for *key, value in fields["next_offset"]},
     )
 
 

@@ -25,12 +25,13 @@ from headrace.audit.records import (
 )
 from headrace.broker.client.blocking_cluster import ConnectionFailedError
 from headrace.broker.errors import KafkaError
+from headrace.broker.wire.partitions import TopicPartition
 from headrace.events.avro_schemas import MONITORING_TOPIC, parsed_schema
 from headrace.events.envelope import unframe
 from headrace.events.monitoring import MonitoringEvent
 from headrace.load.columns import RecordColumns
 from headrace.load.log_client import LogClient
-from headrace.load.ranges import LogOffsets, OffsetRange, TopicPartition
+from headrace.load.ranges import LogOffsets, OffsetRange
 from headrace.load.source import StandstillError, chunks
 from headrace.load.tables import split_topic
 

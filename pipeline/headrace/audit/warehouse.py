@@ -25,7 +25,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import IntegerType, LongType, StringType, TimestampType, TimestamptzType
 
 from headrace.audit.count import count
-from headrace.audit.latency import Place, Rows
+from headrace.audit.latency import Rows, SourcePartition
 from headrace.audit.ledger import ForeignLedgerError, Ledger
 from headrace.audit.parcels import PlacedTallies
 from headrace.audit.passings import Passed
@@ -59,7 +59,7 @@ DEAD_LETTER_COLUMNS: Final = (*OWN, "_last_offset", "value")
 class Envelopes(NamedTuple):
     """The events of one partition in one data file, in the order of their offsets."""
 
-    place: Place
+    place: SourcePartition
     offset: Int64s
     time_ms: Int64s
     sequence: Int64s
@@ -128,7 +128,7 @@ class Warehouse:
         columns = (rows.column(column).to_pylist() for column in ARRIVAL_COLUMNS)
         hosts = {snapshot.timestamp_ms: history.host_of(snapshot) for snapshot in snapshots}
         for topic, partition, first, following, committed, kind, reason, life in zip(*columns, strict=True):
-            place = Place(*split_topic(topic), partition)
+            place = SourcePartition(*split_topic(topic), partition)
             if kind is None:
                 ledger.on_loaded(place, first, following, committed, hosts.get(committed, ""))
             else:
@@ -222,7 +222,7 @@ def _by_partition(rows: pa.Table) -> Iterator[Envelopes]:
 
 def _places(
     columns: Mapping[str, Any], kept: npt.NDArray[np.intp]
-) -> list[tuple[Place, npt.NDArray[np.intp]]]:
+) -> list[tuple[SourcePartition, npt.NDArray[np.intp]]]:
     """Return the partitions among the kept rows, each with the indices of its rows among these."""
     datacenter, topic = (columns[name].dictionary_encode() for name in (DATACENTER, TOPIC))
     partition = _numpy(columns[TOPIC_PARTITION])[kept].astype(np.int64)
@@ -233,7 +233,7 @@ def _places(
     )
     found = []
     for value in np.unique(key).tolist():
-        place = Place(
+        place = SourcePartition(
             datacenter.dictionary[value >> 48].as_py(),
             topic.dictionary[value >> 32 & 0xFFFF].as_py(),
             value & 0xFFFFFFFF,
@@ -269,7 +269,7 @@ def _dead_letters(ledger: Ledger, table: Table, path: str) -> Iterator[PlacedTal
         letters = file.read(list(names)).select(names).rename_columns(DEAD_LETTER_COLUMNS)
     places = letters.group_by(list(OWN[:3])).aggregate([]).to_pylist()
     for wanted in places:
-        place = Place(wanted[DATACENTER], wanted[TOPIC], wanted[TOPIC_PARTITION])
+        place = SourcePartition(wanted[DATACENTER], wanted[TOPIC], wanted[TOPIC_PARTITION])
         mask = True
         for name in OWN[:3]:
             mask = pc.and_(mask, pc.equal(letters.column(name), wanted[name]))

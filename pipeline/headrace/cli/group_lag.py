@@ -13,14 +13,16 @@ import click
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from headrace.broker.wire.partitions import PartitionKey
 from headrace.cli.topics import TIMEOUT_SECONDS, asked, reason_of
 
-Key = tuple[str, int]
 Row = dict[str, Any]
 GONE = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC", "LEADER_NOT_AVAILABLE")
 
 
-def rows_of(client: AdminClient, committed: Mapping[Key, int], owners: Mapping[Key, Any]) -> list[Row]:
+def rows_of(
+    client: AdminClient, committed: Mapping[PartitionKey, int], owners: Mapping[PartitionKey, Any]
+) -> list[Row]:
     """One row a partition; its end and lag are None where nobody can tell. Raises ClickException."""
     keys = sorted(
         {*committed, *owners, *_partitions_of(client, {topic for topic, _ in (*committed, *owners)})}
@@ -71,12 +73,12 @@ def sentence(rows: list[Row]) -> str:
     )
 
 
-def _partitions_of(client: AdminClient, topics: set[str]) -> set[Key]:
+def _partitions_of(client: AdminClient, topics: set[str]) -> set[PartitionKey]:
     known = asked("list topics", lambda: client.list_topics(timeout=TIMEOUT_SECONDS)).topics
     return {(topic, partition) for topic in topics if topic in known for partition in known[topic].partitions}
 
 
-def _offsets(client: AdminClient, keys: Iterable[Key], spec: Any) -> dict[Key, int | None]:
+def _offsets(client: AdminClient, keys: Iterable[PartitionKey], spec: Any) -> dict[PartitionKey, int | None]:
     wanted = {TopicPartition(*key): spec for key in keys}
     asking = client.list_offsets(wanted, request_timeout=TIMEOUT_SECONDS) if wanted else {}
     return {(place.topic, place.partition): _offset(place, future) for place, future in asking.items()}

@@ -20,7 +20,7 @@ from headrace.load import expiry
 from headrace.load.driver import LoadConfig, Loader, RoundReport
 from headrace.load.metrics import LoadMetrics
 from headrace.load.options import warehouse_options
-from headrace.load.ranges import Finding, Limits
+from headrace.load.ranges import Limits, LoadFinding
 from headrace.load.resume_command import resume, skip
 from headrace.load.spark import spark_session, spark_tasks, warm_up
 from headrace.load.tables import WarehouseError, is_present, open_catalog
@@ -43,7 +43,7 @@ class Totals:
     commits: int = 0
     lag: int = 0
     seconds: float = 0.0
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[LoadFinding] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     refused_topics: list[str] = field(default_factory=list)
 

@@ -26,8 +26,9 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Record
 
+from headrace.broker.wire.partitions import TopicPartition
 from headrace.load import history
-from headrace.load.ranges import Passing, TopicPartition
+from headrace.load.ranges import Passing
 from headrace.load.tables import (
     COMMIT_ATTEMPTS_MAX,
     DEAD_LETTER,

@@ -21,12 +21,13 @@ from pyiceberg.table.snapshots import Snapshot
 from headrace.broker.client.blocking_cluster import ConnectionFailedError
 from headrace.broker.errors import KafkaError
 from headrace.broker.structured_log import get_logger
+from headrace.broker.wire.partitions import TopicPartition
 from headrace.load import commit, expiry, history, leftovers, ranges, tables
 from headrace.load.avro_types import UnsupportedSchemaError, WriterSchema
 from headrace.load.decode import is_growing
 from headrace.load.kept import NeedsUnknownError, dead_letter_files
 from headrace.load.log_client import LogClient, named
-from headrace.load.ranges import Finding, Limits, OffsetRange, Plan, TopicPartition
+from headrace.load.ranges import Limits, LoadFinding, OffsetRange, Plan
 from headrace.load.registry import RegistryUnreachableError, SchemaRegistry, UnknownSchemaError
 from headrace.load.schema_waits import SchemaWaits
 from headrace.load.spark import RunTasks
@@ -68,7 +69,7 @@ class RoundReport:
     commit_seconds: float = 0.0
     moved: bool = False
     """True when something changed, so that another round at once may find more to do."""
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[LoadFinding] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     refused_topics: list[str] = field(default_factory=list)
     """Sentences on topics that have no table; they are left out, and the others loaded."""
@@ -86,9 +87,9 @@ class Loader:
         self._client = LogClient(config.bootstrap, client_id="headrace-load")
         self._registry = SchemaRegistry(config.registry)
         self._run = leftovers.Run()
-        self._stopped: dict[TopicPartition, tuple[Finding, int]] = {}
+        self._stopped: dict[TopicPartition, tuple[LoadFinding, int]] = {}
         """Why partitions stand still that the brokers' offsets say nothing against, and in which life of theirs."""
-        self._told: frozenset[Finding] = frozenset()
+        self._told: frozenset[LoadFinding] = frozenset()
         self._told_refused: frozenset[str] = frozenset()
         self._waits = SchemaWaits(config.schema_wait_seconds)
         self._log_ends: dict[TopicPartition, int] = {}
@@ -268,7 +269,7 @@ class Loader:
         for topic, schema_id in sorted(grown):
             self._grow(name, topic, schema_id, report)
 
-    def _stop(self, item: RangeResult, finding: Finding, report: RoundReport) -> None:
+    def _stop(self, item: RangeResult, finding: LoadFinding, report: RoundReport) -> None:
         """Leave a partition alone from now on, unless the next plan can say more of why it stands still."""
         if finding.kind == "retention":
             report.failures.append(f"{finding.topic}-{finding.partition}: {finding.detail}")
@@ -276,7 +277,7 @@ class Loader:
             place = TopicPartition(finding.topic, finding.partition)
             self._stopped[place] = (finding, item.life)
 
-    def _tell(self, findings: frozenset[Finding]) -> None:
+    def _tell(self, findings: frozenset[LoadFinding]) -> None:
         """Log each standstill once."""
         for finding in sorted(findings - self._told, key=lambda item: (item.topic, item.partition)):
             log.error("partition stands still", reason=finding.sentence)

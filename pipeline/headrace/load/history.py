@@ -35,8 +35,9 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot, ancestors_of
 
+from headrace.broker.wire.partitions import TopicPartition
 from headrace.load.fences import Fence
-from headrace.load.ranges import Passing, TopicPartition
+from headrace.load.ranges import Passing
 from headrace.load.tables import LOAD_HISTORY, LOAD_HISTORY_TABLE, NAMESPACE, WarehouseError, load_table
 
 POSITIONS: Final = "headrace.positions"

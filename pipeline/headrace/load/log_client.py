@@ -41,9 +41,10 @@ from headrace.broker.wire.client.offsets import (
 )
 from headrace.broker.wire.client.view import MOVED, Address
 from headrace.broker.wire.fields import ZERO_UUID, Message
+from headrace.broker.wire.partitions import TopicPartition
 from headrace.broker.wire.special_values import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_EPOCH, READ_COMMITTED
 from headrace.load.fences import EpochEnd
-from headrace.load.ranges import LogOffsets, TopicPartition
+from headrace.load.ranges import LogOffsets
 
 FETCH_BY_ID: Final = 13
 FETCH_BY_NAME: Final = 12

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple
 
+from headrace.broker.wire.partitions import TopicPartition
 from headrace.load.fences import Fence
 
 FindingKind = Literal["truncation", "recreation", "retention", "corruption", "unsupported"]
@@ -20,11 +21,6 @@ ROTTEN: Final = ("corruption", "unsupported")
 """Batches that are in the log but cannot be read."""
 OTHER_LOG: Final = ("truncation", "recreation")
 """The log is not the one that was read."""
-
-
-class TopicPartition(NamedTuple):
-    topic: str
-    partition: int
 
 
 class LogOffsets(NamedTuple):
@@ -59,7 +55,7 @@ class OffsetRange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class LoadFinding:
     """Why a partition stands still; `offset` is the first offset that the table does not have."""
 
     kind: FindingKind
@@ -118,7 +114,7 @@ class Limits:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     ranges: tuple[OffsetRange, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[LoadFinding, ...]
     lag: int
     """Offsets that were readable when the plan was made and that the table does not have."""
 
@@ -140,7 +136,7 @@ def plan(
     left out, but count in the lag. `strangers` are those of another topic than the one whose offsets the table holds, and why.
     """
     ranges: list[OffsetRange] = []
-    findings: list[Finding] = []
+    findings: list[LoadFinding] = []
     lag = 0
     for partition in sorted(log_offsets):
         offsets = log_offsets[partition]
@@ -179,7 +175,7 @@ def assign(ranges: Sequence[OffsetRange], task_count_max: int) -> tuple[tuple[Of
 
 def standstill(
     partition: TopicPartition, first: int, offsets: LogOffsets, stranger: str | None
-) -> Finding | None:
+) -> LoadFinding | None:
     """Say why a partition cannot go on at `first`, by what its leader says of the log; None: nothing speaks against it."""
     if stranger is not None:
         return _finding("recreation", partition, first, stranger, offsets.start)
@@ -197,12 +193,14 @@ def standstill(
     return None
 
 
-def with_way_on(finding: Finding, go_on_at: int | None) -> Finding:
+def with_way_on(finding: LoadFinding, go_on_at: int | None) -> LoadFinding:
     return replace(finding, go_on_at=go_on_at)
 
 
-def _finding(kind: FindingKind, partition: TopicPartition, first: int, detail: str, go_on_at: int) -> Finding:
-    return Finding(
+def _finding(
+    kind: FindingKind, partition: TopicPartition, first: int, detail: str, go_on_at: int
+) -> LoadFinding:
+    return LoadFinding(
         kind=kind,
         topic=partition.topic,
         partition=partition.partition,

@@ -17,12 +17,13 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import ancestors_of
 
 from headrace.broker.wire.batches import iter_batches
+from headrace.broker.wire.partitions import TopicPartition
 from headrace.load import commit, expiry, history, ranges, tables
 from headrace.load.fences import Fence, compare
 from headrace.load.history import Held
 from headrace.load.leftovers import Run
 from headrace.load.log_client import LogClient
-from headrace.load.ranges import OTHER_LOG, ROTTEN, Finding, LogOffsets, OffsetRange, Passing, TopicPartition
+from headrace.load.ranges import OTHER_LOG, ROTTEN, LoadFinding, LogOffsets, OffsetRange, Passing
 from headrace.load.source import StandstillError, chunks
 
 Order = Literal["resume", "skip"]
@@ -43,7 +44,7 @@ class Standing:
     position: int
     log: LogOffsets
     life: int
-    finding: Finding | None
+    finding: LoadFinding | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +125,7 @@ def passing_of(standing: Standing, order: Order, position: int, at: int) -> Pass
     )
 
 
-def way_on(finding: Finding) -> str:
+def way_on(finding: LoadFinding) -> str:
     return finding.sentence.rpartition("; ")[2]
 
 
@@ -197,7 +198,7 @@ def _standing(client: LogClient, name: str, table: Table, place: TopicPartition)
 
 def _found_by_reading(
     client: LogClient, table: Table, held: Held, place: TopicPartition, position: int
-) -> Finding | None:
+) -> LoadFinding | None:
     """Read on as a load would, and return what stops it at the position."""
     wanted = OffsetRange(
         topic=place.topic,

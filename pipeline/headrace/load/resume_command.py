@@ -12,10 +12,11 @@ from rich.table import Table
 
 from headrace.broker.client.blocking_cluster import ConnectionFailedError, parse_bootstrap
 from headrace.broker.errors import KafkaError
+from headrace.broker.wire.partitions import TopicPartition
 from headrace.load import resume as orders
 from headrace.load.log_client import LogClient
 from headrace.load.options import warehouse_options
-from headrace.load.ranges import Passing, TopicPartition
+from headrace.load.ranges import Passing
 from headrace.load.resume import Done, NotPassedError, Order, Standing
 from headrace.load.tables import NAMESPACE, WarehouseError, open_present
 

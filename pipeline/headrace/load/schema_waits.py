@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from headrace.load.ranges import TopicPartition
+from headrace.broker.wire.partitions import TopicPartition
 
 IDS_MAX: Final = 10_000
 """Ids remembered; the first met is forgotten when there are more."""

@@ -23,10 +23,11 @@ from headrace.broker.errors import (
     UnsupportedForMessageFormatError,
 )
 from headrace.broker.wire.batches import BatchHeader, check_crc, decode_records, iter_batches
+from headrace.broker.wire.partitions import TopicPartition
 from headrace.load.columns import RecordColumns, UnreadableBatchError, columns
 from headrace.load.fences import EpochEnd, Fence, compare, fence_at, has_epoch_until
 from headrace.load.log_client import Fetched, Origin
-from headrace.load.ranges import Finding, FindingKind, OffsetRange, TopicPartition
+from headrace.load.ranges import FindingKind, LoadFinding, OffsetRange
 
 FETCH_SIZE: Final = 4 * 1024 * 1024
 FETCH_SIZE_MAX: Final = 128 * 1024 * 1024
@@ -79,7 +80,7 @@ class Chunk:
 class StandstillError(Exception):
     """The range cannot go on at `finding.offset`; chunks yielded before stay good."""
 
-    def __init__(self, finding: Finding) -> None:
+    def __init__(self, finding: LoadFinding) -> None:
         super().__init__(finding.detail)
         self.finding = finding
 
@@ -305,7 +306,7 @@ def _standstill(
     kind: FindingKind, wanted: OffsetRange, offset: int, detail: str, go_on_at: int | None = None
 ) -> StandstillError:
     return StandstillError(
-        Finding(
+        LoadFinding(
             kind=kind,
             topic=wanted.topic,
             partition=wanted.partition,

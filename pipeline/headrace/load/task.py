@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from headrace.broker.client.blocking_cluster import ConnectionFailedError
 from headrace.broker.errors import KafkaError
+from headrace.broker.wire.partitions import TopicPartition
 from headrace.load.avro_types import UnsupportedSchemaError, WriterSchema
 from headrace.load.columns import Int64s, RecordColumns
 from headrace.load.decode import (
@@ -34,7 +35,7 @@ from headrace.load.fences import Fence, fence_at
 from headrace.load.headers import BAD_HEADERS, Headers, bytes_column, headers_of
 from headrace.load.log_client import LogClient
 from headrace.load.names import DATACENTER, HEADERS, KEY, LIFE, OFFSET, TIMESTAMP, TOPIC, TOPIC_PARTITION
-from headrace.load.ranges import Finding, Limits, OffsetRange, TopicPartition
+from headrace.load.ranges import Limits, LoadFinding, OffsetRange
 from headrace.load.registry import RegistryUnreachableError, SchemaRegistry, UnknownSchemaError
 from headrace.load.schema_waits import TopicSchema
 from headrace.load.source import Chunk, StandstillError, UnreadableBatch, chunks
@@ -81,7 +82,7 @@ class RangeResult:
     fence: Fence | None = None
     """The last batch below `next_offset`."""
     life: int = 0
-    finding: Finding | None = None
+    finding: LoadFinding | None = None
     new_schema: int | None = None
     """The table has to grow for this schema before the next record fits."""
     unknown_schemas: tuple[int, ...] = ()

@@ -71,7 +71,7 @@ def test_what_a_page_names_is_there(page: str) -> None:
         ("groups/machine.nothing", False),
         ("log/nothing.py", False),
         ("nothing/", False),
-        ("config_keys.py", True),
+        ("structured_log.py", True),
         ("nothing.py", False),
     ],
 )

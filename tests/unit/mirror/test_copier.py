@@ -18,7 +18,7 @@ from headrace.broker.wire.batches import (
     read_header,
 )
 from headrace.mirror.copier import VANISHED_AFTER_MS, Copier, Phase
-from headrace.mirror.findings import Finding, Kind
+from headrace.mirror.findings import CopyFinding, Kind
 from headrace.mirror.progress import LAG_KNOWN_MS
 from headrace.mirror.questions import Fetch, Located, Survey, Surveyed
 from headrace.mirror.state import SkipOrder, State, decode, stop_id
@@ -52,13 +52,13 @@ class Target:
 class Journal:
     def __init__(self) -> None:
         self.states: list[State] = []
-        self.findings: list[Finding] = []
+        self.findings: list[CopyFinding] = []
         self.arrivals: list[tuple[int, int, int]] = []
 
     def save(self, state: State) -> None:
         self.states.append(decode(state.encode()))
 
-    def report(self, finding: Finding) -> None:
+    def report(self, finding: CopyFinding) -> None:
         self.findings.append(finding)
 
     def arrived(self, first_offset: int, last_offset: int, now_ms: int) -> None:

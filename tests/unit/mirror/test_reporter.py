@@ -16,7 +16,7 @@ from headrace.broker.errors import ErrorCode
 from headrace.broker.replication.topic_requests import TopicResult
 from headrace.mirror.config import SourceConfig, Tunables
 from headrace.mirror.copier import Copier
-from headrace.mirror.findings import Finding, Kind
+from headrace.mirror.findings import CopyFinding, Kind
 from headrace.mirror.metrics import MirrorMetrics
 from headrace.mirror.questions import Located
 from headrace.mirror.reporter import Reporter
@@ -63,7 +63,7 @@ class Told:
 class Journal:
     def save(self, state: State) -> None: ...
 
-    def report(self, finding: Finding) -> None: ...
+    def report(self, finding: CopyFinding) -> None: ...
 
 
 @dataclass
@@ -185,7 +185,7 @@ def test_a_silent_source_is_counted_in_seconds_from_the_start_on() -> None:
 def test_a_rotten_partition_is_not_copying_in_the_metrics() -> None:
     script = Script()
     script.locate()
-    rotten = Finding(
+    rotten = CopyFinding(
         kind=Kind.ROT,
         datacenter="dc-east",
         topic="events",

@@ -14,7 +14,8 @@ from typing import Final, TypeVar
 from headrace.broker.client.blocking import BlockingLink
 from headrace.broker.errors import ErrorCode, KafkaError, error_of
 from headrace.broker.wire.api import k03_metadata
-from headrace.broker.wire.client.view import Address, ClusterView, PartitionKey, is_lost, is_moved
+from headrace.broker.wire.client.view import Address, ClusterView, is_lost, is_moved
+from headrace.broker.wire.partitions import PartitionKey
 
 ATTEMPTS_MAX: Final = 6
 RETRY_WAIT_SECONDS: Final = 0.2

@@ -9,22 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from headrace.broker.errors import ErrorCode
 from headrace.broker.groups.records import OffsetValue
+from headrace.broker.wire.partitions import TopicPartition
 
 Answer = TypeVar("Answer", covariant=True)
 
 UNKNOWN_MEMBER_ID = ""
 NO_GENERATION = -1
-
-
-class TopicPartition(NamedTuple):
-    """One partition of a topic, the key of a committed offset."""
-
-    topic: str
-    partition: int
 
 
 class Request(Generic[Answer]):

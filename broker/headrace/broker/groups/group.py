@@ -14,9 +14,10 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from headrace.broker.coordinators.records import java_hash
-from headrace.broker.groups.events import DescribedMember, TopicPartition
+from headrace.broker.groups.events import DescribedMember
 from headrace.broker.groups.memory import MEMBER_SIZE
 from headrace.broker.groups.records import GroupValue, MemberValue, OffsetValue
+from headrace.broker.wire.partitions import TopicPartition
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 

@@ -40,7 +40,6 @@ from headrace.broker.groups.events import (
     SyncAnswer,
     SyncExpired,
     SyncGroup,
-    TopicPartition,
     TopicsDeleted,
 )
 from headrace.broker.groups.group import Group, size_of
@@ -54,6 +53,7 @@ from headrace.broker.groups.records import (
     decode_offset_value,
 )
 from headrace.broker.groups.refusals import group_not_stored, offsets_not_stored, refusal
+from headrace.broker.wire.partitions import TopicPartition
 
 # Each group costs about 1 KB; Kafka sets no bound. Beyond it, groups that exist go on and new ones are
 # refused.

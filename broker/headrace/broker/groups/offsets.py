@@ -22,7 +22,6 @@ from headrace.broker.groups.events import (
     FetchAnswer,
     FetchedOffset,
     FetchOffsets,
-    TopicPartition,
 )
 from headrace.broker.groups.group import CONSUMER_PROTOCOL_TYPE, Group
 from headrace.broker.groups.joining import validate_member
@@ -33,6 +32,7 @@ from headrace.broker.groups.records import (
     encode_offset_key,
     encode_offset_value,
 )
+from headrace.broker.wire.partitions import TopicPartition
 
 MINUTE_MS = 60_000
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.broker.errors import ErrorCode, KafkaError
-from headrace.broker.groups.events import CommitOffsets, TopicPartition
+from headrace.broker.groups.events import CommitOffsets
 from headrace.broker.groups.offsets import length_in_java
 from headrace.broker.groups.records import OffsetValue
 from headrace.broker.handlers.call import Call
@@ -19,6 +19,7 @@ from headrace.broker.handlers.partition_errors import topics_answered
 from headrace.broker.handlers.services import Services
 from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire.api import k08_offset_commit
+from headrace.broker.wire.partitions import TopicPartition
 from headrace.broker.wire.special_values import NO_TIMESTAMP
 
 API = k08_offset_commit.API

@@ -11,12 +11,13 @@ from functools import partial
 from typing import Any
 
 from headrace.broker.errors import ErrorCode, KafkaError
-from headrace.broker.groups.events import FetchAnswer, FetchedOffset, FetchOffsets, TopicPartition
+from headrace.broker.groups.events import FetchAnswer, FetchedOffset, FetchOffsets
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.services import Services
 from headrace.broker.handlers.slices import Listed
 from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire.api import k09_offset_fetch
+from headrace.broker.wire.partitions import TopicPartition
 from headrace.broker.zk.paths import MalformedZnodeError
 
 API = k09_offset_fetch.API

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.broker.errors import ErrorCode
-from headrace.broker.groups.events import DeleteOffsets, DeleteOffsetsAnswer, TopicPartition
+from headrace.broker.groups.events import DeleteOffsets, DeleteOffsetsAnswer
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.partition_errors import topics_answered
 from headrace.broker.handlers.services import Services
 from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire.api import k47_offset_delete
+from headrace.broker.wire.partitions import TopicPartition
 
 API = k47_offset_delete.API
 VERSIONS = (0, 0)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.broker.errors import ErrorCode
-from headrace.broker.groups.events import TopicPartition
 from headrace.broker.handlers.services import Services
+from headrace.broker.wire.partitions import TopicPartition
 
 
 def topics_answered(

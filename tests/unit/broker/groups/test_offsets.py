@@ -15,11 +15,11 @@ from headrace.broker.groups.events import (
     FetchedOffset,
     FetchOffsets,
     OffsetRetentionDue,
-    TopicPartition,
     TopicsDeleted,
 )
 from headrace.broker.groups.group import topics_of_subscription
 from headrace.broker.groups.records import OffsetValue, decode_key
+from headrace.broker.wire.partitions import TopicPartition
 
 WEEK_MS = 7 * 24 * 3_600_000
 

@@ -9,10 +9,11 @@ from typing import Any, cast
 import pytest
 
 from headrace.broker.errors import ErrorCode
-from headrace.broker.groups.events import FetchedOffset, TopicPartition
+from headrace.broker.groups.events import FetchedOffset
 from headrace.broker.handlers.k09_offset_fetch import _read
 from headrace.broker.handlers.services import Services
 from headrace.broker.legacy.zookeeper_offsets import ZooKeeperOffsets
+from headrace.broker.wire.partitions import TopicPartition
 from headrace.broker.zk.client import Znode
 
 

@@ -30,7 +30,6 @@ from headrace.broker.groups.events import (
     Request,
     SyncAnswer,
     SyncGroup,
-    TopicPartition,
 )
 from headrace.broker.groups.records import OffsetValue, encode_offset_key, encode_offset_value
 from headrace.broker.handlers.refused_writes import RefusedWrites
@@ -42,6 +41,7 @@ from headrace.broker.server.groups import GroupCoordinator
 from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.waiting.parking import Waiting
 from headrace.broker.wire import batches
+from headrace.broker.wire.partitions import TopicPartition
 
 T0 = TopicPartition("t", 0)
 

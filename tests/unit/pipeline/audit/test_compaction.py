@@ -7,7 +7,7 @@ import pytest
 from headrace.audit.compaction import Fault, explained
 from headrace.audit.ledger import Ledger
 from headrace.audit.records import Counted, CounterTier, MirrorFinding
-from headrace.load.ranges import TopicPartition
+from headrace.broker.wire.partitions import TopicPartition
 
 ALL: dict[Fault, int] = {
     ("producer_to_live", "loss"): 3,

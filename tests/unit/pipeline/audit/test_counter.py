@@ -28,9 +28,10 @@ from headrace.broker.wire.batches import (
     read_header,
     rewrite_batch,
 )
+from headrace.broker.wire.partitions import TopicPartition
 from headrace.events.avro_schemas import MONITORING_TOPIC, parsed_schema
 from headrace.load.log_client import Fetched
-from headrace.load.ranges import LogOffsets, TopicPartition
+from headrace.load.ranges import LogOffsets
 
 PAGES = TopicPartition("pageviews", 0)
 ACCOUNTS = TopicPartition(MONITORING_TOPIC, 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.audit.coverage import HELD_MAX, UNKNOWN_MS, Coverage
 from headrace.audit.records import Counted, Standstill
-from headrace.load.ranges import TopicPartition
+from headrace.broker.wire.partitions import TopicPartition
 
 PARTITION = TopicPartition("pageviews", 0)
 

@@ -12,8 +12,8 @@ from headrace.audit.latency import (
     SPANS,
     Histogram,
     Latencies,
-    Place,
     Rows,
+    SourcePartition,
     Spans,
     bucket_of,
     upper_of,
@@ -21,7 +21,7 @@ from headrace.audit.latency import (
 from headrace.audit.windows import Stream
 
 STREAM = Stream("dc-east", "pageviews", "p")
-PLACE = Place("dc-east", "pageviews", 0)
+PLACE = SourcePartition("dc-east", "pageviews", 0)
 NOW = 1_000_000
 
 

@@ -9,7 +9,7 @@ from headrace.audit.outcome import windows
 from headrace.audit.period import BEGIN_MS, END_MS, Period
 from headrace.audit.records import Standstill
 from headrace.audit.report import as_json, sentence
-from headrace.load.ranges import TopicPartition
+from headrace.broker.wire.partitions import TopicPartition
 
 HOUR_MS = 3_600_000
 

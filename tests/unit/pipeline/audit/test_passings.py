@@ -7,7 +7,7 @@ import json
 import numpy as np
 
 from headrace.audit import state
-from headrace.audit.latency import Place
+from headrace.audit.latency import SourcePartition
 from headrace.audit.ledger import Ledger
 from headrace.audit.outcome import Outcome
 from headrace.audit.passings import Passed
@@ -16,9 +16,9 @@ from headrace.audit.records import Counted, CounterTier, Standstill
 from headrace.audit.report import as_json
 from headrace.audit.windows import Tally, tally
 from headrace.audit.wording import fault
-from headrace.load.ranges import TopicPartition
+from headrace.broker.wire.partitions import TopicPartition
 
-PLACE = Place("dc-east", "pageviews", 0)
+PLACE = SourcePartition("dc-east", "pageviews", 0)
 NOW = 1_700_000_000_000
 TIERS: tuple[CounterTier, ...] = ("live", "offline")
 

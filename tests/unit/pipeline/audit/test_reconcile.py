@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from headrace.audit.accounts import CLOCK_SKEW_MS
-from headrace.audit.latency import Place
+from headrace.audit.latency import SourcePartition
 from headrace.audit.ledger import Ledger
 from headrace.audit.outcome import Outcome
 from headrace.audit.parcels import PlacedTallies, copies_of
@@ -19,13 +19,13 @@ from headrace.audit.records import Barrier, Counted, CounterTier, MirrorFinding,
 from headrace.audit.report import as_json, sentence
 from headrace.audit.watermark import SILENT_AFTER_MS
 from headrace.audit.windows import ProducerName, Stream, Tally, tally
+from headrace.broker.wire.partitions import TopicPartition
 from headrace.events.envelope import Header
 from headrace.events.monitoring import Account, MonitoringEvent, WindowLedger
-from headrace.load.ranges import TopicPartition
 
 DATACENTER, TOPIC, PRODUCER = "dc-east", "pageviews", "p"
 NOW = 1_700_000_000_000
-PLACE = Place(DATACENTER, TOPIC, 0)
+PLACE = SourcePartition(DATACENTER, TOPIC, 0)
 
 
 @dataclass

@@ -22,7 +22,7 @@ from headrace.audit.records import (
     tally_from_json,
 )
 from headrace.audit.windows import ProducerName, tally
-from headrace.load.ranges import TopicPartition
+from headrace.broker.wire.partitions import TopicPartition
 from headrace.mirror import arrivals, findings
 
 PARTITION = TopicPartition("pageviews", 3)
@@ -131,7 +131,7 @@ def test_what_is_no_arrival_is_refused(key: bytes | None) -> None:
 
 
 def test_findings_are_those_that_the_mirror_writes() -> None:
-    written = findings.Finding(
+    written = findings.CopyFinding(
         kind=findings.Kind.TRUNCATION,
         datacenter="dc-east",
         topic="pageviews",

@@ -20,7 +20,7 @@ from headrace.audit.records import Counted, CounterTier, MirrorFinding
 from headrace.audit.report import as_json, sentence
 from headrace.audit.windows import ProducerName, tally
 from headrace.audit.wording import duration
-from headrace.load.ranges import TopicPartition
+from headrace.broker.wire.partitions import TopicPartition
 from headrace.load.tables import open_catalog
 
 NOW = 1_700_000_000_000

@@ -8,7 +8,7 @@ from audit_pipeline import ACCOUNTS, DATACENTER, NOW, TOPIC, WINDOW_MS, Pipeline
 from headrace.audit.outcome import Incomplete, Outcome
 from headrace.audit.period import Period
 from headrace.audit.watermark import SILENT_AFTER_MS
-from headrace.load.ranges import TopicPartition
+from headrace.broker.wire.partitions import TopicPartition
 
 PLACE = (DATACENTER, TOPIC)
 SILENT_MS = SILENT_AFTER_MS + 2 * WINDOW_MS

@@ -10,10 +10,10 @@ from click.testing import CliRunner
 from load_kit import TOPIC, attempt, offsets_in, own, written
 from pyiceberg.catalog import Catalog
 
+from headrace.broker.wire.partitions import TopicPartition
 from headrace.load import commit, history, query, tables
 from headrace.load.avro_types import writer_schema
 from headrace.load.leftovers import Run
-from headrace.load.ranges import TopicPartition
 from headrace.load.task import TaskResult
 
 

@@ -13,10 +13,10 @@ from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 
 from headrace.audit.ledger import Ledger
 from headrace.audit.warehouse import Warehouse
+from headrace.broker.wire.partitions import TopicPartition
 from headrace.load import expiry, history, tables
 from headrace.load.expiry import DAY_MS, NEWEST_KEPT, Expiry, Retention, due
 from headrace.load.leftovers import Run
-from headrace.load.ranges import TopicPartition
 
 OWN = history.POSITIONS
 NOW_MS = 1_795_000_000_000

@@ -17,9 +17,10 @@ from headrace.broker.wire.batches import (
     set_base_offset_and_epoch,
     set_crc,
 )
+from headrace.broker.wire.partitions import TopicPartition
 from headrace.load.fences import EpochEnd, Fence, compare, fence_at, fence_of, has_epoch_until
 from headrace.load.log_client import Fetched, Origin
-from headrace.load.ranges import LogOffsets, OffsetRange, TopicPartition, standstill
+from headrace.load.ranges import LogOffsets, OffsetRange, standstill
 from headrace.load.source import Chunk, StandstillError, chunks
 
 

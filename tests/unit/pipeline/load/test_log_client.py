@@ -13,9 +13,10 @@ from scripted_broker import API_VERSIONS, Answer, ScriptedBroker, scripted_broke
 from headrace.broker.client import blocking_cluster
 from headrace.broker.client.blocking_cluster import ConnectionFailedError
 from headrace.broker.errors import ErrorCode, OffsetOutOfRangeError, UnsupportedVersionError
+from headrace.broker.wire.partitions import TopicPartition
 from headrace.broker.wire.special_values import EARLIEST_TIMESTAMP
 from headrace.load.log_client import LogClient
-from headrace.load.ranges import LogOffsets, TopicPartition
+from headrace.load.ranges import LogOffsets
 
 FETCH, LIST_OFFSETS, METADATA, EPOCH_END, DESCRIBE_CONFIGS = 1, 2, 3, 23, 32
 PLACE = TopicPartition("a", 0)

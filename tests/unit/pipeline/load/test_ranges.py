@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.load.ranges import Limits, LogOffsets, OffsetRange, TopicPartition, assign, plan
+from headrace.broker.wire.partitions import TopicPartition
+from headrace.load.ranges import Limits, LogOffsets, OffsetRange, assign, plan
 
 P0 = TopicPartition("dc-east.pageviews", 0)
 P1 = TopicPartition("dc-east.pageviews", 1)

@@ -6,11 +6,12 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 
+from headrace.broker.wire.partitions import TopicPartition
 from headrace.load import commit, expiry, history, tables
 from headrace.load.fences import Fence
 from headrace.load.history import Held
 from headrace.load.leftovers import Run
-from headrace.load.ranges import Finding, FindingKind, LogOffsets, Passing, TopicPartition
+from headrace.load.ranges import FindingKind, LoadFinding, LogOffsets, Passing
 from headrace.load.resume import NotPassedError, Order, Standing, passing_of
 from headrace.load.task import RangeResult, TaskResult
 
@@ -22,7 +23,7 @@ FENCE = Fence(3, 30, 40, 4711)
 def standing(kind: FindingKind | None, *, go_on_at: int | None = None, life: int = 0) -> Standing:
     finding = None
     if kind is not None:
-        finding = Finding(
+        finding = LoadFinding(
             kind=kind, topic=TOPIC, partition=0, offset=40, detail="it is so", go_on_at=go_on_at
         )
     return Standing(

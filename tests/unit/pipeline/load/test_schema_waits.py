@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.broker.wire.partitions import TopicPartition
 from headrace.load import schema_waits
-from headrace.load.ranges import TopicPartition
 from headrace.load.schema_waits import SchemaWaits
 
 PLACE = TopicPartition("dc-east.pageviews", 3)

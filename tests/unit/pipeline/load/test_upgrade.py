@@ -13,12 +13,12 @@ from pyiceberg.types import LongType, StringType
 
 from headrace.audit.ledger import Ledger
 from headrace.audit.warehouse import Warehouse
+from headrace.broker.wire.partitions import TopicPartition
 from headrace.load import commit, history, query, tables
 from headrace.load.avro_types import writer_schema
 from headrace.load.decode import is_growing
 from headrace.load.defaults import as_properties
 from headrace.load.leftovers import Run
-from headrace.load.ranges import TopicPartition
 from headrace.load.task import RangeResult, TaskResult
 from headrace.load.upgrade import upgrade
 from headrace.load.write import FileWriter, WrittenFile, target_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from headrace.broker.wire.client.view import PartitionKey
 from headrace.broker.wire.fields import Message
+from headrace.broker.wire.partitions import PartitionKey
 from headrace.broker.wire.special_values import CONSUMER_REPLICA_ID, NO_EPOCH
 
 LIST_OFFSETS_VERSION = 5

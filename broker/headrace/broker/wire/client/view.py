@@ -11,10 +11,10 @@ from uuid import UUID
 
 from headrace.broker.errors import ErrorCode, KafkaError
 from headrace.broker.wire.fields import ZERO_UUID
+from headrace.broker.wire.partitions import PartitionKey
 from headrace.broker.wire.special_values import NO_EPOCH
 
 Address = tuple[str, int]
-PartitionKey = tuple[str, int]
 """Topic and partition."""
 NO_LEADER = -1
 MOVED = frozenset(
