@@ -20,10 +20,11 @@ from headrace.broker.handlers.metadata_bodies import MetadataBodies
 from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.replication.leader import Partition
-from headrace.broker.replication.model import Broker, Endpoint, PartitionMetadata, TopicPartition
+from headrace.broker.replication.model import Broker, Endpoint, PartitionMetadata
 from headrace.broker.replication.topic_requests import NewTopic, TopicResult
 from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.waiting.parking import Waiting
+from headrace.broker.wire.partitions import PartitionKey
 
 T = TypeVar("T")
 Change = Callable[[dict[str, str]], Mapping[str, str]]
@@ -161,7 +162,7 @@ class Control(Protocol):
         """Perform a LeaderAndIsr, StopReplica or UpdateMetadata request in its turn; answers the response."""
         ...
 
-    async def shut_down(self, broker_id: int, broker_epoch: int, /) -> Sequence[TopicPartition]:
+    async def shut_down(self, broker_id: int, broker_epoch: int, /) -> Sequence[PartitionKey]:
         """The partitions that the broker still leads; raises a KafkaError."""
         ...
 

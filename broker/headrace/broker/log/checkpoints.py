@@ -15,6 +15,7 @@ from uuid import UUID
 from headrace.broker.config.keys import ConfigurationError
 from headrace.broker.config.properties import parse_properties
 from headrace.broker.log.names import OFFSET_MAX
+from headrace.broker.wire.partitions import PartitionKey
 
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_FILE = "log-start-offset-checkpoint"
@@ -27,8 +28,6 @@ LOCK_FILE = ".lock"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 
 _INT32_MAX, _INT64_MAX = 2**31 - 1, 2**63 - 1
-
-TopicPartition = tuple[str, int]
 
 
 class CheckpointError(ValueError):
@@ -58,13 +57,13 @@ def _number(text: str, most: int) -> int:
     return number
 
 
-def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+def encode_offsets(offsets: Mapping[PartitionKey, int]) -> bytes:
     """An offset checkpoint: one `topic partition offset` a line."""
     lines = [f"{topic} {partition} {offset}\n" for (topic, partition), offset in sorted(offsets.items())]
     return f"0\n{len(lines)}\n{''.join(lines)}".encode()
 
 
-def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
+def decode_offsets(data: bytes) -> dict[PartitionKey, int]:
     """The entries of an offset checkpoint, none beyond OFFSET_MAX, where logs can go on; raises CheckpointError."""
     try:
         return {

@@ -21,7 +21,6 @@ from headrace.broker.log.checkpoints import (
     RECOVERY_POINT_FILE,
     REPLICATION_OFFSET_FILE,
     CheckpointError,
-    TopicPartition,
     decode_meta_properties,
     decode_offsets,
     encode_clean_shutdown,
@@ -30,7 +29,8 @@ from headrace.broker.log.checkpoints import (
 )
 from headrace.broker.log.files import File, Files, storage_errors
 from headrace.broker.log.partition_log import PartitionLog
-from headrace.broker.log.results import Finding
+from headrace.broker.log.results import LogFinding
+from headrace.broker.wire.partitions import PartitionKey
 
 META_PROPERTIES_VERSION = "0"
 _VALUES_OF_THIS_BROKER = ("broker.id", "cluster.id", "version")
@@ -54,19 +54,19 @@ class DataDirectory:
         self._writing = nullcontext() if lock is None else lock
         self._lock: File | None = None
         # What the checkpoint files say since this process read or wrote them.
-        self._checkpoints: dict[str, Mapping[TopicPartition, int]] = {}
+        self._checkpoints: dict[str, Mapping[PartitionKey, int]] = {}
         # The highest recovery points that may be on the disk while jobs are out, or when one failed.
-        self._recovery_points: dict[TopicPartition, int] = {}
+        self._recovery_points: dict[PartitionKey, int] = {}
         # Number of the last state of the checkpoints that was taken, and of the last one on the disk.
         self._taken = self._written = 0
         self.path = path
-        self.logs: dict[TopicPartition, PartitionLog] = {}
+        self.logs: dict[PartitionKey, PartitionLog] = {}
         # Copies of logs in other directories that are on their way here, and such as have everything but the name's end.
-        self.futures: dict[TopicPartition, PartitionLog] = {}
-        self.successors: dict[TopicPartition, PartitionLog] = {}
+        self.futures: dict[PartitionKey, PartitionLog] = {}
+        self.successors: dict[PartitionKey, PartitionLog] = {}
         # Partitions whose logs are being made here.
-        self.expected: set[TopicPartition] = set()
-        self.findings: list[Finding] = []
+        self.expected: set[PartitionKey] = set()
+        self.findings: list[LogFinding] = []
 
     def claim(self, broker_id: int, cluster_id: str) -> None:
         """Make the directory this broker's, or raise StorageError when it is somebody else's."""
@@ -103,7 +103,7 @@ class DataDirectory:
         """Let others use the directory."""
         self._lock = None
 
-    def offsets(self, name: str) -> dict[TopicPartition, int]:
+    def offsets(self, name: str) -> dict[PartitionKey, int]:
         """The content of an offset checkpoint; an unreadable one is as good as none, and is reported."""
         path = f"{self.path}/{name}"
         if not self._files.exists(path):
@@ -113,7 +113,7 @@ class DataDirectory:
             found = self._checkpoints[name] = decode_offsets(data)
             return found
         except CheckpointError as error:
-            self.findings.append(Finding("discarded", path, 0, len(data), str(error)))
+            self.findings.append(LogFinding("discarded", path, 0, len(data), str(error)))
             return {}
 
     def take_clean_shutdown(self) -> bool:
@@ -175,7 +175,7 @@ class DataDirectory:
         """Write the offsets that a restart begins with."""
         self.checkpoint_job()()
 
-    def recovery_point_lowered(self, key: TopicPartition) -> None:
+    def recovery_point_lowered(self, key: PartitionKey) -> None:
         """Have it on the disk that a log is synced no further than it says, which is about to lose what lies above.
 
         Nothing is written for a mirror that begins behind its log's end, the only truncation of a log that is served.
@@ -213,7 +213,7 @@ class DataDirectory:
 
         return write
 
-    def _write(self, state: Mapping[str, Mapping[TopicPartition, int]]) -> None:
+    def _write(self, state: Mapping[str, Mapping[PartitionKey, int]]) -> None:
         # Nothing moves in an idle broker, and a replaced file costs two syncs; that the disk is still there is asked anyway.
         changed = [name for name, offsets in state.items() if offsets != self._checkpoints.get(name)]
         for name in changed:

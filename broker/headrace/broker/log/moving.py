@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 from headrace.broker.errors import CorruptMessageError, StorageError
 from headrace.broker.log import names
 from headrace.broker.log.appender import Appender
-from headrace.broker.log.checkpoints import TopicPartition
 from headrace.broker.log.data_directory import DataDirectory
 from headrace.broker.log.files import Files, storage_errors
 from headrace.broker.log.opening import Opening
@@ -26,6 +25,7 @@ from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.results import Job, LogSlice
 from headrace.broker.log.throttle import Throttle
 from headrace.broker.wire.batches import HEADER_SIZE, read_header
+from headrace.broker.wire.partitions import PartitionKey
 
 if TYPE_CHECKING:
     from headrace.broker.log.store import LogStore
@@ -48,35 +48,35 @@ class Moves:
         self._files = files
         self._store = store
         self.throttle = Throttle()
-        self._targets: dict[TopicPartition, DataDirectory] = {}
+        self._targets: dict[PartitionKey, DataDirectory] = {}
         # Copies that were closed to get their final name.
-        self._closed: set[TopicPartition] = set()
+        self._closed: set[PartitionKey] = set()
         # Logs that were truncated after their successors were named.
-        self._kept: set[TopicPartition] = set()
-        self.preferred: dict[TopicPartition, str] = {}
+        self._kept: set[PartitionKey] = set()
+        self.preferred: dict[PartitionKey, str] = {}
 
     def copies(self) -> Iterable[PartitionLog]:
         """All copies, finished or not."""
         return [home.futures[key] for key, home in self._targets.items()]
 
-    def target(self, key: TopicPartition) -> str | None:
+    def target(self, key: PartitionKey) -> str | None:
         """The data directory that a log moves to, or None."""
         home = self._targets.get(key)
         return None if home is None else home.path
 
-    def prefer(self, key: TopicPartition, path: str) -> None:
+    def prefer(self, key: PartitionKey, path: str) -> None:
         """Make this partition in that directory when it comes; the oldest of too many wishes is forgotten."""
         self.preferred.pop(key, None)
         self.preferred[key] = path
         if len(self.preferred) > _PREFERRED_MAX:
             del self.preferred[next(iter(self.preferred))]
 
-    def add(self, key: TopicPartition, home: DataDirectory, copy: PartitionLog) -> None:
+    def add(self, key: PartitionKey, home: DataDirectory, copy: PartitionLog) -> None:
         """A copy that is there already."""
         self._targets[key] = home
         home.futures[key] = copy
 
-    def begin(self, key: TopicPartition, path: str, now_ms: int) -> Opening:
+    def begin(self, key: PartitionKey, path: str, now_ms: int) -> Opening:
         """Begin a copy of an existing log: what a thread has to do; hand it to `begun` afterwards."""
         source = self._store.get(*key)
         assert source is not None, "only what is here moves"
@@ -102,7 +102,7 @@ class Moves:
         self.add(opening.key, opening.home, opening.log)
         self.preferred.pop(opening.key, None)
 
-    def cancel(self, key: TopicPartition, now_ms: int) -> Job:
+    def cancel(self, key: PartitionKey, now_ms: int) -> Job:
         """Forget a copy; the job renames its folder to be deleted."""
         home = self._targets.pop(key, None)
         self._closed.discard(key)
@@ -147,7 +147,7 @@ class Moves:
                 with storage_errors(self._files, home.path):
                     self._settle(key, successor, home, now_ms)
 
-    def _settle(self, key: TopicPartition, successor: PartitionLog, home: DataDirectory, now_ms: int) -> None:
+    def _settle(self, key: PartitionKey, successor: PartitionLog, home: DataDirectory, now_ms: int) -> None:
         source = self._store.get(*key)
         if source is None:
             if not self._store.offline:
@@ -204,7 +204,7 @@ class Moves:
 
     # -- the steps of one move
 
-    def steps(self, key: TopicPartition, now_ms: Callable[[], int]) -> Steps:
+    def steps(self, key: PartitionKey, now_ms: Callable[[], int]) -> Steps:
         """Jobs for a thread, one after the other; the next one is decided when it is asked for.
 
         Wait for `throttle` before each is asked for. The value at the end tells whether the move is over; otherwise the
@@ -224,12 +224,12 @@ class Moves:
         yield from self._finish_copy(key, now_ms)
         return (yield from self._change_over(key, now_ms))
 
-    def _pair(self, key: TopicPartition) -> tuple[PartitionLog, PartitionLog] | None:
+    def _pair(self, key: PartitionKey) -> tuple[PartitionLog, PartitionLog] | None:
         """A log and its copy; None when one of them is gone."""
         source, home = self._store.get(*key), self._targets.get(key)
         return None if source is None or home is None else (source, home.futures[key])
 
-    def _finish_copy(self, key: TopicPartition, now_ms: Callable[[], int]) -> Generator[Job]:
+    def _finish_copy(self, key: PartitionKey, now_ms: Callable[[], int]) -> Generator[Job]:
         """Sync the copy, mark it and give it the log's own name; it then goes on being filled."""
         pair = self._pair(key)
         if pair is None:
@@ -260,7 +260,7 @@ class Moves:
 
         yield self._guarded(home, rename)
 
-    def _watch_truncation(self, key: TopicPartition, source: PartitionLog) -> None:
+    def _watch_truncation(self, key: PartitionKey, source: PartitionLog) -> None:
         """Before anything of the log is taken away, it is on the disk that a successor does not count any more."""
         self._kept.discard(key)
         home = self._store.home_of(key)
@@ -285,7 +285,7 @@ class Moves:
         log.advance_high_watermark(closed.high_watermark)
         return log
 
-    def _reopen_job(self, key: TopicPartition, now_ms: Callable[[], int]) -> Job:
+    def _reopen_job(self, key: PartitionKey, now_ms: Callable[[], int]) -> Job:
         """Go back behind a finishing that failed half way: the copy has the name of one, and is open."""
         home = self._targets[key]
         closed = home.futures[key]
@@ -301,7 +301,7 @@ class Moves:
 
         return self._guarded(home, reopen)
 
-    def _change_over(self, key: TopicPartition, now_ms: Callable[[], int]) -> Steps:
+    def _change_over(self, key: PartitionKey, now_ms: Callable[[], int]) -> Steps:
         while (pair := self._pair(key)) is not None:
             source, successor = pair
             if key in self._kept or not _is_prefix(source, successor):
@@ -338,9 +338,7 @@ class Moves:
             _append(self._files, source, copy, found, now_ms)
         return self._copy_job(source, copy, now_ms)
 
-    def _promote(
-        self, key: TopicPartition, source: PartitionLog, successor: PartitionLog, now_ms: int
-    ) -> Job:
+    def _promote(self, key: PartitionKey, source: PartitionLog, successor: PartitionLog, now_ms: int) -> Job:
         """The log goes on as its successor from now on; the job makes that last."""
         home, old_home = self._targets[key], self._store.home_of(key)
         doomed = f"{old_home.path}/{names.deleted_directory(*key, source.topic_id)}"

@@ -14,10 +14,11 @@ from uuid import UUID
 
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import StorageError
-from headrace.broker.log.checkpoints import PARTITION_METADATA_FILE, TopicPartition, encode_partition_metadata
+from headrace.broker.log.checkpoints import PARTITION_METADATA_FILE, encode_partition_metadata
 from headrace.broker.log.data_directory import DataDirectory
 from headrace.broker.log.files import PROCESS_ERRORS, Files, storage_errors
 from headrace.broker.log.partition_log import PartitionLog
+from headrace.broker.wire.partitions import PartitionKey
 from headrace.broker.wire.special_values import NO_EPOCH
 
 
@@ -30,7 +31,7 @@ class Opening:
     def __init__(
         self,
         files: Files,
-        key: TopicPartition,
+        key: PartitionKey,
         homes: Sequence[DataDirectory],
         folder: str,
         config: LogConfig,

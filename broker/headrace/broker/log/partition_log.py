@@ -27,7 +27,7 @@ from headrace.broker.log.results import (
     NOTHING_YET,
     DeletedSegment,
     EpochEndOffset,
-    Finding,
+    LogFinding,
     LogSlice,
     RecoveryReport,
     TimestampOffset,
@@ -76,7 +76,7 @@ class PartitionLog:
         self.topic_id = topic_id
         self.log_start_offset = self.high_watermark = log_start_offset
         self.log_end_offset = body.segments.active.next_offset
-        self.findings: list[Finding] = []
+        self.findings: list[LogFinding] = []
         # Set by a store, which has checkpoints.
         self.on_recovery_point_lowered: Callable[[], None] = lambda: None
         self.config = config
@@ -345,7 +345,7 @@ class PartitionLog:
 
     # -- flush and close
 
-    def take_findings(self) -> list[Finding]:
+    def take_findings(self) -> list[LogFinding]:
         """What was found since the last call; for a log line or a metric."""
         taken, self.findings = self.findings, []
         return taken

@@ -33,7 +33,7 @@ from headrace.broker.log.files import Files
 from headrace.broker.log.index import INT32_MAX
 from headrace.broker.log.producers import ProducerStates
 from headrace.broker.log.progress import OpeningProgress
-from headrace.broker.log.results import Finding, RecoveryReport
+from headrace.broker.log.results import LogFinding, RecoveryReport
 from headrace.broker.log.segment import Segment
 from headrace.broker.log.segments import new_segment
 from headrace.broker.log.snapshots import ProducerSnapshots
@@ -130,7 +130,7 @@ def _make_directory(
         try:
             return decode_partition_metadata(files.read(path))
         except CheckpointError as error:
-            report.findings.append(Finding("discarded", path, 0, files.size(path), str(error)))
+            report.findings.append(LogFinding("discarded", path, 0, files.size(path), str(error)))
     if topic_id is not None:
         files.replace_file(path, encode_partition_metadata(topic_id))
     return topic_id
@@ -270,7 +270,7 @@ class _Loading:
 
     def _report_rebuilt(self, segment: Segment, reason: str, suffix: str = names.INDEX_SUFFIX) -> None:
         path = segment.path(suffix)
-        self._report.findings.append(Finding("rebuilt", path, 0, 0, reason))
+        self._report.findings.append(LogFinding("rebuilt", path, 0, 0, reason))
 
     def _continues(self, segment: Segment, following: Segment) -> bool:
         """Whether `following` begins where `segment` ends: a hole between them is a lost tail of unsynced data."""
@@ -287,7 +287,7 @@ class _Loading:
         for segment in reversed(segments):
             path = segment.path(names.LOG_SUFFIX)
             reason = "it lies beyond the end of the sound data"
-            self._report.findings.append(Finding("dropped", path, 0, segment.size, reason))
+            self._report.findings.append(LogFinding("dropped", path, 0, segment.size, reason))
             for deleted in segment.mark_deleted():
                 self._files.remove(deleted)
         # Lasting before the log grows again: it must not find them behind its new end after a power cut.
@@ -367,14 +367,14 @@ class _Loading:
     def _cut(self, segment: Segment, position: int, problem: str) -> None:
         size = segment.size - position
         path = segment.path(names.LOG_SUFFIX)
-        self._report.findings.append(Finding("cut", path, position, size, problem))
+        self._report.findings.append(LogFinding("cut", path, position, size, problem))
         segment.log.truncate(position)
         segment.log.sync()
         segment.size = position
 
     def _report_rot(self, segment: Segment, position: int, size: int, problem: str) -> None:
         path = segment.path(names.LOG_SUFFIX)
-        self._report.findings.append(Finding("rot", path, position, size, problem))
+        self._report.findings.append(LogFinding("rot", path, position, size, problem))
 
 
 def check_batch(
@@ -456,7 +456,7 @@ def _load_epochs(
         try:
             entries = decode_epochs(files.read(path))
         except CheckpointError as error:
-            report.findings.append(Finding("discarded", path, 0, files.size(path), str(error)))
+            report.findings.append(LogFinding("discarded", path, 0, files.size(path), str(error)))
             checked = _epochs_in(segments)
     epochs = LeaderEpochs(files, directory, entries)
     for epoch, start_offset in checked:

@@ -68,7 +68,7 @@ class DeletedSegment(NamedTuple):
     reason: str
 
 
-class Finding(NamedTuple):
+class LogFinding(NamedTuple):
     """Something a person should know about one file of a log.
 
     `kind` is one of: `cut` (an unreadable tail removed), `rot` (bad bytes in flushed data, kept), `dropped` (a file
@@ -92,7 +92,7 @@ class RecoveryReport:
     log_end_offset: int = 0
     segments: int = 0
     segments_walked: int = 0
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[LogFinding] = field(default_factory=list)
 
     @property
     def bytes_cut(self) -> int:

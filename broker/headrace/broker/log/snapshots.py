@@ -13,7 +13,7 @@ from headrace.broker.errors import CorruptMessageError
 from headrace.broker.log import names
 from headrace.broker.log.files import File, Files
 from headrace.broker.log.producers import ProducerStates, SnapshotError
-from headrace.broker.log.results import Finding
+from headrace.broker.log.results import LogFinding
 from headrace.broker.log.segment import Place, Segment
 from headrace.broker.log.transactions import AbortedTransaction
 
@@ -61,7 +61,7 @@ class ProducerSnapshots:
 
     def restore(
         self, segments: Iterable[Segment], end_offset: int, unindexed: Container[int] = ()
-    ) -> tuple[ProducerStates, list[Finding]]:
+    ) -> tuple[ProducerStates, list[LogFinding]]:
         """The state at the log's end: the newest sound snapshot and the batches behind it.
 
         Makes anew the transaction indexes of the segments whose base offsets are in `unindexed`, which must be empty:
@@ -83,8 +83,8 @@ class ProducerSnapshots:
         if self.remove(lambda offset: offset > end_offset):
             self._files.sync_directory(self._directory)
 
-    def _newest(self, start_offset: int, upto: int) -> tuple[ProducerStates, int, list[Finding]]:
-        findings: list[Finding] = []
+    def _newest(self, start_offset: int, upto: int) -> tuple[ProducerStates, int, list[LogFinding]]:
+        findings: list[LogFinding] = []
         for offset in self.offsets():
             path = self._path(offset)
             if offset > upto:
@@ -95,7 +95,7 @@ class ProducerSnapshots:
                 try:
                     return ProducerStates.decode(data), offset, findings
                 except SnapshotError as error:
-                    findings.append(Finding("discarded", path, 0, len(data), str(error)))
+                    findings.append(LogFinding("discarded", path, 0, len(data), str(error)))
             self._files.remove(path)
         return ProducerStates(), 0, findings
 

@@ -19,15 +19,15 @@ from headrace.broker.log.checkpoints import (
     LOG_START_OFFSET_FILE,
     RECOVERY_POINT_FILE,
     REPLICATION_OFFSET_FILE,
-    TopicPartition,
 )
 from headrace.broker.log.data_directory import DataDirectory
 from headrace.broker.log.files import Files, storage_errors
 from headrace.broker.log.moving import SUCCESSOR_MARK
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.progress import OpeningProgress
-from headrace.broker.log.results import Finding, RecoveryReport
+from headrace.broker.log.results import LogFinding, RecoveryReport
 from headrace.broker.log.store import LogStore
+from headrace.broker.wire.partitions import PartitionKey
 
 Opened = tuple[PartitionLog, RecoveryReport]
 MapFolders = Callable[[Callable[[str], Opened], Iterable[str]], Iterable[Opened]]
@@ -75,10 +75,10 @@ def open_logs(
 class _Known(NamedTuple):
     """What the files of a data directory say of the logs in it."""
 
-    recovery_points: Mapping[TopicPartition, int]
-    log_start_offsets: Mapping[TopicPartition, int]
-    high_watermarks: Mapping[TopicPartition, int]
-    clean_offsets: Mapping[TopicPartition, int]
+    recovery_points: Mapping[PartitionKey, int]
+    log_start_offsets: Mapping[PartitionKey, int]
+    high_watermarks: Mapping[PartitionKey, int]
+    clean_offsets: Mapping[PartitionKey, int]
     was_clean: bool
 
     @classmethod
@@ -182,4 +182,4 @@ class _Start:
             self._store.adopt(key, log, home)
         self._files.remove_directory(empty.directory)
         reason = f"it is empty, and there is {self._store.home_of(key).path}/{folder}"
-        home.findings.append(Finding("discarded", empty.directory, 0, 0, reason))
+        home.findings.append(LogFinding("discarded", empty.directory, 0, 0, reason))

@@ -17,7 +17,6 @@ from headrace.broker.config.sections import Transactions
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import InvalidConfigError, LogDirNotFoundError, StorageError
 from headrace.broker.log import names
-from headrace.broker.log.checkpoints import TopicPartition
 from headrace.broker.log.data_directory import DataDirectory, remove_log
 from headrace.broker.log.deleted import Deleted
 from headrace.broker.log.files import PASSING_ERRORS, Files, storage_errors
@@ -25,11 +24,12 @@ from headrace.broker.log.maintenance import maintained
 from headrace.broker.log.moving import Moves
 from headrace.broker.log.opening import Opening, sync_names
 from headrace.broker.log.partition_log import PartitionLog
-from headrace.broker.log.results import Finding, Job
+from headrace.broker.log.results import Job, LogFinding
+from headrace.broker.wire.partitions import PartitionKey
 from headrace.broker.wire.special_values import NO_EPOCH
 
 FlushTask = tuple[PartitionLog, Callable[[], int]]
-_Rename = tuple[TopicPartition, DataDirectory, str, str]
+_Rename = tuple[PartitionKey, DataDirectory, str, str]
 MapLogs = Callable[[Callable[[PartitionLog], None], Iterable[PartitionLog]], Iterable[None]]
 
 
@@ -50,14 +50,14 @@ class LogStore:
         self._default_config = default_config
         self._overrides = overrides
         self.producer_id_expiration_ms = Transactions().producer_id_expiration_ms
-        self._homes: dict[TopicPartition, DataDirectory] = {}
+        self._homes: dict[PartitionKey, DataDirectory] = {}
         self.moves = Moves(files, self)
         # Existing logs that a thread works on.
-        self._busy: set[TopicPartition] = set()
+        self._busy: set[PartitionKey] = set()
         # Folders of deleted partitions.
         self._deleted = Deleted()
 
-    def failed(self, path: str, error: OSError) -> list[TopicPartition] | None:
+    def failed(self, path: str, error: OSError) -> list[PartitionKey] | None:
         """The disk failed at `path`, a data directory or a log: the directory goes offline.
 
         Answers the partitions that went with it; None when it goes on: its disk is only full, the log was deleted
@@ -81,7 +81,7 @@ class LogStore:
         """Whether no directory is left."""
         return not self._directories
 
-    def put_offline(self, home: DataDirectory, reason: str) -> list[TopicPartition]:
+    def put_offline(self, home: DataDirectory, reason: str) -> list[PartitionKey]:
         """Go on without that directory; answers the partitions that went with it."""
         self.offline[home.path] = reason
         self._directories = [other for other in self._directories if other is not home]
@@ -102,7 +102,7 @@ class LogStore:
                 f"The configuration of topic '{topic}' cannot be used: {error}"
             ) from None
 
-    def adopt(self, key: TopicPartition, log: PartitionLog, home: DataDirectory) -> None:
+    def adopt(self, key: PartitionKey, log: PartitionLog, home: DataDirectory) -> None:
         """From now on this is the log of that partition."""
         self._homes[key] = home
         home.logs[key] = log
@@ -161,7 +161,7 @@ class LogStore:
             self._busy.add(key)
         return opening
 
-    def _check_none_is_out_of_reach(self, key: TopicPartition) -> None:
+    def _check_none_is_out_of_reach(self, key: PartitionKey) -> None:
         """A partition that had a log must not begin anew, empty, while the log is only out of sight."""
         folder = names.partition_directory(*key)
         if self.offline:
@@ -208,7 +208,7 @@ class LogStore:
             for home in self._directories:
                 home.expected.discard(opening.key)
 
-    def _homes_for(self, key: TopicPartition) -> list[DataDirectory]:
+    def _homes_for(self, key: PartitionKey) -> list[DataDirectory]:
         """Where to make a new log: where a try left its folder, where somebody wants it, where there are the fewest."""
         preferred = self.moves.preferred.get(key)
         wanted = [home for home in self._directories if home.path == preferred]
@@ -228,11 +228,11 @@ class LogStore:
         """Those that have not failed."""
         return self._directories
 
-    def home_of(self, key: TopicPartition) -> DataDirectory:
+    def home_of(self, key: PartitionKey) -> DataDirectory:
         """Where a log is."""
         return self._homes[key]
 
-    def rehome(self, key: TopicPartition, home: DataDirectory) -> None:
+    def rehome(self, key: PartitionKey, home: DataDirectory) -> None:
         """A log has gone to another directory."""
         self.adopt(key, self._homes[key].logs.pop(key), home)
 
@@ -247,8 +247,8 @@ class LogStore:
             raise error
 
     def deletion(
-        self, keys: Sequence[TopicPartition], *, now_ms: int
-    ) -> Callable[[], dict[TopicPartition, StorageError]]:
+        self, keys: Sequence[PartitionKey], *, now_ms: int
+    ) -> Callable[[], dict[PartitionKey, StorageError]]:
         """Forget these logs; the job, for a thread, renames their folders and answers what it could not delete.
 
         A folder `<topic>-<p>.<uuid>-delete` is removed by a job of `removals` after file.delete.delay.ms.
@@ -265,8 +265,8 @@ class LogStore:
         # A partition of that name must not begin with the offsets of this one.
         checkpoints = {home: home.checkpoint_job() for _, home, _, _ in renames}
 
-        def delete() -> dict[TopicPartition, StorageError]:
-            failures: dict[TopicPartition, StorageError] = {}
+        def delete() -> dict[PartitionKey, StorageError]:
+            failures: dict[PartitionKey, StorageError] = {}
             for key, job in chain(map(self._renaming, renames), copies):
                 try:
                     job()
@@ -283,7 +283,7 @@ class LogStore:
 
         return delete
 
-    def _renaming(self, rename: _Rename) -> tuple[TopicPartition, Job]:
+    def _renaming(self, rename: _Rename) -> tuple[PartitionKey, Job]:
         key, home, directory, doomed = rename
         return key, self._guarded(home.path, partial(self._files.rename, directory, doomed))
 
@@ -333,12 +333,12 @@ class LogStore:
 
         return guarded
 
-    def maintain(self, now_ms: int) -> list[Finding]:
+    def maintain(self, now_ms: int) -> list[LogFinding]:
         """Retire and expire what is due; call every few seconds. Answers what it did or found.
 
         A log whose disk fails is a finding and keeps the others from nothing.
         """
-        findings: list[Finding] = []
+        findings: list[LogFinding] = []
         for home in self._directories:
             for key, log in home.logs.items():
                 if key not in self._busy:

@@ -6,13 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from headrace.broker.replication.model import (
-    Broker,
-    PartitionState,
-    ReplicaAssignment,
-    TopicAssignment,
-    TopicPartition,
-)
+from headrace.broker.replication.model import Broker, PartitionState, ReplicaAssignment, TopicAssignment
+from headrace.broker.wire.partitions import PartitionKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +17,7 @@ class Elected:
     epoch: int
     brokers: Mapping[int, Broker]
     topics: Mapping[str, TopicAssignment]
-    states: Mapping[TopicPartition, PartitionState]
+    states: Mapping[PartitionKey, PartitionState]
     deletions: frozenset[str] = frozenset()
 
 
@@ -54,8 +49,8 @@ class StatesWritten:
     gone).
     """
 
-    written: Mapping[TopicPartition, PartitionState]
-    conflicts: Mapping[TopicPartition, PartitionState | None] = field(default_factory=dict)
+    written: Mapping[PartitionKey, PartitionState]
+    conflicts: Mapping[PartitionKey, PartitionState | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +58,7 @@ class ReplicasDeleted:
     """A broker deleted these replicas."""
 
     broker_id: int
-    partitions: frozenset[TopicPartition]
+    partitions: frozenset[PartitionKey]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +80,7 @@ class TopicRemoved:
 class IsrChanged:
     """Leaders changed the in-sync replicas of these partitions, as their state znodes say."""
 
-    states: Mapping[TopicPartition, PartitionState]
+    states: Mapping[PartitionKey, PartitionState]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,8 +95,8 @@ class ReplicasAnswered:
     """A broker's answer to LeaderAndIsr: replicas in data directories that failed, and such as it took."""
 
     broker_id: int
-    offline: frozenset[TopicPartition]
-    online: frozenset[TopicPartition]
+    offline: frozenset[PartitionKey]
+    online: frozenset[PartitionKey]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +110,7 @@ class ShutdownRequested:
 class PreferredLeadersRequested:
     """Somebody wants the first replicas of these partitions to lead; `EndPreferredElection` ends it."""
 
-    partitions: frozenset[TopicPartition]
+    partitions: frozenset[PartitionKey]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,6 @@ INITIAL_LEADER_EPOCH = 0
 EPOCH_DURING_DELETE = -2
 """The leader epoch in a StopReplica request that ends a topic: it overrules every other."""
 
-TopicPartition = tuple[str, int]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:

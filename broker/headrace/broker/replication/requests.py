@@ -17,7 +17,8 @@ from headrace.broker.replication.events import (
     SendStopReplica,
     SendUpdateMetadata,
 )
-from headrace.broker.replication.model import Broker, TopicPartition
+from headrace.broker.replication.model import Broker
+from headrace.broker.wire.partitions import PartitionKey
 
 LEADER_AND_ISR_VERSION = 7
 STOP_REPLICA_VERSION = 4
@@ -89,7 +90,7 @@ def stop_replica(command: SendStopReplica, *, controller_id: int, controller_epo
     }
 
 
-def stopped_partitions(response: Mapping[str, Any]) -> frozenset[TopicPartition]:
+def stopped_partitions(response: Mapping[str, Any]) -> frozenset[PartitionKey]:
     """The partitions that a StopReplica response says were stopped."""
     if response["error_code"]:
         return frozenset()

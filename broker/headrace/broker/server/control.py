@@ -16,7 +16,6 @@ from headrace.broker.config.broker import BrokerConfig
 from headrace.broker.errors import ErrorCode, StaleControllerEpochError
 from headrace.broker.replication import requests
 from headrace.broker.replication.controller.machine import Controller
-from headrace.broker.replication.model import TopicPartition
 from headrace.broker.server.configurations import Configurations
 from headrace.broker.server.controller import ControllerOffice
 from headrace.broker.server.mailbox import Mailbox
@@ -32,6 +31,7 @@ from headrace.broker.wire.api import (
     k06_update_metadata,
     k07_controlled_shutdown,
 )
+from headrace.broker.wire.partitions import PartitionKey
 from headrace.broker.zk import paths
 from headrace.broker.zk.client import ZooKeeperClient, ZooKeeperClosedError
 
@@ -103,7 +103,7 @@ class Control:
             )
             return {"error_code": ErrorCode.UNKNOWN_SERVER_ERROR}
 
-    async def shut_down(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
+    async def shut_down(self, broker_id: int, broker_epoch: int) -> list[PartitionKey]:
         """ControlledShutdown: what the broker still leads.
 
         Raises StaleControllerEpochError, BrokerNotAvailableError and StaleBrokerEpochError.

@@ -23,13 +23,14 @@ from headrace.broker.errors import (
 )
 from headrace.broker.replication import events
 from headrace.broker.replication.controller.machine import Controller
-from headrace.broker.replication.model import TopicAssignment, TopicPartition
+from headrace.broker.replication.model import TopicAssignment
 from headrace.broker.server.mailbox import Mailbox, Work
 from headrace.broker.server.orders import Orders
 from headrace.broker.server.peers import Peers
 from headrace.broker.server.term import ControllerMovedError, Term
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks
+from headrace.broker.wire.partitions import PartitionKey
 from headrace.broker.wire.special_values import NO_EPOCH
 from headrace.broker.zk import paths
 from headrace.broker.zk.client import (
@@ -104,14 +105,14 @@ class ControllerOffice:
         self._is_registered = True
         self._mailbox.post(self._office_changed)
 
-    async def shut_down(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
+    async def shut_down(self, broker_id: int, broker_epoch: int) -> list[PartitionKey]:
         """Lead away from a broker that is about to stop; answers what it still leads.
 
         Raises StaleControllerEpochError (this broker is not controller), BrokerNotAvailableError (no such broker) and
         StaleBrokerEpochError.
         """
 
-        async def work() -> list[TopicPartition]:
+        async def work() -> list[PartitionKey]:
             try:
                 return await self._shut_down(broker_id, broker_epoch)
             except KafkaError:
@@ -255,7 +256,7 @@ class ControllerOffice:
             log.warning("cannot leave the controller's office", reason=error)
         self._mailbox.post(self._office_changed)
 
-    async def _shut_down(self, broker_id: int, broker_epoch: int) -> list[TopicPartition]:
+    async def _shut_down(self, broker_id: int, broker_epoch: int) -> list[PartitionKey]:
         core = self._core
         if core is None:
             raise StaleControllerEpochError("This is not the correct controller for this cluster.")

@@ -22,10 +22,10 @@ from headrace.broker.errors import (
 from headrace.broker.log import names
 from headrace.broker.log.store import LogStore
 from headrace.broker.replication.leader import Partition
-from headrace.broker.replication.model import TopicPartition
 from headrace.broker.server.replicas import Partitions
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks, in_thread
+from headrace.broker.wire.partitions import PartitionKey
 
 log = get_logger(__name__)
 BACKOFF_MS = 1000
@@ -44,7 +44,7 @@ class ReplicaMoves:
         self._clock = clock
         self._tasks = tasks
         self._slots = asyncio.Semaphore(threads)
-        self._running: dict[TopicPartition, asyncio.Task[None]] = {}
+        self._running: dict[PartitionKey, asyncio.Task[None]] = {}
         partitions.on_change(self._partition_changed)
         partitions.before_deletion(self.stop)
 
@@ -54,9 +54,9 @@ class ReplicaMoves:
         throttle.bytes_per_second = config.replica_alter_log_dirs_io_max_bytes_per_second
         throttle.window_s = config.alter_log_dirs_replication_quota_window_size_seconds
 
-    async def alter(self, wanted: Mapping[TopicPartition, str]) -> dict[TopicPartition, ErrorCode]:
+    async def alter(self, wanted: Mapping[PartitionKey, str]) -> dict[PartitionKey, ErrorCode]:
         """Have each of these partitions in that directory: move it, or make it there when it comes."""
-        refused: list[tuple[TopicPartition, KafkaError]] = []
+        refused: list[tuple[PartitionKey, KafkaError]] = []
         async with self._partitions.changing:
             codes = {key: await self._answer(key, path, refused) for key, path in wanted.items()}
         if refused:
@@ -70,7 +70,7 @@ class ReplicaMoves:
             )
         return codes
 
-    async def stop(self, keys: Iterable[TopicPartition]) -> None:
+    async def stop(self, keys: Iterable[PartitionKey]) -> None:
         """Return once nothing works on these any more."""
         tasks = [self._running.pop(key) for key in keys if key in self._running]
         for task in tasks:
@@ -78,7 +78,7 @@ class ReplicaMoves:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _answer(
-        self, key: TopicPartition, path: str, refused: list[tuple[TopicPartition, KafkaError]]
+        self, key: PartitionKey, path: str, refused: list[tuple[PartitionKey, KafkaError]]
     ) -> ErrorCode:
         try:
             await self._alter(key, path)
@@ -90,7 +90,7 @@ class ReplicaMoves:
             return error.code
         return ErrorCode.NONE
 
-    async def _alter(self, key: TopicPartition, path: str) -> None:
+    async def _alter(self, key: PartitionKey, path: str) -> None:
         """Raises LogDirNotFoundError, StorageError, InvalidTopicError, and what `Partitions.replica` raises."""
         if not names.fits_future_directory(*key):
             raise InvalidTopicError(
@@ -113,14 +113,14 @@ class ReplicaMoves:
         await self._begin(key, path)
         self._start(key)
 
-    async def _begin(self, key: TopicPartition, path: str) -> None:
+    async def _begin(self, key: PartitionKey, path: str) -> None:
         opening = self._logs.moves.begin(key, path, self._clock.now_ms())
         await in_thread(opening.run)
         for job in self._logs.name_syncs([opening]):
             await in_thread(job)
         self._logs.moves.begun(opening)
 
-    async def _cancel(self, key: TopicPartition) -> None:
+    async def _cancel(self, key: PartitionKey) -> None:
         await self.stop([key])
         await in_thread(self._logs.moves.cancel(key, self._clock.now_ms()))
 
@@ -131,7 +131,7 @@ class ReplicaMoves:
         if is_held and self._logs.moves.target(key) is not None and key not in self._running:
             self._start(key)
 
-    def _start(self, key: TopicPartition) -> None:
+    def _start(self, key: PartitionKey) -> None:
         """A task that still settles the move before goes on with this one: two would rename the same folder."""
         if key in self._running and not self._running[key].done():
             return
@@ -139,11 +139,11 @@ class ReplicaMoves:
         self._running[key] = task
         task.add_done_callback(lambda done: self._ended(key, done))
 
-    def _ended(self, key: TopicPartition, task: asyncio.Task[None]) -> None:
+    def _ended(self, key: PartitionKey, task: asyncio.Task[None]) -> None:
         if self._running.get(key) is task:
             del self._running[key]
 
-    async def _move(self, key: TopicPartition) -> None:
+    async def _move(self, key: PartitionKey) -> None:
         async with self._slots:
             moves, last_reason = self._logs.moves, ""
             path = moves.target(key)
@@ -162,7 +162,7 @@ class ReplicaMoves:
                     await asyncio.sleep(BACKOFF_MS / 1000)
                 path = moves.target(key)
 
-    async def _run(self, key: TopicPartition) -> bool:
+    async def _run(self, key: PartitionKey) -> bool:
         """All steps; whether the move is over, or has to begin anew."""
         steps = self._logs.moves.steps(key, self._clock.now_ms)
         try:

@@ -23,11 +23,12 @@ from headrace.broker.errors import (
     UnknownTopicOrPartitionError,
 )
 from headrace.broker.replication.leader import Partition
-from headrace.broker.replication.model import PartitionState, TopicPartition
+from headrace.broker.replication.model import PartitionState
 from headrace.broker.server.metadata import MetadataCache, partition_states
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import in_thread
 from headrace.broker.wire.fields import ZERO_UUID
+from headrace.broker.wire.partitions import PartitionKey
 from headrace.broker.wire.special_values import NO_EPOCH
 
 if TYPE_CHECKING:
@@ -58,17 +59,17 @@ class Partitions:
         self.broker_epoch = -1
         self._metadata = metadata
         self._clock = clock
-        self._partitions: dict[TopicPartition, Partition] = {}
+        self._partitions: dict[PartitionKey, Partition] = {}
         # What threads make ready for a request that is being performed.
-        self._openings: dict[TopicPartition, Opening] = {}
+        self._openings: dict[PartitionKey, Opening] = {}
         # Why there is nothing to make ready for some of it.
-        self._unopened: dict[TopicPartition, KafkaError] = {}
+        self._unopened: dict[PartitionKey, KafkaError] = {}
         # Replicas in data directories that failed.
-        self._offline: set[TopicPartition] = set()
+        self._offline: set[PartitionKey] = set()
         # Replicas that could not be taken, as on a full disk: the controller has to be asked for them again.
-        self.refused: set[TopicPartition] = set()
+        self.refused: set[PartitionKey] = set()
         self._callbacks: list[PartitionCallback] = []
-        self._before_deletion: Callable[[Iterable[TopicPartition]], Awaitable[None]] | None = None
+        self._before_deletion: Callable[[Iterable[PartitionKey]], Awaitable[None]] | None = None
         # Held while replicas are taken, stopped or sent to other directories.
         self.changing = asyncio.Lock()
 
@@ -128,11 +129,11 @@ class Partitions:
         """Call `callback(partition)` after it became led (`is_leader`), stopped being led, or was deleted."""
         self._callbacks.append(callback)
 
-    def before_deletion(self, callback: Callable[[Iterable[TopicPartition]], Awaitable[None]]) -> None:
+    def before_deletion(self, callback: Callable[[Iterable[PartitionKey]], Awaitable[None]]) -> None:
         """Await `callback(partitions)` before their logs are deleted: nobody works on them afterwards."""
         self._before_deletion = callback
 
-    def take_offline(self, keys: Iterable[TopicPartition]) -> None:
+    def take_offline(self, keys: Iterable[PartitionKey]) -> None:
         """The data directory of these replicas failed: they are out of reach until the broker starts again."""
         for key in keys:
             self._offline.add(key)
@@ -196,9 +197,9 @@ class Partitions:
             ],
         }
 
-    async def _stop_all(self, request: Mapping[str, Any]) -> dict[TopicPartition, ErrorCode]:
-        codes: dict[TopicPartition, ErrorCode] = {}
-        deleted: list[TopicPartition] = []
+    async def _stop_all(self, request: Mapping[str, Any]) -> dict[PartitionKey, ErrorCode]:
+        codes: dict[PartitionKey, ErrorCode] = {}
+        deleted: list[PartitionKey] = []
         for topic, partition, leader_epoch, delete in _stopping(request):
             code = codes[topic, partition] = self._stop(topic, partition, leader_epoch, delete=delete)
             if delete and code is ErrorCode.NONE:
@@ -276,12 +277,12 @@ class Partitions:
         for key, failure in (await self._delete_logs(old)).items():
             log.error("cannot delete a log", topic=key[0], partition=key[1], reason=failure)
 
-    async def _delete_logs(self, keys: Sequence[TopicPartition]) -> dict[TopicPartition, StorageError]:
+    async def _delete_logs(self, keys: Sequence[PartitionKey]) -> dict[PartitionKey, StorageError]:
         if not keys:
             return {}
         if self._before_deletion is not None:
             await self._before_deletion(keys)
-        failures: dict[TopicPartition, StorageError] = {}
+        failures: dict[PartitionKey, StorageError] = {}
         delete = self.logs.deletion(keys, now_ms=self._clock.now_ms())
         await in_thread(lambda: failures.update(delete()))
         return failures

@@ -14,9 +14,10 @@ from functools import partial
 from uuid import uuid4
 
 from headrace.broker.replication import events
-from headrace.broker.replication.model import PartitionState, TopicAssignment, TopicPartition
+from headrace.broker.replication.model import PartitionState, TopicAssignment
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.fields import ZERO_UUID
+from headrace.broker.wire.partitions import PartitionKey
 from headrace.broker.zk import paths
 from headrace.broker.zk.client import (
     Check,
@@ -94,8 +95,8 @@ class Term:
         """Write what nobody else changed; the outcome. Raises ControllerMovedError."""
         for topic in sorted({w.topic for w in writes if w.create}):
             await self._create_if_missing(paths.topic_partitions(topic))
-        written: dict[TopicPartition, PartitionState] = {}
-        conflicts: dict[TopicPartition, PartitionState | None] = {}
+        written: dict[PartitionKey, PartitionState] = {}
+        conflicts: dict[PartitionKey, PartitionState | None] = {}
         for first in range(0, len(writes), READS_IN_FLIGHT_MAX):
             batch = writes[first : first + READS_IN_FLIGHT_MAX]
             for write, state in zip(batch, await asyncio.gather(*map(self._write_state, batch)), strict=True):

@@ -13,7 +13,8 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any, Protocol, TypeVar
 
 from headrace.broker.waiting.deferred import Deferred
-from headrace.broker.waiting.watch import PartitionKey, TimerHandle, Watch
+from headrace.broker.waiting.watch import TimerHandle, Watch
+from headrace.broker.wire.partitions import PartitionKey
 
 T = TypeVar("T")
 PARKED_MAX = 10_000

@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from headrace.broker.waiting.deferred import Deferred
+from headrace.broker.wire.partitions import PartitionKey
 
-PartitionKey = tuple[str, int]
 Attempt = Callable[[Collection[PartitionKey] | None], Any]
 
 

@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from headrace.broker.errors import InvalidTopicError
-from headrace.broker.replication.model import Broker, PartitionState, TopicAssignment, TopicPartition
+from headrace.broker.replication.model import Broker, PartitionState, TopicAssignment
 from headrace.broker.replication.topic_requests import check_name
 from headrace.broker.structured_log import get_logger
+from headrace.broker.wire.partitions import PartitionKey
 from headrace.broker.zk import paths
 from headrace.broker.zk.client import Znode, ZooKeeperClient
 
@@ -56,10 +57,10 @@ async def read_topics(zookeeper: ZooKeeperClient, names: Sequence[str]) -> dict[
 
 
 async def read_states(
-    zookeeper: ZooKeeperClient, keys: Sequence[TopicPartition]
-) -> dict[TopicPartition, PartitionState | None]:
+    zookeeper: ZooKeeperClient, keys: Sequence[PartitionKey]
+) -> dict[PartitionKey, PartitionState | None]:
     """The states of these partitions; None where there is none yet."""
-    states: dict[TopicPartition, PartitionState | None] = dict.fromkeys(keys)
+    states: dict[PartitionKey, PartitionState | None] = dict.fromkeys(keys)
     for first in range(0, len(keys), READS_IN_FLIGHT_MAX):
         batch = keys[first : first + READS_IN_FLIGHT_MAX]
         znodes = await zookeeper.get_many([paths.partition_state(*key) for key in batch])

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from headrace.broker.clock import SystemClock
 from headrace.broker.config.sections import Logs
-from headrace.broker.log.results import Finding, Job
+from headrace.broker.log.results import Job, LogFinding
 from headrace.broker.log.store import LogStore
 from headrace.broker.server.housekeeping import Housekeeping
 from headrace.broker.server.syncing import FlushTimes
@@ -33,7 +33,7 @@ class SlowLogs:
         assert self.disk.wait(TIMEOUT_S)
         return 1
 
-    def maintain(self, now_ms: int) -> list[Finding]:
+    def maintain(self, now_ms: int) -> list[LogFinding]:
         self.maintained_count += 1
         return []
 

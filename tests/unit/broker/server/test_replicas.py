@@ -21,10 +21,10 @@ from headrace.broker.errors import (
     UnknownTopicOrPartitionError,
 )
 from headrace.broker.replication.leader import Partition
-from headrace.broker.replication.model import TopicPartition
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.replicas import Partitions
 from headrace.broker.wire.fields import ZERO_UUID
+from headrace.broker.wire.partitions import PartitionKey
 
 TOPIC_ID = UUID(int=7)
 Message = dict[str, Any]
@@ -66,9 +66,9 @@ class Logs:
     """A store in memory; `deleted` lists what was deleted."""
 
     def __init__(self) -> None:
-        self.logs: dict[TopicPartition, Log] = {}
-        self.deleted: list[TopicPartition] = []
-        self.abandoned: list[TopicPartition] = []
+        self.logs: dict[PartitionKey, Log] = {}
+        self.deleted: list[PartitionKey] = []
+        self.abandoned: list[PartitionKey] = []
         self.prepared: list[int] = []
         self.has_offline = False
         self.is_full = False
@@ -105,9 +105,9 @@ class Logs:
         self.abandoned += [opening.key for opening in openings]
 
     def deletion(
-        self, keys: Iterable[TopicPartition], *, now_ms: int
-    ) -> Callable[[], dict[TopicPartition, Exception]]:
-        def delete() -> dict[TopicPartition, Exception]:
+        self, keys: Iterable[PartitionKey], *, now_ms: int
+    ) -> Callable[[], dict[PartitionKey, Exception]]:
+        def delete() -> dict[PartitionKey, Exception]:
             for key in keys:
                 if self.logs.pop(key, None) is not None:
                     self.deleted.append(key)
@@ -121,7 +121,7 @@ class Opening:
 
     gate: threading.Event | None = None
 
-    def __init__(self, logs: Logs, key: TopicPartition, topic_id: UUID, epoch: int) -> None:
+    def __init__(self, logs: Logs, key: PartitionKey, topic_id: UUID, epoch: int) -> None:
         self.logs, self.key, self.topic_id, self.epoch = logs, key, topic_id, epoch
 
     def run(self) -> None:

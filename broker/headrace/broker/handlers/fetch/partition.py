@@ -33,7 +33,7 @@ NOT_IN_CLUSTER = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_
 _new_tuple = tuple.__new__  # half the time of a call of the class
 
 
-class Place:
+class AskedPartition:
     """One partition of a request: what is asked, and, if that was nothing yet, what it had, of which topic and epoch."""
 
     __slots__ = ("epoch", "kept", "name", "topic", "topic_id", "wanted")
@@ -48,7 +48,13 @@ class Place:
 
 
 def read_partition(
-    broker: Services, request: FetchRequest, place: Place, left: int, *, is_plain: bool, at_least_one: bool
+    broker: Services,
+    request: FetchRequest,
+    place: AskedPartition,
+    left: int,
+    *,
+    is_plain: bool,
+    at_least_one: bool,
 ) -> Found:
     """What the partition has for this client, in at most `left` bytes; remembers at `place` whose log was read.
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from headrace.broker.handlers.fetch.found import Answer, Found
 from headrace.broker.handlers.fetch.head import encode_nothing
-from headrace.broker.handlers.fetch.partition import NOT_IN_CLUSTER, Place, read_partition
+from headrace.broker.handlers.fetch.partition import NOT_IN_CLUSTER, AskedPartition, read_partition
 from headrace.broker.handlers.fetch.read import FetchPartition, FetchRequest, FetchTopic
 from headrace.broker.handlers.services import Services
 from headrace.broker.log.results import NOTHING_YET, LogSlice
@@ -47,9 +47,9 @@ class Reading:
 
     def __init__(self, broker: Services) -> None:
         self._broker = broker
-        self._places: list[Place] = []
+        self._places: list[AskedPartition] = []
         # What the last requests asked for, as far as their answers may serve again, and the watch of it.
-        self._by_key: dict[tuple[str | None, int], Place] = {}
+        self._by_key: dict[tuple[str | None, int], AskedPartition] = {}
         self._watch: Watch | None = None
         self._is_known = False
         self._kind: tuple[int, int] | None = None
@@ -71,7 +71,7 @@ class Reading:
             for wanted in topic.partitions:
                 place = by_key.get((name, wanted[0]))
                 if place is None:
-                    place = Place(topic, name, wanted)
+                    place = AskedPartition(topic, name, wanted)
                 else:
                     known_count += 1
                     self._ask_again(place, topic, wanted)
@@ -83,7 +83,7 @@ class Reading:
             self.close()
             self.ask(request, version, max_bytes)
 
-    def _ask_again(self, place: Place, topic: FetchTopic, wanted: FetchPartition) -> None:
+    def _ask_again(self, place: AskedPartition, topic: FetchTopic, wanted: FetchPartition) -> None:
         """What was kept serves again if neither the question nor the log has changed."""
         kept = place.kept
         if kept is not None:

@@ -51,7 +51,7 @@ class Sized(Protocol):
 
 
 F = TypeVar("F", bound=Found)
-PartitionKey = tuple[bytes, int]
+CachedKey = tuple[bytes, int]
 
 
 class _Cached:
@@ -88,7 +88,7 @@ class _Session:
         self.uses_topic_ids = uses_topic_ids
         self.created_ms = self.last_used_ms = now_ms
         self.epoch = INITIAL_SESSION_EPOCH + 1
-        self.partitions: dict[PartitionKey, _Cached] = {}
+        self.partitions: dict[CachedKey, _Cached] = {}
 
     @property
     def worth(self) -> tuple[bool, int, int]:

@@ -32,8 +32,8 @@ from headrace.broker.replication.model import (
     NO_LEADER,
     PartitionState,
     ReplicaAssignment,
-    TopicPartition,
 )
+from headrace.broker.wire.partitions import PartitionKey
 
 
 class Elections:
@@ -42,9 +42,9 @@ class Elections:
     def __init__(self, cluster: ClusterState, unclean: Callable[[str], bool]) -> None:
         self._cluster = cluster
         self._unclean = unclean
-        self._created: set[TopicPartition] = set()
+        self._created: set[PartitionKey] = set()
         # The partitions whose preferred leaders are being elected; None when nobody wants that.
-        self._preferring: frozenset[TopicPartition] | None = None
+        self._preferring: frozenset[PartitionKey] | None = None
 
     def write(self, writes: Iterable[StateWrite]) -> list[Command]:
         """The command that writes these states, if there are any."""
@@ -114,7 +114,7 @@ class Elections:
         self._preferring = None
         return [*self.write(due), EndPreferredElection()]
 
-    def _preferred_write(self, key: TopicPartition) -> StateWrite | None:
+    def _preferred_write(self, key: PartitionKey) -> StateWrite | None:
         """None for what is unknown or being deleted, and when the preferred leader leads already or cannot."""
         topic, partition = key
         cluster = self._cluster

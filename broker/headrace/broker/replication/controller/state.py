@@ -18,8 +18,8 @@ from headrace.broker.replication.model import (
     PartitionState,
     ReplicaAssignment,
     TopicAssignment,
-    TopicPartition,
 )
+from headrace.broker.wire.partitions import PartitionKey
 
 
 @dataclass(slots=True)
@@ -31,9 +31,9 @@ class ClusterState:
     # Brokers that are about to stop.
     leaving: set[int] = field(default_factory=set)
     # Replicas in data directories that failed, by broker.
-    offline: dict[int, frozenset[TopicPartition]] = field(default_factory=dict)
+    offline: dict[int, frozenset[PartitionKey]] = field(default_factory=dict)
     topics: dict[str, TopicAssignment] = field(default_factory=dict)
-    states: dict[TopicPartition, PartitionState] = field(default_factory=dict)
+    states: dict[PartitionKey, PartitionState] = field(default_factory=dict)
     # The replicas, (partition, broker), that are still to be deleted, by topic.
     deleting: dict[str, set[tuple[int, int]]] = field(default_factory=dict)
 
@@ -51,7 +51,7 @@ class ClusterState:
                 for partition, assignment in self.topics[topic].partitions.items():
                     yield topic, partition, assignment
 
-    def remaining(self, broker_id: int) -> list[TopicPartition]:
+    def remaining(self, broker_id: int) -> list[PartitionKey]:
         """Replicated partitions that this broker still leads: what a controlled shutdown waits for."""
         return [
             (topic, partition)
@@ -80,7 +80,7 @@ class ClusterState:
         return self.words(self.states)
 
     def words(
-        self, states: Mapping[TopicPartition, PartitionState], new: Iterable[TopicPartition] = ()
+        self, states: Mapping[PartitionKey, PartitionState], new: Iterable[PartitionKey] = ()
     ) -> tuple[PartitionWord, ...]:
         """What to say of these states; the partitions in `new` have just been made."""
         fresh = frozenset(new)

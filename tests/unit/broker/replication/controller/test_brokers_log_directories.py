@@ -14,8 +14,8 @@ from headrace.broker.replication.model import (
     PartitionState,
     ReplicaAssignment,
     TopicAssignment,
-    TopicPartition,
 )
+from headrace.broker.wire.partitions import PartitionKey
 
 TOPIC_ID = UUID(int=1)
 MOVED, HELD, LONELY = ("t", 0), ("t", 1), ("t", 2)
@@ -47,14 +47,14 @@ def controller() -> Controller:
 
 
 def answered(
-    found: Controller, *, offline: Iterable[TopicPartition] = (), online: Iterable[TopicPartition] = ()
+    found: Controller, *, offline: Iterable[PartitionKey] = (), online: Iterable[PartitionKey] = ()
 ) -> list[ev.Command]:
     return found.handle(
         ev.ReplicasAnswered(broker_id=1, offline=frozenset(offline), online=frozenset(online))
     )
 
 
-def states(commands: Sequence[ev.Command]) -> dict[TopicPartition, tuple[int, int, tuple[int, ...]]]:
+def states(commands: Sequence[ev.Command]) -> dict[PartitionKey, tuple[int, int, tuple[int, ...]]]:
     """(leader, leader epoch, ISR) to be written."""
     return {
         (w.topic, w.partition): (w.state.leader, w.state.leader_epoch, w.state.isr)
@@ -72,7 +72,7 @@ def write(found: Controller, commands: Sequence[ev.Command]) -> list[ev.Command]
     return found.handle(ev.StatesWritten(written=written))
 
 
-def offline_in(commands: Sequence[ev.Command]) -> dict[TopicPartition, tuple[int, ...]]:
+def offline_in(commands: Sequence[ev.Command]) -> dict[PartitionKey, tuple[int, ...]]:
     return {
         (w.topic, w.partition): w.offline
         for c in commands

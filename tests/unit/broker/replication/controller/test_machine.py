@@ -15,8 +15,8 @@ from headrace.broker.replication.model import (
     PartitionState,
     ReplicaAssignment,
     TopicAssignment,
-    TopicPartition,
 )
+from headrace.broker.wire.partitions import PartitionKey
 
 Command = TypeVar("Command")
 
@@ -43,7 +43,7 @@ def elected(
     *,
     live: Sequence[int] = (1, 2),
     topics: Sequence[TopicAssignment] = (),
-    states: Mapping[TopicPartition, PartitionState] | None = None,
+    states: Mapping[PartitionKey, PartitionState] | None = None,
     deletions: Iterable[str] = (),
     controller: Controller | None = None,
 ) -> tuple[Controller, list[ev.Command]]:
@@ -64,7 +64,7 @@ def of(kind: type[Command], commands: Sequence[ev.Command]) -> list[Command]:
     return [c for c in commands if isinstance(c, kind)]
 
 
-def writes(commands: Sequence[ev.Command]) -> dict[TopicPartition, ev.StateWrite]:
+def writes(commands: Sequence[ev.Command]) -> dict[PartitionKey, ev.StateWrite]:
     return {(w.topic, w.partition): w for c in of(ev.WriteStates, commands) for w in c.writes}
 
 
@@ -252,7 +252,7 @@ def test_a_broker_that_fell_behind_is_told_everything_again() -> None:
     assert [(c.broker_id, len(c.partitions)) for c in (metadata, leaders)] == [(2, 2), (2, 1)]
 
 
-def prefer(controller: Controller, *partitions: TopicPartition) -> list[ev.Command]:
+def prefer(controller: Controller, *partitions: PartitionKey) -> list[ev.Command]:
     return controller.handle(ev.PreferredLeadersRequested(partitions=frozenset(partitions)))
 
 

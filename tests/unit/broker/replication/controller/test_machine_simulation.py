@@ -21,8 +21,8 @@ from headrace.broker.replication.model import (
     PartitionState,
     ReplicaAssignment,
     TopicAssignment,
-    TopicPartition,
 )
+from headrace.broker.wire.partitions import PartitionKey
 
 Key = tuple[str, UUID, int]
 
@@ -39,7 +39,7 @@ class Node:
         self.controller_epoch = 0
         self.leader_epochs: dict[Key, int] = {}
         self.leads: dict[Key, bool] = {}
-        self.metadata: dict[TopicPartition, tuple[int, int]] = {}
+        self.metadata: dict[PartitionKey, tuple[int, int]] = {}
         self.live_brokers: set[int] = set()
 
     def leader_and_isr(self, command: ev.SendLeaderAndIsr, controller_epoch: int) -> None:
@@ -73,12 +73,12 @@ class World:
         self.epoch = 0
         self.live: dict[int, Node] = {}
         self.topics: dict[str, TopicAssignment] = {}
-        self.states: dict[TopicPartition, PartitionState] = {}
+        self.states: dict[PartitionKey, PartitionState] = {}
         self.deletions: set[str] = set()
         self.queues: dict[int, list[tuple[ev.Command, Controller]]] = {}
         self.leaders_by_epoch: dict[tuple[Key, int], int] = {}
         self.controller: Controller | None = None
-        self.wish: frozenset[TopicPartition] | None = None
+        self.wish: frozenset[PartitionKey] | None = None
 
     def step(self) -> None:
         often = [self.start, self.deliver, self.create]
@@ -142,7 +142,7 @@ class World:
             if preferred in state.isr and preferred in self.live:
                 assert state.leader == preferred
 
-    def want(self, wish: frozenset[TopicPartition]) -> None:
+    def want(self, wish: frozenset[PartitionKey]) -> None:
         self.wish = wish
         self.tell(ev.PreferredLeadersRequested(partitions=wish))
 
@@ -225,8 +225,8 @@ class World:
                         self.queues.setdefault(command.broker_id, []).append((command, controller))
 
     def write(self, command: ev.WriteStates) -> ev.StatesWritten:
-        written: dict[TopicPartition, PartitionState] = {}
-        conflicts: dict[TopicPartition, PartitionState | None] = {}
+        written: dict[PartitionKey, PartitionState] = {}
+        conflicts: dict[PartitionKey, PartitionState | None] = {}
         for w in command.writes:
             key = (w.topic, w.partition)
             found = self.states.get(key)
@@ -256,7 +256,7 @@ class World:
         self.states = {k: s for k, s in self.states.items() if k[0] != topic}
         return ev.TopicRemoved(topic=topic)
 
-    def check_write(self, key: TopicPartition, before: PartitionState | None) -> None:
+    def check_write(self, key: PartitionKey, before: PartitionState | None) -> None:
         after = self.states[key]
         if before is not None:
             assert after.leader_epoch > before.leader_epoch, f"{key}: epoch {before} -> {after}"
