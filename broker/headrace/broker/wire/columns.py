@@ -79,16 +79,16 @@ def _read_dense(
     add_timestamp, add_value, starts_with = timestamps.append, values.append, data.startswith
     at = 0
     for mark in marks:
-        first = data[at]
-        if first < 0x80:
+        length = data[at]
+        if length < 0x80:
             at += 1
-            end = at + (first >> 1)
         elif (second := data[at + 1]) < 0x80:
             at += 2
-            end = at + ((first & 0x7F | second << 7) >> 1)
+            length = length & 0x7F | second << 7
         else:
-            size, at = read_varint(data, at)
-            end = at + size
+            length, at = read_varint(data, at)
+            length <<= 1
+        end = at + (length >> 1)
         at += 1  # the attributes, which Kafka does not use
         delta = data[at]
         if delta < 0x80:
@@ -113,7 +113,7 @@ def _read_dense(
             size, at = read_varint(data, at)
             size <<= 1
         stop = at + (size >> 1)
-        if size & 1 or size < 0 or data[stop] or stop + 1 != end:
+        if (size | length) & 1 or size < 0 or data[stop] or stop + 1 != end:
             return False
         add_timestamp(base_timestamp + ((delta >> 1) ^ -(delta & 1)))
         add_value(data[at:stop])

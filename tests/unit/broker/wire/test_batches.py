@@ -260,6 +260,8 @@ def test_a_count_above_what_is_compared_at_once_is_not_taken_on_trust() -> None:
         (b"\x0c\x00\x00\x00\x01\x00\x01", "-1 record headers"),
         (b"\x0c\x00\x00\x00\x01\x00\x7e", "63 record headers"),
         (b"\x01\x00\x00\x00\x01\x00\x00", "a record of -1 bytes"),
+        (b"\x0f\x00\x00\x00\x01\x02v\x00", "a record of -8 bytes"),
+        (b"\x85\x01\x00\x00\x00\x01\x78" + b"v" * 60 + b"\x00", "a record of -67 bytes"),
         (b"\x80\x80\x80\x80\x80\x00\x00", "longer than 5 bytes"),
     ],
 )
