@@ -186,7 +186,10 @@ def test_wrong_use_ends_with_a_sentence_and_2(arguments: list[str]) -> None:
     assert "Error:" in result.output
 
 
-def test_a_cluster_that_does_not_answer_ends_the_report_with_a_sentence(tmp_path: Path) -> None:
+def test_a_cluster_that_does_not_answer_ends_the_report_with_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.broker.client.blocking_cluster.RETRY_WAIT_SECONDS", 0.01)
     open_catalog(str(tmp_path / "w"))
     result = CliRunner().invoke(
         audit,

@@ -56,7 +56,8 @@ def test_wrong_use_exits_2_with_an_error(arguments: list[str]) -> None:
     assert "Error: " in result.output
 
 
-def test_brokers_that_do_not_answer_are_one_line_and_exit_1() -> None:
+def test_brokers_that_do_not_answer_are_one_line_and_exit_1(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.cli.topics.TIMEOUT_SECONDS", 0.3)
     result = CliRunner().invoke(main, ["topics", "list", "--bootstrap", "127.0.0.1:1"])
     assert result.exit_code == 1
     assert result.output.startswith("Error: list topics: no broker answered")
