@@ -16,7 +16,14 @@ from headrace.broker.config.topics import LogConfig
 from headrace.broker.log.appender import Appender
 from headrace.broker.log.compaction import CleanerLimits
 from headrace.broker.log.producers import read_marker
-from headrace.broker.wire.batches import BatchHeader, Record, decode_records, encode_batch, iter_batches
+from headrace.broker.wire.batches import (
+    BatchHeader,
+    Record,
+    decode_records,
+    encode_batch,
+    iter_batches,
+    set_base_offset_and_epoch,
+)
 
 RETENTION_MS = 300
 KEYS = [b"%d" % number for number in range(8)]
@@ -180,9 +187,8 @@ class CompactionSimulation(DiskLife):
 
     def _append_batch(self, batch: bytearray, entries: list[Entry]) -> None:
         self.pending = entries
-        Appender(self.log).append_as_leader(
-            memoryview(batch), leader_epoch=0, now_ms=self.now_ms, from_client=False
-        )
+        set_base_offset_and_epoch(batch, 0, self.log.log_end_offset, 0)
+        Appender(self.log).append_as_follower(memoryview(batch), now_ms=self.now_ms)
         self.log.advance_high_watermark(self.log.log_end_offset)
         self.entries += self.pending
         self.pending = []

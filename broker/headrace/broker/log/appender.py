@@ -13,7 +13,7 @@ from typing import NamedTuple
 from headrace.broker.errors import KafkaError, NotOneBatchError, StorageError
 from headrace.broker.log.files import storage_error
 from headrace.broker.log.partition_log import PartitionLog
-from headrace.broker.log.producers import CachedBatch, is_next
+from headrace.broker.log.producers import is_next
 from headrace.broker.log.results import AppendResult
 from headrace.broker.log.segment import Place
 from headrace.broker.log.validation import (
@@ -23,7 +23,6 @@ from headrace.broker.log.validation import (
     check_sizes,
     check_timestamps,
     header_at,
-    numbered_batches,
     placed_batches,
     runs,
     stamp_append_time,
@@ -53,26 +52,20 @@ class Appender:
     def __init__(self, log: PartitionLog) -> None:
         self._log = log
 
-    def append_as_leader(
-        self, records: memoryview, *, leader_epoch: int, now_ms: int, from_client: bool = True
-    ) -> AppendResult:
-        """Check `records` (whole v2 batches, writable), stamp offsets and epoch into it and append it.
+    def append_as_leader(self, records: memoryview, *, leader_epoch: int, now_ms: int) -> AppendResult:
+        """Check `records` (one v2 batch, writable), stamp offset and epoch into it and append it.
 
-        A client may send one batch; `from_client=False` is for the broker's own coordinators, which may write
-        control batches and several batches at once.
-        Raises CorruptMessageError, InvalidRecordError, MessageTooLargeError, RecordListTooLargeError,
-        InvalidTimestampError, UnsupportedForMessageFormatError, OutOfOrderSequenceError,
-        InvalidProducerEpochError, StorageError; the log is then as it was.
+        Raises CorruptMessageError, InvalidRecordError, NotOneBatchError, MessageTooLargeError, InvalidTimestampError,
+        UnsupportedForMessageFormatError, OutOfOrderSequenceError, InvalidProducerEpochError, StorageError; the log is
+        then as it was.
         """
-        (outcome,) = self.append_each_as_leader(
-            (records,), leader_epoch=leader_epoch, now_ms=now_ms, from_client=from_client
-        )
+        (outcome,) = self.append_each_as_leader((records,), leader_epoch=leader_epoch, now_ms=now_ms)
         if isinstance(outcome, KafkaError):
             raise outcome
         return outcome
 
     def append_each_as_leader(
-        self, appends: Iterable[memoryview], *, leader_epoch: int, now_ms: int, from_client: bool = True
+        self, appends: Iterable[memoryview], *, leader_epoch: int, now_ms: int
     ) -> list[AppendResult | KafkaError]:
         """Append one after the other, each as `append_as_leader` would, with as few writes as possible.
 
@@ -90,10 +83,10 @@ class Appender:
                 size = len(records)
                 if header.length + LENGTH_END != size:
                     self._write_run(run, outcomes, leader_epoch, append_time_ms)
-                    outcomes.append(self._append_several(records, leader_epoch, now_ms, from_client))
+                    outcomes.append(self._append_first(records, leader_epoch, now_ms))
                     continue
-                self._check_one(records, header, now_ms, from_client)
-                if log.codec is not None and header.codec != log.codec and from_client:
+                self._check_one(records, header, now_ms)
+                if log.codec is not None and header.codec != log.codec:
                     records = recompressed(records, header, log.codec)
                     header, size = read_header(records), len(records)
                     check_sizes(size, size, config)
@@ -106,7 +99,7 @@ class Appender:
                     self._write_run(run, outcomes, leader_epoch, append_time_ms)
                 if header.producer_id >= 0 and not (run and is_next(run[-1].header, header)):
                     self._write_run(run, outcomes, leader_epoch, append_time_ms)
-                    repeated = self._check_producer(header, from_client)
+                    repeated = log.body.producers.check(header)
                     if repeated is not None:
                         outcomes.append(AppendResult(*repeated.answer, log.log_start_offset, 0))
                         continue
@@ -128,26 +121,17 @@ class Appender:
         self._write_run(run, outcomes, leader_epoch, append_time_ms)
         return outcomes
 
-    def _check_one(self, records: memoryview, header: BatchHeader, now_ms: int, from_client: bool) -> None:
+    def _check_one(self, records: memoryview, header: BatchHeader, now_ms: int) -> None:
         """Refuse the only batch of an append for what it says."""
         config = self._log.config
         size = len(records)
         if size > config.max_message_bytes or size > config.segment_bytes:
             check_sizes(size, size, config)
         check_integrity(records, 0, header)
-        if from_client:
-            check_client_batch(header)
-            check_timestamps(records, header, config, now_ms)
-            if self._log.is_compacted:
-                check_keys(records, header, config, now_ms)
-
-    def _check_producer(self, header: BatchHeader, from_client: bool) -> CachedBatch | None:
-        """Refuse a batch that is not its producer's next one, or tell which earlier one it repeats."""
-        producers = self._log.body.producers
-        if from_client:
-            return producers.check(header)
-        producers.check_epoch(header)
-        return None
+        check_client_batch(header)
+        check_timestamps(records, header, config, now_ms)
+        if self._log.is_compacted:
+            check_keys(records, header, config, now_ms)
 
     def _write_run(
         self,
@@ -178,34 +162,17 @@ class Appender:
                 outcomes.append(_new_tuple(AppendResult, result))
         run.clear()
 
-    def _append_several(
-        self, records: memoryview, leader_epoch: int, now_ms: int, from_client: bool
-    ) -> AppendResult:
-        log, body = self._log, self._log.body
-        places = whole_batches(records, must_end=not from_client)
-        if from_client and len(places) == 1:
-            # Bytes behind the batch that are no whole batch are passed over, as in Kafka.
-            return self.append_as_leader(
-                records[: places[0].header.size], leader_epoch=leader_epoch, now_ms=now_ms
-            )
-        if from_client:
+    def _append_first(self, records: memoryview, leader_epoch: int, now_ms: int) -> AppendResult:
+        """Append the batch with bytes behind it that are no whole batch: these are passed over, as in Kafka."""
+        places = whole_batches(records)
+        if len(places) != 1:
+            log = self._log
             raise NotOneBatchError(
                 f"A produce request holds {len(places)} batches for {log.topic}-{log.partition}: send exactly one."
             )
-        base_offset = log.log_end_offset
-        placed = numbered_batches(records, places, base_offset, log.config)
-        for _, header in placed:
-            body.producers.check_epoch(header)
-        for index, (position, header) in enumerate(placed):
-            if log.is_stamping:
-                placed[index] = Place(position, stamp_append_time(records, position, header, now_ms))
-            set_base_offset_and_epoch(records, position, header.base_offset, leader_epoch)
-        with body.storage_errors():
-            body.epochs.assign(leader_epoch, base_offset)
-            self._append_adjacent(records, placed, now_ms)
-        append_time_ms = now_ms if log.is_stamping else -1
-        last_offset = log.log_end_offset - 1
-        return AppendResult(base_offset, last_offset, append_time_ms, log.log_start_offset, len(placed))
+        return self.append_as_leader(
+            records[: places[0].header.size], leader_epoch=leader_epoch, now_ms=now_ms
+        )
 
     def append_as_follower(self, records: memoryview, *, now_ms: int) -> AppendResult:
         """Append batches fetched from the leader, their offsets and epochs kept; a last batch that is cut is left.

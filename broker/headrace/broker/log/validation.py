@@ -213,12 +213,12 @@ def _records_at_fault(
     )
 
 
-def whole_batches(records: Buffer, *, must_end: bool) -> list[Place]:
-    """Every batch with its position; a last one that is cut is left out, or refused with `must_end`."""
+def whole_batches(records: Buffer) -> list[Place]:
+    """Every batch with its position; a last one that is cut is left out."""
     placed: list[Place] = []
     position = 0
     while position < len(records):
-        header = header_at(records, position) if must_end else _header_unless_cut(records, position)
+        header = _header_unless_cut(records, position)
         if header is None:
             break
         placed.append(Place(position, header))
@@ -245,7 +245,7 @@ def _declared_size(records: Buffer, position: int) -> int:
 
 def placed_batches(records: Buffer, next_offset: int) -> list[Place]:
     """Whole batches that carry their offsets already, checked for integrity and for going on from `next_offset`."""
-    placed = whole_batches(records, must_end=False)
+    placed = whole_batches(records)
     for position, header in placed:
         check_integrity(records, position, header)
         if header.base_offset < next_offset or header.last_offset_delta < 0:
@@ -254,19 +254,6 @@ def placed_batches(records: Buffer, next_offset: int) -> list[Place]:
                 f"but the log goes on at {next_offset}."
             )
         next_offset = header.next_offset
-    return placed
-
-
-def numbered_batches(
-    records: Buffer, places: list[Place], next_offset: int, config: LogConfig
-) -> list[Place]:
-    """The batches of a coordinator's append with the offsets that they get, checked for size and integrity."""
-    placed: list[Place] = []
-    for position, header in places:
-        check_sizes(len(records), header.size, config)
-        check_integrity(records, position, header)
-        placed.append(Place(position, header._replace(base_offset=next_offset)))
-        next_offset += header.last_offset_delta + 1
     return placed
 
 

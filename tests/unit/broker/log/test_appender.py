@@ -184,21 +184,6 @@ def test_a_sequence_wraps_to_zero(log: PartitionLog) -> None:
     assert log.log_end_offset == 6
 
 
-def test_coordinators_may_append_several_batches_at_once(log: PartitionLog) -> None:
-    both = memoryview(bytearray(batch(2)) + bytearray(batch(3)))
-    result = Appender(log).append_as_leader(both, leader_epoch=1, now_ms=NOW_MS, from_client=False)
-    assert (result.base_offset, result.last_offset, result.batch_count) == (3, 7, 2)
-    assert offsets(log) == [0, 3, 5]
-
-
-def test_several_batches_go_in_together_or_not_at_all(log: PartitionLog) -> None:
-    broken = bytearray(batch(2)) + bytearray(batch(3))
-    broken[-1] ^= 1
-    with pytest.raises(CorruptMessageError):
-        Appender(log).append_as_leader(memoryview(broken), leader_epoch=1, now_ms=NOW_MS, from_client=False)
-    assert (log.log_end_offset, offsets(log)) == (3, [0])
-
-
 def test_a_full_disk_leaves_no_trace_and_is_over_when_there_is_room(
     log: PartitionLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ from headrace.broker.wire.batches import (
     decode_records,
     encode_batch,
     iter_batches,
+    set_base_offset_and_epoch,
     set_crc,
 )
 
@@ -64,9 +65,8 @@ class Writer:
         )
 
     def _append(self, batch: bytearray) -> int:
-        found = Appender(self.log).append_as_leader(
-            memoryview(batch), leader_epoch=0, now_ms=NOW_MS, from_client=False
-        )
+        set_base_offset_and_epoch(batch, 0, self.log.log_end_offset, 0)
+        found = Appender(self.log).append_as_follower(memoryview(batch), now_ms=NOW_MS)
         self.log.advance_high_watermark(self.log.log_end_offset)
         return found.base_offset
 

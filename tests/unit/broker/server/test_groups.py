@@ -431,9 +431,8 @@ def test_offsets_of_a_transaction_count_from_its_commit_marker_on(tmp_path: Path
         batch = batches.encode_batch(
             control, transactional=True, control=True, producer_id=9, producer_epoch=0
         )
-        broker.partition.appender.append_as_leader(
-            memoryview(batch), leader_epoch=0, now_ms=0, from_client=False
-        )
+        batches.set_base_offset_and_epoch(batch, 0, broker.partition.log.log_end_offset, 0)
+        broker.partition.appender.append_as_follower(memoryview(batch), now_ms=0)
         broker.partition.appended()
     broker.loop.run()
     assert fetched(broker.ask(fetch())) == 2
