@@ -22,6 +22,7 @@ from virtual_time import LoopClock, VirtualLoop
 from headrace.broker.config.broker import BrokerConfig
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import ErrorCode
+from headrace.broker.replication.control_requests import control_request
 from headrace.broker.replication.model import Endpoint, TopicAssignment
 from headrace.broker.replication.topic_requests import TopicResult
 from headrace.broker.server.cluster import Cluster
@@ -209,7 +210,7 @@ class SimulatedLink:
         if key == k07_controlled_shutdown.API.key:
             remaining = await node.cluster.control.shut_down(message["broker_id"], message["broker_epoch"])
             return {"error_code": 0, "remaining_partitions": remaining}
-        answer = Later(node.tasks)("control", node.cluster.control.perform(key, message))
+        answer = Later(node.tasks)("control", node.cluster.control.perform(control_request(key, message)))
         await until(lambda: answer.done or node.is_dead, seconds=0.005)
         await asyncio.sleep(world.delay())
         if node.is_dead or world.breaks():

@@ -27,6 +27,7 @@ from headrace.broker.handlers.table import serve
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.results import LogSlice
 from headrace.broker.log.startup import open_logs
+from headrace.broker.replication.control_requests import LeaderAndIsr, UpdateMetadata
 from headrace.broker.replication.topic_requests import TopicResult
 from headrace.broker.server.groups import GroupCoordinator
 from headrace.broker.server.metadata import MetadataCache
@@ -122,7 +123,7 @@ class StandInCluster:
 
     def auto_create(self, names: Sequence[str]) -> None: ...
 
-    async def perform(self, key: int, request: Mapping[str, Any]) -> dict[str, Any]:
+    async def perform(self, request: object) -> dict[str, Any]:
         return {"error_code": ErrorCode.STALE_CONTROLLER_EPOCH}
 
     async def shut_down(self, broker_id: int, broker_epoch: int) -> list[Any]:
@@ -224,16 +225,10 @@ class FrameBroker:
             for number, (name, count) in enumerate(topics.items())
         ]
         endpoint = {"port": 9092, "host": "127.0.0.1", "listener": "PLAINTEXT", "security_protocol": 0}
-        metadata.update(
-            {
-                "controller_id": 1,
-                "controller_epoch": 1,
-                "topic_states": states,
-                "live_brokers": [{"id": 1, "endpoints": [endpoint], "rack": None}],
-            }
-        )
-        request = {"controller_id": 1, "controller_epoch": 1, "topic_states": states, "live_leaders": []}
-        assert asyncio.run(partitions.leader_and_isr(request))["error_code"] == 0
+        request: dict[str, Any] = {"controller_id": 1, "controller_epoch": 1, "topic_states": states}
+        live = [{"id": 1, "endpoints": [endpoint], "rack": None}]
+        metadata.update(UpdateMetadata.of({**request, "live_brokers": live}))
+        assert asyncio.run(partitions.leader_and_isr(LeaderAndIsr.of(request)))["error_code"] == 0
         assert len(list(partitions.led())) == sum(topics.values())
 
     def rest(self, ms: int = 0) -> None:

@@ -14,6 +14,7 @@ from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import ErrorCode
 from headrace.broker.log.appender import Appender
 from headrace.broker.log.startup import open_logs
+from headrace.broker.replication.control_requests import LeaderAndIsr
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.moves import ReplicaMoves
 from headrace.broker.server.replicas import Partitions
@@ -74,7 +75,7 @@ class Broker:
         ]
         topic = {"topic_name": "events", "topic_id": UUID(int=7), "partition_states": states}
         request = {"controller_id": 1, "controller_epoch": 1, "broker_epoch": -1, "topic_states": [topic]}
-        await self.partitions.leader_and_isr(request)
+        await self.partitions.leader_and_isr(LeaderAndIsr.of(request))
         value = b"x" * (BATCH_SIZE - 75)
         for number in range(COUNT):
             log = self.partitions.leader_of("events", number).log

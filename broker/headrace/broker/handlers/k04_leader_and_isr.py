@@ -9,6 +9,7 @@ from typing import Any
 
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.services import Services
+from headrace.broker.replication.control_requests import LeaderAndIsr
 from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire.api import k04_leader_and_isr
 
@@ -18,10 +19,10 @@ FIRST_VERSION_BY_TOPIC_ID = 5
 
 
 def handle(broker: Services, call: Call, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
-    return broker.later("leader-and-isr", _answer(broker, call, request))
+    return broker.later("leader-and-isr", _answer(broker, call, LeaderAndIsr.of(request)))
 
 
-async def _answer(broker: Services, call: Call, request: dict[str, Any]) -> dict[str, Any]:
-    response: dict[str, Any] = await broker.control.perform(API.key, request)
+async def _answer(broker: Services, call: Call, request: LeaderAndIsr) -> dict[str, Any]:
+    response = await broker.control.perform(request)
     left_out = "partition_errors" if call.header.version >= FIRST_VERSION_BY_TOPIC_ID else "topics"
     return {name: value for name, value in response.items() if name != left_out}

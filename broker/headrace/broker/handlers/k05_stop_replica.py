@@ -6,6 +6,7 @@ from typing import Any
 
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.services import Services
+from headrace.broker.replication.control_requests import StopReplica
 from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire.api import k05_stop_replica
 
@@ -14,4 +15,4 @@ VERSIONS = (0, 4)
 
 
 def handle(broker: Services, call: Call, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
-    return broker.later("stop-replica", broker.control.perform(API.key, request))
+    return broker.later("stop-replica", broker.control.perform(StopReplica.of(request)))

@@ -6,6 +6,7 @@ from typing import Any
 
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.services import Services
+from headrace.broker.replication.control_requests import UpdateMetadata
 from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire.api import k06_update_metadata
 
@@ -14,4 +15,4 @@ VERSIONS = (0, 8)
 
 
 def handle(broker: Services, call: Call, request: dict[str, Any]) -> Deferred[dict[str, Any]]:
-    return broker.later("update-metadata", broker.control.perform(API.key, request))
+    return broker.later("update-metadata", broker.control.perform(UpdateMetadata.of(request)))

@@ -19,6 +19,7 @@ from headrace.broker.handlers.fetch.sessions import FetchSessions
 from headrace.broker.handlers.metadata_bodies import MetadataBodies
 from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.log.partition_log import PartitionLog
+from headrace.broker.replication.control_requests import LeaderAndIsr, StopReplica, UpdateMetadata
 from headrace.broker.replication.leader import Partition
 from headrace.broker.replication.model import Broker, Endpoint, PartitionMetadata
 from headrace.broker.replication.topic_requests import NewTopic, TopicResult
@@ -158,8 +159,8 @@ class Control(Protocol):
     @property
     def is_controller(self) -> bool: ...
 
-    async def perform(self, key: int, request: Mapping[str, Any], /) -> dict[str, Any]:
-        """Perform a LeaderAndIsr, StopReplica or UpdateMetadata request in its turn; answers the response."""
+    async def perform(self, request: LeaderAndIsr | StopReplica | UpdateMetadata, /) -> dict[str, Any]:
+        """Perform a request of the controller's in its turn; answers the response."""
         ...
 
     async def shut_down(self, broker_id: int, broker_epoch: int, /) -> Sequence[PartitionKey]:

@@ -8,29 +8,33 @@ office that this broker may hold.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from headrace.broker.clock import Clock
 from headrace.broker.config.broker import BrokerConfig
 from headrace.broker.errors import ErrorCode, StaleControllerEpochError
 from headrace.broker.replication import requests
+from headrace.broker.replication.control_requests import (
+    LeaderAndIsr,
+    StopReplica,
+    UpdateMetadata,
+    control_request,
+)
 from headrace.broker.replication.controller.machine import Controller
 from headrace.broker.server.configurations import Configurations
 from headrace.broker.server.controller import ControllerOffice
 from headrace.broker.server.mailbox import Mailbox
 from headrace.broker.server.membership import Membership
-from headrace.broker.server.metadata import MetadataCache, partition_states
+from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.peers import PeerLink, Peers
 from headrace.broker.server.replicas import Partitions
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks
 from headrace.broker.wire.api import (
-    k04_leader_and_isr,
-    k05_stop_replica,
-    k06_update_metadata,
     k07_controlled_shutdown,
 )
+from headrace.broker.wire.fields import Message
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.broker.zk import paths
 from headrace.broker.zk.client import ZooKeeperClient, ZooKeeperClosedError
@@ -87,19 +91,22 @@ class Control:
         """Whether this broker is the controller, as far as it knows."""
         return self._office is not None and self._office.is_active
 
-    async def perform(self, key: int, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Perform a LeaderAndIsr, StopReplica or UpdateMetadata request in its turn; answers the response.
+    async def perform(self, request: LeaderAndIsr | StopReplica | UpdateMetadata) -> dict[str, Any]:
+        """Perform a request of the controller's in its turn; answers the response.
 
         What fails for a reason that nobody foresaw is answered too: the controller's next word must get through.
         """
         try:
             async with self._turn:
-                return await self._performed(key, request)
+                return await self._performed(request)
         except ZooKeeperClosedError:
             return {"error_code": ErrorCode.BROKER_NOT_AVAILABLE}
         except Exception as error:
             log.failure(
-                "a request of the controller failed", error, broker=self._membership.broker_id, key=key
+                "a request of the controller failed",
+                error,
+                broker=self._membership.broker_id,
+                request=type(request).__name__,
             )
             return {"error_code": ErrorCode.UNKNOWN_SERVER_ERROR}
 
@@ -143,24 +150,23 @@ class Control:
                 return
             await asyncio.sleep(self._config.replication.controlled_shutdown_retry_backoff_ms / 1000)
 
-    async def _performed(self, key: int, request: Mapping[str, Any]) -> dict[str, Any]:
+    async def _performed(self, request: LeaderAndIsr | StopReplica | UpdateMetadata) -> dict[str, Any]:
         assert self._partitions is not None, "obey before serving"
-        if key == k04_leader_and_isr.API.key:
+        if isinstance(request, LeaderAndIsr):
             await self._configurations.learn(self._partitions.newness(request))
             return await self._partitions.leader_and_isr(request)
-        if key == k05_stop_replica.API.key:
+        if isinstance(request, StopReplica):
             return await self._partitions.stop_replica(request)
-        assert key == k06_update_metadata.API.key, f"key {key} is not the controller's"
         return self._update_metadata(self._partitions, request)
 
-    def _update_metadata(self, partitions: Partitions, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _update_metadata(self, partitions: Partitions, request: UpdateMetadata) -> dict[str, Any]:
         error = partitions.fenced(request)
         if error is ErrorCode.NONE:
-            partitions.controller_epoch = request["controller_epoch"]
+            partitions.controller_epoch = request.controller_epoch
             self._metadata.update(request)
-            for topic, _, _ in partition_states(request):
-                if self._metadata.topics(topic) is None:
-                    self._configurations.forget(topic)
+            for told in request.partitions:
+                if self._metadata.topics(told.topic) is None:
+                    self._configurations.forget(told.topic)
         return {"error_code": error}
 
     async def _forget_deleted_topics(self) -> None:
@@ -183,11 +189,15 @@ class Control:
     def _make_peers(self, on_overflow: Callable[[int], None]) -> Peers:
         return Peers(
             self._membership.broker_id,
-            self.perform,
+            self._perform_own,
             self._tasks,
             timeout_ms=self._config.replication.controller_socket_timeout_ms,
             on_overflow=on_overflow,
         )
+
+    async def _perform_own(self, key: int, message: Message) -> Message:
+        """What this broker, being controller, asks of itself."""
+        return await self.perform(control_request(key, message))
 
     async def _ask_to_shut_down(self) -> bool:
         """Whether the controller wants to be asked again."""

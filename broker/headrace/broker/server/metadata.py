@@ -8,15 +8,13 @@ ZooKeeper: what a broker tells its clients is what the controller said last, als
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
 from uuid import UUID
 
+from headrace.broker.replication.control_requests import ToldPartition, UpdateMetadata
 from headrace.broker.replication.model import LEADER_DURING_DELETE, Broker, Endpoint, PartitionMetadata
 from headrace.broker.wire.fields import ZERO_UUID
-
-SECURITY_PROTOCOLS = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
 
 
 class MetadataCache:
@@ -69,13 +67,13 @@ class MetadataCache:
         """Call `callback()` after each update."""
         self._callbacks.append(callback)
 
-    def update(self, request: Mapping[str, Any]) -> None:
-        """Apply an UpdateMetadata request (decoded, any version); fencing is done by the caller."""
-        self.controller_id = request["controller_id"]
-        self.controller_epoch = request["controller_epoch"]
-        self._brokers = {b["id"]: _broker_of(b) for b in request["live_brokers"]}
-        for topic, topic_id, state in partition_states(request):
-            self._update_partition(topic, topic_id, state)
+    def update(self, request: UpdateMetadata) -> None:
+        """Apply a request of the controller's; fencing is done by the caller."""
+        self.controller_id = request.controller_id
+        self.controller_epoch = request.controller_epoch
+        self._brokers = {broker.broker_id: broker for broker in request.brokers}
+        for told in request.partitions:
+            self._update_partition(told)
         self._changed()
 
     def forget(self, topic: str) -> None:
@@ -88,22 +86,17 @@ class MetadataCache:
         self.cluster_id = cluster_id
         self._changed()
 
-    def _update_partition(self, topic: str, topic_id: UUID, state: Mapping[str, Any]) -> None:
-        if state["leader"] == LEADER_DURING_DELETE:
-            self._remove_partition(topic, state["partition_index"])
+    def _update_partition(self, told: ToldPartition) -> None:
+        topic, topic_id = told.topic, told.topic_id
+        if told.metadata.leader == LEADER_DURING_DELETE:
+            self._remove_partition(topic, told.partition)
             return
         old_id = self._topic_ids.get(topic, ZERO_UUID)
         if topic_id not in (ZERO_UUID, old_id):
             self._remove_topic(topic)
             self._topic_ids[topic] = topic_id
             self._topic_names[topic_id] = topic
-        self._topics.setdefault(topic, {})[state["partition_index"]] = PartitionMetadata(
-            leader=state["leader"],
-            leader_epoch=state["leader_epoch"],
-            replicas=tuple(state["replicas"]),
-            isr=tuple(state["isr"]),
-            offline_replicas=tuple(state.get("offline_replicas") or ()),
-        )
+        self._topics.setdefault(topic, {})[told.partition] = told.metadata
 
     def _remove_partition(self, topic: str, partition: int) -> None:
         partitions = self._topics.get(topic)
@@ -121,34 +114,3 @@ class MetadataCache:
         self.version += 1
         for callback in self._callbacks:
             callback()
-
-
-def partition_states(request: Mapping[str, Any]) -> Iterable[tuple[str, UUID, Mapping[str, Any]]]:
-    """(topic, topic id, partition state) of an UpdateMetadata or LeaderAndIsr request, grouped or not."""
-    for topic in request.get("topic_states") or ():
-        for state in topic["partition_states"]:
-            yield topic["topic_name"], topic.get("topic_id") or ZERO_UUID, state
-    for state in request.get("ungrouped_partition_states") or ():
-        yield state["topic_name"], ZERO_UUID, state
-
-
-def _broker_of(live: Mapping[str, Any]) -> Broker:
-    endpoints = tuple(
-        Endpoint(
-            listener=e.get("listener") or SECURITY_PROTOCOLS[e["security_protocol"]],
-            security_protocol=SECURITY_PROTOCOLS[e["security_protocol"]],
-            host=e["host"],
-            port=e["port"],
-        )
-        for e in live.get("endpoints") or ()
-    )
-    if not endpoints and live.get("v0_host"):
-        endpoints = (
-            Endpoint(
-                listener="PLAINTEXT",
-                security_protocol="PLAINTEXT",
-                host=live["v0_host"],
-                port=live["v0_port"],
-            ),
-        )
-    return Broker(broker_id=live["id"], epoch=-1, endpoints=endpoints, rack=live.get("rack"))

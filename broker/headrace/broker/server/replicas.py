@@ -9,7 +9,7 @@ before is answered. Must not know ZooKeeper: the only source is the controller's
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -22,9 +22,15 @@ from headrace.broker.errors import (
     StorageError,
     UnknownTopicOrPartitionError,
 )
+from headrace.broker.replication.control_requests import (
+    ControlRequest,
+    LeaderAndIsr,
+    StopReplica,
+    ToldReplica,
+    ToldStop,
+)
 from headrace.broker.replication.leader import Partition
-from headrace.broker.replication.model import PartitionState
-from headrace.broker.server.metadata import MetadataCache, partition_states
+from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import in_thread
 from headrace.broker.wire.fields import ZERO_UUID
@@ -143,52 +149,52 @@ class Partitions:
                 partition.is_leader = False
                 self._tell(partition)
 
-    def newness(self, request: Mapping[str, Any]) -> dict[str, bool]:
+    def newness(self, request: LeaderAndIsr) -> dict[str, bool]:
         """The topics of a LeaderAndIsr request: True where this broker lacks a log, or has one of a namesake."""
         topics: dict[str, bool] = {}
-        for topic, topic_id, state in partition_states(request):
-            own_log = self.logs.get(topic, state["partition_index"])
-            is_new = own_log is None or own_log.topic_id != topic_id
-            topics[topic] = topics.get(topic, False) or is_new
+        for told in request.partitions:
+            own_log = self.logs.get(told.topic, told.partition)
+            is_new = own_log is None or own_log.topic_id != told.topic_id
+            topics[told.topic] = topics.get(told.topic, False) or is_new
         return topics
 
-    async def leader_and_isr(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    async def leader_and_isr(self, request: LeaderAndIsr) -> dict[str, Any]:
         """Perform a LeaderAndIsr request; answers the response message once all its logs are there."""
         error = self.fenced(request)
         if error is not ErrorCode.NONE:
             return {"error_code": error}
-        self.controller_epoch = request["controller_epoch"]
-        states = list(partition_states(request))
+        self.controller_epoch = request.controller_epoch
+        replicas = request.partitions
         async with self.changing:
             try:
-                await self._open_logs(states)
-                await in_threads(self.logs.epoch_jobs(self._begun_epochs(states)))
-                return self._take_all(states)
+                await self._open_logs(replicas)
+                await in_threads(self.logs.epoch_jobs(self._begun_epochs(replicas)))
+                return self._take_all(replicas)
             finally:
                 self.logs.abandon(self._openings.values())
                 self._openings = {}
                 self._unopened = {}
 
-    def _take_all(self, states: Sequence[tuple[str, UUID, Mapping[str, Any]]]) -> dict[str, Any]:
+    def _take_all(self, replicas: Sequence[ToldReplica]) -> dict[str, Any]:
         topics: dict[str, tuple[UUID, list[dict[str, Any]]]] = {}
-        for topic, topic_id, state in states:
-            code = self._take(topic, topic_id, state)
-            answer = {"topic_name": topic, "partition_index": state["partition_index"], "error_code": code}
-            topics.setdefault(topic, (topic_id, []))[1].append(answer)
+        for told in replicas:
+            code = self._take(told)
+            answer = {"topic_name": told.topic, "partition_index": told.partition, "error_code": code}
+            topics.setdefault(told.topic, (told.topic_id, []))[1].append(answer)
         return {
             "error_code": ErrorCode.NONE,
             "partition_errors": [answer for _, answers in topics.values() for answer in answers],
             "topics": [{"topic_id": id_, "partition_errors": answers} for id_, answers in topics.values()],
         }
 
-    async def stop_replica(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    async def stop_replica(self, request: StopReplica) -> dict[str, Any]:
         """Perform a StopReplica request; answers the response message once the logs are put away."""
         error = self.fenced(request)
         if error is not ErrorCode.NONE:
             return {"error_code": error}
-        self.controller_epoch = request["controller_epoch"]
+        self.controller_epoch = request.controller_epoch
         async with self.changing:
-            codes = await self._stop_all(request)
+            codes = await self._stop_all(request.replicas)
         return {
             "error_code": ErrorCode.NONE,
             "partition_errors": [
@@ -197,10 +203,10 @@ class Partitions:
             ],
         }
 
-    async def _stop_all(self, request: Mapping[str, Any]) -> dict[PartitionKey, ErrorCode]:
+    async def _stop_all(self, replicas: Sequence[ToldStop]) -> dict[PartitionKey, ErrorCode]:
         codes: dict[PartitionKey, ErrorCode] = {}
         deleted: list[PartitionKey] = []
-        for topic, partition, leader_epoch, delete in _stopping(request):
+        for topic, partition, leader_epoch, delete in replicas:
             code = codes[topic, partition] = self._stop(topic, partition, leader_epoch, delete=delete)
             if delete and code is ErrorCode.NONE:
                 deleted.append((topic, partition))
@@ -209,49 +215,46 @@ class Partitions:
             codes[key] = failure.code
         return codes
 
-    def fenced(self, request: Mapping[str, Any]) -> ErrorCode:
+    def fenced(self, request: ControlRequest) -> ErrorCode:
         """STALE_CONTROLLER_EPOCH or STALE_BROKER_EPOCH for a request of the past, else NONE."""
-        if request["controller_epoch"] < self.controller_epoch:
+        if request.controller_epoch < self.controller_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
-        if NO_EPOCH != request.get("broker_epoch", NO_EPOCH) < self.broker_epoch:
+        if NO_EPOCH != request.broker_epoch < self.broker_epoch:
             return ErrorCode.STALE_BROKER_EPOCH
         return ErrorCode.NONE
 
-    async def _open_logs(self, states: Sequence[tuple[str, UUID, Mapping[str, Any]]]) -> None:
+    async def _open_logs(self, replicas: Sequence[ToldReplica]) -> None:
         """Have threads make ready the logs that this request needs and nobody has yet."""
         wanted = [
-            (topic, topic_id, state)
-            for topic, topic_id, state in states
-            if (topic, state["partition_index"]) not in self._partitions
-            and self._refusal(topic, topic_id, state) is ErrorCode.NONE
+            told
+            for told in replicas
+            if (told.topic, told.partition) not in self._partitions and self._refusal(told) is ErrorCode.NONE
         ]
         await self._put_away_logs_of_namesakes(wanted)
-        for topic, topic_id, state in wanted:
-            self._begin_opening(topic, topic_id, state)
+        for told in wanted:
+            self._begin_opening(told)
         openings = list(self._openings.values())
         await in_threads([opening.run for opening in openings])
         await in_threads(self.logs.name_syncs(openings))
 
-    def _begun_epochs(
-        self, states: Sequence[tuple[str, UUID, Mapping[str, Any]]]
-    ) -> Iterator[tuple[PartitionLog, int]]:
+    def _begun_epochs(self, replicas: Sequence[ToldReplica]) -> Iterator[tuple[PartitionLog, int]]:
         """The logs in use whose leader this broker is in a new epoch."""
-        for topic, topic_id, state in states:
-            partition = self._partitions.get((topic, state["partition_index"]))
-            is_leader = state["leader"] == self.broker_id
-            if partition is not None and is_leader and not self._refusal(topic, topic_id, state):
-                yield partition.log, state["leader_epoch"]
+        for told in replicas:
+            partition = self._partitions.get((told.topic, told.partition))
+            is_leader = told.state.leader == self.broker_id
+            if partition is not None and is_leader and not self._refusal(told):
+                yield partition.log, told.state.leader_epoch
 
-    def _begin_opening(self, topic: str, topic_id: UUID, state: Mapping[str, Any]) -> None:
-        number = state["partition_index"]
+    def _begin_opening(self, told: ToldReplica) -> None:
+        topic, number, state = told.topic, told.partition, told.state
         try:
             self._openings[topic, number] = self.logs.opening(
                 topic,
                 number,
-                None if topic_id == ZERO_UUID else topic_id,
+                None if told.topic_id == ZERO_UUID else told.topic_id,
                 now_ms=self._clock.now_ms(),
-                epoch=state["leader_epoch"] if state["leader"] == self.broker_id else NO_EPOCH,
-                is_new=state.get("is_new", False),
+                epoch=state.leader_epoch if state.leader == self.broker_id else NO_EPOCH,
+                is_new=told.is_new,
             )
         except StorageError as error:
             log.error("cannot take a partition", topic=topic, partition=number, reason=error)
@@ -259,21 +262,19 @@ class Partitions:
         except KafkaError as error:
             self._unopened[topic, number] = error
 
-    async def _put_away_logs_of_namesakes(
-        self, states: Iterable[tuple[str, UUID, Mapping[str, Any]]]
-    ) -> None:
+    async def _put_away_logs_of_namesakes(self, replicas: Iterable[ToldReplica]) -> None:
         """Delete what deleted topics of the same names left, while this broker was away."""
         old = []
-        for topic, topic_id, state in states:
-            own_log = self.logs.get(topic, state["partition_index"])
+        for topic, topic_id, number, *_ in replicas:
+            own_log = self.logs.get(topic, number)
             known = (None, ZERO_UUID, topic_id)
             if own_log is not None and topic_id != ZERO_UUID and own_log.topic_id not in known:
                 log.warning(
                     "log of a deleted topic of the same name is put away",
                     topic=topic,
-                    partition=state["partition_index"],
+                    partition=number,
                 )
-                old.append((topic, state["partition_index"]))
+                old.append((topic, number))
         for key, failure in (await self._delete_logs(old)).items():
             log.error("cannot delete a log", topic=key[0], partition=key[1], reason=failure)
 
@@ -287,30 +288,30 @@ class Partitions:
         await in_thread(lambda: failures.update(delete()))
         return failures
 
-    def _refusal(self, topic: str, topic_id: UUID, state: Mapping[str, Any]) -> ErrorCode:
+    def _refusal(self, told: ToldReplica) -> ErrorCode:
         """Why this broker does not take a partition of a LeaderAndIsr request; NONE when it does."""
-        number = state["partition_index"]
+        topic, topic_id, number = told.topic, told.topic_id, told.partition
         if (topic, number) in self._offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
-        if self.broker_id not in state["replicas"]:
+        if self.broker_id not in told.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         found = self._partitions.get((topic, number))
         if found is not None and ZERO_UUID not in (topic_id, found.topic_id) and found.topic_id != topic_id:
             log.error("topic id differs from the log's", topic=topic, partition=number, told=topic_id)
             return ErrorCode.INCONSISTENT_TOPIC_ID
-        if found is not None and state["leader_epoch"] <= found.leader_epoch:
+        if found is not None and told.state.leader_epoch <= found.leader_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
         return ErrorCode.NONE
 
-    def _take(self, topic: str, topic_id: UUID, state: Mapping[str, Any]) -> ErrorCode:
+    def _take(self, told: ToldReplica) -> ErrorCode:
         """One partition of a LeaderAndIsr request, its log being ready."""
-        number = state["partition_index"]
-        refusal = self._refusal(topic, topic_id, state)
+        topic, number = told.topic, told.partition
+        refusal = self._refusal(told)
         if refusal is not ErrorCode.NONE:
             return refusal
         try:
-            partition = self._partitions.get((topic, number)) or self._opened(topic, number, topic_id)
-            partition.follow(_state_of(state), tuple(state["replicas"]))
+            partition = self._partitions.get((topic, number)) or self._opened(topic, number, told.topic_id)
+            partition.follow(told.state, told.replicas)
         except KafkaError as error:
             if (topic, number) not in self.refused:
                 log.error("cannot take a partition", topic=topic, partition=number, reason=error)
@@ -375,27 +376,3 @@ async def in_threads(jobs: Sequence[Callable[[], None]]) -> None:
         pool.shutdown(wait=False)
     if errors:
         raise errors[0]
-
-
-def _state_of(state: Mapping[str, Any]) -> PartitionState:
-    return PartitionState(
-        leader=state["leader"],
-        leader_epoch=state["leader_epoch"],
-        isr=tuple(state["isr"]),
-        controller_epoch=state["controller_epoch"],
-        zk_version=state["partition_epoch"],
-    )
-
-
-def _stopping(request: Mapping[str, Any]) -> Iterator[tuple[str, int, int, bool]]:
-    """(topic, partition, leader epoch, delete) of a StopReplica request of any version."""
-    for topic in request.get("topic_states") or ():
-        for state in topic["partition_states"]:
-            leader_epoch = state["leader_epoch"]
-            yield topic["topic_name"], state["partition_index"], leader_epoch, state["delete_partition"]
-    delete = bool(request.get("delete_partitions"))
-    for topic in request.get("topics") or ():
-        for partition in topic["partition_indexes"]:
-            yield topic["name"], partition, NO_EPOCH, delete
-    for partition in request.get("ungrouped_partitions") or ():
-        yield partition["topic_name"], partition["partition_index"], NO_EPOCH, delete

@@ -2,6 +2,7 @@
 
 from uuid import UUID
 
+from headrace.broker.replication.control_requests import UpdateMetadata
 from headrace.broker.server.metadata import MetadataCache
 
 OLD, NEW = UUID(int=1), UUID(int=2)
@@ -14,7 +15,9 @@ def tell(cache: MetadataCache, topic_id: UUID, *partitions: int) -> None:
     ]
     topic = {"topic_name": "t", "topic_id": topic_id, "partition_states": states}
     cache.update(
-        {"controller_id": 1, "controller_epoch": 1, "live_brokers": [], "topic_states": [topic]},
+        UpdateMetadata.of(
+            {"controller_id": 1, "controller_epoch": 1, "live_brokers": [], "topic_states": [topic]}
+        )
     )
 
 

@@ -19,6 +19,7 @@ from headrace.broker.handlers import k35_describe_log_dirs
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.startup import open_logs
+from headrace.broker.replication.control_requests import LeaderAndIsr, StopReplica, ToldStop
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.moves import ReplicaMoves
 from headrace.broker.server.replicas import Partitions
@@ -95,7 +96,7 @@ class Broker:
         }
         topic = {"topic_name": "events", "topic_id": TOPIC_ID, "partition_states": [state]}
         await self.partitions.leader_and_isr(
-            {"controller_id": 1, "controller_epoch": 1, "broker_epoch": -1, "topic_states": [topic]}
+            LeaderAndIsr.of({"controller_id": 1, "controller_epoch": 1, "topic_states": [topic]})
         )
         return self.partitions.leader_of("events", partition).log
 
@@ -274,18 +275,7 @@ def test_a_deleted_partition_leaves_no_copy_behind(tmp_path: Path) -> None:
         broker = Broker(tmp_path, files)
         await held_up_in_a_move(broker, files)
         stopping = broker.partitions.stop_replica(
-            {
-                "controller_id": 1,
-                "controller_epoch": 1,
-                "topic_states": [
-                    {
-                        "topic_name": "events",
-                        "partition_states": [
-                            {"partition_index": 0, "leader_epoch": -2, "delete_partition": True}
-                        ],
-                    }
-                ],
-            }
+            StopReplica(controller_id=1, controller_epoch=1, replicas=(ToldStop("events", 0, -2, True),))
         )
         response, _ = await asyncio.gather(stopping, asyncio.to_thread(files.gate.set))
         assert [e["error_code"] for e in response["partition_errors"]] == [ErrorCode.NONE]

@@ -20,7 +20,15 @@ from headrace.broker.errors import (
     StorageError,
     UnknownTopicOrPartitionError,
 )
+from headrace.broker.replication.control_requests import (
+    LeaderAndIsr,
+    StopReplica,
+    ToldPartition,
+    ToldStop,
+    UpdateMetadata,
+)
 from headrace.broker.replication.leader import Partition
+from headrace.broker.replication.model import PartitionMetadata
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.replicas import Partitions
 from headrace.broker.wire.fields import ZERO_UUID
@@ -155,26 +163,26 @@ def state(
 
 def leader_and_isr(
     *states: Message, controller_epoch: int = 1, broker_epoch: int = -1, topic_id: UUID = TOPIC_ID
-) -> Message:
+) -> LeaderAndIsr:
     topic = {"topic_name": "t", "topic_id": topic_id, "partition_states": list(states)}
-    return {
-        "controller_id": 1,
-        "controller_epoch": controller_epoch,
-        "broker_epoch": broker_epoch,
-        "topic_states": [topic],
-    }
+    return LeaderAndIsr.of(
+        {
+            "controller_id": 1,
+            "controller_epoch": controller_epoch,
+            "broker_epoch": broker_epoch,
+            "topic_states": [topic],
+        }
+    )
 
 
 def stop_replica(
     *, partition: int = 0, leader_epoch: int = -2, delete: bool = True, controller_epoch: int = 1
-) -> Message:
-    wish = {"partition_index": partition, "leader_epoch": leader_epoch, "delete_partition": delete}
-    return {
-        "controller_id": 1,
-        "controller_epoch": controller_epoch,
-        "broker_epoch": -1,
-        "topic_states": [{"topic_name": "t", "partition_states": [wish]}],
-    }
+) -> StopReplica:
+    return StopReplica(
+        controller_id=1,
+        controller_epoch=controller_epoch,
+        replicas=(ToldStop("t", partition, leader_epoch, delete),),
+    )
 
 
 def codes(response: Message) -> list[int]:
@@ -187,11 +195,11 @@ def held(partitions: Partitions) -> Partition:
     return found
 
 
-def take(partitions: Partitions, request: Message) -> Message:
+def take(partitions: Partitions, request: LeaderAndIsr) -> Message:
     return asyncio.run(partitions.leader_and_isr(request))
 
 
-def stop(partitions: Partitions, request: Message) -> Message:
+def stop(partitions: Partitions, request: StopReplica) -> Message:
     return asyncio.run(partitions.stop_replica(request))
 
 
@@ -237,22 +245,9 @@ def test_an_unknown_partition_and_one_of_another_broker_are_told_apart(
 ) -> None:
     with pytest.raises(UnknownTopicOrPartitionError):
         partitions.leader_of("t", 0)
-    metadata.update(
-        {
-            "controller_id": 1,
-            "controller_epoch": 1,
-            "live_brokers": [],
-            "topic_states": [
-                {
-                    "topic_name": "t",
-                    "topic_id": TOPIC_ID,
-                    "partition_states": [
-                        {**state(leader=2, isr=(2,), replicas=(2,)), "offline_replicas": []}
-                    ],
-                }
-            ],
-        }
-    )
+    shown = PartitionMetadata(leader=2, leader_epoch=0, replicas=(2,), isr=(2,), offline_replicas=())
+    told = ToldPartition("t", TOPIC_ID, 0, shown)
+    metadata.update(UpdateMetadata(controller_id=1, controller_epoch=1, brokers=(), partitions=(told,)))
     with pytest.raises(NotLeaderOrFollowerError):
         partitions.leader_of("t", 0)
 
