@@ -67,7 +67,7 @@ def serve(
     """
     try:
         header = read_request_header(frame)
-        key, version, *_ = header
+        key, version = header.key, header.version
         handler = HANDLERS.get(key)
         if handler is None or not handler.version_min <= version <= handler.version_max:
             if key != API_VERSIONS_KEY:
@@ -75,15 +75,17 @@ def serve(
             handler = HANDLERS[API_VERSIONS_KEY]
         broker.metrics.request(key, len(frame))
         call = _new_tuple(Call, (header, client, began_s))
-        if handler.serve is not None:
+        run = handler.serve_run
+        if run is None:
+            assert handler.serve is not None
             return key, handler.serve(broker, call, frame), 0
-        assert handler.serve_run is not None
-        reply, more_count = handler.serve_run(broker, call, frame, more)
+        reply, more_count = run(broker, call, frame, more)
     except MalformedError as error:
         raise CloseConnectionError(str(error)) from error
     if more_count:
+        count = broker.metrics.request
         for other in islice(more, more_count):
-            broker.metrics.request(key, len(other))
+            count(key, len(other))
     return key, reply, more_count
 
 
