@@ -1,78 +1,65 @@
-"""One client connection: bytes in, replies out, in the order of the requests.
+"""One client connection: its socket (`transport`), its replies (`channel`), and what it does in its turn.
 
 All complete requests that a read brought are handled, as far as the turn lasts (`server.turns`), and the replies of a turn
 leave with one system call; file slices go from the page cache to the socket by sendfile. Invariants: requests of one
 connection are served one after the other, so a parked fetch holds up what was sent after it (as in Kafka); while a
 reply waits, or the client does not read, nothing more is read from it, so a connection never holds more than one read
-buffer of requests and `REPLY_SIZE_MAX` of replies plus one reply; what all hold together is bounded by `server.holdings`.
+buffer of requests and what its channel holds of replies; what all hold together is bounded by `server.holdings`.
 Whatever is wrong with the input closes this connection with one warning. Must not know what a request means.
 """
 
 from __future__ import annotations
 
-import os
 import select
 import socket
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from headrace.broker.config.listeners import address_text
 from headrace.broker.handlers.call import Client
-from headrace.broker.handlers.replies import CloseConnectionError, Parts
+from headrace.broker.handlers.replies import CloseConnectionError
 from headrace.broker.handlers.services import Services
 from headrace.broker.handlers.table import serve
-from headrace.broker.log.results import LogSlice
+from headrace.broker.server.channel import Channel
 from headrace.broker.server.holdings import LARGE_SIZE, Holdings
+from headrace.broker.server.transport import PlainTransport
 from headrace.broker.server.turns import Turns
 from headrace.broker.structured_log import get_logger
-from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire.frames import FrameDecoder, FrameError
 
 if TYPE_CHECKING:
     from headrace.broker.server.metrics import BrokerMetrics
 
 log = get_logger(__name__)
-REPLY_SIZE_MAX = 1 << 20
-BUFFERS_PER_CALL_MAX = 512
-SENDFILE_SIZE_MAX = 1 << 20
-SIZE_PER_TURN_MAX = 4 << 20
 NO_MORE_TO_COME = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 
 
 class Connection:
-    """A client's socket and what is on its way in and out."""
+    """A client's connection, which takes turns."""
 
     __slots__ = (
         "_broker",
+        "_channel",
         "_client",
         "_decoder",
         "_fd",
         "_frames",
         "_has_unread",
         "_held_in",
-        "_held_out",
         "_holdings",
         "_is_blocked",
         "_is_ending",
         "_is_readable",
         "_is_watched",
-        "_key",
         "_metrics",
         "_on_close",
-        "_out",
-        "_out_position",
-        "_out_size",
-        "_parked_at",
-        "_pending",
         "_refusal",
-        "_socket",
+        "_transport",
         "_turns",
         "idle_since_ms",
         "is_closed",
         "is_due",
         "is_used",
-        "peer",
         "served_until",
     )
 
@@ -86,24 +73,26 @@ class Connection:
         holdings: Holdings,
         on_close: Callable[[Connection], None],
     ) -> None:
-        self._socket = sock
-        self._fd = sock.fileno()
+        self._transport = PlainTransport(sock)
+        self._fd = self._transport.fd
+        self._channel = Channel(
+            self._transport,
+            metrics,
+            turns.now,
+            answered=self._answered,
+            failed=self._failed,
+            held=self._hold,
+        )
         self._client = client
         self._broker = broker
         self._metrics = metrics
         self._turns = turns
         self._holdings = holdings
-        # Bytes of a large read buffer, and of large replies that wait.
-        self._held_in = self._held_out = 0
+        # Bytes of a large read buffer.
+        self._held_in = 0
         self._on_close = on_close
         self._decoder = FrameDecoder(broker.config.network.socket_request_max_bytes)
         self._frames: deque[memoryview] = deque()
-        self._out: deque[bytes | LogSlice] = deque()
-        self._out_position = 0
-        self._out_size = 0
-        self._key = 0
-        self._parked_at = 0.0
-        self._pending: Deferred[Parts] | None = None
         # Edges are told once: what the socket has, and whether the end comes after it, is kept here.
         self._is_readable = False
         self._is_ending = False
@@ -119,17 +108,21 @@ class Connection:
         self.is_closed = False
         self.is_used = True
         self.idle_since_ms = 0
-        self.peer = _peer_of(sock)
         turns.join(self._fd, self)
 
     @property
     def is_waiting(self) -> bool:
         """Whether the client waits for us: a reply of ours is to come."""
-        return self._pending is not None
+        return self._channel.is_parked
 
     @property
     def host(self) -> str:
         return self._client.host
+
+    @property
+    def peer(self) -> str:
+        """HOST:PORT of the client."""
+        return self._transport.peer
 
     def close(self, reason: str | None = None) -> None:
         """Drop the connection; a reason is worth a warning line."""
@@ -139,14 +132,12 @@ class Connection:
         if reason is not None:
             log.warning("connection closed", peer=self.peer, reason=reason)
         self._turns.leave(self._fd)
-        self._held_in = self._held_out = 0
+        self._held_in = 0
+        self._channel.close()
         self._holdings.hold(self, 0)
-        if self._pending is not None:
-            self._pending.cancel()
         self._client.gone()
-        self._out.clear()
         self._frames.clear()
-        self._socket.close()
+        self._transport.close()
         self._on_close(self)
 
     def close_after_replies(self, reason: str | None = None) -> None:
@@ -171,19 +162,20 @@ class Connection:
             self._go_on(end)
         if self.is_closed:
             return False
-        if self._pending is not None or self._is_blocked:
+        if self._channel.is_parked or self._is_blocked:
             return self._is_readable and not self._has_unread
-        return bool(self._frames or self._out) or self._is_readable
+        return bool(self._frames) or self._channel.has_replies or self._is_readable
 
     def _go_on(self, end: float) -> None:
-        if self._pending is not None or self._is_blocked:
+        channel = self._channel
+        if channel.is_parked or self._is_blocked:
             if self._is_readable and not self._has_unread:
                 self._listen_for_goodbye()
-        elif self._frames or (self._is_readable and not self._out and self._receive()):
+        elif self._frames or (self._is_readable and not channel.has_replies and self._receive()):
             self._serve_frames(end)
-        elif self._out:
+        elif channel.has_replies:
             self._send()
-        if self._refusal is not None and not self._frames and self._pending is None:
+        if self._refusal is not None and not self._frames and not channel.is_parked:
             self.close(self._refusal)
 
     def _receive(self) -> bool:
@@ -192,7 +184,7 @@ class Connection:
             space = self._writable()
             if self.is_closed:
                 return False
-            size = self._socket.recv_into(space)
+            size = self._transport.receive_into(space)
         except BlockingIOError:
             self._is_readable = False
             return False
@@ -224,13 +216,17 @@ class Connection:
         held = capacity if capacity > LARGE_SIZE else 0
         if held != self._held_in:
             self._held_in = held
-            self._holdings.hold(self, held + self._held_out)
+            self._hold()
         return space
+
+    def _hold(self) -> None:
+        """Tell what is held now; that may close this connection."""
+        self._holdings.hold(self, self._held_in + self._channel.held_size)
 
     def _listen_for_goodbye(self) -> None:
         """Something arrived before the last answer left: a goodbye is heard, requests wait in the kernel."""
         try:
-            is_gone = not self._socket.recv(1, socket.MSG_PEEK)
+            is_gone = self._transport.is_over()
         except BlockingIOError:
             self._is_readable = False
             return
@@ -247,69 +243,43 @@ class Connection:
 
     def _serve_frames(self, end: float) -> None:
         """Serve what was read, in order, until a reply has to wait or the turn is over; then send."""
-        frames, now = self._frames, self._turns.now
+        frames, channel, now = self._frames, self._channel, self._turns.now
         handling, began = self._metrics.handling_seconds, now()
-        while frames and self._pending is None and self._out_size < REPLY_SIZE_MAX:
-            if not self._serve(frames.popleft(), began):
+        while frames and channel.takes_more:
+            key = self._serve(frames.popleft(), began)
+            if key is None:
                 return
             ended = now()
-            handling[self._key] += ended - began
+            handling[key] += ended - began
             if ended >= end:
                 break
             began = ended
         self._send()
 
-    def _serve(self, frame: memoryview, began_s: float) -> bool:
-        """Serve a request, and those behind it that its handler serves with it; False when that closed the connection."""
+    def _serve(self, frame: memoryview, began_s: float) -> int | None:
+        """Serve a request, and those its handler serves with it; its key, or None when that closed the connection."""
         frames = self._frames
         try:
-            self._key, reply, more_count = serve(self._broker, self._client, frame, frames, began_s)
+            key, reply, more_count = serve(self._broker, self._client, frame, frames, began_s)
         except CloseConnectionError as error:
             self.close_after_replies(str(error))
-            return False
+            return None
         except Exception as error:
             log.failure("request failed", error, peer=self.peer)
             self.close_after_replies()
-            return False
+            return None
         if more_count:
             for _ in range(more_count):
                 frames.popleft()
-        if isinstance(reply, list):
-            self._queue(reply)
-        elif reply is not None:
-            self._wait_for(reply)
-        return True
+        self._channel.reply(key, reply)
+        return key
 
-    def _wait_for(self, reply: Deferred[Parts]) -> None:
-        if reply.done:
-            reply.then(self._queue, self._failed)
-        else:
-            self._pending = reply
-            self._parked_at = self._turns.now()
-            reply.then(self._answered, self._failed)
-
-    def _queue(self, parts: Parts) -> None:
-        self._out.extend(parts)
-        for part in parts:
-            if type(part) is LogSlice:
-                self._out_size += part.size
-                continue
-            size = len(part)
-            self._out_size += size
-            if size > LARGE_SIZE:
-                self._held_out += size
-                self._holdings.hold(self, self._held_in + self._held_out)
-
-    def _answered(self, parts: Parts) -> None:
+    def _answered(self) -> None:
         """A reply that had to wait is there: it leaves in a turn of its own, not in that of whoever completed it."""
-        self._pending = None
-        self._metrics.waiting_seconds[self._key] += self._turns.now() - self._parked_at
-        self._queue(parts)
         if not self._is_blocked:
             self._turns.want(self)
 
     def _failed(self, error: BaseException) -> None:
-        self._pending = None
         if isinstance(error, CloseConnectionError):
             self.close(str(error))
             return
@@ -318,82 +288,19 @@ class Connection:
 
     def _send(self) -> None:
         """Send what is ready; a full socket is waited for."""
-        out = self._out
-        size_left_min = self._out_size - SIZE_PER_TURN_MAX
         try:
-            while out:
-                if type(out[0]) is not LogSlice:
-                    self._send_buffers()
-                elif self._out_size > size_left_min:
-                    self._send_slice(out[0])
-                else:
-                    # A client that reads as fast as we send must not keep the others waiting.
-                    return
+            is_all = self._channel.send()
         except (BlockingIOError, InterruptedError):
             self._is_blocked = True
             self._watch(writable=True)
         except OSError:
             self.close()
         else:
-            self._watch(writable=False)
-            if self._held_out:
-                self._held_out = 0
-                self._holdings.hold(self, self._held_in)
+            if is_all:
+                self._watch(writable=False)
 
     def _watch(self, *, writable: bool) -> None:
         if self._is_watched != writable:
             self._is_watched = writable
             self.is_used = True
             self._turns.watch(self._fd, writable=writable)
-
-    def _send_buffers(self) -> None:
-        """Send the buffers before the next slice with one call; raises BlockingIOError when none of it fits."""
-        out = self._out
-        if len(out) == 1 and self._out_position == 0:
-            self._sent(self._socket.send(out[0]))  # type: ignore[arg-type]
-            return
-        buffers: list[memoryview] = []
-        for part in out:
-            if type(part) is LogSlice or len(buffers) == BUFFERS_PER_CALL_MAX:
-                break
-            buffers.append(memoryview(part))  # type: ignore[arg-type]
-        buffers[0] = buffers[0][self._out_position :]
-        # A slice follows its header in the same segment when the kernel knows that more is coming.
-        flags = socket.MSG_MORE if len(buffers) < len(out) else 0
-        self._sent(self._socket.sendmsg(buffers, (), flags))
-
-    def _send_slice(self, part: LogSlice) -> None:
-        """Send from the page cache; raises BlockingIOError when nothing fits."""
-        left = part.size - self._out_position
-        if left > 0:
-            assert part.file is not None
-            position = part.position + self._out_position
-            sent = os.sendfile(self._fd, part.file.fileno(), position, min(left, SENDFILE_SIZE_MAX))
-            if sent == 0:
-                raise OSError(f"the log file ends at {position}, {left} bytes early")
-            self._sent(sent)
-        else:
-            self._sent(0)
-
-    def _sent(self, size: int) -> None:
-        """Take `size` bytes, and whatever parts they complete, from what is to be sent."""
-        out = self._out
-        self._metrics.bytes_out += size
-        self._out_size -= size
-        position = self._out_position + size
-        while out:
-            part = out[0]
-            part_size = part.size if type(part) is LogSlice else len(part)
-            if position < part_size:
-                break
-            position -= part_size
-            out.popleft()
-        self._out_position = position
-
-
-def _peer_of(sock: socket.socket) -> str:
-    try:
-        host, port = sock.getpeername()[:2]
-    except OSError:
-        return "unknown"
-    return address_text(host, port)

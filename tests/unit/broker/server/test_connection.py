@@ -22,8 +22,9 @@ from headrace.broker.handlers.replies import CloseConnectionError
 from headrace.broker.handlers.table import Handler
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.results import LogSlice
-from headrace.broker.server import connection as connection_module
-from headrace.broker.server.connection import REPLY_SIZE_MAX, Connection
+from headrace.broker.server import transport
+from headrace.broker.server.channel import REPLY_SIZE_MAX
+from headrace.broker.server.connection import Connection
 from headrace.broker.server.holdings import Holdings
 from headrace.broker.server.metrics import KEY_COUNT
 from headrace.broker.server.turns import TURN_S, Turns
@@ -63,7 +64,7 @@ class Bench:
             PRODUCE: Handler(PRODUCE, "P", 0, 1, None, self.serve_run),
         }
         monkeypatch.setattr(table, "HANDLERS", handlers)
-        monkeypatch.setattr(connection_module, "_peer_of", lambda sock: "peer")
+        monkeypatch.setattr(transport, "_peer_of", lambda sock: "peer")
         self.readings_closed = 0
         self.turns = Turns(self.loop, lambda: self.now_s)  # type: ignore[arg-type]
         self.holdings = Holdings(0)

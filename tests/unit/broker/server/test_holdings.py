@@ -13,8 +13,8 @@ from manual_loop import ManualLoop
 from headrace.broker.handlers import table
 from headrace.broker.handlers.call import Client
 from headrace.broker.handlers.table import Handler
-from headrace.broker.server import connection as connection_module
 from headrace.broker.server import holdings as holdings_module
+from headrace.broker.server import transport
 from headrace.broker.server.connection import Connection
 from headrace.broker.server.holdings import LARGE_SIZE, Holdings
 from headrace.broker.server.metrics import BrokerMetrics
@@ -35,7 +35,7 @@ class Crowd:
         self.reply_size = 10
         handler = Handler(METADATA, "M", 0, 1, self.serve)
         monkeypatch.setattr(table, "HANDLERS", {METADATA: handler})
-        monkeypatch.setattr(connection_module, "_peer_of", lambda sock: "peer")
+        monkeypatch.setattr(transport, "_peer_of", lambda sock: "peer")
         network = SimpleNamespace(socket_request_max_bytes=100 * MB)
         self.metrics: Any = BrokerMetrics()
         self.broker: Any = SimpleNamespace(config=SimpleNamespace(network=network), metrics=self.metrics)
