@@ -23,6 +23,9 @@ def read_uvarint(buffer: Bytes, offset: int) -> tuple[int, int]:
     byte = buffer[offset]
     if byte < 0x80:
         return byte, offset + 1
+    second = buffer[offset + 1]
+    if second < 0x80:
+        return byte & 0x7F | second << 7, offset + 2
     return _read_long(buffer, offset, 5, _UINT32_MAX)
 
 

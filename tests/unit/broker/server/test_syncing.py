@@ -16,7 +16,7 @@ from log_kit import NOW_MS, batch
 
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import ErrorCode, StorageError
-from headrace.broker.handlers import k00_produce
+from headrace.broker.handlers.produce import handler
 from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.log.appender import Appender
 from headrace.broker.log.files import OsFile, OsFiles
@@ -94,7 +94,7 @@ class World(SimpleNamespace):
             )
         )
         broker: Any = self
-        reply, _ = k00_produce.handle_run(broker, call_of(frame), frame, ())
+        reply, _ = handler.handle_run(broker, call_of(frame), frame, ())
         answer: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         if isinstance(reply, Deferred):
             reply.then(lambda parts: answer.set_result(code_of(parts)))

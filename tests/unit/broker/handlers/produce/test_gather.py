@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,9 +15,10 @@ from log_kit import NOW_MS, batch, offsets, open_log
 
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import ErrorCode, NotLeaderOrFollowerError
-from headrace.broker.handlers import k00_produce
+from headrace.broker.handlers.produce import handler
 from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.handlers.replies import CloseConnectionError
+from headrace.broker.log.files import Buffer, OsFile
 from headrace.broker.replication.leader import Partition
 from headrace.broker.replication.model import PartitionState
 from headrace.broker.wire import frames
@@ -27,7 +29,7 @@ VERSIONS = range(7, 12)
 
 
 class World(SimpleNamespace):
-    """What the handler reaches: one led partition, `events-0`, with a real log, and counters."""
+    """What the handler reaches: led partitions, `events-0` and `more-0` to `more-2`, with real logs, and counters."""
 
     def __init__(self, folder: Path, isr: tuple[int, ...] = (1,), config: LogConfig | None = None) -> None:
         log, _ = open_log(folder, config)
@@ -37,12 +39,15 @@ class World(SimpleNamespace):
 
         followed = Partition(1, "followed", 0, UUID(int=2), log, self.to_sync.append)
         followed.follow(PartitionState(leader=2, leader_epoch=4, isr=(1, 2), controller_epoch=1), (1, 2))
+        self.more = [self._led(folder / f"{number}", number) for number in range(3)]
         held = {("events", 0): partition, ("followed", 0): followed}
+        held |= {("more", led.partition): led for led in self.more}
 
         def leader_of(topic: str, index: int) -> Partition:
-            if (topic, index) != ("events", 0):
+            found = held.get((topic, index))
+            if found is None or not found.is_leader:
                 raise NotLeaderOrFollowerError("led elsewhere")
-            return partition
+            return found
 
         self.woken: list[tuple[str, int]] = []
         self.counted: list[tuple[str, int, int]] = []
@@ -67,6 +72,12 @@ class World(SimpleNamespace):
             ),
         )
 
+    def _led(self, folder: Path, number: int) -> Partition:
+        log, _ = open_log(folder)
+        led = Partition(1, "more", number, UUID(int=3), log, self.to_sync.append)
+        led.follow(PartitionState(leader=1, leader_epoch=4, isr=(1,), controller_epoch=1), (1,))
+        return led
+
 
 def request(
     version: int,
@@ -74,10 +85,11 @@ def request(
     records: bytes,
     *,
     topic: str = "events",
+    index: int = 0,
     acks: int = 1,
     client_id: str = "unit",
 ) -> bytes:
-    partitions = [{"index": 0, "records": records}]
+    partitions = [{"index": index, "records": records}]
     body = {
         "acks": acks,
         "timeout_ms": 1000,
@@ -94,7 +106,7 @@ def serve_together(world: Any, requests: Sequence[bytes]) -> tuple[bytes, list[i
     replies, taken = b"", []
     while waiting:
         frame, *waiting = waiting
-        parts, more = k00_produce.handle_run(world, call_of(frame), frame, waiting)
+        parts, more = handler.handle_run(world, call_of(frame), frame, waiting)
         assert isinstance(parts, list)
         replies += b"".join(parts)  # type: ignore[arg-type]
         taken.append(1 + more)
@@ -118,7 +130,7 @@ def serve_apart(world: Any, requests: Sequence[bytes]) -> bytes:
     replies = b""
     for data in requests:
         frame = memoryview(bytearray(data))
-        parts, _ = k00_produce.handle_run(world, call_of(frame), frame, ())
+        parts, _ = handler.handle_run(world, call_of(frame), frame, ())
         assert isinstance(parts, list)
         replies += b"".join(parts)  # type: ignore[arg-type]
     return replies
@@ -155,7 +167,9 @@ def test_answers_are_those_of_requests_one_by_one(tmp_path: Path, version: int, 
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_differs_in_anything_but_its_batch_is_served_alone(tmp_path: Path, version: int) -> None:
+def test_who_asks_otherwise_or_what_cannot_be_written_at_once_ends_a_gathering(
+    tmp_path: Path, version: int
+) -> None:
     record = Record(0, NOW_MS, None, b"v", [])
     transactional = encode_batch(
         [record], producer_id=9, producer_epoch=0, base_sequence=0, transactional=True
@@ -177,12 +191,61 @@ def test_what_differs_in_anything_but_its_batch_is_served_alone(tmp_path: Path, 
     assert taken == [1, 1, 1, 1, 1, 2, 1]
 
 
-def test_a_run_for_a_partition_that_is_led_elsewhere_is_refused_request_by_request(tmp_path: Path) -> None:
+def test_what_is_led_elsewhere_is_refused_request_by_request(tmp_path: Path) -> None:
     requests = [request(9, number, bytes(batch()), topic="followed") for number in range(3)]
     together, apart = World(tmp_path / "together"), World(tmp_path / "apart")
     replies, taken = serve_together(together, requests)
-    assert taken == [3]
+    assert taken == [1, 1, 1]
     assert replies == serve_apart(apart, requests)
+
+
+class CountedWrites(OsFile):
+    """A file of the operating system that counts."""
+
+    count = 0
+
+    def write_all_at(self, buffers: Sequence[Buffer], position: int) -> None:
+        CountedWrites.count += 1
+        super().write_all_at(buffers, position)
+
+
+def test_each_partition_is_written_once_whatever_the_order_of_the_requests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    requests = [
+        request(9, number, bytes(batch(1 + number % 2)), topic="more", index=number % 3)
+        for number in range(30)
+    ]
+    together, apart = World(tmp_path / "together"), World(tmp_path / "apart")
+    # The first batch of a segment is always written alone.
+    for world in (together, apart):
+        serve_apart(world, requests[:3])
+    monkeypatch.setattr(CountedWrites, "count", 0)
+    for led in together.more:
+        active = led.log.body.segments.active
+        monkeypatch.setattr(active, "_file", CountedWrites(os.dup(active.log.fileno())))
+    together.counted.clear()
+    together.woken.clear()
+    replies, taken = serve_together(together, requests)
+    assert taken == [30]
+    assert CountedWrites.count == 3
+    assert replies == serve_apart(apart, requests)
+    assert [offsets(led.log) for led in together.more] == [offsets(led.log) for led in apart.more]
+    assert [(topic, count) for topic, count, _ in together.counted] == [("more", 10)] * 3
+    assert together.woken == [("more", 0), ("more", 1), ("more", 2)]
+
+
+def test_a_producers_gap_in_one_partition_is_no_other_partitions_concern(tmp_path: Path) -> None:
+    sequences = [(0, 0), (1, 0), (0, 2), (1, 1), (0, 1), (1, 2)]
+    requests = [
+        request(9, number, bytes(batch(producer=(5, 0, sequence))), topic="more", index=index)
+        for number, (index, sequence) in enumerate(sequences)
+    ]
+    together, apart = World(tmp_path / "together"), World(tmp_path / "apart")
+    replies, taken = serve_together(together, requests)
+    assert taken == [6]
+    assert replies == serve_apart(apart, requests)
+    assert codes(9, replies) == [0, 0, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0, 0, 0]
 
 
 def test_acks_all_is_served_one_by_one_while_another_replica_is_in_sync(tmp_path: Path) -> None:
@@ -196,13 +259,11 @@ def test_a_run_without_acknowledgement_has_no_answer_but_a_refused_batch_closes(
     world: Any = World(tmp_path)
     frame, *more = [memoryview(bytearray(request(9, n, bytes(batch()), acks=0))) for n in range(3)]
     call = call_of(frame)
-    assert k00_produce.handle_run(world, call, frame, more) == (None, 2)
+    assert handler.handle_run(world, call, frame, more) == (None, 2)
     assert offsets(world.partition.log) == [0, 1, 2]
     bad = memoryview(bytearray(request(9, 4, rotten(), acks=0)))
     with pytest.raises(CloseConnectionError, match="checksum"):
-        k00_produce.handle_run(
-            world, call, memoryview(bytearray(request(9, 3, bytes(batch()), acks=0))), [bad]
-        )
+        handler.handle_run(world, call, memoryview(bytearray(request(9, 3, bytes(batch()), acks=0))), [bad])
     assert offsets(world.partition.log) == [0, 1, 2, 3]
 
 
@@ -227,7 +288,7 @@ def test_a_mirrors_copy_closes_the_connection_of_who_wants_no_answer(tmp_path: P
     world: Any = World(tmp_path, config=LogConfig(is_mirror_copy=True))
     frame, *more = [memoryview(bytearray(request(9, n, bytes(batch()), acks=0))) for n in range(2)]
     with pytest.raises(CloseConnectionError, match="only the mirror writes to"):
-        k00_produce.handle_run(world, call_of(frame), frame, more)
+        handler.handle_run(world, call_of(frame), frame, more)
     assert offsets(world.partition.log) == []
 
 

@@ -9,7 +9,7 @@ import pytest
 from calls import call_of
 
 from headrace.broker.errors import NotLeaderOrFollowerError, StorageError, UnknownTopicOrPartitionError
-from headrace.broker.handlers import k00_produce
+from headrace.broker.handlers.produce import handler
 from headrace.broker.handlers.refused_writes import REPEAT_MS, RefusedWrites
 from headrace.broker.handlers.replies import CloseConnectionError
 from headrace.broker.log.results import AppendResult
@@ -107,7 +107,7 @@ def single(topic: str = "pageviews", index: int = 3, records: bytes | None = REC
 
 
 def ask(broker: Any, frame: memoryview) -> Any:
-    return k00_produce.handle_run(broker, call_of(frame), frame, ())[0]
+    return handler.handle_run(broker, call_of(frame), frame, ())[0]
 
 
 def message_of(version: int, parts: Any) -> dict[str, Any]:

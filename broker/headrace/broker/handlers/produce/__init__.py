@@ -1,0 +1,39 @@
+"""Produce (key 0): the way of a client's batches into the logs that this broker leads, one file a step.
+
+    read → (gather) → check → append → (may park) → answer
+
+`handler` is the way itself: it is given a request, and what came together with it, and goes through the steps.
+
+1. `read` turns a frame into acks, a time limit and items: a topic, a partition and the records for it. From version 3 on it reads
+   by hand, without the codec, what has nothing odd about it; the codec reads the rest, and says what is wrong. A request
+   of one item, as librdkafka sends them, has a `Head`: all that stands before its records, which is the same for
+   everything that a client sends to a partition, and is read once.
+
+2. `gather` takes the requests that came together as far as they can be written together: of one item each, a plain
+   batch for a partition that answers at once, all with the same acks. What is not like that ends the gathering and is
+   served alone, in its turn. A gathering has a run of batches for each partition, in the order of the requests. Nobody is
+   promised an order between partitions (who wants one waits for the answer before sending on); within one it is kept, and
+   what depends on what came before, such as the sequence numbers of an idempotent producer, the log judges batch by
+   batch: whatever becomes of a request, the next one meets the log as if all had come alone.
+
+3. `check` refuses what no log needs to look at (acks that there are not, no records, transactions, zstd before its
+   time, topics that only brokers write), and makes message formats 0 and 1, which versions 0-2 carry, format 2. What was
+   gathered has been looked at already: it is plain.
+
+4. `append` hands records to the leader of their partition, those of a run with one write, and wakes once a run those who wait
+   for the partition. An error belongs to its item, and leaves the log as it was. What became of an item is its `Outcome`.
+
+5. `park` holds an answer back: with acks=all until the high watermark has passed the records, with `flush.messages`
+   until they are on the disk, and not longer than the time limit. A leader that leads no more answers
+   NOT_LEADER_OR_FOLLOWER, a disk that failed KAFKA_STORAGE_ERROR. What was gathered needs no parking.
+
+6. `answer` writes the outcomes, by hand where all went well, else with the codec, in the order of the requests. acks=0 has
+   no answer: an error closes the connection, as in Kafka; what was gathered behind the refused batch may be in the log then.
+
+Bounds: a gathering has at most `gather.REQUESTS_MAX` requests, so that a turn (`server.turns`) does not last much longer
+than it should; what has to be unpacked is never gathered, and a request with many such batches is cut off after
+`handler.WORK_MS_MAX`: the rest of its items are refused with REQUEST_TIMED_OUT, to be sent again.
+
+Deviation: transactional batches are refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED. A mirror's copy takes nothing
+from clients: POLICY_VIOLATION.
+"""

@@ -1,0 +1,98 @@
+"""Hands records to the leaders of their partitions, and tells who waits for those and who counts."""
+
+from __future__ import annotations
+
+from headrace.broker.errors import (
+    CorruptMessageError,
+    InvalidTopicError,
+    KafkaError,
+    MessageTooLargeError,
+    NotOneBatchError,
+    PolicyViolationError,
+    RecordListTooLargeError,
+    StorageError,
+    TransactionalIdAuthorizationError,
+    UnknownTopicOrPartitionError,
+    UnsupportedCompressionTypeError,
+)
+from headrace.broker.handlers.call import Call
+from headrace.broker.handlers.produce.check import FORMAT_2_VERSION, as_format_2, check
+from headrace.broker.handlers.produce.gather import Run
+from headrace.broker.handlers.produce.outcome import Outcome
+from headrace.broker.handlers.services import Services
+from headrace.broker.legacy.message_sets import holds_message
+from headrace.broker.log.results import AppendResult
+from headrace.broker.replication.leader import Partition
+
+# With these Kafka tells no start of the log: they come before a look at what the records say.
+UNREAD = (
+    CorruptMessageError,
+    InvalidTopicError,
+    MessageTooLargeError,
+    NotOneBatchError,
+    PolicyViolationError,
+    RecordListTooLargeError,
+    StorageError,
+    TransactionalIdAuthorizationError,
+    UnsupportedCompressionTypeError,
+)
+
+
+def append(
+    broker: Services, call: Call, topic: str, index: int, records: memoryview | None, acks: int
+) -> Outcome:
+    """Append one item's records; an error becomes part of the outcome."""
+    header, partition = call.header, None
+    try:
+        records = check(broker.metadata, header, topic, index, records, acks)
+        partition = broker.partitions.leader_of(topic, index)
+        if header.version < FORMAT_2_VERSION and not holds_message(records):
+            # Clients of that time are not told, as in Kafka.
+            return Outcome(
+                topic, index, partition, AppendResult(-1, -1, -1, partition.log.log_start_offset, 0)
+            )
+        records = as_format_2(header.version, records)
+        result = partition.append(records, required_acks=acks, now_ms=broker.clock.now_ms())
+    except KafkaError as error:
+        is_known = partition is not None or broker.metadata.partition(topic, index) is not None
+        reason = error if is_known else UnknownTopicOrPartitionError(f"{topic}-{index} is not there")
+        return _refused(broker, topic, index, partition, reason)
+    _appended(broker, topic, partition, 1, len(records))
+    return Outcome(topic, index, partition, result)
+
+
+def append_run(broker: Services, run: Run, acks: int) -> list[AppendResult | Outcome]:
+    """Append one after the other what several requests bring; what is refused has an outcome that says so."""
+    topic, partition, appends, _ = run
+    index = partition.partition
+    try:
+        results = partition.append_each(appends, required_acks=acks, now_ms=broker.clock.now_ms())
+    except KafkaError as error:
+        return [_refused(broker, topic, index, partition, error) for _ in appends]
+    refused = {n: error for n, error in enumerate(results) if isinstance(error, KafkaError)}
+    taken = appends if not refused else [records for n, records in enumerate(appends) if n not in refused]
+    if taken:
+        _appended(broker, topic, partition, len(taken), sum(map(len, taken)))
+    return [
+        _refused(broker, topic, index, partition, result) if isinstance(result, KafkaError) else result
+        for result in results
+    ]
+
+
+def _appended(broker: Services, topic: str, partition: Partition, batch_count: int, size: int) -> None:
+    if broker.refused_writes.directories:
+        broker.refused_writes.worked(partition.log.directory, broker.clock.monotonic_ms())
+    broker.metrics.produced(topic, batch_count, size)
+    broker.waiting.wake(topic, partition.partition)
+
+
+def _refused(
+    broker: Services, topic: str, index: int, partition: Partition | None, error: KafkaError
+) -> Outcome:
+    if partition is not None and isinstance(error, StorageError):
+        broker.refused_writes.refused(partition.log.directory, error, broker.clock.monotonic_ms())
+    return Outcome(topic, index, None, None, error, _log_start_offset(partition, error))
+
+
+def _log_start_offset(partition: Partition | None, error: KafkaError) -> int:
+    return -1 if partition is None or isinstance(error, UNREAD) else partition.log.log_start_offset

@@ -1,0 +1,112 @@
+"""Which of the requests that came together are written together: see the package's text.
+
+Must not know: what becomes of the batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import chain, islice
+from struct import Struct
+from struct import error as StructError
+from typing import NamedTuple
+
+from headrace.broker.handlers.k03_metadata import INTERNAL_TOPICS
+from headrace.broker.handlers.produce.check import FLAGS_AT, ZSTD_VERSION
+from headrace.broker.handlers.produce.read import Head, client_id_of, head_of, split_single
+from headrace.broker.handlers.services import Services
+from headrace.broker.replication.leader import Partition
+from headrace.broker.wire.batches import HEADER_SIZE, MAGIC, MAGIC_AT, TRANSACTIONAL_BIT
+from headrace.broker.wire.frames import RequestHeader
+
+REQUESTS_MAX = 128
+
+_KEY_AND_VERSION = Struct(">i")
+
+
+class Run(NamedTuple):
+    """The batches for one partition, in order, and which of the gathered requests each is of."""
+
+    topic: str
+    partition: Partition
+    appends: list[memoryview]
+    numbers: list[int]
+
+
+class Gathered(NamedTuple):
+    """The requests in order, as (correlation id, head), and their batches by partition."""
+
+    acks: int
+    requests: list[tuple[int, Head]]
+    runs: list[Run]
+
+
+def gather(
+    broker: Services, header: RequestHeader, frame: memoryview, more: Iterable[memoryview]
+) -> Gathered | None:
+    """`frame` and the first of `more`, as far as they can be written together; None when those are not two."""
+    version = header.version
+    if version < ZSTD_VERSION:
+        return None
+    (key_and_version,) = _KEY_AND_VERSION.unpack_from(frame)
+    client = client_id_of(frame)
+    known: dict[bytes, tuple[Head, Run]] = {}
+    runs: dict[Partition, Run] = {}
+    requests: list[tuple[int, Head]] = []
+    acks = None
+    for other in islice(chain((frame,), more), REQUESTS_MAX):
+        try:
+            split = split_single(version, other)
+            if split is None or split[0] != key_and_version:
+                break
+            _, correlation_id, data, records = split
+            if not _is_plain(records):
+                break
+            found = known.get(data)
+            if found is None:
+                head = head_of(version, data) if data.startswith(client) else None
+                found = None if head is None else _run_of(broker, head, acks, runs)
+                if found is None:
+                    break
+                known[data] = found
+                acks = found[0].acks
+        except (StructError, IndexError, ValueError):
+            break
+        head, run = found
+        run.appends.append(records)
+        run.numbers.append(len(requests))
+        requests.append((correlation_id, head))
+    if acks is None or len(requests) < 2:
+        return None
+    return Gathered(acks, requests, list(runs.values()))
+
+
+def _run_of(
+    broker: Services, head: Head, acks: int | None, runs: dict[Partition, Run]
+) -> tuple[Head, Run] | None:
+    """The run to which a request with that head belongs; None when it has to be served alone."""
+    if (acks is not None and head.acks != acks) or head.topic in INTERNAL_TOPICS:
+        return None
+    partition = broker.partitions.get(head.topic, head.partition_index)
+    if partition is None or not _answers_at_once(partition, head.acks):
+        return None
+    run = runs.get(partition)
+    if run is None:
+        run = runs[partition] = Run(head.topic, partition, [], [])
+    return head, run
+
+
+def _answers_at_once(partition: Partition, acks: int) -> bool:
+    """Whether nothing has to be unpacked, and nobody waited for: with acks=all, when only this broker is in sync."""
+    log = partition.log
+    if not partition.is_leader or log.opens_batches or log.awaits_sync:
+        return False
+    return acks in (0, 1) or (acks == -1 and len(partition.isr) == 1)
+
+
+def _is_plain(records: memoryview) -> bool:
+    return (
+        len(records) >= HEADER_SIZE
+        and records[MAGIC_AT] == MAGIC
+        and not records[FLAGS_AT] & TRANSACTIONAL_BIT
+    )

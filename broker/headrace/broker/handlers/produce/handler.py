@@ -1,0 +1,103 @@
+"""The way of a Produce request, versions 0-11: see the package's text."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from headrace.broker.errors import RequestTimedOutError
+from headrace.broker.handlers.call import Call
+from headrace.broker.handlers.produce import answer, append, gather, park, read
+from headrace.broker.handlers.produce.outcome import Outcome
+from headrace.broker.handlers.produce.read import Item
+from headrace.broker.handlers.replies import Parts, Reply
+from headrace.broker.handlers.services import Services
+from headrace.broker.wire.api import k00_produce
+
+API = k00_produce.API
+VERSIONS = (0, 11)
+RAW = True
+# For how long one request may keep all clients waiting, but for its last batch.
+WORK_MS_MAX = 1000
+
+
+def handle_run(
+    broker: Services, call: Call, frame: memoryview, more: Collection[memoryview]
+) -> tuple[Reply, int]:
+    """Serve `frame` and the first of `more` that can be written together with it; answers how many of `more` those were."""
+    gathered = gather.gather(broker, call.header, frame, more) if more else None
+    if gathered is None:
+        return _serve_alone(broker, call, frame), 0
+    return _serve_gathered(broker, call, gathered), len(gathered.requests) - 1
+
+
+def _serve_alone(broker: Services, call: Call, frame: memoryview) -> Reply:
+    version = call.header.version
+    single = read.read_single(version, frame)
+    if single is None:
+        return _serve_items(broker, call, frame)
+    _, head, records = single
+    outcome = append.append(broker, call, head.topic, head.partition_index, records, head.acks)
+    result = outcome.result
+    if (
+        result is None
+        or head.acks == 0
+        or version < answer.BY_HAND_VERSION
+        or not park.is_done(outcome, head.acks)
+    ):
+        return _answer(broker, call, [outcome], head.acks, head.timeout_ms)
+    return [answer.of_single(head, call.header.correlation_id, result)]
+
+
+def _serve_items(broker: Services, call: Call, frame: memoryview) -> Reply:
+    request = read.read(call.header, frame)
+    deadline_ms = broker.clock.monotonic_ms() + WORK_MS_MAX
+    outcomes = [_append_in_time(broker, call, item, request.acks, deadline_ms) for item in request.items]
+    return _answer(broker, call, outcomes, request.acks, request.timeout_ms)
+
+
+def _append_in_time(broker: Services, call: Call, item: Item, acks: int, deadline_ms: int) -> Outcome:
+    """Batches that must be unpacked may take long, and clients wait: what is late is for another request."""
+    topic, index, records = item
+    if broker.clock.monotonic_ms() > deadline_ms:
+        error = RequestTimedOutError("the partitions before this one took too long: send the rest again")
+        return Outcome(topic, index, None, None, error)
+    return append.append(broker, call, topic, index, records, acks)
+
+
+def _answer(broker: Services, call: Call, outcomes: list[Outcome], acks: int, timeout_ms: int) -> Reply:
+    """Answer now, or once every append may be acknowledged, at most `timeout_ms` later."""
+    if acks == 0:
+        answer.close_on_error(broker, outcomes)
+        return None
+    if any(o.error is None and not park.is_done(o, acks) for o in outcomes):
+        return park.park(
+            broker.waiting,
+            outcomes,
+            acks,
+            timeout_ms,
+            lambda settled: [answer.of_items(broker, call, settled)],
+        )
+    return [answer.of_items(broker, call, outcomes)]
+
+
+def _serve_gathered(broker: Services, call: Call, gathered: gather.Gathered) -> Parts | None:
+    """Append what was gathered, partition by partition, and answer in the order of the requests."""
+    acks, requests, runs = gathered
+    replies = [b""] * len(requests)
+    refused: list[tuple[int, Outcome]] = []
+    for run in runs:
+        outcomes = append.append_run(broker, run, acks)
+        for number, outcome in zip(run.numbers, outcomes, strict=True):
+            if isinstance(outcome, Outcome):
+                refused.append((number, outcome))
+            elif acks != 0:
+                correlation_id, head = requests[number]
+                replies[number] = answer.of_single(head, correlation_id, outcome)
+    if acks == 0:
+        # The first one that would have closed the connection, had all come alone.
+        answer.close_on_error(broker, [outcome for _, outcome in sorted(refused)[:1]])
+        return None
+    for number, outcome in refused:
+        header = call.header._replace(correlation_id=requests[number][0])
+        replies[number] = answer.of_items(broker, call._replace(header=header), [outcome])
+    return [b"".join(replies)]
