@@ -216,7 +216,7 @@ class CompactionSimulation(DiskLife):
         self.flushed_offset = min(self.flushed_offset, offset)
         self.entries, self.pending = self.entries[: len(self.entries) - len(gone)], gone
         self._forget_the_lost()
-        self.log.truncate_to(offset)
+        self.store.truncate_at_once(self.log, offset)
         self.pending = []
 
     def _forget_the_lost(self) -> None:

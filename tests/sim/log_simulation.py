@@ -189,7 +189,7 @@ class LogSimulation(DiskLife):
         self.batches = [batch for batch in before if batch.base_offset < offset]
         self.pending = before[len(self.batches) :]
         self._learn_sequences()
-        self.log.truncate_to(offset)
+        self.store.truncate_at_once(self.log, offset)
         self.pending = []
         # Truncation may leave a hole where a mirror had a gap; the log goes on at the offset it was told.
         assert self.log.log_end_offset == offset

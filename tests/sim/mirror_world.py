@@ -21,6 +21,7 @@ from headrace.broker.errors import ErrorCode
 from headrace.broker.log.appender import Appender
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.results import AppendResult
+from headrace.broker.log.truncation import start_at
 from headrace.broker.wire.batches import BatchHeader, Record, encode_batch, iter_batches, read_header
 from headrace.mirror.arrivals import Arrival, missing
 from headrace.mirror.copier import Copier, Phase
@@ -268,7 +269,7 @@ class CheckedTarget:
 
     def start_at(self, offset: int) -> None:
         assert not self._world.copied, "a copy that has something begins anew"
-        self._log.start_at(offset)
+        start_at(self._log, offset)
 
 
 class MirrorWorld:

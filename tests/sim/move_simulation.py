@@ -123,7 +123,7 @@ class MoveSimulation:
             end_offset = kept[-1][1]
             self.synced_end = min(self.synced_end, end_offset)
             self.alternative, self.batches = self.batches, self.batches[:-2]
-            self.log.truncate_to(end_offset)
+            self.store.truncate_at_once(self.log, end_offset)
             self.alternative = self.batches
             self.epoch += 1
 

@@ -12,7 +12,6 @@ from headrace.broker.errors import KafkaError
 from headrace.broker.log import recovery
 from headrace.broker.log.flushing import Flusher
 from headrace.broker.log.index import IndexFile
-from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.segment import Segment
 from headrace.broker.log.snapshots import ProducerSnapshots
 
@@ -57,7 +56,7 @@ def test_what_a_killed_truncation_took_never_comes_back(operations: int) -> None
         taken = simulation.batches[-4:]
         simulation.files.operations_left = operations
         with suppress(Died):
-            simulation.log.truncate_to(taken[0].base_offset)
+            simulation.store.truncate_at_once(simulation.log, taken[0].base_offset)
         simulation.files.kill()
         simulation._open()
         if simulation.log.log_end_offset != taken[0].base_offset:
@@ -111,7 +110,7 @@ def _cut_is_not_synced(patch: pytest.MonkeyPatch) -> None:
 
 
 def _truncation_keeps_the_recovery_point(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(PartitionLog, "_lower_recovery_point", lambda self, offset: None)
+    patch.setattr(Flusher, "log_ends_at", lambda self, offset: None)
 
 
 def _snapshots_replace_the_replay(patch: pytest.MonkeyPatch) -> None:

@@ -51,11 +51,11 @@ def _successors_always_count(patch: pytest.MonkeyPatch) -> None:
 
 
 def _truncations_leave_no_mark(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Moves, "_watch_truncation", lambda self, key, source: None)
+    patch.setattr(Moves, "before_truncation", lambda self, key: None)
 
 
 def _truncations_leave_the_checkpoint(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(DataDirectory, "recovery_point_lowered", lambda self, key: None)
+    patch.setattr(DataDirectory, "lowering_job", lambda self, keys: None)
 
 
 def _the_copy_need_not_be_synced(patch: pytest.MonkeyPatch) -> None:

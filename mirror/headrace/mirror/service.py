@@ -90,7 +90,7 @@ class LedTarget:
         return self._host.append_mirrored(self._partition, records)
 
     def start_at(self, offset: int) -> None:
-        self._log.start_at(offset)
+        self._host.start_mirrored_at(self._partition, offset)
 
     def last_batch(self) -> BatchHeader | None:
         return last_batch(self._log)

@@ -39,6 +39,7 @@ class CleanedLog(Protocol):
     config: LogConfig
     log_start_offset: int
     log_end_offset: int
+    is_truncating: bool
 
     @property
     def last_stable_offset(self) -> int: ...
@@ -79,7 +80,7 @@ class LogCleaner:
 
     def find(self, log: CleanedLog, now_ms: int) -> Dirt | None:
         """The same whether it is worth the work or not; None where nothing can be cleaned."""
-        is_left_alone = self.uncleanable is not None or self.is_paused
+        is_left_alone = self.uncleanable is not None or self.is_paused or log.is_truncating
         if "compact" not in log.config.cleanup_policy or is_left_alone or len(self._segments) == 1:
             return None
         return find_dirt(

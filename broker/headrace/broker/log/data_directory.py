@@ -7,7 +7,7 @@ write them; nobody else's process uses the directory meanwhile. Must not know: t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 
 from headrace.broker.errors import StorageError
@@ -175,15 +175,16 @@ class DataDirectory:
         """Write the offsets that a restart begins with."""
         self.checkpoint_job()()
 
-    def recovery_point_lowered(self, key: PartitionKey) -> None:
-        """Have it on the disk that a log is synced no further than it says, which is about to lose what lies above.
+    def lowering_job(self, keys: Iterable[PartitionKey]) -> Callable[[], None] | None:
+        """A checkpoint, after which no recovery point on the disk is above the one that these logs have now.
 
-        Nothing is written for a mirror that begins behind its log's end, the only truncation of a log that is served.
+        None where that is so already, as for a mirror that begins behind its log's end, the only truncation of a log
+        that clients are served from.
         """
         is_settled = self._written == self._taken
         known = self._checkpoints.get(RECOVERY_POINT_FILE, {}) if is_settled else self._recovery_points
-        if known.get(key, 0) > self.logs[key].recovery_point:
-            self.checkpoint()
+        is_needed = any(known.get(key, 0) > self.logs[key].recovery_point for key in keys)
+        return self.checkpoint_job() if is_needed else None
 
     def checkpoint_job(self) -> Callable[[], None]:
         """The offsets that a restart begins with, as they are now; the job, for any thread, writes them."""

@@ -24,6 +24,7 @@ from headrace.broker.log.opening import Opening
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.results import Job, LogSlice
 from headrace.broker.log.throttle import Throttle
+from headrace.broker.log.truncation import start_at, truncate_to
 from headrace.broker.wire.batches import HEADER_SIZE, read_header
 from headrace.broker.wire.partitions import PartitionKey
 
@@ -51,7 +52,8 @@ class Moves:
         self._targets: dict[PartitionKey, DataDirectory] = {}
         # Copies that were closed to get their final name.
         self._closed: set[PartitionKey] = set()
-        # Logs that were truncated after their successors were named.
+        # Logs whose successors are about to be named, or are, and those of them that were truncated since.
+        self._watched: set[PartitionKey] = set()
         self._kept: set[PartitionKey] = set()
         self.preferred: dict[PartitionKey, str] = {}
 
@@ -107,10 +109,10 @@ class Moves:
         home = self._targets.pop(key, None)
         self._closed.discard(key)
         self._kept.discard(key)
+        self.unwatch(key)
         source = self._store.get(*key)
         if source is not None:
             source.cleaner.is_paused = False
-            source.on_recovery_point_lowered = partial(self._store.home_of(key).recovery_point_lowered, key)
         if home is None:
             return lambda: None
         copy = home.futures.pop(key)
@@ -211,6 +213,8 @@ class Moves:
         log was truncated at a bad moment: the copy has to be cancelled and begun again. A job raises StorageError or
         CorruptMessageError: call `steps` again later.
         """
+        if key in self._kept:
+            return False
         if key in self._closed:
             yield self._reopen_job(key, now_ms)
         while (pair := self._pair(key)) is not None:
@@ -225,9 +229,13 @@ class Moves:
         return (yield from self._change_over(key, now_ms))
 
     def _pair(self, key: PartitionKey) -> tuple[PartitionLog, PartitionLog] | None:
-        """A log and its copy; None when one of them is gone."""
+        """A log and its copy; None when one of them is gone. Raises StorageError while the log is being cut."""
         source, home = self._store.get(*key), self._targets.get(key)
-        return None if source is None or home is None else (source, home.futures[key])
+        if source is None or home is None:
+            return None
+        if source.is_truncating:
+            raise StorageError(f"{source.directory} is being truncated: its copy goes on afterwards.")
+        return source, home.futures[key]
 
     def _finish_copy(self, key: PartitionKey, now_ms: Callable[[], int]) -> Generator[Job]:
         """Sync the copy, mark it and give it the log's own name; it then goes on being filled."""
@@ -235,7 +243,8 @@ class Moves:
         if pair is None:
             return
         (source, copy), home = pair, self._targets[key]
-        self._watch_truncation(key, source)
+        self._watched.add(key)
+        self._kept.discard(key)
         yield self._guarded(
             self._store.home_of(key), partial(remove_mark, self._files, source.directory, KEPT_MARK)
         )
@@ -260,17 +269,17 @@ class Moves:
 
         yield self._guarded(home, rename)
 
-    def _watch_truncation(self, key: PartitionKey, source: PartitionLog) -> None:
+    def before_truncation(self, key: PartitionKey) -> Job | None:
         """Before anything of the log is taken away, it is on the disk that a successor does not count any more."""
-        self._kept.discard(key)
-        home = self._store.home_of(key)
+        if key not in self._watched:
+            return None
+        self._kept.add(key)
+        directory = f"{self._store.home_of(key).path}/{names.partition_directory(*key)}"
+        return partial(self._files.replace_file, f"{directory}/{KEPT_MARK}", b"")
 
-        def lowered() -> None:
-            self._kept.add(key)
-            self._files.replace_file(f"{source.directory}/{KEPT_MARK}", b"")
-            home.recovery_point_lowered(key)
-
-        source.on_recovery_point_lowered = lowered
+    def unwatch(self, key: PartitionKey) -> None:
+        """The log has no successor, or is gone."""
+        self._watched.discard(key)
 
     def _reopened(self, directory: str, closed: PartitionLog, now_ms: int) -> PartitionLog:
         log, _ = PartitionLog.open(
@@ -302,9 +311,12 @@ class Moves:
         return self._guarded(home, reopen)
 
     def _change_over(self, key: PartitionKey, now_ms: Callable[[], int]) -> Steps:
-        while (pair := self._pair(key)) is not None:
+        while key not in self._kept:
+            pair = self._pair(key)
+            if pair is None:
+                return True
             source, successor = pair
-            if key in self._kept or not _is_prefix(source, successor):
+            if not _is_prefix(source, successor):
                 return False
             job = (
                 _move_start_job(source, successor)
@@ -316,7 +328,7 @@ class Moves:
                 yield self._promote(key, source, successor, now_ms())
                 return True
             yield job
-        return True
+        return False
 
     def _copy_job(self, source: PartitionLog, copy: PartitionLog, now_ms: Callable[[], int]) -> Job | None:
         """Copy the next batches; None when there are none."""
@@ -346,6 +358,7 @@ class Moves:
             self._files.rename(source.directory, doomed)
         self._store.doom(doomed, now_ms, source.config.file_delete_delay_ms)
         del self._targets[key], home.futures[key], home.successors[key]
+        self.unwatch(key)
         _become(source, successor)
         self._store.rehome(key, home)
         checkpoints = [
@@ -398,10 +411,10 @@ def _align(source: PartitionLog, copy: PartitionLog) -> Job | None:
     """What has to be taken away from the copy because the log lost it."""
     if copy.log_end_offset < source.log_start_offset:
         start_offset = _first_base_offset(source)
-        return partial(copy.start_at, start_offset) if copy.log_end_offset < start_offset else None
+        return partial(start_at, copy, start_offset) if copy.log_end_offset < start_offset else None
     end_offset = common_end(source, copy)
     if end_offset < copy.log_end_offset:
-        return partial(copy.truncate_to, end_offset)
+        return partial(truncate_to, copy, end_offset)
     return _move_start_job(source, copy)
 
 

@@ -1,7 +1,7 @@
 """One partition's log as others know it: who it is, how it is configured, where it begins and ends, and what it holds.
 
 What that lies in is its `body`, the files of one directory; a move to another directory sets the body, and whoever holds
-the log goes on with it. `appender.py` appends, `cleaning.py` compacts, `moving.py` moves.
+the log goes on with it. `appender.py` appends, `cleaning.py` compacts, `truncation.py` cuts, `moving.py` moves.
 Invariants: offsets never go back and are never used twice; a refused or failed change changes nothing; what is
 read begins at a batch and ends at `upper_offset` at the latest; one writer, the event loop, calls all of it but the
 flush jobs. Must not know: sockets, replication, ZooKeeper, the wall clock.
@@ -57,9 +57,9 @@ class PartitionLog:
         "is_compacted",
         "is_mirror_copy",
         "is_stamping",
+        "is_truncating",
         "log_end_offset",
         "log_start_offset",
-        "on_recovery_point_lowered",
         "opens_batches",
         "partition",
         "topic",
@@ -77,8 +77,8 @@ class PartitionLog:
         self.log_start_offset = self.high_watermark = log_start_offset
         self.log_end_offset = body.segments.active.next_offset
         self.findings: list[LogFinding] = []
-        # Set by a store, which has checkpoints.
-        self.on_recovery_point_lowered: Callable[[], None] = lambda: None
+        # Whether a thread cuts it (`truncation.py`): nobody else works on its body meanwhile.
+        self.is_truncating = False
         self.config = config
         self.go_on_in(body)
 
@@ -198,7 +198,7 @@ class PartitionLog:
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             self.check_offset(offset)
-        if offset >= upper_offset:
+        if offset >= upper_offset or self.is_truncating:
             return NOTHING_YET
         try:
             return self.body.segments.read(offset, size_max, upper_offset, at_least_one)
@@ -301,44 +301,6 @@ class PartitionLog:
             self.high_watermark = max(self.high_watermark, offset)
             self.body.epochs.truncate_from_start(offset)
 
-    def truncate_to(self, offset: int) -> None:
-        """Drop every batch that ends at or above `offset`, where the log then ends."""
-        if offset >= self.log_end_offset:
-            return
-        if offset <= self.log_start_offset:
-            self.start_at(offset)
-            return
-        with self.body.storage_errors():
-            # Where the last batch before a gap ends is not known yet; its segment's begin is low enough.
-            self.cleaner.log_ends_at(offset)
-            self._lower_recovery_point(self.body.segments.base_offset_at(offset))
-            self.body.segments.truncate_to(offset)
-            self.body.epochs.truncate_from_end(offset)
-            self._end_at(offset)
-            self.body.producers, findings = self.body.snapshots.restore(self.body.segments, offset)
-            self.findings += findings
-
-    def start_at(self, offset: int) -> None:
-        """Drop everything and begin anew at `offset` (the empty target of a mirror, a follower that fell behind)."""
-        with self.body.storage_errors():
-            self.cleaner.log_ends_at(offset)
-            self._lower_recovery_point(offset)
-            self.body.producers.clear()
-            self.body.snapshots.remove(lambda _: True)
-            self.body.segments.restart_at(offset, self.config, self.body.segments.active.created_ms)
-            self.body.epochs.clear()
-        self._end_at(offset)
-        self.log_start_offset = self.high_watermark = offset
-
-    def _end_at(self, offset: int) -> None:
-        self.log_end_offset = offset
-        self.high_watermark = min(self.high_watermark, offset)
-
-    def _lower_recovery_point(self, offset: int) -> None:
-        """On the disk as well, before other batches get the offsets above: recovery would believe them unchecked."""
-        self.body.flusher.log_ends_at(offset)
-        self.on_recovery_point_lowered()
-
     def expire_producers(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that have been silent for `expiration_ms`; returns how many."""
         return self.body.producers.expire(now_ms, self.high_watermark, expiration_ms)
@@ -357,6 +319,8 @@ class PartitionLog:
 
     def flush_due(self, monotonic_ms: int) -> bool:
         """Whether data should be flushed now: a segment was rolled, or flush.ms is over."""
+        if self.is_truncating:
+            return False
         return self.body.flusher.is_due(
             self.body.segments.active.next_offset, monotonic_ms, self.config.flush_ms
         )
@@ -366,6 +330,8 @@ class PartitionLog:
 
         Hand its answer to `flushed` on the loop. One job is out at a time. The job raises StorageError.
         """
+        if self.is_truncating:
+            return None
         return self.body.flusher.task(self.body.segments.active.next_offset)
 
     def flushed(self, recovery_point: int | None) -> None:

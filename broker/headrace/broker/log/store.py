@@ -25,6 +25,7 @@ from headrace.broker.log.moving import Moves
 from headrace.broker.log.opening import Opening, sync_names
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.results import Job, LogFinding
+from headrace.broker.log.truncation import Truncation, lower_on_disk
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.broker.wire.special_values import NO_EPOCH
 
@@ -106,7 +107,6 @@ class LogStore:
         """From now on this is the log of that partition."""
         self._homes[key] = home
         home.logs[key] = log
-        log.on_recovery_point_lowered = partial(home.recovery_point_lowered, key)
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         """The log of a partition, or None."""
@@ -201,6 +201,42 @@ class LogStore:
         found = [(log, log.body.epochs.preparation(epoch, log.log_end_offset)) for log, epoch in epochs]
         return [partial(_attempt, self._guarded(log.directory, job)) for log, job in found if job is not None]
 
+    def truncation(self, log: PartitionLog, offset: int, *, empties: bool = False) -> Truncation | None:
+        """Begin to cut a log, so that it ends at `offset` or, when that `empties` it, begins there; None: it ends there.
+
+        Hand it to `lowering_jobs`, with all others that are cut at the same time; after their jobs a thread has to
+        `run` it, and the loop to `end` it.
+        """
+        if not empties and offset >= log.log_end_offset:
+            return None
+        first = self.moves.before_truncation((log.topic, log.partition))
+        truncation = Truncation(log, offset, empties=empties, first=first)
+        truncation.begin()
+        return truncation
+
+    def lowering_jobs(self, truncations: Iterable[Truncation]) -> list[Job]:
+        """Jobs for threads, before those of `truncations`: at most one checkpoint a data directory, however many they are."""
+        cut: dict[DataDirectory, list[Truncation]] = {}
+        for truncation in truncations:
+            home = self._homes.get((truncation.log.topic, truncation.log.partition))
+            if home is not None:
+                cut.setdefault(home, []).append(truncation)
+        jobs: list[Job] = []
+        for home, those in cut.items():
+            checkpoint = home.lowering_job((one.log.topic, one.log.partition) for one in those)
+            if checkpoint is not None:
+                jobs.append(partial(lower_on_disk, self._guarded(home.path, checkpoint), those))
+        return jobs
+
+    def truncate_at_once(self, log: PartitionLog, offset: int, *, empties: bool = False) -> None:
+        """What threads do for `truncation`, without any. Raises StorageError."""
+        truncation = self.truncation(log, offset, empties=empties)
+        if truncation is not None:
+            for job in self.lowering_jobs([truncation]):
+                job()
+            truncation.run()
+            truncation.end()
+
     def abandon(self, openings: Iterable[Opening]) -> None:
         """These are over, whatever came of them."""
         for opening in openings:
@@ -255,6 +291,7 @@ class LogStore:
         """
         renames: list[_Rename] = []
         for key in keys:
+            self.moves.unwatch(key)
             home = self._homes.pop(key, None)
             if home is not None:
                 log = home.logs.pop(key)
@@ -341,7 +378,7 @@ class LogStore:
         findings: list[LogFinding] = []
         for home in self._directories:
             for key, log in home.logs.items():
-                if key not in self._busy:
+                if key not in self._busy and not log.is_truncating:
                     findings += maintained(log, now_ms, self.producer_id_expiration_ms)
         return findings
 

@@ -96,6 +96,10 @@ class EmbeddingHost(Protocol):
         """
         ...
 
+    def start_mirrored_at(self, partition: Partition, offset: int) -> None:
+        """Have the empty log of a led partition begin at `offset`; raises StorageError."""
+        ...
+
     def wake_fetchers(self, topic: str, partition: int) -> None:
         """The partition moved by another way than `append_mirrored`."""
         ...
@@ -151,6 +155,9 @@ class BrokerHost:
         partition.appended()
         self._waiting.wake(partition.topic, partition.partition)
         return result
+
+    def start_mirrored_at(self, partition: Partition, offset: int) -> None:
+        self._partitions.logs.truncate_at_once(partition.log, offset, empties=True)
 
     def wake_fetchers(self, topic: str, partition: int) -> None:
         self._waiting.wake(topic, partition)

@@ -27,6 +27,7 @@ from headrace.broker.log.appender import Appender
 from headrace.broker.log.body import LogBody
 from headrace.broker.log.files import OsFile
 from headrace.broker.log.partition_log import PartitionLog
+from headrace.broker.log.truncation import start_at
 from headrace.broker.wire.batches import (
     Record,
     check_crc,
@@ -205,7 +206,7 @@ def test_a_full_disk_leaves_no_trace_and_is_over_when_there_is_room(
 
 def test_a_mirror_keeps_offsets_and_gaps_and_stamps_its_own_epoch(tmp_path: Path) -> None:
     log, _ = open_log(tmp_path)
-    log.start_at(100)
+    start_at(log, 100)
     fetched = bytearray(batch(2, at=100)) + bytearray(batch(1, at=150)) + bytearray(batch(at=151))[:40]
     result = Appender(log).append_mirrored(memoryview(fetched), leader_epoch=3, now_ms=NOW_MS)
     assert (result.base_offset, result.last_offset, result.batch_count) == (100, 150, 2)

@@ -13,6 +13,7 @@ from headrace.broker.errors import CorruptMessageError, RecordListTooLargeError
 from headrace.broker.log.appender import Appender
 from headrace.broker.log.compaction import CleanerLimits, OffsetMap
 from headrace.broker.log.partition_log import PartitionLog
+from headrace.broker.log.truncation import start_at, truncate_to
 from headrace.broker.wire.batches import Record, decode_records, encode_batch, iter_batches
 
 Pair = tuple[bytes | None, bytes | None]
@@ -247,9 +248,9 @@ def test_a_log_that_loses_segments_meanwhile_is_left_alone(tmp_path: Path, chang
         job()
         if count == 1:
             if change == "truncate":
-                log.truncate_to(30)
+                truncate_to(log, 30)
             elif change == "restart":
-                log.start_at(0)
+                start_at(log, 0)
             else:
                 log.delete_before(15)
                 log.delete_retired(NOW_MS)
@@ -300,7 +301,7 @@ def test_the_store_remembers_what_is_clean(tmp_path: Path) -> None:
     assert {log.partition: log.cleaner.clean_offset for log in again.all()} == {0: 5, 1: 25}
     truncated = again.get("events", 1)
     assert truncated is not None
-    truncated.truncate_to(10)
+    again.truncate_at_once(truncated, 10)
     assert (tmp_path / "cleaner-offset-checkpoint").read_text() == "0\n2\nevents 0 5\nevents 1 10\n"
     again.delete("events", 0, now_ms=NOW_MS)
     assert (tmp_path / "cleaner-offset-checkpoint").read_text() == "0\n1\nevents 1 10\n"

@@ -86,12 +86,12 @@ def test_a_mirror_that_begins_behind_the_end_of_its_log_waits_for_no_checkpoint(
     store = opened(files, tmp_path / "logs")
     log = store.create("events", 0, None, now_ms=NOW_MS)
     files.replaced.clear()
-    log.start_at(1000)
+    store.truncate_at_once(log, 1000, empties=True)
     assert RECOVERY_POINT_FILE not in files.replaced
     assert written(tmp_path / "logs") == 5
     empty = store.create("events", 1, None, now_ms=NOW_MS)
     files.replaced.clear()
-    empty.start_at(1000)
+    store.truncate_at_once(empty, 1000, empties=True)
     assert files.replaced == []
     store.close()
 
@@ -101,7 +101,7 @@ def test_a_truncation_is_on_the_disk_before_the_log_is_cut(tmp_path: Path) -> No
     store = opened(files, tmp_path / "logs")
     log = filled(store)
     store.checkpoint()
-    log.truncate_to(3)
+    store.truncate_at_once(log, 3)
     assert (log.log_end_offset, written(tmp_path / "logs")) == (3, 0)
     store.close()
 
@@ -110,7 +110,7 @@ def test_a_checkpoint_that_is_still_being_written_does_not_outlive_a_truncation(
     store = opened(CountingFiles(), tmp_path / "logs")
     log = filled(store)
     (job,) = store.checkpoint_jobs()
-    log.truncate_to(3)
+    store.truncate_at_once(log, 3)
     job()
     assert written(tmp_path / "logs") == 0
     store.close()
@@ -123,9 +123,9 @@ def test_a_truncation_that_could_not_be_noted_is_noted_by_the_next(tmp_path: Pat
     store.checkpoint()
     files.is_full = True
     with pytest.raises(StorageError):
-        log.truncate_to(3)
+        store.truncate_at_once(log, 3)
     assert (log.log_end_offset, written(tmp_path / "logs")) == (5, 5)
     files.is_full = False
-    log.truncate_to(3)
+    store.truncate_at_once(log, 3)
     assert (log.log_end_offset, written(tmp_path / "logs")) == (3, 0)
     store.close()

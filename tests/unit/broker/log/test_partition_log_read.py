@@ -9,6 +9,7 @@ from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import OffsetOutOfRangeError
 from headrace.broker.log.appender import Appender
 from headrace.broker.log.partition_log import PartitionLog
+from headrace.broker.log.truncation import start_at
 from headrace.broker.wire.batches import read_header
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=100)
@@ -88,7 +89,7 @@ def test_a_slice_outlives_its_segment(tmp_path: Path) -> None:
     fill(log, 40)
     slice_ = log.read(0, size_max=10_000, upper_offset=40)
     before = slice_.read()
-    log.start_at(100)
+    start_at(log, 100)
     assert not list(Path(log.directory).glob("00000000000000000000.*"))
     assert slice_.read() == before
     assert slice_.file is not None

@@ -14,6 +14,7 @@ from headrace.broker.log.index import TimeIndex
 from headrace.broker.log.maintenance import maintained
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.retention import SegmentFacts, retired
+from headrace.broker.log.truncation import start_at, truncate_to
 
 HOUR_MS = 3_600_000
 
@@ -165,7 +166,7 @@ def test_truncation_drops_batches_epochs_and_producers_above(tmp_path: Path) -> 
     log, _ = open_log(tmp_path, LogConfig(segment_bytes=3 * len(batch())))
     for number in range(8):
         Appender(log).append_as_leader(batch(producer=(5, 0, number)), leader_epoch=number, now_ms=NOW_MS)
-    log.truncate_to(4)
+    truncate_to(log, 4)
     assert (log.log_end_offset, log.latest_epoch, bases(log), offsets(log)) == (
         4,
         3,
@@ -181,7 +182,7 @@ def test_truncation_drops_batches_epochs_and_producers_above(tmp_path: Path) -> 
 def test_a_log_begins_anew_where_it_is_told(tmp_path: Path) -> None:
     log, _ = open_log(tmp_path)
     fill(log, 3)
-    log.start_at(500)
+    start_at(log, 500)
     assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (500, 500, 500)
     append(log, batch())
     again, _ = open_log(tmp_path)
@@ -218,7 +219,7 @@ def test_a_flush_under_way_does_not_vouch_for_what_replaced_truncated_batches(tm
     fill(log, 5)
     job = log.flush_task()
     assert job is not None
-    log.truncate_to(2)
+    truncate_to(log, 2)
     fill(log, 5)
     log.flushed(job())
     assert log.recovery_point <= 2

@@ -14,6 +14,7 @@ from headrace.broker.log.compaction import CleanerLimits
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.transactions import AbortedTransaction, TransactionIndex
+from headrace.broker.log.truncation import start_at, truncate_to
 from headrace.broker.wire.batches import (
     BatchHeader,
     Record,
@@ -215,7 +216,7 @@ def test_a_truncated_marker_is_forgotten_and_its_transaction_open_again(tmp_path
     first = writer.end(ABORT)
     begin = writer.put(b"b")
     marker = writer.end(ABORT)
-    log.truncate_to(marker)
+    truncate_to(log, marker)
     assert aborted_in(log) == [AbortedTransaction(1, 0, first, first + 1)]
     assert log.last_stable_offset == begin
     assert writer.end(ABORT) == marker
@@ -246,7 +247,7 @@ def test_an_index_goes_with_its_segment(tmp_path: Path) -> None:
     folder = tmp_path / "events-0"
     assert {path.stem for path in folder.glob("*.txnindex")} <= {path.stem for path in folder.glob("*.log")}
     fill(log)
-    log.start_at(100)
+    start_at(log, 100)
     assert not list(folder.glob("*.txnindex"))
 
 

@@ -13,6 +13,7 @@ from log_kit import NOW_MS, append, batch, fill, offsets, open_log
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import OutOfOrderSequenceError
 from headrace.broker.log.snapshots import ProducerSnapshots
+from headrace.broker.log.truncation import truncate_to
 
 END = 10
 ROLLS = LogConfig(segment_ms=1000)
@@ -29,7 +30,7 @@ def grown_past_its_old_end() -> FaultyFiles:
     flush = log.flush_task()
     assert flush is not None
     log.flushed(flush())
-    log.truncate_to(5)
+    truncate_to(log, 5)
     append(log, batch(10, producer=(6, 0, 0)))
     # As the kernel does it some day, of its own accord.
     files.open("/data/events-0/00000000000000000000.log").sync()
@@ -74,7 +75,7 @@ def test_an_index_that_cannot_be_of_its_log_is_made_anew_before_a_truncation_mak
     damaged.write_bytes(b"\xff" * 8 * 4)
     log, report = open_log(tmp_path, config, recovery_point=40, clean_shutdown=True)
     assert [finding.path for finding in report.findings if finding.kind == "rebuilt"] == [str(damaged)]
-    log.truncate_to(9)
+    truncate_to(log, 9)
     append(log, *(batch() for _ in range(3)))
     assert offsets(log) == list(range(12))
 
@@ -89,7 +90,7 @@ def test_a_time_index_of_nonsense_is_made_anew_when_a_truncation_makes_its_segme
     nonsense = struct.pack(">qiqi", 2**60, -9, 2**59, -7)
     Path(log.directory, "00000000000000000000.timeindex").write_bytes(nonsense)
     log, _ = open_log(tmp_path, config, recovery_point=40, clean_shutdown=True)
-    log.truncate_to(9)
+    truncate_to(log, 9)
     fill(log, 3)
     log.close()
     log, report = open_log(tmp_path, config, recovery_point=12, clean_shutdown=True)
