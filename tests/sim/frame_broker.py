@@ -190,6 +190,7 @@ class FrameBroker:
             scheduler=self.queue,
             refused_writes=RefusedWrites(),
         )
+        self.metrics = BrokerMetrics()
         self.services = Services(
             broker_id=1,
             config=config,
@@ -201,7 +202,7 @@ class FrameBroker:
             control=self.cluster,
             consumer_offsets=self.cluster,
             waiting=self.waiting,
-            metrics=BrokerMetrics(),
+            metrics=self.metrics,
             groups=self.groups,
             producer_ids=ProducerIds(
                 self.cluster.allocate_producer_id_block, lambda work: self.cluster.later("ids", work)

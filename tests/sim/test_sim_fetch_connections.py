@@ -11,7 +11,6 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -23,7 +22,6 @@ from raw_client import read_frame
 from headrace.broker.handlers.call import Client
 from headrace.broker.server.connection import Connection
 from headrace.broker.server.holdings import Holdings
-from headrace.broker.server.metrics import KEY_COUNT
 from headrace.broker.server.turns import Turns
 from headrace.broker.waiting.parking import Waiting
 from headrace.broker.wire import batches, frames
@@ -60,19 +58,12 @@ class House:
         self.waiting = self.broker.services.waiting = Waiting(self.broker.queue, **bounds)
         self.loop = ManualLoop()
         self.turns = Turns(self.loop)  # type: ignore[arg-type]
-        self.requests = 0
-        self.metrics = SimpleNamespace(
-            bytes_in=0,
-            bytes_out=0,
-            request=self._count,
-            handling_seconds=[0.0] * KEY_COUNT,
-            waiting_seconds=[0.0] * KEY_COUNT,
-        )
         self.visitors: list[Visitor] = []
         self.server = socket.create_server(("127.0.0.1", 0))
 
-    def _count(self, key: int, size: int) -> None:
-        self.requests += 1
+    @property
+    def requests(self) -> int:
+        return sum(self.broker.metrics.requests)
 
     # What happens
 
@@ -85,7 +76,7 @@ class House:
             far,
             client,
             self.broker.services,
-            self.metrics,  # type: ignore[arg-type]
+            self.broker.metrics,
             self.turns,
             Holdings(0),
             lambda _: None,
