@@ -11,9 +11,9 @@ Must not know: who wants the move and how one waits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from headrace.broker.errors import CorruptMessageError, StorageError
 from headrace.broker.log import names
@@ -28,9 +28,6 @@ from headrace.broker.log.truncation import start_at, truncate_to
 from headrace.broker.wire.batches import HEADER_SIZE, read_header
 from headrace.broker.wire.partitions import PartitionKey
 
-if TYPE_CHECKING:
-    from headrace.broker.log.store import LogStore
-
 Steps = Generator[Job, None, bool]
 SUCCESSOR_MARK = ".successor"
 # In the folder of a log that was truncated after its successor had its name: that one is only a copy again.
@@ -42,10 +39,25 @@ _LAST_SLICES_MAX = 4
 _PREFERRED_MAX = 10_000
 
 
+class Homes(Protocol):
+    """What a move knows of the logs that run and of the directories that they lie in, and has them do."""
+
+    offline: dict[str, str]
+
+    def get(self, topic: str, partition: int) -> PartitionLog | None: ...
+    def home_of(self, key: PartitionKey) -> DataDirectory: ...
+    def live_directory(self, path: str) -> DataDirectory: ...
+    def directories(self) -> Sequence[DataDirectory]: ...
+    def adopt(self, key: PartitionKey, log: PartitionLog, home: DataDirectory) -> None: ...
+    def rehome(self, key: PartitionKey, home: DataDirectory) -> None: ...
+    def abandon(self, openings: Iterable[Opening]) -> None: ...
+    def doom(self, path: str, now_ms: int, delay_ms: int) -> None: ...
+
+
 class Moves:
     """The copies of a store's logs; `preferred` says where a partition that is not here yet is to be made."""
 
-    def __init__(self, files: Files, store: LogStore) -> None:
+    def __init__(self, files: Files, store: Homes) -> None:
         self._files = files
         self._store = store
         self.throttle = Throttle()
