@@ -22,6 +22,8 @@ from kafka.coordinator.assignors import range as kafka_range
 T = TypeVar("T")
 WAIT_S = 20
 SESSION_MS = 6_000
+# A static member that is away for less keeps its partitions, and on a busy machine a program takes seconds to come back.
+STATIC_SESSION_MS = 30_000
 HEARTBEAT_MS = 300
 REFUSED_BY_A_REBALANCE = {"REBALANCE_IN_PROGRESS", "ILLEGAL_GENERATION", "_NO_OFFSET"}
 
@@ -128,7 +130,7 @@ class Librdkafka:
             "group.id": group,
             "auto.offset.reset": "earliest",
             "partition.assignment.strategy": assignor,
-            "session.timeout.ms": SESSION_MS,
+            "session.timeout.ms": STATIC_SESSION_MS if instance else SESSION_MS,
             "heartbeat.interval.ms": HEARTBEAT_MS,
             **({"group.instance.id": instance} if instance else {}),
         }
@@ -213,7 +215,7 @@ class KafkaPython:
         consumer = self._consumer(
             group_id=group,
             partition_assignment_strategy=[strategies[assignor]],
-            session_timeout_ms=SESSION_MS,
+            session_timeout_ms=STATIC_SESSION_MS if instance else SESSION_MS,
             heartbeat_interval_ms=HEARTBEAT_MS,
             group_instance_id=instance,
         )
@@ -314,7 +316,7 @@ class Aiokafka:
             "auto_offset_reset": "earliest",
             "enable_auto_commit": False,
             "partition_assignment_strategy": [strategies[assignor]],
-            "session_timeout_ms": SESSION_MS,
+            "session_timeout_ms": STATIC_SESSION_MS if instance else SESSION_MS,
             "heartbeat_interval_ms": HEARTBEAT_MS,
             "group_instance_id": instance,
         }

@@ -126,6 +126,7 @@ def test_java_offsets_and_records_are_listed_and_deleted(pair: Pair, tool: Tool,
     assert said[1:] == ["java-offsets:0:7\n", "java-offsets:0:20\n"]
 
 
+@pytest.mark.long
 def test_java_groups_are_listed_described_reset_and_deleted(pair: Pair, tool: Tool) -> None:
     group = ("--group", "java-groups")
 

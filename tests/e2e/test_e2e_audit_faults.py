@@ -245,6 +245,7 @@ def test_restarts_leave_no_finding(mirrored_world: AuditWorld, tmp_path: Path) -
     check_page(world, tmp_path)
 
 
+@pytest.mark.long
 def test_what_compaction_removed_of_a_new_topic_is_no_loss(
     mirrored_world: AuditWorld, tmp_path: Path
 ) -> None:

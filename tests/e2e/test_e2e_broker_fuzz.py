@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+import pytest
 from fuzz_clients import GROWTH_MAX, SETTINGS, Flood, Witness, resident_size
 from processes import DevCluster
 
@@ -13,6 +14,7 @@ WARM_UP_COUNT = 5_000
 CONNECTIONS_COUNT = 16
 
 
+@pytest.mark.long
 def test_frames_of_every_kind_before_and_after_valid_sessions(dev_cluster: Callable[..., DevCluster]) -> None:
     cluster = dev_cluster(set=SETTINGS)
     process = cluster.broker_process()

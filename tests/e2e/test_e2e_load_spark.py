@@ -279,6 +279,7 @@ def loaded(warehouse: Path) -> int:
     return sum(history.positions(table).values())
 
 
+@pytest.mark.long
 def test_rot_in_the_log_stops_its_partition_alone_and_is_said(
     dev_cluster: Any, registry: str, tmp_path: Path
 ) -> None:
