@@ -30,9 +30,9 @@
 6. `answer` writes the outcomes, by hand where all went well, else with the codec, in the order of the requests. acks=0 has
    no answer: an error closes the connection, as in Kafka; what was gathered behind the refused batch may be in the log then.
 
-Bounds: a gathering has at most `gather.REQUESTS_MAX` requests, so that a turn (`server.turns`) does not last much longer
-than it should; what has to be unpacked is never gathered, and a request with many such batches is cut off after
-`handler.WORK_MS_MAX`: the rest of its items are refused with REQUEST_TIMED_OUT, to be sent again.
+Bounds: a gathering has at most `gather.REQUESTS_MAX` requests and `gather.RUNS_MAX` runs, so that a turn (`server.turns`)
+does not last much longer than it should; what has to be unpacked is never gathered, and a request with many such batches
+is cut off after `handler.WORK_MS_MAX`: the rest of its items are refused with REQUEST_TIMED_OUT, to be sent again.
 
 Deviation: transactional batches are refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED. A mirror's copy takes nothing
 from clients: POLICY_VIOLATION.

@@ -19,7 +19,8 @@ from headrace.broker.replication.leader import Partition
 from headrace.broker.wire.batches import HEADER_SIZE, MAGIC, MAGIC_AT, TRANSACTIONAL_BIT
 from headrace.broker.wire.frames import RequestHeader
 
-REQUESTS_MAX = 128
+# Both are about a millisecond's work.
+REQUESTS_MAX, RUNS_MAX = 128, 64
 
 _KEY_AND_VERSION = Struct(">i")
 
@@ -92,6 +93,8 @@ def _run_of(
         return None
     run = runs.get(partition)
     if run is None:
+        if len(runs) == RUNS_MAX:
+            return None
         run = runs[partition] = Run(head.topic, partition, [], [])
     return head, run
 

@@ -15,7 +15,7 @@ from log_kit import NOW_MS, batch, offsets, open_log
 
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import ErrorCode, NotLeaderOrFollowerError
-from headrace.broker.handlers.produce import handler
+from headrace.broker.handlers.produce import gather, handler
 from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.handlers.replies import CloseConnectionError
 from headrace.broker.log.files import Buffer, OsFile
@@ -306,3 +306,36 @@ def test_a_run_has_a_bound(tmp_path: Path) -> None:
     requests = [request(9, number, bytes(batch())) for number in range(200)]
     _, taken = serve_together(World(tmp_path), requests)
     assert taken == [128, 72]
+
+
+def test_a_gathering_has_a_bound_of_partitions_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gather, "RUNS_MAX", 2)
+    requests = [
+        request(9, n, bytes(batch()), topic="more", index=index)
+        for n, index in enumerate((0, 1, 0, 2, 2, 0, 1))
+    ]
+    together, apart = World(tmp_path / "together"), World(tmp_path / "apart")
+    replies, taken = serve_together(together, requests)
+    assert taken == [3, 3, 1]
+    assert replies == serve_apart(apart, requests)
+
+
+def test_without_acknowledgement_the_first_refused_batch_closes_whatever_its_partition(
+    tmp_path: Path,
+) -> None:
+    world: Any = World(tmp_path)
+    gap = bytes(batch(producer=(5, 0, 7)))
+    batches = [
+        (2, bytes(batch(producer=(5, 0, 0)))),
+        (1, bytes(batch())),
+        (2, gap),
+        (1, rotten()),
+        (0, bytes(batch())),
+    ]
+    frame, *more = [
+        memoryview(bytearray(request(9, n, data, topic="more", index=index, acks=0)))
+        for n, (index, data) in enumerate(batches)
+    ]
+    with pytest.raises(CloseConnectionError, match="sequence number 7"):
+        handler.handle_run(world, call_of(frame), frame, more)
+    assert [offsets(led.log) for led in world.more] == [[0], [0], [0]]
