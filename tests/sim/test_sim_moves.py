@@ -59,15 +59,15 @@ def _truncations_leave_the_checkpoint(patch: pytest.MonkeyPatch) -> None:
 
 
 def _the_copy_need_not_be_synced(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(moving, "_flush_job", lambda source, copy: None)
+    patch.setattr(moving, "flush_job", lambda source, copy: None)
 
 
 def _copies_are_never_cut(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(moving, "_align", lambda source, copy: None)
+    patch.setattr(moving, "align", lambda source, copy: None)
 
 
 def _whatever_was_truncated_meanwhile(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(moving, "_is_prefix", lambda source, copy: True)
+    patch.setattr(moving, "is_prefix", lambda source, copy: True)
 
 
 @pytest.mark.parametrize(

@@ -15,17 +15,24 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
 from typing import Protocol
 
-from headrace.broker.errors import CorruptMessageError, StorageError
+from headrace.broker.errors import StorageError
 from headrace.broker.log import names
-from headrace.broker.log.appender import Appender
+from headrace.broker.log.copying import (
+    align,
+    common_end,
+    copy_slice,
+    epoch_job,
+    flush_job,
+    is_prefix,
+    move_start_job,
+    next_batches,
+)
 from headrace.broker.log.data_directory import DataDirectory
 from headrace.broker.log.files import Files, storage_errors
 from headrace.broker.log.opening import Opening
 from headrace.broker.log.partition_log import PartitionLog
-from headrace.broker.log.results import Job, LogSlice
+from headrace.broker.log.results import Job
 from headrace.broker.log.throttle import Throttle
-from headrace.broker.log.truncation import start_at, truncate_to
-from headrace.broker.wire.batches import HEADER_SIZE, read_header
 from headrace.broker.wire.partitions import PartitionKey
 
 Steps = Generator[Job, None, bool]
@@ -169,7 +176,7 @@ class Moves:
                 remove_mark(self._files, successor.directory, SUCCESSOR_MARK)
         elif self._holds_all_of(source, successor):
             # A kill left the end of the successor in the page cache alone; what the source holds may be on the disk.
-            sync = _flush_job(source, successor)
+            sync = flush_job(source, successor)
             if sync is not None:
                 sync()
             if source.log_start_offset > successor.log_start_offset:
@@ -232,7 +239,7 @@ class Moves:
         while (pair := self._pair(key)) is not None:
             source, copy = pair
             source.cleaner.is_paused = True
-            job = _align(source, copy) or self._copy_job(source, copy, now_ms)
+            job = align(source, copy) or self._copy_job(source, copy, now_ms)
             if job is None:
                 break
             yield job
@@ -328,13 +335,13 @@ class Moves:
             if pair is None:
                 return True
             source, successor = pair
-            if not _is_prefix(source, successor):
+            if not is_prefix(source, successor):
                 return False
             job = (
-                _move_start_job(source, successor)
+                move_start_job(source, successor)
                 or self._copy_rest(source, successor, now_ms)
-                or _epoch_job(source, successor)
-                or _flush_job(source, successor)
+                or epoch_job(source, successor)
+                or flush_job(source, successor)
             )
             if job is None:
                 yield self._promote(key, source, successor, now_ms())
@@ -346,20 +353,20 @@ class Moves:
         """Copy the next batches; None when there are none."""
         if copy.log_end_offset >= source.log_end_offset:
             return None
-        found = _next_batches(source, copy, min(COPIED_AT_ONCE_MAX, self.throttle.piece_size_max))
+        found = next_batches(source, copy, min(COPIED_AT_ONCE_MAX, self.throttle.piece_size_max))
         self.throttle.spend(found.size, now_ms())
-        return partial(_append, self._files, source, copy, found, now_ms)
+        return partial(copy_slice, self._files, source, copy, found, now_ms)
 
     def _copy_rest(self, source: PartitionLog, copy: PartitionLog, now_ms: Callable[[], int]) -> Job | None:
         """Copy at once what little is left; a job when it is more than that."""
         for _ in range(_LAST_SLICES_MAX):
             if copy.log_end_offset >= source.log_end_offset:
                 return None
-            found = _next_batches(source, copy, COPIED_AT_ONCE_MAX)
+            found = next_batches(source, copy, COPIED_AT_ONCE_MAX)
             if found.size > COPIED_LAST_MAX:
                 break
             self.throttle.spend(found.size, now_ms())
-            _append(self._files, source, copy, found, now_ms)
+            copy_slice(self._files, source, copy, found, now_ms)
         return self._copy_job(source, copy, now_ms)
 
     def _promote(self, key: PartitionKey, source: PartitionLog, successor: PartitionLog, now_ms: int) -> Job:
@@ -399,95 +406,6 @@ def remove_mark(files: Files, directory: str, mark: str) -> None:
     """Have it on the disk that `mark` no longer holds for the log in `directory`. Raises OSError."""
     files.remove(f"{directory}/{mark}")
     files.sync_directory(directory)
-
-
-def common_end(source: PartitionLog, copy: PartitionLog) -> int:
-    """Where `copy` ceases to be what `source` holds, as their leader epochs tell (KIP-101, KIP-279)."""
-    epoch = copy.latest_epoch
-    while epoch >= 0 and source.latest_epoch >= 0:
-        epoch = min(epoch, source.latest_epoch)
-        theirs, ours = source.epoch_end_offset(epoch), copy.epoch_end_offset(epoch)
-        if theirs.leader_epoch == ours.leader_epoch:
-            return min(theirs.end_offset, ours.end_offset)
-        epoch = min(theirs.leader_epoch, ours.leader_epoch)
-    return min(source.log_end_offset, copy.log_end_offset)
-
-
-def _is_prefix(source: PartitionLog, copy: PartitionLog) -> bool:
-    """Whether `copy` holds nothing but what `source` does, and goes on where that is still to be had."""
-    is_within = source.log_start_offset <= copy.log_end_offset and copy.latest_epoch <= source.latest_epoch
-    return is_within and common_end(source, copy) >= copy.log_end_offset
-
-
-def _align(source: PartitionLog, copy: PartitionLog) -> Job | None:
-    """What has to be taken away from the copy because the log lost it."""
-    if copy.log_end_offset < source.log_start_offset:
-        start_offset = _first_base_offset(source)
-        return partial(start_at, copy, start_offset) if copy.log_end_offset < start_offset else None
-    end_offset = common_end(source, copy)
-    if end_offset < copy.log_end_offset:
-        return partial(truncate_to, copy, end_offset)
-    return _move_start_job(source, copy)
-
-
-def _first_base_offset(source: PartitionLog) -> int:
-    """Where the batch that holds the log start offset begins: DeleteRecords may have put it into the middle of one."""
-    start_offset = source.log_start_offset
-    found = source.read(start_offset, size_max=1, upper_offset=source.log_end_offset)
-    if found.size == 0:
-        return start_offset
-    assert found.file is not None, "it has a size"
-    return min(start_offset, read_header(found.file.read_at(HEADER_SIZE, found.position)).base_offset)
-
-
-def _move_start_job(source: PartitionLog, copy: PartitionLog) -> Job | None:
-    if copy.log_start_offset >= source.log_start_offset:
-        return None
-    copy.advance_high_watermark(source.log_start_offset)
-    return partial(copy.delete_before, source.log_start_offset)
-
-
-def _next_batches(source: PartitionLog, copy: PartitionLog, size_max: int) -> LogSlice:
-    offset = max(copy.log_end_offset, source.log_start_offset)
-    found = source.read(offset, size_max=size_max, upper_offset=source.log_end_offset)
-    if found.size == 0:
-        raise CorruptMessageError(f"{source.directory}: no batch can be read at offset {offset}")
-    return found
-
-
-def _append(
-    files: Files, source: PartitionLog, copy: PartitionLog, found: LogSlice, now_ms: Callable[[], int]
-) -> None:
-    with storage_errors(files, source.directory):
-        records = bytearray(found.read())
-    Appender(copy).append_as_follower(memoryview(records), now_ms=now_ms())
-
-
-def _epoch_job(source: PartitionLog, copy: PartitionLog) -> Job | None:
-    """An epoch that no batch has yet."""
-    if copy.latest_epoch == source.latest_epoch:
-        return None
-    return partial(copy.assign_epoch, source.latest_epoch)
-
-
-def _flush_job(source: PartitionLog, copy: PartitionLog) -> Job | None:
-    """The copy is synced as far as the log is."""
-    if copy.recovery_point >= source.recovery_point:
-        return None
-    task = copy.flush_task()
-    if task is None:
-        raise StorageError(
-            f"{copy.directory}: an earlier sync failed. Repair the disk and restart the broker."
-        )
-
-    def flush() -> None:
-        recovery_point: int | None = None
-        try:
-            recovery_point = task()
-        finally:
-            copy.flushed(recovery_point)
-
-    return flush
 
 
 def _become(log: PartitionLog, successor: PartitionLog) -> None:
