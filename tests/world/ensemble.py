@@ -348,6 +348,8 @@ class SimulatedKazoo:
 
     def _call(self, work: Callable[[], Any]) -> Result:
         result = Result()
+        if self.is_dead:
+            return result
         if self._is_connected:
             self._send(work, result)
         else:

@@ -9,8 +9,10 @@ some point. `kill` keeps all, as the page cache does when only the process dies.
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Sequence
 from random import Random
+from typing import Any
 
 from headrace.broker.log.files import Buffer
 
@@ -28,6 +30,19 @@ class Inode:
         self.data = bytearray()
         self.durable = b""
         self.writes: list[tuple[int, bytes]] = []
+        self._copy: _Copy | None = None
+
+    def mapped(self) -> int:
+        """A descriptor of a file of the system with the content as seen."""
+        if self._copy is None:
+            self._copy = _Copy()
+        return self._copy.of(self.data)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Inode:
+        """The content alone: what reads the old one's copy goes on with that."""
+        other = Inode()
+        other.data, other.durable, other.writes = bytearray(self.data), self.durable, list(self.writes)
+        return other
 
     def sync(self) -> None:
         self.durable = bytes(self.data)
@@ -62,6 +77,24 @@ class Inode:
                 survivor.extend(b"\0" * (position - len(survivor)))
                 survivor[position : position + len(data)] = data
         return survivor
+
+
+class _Copy:
+    """A file of the system without a name, that holds what an inode holds."""
+
+    def __init__(self) -> None:
+        self._descriptor = os.memfd_create("inode")
+        self._content = b""
+
+    def of(self, data: bytearray) -> int:
+        if data != self._content:
+            self._content = bytes(data)
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, self._content, 0)
+        return self._descriptor
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
 
 
 class FaultyFile:
@@ -110,7 +143,8 @@ class FaultyFile:
         self._inode.sync()
 
     def fileno(self) -> int:
-        raise OSError(errno.EBADF, "a file in memory has no descriptor")
+        """Of a copy that the system holds, for sendfile: the inode's, as long as that lives."""
+        return self._inode.mapped()
 
 
 class FaultyFiles:

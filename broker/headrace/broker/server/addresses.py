@@ -13,6 +13,7 @@ from headrace.broker.config.keys import ConfigurationError
 from headrace.broker.config.listeners import Listener
 from headrace.broker.config.properties import parse_properties
 from headrace.broker.log.checkpoints import META_PROPERTIES_FILE
+from headrace.broker.log.files import Files
 from headrace.broker.replication.model import Endpoint
 
 
@@ -51,12 +52,10 @@ def data_directories(config: BrokerConfig) -> list[str]:
     return directories
 
 
-def stored_broker_id(directories: Sequence[str]) -> int | None:
+def stored_broker_id(files: Files, directories: Sequence[str]) -> int | None:
     """The broker id that an earlier start wrote to a data directory."""
     for directory in directories:
-        with (
-            suppress(OSError, ValueError, KeyError),
-            open(os.path.join(directory, META_PROPERTIES_FILE)) as file,
-        ):
-            return int(parse_properties(file.read())["broker.id"])
+        with suppress(OSError, ValueError, KeyError):
+            text = files.read(os.path.join(directory, META_PROPERTIES_FILE)).decode()
+            return int(parse_properties(text)["broker.id"])
     return None

@@ -26,12 +26,19 @@ from headrace.broker.server.control import Control
 from headrace.broker.server.mailbox import Mailbox
 from headrace.broker.server.membership import Membership
 from headrace.broker.server.metadata import MetadataCache
+from headrace.broker.server.peers import Connect, connect
 from headrace.broker.server.producer_ids import ProducerIdBlocks
 from headrace.broker.server.replicas import Partitions
 from headrace.broker.server.topics import Topics
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks
-from headrace.broker.zk.client import ZooKeeperClient, ZooKeeperClosedError, ZooKeeperError
+from headrace.broker.zk.client import (
+    MakeKazoo,
+    ZooKeeperClient,
+    ZooKeeperClosedError,
+    ZooKeeperError,
+    kazoo_client,
+)
 
 log = get_logger(__name__)
 LEAVE_SECONDS_MAX = 10.0
@@ -47,11 +54,14 @@ class Cluster:
         metadata: MetadataCache,
         tasks: Tasks,
         is_mirrored: Callable[[str], bool] = lambda topic: False,
+        *,
+        make_kazoo: MakeKazoo = kazoo_client,
+        connect: Connect = connect,
     ) -> None:
         """`is_mirrored(topic)`: whether this broker's configuration has a mirror make and write topics of that name."""
         self._tasks = tasks
         self._metadata = metadata
-        self._zookeeper = zookeeper = _client(config)
+        self._zookeeper = zookeeper = _client(config, make_kazoo)
         self._mailbox = mailbox = Mailbox(_work_failed)
         self.membership = Membership(config, clock, zookeeper, mailbox)
         self.configurations = Configurations(config, clock, zookeeper, mailbox, metadata, is_mirrored)
@@ -65,6 +75,7 @@ class Cluster:
             membership=self.membership,
             configurations=self.configurations,
             metadata=metadata,
+            connect=connect,
         )
         self.membership.on_session(self.control.session_started)
         self.membership.on_registered(self.control.registered)
@@ -104,13 +115,14 @@ class Cluster:
         await self.membership.close()
 
 
-def _client(config: BrokerConfig) -> ZooKeeperClient:
+def _client(config: BrokerConfig, make_kazoo: MakeKazoo) -> ZooKeeperClient:
     zookeeper = config.zookeeper
     session_timeout_ms = zookeeper.zookeeper_session_timeout_ms
     return ZooKeeperClient(
         zookeeper.zookeeper_connect or "",
         session_timeout_ms=session_timeout_ms,
         connection_timeout_ms=zookeeper.zookeeper_connection_timeout_ms or session_timeout_ms,
+        make_kazoo=make_kazoo,
     )
 
 

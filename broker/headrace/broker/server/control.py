@@ -27,7 +27,7 @@ from headrace.broker.server.controller import ControllerOffice
 from headrace.broker.server.mailbox import Mailbox
 from headrace.broker.server.membership import Membership
 from headrace.broker.server.metadata import MetadataCache
-from headrace.broker.server.peers import PeerLink, Peers
+from headrace.broker.server.peers import Connect, PeerLink, Peers
 from headrace.broker.server.replicas import Partitions
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks
@@ -56,8 +56,10 @@ class Control:
         membership: Membership,
         configurations: Configurations,
         metadata: MetadataCache,
+        connect: Connect,
     ) -> None:
         self._config = config
+        self._connect = connect
         self._clock = clock
         self._zookeeper = zookeeper
         self._mailbox = mailbox
@@ -193,6 +195,7 @@ class Control:
             self._tasks,
             timeout_ms=self._config.replication.controller_socket_timeout_ms,
             on_overflow=on_overflow,
+            connect=self._connect,
         )
 
     async def _perform_own(self, key: int, message: Message) -> Message:
@@ -208,7 +211,10 @@ class Control:
         if endpoint is None:
             return False
         link = PeerLink(
-            endpoint, f"headrace-{broker_id}", self._config.replication.controller_socket_timeout_ms
+            endpoint,
+            f"headrace-{broker_id}",
+            self._config.replication.controller_socket_timeout_ms,
+            self._connect,
         )
         message = {"broker_id": broker_id, "broker_epoch": broker_epoch}
         try:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import errno
 import socket
+import time
 from asyncio import AbstractEventLoop
 from collections import Counter
+from collections.abc import Callable
 
 from headrace.broker.config.keys import ConfigurationError
 from headrace.broker.config.listeners import Listener, address_text
@@ -65,12 +67,13 @@ class Acceptor:
         broker: Services,
         metrics: BrokerMetrics,
         loop: AbstractEventLoop,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._sockets = sockets
         self._broker = broker
         self._metrics = metrics
         self._loop = loop
-        self._turns = Turns(loop)
+        self._turns = Turns(loop, now)
         self._holdings = Holdings(broker.config.network.socket_request_max_bytes)
         self._connections: set[Connection] = set()
         self._by_host: Counter[str] = Counter()

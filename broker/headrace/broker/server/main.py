@@ -11,14 +11,12 @@ import gc
 import resource
 import threading
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import uvloop
 
-from headrace.broker.clock import SystemClock
 from headrace.broker.config.broker import BrokerConfig
 from headrace.broker.config.listeners import address_text
 from headrace.broker.config.topics import LogConfig
@@ -26,7 +24,6 @@ from headrace.broker.errors import StorageError
 from headrace.broker.handlers import k03_metadata
 from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.handlers.services import Services
-from headrace.broker.log.files import OsFiles
 from headrace.broker.log.results import RecoveryReport
 from headrace.broker.log.startup import open_logs
 from headrace.broker.log.store import LogStore
@@ -43,7 +40,7 @@ from headrace.broker.server.embedding import (
 from headrace.broker.server.groups import GroupCoordinator
 from headrace.broker.server.housekeeping import Housekeeping
 from headrace.broker.server.later import Later
-from headrace.broker.server.listener import Acceptor, bind
+from headrace.broker.server.listener import Acceptor
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.metrics import BrokerMetrics
 from headrace.broker.server.metrics_page import CONTENT_TYPE, MetricsPage
@@ -53,6 +50,7 @@ from headrace.broker.server.process_metrics import ProcessMetrics
 from headrace.broker.server.producer_ids import ProducerIds
 from headrace.broker.server.replicas import Partitions
 from headrace.broker.server.start_report import StartReport
+from headrace.broker.server.surroundings import Surroundings
 from headrace.broker.server.syncing import Syncs
 from headrace.broker.stop_signals import stop_signals
 from headrace.broker.structured_log import get_logger
@@ -85,7 +83,7 @@ def _allow_open_files() -> None:
 async def _serve(config: BrokerConfig, announce: Callable[[str], None]) -> None:
     loop, starter = asyncio.get_running_loop(), asyncio.current_task()
     stopping = asyncio.Event()
-    broker = Broker(config, stopping.set)
+    broker = Broker(config, stopping.set, Surroundings())
 
     def stop() -> None:
         stopping.set()
@@ -96,6 +94,9 @@ async def _serve(config: BrokerConfig, announce: Callable[[str], None]) -> None:
         loop.add_signal_handler(number, stop)
     try:
         await broker.start()
+        # What a start builds stays: the collector need not walk it while clients wait.
+        gc.collect()
+        gc.freeze()
         listener = broker.config.advertised_listeners[0]
         address = address_text(listener.host, listener.port)
         log.info("serving", broker=broker.cluster.membership.broker_id, listener=address)
@@ -117,14 +118,17 @@ class Broker:
     `give_up()` is called when it cannot go on, with the reason in `failure`.
     """
 
-    def __init__(self, config: BrokerConfig, give_up: Callable[[], None]) -> None:
+    def __init__(self, config: BrokerConfig, give_up: Callable[[], None], surroundings: Surroundings) -> None:
+        self._surroundings = surroundings
+        self._loop = asyncio.get_running_loop()
         self.failure: StorageError | None = None
         self.give_up = give_up
         self.partitions: Partitions | None = None
         self.tasks = Tasks()
         self.later = Later(self.tasks)
         self.embedded = Tasks()
-        self.clock = SystemClock()
+        self.clock = surroundings.clock
+        self.files = surroundings.files(self._disk_failed_in_thread)
         self.metrics = BrokerMetrics()
         self.refused_writes = self.metrics.refused_writes = RefusedWrites()
         self.logs: LogStore | None = None
@@ -134,15 +138,25 @@ class Broker:
             MetricsPage(self.metrics.registry, ProcessMetrics()).text, CONTENT_TYPE
         )
         self.is_serving = False
-        self.sockets = [(listener, bind(listener, config.network)) for listener in config.listeners]
+        self.sockets = [
+            (listener, surroundings.bind(listener, config.network)) for listener in config.listeners
+        ]
         self.config = with_ports(config, [sock for _, sock in self.sockets])
         self.metadata = MetadataCache()
         is_mirrored = mirrored_names(config.properties)
-        self.cluster = Cluster(self.config, self.clock, self.metadata, self.tasks, is_mirrored)
+        self.cluster = Cluster(
+            self.config,
+            self.clock,
+            self.metadata,
+            self.tasks,
+            is_mirrored,
+            make_kazoo=surroundings.kazoo,
+            connect=surroundings.connect,
+        )
         self.metrics.controller = lambda: (self.metadata.controller_id, self.cluster.control.is_controller)
         self.metrics.groups = lambda: 0 if self.groups is None else self.groups.group_count
         self.metrics.zookeeper = self.cluster.membership.watch
-        self.waiting = Waiting(asyncio.get_running_loop())
+        self.waiting = Waiting(self._loop)
         self.syncs = Syncs(self.tasks, self.waiting.wake, self.metrics.flush_times)
         self.metadata.on_change(lambda: self.waiting.wake(*k03_metadata.UNTOLD))
         self.metrics.parked = lambda: self.waiting.parked_count
@@ -153,7 +167,7 @@ class Broker:
         self.tasks.start("loop delay", self.metrics.loop_delay.run())
         if self.config.network.headrace_metrics_listener:
             await self.metrics_server.start(self.config.network.headrace_metrics_listener)
-        await self.cluster.connect(stored_broker_id(directories))
+        await self.cluster.connect(stored_broker_id(self.files, directories))
         self.logs = await self._open_logs(directories)
         partitions = self.partitions = Partitions(
             self.cluster.membership.broker_id, self.logs, self.metadata, self.clock, self.syncs.request
@@ -167,7 +181,7 @@ class Broker:
         self.cluster.configurations.on_change(services.use_config)
         self._expire_producers(self.cluster.configurations.in_effect)
         self.cluster.configurations.on_change(self._expire_producers)
-        self.acceptor = Acceptor(self.sockets, services, self.metrics, asyncio.get_running_loop())
+        self.acceptor = Acceptor(self.sockets, services, self.metrics, self._loop, self._surroundings.now)
         self.acceptor.start()
         await self.cluster.join(partitions, endpoints(self.config))
         housekeeping = Housekeeping(
@@ -187,9 +201,6 @@ class Broker:
         for name, start in embedded_parts():
             self.embedded.start(name, run_embedded(host, name, start))
         self.is_serving = self.metrics.is_serving = True
-        # What a start builds stays: the collector need not walk it while clients wait.
-        gc.collect()
-        gc.freeze()
 
     def _expire_producers(self, config: BrokerConfig) -> None:
         assert self.logs is not None, "they are open"
@@ -216,23 +227,17 @@ class Broker:
             self.acceptor.close_all()
         await self.tasks.stop()
         if self.logs is not None:
-            with ThreadPoolExecutor(CLOSING_THREADS) as pool:
+            with self._surroundings.threads(CLOSING_THREADS) as pool:
                 self.logs.close(pool.map)
         await self.metrics_server.stop()
 
     async def _open_logs(self, directories: Sequence[str]) -> LogStore:
-        loop = asyncio.get_running_loop()
         progress = self.metrics.opening
 
-        def disk_failed(path: str, error: OSError) -> None:
-            # The loop is closed when the last files are.
-            with suppress(RuntimeError):
-                loop.call_soon_threadsafe(self._disk_failed, path, error)
-
         def work() -> tuple[LogStore, list[RecoveryReport]]:
-            with ThreadPoolExecutor(self.config.logs.num_recovery_threads_per_data_dir) as pool:
+            with self._surroundings.threads(self.config.logs.num_recovery_threads_per_data_dir) as pool:
                 return open_logs(
-                    OsFiles(disk_failed),
+                    self.files,
                     directories,
                     LogConfig.from_broker(self.cluster.configurations.in_effect),
                     broker_id=self.cluster.membership.broker_id,
@@ -257,6 +262,11 @@ class Broker:
             log.error("data directory cannot be used", path=path, reason=reason)
         return logs
 
+    def _disk_failed_in_thread(self, path: str, error: OSError) -> None:
+        # The loop is closed when the last files are.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._disk_failed, path, error)
+
     def _disk_failed(self, path: str, error: OSError) -> None:
         """Go on without a data directory (KIP-112), or give up after the last one."""
         if self.logs is None or self.partitions is None:
@@ -280,7 +290,7 @@ class Broker:
             partitions=partitions,
             metadata=self.metadata,
             waiting=self.waiting,
-            scheduler=asyncio.get_running_loop(),
+            scheduler=self._loop,
             refused_writes=self.refused_writes,
         )
         return Services(

@@ -13,13 +13,16 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from headrace.broker.client.asynchronous import AsyncLink
 from headrace.broker.replication.model import Endpoint
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks
 from headrace.broker.wire.api import APIS
+from headrace.broker.wire.client.view import Address
 from headrace.broker.wire.fields import Message
+from headrace.broker.wire.schema import Api
 
 log = get_logger(__name__)
 Answered = Callable[[Message], None]
@@ -36,21 +39,41 @@ class _Pending:
     answered: Answered | None
 
 
+class Link(Protocol):
+    """A connection to a broker; `ask` raises OSError when it is of no use any more."""
+
+    async def ask(self, api: Api, highest: int, message: Message, /) -> Message: ...
+
+    def close(self) -> None: ...
+
+
+Connect = Callable[[Address, str, int], Awaitable[Link]]
+
+
+async def connect(address: Address, client_id: str, timeout_ms: int) -> Link:
+    """Between brokers of a cluster the versions are fixed: nobody is asked for them first."""
+    return await AsyncLink.open(address, client_id, timeout_ms, negotiates=False)
+
+
 class PeerLink:
     """A link to one broker that is opened when it is needed. Not safe for concurrent use."""
 
-    def __init__(self, endpoint: Endpoint, client_id: str, timeout_ms: int) -> None:
+    def __init__(
+        self, endpoint: Endpoint, client_id: str, timeout_ms: int, connect: Connect = connect
+    ) -> None:
         self._endpoint = endpoint
+        self._connect = connect
         self._client_id = client_id
         self._timeout_ms = timeout_ms
-        self._link: AsyncLink | None = None
+        self._link: Link | None = None
 
     async def ask(self, key: int, version: int, message: Message) -> Message:
         """Send a request and wait for its response, no longer than the time-out; raises OSError, then closed."""
         try:
             async with asyncio.timeout(self._timeout_ms / 1000):
                 if self._link is None:
-                    self._link = await self._open()
+                    address = self._endpoint.host, self._endpoint.port
+                    self._link = await self._connect(address, self._client_id, self._timeout_ms)
                 return await self._link.ask(APIS[key], version, message)
         except OSError:
             self.close()
@@ -61,11 +84,6 @@ class PeerLink:
         if self._link is not None:
             self._link.close()
         self._link = None
-
-    async def _open(self) -> AsyncLink:
-        """Between brokers of a cluster the versions are fixed: nobody is asked for them first."""
-        address = self._endpoint.host, self._endpoint.port
-        return await AsyncLink.open(address, self._client_id, self._timeout_ms, negotiates=False)
 
 
 class Peer:
@@ -139,8 +157,10 @@ class Peers:
         *,
         timeout_ms: int,
         on_overflow: Callable[[int], None],
+        connect: Connect = connect,
     ) -> None:
         self._own_id = own_id
+        self._connect = connect
         self._local = local
         self._tasks = tasks
         self._timeout_ms = timeout_ms
@@ -175,7 +195,7 @@ class Peers:
     def _open(self, broker_id: int, endpoint: Endpoint) -> Peer:
         if broker_id == self._own_id:
             return Peer(broker_id, self._call_self, lambda: None, self._tasks, self._on_overflow)
-        link = PeerLink(endpoint, f"headrace-controller-{self._own_id}", self._timeout_ms)
+        link = PeerLink(endpoint, f"headrace-controller-{self._own_id}", self._timeout_ms, self._connect)
 
         async def perform(pending: _Pending) -> Message:
             return await link.ask(pending.key, pending.version, pending.message)

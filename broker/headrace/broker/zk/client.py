@@ -34,6 +34,7 @@ from kazoo.retry import KazooRetry
 from headrace.broker.structured_log import get_logger
 
 ANY_VERSION = -1
+MakeKazoo = Callable[[str, int], Any]
 RETRY_DELAY_SECONDS = 0.05
 RECONNECT_DELAY_SECONDS_MAX = 1.0
 _INTERRUPTED = (ConnectionLoss, OperationTimeoutError, SessionExpiredError, KazooTimeoutError, TimeoutError)
@@ -121,23 +122,35 @@ class SessionListener:
         """The connection is back within the same session."""
 
 
+def kazoo_client(hosts: str, session_timeout_ms: int) -> Any:
+    """A client of kazoo that connects again for ever."""
+    return KazooClient(
+        hosts=hosts,
+        timeout=session_timeout_ms / 1000,
+        connection_retry=KazooRetry(
+            max_tries=-1, delay=0.1, backoff=2, max_delay=RECONNECT_DELAY_SECONDS_MAX
+        ),
+        logger=logging.getLogger("headrace.zookeeper"),
+    )
+
+
 class ZooKeeperClient:
     """One session after another with one ensemble; `hosts` may end in a chroot, which is created when
     missing.
     """
 
-    def __init__(self, hosts: str, *, session_timeout_ms: int, connection_timeout_ms: int) -> None:
+    def __init__(
+        self,
+        hosts: str,
+        *,
+        session_timeout_ms: int,
+        connection_timeout_ms: int,
+        make_kazoo: MakeKazoo = kazoo_client,
+    ) -> None:
         self._hosts = hosts
         self._connection_timeout_ms = connection_timeout_ms
         self._answer_seconds_max = 2 * session_timeout_ms / 1000
-        self._kazoo = KazooClient(
-            hosts=hosts,
-            timeout=session_timeout_ms / 1000,
-            connection_retry=KazooRetry(
-                max_tries=-1, delay=0.1, backoff=2, max_delay=RECONNECT_DELAY_SECONDS_MAX
-            ),
-            logger=logging.getLogger("headrace.zookeeper"),
-        )
+        self._kazoo = make_kazoo(hosts, session_timeout_ms)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connected = asyncio.Event()
         self._closed = False

@@ -1,0 +1,160 @@
+"""One simulated broker: the real `server.main.Broker` on a simulated host.
+
+The host is its clock, its disk, its end of the network and its session with ZooKeeper. `kill` ends the process at once: the
+disk stays, with all or, after a power cut, with some of what was not synced, and whatever the dead process still holds (open
+files, sockets, timers) reaches nobody any more. `pause` is SIGSTOP and SIGCONT as others see it: they hear nothing meanwhile.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
+from random import Random
+from typing import Any
+
+from ensemble import Ensemble, SimulatedKazoo
+from faulty_files import FaultyFiles
+from network import Network, SimulatedLink
+from virtual_time import LoopClock, VirtualLoop
+
+from headrace.broker.config.broker import BrokerConfig
+from headrace.broker.config.keys import ConfigurationError
+from headrace.broker.errors import StorageError
+from headrace.broker.server.main import Broker
+from headrace.broker.server.surroundings import Surroundings
+from headrace.broker.tasks import Tasks
+from headrace.broker.wire.client.view import Address
+from headrace.broker.zk.client import ZooKeeperError
+
+PORT = 9092
+SESSION_SECONDS = 3.0
+SETTINGS = {
+    "zookeeper.connect": "zk",
+    "zookeeper.session.timeout.ms": str(int(SESSION_SECONDS * 1000)),
+    "log.dirs": "/data",
+    "log.cleaner.enable": "false",
+    "offsets.topic.num.partitions": "2",
+    "offsets.topic.replication.factor": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.index.size.max.bytes": "4096",
+    "num.partitions": "2",
+    "socket.send.buffer.bytes": "-1",
+    "socket.receive.buffer.bytes": "-1",
+}
+
+
+class Inline:
+    """A pool whose jobs are done by who asks for them."""
+
+    def map(self, work: Callable[[Any], Any], values: Iterable[Any]) -> Iterable[Any]:
+        return [work(value) for value in values]
+
+
+class Node:
+    """A broker and its host; it begins without a process: `start` it."""
+
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        ensemble: Ensemble,
+        network: Network,
+        broker_id: int,
+        settings: Mapping[str, str] | None = None,
+        disk: FaultyFiles | None = None,
+    ) -> None:
+        self.broker_id = broker_id
+        self.disk = disk or FaultyFiles()
+        self.name = f"broker-{broker_id}"
+        self.address: Address = (self.name, PORT)
+        self.broker: Broker | None = None
+        self.kazoo: SimulatedKazoo | None = None
+        self.failure: Exception | None = None
+        self._loop, self._ensemble, self._network = loop, ensemble, network
+        self._properties = {
+            **SETTINGS,
+            "broker.id": str(broker_id),
+            "listeners": f"PLAINTEXT://{self.name}:{PORT}",
+            **(settings or {}),
+        }
+        self._starting = Tasks()
+
+    @property
+    def is_dead(self) -> bool:
+        return self.broker is None
+
+    @property
+    def is_serving(self) -> bool:
+        return self.broker is not None and self.broker.is_serving
+
+    def start(self) -> None:
+        """Start a process; `is_serving` once it does."""
+        assert self.broker is None, "it runs"
+        config, _ = BrokerConfig.from_properties(self._properties)
+        self.failure = None
+        self.kazoo = SimulatedKazoo(self._ensemble, SESSION_SECONDS)
+        self.broker = Broker(config, self.kill, self._host(self.kazoo))
+        self._starting.start("start", self._start(self.broker))
+
+    def kill(self, power_cut: Random | None = None) -> None:
+        """SIGKILL, or a power cut."""
+        broker, kazoo = self.broker, self.kazoo
+        if broker is None or kazoo is None:
+            return
+        self.broker = None
+        kazoo.die()
+        self._network.hang_up(self.address)
+        self._network.forget(self.name)
+        for tasks in (self._starting, broker.tasks, broker.embedded):
+            for task in list(tasks._tasks):
+                task.cancel()
+        if broker.acceptor is not None:
+            broker.acceptor.stop()
+            broker.acceptor._turns.close()
+        # Nothing that the dead process still does reaches the disk of its successor.
+        self.disk = copy.deepcopy(self.disk)
+        if power_cut is None:
+            self.disk.kill()
+        else:
+            self.disk.crash(power_cut)
+
+    async def stop(self) -> None:
+        """SIGTERM."""
+        broker = self.broker
+        if broker is not None:
+            await broker.stop()
+            if self.broker is broker:
+                self.kill()
+
+    def pause(self, seconds: float) -> None:
+        """SIGSTOP and, later, SIGCONT."""
+        if self.kazoo is not None:
+            self.kazoo.freeze(seconds)
+            self._network.pause(self.name, seconds)
+
+    def _host(self, kazoo: SimulatedKazoo) -> Surroundings:
+        async def connect(address: Address, client_id: str, timeout_ms: int) -> SimulatedLink:
+            return await SimulatedLink.open(
+                self._network, self.name, address, client_id, timeout_ms, negotiates=False
+            )
+
+        def files(on_failure: object) -> FaultyFiles:
+            return self.disk
+
+        return Surroundings(
+            clock=LoopClock(self._loop),
+            now=self._loop.time,
+            files=files,
+            bind=lambda listener, network: self._network.listen(self.address),  # type: ignore[return-value,arg-type]
+            threads=lambda count: nullcontext(Inline()),
+            connect=connect,
+            kazoo=lambda hosts, timeout_ms: kazoo,
+        )
+
+    async def _start(self, broker: Broker) -> None:
+        try:
+            await broker.start()
+        except (ZooKeeperError, StorageError, ConfigurationError) as error:
+            self.failure = error
+            if self.broker is broker:
+                self.kill()

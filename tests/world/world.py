@@ -1,0 +1,73 @@
+"""Brokers, their network and their ZooKeeper under one seed; what happens to them is noted for whoever reads a failure."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+
+from ensemble import Ensemble
+from network import Network
+from node import Node
+from virtual_time import VirtualLoop
+
+TICK_SECONDS = 0.1
+
+
+class World:
+    """`nodes` by broker id, none of them started."""
+
+    def __init__(
+        self,
+        loop: VirtualLoop,
+        seed: int,
+        broker_count: int,
+        settings: Mapping[str, str] | None = None,
+        break_chance: float = 0.01,
+    ) -> None:
+        self.loop = loop
+        self.random = random.Random(seed)
+        # What the broker draws itself.
+        random.seed(seed)
+        self.ensemble = Ensemble(loop, self.random)
+        self.network = Network(loop, self.random, break_chance)
+        loop.job_seconds = self.network.delay
+        self.nodes = {
+            number: Node(loop, self.ensemble, self.network, number, settings)
+            for number in range(broker_count)
+        }
+        self.stories: list[str] = []
+        loop.call_later(TICK_SECONDS, self._expire_sessions)
+
+    def tell(self, story: str) -> None:
+        """Note what happened."""
+        self.stories.append(f"{self.loop.time():9.3f} {story}")
+
+    def live(self) -> list[Node]:
+        return [node for node in self.nodes.values() if not node.is_dead]
+
+    def start_dead(self) -> None:
+        for node in self.nodes.values():
+            if node.is_dead:
+                self.tell(f"{node.name} starts")
+                node.start()
+
+    async def harm_zookeeper(self, seconds: float) -> None:
+        """All of its servers are away for so long."""
+        self.ensemble.is_up = False
+        for node in self.live():
+            assert node.kazoo is not None
+            node.kazoo.disconnect()
+        await asyncio.sleep(seconds)
+        self.ensemble.is_up = True
+
+    def _expire_sessions(self) -> None:
+        if self.ensemble.is_up:
+            self.ensemble.expire_silent_sessions()
+        self.loop.call_later(TICK_SECONDS, self._expire_sessions)
+
+
+async def until(holds: Callable[[], bool], seconds: float = TICK_SECONDS) -> None:
+    """Look again after each `seconds`."""
+    while not holds():  # noqa: ASYNC110
+        await asyncio.sleep(seconds)
