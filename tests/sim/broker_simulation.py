@@ -8,12 +8,11 @@ ZooKeeper goes away. What is acknowledged meanwhile holds, and after the last fa
 from __future__ import annotations
 
 import asyncio
-import logging
 
 from clients import Client, Consumer, History, Producer, TopicMaker
 from node import Node
 from virtual_time import VirtualLoop
-from world import World, until
+from world import World, unforeseen_failures, until
 
 from headrace.broker.errors import ErrorCode
 from headrace.broker.wire.partitions import PartitionKey
@@ -109,8 +108,7 @@ class Simulation:
             await asyncio.sleep(self.random.uniform(0, seconds))
             self.world.network.heal()
         elif kind == "session":
-            assert node.kazoo is not None
-            node.kazoo.disconnect()
+            node.disconnect()
         else:
             await self.world.harm_zookeeper(self.random.uniform(0, seconds))
 
@@ -165,15 +163,12 @@ class Simulation:
 
 def simulate(seed: int) -> Simulation:
     """A whole run; an AssertionError says what the brokers broke, and its notes the seed and what happened."""
-    logging.disable(logging.CRITICAL)
-    try:
-        with VirtualLoop() as loop:
-            simulation = Simulation(loop, seed)
-            try:
-                loop.run_until_complete(simulation.run())
-            except Exception as error:
-                error.add_note(f"seed {seed}\n" + "\n".join(simulation.world.stories[-40:]))
-                raise
-            return simulation
-    finally:
-        logging.disable(logging.NOTSET)
+    with unforeseen_failures() as failures, VirtualLoop() as loop:
+        simulation = Simulation(loop, seed)
+        try:
+            loop.run_until_complete(simulation.run())
+            assert not failures, failures[0]
+        except Exception as error:
+            error.add_note(f"seed {seed}\n" + "\n".join(simulation.world.stories[-40:]))
+            raise
+        return simulation

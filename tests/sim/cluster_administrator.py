@@ -18,7 +18,8 @@ from headrace.broker.zk import paths
 from headrace.broker.zk.client import ZooKeeperError
 
 if TYPE_CHECKING:
-    from cluster_world import Node, World
+    from cluster_world import World
+    from node import Node
 
 TIMEOUT_MS = 5000
 
@@ -51,7 +52,7 @@ class Administrator:
             name = f"topic-{self._count % 4}"
             self._wish_for_preferred_leaders(name)
             (work,) = self._random.choices(works, weights)
-            self._world.story(f"{work.__name__} {name}")
+            self._world.tell(f"{work.__name__} {name}")
             await work(name)
 
     async def create(self, name: str, seconds: float = 5) -> TopicResult | None:
@@ -88,7 +89,7 @@ class Administrator:
                     name, lambda overrides: {**overrides, "retention.ms": self._value()}, validate_only=False
                 )
         except (TimeoutError, ZooKeeperError, KafkaError) as error:
-            self._world.story(f"not configured: {error!r}")
+            self._world.tell(f"not configured: {error!r}")
 
     async def _create_by_znode(self, name: str) -> None:
         """As tools before KIP-516 did: without a topic id."""
@@ -96,7 +97,7 @@ class Administrator:
             config = paths.entity_config("topics", name)
             if config not in self._znodes.znodes:
                 self._put(config, paths.encode_config({}))
-            replica = self._random.choice(sorted(self._world.disks))
+            replica = self._random.choice(sorted(self._world.nodes))
             partitions = {0: ReplicaAssignment(replicas=(replica,))}
             topic = TopicAssignment(topic=name, topic_id=ZERO_UUID, partitions=partitions)
             self._put(paths.topic(name), paths.encode_topic(topic))
@@ -111,7 +112,7 @@ class Administrator:
         if znode is None:
             return
         topic = paths.decode_topic(name, znode.data)
-        added = ReplicaAssignment(replicas=(self._random.choice(sorted(self._world.disks)),))
+        added = ReplicaAssignment(replicas=(self._random.choice(sorted(self._world.nodes)),))
         grown = replace(topic, partitions={**topic.partitions, len(topic.partitions): added})
         self._znodes.set(paths.topic(name), paths.encode_topic(grown), -1)
 

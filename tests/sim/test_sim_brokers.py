@@ -7,9 +7,17 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 from broker_simulation import simulate
+from clients import History
+from faulty_files import Inode
+
+from headrace.broker.groups.loader import GroupLoader
+from headrace.broker.log.producers import ProducerStates
+from headrace.broker.server.replicas import Partitions
 
 first, _, last = os.environ.get("BROKER_SEEDS", "0-49").partition("-")
 HAPPENINGS = ("kill", "restart", "stop", "pause", "cut", "session", "zookeeper", "power cut")
@@ -33,3 +41,48 @@ def test_a_seed_is_replayed_by_its_number() -> None:
     assert one.world.stories == again.world.stories
     assert one.logs == again.logs
     assert one.logs != other.logs
+
+
+async def _no_answer_with_a_deed(*_: object) -> dict[str, Any]:
+    return {"error_code": 0, "partition_errors": [], "topics": []}
+
+
+@pytest.mark.parametrize(
+    ("seed", "rule", "name", "instead", "found"),
+    [
+        (1, Inode, "sync", lambda *_: None, "acknowledged at"),
+        (1, ProducerStates, "check", lambda *_: None, "writes are doubled"),
+        (1, GroupLoader, "_apply", lambda *_: None, "was committed, then"),
+        (0, Partitions, "leader_and_isr", _no_answer_with_a_deed, "not whole after"),
+    ],
+    ids=["unsynced", "repeated", "forgotten", "deaf"],
+)
+def test_a_rule_that_is_switched_off_is_missed(
+    seed: int, rule: Any, name: str, instead: Any, found: str
+) -> None:
+    with patch.object(rule, name, instead), pytest.raises(AssertionError, match=found):
+        simulate(seed)
+
+
+PLACE = ("t", 0)
+
+
+@pytest.mark.parametrize(
+    ("log", "found"),
+    [
+        ({0: b"p:1", 1: b"p:2"}, None),
+        ({0: b"p:2", 1: b"p:1"}, "was acknowledged at 0"),
+        ({0: b"p:1", 1: b"p:3", 2: b"p:2"}, "out of order"),
+        ({0: b"p:1", 1: b"p:2", 2: b"p:2"}, "doubled"),
+        ({0: b"p:1", 1: b"q:1", 2: b"q:1"}, None),
+    ],
+    ids=["good", "elsewhere", "order", "doubled", "repeated by one that may"],
+)
+def test_what_is_asked_of_a_log(log: dict[int, bytes], found: str | None) -> None:
+    history = History()
+    history.acknowledge(PLACE, 0, b"p:1")
+    if found is None:
+        history.check_log(PLACE, log, {"p"})
+    else:
+        with pytest.raises(AssertionError, match=found):
+            history.check_log(PLACE, log, {"p"})

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from unittest.mock import patch
 
 import pytest
 from cluster_world import run
@@ -48,8 +47,12 @@ def test_a_controller_that_is_deposed_while_it_removes_a_topic_removes_no_more_o
     rng = random.Random(seed)
     with VirtualLoop() as loop:
         ensemble = Ensemble(loop, rng)
-        with patch("headrace.broker.zk.client.KazooClient", lambda **_: SimulatedKazoo(ensemble, 3.0)):
-            client = ZooKeeperClient("zk", session_timeout_ms=3000, connection_timeout_ms=3000)
+        client = ZooKeeperClient(
+            "zk",
+            session_timeout_ms=3000,
+            connection_timeout_ms=3000,
+            make_kazoo=lambda *_: SimulatedKazoo(ensemble, 3.0),
+        )
         wanted = [paths.partition_state("t", number) for number in range(3)]
         wanted += [paths.entity_config("topics", "t"), paths.delete_topic("t")]
 

@@ -21,7 +21,9 @@ from virtual_time import LoopClock, VirtualLoop
 from headrace.broker.config.broker import BrokerConfig
 from headrace.broker.config.keys import ConfigurationError
 from headrace.broker.errors import StorageError
+from headrace.broker.server.cluster import Cluster
 from headrace.broker.server.main import Broker
+from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.surroundings import Surroundings
 from headrace.broker.tasks import Tasks
 from headrace.broker.wire.client.view import Address
@@ -87,6 +89,27 @@ class Node:
     def is_serving(self) -> bool:
         return self.broker is not None and self.broker.is_serving
 
+    @property
+    def cluster(self) -> Cluster:
+        """Of the process, which lives."""
+        assert self.broker is not None, "it is dead"
+        return self.broker.cluster
+
+    @property
+    def metadata(self) -> MetadataCache:
+        """Of the process, which lives."""
+        assert self.broker is not None, "it is dead"
+        return self.broker.metadata
+
+    @property
+    def is_paused(self) -> bool:
+        return self.kazoo is not None and self.kazoo.frozen_until > self._loop.time()
+
+    def disconnect(self) -> None:
+        """Its connection to ZooKeeper breaks."""
+        if self.kazoo is not None:
+            self.kazoo.disconnect()
+
     def start(self) -> None:
         """Start a process; `is_serving` once it does."""
         assert self.broker is None, "it runs"
@@ -111,8 +134,9 @@ class Node:
         if broker.acceptor is not None:
             broker.acceptor.stop()
             broker.acceptor._turns.close()
-        # Nothing that the dead process still does reaches the disk of its successor.
-        self.disk = copy.deepcopy(self.disk)
+        # What the dead process still has under way comes to nothing, least of all on the disk of its successor.
+        dead, self.disk = self.disk, copy.deepcopy(self.disk)
+        dead.operations_left = 0
         if power_cut is None:
             self.disk.kill()
         else:
@@ -122,6 +146,8 @@ class Node:
         """SIGTERM."""
         broker = self.broker
         if broker is not None:
+            for task in list(self._starting._tasks):
+                task.cancel()
             await broker.stop()
             if self.broker is broker:
                 self.kill()

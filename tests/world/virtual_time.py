@@ -7,6 +7,8 @@ import selectors
 from collections.abc import Callable
 from typing import Any
 
+from faulty_files import Died
+
 
 class _Selector(selectors.DefaultSelector):
     """Waits by moving the clock."""
@@ -49,6 +51,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             return
         try:
             future.set_result(func(*args))
+        except Died:
+            # So did whoever waits for the thread.
+            return
         except Exception as error:
             future.set_exception(error)
 

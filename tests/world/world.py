@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 from ensemble import Ensemble
+from faulty_files import Died
 from network import Network
 from node import Node
 from virtual_time import VirtualLoop
@@ -37,6 +41,7 @@ class World:
             for number in range(broker_count)
         }
         self.stories: list[str] = []
+        loop.set_exception_handler(_pass_over_the_dead)
         loop.call_later(TICK_SECONDS, self._expire_sessions)
 
     def tell(self, story: str) -> None:
@@ -56,8 +61,7 @@ class World:
         """All of its servers are away for so long."""
         self.ensemble.is_up = False
         for node in self.live():
-            assert node.kazoo is not None
-            node.kazoo.disconnect()
+            node.disconnect()
         await asyncio.sleep(seconds)
         self.ensemble.is_up = True
 
@@ -65,6 +69,41 @@ class World:
         if self.ensemble.is_up:
             self.ensemble.expire_silent_sessions()
         self.loop.call_later(TICK_SECONDS, self._expire_sessions)
+
+
+def _pass_over_the_dead(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """What a dead process leaves behind ends at its next operation on the disk."""
+    if not isinstance(context.get("exception"), Died):
+        loop.default_exception_handler(context)
+
+
+class _Failures(logging.Handler):
+    """Takes note of what the broker's code did not foresee: those lines have a stack."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.found: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        facts = getattr(record, "facts", {})
+        if "stack" in facts:
+            self.found.append(f"{record.getMessage()}: {facts['stack']}")
+
+
+@contextmanager
+def unforeseen_failures() -> Iterator[list[str]]:
+    """What brokers log of failures that nobody foresaw; nothing else of their logs goes anywhere."""
+    logger, failures = logging.getLogger("headrace"), _Failures()
+    before = logger.level, logger.propagate
+    logger.addHandler(failures)
+    logger.setLevel(logging.ERROR)
+    logger.propagate = False
+    try:
+        yield failures.found
+    finally:
+        logger.removeHandler(failures)
+        logger.setLevel(before[0])
+        logger.propagate = before[1]
 
 
 async def until(holds: Callable[[], bool], seconds: float = TICK_SECONDS) -> None:
