@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -15,6 +16,9 @@ from broker_simulation import simulate
 from clients import History
 from faulty_files import Inode
 
+from headrace.broker.groups import offsets
+from headrace.broker.groups.decision import Turn
+from headrace.broker.groups.events import CommitOffsets
 from headrace.broker.groups.loader import GroupLoader
 from headrace.broker.log.producers import ProducerStates
 from headrace.broker.server.replicas import Partitions
@@ -32,7 +36,15 @@ def test_the_schedules_reach_what_they_are_for() -> None:
     happened: Counter[str] = Counter()
     for seed in range(8):
         happened += simulate(seed).history.happened
-    for happening in (*HAPPENINGS, "tried again", "joined", "committed", "create: NONE", "delete: NONE"):
+    for happening in (
+        *HAPPENINGS,
+        "tried again",
+        "joined",
+        "stalled",
+        "committed",
+        "create: NONE",
+        "delete: NONE",
+    ):
         assert happened[happening], happening
 
 
@@ -47,15 +59,20 @@ async def _no_answer_with_a_deed(*_: object) -> dict[str, Any]:
     return {"error_code": 0, "partition_errors": [], "topics": []}
 
 
+def _commit_of_anybody(group: object, event: CommitOffsets, turn: Turn, store: Any = offsets.commit) -> None:
+    store(None, replace(event, generation=-1), turn)
+
+
 @pytest.mark.parametrize(
     ("seed", "rule", "name", "instead", "found"),
     [
         (1, Inode, "sync", lambda *_: None, "acknowledged at"),
         (1, ProducerStates, "check", lambda *_: None, "writes are doubled"),
+        (2, offsets, "commit", _commit_of_anybody, "was committed, then"),
         (1, GroupLoader, "_apply", lambda *_: None, "was committed, then"),
         (0, Partitions, "leader_and_isr", _no_answer_with_a_deed, "not whole after"),
     ],
-    ids=["unsynced", "repeated", "forgotten", "deaf"],
+    ids=["unsynced", "repeated", "unfenced", "forgotten", "deaf"],
 )
 def test_a_rule_that_is_switched_off_is_missed(
     seed: int, rule: Any, name: str, instead: Any, found: str

@@ -39,6 +39,8 @@ from headrace.broker.wire.schema import Api
 T = TypeVar("T")
 TIMEOUT_MS = 10_000
 GROUP = "group"
+SESSION_MS = 6000
+STALL_CHANCE = 0.02
 AGAIN = MOVED | {
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -298,7 +300,7 @@ class Consumer(Client):
     async def _ask_to_join(self) -> Message:
         message = {
             "group_id": GROUP,
-            "session_timeout_ms": 6000,
+            "session_timeout_ms": SESSION_MS,
             "rebalance_timeout_ms": 4000,
             "member_id": self._member,
             "protocol_type": "simulated",
@@ -343,9 +345,16 @@ class Consumer(Client):
             if values:
                 assert list(values) == list(range(position, position + len(values))), f"{place}: {values}"
                 self._positions[place] = position + len(values)
+                await self._stall()
                 await self._commit(place, position + len(values))
         check((await self.ask(self._coordinator, k12_heartbeat.API, 3, self._membership()))["error_code"])
         await asyncio.sleep(self.world.random.uniform(0.05, 0.3))
+
+    async def _stall(self) -> None:
+        """Now and then, while there are faults, for so long that the group goes on without it."""
+        if self.world.network.is_faulty and self.world.random.random() < STALL_CHANCE:
+            self.history.happened["stalled"] += 1
+            await asyncio.sleep(self.world.random.uniform(0, 2 * SESSION_MS / 1000))
 
     async def _commit(self, place: PartitionKey, offset: int) -> None:
         partition = {"partition_index": place[1], "committed_offset": offset, "committed_metadata": ""}
