@@ -17,7 +17,7 @@ from headrace.broker.errors import KafkaError
 from headrace.broker.server.embedding import check_embedded
 from headrace.broker.structured_log import get_logger
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 USAGE_ERROR = 2
 PROPERTIES_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -32,9 +32,9 @@ def load_config(path: Path) -> BrokerConfig:
         raise ConfigurationError("zookeeper.connect", "", "HOST:PORT,HOST:PORT/chroot of the ensemble")
     check_embedded(config.properties)
     for reason, keys in foreign.without_effect(config.properties).items():
-        log.warning("configuration without effect", keys=",".join(keys), reason=reason)
+        logger.warning("configuration without effect", keys=",".join(keys), reason=reason)
     for key in unknown_keys:
-        log.warning("unknown configuration key", key=key)
+        logger.warning("unknown configuration key", key=key)
     return config
 
 
@@ -97,7 +97,7 @@ def _run(path: Path) -> None:
 
 def _give_up(message: str, code: int) -> NoReturn:
     """End with a line for the log and, last, the sentence that a person at a terminal looks for."""
-    log.error("cannot go on", reason=message, exit_code=code)
+    logger.error("cannot go on", reason=message, exit_code=code)
     click.echo(f"Error: {message}", err=True)
     sys.exit(code)
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 from headrace.broker.structured_log import get_logger
 
 T = TypeVar("T")
-log = get_logger(__name__)
+logger = get_logger(__name__)
 
 
 async def in_thread(
@@ -78,7 +78,7 @@ class Tasks:
                 if asyncio.iscoroutine(result):
                     await result
             except Exception as error:
-                log.failure("periodic work failed", error, task=name)
+                logger.failure("periodic work failed", error, task=name)
 
     async def _guarded(self, name: str, work: Coroutine[Any, Any, Any]) -> None:
         try:
@@ -87,4 +87,4 @@ class Tasks:
             if not self._stopping:
                 raise
         except Exception as error:
-            log.failure("task failed", error, task=name)
+            logger.failure("task failed", error, task=name)

@@ -40,7 +40,7 @@ from headrace.mirror.copier import Copier
 from headrace.mirror.questions import UNKNOWN, Fetch, Survey, Surveyed
 from headrace.mirror.state import NO_ID
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 IDLE_SECONDS = 0.05
 FULL_FETCH_EPOCH = -1
 FETCH_VERSION, METADATA_VERSION = 13, 12
@@ -105,7 +105,7 @@ class Fetcher:
 
     def _failed(self, error: Exception) -> None:
         source = self._source
-        log.warning(
+        logger.warning(
             "broker of a source failed", source=source.config.name, node=self._node, reason=repr(error)
         )
         now_ms = source.clock.now_ms()

@@ -22,7 +22,7 @@ from headrace.mirror.local_topic import LocalTopic, records
 from headrace.mirror.reports import Report
 from headrace.mirror.state import ORDER_SEPARATOR, SkipOrder, State
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 ARRIVALS, FINDINGS, STATES = "headrace.arrivals", "headrace.findings", "headrace.mirror"
 SOURCES = "headrace.sources"
 FOREVER = {"retention.ms": "-1"}
@@ -93,7 +93,7 @@ class Journal:
                 case unknown:
                     raise ValueError(f"an order {unknown!r} that this version does not know")
         except ValueError as error:
-            log.warning("record of the mirror's topic is not readable", topic=STATES, reason=error)
+            logger.warning("record of the mirror's topic is not readable", topic=STATES, reason=error)
 
     def state_of(self, partition: Partition, source_bootstrap: str) -> State:
         """What is remembered of a target partition; a fresh state, remembered from now on, for a new one."""
@@ -133,7 +133,9 @@ class Journal:
     # -- findings
 
     def report(self, finding: CopyFinding) -> None:
-        log.error("mirror finding", **{k: v for k, v in finding.as_dict().items() if k not in ("hop", "id")})
+        logger.error(
+            "mirror finding", **{k: v for k, v in finding.as_dict().items() if k not in ("hop", "id")}
+        )
         key = state.state_key(f"{finding.datacenter}.{finding.topic}", finding.partition)
         self._findings.append([(key, finding.encode())])
         self.findings_count[finding.kind] = self.findings_count.get(finding.kind, 0) + 1
@@ -149,7 +151,7 @@ class Journal:
         try:
             return None if last is None else reports.decode(last.value or b"")
         except ValueError as error:
-            log.warning("record of the mirror's topic is not readable", topic=SOURCES, reason=error)
+            logger.warning("record of the mirror's topic is not readable", topic=SOURCES, reason=error)
             return None
 
     def tell(self, report: Report) -> None:
@@ -197,7 +199,7 @@ class Journal:
                 _changed_ms(own_log.directory),
             )
             if arrival is not None:
-                log.warning("arrival times are estimated", partition=key.decode(), **arrival._asdict())
+                logger.warning("arrival times are estimated", partition=key.decode(), **arrival._asdict())
                 self.arrived(partition, arrival)
             self._covered[key] = own_log.log_end_offset
         self.flush(now_ms)

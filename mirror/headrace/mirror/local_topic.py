@@ -23,7 +23,7 @@ from headrace.broker.wire.batches import (
     read_header,
 )
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 TIMEOUT_MS = 10_000
 PAUSE_SECONDS = 0.2
 READ_SIZE = 4 * 1024 * 1024

@@ -27,7 +27,7 @@ from headrace.mirror.reporter import Reporter
 from headrace.mirror.source import Source
 from headrace.mirror.targets import Targets
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 RECONCILE_SECONDS = 1.0
 
 
@@ -193,7 +193,7 @@ class Mirror:
             backoff_ms=(tunables.retry_backoff_ms, tunables.retry_backoff_max_ms),
             now_ms=self._host.clock.now_ms(),
         )
-        log.info(
+        logger.info(
             "copying" if copier.state.stopped is None else "stopped until it is resumed",
             topic=partition.topic,
             partition=partition.partition,
@@ -212,5 +212,5 @@ class Mirror:
                     continue
                 copier.resume(stop, now_ms)
             except KafkaError as error:
-                log.error("order cannot be carried out", topic=key[0], partition=key[1], reason=error)
+                logger.error("order cannot be carried out", topic=key[0], partition=key[1], reason=error)
             source.refresh_soon()

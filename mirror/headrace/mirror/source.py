@@ -31,7 +31,7 @@ from headrace.mirror.fetcher import Fetcher
 from headrace.mirror.questions import Located
 from headrace.mirror.reports import SourceReport, shortened
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 REFRESH_PAUSE_SECONDS = 0.2
 CONFIG_MAX_AGE_MS = 60_000
 TOPIC_RESOURCE = 2
@@ -133,7 +133,7 @@ class Source:
         except (*FAILURES, KafkaError) as error:
             self.forget_link()
             self.problem = shortened(str(error) or type(error).__name__)
-            log.warning("source does not answer", source=self.config.name, reason=repr(error))
+            logger.warning("source does not answer", source=self.config.name, reason=repr(error))
             return False
         self.heard(self.clock.now_ms())
         self.problem = ""
@@ -149,7 +149,7 @@ class Source:
         if reason is None:
             return False
         if self.problem != reason:
-            log.error("source is not mirrored", source=self.config.name, reason=reason)
+            logger.error("source is not mirrored", source=self.config.name, reason=reason)
         self.problem = reason
         return True
 
@@ -163,7 +163,9 @@ class Source:
             if reason is not None:
                 refused[topic.name] = reason
                 if self.refused.get(topic.name) != reason:
-                    log.info("topic is not copied", source=self.config.name, topic=topic.name, reason=reason)
+                    logger.info(
+                        "topic is not copied", source=self.config.name, topic=topic.name, reason=reason
+                    )
         self.refused = refused
         self.topics = {name: topic for name, topic in topics.items() if name not in refused}
 

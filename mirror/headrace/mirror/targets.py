@@ -18,7 +18,7 @@ from headrace.mirror.journal import Journal
 from headrace.mirror.lineage import Standing
 from headrace.mirror.source import COPIED_CONFIGS, Source, SourceTopic
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 TOPIC_TIMEOUT_MS = 10_000
 MARK_MAX_AGE_MS = 60_000
 _IN_STEP = frozenset(
@@ -54,7 +54,7 @@ class Targets:
             if reason:
                 found[name] = reason
         for name in found.keys() - source.not_brought.keys():
-            log.error("target topic is not in step", topic=name, reason=found[name])
+            logger.error("target topic is not in step", topic=name, reason=found[name])
         source.not_brought = found
 
     async def _keep(self, name: str, source: Source, topic: SourceTopic, led: Collection[Partition]) -> str:
@@ -116,7 +116,7 @@ class Targets:
             return overrides if standing in (Standing.FORMER, Standing.FOREIGN) else {**overrides, **mark}
 
         await configurations.alter_topic(name, change, validate_only=False)
-        log.info("topic is marked as a copy", topic=name, **mark)
+        logger.info("topic is marked as a copy", topic=name, **mark)
         return Standing.COPY if standing is Standing.UNMARKED else standing
 
 

@@ -20,7 +20,7 @@ from headrace.load.log_client import LogClient
 
 CLEANUP_POLICY: Final = "cleanup.policy"
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 
 
 def _topic_names(context: click.Context, parameter: click.Parameter, value: str) -> TopicNames:
@@ -79,7 +79,7 @@ def count(
             stop,
         )
         if counter is not None:
-            log.info("counting", tier=tier, datacenter=datacenter, topics=str(wanted))
+            logger.info("counting", tier=tier, datacenter=datacenter, topics=str(wanted))
             _count_on(counter, interval, once, stop)
             missing = wanted.missing(counter.known_topics) if once and not stop.is_set() else []
             if missing:
@@ -100,7 +100,7 @@ def _retried(make: Callable[[], LogCounter], stop: threading.Event) -> LogCounte
         try:
             return make()
         except FAILURES as error:
-            log.warning("waiting for the cluster", reason=error)
+            logger.warning("waiting for the cluster", reason=error)
             stop.wait(RETRY_SECONDS)
     return None
 
@@ -111,7 +111,7 @@ def _count_on(counter: LogCounter, interval: float, once: bool, stop: threading.
         try:
             has_more = counter.round()
         except FAILURES as error:
-            log.warning("round incomplete", reason=error)
+            logger.warning("round incomplete", reason=error)
             stop.wait(RETRY_SECONDS)
             continue
         if once and not has_more:

@@ -48,7 +48,7 @@ BARRIER_INTERVAL_MS: Final = 10_000
 POLICY_INTERVAL_MS: Final = 10_000
 """How old the answer may be to the question which topics are compacted; a new topic is asked for at once."""
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 
 
 class PublishError(Exception):
@@ -240,7 +240,7 @@ class LogCounter:
     def _stand_still(self, partition: TopicPartition, reason: str) -> None:
         """Say once why a partition cannot be counted; it is tried again in every round."""
         if self._standstills.get(partition) != reason:
-            log.error(
+            logger.error(
                 "partition cannot be counted",
                 topic=partition.topic,
                 partition=partition.partition,
@@ -321,7 +321,7 @@ def _records(client: LogClient, begin: int, end: int) -> Iterator[CountRecord]:
                 try:
                     yield decode(part.data[start : start + size] if size >= 0 else None)
                 except ValueError as error:
-                    log.warning("count record is not readable", reason=error)
+                    logger.warning("count record is not readable", reason=error)
 
 
 def _positions(records: Collection[CountRecord]) -> dict[TopicPartition, int]:

@@ -39,7 +39,7 @@ REPORT_ATTEMPTS_MAX: Final = 3
 REPORTED_MS: Final = 86_400_000
 """The time before its end that a report is about, unless it is told."""
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 
 _late_option: Final = click.option(
     "--late-after",
@@ -75,7 +75,7 @@ class Auditor:
         try:
             number = self._read()
         except ForeignLedgerError as error:
-            log.warning("the ledger is built anew", reason=error)
+            logger.warning("the ledger is built anew", reason=error)
             promised = self.ledger.promised
             self.ledger = Ledger(self.ledger.late_after_ms)
             self.ledger.promised = promised
@@ -94,7 +94,7 @@ class Auditor:
         try:
             self.ledger.promised = promises.keep(self._directory, self.ledger.promised)
         except OSError as error:
-            log.warning("no new watermark is told, since it cannot be kept", reason=error)
+            logger.warning("no new watermark is told, since it cannot be kept", reason=error)
             self.ledger.promised = told
         outcome.watermarks = {key: promise.until_ms for key, promise in self.ledger.promised.items()}
         return outcome
@@ -142,14 +142,14 @@ def watch(
         return
     auditor = _auditor(bootstrap, warehouse, catalog_properties, directory, late_after_seconds)
     metrics = _metrics(metrics_listener)
-    log.info("watching")
+    logger.info("watching")
     saved = time.monotonic()
     changed = 0
     while not stop.is_set():
         try:
             changed += auditor.update(now_ms())
         except READ_FAILURES as error:
-            log.warning("round incomplete", reason=error)
+            logger.warning("round incomplete", reason=error)
             stop.wait(RETRY_SECONDS)
             continue
         outcome = auditor.outcome(now_ms(), silent_after_seconds)
@@ -264,7 +264,7 @@ def _await_warehouse(
 ) -> bool:
     """Wait for the load to make the warehouse; False when told to stop before."""
     while not is_present(warehouse, properties) and not stop.is_set():
-        log.warning("waiting for the warehouse, which is not there yet", warehouse=warehouse)
+        logger.warning("waiting for the warehouse, which is not there yet", warehouse=warehouse)
         stop.wait(interval)
     return not stop.is_set()
 

@@ -32,7 +32,7 @@ FAILED_ROUNDS_MAX: Final = 10
 HISTORY_DAYS_MAX: Final = 3650
 REFUSED_ROUNDS_MAX: Final = 100
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass(slots=True)
@@ -143,7 +143,7 @@ def load(
     _stop_on_signals(stop)
     try:
         if not is_present(warehouse, catalog_properties):
-            log.info("there is no warehouse yet, it is made", warehouse=warehouse)
+            logger.info("there is no warehouse yet, it is made", warehouse=warehouse)
         catalog = open_catalog(warehouse, catalog_properties)
         session = spark_session(tasks)
         _stop_on_signals(stop)  # again: starting Spark puts its own handler of SIGINT in place
@@ -155,7 +155,7 @@ def load(
     except WarehouseError as error:
         raise click.ClickException(str(error)) from error
     except Exception as error:
-        log.failure("load failed", error)
+        logger.failure("load failed", error)
         lines = str(error).splitlines() or [type(error).__name__]
         raise click.ClickException(f"the load failed and can be started again: {lines[0]}") from error
     session.stop()
@@ -191,14 +191,14 @@ def _for_good(
 ) -> Totals:
     """Begin a round every `interval` seconds, at once while there is a backlog, until a signal comes."""
     totals, started = Totals(), time.monotonic()
-    log.info("loading")
+    logger.info("loading")
     while not stop.is_set():
         begun = time.monotonic()
         report = loader.round()
         metrics.observe(report)
         totals.add(report)
         for failure in report.failures:
-            log.warning("round incomplete", reason=failure)
+            logger.warning("round incomplete", reason=failure)
         if report.commits:
             _tell_commit(report, as_json)
         if not (report.moved and report.lag > 0):
@@ -217,7 +217,7 @@ def _tell_commit(report: RoundReport, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(facts))
     else:
-        log.info("committed", **facts)
+        logger.info("committed", **facts)
 
 
 def _end(totals: Totals, once: bool, as_json: bool, *, stopped: bool) -> None:

@@ -38,7 +38,7 @@ from headrace.load.write import target_of
 GROUP: Final = "headrace-load"
 SCHEMA_WAIT_SECONDS: Final = 60.0
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +123,7 @@ class Loader:
         changed = tables.upgrade_all(self._catalog)
         self._is_upgraded = True
         if changed:
-            log.info("tables of an older release got today's columns", tables=changed)
+            logger.info("tables of an older release got today's columns", tables=changed)
 
     def _partitions_by_table(self, report: RoundReport) -> dict[str, list[TopicPartition]]:
         grouped: dict[str, list[TopicPartition]] = {}
@@ -146,7 +146,7 @@ class Loader:
             if plan.ranges:
                 self._load(name, table, plan, report)
         except (commit.RefusedError, CommitFailedException) as error:
-            log.info("commit refused, planning anew", table=name, reason=error)
+            logger.info("commit refused, planning anew", table=name, reason=error)
             report.refused += 1
             report.moved = True
 
@@ -246,7 +246,7 @@ class Loader:
         try:
             self._client.commit_offsets(GROUP, history.positions(table), attempts_max=2)
         except (ConnectionFailedError, KafkaError) as error:
-            log.warning("group offsets not committed", group=GROUP, reason=error)
+            logger.warning("group offsets not committed", group=GROUP, reason=error)
 
     def _count(self, results: Sequence[TaskResult], report: RoundReport) -> None:
         for result in results:
@@ -280,13 +280,13 @@ class Loader:
     def _tell(self, findings: frozenset[LoadFinding]) -> None:
         """Log each standstill once."""
         for finding in sorted(findings - self._told, key=lambda item: (item.topic, item.partition)):
-            log.error("partition stands still", reason=finding.sentence)
+            logger.error("partition stands still", reason=finding.sentence)
         self._told = findings
 
     def _tell_refused(self, sentences: frozenset[str]) -> None:
         """Log each topic without a table once."""
         for sentence in sorted(sentences - self._told_refused):
-            log.error("topic left out", reason=sentence)
+            logger.error("topic left out", reason=sentence)
         self._told_refused = sentences
 
     def _wait_for(self, item: RangeResult, report: RoundReport) -> None:
@@ -297,7 +297,7 @@ class Loader:
             return
         new = self._waits.note(place, item.unknown_schemas, self._log_ends[place], now)
         if new:
-            log.warning("waiting for schemas", topic=item.topic, count=len(new), schema_id=new[0])
+            logger.warning("waiting for schemas", topic=item.topic, count=len(new), schema_id=new[0])
         given_up = self._waits.given_up(now)
         waiting = {each for each in item.unknown_schemas if (item.topic, each) not in given_up}
         if len(waiting) < len(item.unknown_schemas) or item.next_offset < self._waits.given_up_before(
@@ -315,7 +315,7 @@ class Loader:
         except (RegistryUnreachableError, UnknownSchemaError, UnsupportedSchemaError) as error:
             report.failures.append(str(error))
             return
-        log.info("table grew", table=name, topic=topic, schema_id=schema_id)
+        logger.info("table grew", table=name, topic=topic, schema_id=schema_id)
         report.moved = True
 
     def _grow_ahead(self, name: str, newest: WriterSchema | None) -> None:
@@ -341,10 +341,10 @@ class Loader:
             for looked_at in (table, dead_letters, known):
                 removed += leftovers.remove_old_metadata(looked_at)
         except (NeedsUnknownError, UnlistedStoreError, OSError) as error:
-            log.warning("leftovers of dead attempts stay", table=name, reason=error)
+            logger.warning("leftovers of dead attempts stay", table=name, reason=error)
             return
         if removed:
-            log.info("removed files of dead attempts", table=name, count=len(removed))
+            logger.info("removed files of dead attempts", table=name, count=len(removed))
 
     def _tidy(self, name: str) -> None:
         count = self._commits_since_expiry.get(name, 0) + 1

@@ -52,7 +52,7 @@ span is also what was kept of its parts."""
 AGE_PROPERTY: Final = "history.expire.max-snapshot-age-ms"
 COUNT_PROPERTY: Final = "history.expire.min-snapshots-to-keep"
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 
 
 class Retention(NamedTuple):
@@ -112,7 +112,7 @@ class Expiry:
             doomed = [item for item in doomed if item.snapshot_id in there - protected]
             return self._commit(table, doomed)
         except (CommitFailedException, RefusedError) as error:
-            log.info("snapshots expire later", table=table.name()[-1], reason=error)
+            logger.info("snapshots expire later", table=table.name()[-1], reason=error)
             return 0
 
     def _due(self, table: Table, own: str) -> list[Snapshot]:
@@ -141,9 +141,11 @@ class Expiry:
         try:
             self._remove_unneeded(table, memory)
         except NeedsUnknownError as error:
-            log.warning("files of expired snapshots stay", table=table.name()[-1], reason=error)
+            logger.warning("files of expired snapshots stay", table=table.name()[-1], reason=error)
         except OSError as error:
-            log.warning("files of expired snapshots are removed later", table=table.name()[-1], reason=error)
+            logger.warning(
+                "files of expired snapshots are removed later", table=table.name()[-1], reason=error
+            )
 
     def _remove_unneeded(self, table: Table, memory: _Memory) -> None:
         kept = Kept(table, memory.manifests)
@@ -163,7 +165,7 @@ class Expiry:
         for item in forgotten:
             memory.expired.pop(item.snapshot.snapshot_id)
             memory.manifests.pop(item.snapshot.manifest_list, None)
-        log.info(
+        logger.info(
             "files of expired snapshots removed",
             table=table.name()[-1],
             data=len(unneeded),

@@ -7,7 +7,6 @@ Every answer, also to an unknown path, is JSON of the registry's media type; an 
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Awaitable, Callable
 from functools import wraps
 from typing import Any, Final
@@ -18,13 +17,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from headrace.broker.structured_log import get_logger
 from headrace.registry import errors
 from headrace.registry.errors import RegistryError
 from headrace.registry.machine import Submitted
 from headrace.registry.schemas import Reference
 from headrace.registry.service import Registry
 
-_log = logging.getLogger("headrace.registry")
+logger = get_logger(__name__)
 
 MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 BODY_SIZE_MAX: Final = 900_000
@@ -61,7 +61,7 @@ async def _http_error(_: Request, error: Exception) -> Response:
 
 
 async def _unexpected_error(request: Request, error: Exception) -> Response:
-    _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    logger.failure("request failed", error, method=request.method, path=request.url.path)
     return _json({"error_code": 50001, "message": f"Internal error: {type(error).__name__}"}, 500)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
 import socket
 import sys
@@ -13,10 +12,11 @@ from contextlib import contextmanager
 import click
 import uvicorn
 
+from headrace.broker.structured_log import configure, get_logger
 from headrace.registry.app import build_app
 from headrace.registry.service import Registry
 
-_log = logging.getLogger("headrace.registry")
+logger = get_logger(__name__)
 
 
 class ListenAddress(click.ParamType[tuple[str, int]]):
@@ -78,11 +78,7 @@ def registry(
             raise click.UsageError(
                 f"--replay-topics: {name} must be a prefix, such as dc-east., followed by {topic}."
             )
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=logging.INFO,
-        format='time=%(asctime)s level=%(levelname)s logger=%(name)s msg="%(message)s"',
-    )
+    configure()
     asyncio.run(_serve(bootstrap, listen, topic, replication_factor, replays))
 
 
@@ -107,7 +103,7 @@ async def _serve(
     server = Server(uvicorn.Config(build_app(service), log_level="warning", access_log=False, lifespan="off"))
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, server.stop)
-    _log.info("listening on %s", address)
+    logger.info("listening", address=address)
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(service.run()), tasks.create_task(_announce(service, address))]
         await server.serve(sockets=[listener])

@@ -7,7 +7,6 @@ future for every request.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 import uuid
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from typing import Any, Final
 
 from confluent_kafka.admin import NewTopic
 
+from headrace.broker.structured_log import get_logger
 from headrace.registry import errors
 from headrace.registry.errors import RegistryError
 from headrace.registry.machine import Decision, Machine
@@ -22,7 +22,7 @@ from headrace.registry.records import RecordError, decode, encode
 from headrace.registry.topic import CaughtUp, ReadEvent, ReadMessage, TopicAppender, TopicReader
 from headrace.registry.writer import Append, Request, Settled, Writer
 
-_log = logging.getLogger("headrace.registry")
+logger = get_logger(__name__)
 
 TICK_SECONDS: Final = 0.25
 COMPACTION_LAG_MS: Final = 24 * 3600 * 1000
@@ -126,7 +126,7 @@ class Registry:
                 case ReadMessage():
                     self._apply(event)
                 case CaughtUp(topic=self._topic) if not self.ready.is_set():
-                    _log.info("topic %s is read, %d subjects", event.topic, len(self.machine.subjects()))
+                    logger.info("topic read", topic=event.topic, subjects=len(self.machine.subjects()))
                     self.ready.set()
                 case CaughtUp():
                     pass
@@ -143,7 +143,7 @@ class Registry:
         elif record is not None:
             finding = self.machine.apply(record, self._prefixes[message.topic], message.turn)
         if finding:
-            _log.warning("topic %s offset %d: %s", message.topic, message.offset, finding)
+            logger.warning("record passed over", topic=message.topic, offset=message.offset, reason=finding)
 
 
 def _outcome(settled: Settled) -> Any:

@@ -8,7 +8,6 @@ from memory.
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,10 +16,11 @@ from typing import Any, Final
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from headrace.broker.structured_log import get_logger
 from headrace.registry import errors
 from headrace.registry.records import TURN_HEADER
 
-_log = logging.getLogger("headrace.registry")
+logger = get_logger(__name__)
 
 APPEND_TIMEOUT_MS: Final = 10_000
 RETRY_SECONDS: Final = 1.0
@@ -87,7 +87,9 @@ class TopicReader:
                 if self._wait_for_topic():
                     self._read()
             except KafkaException as error:
-                _log.warning("reading topic %s failed: %s; trying again", self._topic, error.args[0])
+                logger.warning(
+                    "reading the topic failed, trying again", topic=self._topic, reason=error.args[0]
+                )
                 self._stop.wait(RETRY_SECONDS)
 
     def _wait_for_topic(self) -> bool:
@@ -98,7 +100,9 @@ class TopicReader:
             if not reason:
                 return True
             if reason != said:
-                _log.warning("waiting for topic %s at %s: %s", self._topic, self._bootstrap, reason)
+                logger.warning(
+                    "waiting for the topic", topic=self._topic, bootstrap=self._bootstrap, reason=reason
+                )
                 said = reason
             self._stop.wait(RETRY_SECONDS)
         return False
@@ -156,7 +160,7 @@ class TopicReader:
             KafkaError._ALL_BROKERS_DOWN,
         ):
             raise KafkaException(error)
-        _log.warning("topic %s: %s", self._topic, error.str())
+        logger.warning("the topic cannot be read for now", topic=self._topic, reason=error.str())
         return None
 
 

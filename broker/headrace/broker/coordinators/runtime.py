@@ -28,7 +28,7 @@ LOAD_RETRY_MS, LOAD_RETRY_MS_MAX = 1_000, 60_000
 
 Answered = Callable[[Any], None]
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 
 
 class TimerHandle(Protocol):
@@ -153,7 +153,7 @@ class Runtime(Generic[ShardType]):
             try:
                 self._append(host.journal, decision.records, now_ms)
             except KafkaError as error:
-                log.warning(
+                logger.warning(
                     f"{self._kind.name} records refused",
                     partition=host.index,
                     error=error.code.name,
@@ -228,7 +228,7 @@ class Runtime(Generic[ShardType]):
         host.requests.clear()
         for request, answered in requests:
             answered(self._kind.refusal(request, ErrorCode.NOT_COORDINATOR))
-        log.info(f"{self._kind.name}s unloaded", partition=index, **self._count_of(host))
+        logger.info(f"{self._kind.name}s unloaded", partition=index, **self._count_of(host))
 
     def _load_slice(self, host: Host[ShardType]) -> None:
         """Replay a bounded piece of the log; other work of the loop goes on in between."""
@@ -242,7 +242,7 @@ class Runtime(Generic[ShardType]):
         if not finished:
             self._scheduler.call_soon(self._load_slice, host)
             return
-        log.info(
+        logger.info(
             f"{self._kind.name}s loaded",
             partition=host.index,
             leader_epoch=host.journal.leader_epoch,
@@ -257,7 +257,7 @@ class Runtime(Generic[ShardType]):
         """Go on where the disk failed after a pause that doubles each time; clients try again meanwhile."""
         retry_ms = host.load_retry_ms
         host.load_retry_ms = min(retry_ms * 2, LOAD_RETRY_MS_MAX)
-        log.error(
+        logger.error(
             f"{self._kind.name}s not loaded",
             partition=host.index,
             error=error.code.name,

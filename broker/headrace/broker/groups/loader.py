@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SLICE_SIZE = 128 * 1024
 COMMIT_MARKER = 1
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 
 
 class GroupLoader:
@@ -99,4 +99,4 @@ class GroupLoader:
 
     def _skip(self, offset: int, error: Exception) -> None:
         self.skipped_count += 1
-        log.error("group record skipped", partition=self._log.partition, offset=offset, reason=str(error))
+        logger.error("group record skipped", partition=self._log.partition, offset=offset, reason=str(error))

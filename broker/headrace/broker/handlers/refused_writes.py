@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from headrace.broker.errors import StorageError
 from headrace.broker.structured_log import get_logger
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 REPEAT_MS = 60_000
 
 
@@ -42,7 +42,7 @@ class RefusedWrites:
         refusal.count += 1
         if is_first or monotonic_ms - refusal.logged_ms >= REPEAT_MS:
             refusal.logged_ms = monotonic_ms
-            log.warning(
+            logger.warning(
                 "log directory refuses writes, producers get KAFKA_STORAGE_ERROR",
                 directory=directory,
                 refused=refusal.count,
@@ -55,7 +55,7 @@ class RefusedWrites:
         directory = os.path.dirname(partition_directory)
         refusal = self.directories.pop(directory, None)
         if refusal is not None:
-            log.info(
+            logger.info(
                 "log directory takes writes again",
                 directory=directory,
                 refused=refusal.count,

@@ -25,7 +25,7 @@ from headrace.broker.log.store import LogStore
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import in_thread
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 _PAUSE_MAX_S = 0.1
 _GIVE_WAY_S = 0.0005
 _IDLE_S_MIN = 1.0
@@ -99,7 +99,7 @@ class Cleaner:
                 await self.clean_all()
             except Exception as error:
                 # A log that a failing disk keeps from being looked at is no reason to clean no more.
-                log.failure("cleaning failed", error)
+                logger.failure("cleaning failed", error)
 
     async def _wait(self, length_s: float) -> None:
         with suppress(TimeoutError):
@@ -173,9 +173,9 @@ class Cleaner:
             # Whatever it is, the other logs must not wait behind it.
             cleaner.uncleanable = str(error)
             if isinstance(error, KafkaError):
-                log.error("log cannot be compacted", directory=partition_log.directory, reason=error)
+                logger.error("log cannot be compacted", directory=partition_log.directory, reason=error)
             else:
-                log.failure("log cannot be compacted", error, directory=partition_log.directory)
+                logger.failure("log cannot be compacted", error, directory=partition_log.directory)
             return
         finally:
             jobs.close()
@@ -186,8 +186,8 @@ class Cleaner:
             try:
                 await in_thread(checkpoint, pool)
             except StorageError as error:
-                log.error("checkpoint failed", reason=error)
-        log.info(
+                logger.error("checkpoint failed", reason=error)
+        logger.info(
             "log compacted",
             directory=partition_log.directory,
             up_to=cleaner.clean_offset,
@@ -200,6 +200,8 @@ class Cleaner:
         try:
             await in_thread(job, pool, give_up=self._pace.stop)
         except StorageError as error:
-            log.error("log not compacted, to be tried again", directory=partition_log.directory, reason=error)
+            logger.error(
+                "log not compacted, to be tried again", directory=partition_log.directory, reason=error
+            )
             return False
         return True

@@ -40,7 +40,7 @@ from headrace.broker.zk.client import (
     kazoo_client,
 )
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 LEAVE_SECONDS_MAX = 10.0
 
 
@@ -111,7 +111,7 @@ class Cluster:
             async with asyncio.timeout(LEAVE_SECONDS_MAX):
                 await self.control.take_leave()
         except (OSError, KafkaError, ZooKeeperError) as error:
-            log.warning("stopping without the controller's consent", reason=repr(error))
+            logger.warning("stopping without the controller's consent", reason=repr(error))
         await self.membership.close()
 
 
@@ -128,4 +128,4 @@ def _client(config: BrokerConfig, make_kazoo: MakeKazoo) -> ZooKeeperClient:
 
 async def _work_failed(error: Exception) -> None:
     if not isinstance(error, ZooKeeperClosedError):
-        log.failure("cluster work failed", error)
+        logger.failure("cluster work failed", error)

@@ -21,7 +21,7 @@ from headrace.broker.structured_log import get_logger
 from headrace.broker.zk import paths
 from headrace.broker.zk.client import ZooKeeperClient
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 
 
 class Configurations:
@@ -151,7 +151,7 @@ class Configurations:
         try:
             return dynamic.with_levels(self._static, default, own)
         except ValueError as error:
-            log.error("broker configuration is not usable, the last one stays", reason=error)
+            logger.error("broker configuration is not usable, the last one stays", reason=error)
             return self.in_effect
 
     def _topic_changed(self, topic: str, overrides: Mapping[str, str]) -> None:
@@ -160,7 +160,7 @@ class Configurations:
         try:
             self._logs.update_config(topic, self._usable(topic, overrides))
         except KafkaError as error:
-            log.error("topic configuration is not usable, the last one stays", topic=topic, reason=error)
+            logger.error("topic configuration is not usable, the last one stays", topic=topic, reason=error)
 
     def _broker_changed(self) -> None:
         assert self._logs is not None, "changes are followed"
@@ -168,7 +168,7 @@ class Configurations:
         try:
             self._logs.update_defaults(LogConfig.from_broker(self.in_effect))
         except KafkaError as error:
-            log.error("broker configuration is not usable for every topic", reason=error)
+            logger.error("broker configuration is not usable for every topic", reason=error)
         for callback in self._callbacks:
             callback(self.in_effect)
 
@@ -179,7 +179,7 @@ def _warn_of_unknown(topics: Mapping[str, Mapping[str, str]]) -> None:
     concerned = [topic for topic, names in unknown.items() if names]
     if concerned:
         keys = sorted(set().union(*unknown.values()))
-        log.warning(
+        logger.warning(
             "topic configuration without effect",
             keys=",".join(keys),
             topics=len(concerned),

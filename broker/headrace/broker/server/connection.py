@@ -30,7 +30,7 @@ from headrace.broker.wire.frames import FrameDecoder, FrameError
 if TYPE_CHECKING:
     from headrace.broker.server.metrics import BrokerMetrics
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 NO_MORE_TO_COME = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 
 
@@ -130,7 +130,7 @@ class Connection:
             return
         self.is_closed = True
         if reason is not None:
-            log.warning("connection closed", peer=self.peer, reason=reason)
+            logger.warning("connection closed", peer=self.peer, reason=reason)
         self._turns.leave(self._fd)
         self._held_in = 0
         self._channel.close()
@@ -265,7 +265,7 @@ class Connection:
             self.close_after_replies(str(error))
             return None
         except Exception as error:
-            log.failure("request failed", error, peer=self.peer)
+            logger.failure("request failed", error, peer=self.peer)
             self.close_after_replies()
             return None
         if more_count:
@@ -283,7 +283,7 @@ class Connection:
         if isinstance(error, CloseConnectionError):
             self.close(str(error))
             return
-        log.failure("request failed", error, peer=self.peer)
+        logger.failure("request failed", error, peer=self.peer)
         self.close()
 
     def _send(self) -> None:

@@ -39,7 +39,7 @@ from headrace.broker.wire.partitions import PartitionKey
 from headrace.broker.zk import paths
 from headrace.broker.zk.client import ZooKeeperClient, ZooKeeperClosedError
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 
 
 class Control:
@@ -104,7 +104,7 @@ class Control:
         except ZooKeeperClosedError:
             return {"error_code": ErrorCode.BROKER_NOT_AVAILABLE}
         except Exception as error:
-            log.failure(
+            logger.failure(
                 "a request of the controller failed",
                 error,
                 broker=self._membership.broker_id,

@@ -46,7 +46,7 @@ from headrace.broker.zk.client import (
 )
 from headrace.broker.zk.reads import read_brokers, read_states, read_topics, understood
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 PAUSE_AFTER_FAILURE_SECONDS = 1.0
 
 
@@ -128,14 +128,14 @@ class ControllerOffice:
             case ZooKeeperClosedError():
                 return
             case ControllerMovedError():
-                log.warning("another broker is controller", broker=self._broker_id)
+                logger.warning("another broker is controller", broker=self._broker_id)
                 await self._resign()
                 self._mailbox.post(self._office_changed)
             case paths.MalformedZnodeError():
-                log.error("no controller can be elected: repair the znode", reason=error)
+                logger.error("no controller can be elected: repair the znode", reason=error)
                 await self._give_up()
             case _:
-                log.failure("controller failed, it gives up its office and runs again", error)
+                logger.failure("controller failed, it gives up its office and runs again", error)
                 await self._give_up()
 
     def _tell(self, event: events.Event) -> None:
@@ -163,7 +163,7 @@ class ControllerOffice:
             await self._vacate(znode.version)
         epoch = await self._elect()
         if epoch is not None:
-            log.info("elected controller", broker=self._broker_id, epoch=epoch)
+            logger.info("elected controller", broker=self._broker_id, epoch=epoch)
             await self._take_office(epoch)
 
     async def _vacate(self, version: int) -> None:
@@ -236,7 +236,7 @@ class ControllerOffice:
     async def _resign(self) -> None:
         if self._core is None:
             return
-        log.info("no longer controller", broker=self._broker_id, epoch=self._core.cluster.epoch)
+        logger.info("no longer controller", broker=self._broker_id, epoch=self._core.cluster.epoch)
         self._core = None
         self._orders.forget_all()
         for subscription in (*self._subscriptions, *self._topic_subscriptions.values()):
@@ -253,7 +253,7 @@ class ControllerOffice:
             if znode is not None and znode.ephemeral_owner == self._zookeeper.session_id:
                 await self._zookeeper.delete(paths.CONTROLLER, znode.version)
         except ZooKeeperError as error:
-            log.warning("cannot leave the controller's office", reason=error)
+            logger.warning("cannot leave the controller's office", reason=error)
         self._mailbox.post(self._office_changed)
 
     async def _shut_down(self, broker_id: int, broker_epoch: int) -> list[PartitionKey]:
@@ -386,5 +386,5 @@ class ControllerOffice:
         if subscription is not None:
             subscription.cancel()
         await term.remove_topic(topic)
-        log.info("topic deleted", topic=topic)
+        logger.info("topic deleted", topic=topic)
         return events.TopicRemoved(topic=topic)

@@ -22,7 +22,7 @@ from headrace.broker.zk.client import (
 )
 from headrace.broker.zk.reads import understood
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 TOPICS, BROKERS = "topics", "brokers"
 NOTIFICATION_LIFE_MS = 15 * 60 * 1000
 Change = Callable[[dict[str, str]], Mapping[str, str]]
@@ -121,13 +121,13 @@ class DynamicConfigs:
 
     async def _topic_changed(self, topic: str) -> None:
         await self._read([topic])
-        log.info("topic configuration changed", topic=topic, overrides=self.of(topic))
+        logger.info("topic configuration changed", topic=topic, overrides=self.of(topic))
         for callback in self._callbacks:
             callback(topic, self.of(topic))
 
     async def _broker_changed(self, name: str) -> None:
         await self._read_broker(name)
-        log.info("broker configuration changed", broker=name, overrides=self.of_broker(name))
+        logger.info("broker configuration changed", broker=name, overrides=self.of_broker(name))
         for callback in self._broker_callbacks:
             callback()
 

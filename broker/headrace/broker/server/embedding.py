@@ -44,7 +44,7 @@ __all__ = [
     "run_embedded",
 ]
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 GROUP = "headrace.embedded"
 PAUSE_S_MIN, PAUSE_S_MAX = 1.0, 30.0
 
@@ -177,7 +177,7 @@ async def run_embedded(host: EmbeddingHost, name: str, start: Start) -> None:
         except Exception as error:
             if host.clock.monotonic_ms() - began_ms > PAUSE_S_MAX * 1000:
                 pause_s = PAUSE_S_MIN
-            log.failure("embedded part failed", error, part=name, again_in_s=pause_s)
+            logger.failure("embedded part failed", error, part=name, again_in_s=pause_s)
         await asyncio.sleep(pause_s)
         pause_s = min(pause_s * 2, PAUSE_S_MAX)
 
@@ -208,4 +208,4 @@ def embedded_parts() -> Iterable[tuple[str, Start]]:
         try:
             yield entry.name, entry.load()
         except (ImportError, AttributeError) as error:
-            log.warning("embedded part is not installed", part=entry.name, reason=error)
+            logger.warning("embedded part is not installed", part=entry.name, reason=error)

@@ -19,7 +19,7 @@ from headrace.broker.server.syncing import FlushTimes, sync
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 
 
 class Housekeeping:
@@ -56,7 +56,7 @@ class Housekeeping:
         if now_ms - self._maintained_ms >= self._config.log_retention_check_interval_ms:
             self._maintained_ms = now_ms
             for finding in self._logs.maintain(self._clock.now_ms()):
-                log.info(finding.kind, path=finding.path, size=finding.size, reason=finding.reason)
+                logger.info(finding.kind, path=finding.path, size=finding.size, reason=finding.reason)
         if self._at_the_disk is None or self._at_the_disk.done():
             self._at_the_disk = self._tasks.start("disk", self._wait_for_disk())
 
@@ -85,4 +85,4 @@ class Housekeeping:
             try:
                 await asyncio.to_thread(job)
             except StorageError as error:
-                log.error(failed, reason=error)
+                logger.error(failed, reason=error)

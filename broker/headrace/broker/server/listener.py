@@ -26,7 +26,7 @@ from headrace.broker.server.metrics import BrokerMetrics
 from headrace.broker.server.turns import Turns
 from headrace.broker.structured_log import get_logger
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 ACCEPTS_PER_TURN_MAX = 16
 ACCEPT_PAUSE_S = 1.0
 REPEAT_MS = 60_000
@@ -108,7 +108,7 @@ class Acceptor:
                 connection.is_used = False
                 connection.idle_since_ms = now_ms
             elif 0 <= idle_ms_max <= now_ms - connection.idle_since_ms:
-                log.info("idle connection closed", peer=connection.peer)
+                logger.info("idle connection closed", peer=connection.peer)
                 connection.close()
 
     def _accept(self, listener: Listener, listening: socket.socket) -> None:
@@ -128,7 +128,7 @@ class Acceptor:
         if now_ms >= self._next_complaint_ms:
             self._next_complaint_ms = now_ms + REPEAT_MS
             reason = f"{error.strerror}. {advice(error)}".rstrip()
-            log.error("cannot accept connections", listener=listener.name, reason=reason)
+            logger.error("cannot accept connections", listener=listener.name, reason=reason)
         if error.errno in DESCRIPTORS_EXHAUSTED:
             self._loop.remove_reader(listening.fileno())
             self._loop.call_later(ACCEPT_PAUSE_S, self._accept_again, listener, listening)
@@ -140,11 +140,11 @@ class Acceptor:
     def _admit(self, sock: socket.socket, host: str, listener: Listener) -> None:
         network = self._broker.config.network
         if len(self._connections) >= network.max_connections:
-            log.warning("connection refused", host=host, reason="max.connections is reached")
+            logger.warning("connection refused", host=host, reason="max.connections is reached")
             sock.close()
             return
         if self._by_host[host] >= network.max_connections_per_ip:
-            log.warning("connection refused", host=host, reason="max.connections.per.ip is reached")
+            logger.warning("connection refused", host=host, reason="max.connections.per.ip is reached")
             sock.close()
             return
         sock.setblocking(False)

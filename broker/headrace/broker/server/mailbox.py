@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from headrace.broker.structured_log import get_logger
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 T = TypeVar("T")
 Work = Callable[[], Awaitable[Any]]
 
@@ -58,7 +58,7 @@ class Mailbox:
             try:
                 await self._do(work)
             except Exception as error:
-                log.failure("a failure could not be dealt with", error)
+                logger.failure("a failure could not be dealt with", error)
 
     async def _do(self, work: Work) -> None:
         try:

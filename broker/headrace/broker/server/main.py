@@ -58,7 +58,7 @@ from headrace.broker.tasks import Tasks
 from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.waiting.parking import Waiting
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 CLOSING_THREADS = 16
 TAKING_SECONDS_MAX = 60
 REFUSED_INTERVAL_MS = 10_000
@@ -99,7 +99,7 @@ async def _serve(config: BrokerConfig, announce: Callable[[str], None]) -> None:
         gc.freeze()
         listener = broker.config.advertised_listeners[0]
         address = address_text(listener.host, listener.port)
-        log.info("serving", broker=broker.cluster.membership.broker_id, listener=address)
+        logger.info("serving", broker=broker.cluster.membership.broker_id, listener=address)
         announce(address)
         await stopping.wait()
         if broker.failure is not None:
@@ -108,7 +108,7 @@ async def _serve(config: BrokerConfig, announce: Callable[[str], None]) -> None:
         if not stopping.is_set():
             raise
     finally:
-        log.info("stopping", broker=broker.cluster.membership.broker_id)
+        logger.info("stopping", broker=broker.cluster.membership.broker_id)
         await broker.stop()
 
 
@@ -259,7 +259,7 @@ class Broker:
         for recovery in reports:
             _log_recovery(recovery)
         for path, reason in logs.offline.items():
-            log.error("data directory cannot be used", path=path, reason=reason)
+            logger.error("data directory cannot be used", path=path, reason=reason)
         return logs
 
     def _disk_failed_in_thread(self, path: str, error: OSError) -> None:
@@ -274,7 +274,7 @@ class Broker:
         lost = self.logs.failed(path, error)
         if lost is None:
             return
-        log.error("data directory failed", path=path, reason=error, partitions=len(lost))
+        logger.error("data directory failed", path=path, reason=error, partitions=len(lost))
         self.partitions.take_offline(lost)
         if self.logs.has_failed:
             reasons = "; ".join(f"{path}: {reason}" for path, reason in self.logs.offline.items())
@@ -343,7 +343,7 @@ class Broker:
                 while not self._leads_what_it_is_told(partitions):
                     await _next(told)
         except TimeoutError:
-            log.warning("serving before the controller has sent all that this broker leads")
+            logger.warning("serving before the controller has sent all that this broker leads")
 
     def _leads_what_it_is_told(self, partitions: Partitions) -> bool:
         return all(
@@ -362,7 +362,7 @@ async def _next(event: asyncio.Event) -> None:
 
 def _log_recovery(report: RecoveryReport) -> None:
     for finding in report.findings:
-        log.warning(
+        logger.warning(
             "recovery",
             kind=finding.kind,
             path=finding.path,

@@ -21,7 +21,7 @@ from headrace.broker.structured_log import get_logger
 from headrace.broker.zk import paths
 from headrace.broker.zk.client import SessionListener, ZooKeeperClient
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 
 
 class Membership(SessionListener):
@@ -93,7 +93,7 @@ class Membership(SessionListener):
 
     def session_started(self) -> None:
         """The last session is over: register again."""
-        log.warning("new ZooKeeper session, this broker registers again", broker=self.broker_id)
+        logger.warning("new ZooKeeper session, this broker registers again", broker=self.broker_id)
         for callback in self._session_callbacks:
             callback()
         self._mailbox.post(self._register_again)

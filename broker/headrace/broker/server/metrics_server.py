@@ -18,7 +18,7 @@ from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks
 from headrace.broker.zk.paths import PORT_MAX
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 METRICS_KEY = "headrace.metrics.listener"
 CONNECTIONS_COUNT_MAX = 32
 REQUEST_SIZE_MAX = 16 << 10
@@ -121,7 +121,7 @@ class _Connection(asyncio.Protocol):
         try:
             page = await self._server.make_page()
         except Exception as error:
-            log.failure("the metrics page failed", error)
+            logger.failure("the metrics page failed", error)
             self._send(HTTPStatus.INTERNAL_SERVER_ERROR)
             return
         self._send(HTTPStatus.OK, page, with_body=method == "GET")

@@ -27,7 +27,7 @@ from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks, in_thread
 from headrace.broker.wire.partitions import PartitionKey
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 BACKOFF_MS = 1000
 # Of what a client sent.
 LOGGED_CHARACTERS_MAX = 250
@@ -61,7 +61,7 @@ class ReplicaMoves:
             codes = {key: await self._answer(key, path, refused) for key, path in wanted.items()}
         if refused:
             key, error = refused[0]
-            log.warning(
+            logger.warning(
                 "replicas are not moved",
                 count=len(refused),
                 first=names.partition_directory(*key)[:LOGGED_CHARACTERS_MAX],
@@ -154,10 +154,12 @@ class ReplicaMoves:
                         await in_thread(moves.cancel(key, self._clock.now_ms()))
                         await self._begin(key, path)
                     elif moves.target(key) is None and self._logs.get(*key) is not None:
-                        log.info("replica moved", topic=key[0], partition=key[1], to=path)
+                        logger.info("replica moved", topic=key[0], partition=key[1], to=path)
                 except KafkaError as error:
                     if str(error) != last_reason:
-                        log.error("replica cannot be moved yet", topic=key[0], partition=key[1], reason=error)
+                        logger.error(
+                            "replica cannot be moved yet", topic=key[0], partition=key[1], reason=error
+                        )
                     last_reason = str(error)
                     await asyncio.sleep(BACKOFF_MS / 1000)
                 path = moves.target(key)

@@ -15,7 +15,7 @@ from headrace.broker.server.peers import Peers
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.api import k04_leader_and_isr, k05_stop_replica, k06_update_metadata
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 Order = events.SendLeaderAndIsr | events.SendUpdateMetadata | events.SendStopReplica
 Answered = Callable[[dict[str, Any]], None]
 
@@ -41,7 +41,9 @@ class Orders:
         broker = core.cluster.brokers[command.broker_id]
         endpoint = broker.endpoint(self._listener)
         if endpoint is None:
-            log.error("broker has no inter-broker listener", broker=broker.broker_id, listener=self._listener)
+            logger.error(
+                "broker has no inter-broker listener", broker=broker.broker_id, listener=self._listener
+            )
             return
         office = {"controller_id": self._broker_id, "controller_epoch": core.cluster.epoch}
         answered = None

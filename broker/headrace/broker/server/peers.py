@@ -24,7 +24,7 @@ from headrace.broker.wire.client.view import Address
 from headrace.broker.wire.fields import Message
 from headrace.broker.wire.schema import Api
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 Answered = Callable[[Message], None]
 LocalCall = Callable[[int, Message], Awaitable[Message]]
 QUEUE_SIZE_MAX = 10_000
@@ -108,7 +108,7 @@ class Peer:
     def send(self, pending: _Pending) -> None:
         """Put a request at the end of the queue."""
         if len(self._queue) >= QUEUE_SIZE_MAX:
-            log.error("peer does not keep up, its queue is dropped", broker=self._broker_id)
+            logger.error("peer does not keep up, its queue is dropped", broker=self._broker_id)
             self._queue.clear()
             self._on_overflow(self._broker_id)
         self._queue.append(pending)
@@ -131,7 +131,7 @@ class Peer:
                 if pending.answered is not None:
                     pending.answered(response)
             except Exception as error:
-                log.failure("request to a peer failed", error, broker=self._broker_id, key=pending.key)
+                logger.failure("request to a peer failed", error, broker=self._broker_id, key=pending.key)
 
     async def _until_answered(self, pending: _Pending) -> Message:
         pause = PAUSE_SECONDS_MIN
@@ -139,7 +139,7 @@ class Peer:
             try:
                 return await self._perform(pending)
             except OSError as error:
-                log.warning(
+                logger.warning(
                     "peer does not answer", broker=self._broker_id, key=pending.key, reason=repr(error)
                 )
             await asyncio.sleep(pause)

@@ -20,7 +20,7 @@ from headrace.broker.zk.client import ZnodeVersionError, ZooKeeperClient
 PREFETCH_SHARE = 0.9
 BLOCK_SIZE = 1000
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 
 
 class ProducerIds:
@@ -64,7 +64,7 @@ class ProducerIds:
         try:
             first, count = await self._allocate()
         except Exception as error:
-            log.warning("no producer id block", reason=str(error))
+            logger.warning("no producer id block", reason=str(error))
         else:
             self._next_ids = range(first, first + count)
         finally:

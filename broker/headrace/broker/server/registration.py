@@ -24,7 +24,7 @@ from headrace.broker.zk.client import (
 )
 from headrace.broker.zk.reads import read_brokers, understood
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 PAUSE_SECONDS = 0.5
 
 
@@ -49,7 +49,7 @@ class Registration:
             if self._clock.monotonic_ms() > deadline_ms:
                 raise ZooKeeperError(obstacle)
             if not is_told:
-                log.warning("cannot register yet, trying again", timeout_ms=timeout_ms, reason=obstacle)
+                logger.warning("cannot register yet, trying again", timeout_ms=timeout_ms, reason=obstacle)
                 is_told = True
             await asyncio.sleep(PAUSE_SECONDS)
 
@@ -59,11 +59,11 @@ class Registration:
             obstacle = await self._register()
             if obstacle is None:
                 return True
-            log.warning("cannot register, trying again", broker=self._broker.broker_id, reason=obstacle)
+            logger.warning("cannot register, trying again", broker=self._broker.broker_id, reason=obstacle)
         except ZooKeeperClosedError:
             raise
         except ZooKeeperError as error:
-            log.error("cannot register, trying again", broker=self._broker.broker_id, reason=error)
+            logger.error("cannot register, trying again", broker=self._broker.broker_id, reason=error)
         await asyncio.sleep(PAUSE_SECONDS)
         return False
 
@@ -94,7 +94,7 @@ class Registration:
             await self._zookeeper.delete(path, znode.version)
             return taken
         self._broker = replace(self._broker, epoch=znode.creation_zxid)
-        log.info("registered", broker=broker_id, epoch=self.epoch)
+        logger.info("registered", broker=broker_id, epoch=self.epoch)
         return None
 
     async def _taken_endpoint(self, before_epoch: int | None = None) -> str | None:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from headrace.broker.log.partition_log import PartitionLog
     from headrace.broker.log.store import LogStore
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 PartitionCallback = Callable[[Partition], None]
 THREADS_MAX = 8
 
@@ -211,7 +211,7 @@ class Partitions:
             if delete and code is ErrorCode.NONE:
                 deleted.append((topic, partition))
         for key, failure in (await self._delete_logs(deleted)).items():
-            log.error("cannot delete a log", topic=key[0], partition=key[1], reason=failure)
+            logger.error("cannot delete a log", topic=key[0], partition=key[1], reason=failure)
             codes[key] = failure.code
         return codes
 
@@ -257,7 +257,7 @@ class Partitions:
                 is_new=told.is_new,
             )
         except StorageError as error:
-            log.error("cannot take a partition", topic=topic, partition=number, reason=error)
+            logger.error("cannot take a partition", topic=topic, partition=number, reason=error)
             self._offline.add((topic, number))
         except KafkaError as error:
             self._unopened[topic, number] = error
@@ -269,14 +269,14 @@ class Partitions:
             own_log = self.logs.get(topic, number)
             known = (None, ZERO_UUID, topic_id)
             if own_log is not None and topic_id != ZERO_UUID and own_log.topic_id not in known:
-                log.warning(
+                logger.warning(
                     "log of a deleted topic of the same name is put away",
                     topic=topic,
                     partition=number,
                 )
                 old.append((topic, number))
         for key, failure in (await self._delete_logs(old)).items():
-            log.error("cannot delete a log", topic=key[0], partition=key[1], reason=failure)
+            logger.error("cannot delete a log", topic=key[0], partition=key[1], reason=failure)
 
     async def _delete_logs(self, keys: Sequence[PartitionKey]) -> dict[PartitionKey, StorageError]:
         if not keys:
@@ -297,7 +297,7 @@ class Partitions:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         found = self._partitions.get((topic, number))
         if found is not None and ZERO_UUID not in (topic_id, found.topic_id) and found.topic_id != topic_id:
-            log.error("topic id differs from the log's", topic=topic, partition=number, told=topic_id)
+            logger.error("topic id differs from the log's", topic=topic, partition=number, told=topic_id)
             return ErrorCode.INCONSISTENT_TOPIC_ID
         if found is not None and told.state.leader_epoch <= found.leader_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
@@ -314,7 +314,7 @@ class Partitions:
             partition.follow(told.state, told.replicas)
         except KafkaError as error:
             if (topic, number) not in self.refused:
-                log.error("cannot take a partition", topic=topic, partition=number, reason=error)
+                logger.error("cannot take a partition", topic=topic, partition=number, reason=error)
             self.refused.add((topic, number))
             return error.code
         self.refused.discard((topic, number))

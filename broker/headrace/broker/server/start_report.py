@@ -8,7 +8,7 @@ from headrace.broker.clock import Clock
 from headrace.broker.log.progress import OpeningProgress
 from headrace.broker.structured_log import get_logger
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 REPEAT_S = 3.0
 
 
@@ -22,11 +22,11 @@ class StartReport:
 
     async def run(self) -> None:
         """Until it is cancelled."""
-        log.info("opening the logs")
+        logger.info("opening the logs")
         while True:
             await asyncio.sleep(REPEAT_S)
             progress = self._progress
-            log.info(
+            logger.info(
                 "still opening the logs",
                 opened=progress.logs_opened,
                 left=progress.logs_left,
@@ -39,7 +39,7 @@ class StartReport:
     def over(self) -> None:
         """All logs are open."""
         self._progress.is_over = True
-        log.info(
+        logger.info(
             "logs opened",
             logs=self._progress.logs_opened,
             segments_checked=self._progress.segments_checked,

@@ -18,7 +18,7 @@ from headrace.broker.replication.leader import Partition
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 THREADS_PER_DIRECTORY = 4
 # Until housekeeping's own sync of the same log has ended.
 PAUSE_SECONDS = 0.01
@@ -45,7 +45,7 @@ async def sync(
     try:
         await asyncio.shield(syncing)
     except StorageError as error:
-        log.error("flush failed", directory=partition_log.directory, reason=error)
+        logger.error("flush failed", directory=partition_log.directory, reason=error)
     finally:
         # Also when the broker stops: the log must know how its sync ended before it is closed.
         await asyncio.wait([syncing])

@@ -32,7 +32,7 @@ from headrace.broker.zk.client import (
 )
 from headrace.broker.zk.reads import READS_IN_FLIGHT_MAX, read_states, understood
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 
 
 class ControllerMovedError(Exception):
@@ -118,7 +118,7 @@ class Term:
             else:
                 await self.perform(Set(path, data, write.state.zk_version))
         except (NoZnodeError, ZnodeExistsError, ZnodeVersionError):
-            log.debug("partition state is another one", topic=write.topic, partition=write.partition)
+            logger.debug("partition state is another one", topic=write.topic, partition=write.partition)
         return (await read_states(self._zookeeper, [(write.topic, write.partition)]))[
             write.topic, write.partition
         ]

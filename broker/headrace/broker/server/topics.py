@@ -44,7 +44,7 @@ from headrace.broker.zk.client import (
     ZooKeeperClosedError,
 )
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 ZOOKEEPER_MS_MAX = 30_000
 """What ZooKeeper is given beyond the time that a request grants."""
 
@@ -173,7 +173,7 @@ class Topics:
             await self._zookeeper.set(paths.topic(name), paths.encode_topic(grown), znode.version)
         except (NoZnodeError, ZnodeVersionError):
             raise InvalidRequestError(f"The topic '{name}' was changed meanwhile, try again.") from None
-        log.info("partitions added", topic=name, partitions=count)
+        logger.info("partitions added", topic=name, partitions=count)
 
     async def _create(self, topic: NewTopic, doomed: set[str], *, validate_only: bool) -> TopicResult:
         try:
@@ -212,7 +212,7 @@ class Topics:
             found = await self._zookeeper.get(paths.topic(topic))
             if found is None or found.data != wanted:
                 raise TopicExistsError(f"Topic '{topic}' already exists.") from None
-        log.info("topic created", topic=topic, partitions=len(assignment.partitions))
+        logger.info("topic created", topic=topic, partitions=len(assignment.partitions))
 
     async def _delete(self, name: str) -> TopicResult:
         try:
@@ -243,7 +243,7 @@ class Topics:
             timeout_ms = self._config.network.request_timeout_ms
             for result in await self.create(topics, timeout_ms=timeout_ms):
                 if result.error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                    log.warning("topic not created on demand", topic=result.name, reason=result.message)
+                    logger.warning("topic not created on demand", topic=result.name, reason=result.message)
         finally:
             self._creating.difference_update(names)
 

@@ -13,7 +13,7 @@ from headrace.broker.clock import Clock
 from headrace.broker.structured_log import get_logger
 from headrace.broker.zk.client import SessionListener
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 STILL_AWAY = (
     "ZooKeeper still does not answer, clients are served from memory: look whether it runs; one that lost its data "
     "refuses this broker, too"
@@ -39,7 +39,7 @@ class ZooKeeperWatch(SessionListener):
     def connecting(self, loop: AbstractEventLoop) -> None:
         """The first session is being opened."""
         self._loop = loop
-        log.info("connecting to ZooKeeper", servers=self._servers)
+        logger.info("connecting to ZooKeeper", servers=self._servers)
         self._begin("ZooKeeper does not answer, this broker cannot start without it")
 
     def close(self) -> None:
@@ -62,7 +62,7 @@ class ZooKeeperWatch(SessionListener):
         """ZooKeeper does not answer; said once, though a session that ends then is one more word of the client's."""
         if self.is_connected:
             self.is_connected = False
-            log.warning("ZooKeeper does not answer, clients are served from memory", servers=self._servers)
+            logger.warning("ZooKeeper does not answer, clients are served from memory", servers=self._servers)
             self._begin(STILL_AWAY)
 
     def session_resumed(self) -> None:
@@ -72,7 +72,7 @@ class ZooKeeperWatch(SessionListener):
     def foreign(self, trouble: str) -> None:
         """ZooKeeper answers, and is not this cluster's; may be called as often as that is seen."""
         if self._trouble != trouble:
-            log.error(trouble, servers=self._servers)
+            logger.error(trouble, servers=self._servers)
             self._begin(trouble)
 
     def registered(self) -> None:
@@ -94,7 +94,7 @@ class ZooKeeperWatch(SessionListener):
         self._arm()
 
     def _end(self, event: str) -> None:
-        log.info(event, servers=self._servers, seconds=round(self.away_s, 1))
+        logger.info(event, servers=self._servers, seconds=round(self.away_s, 1))
         self._trouble, self._since_ms = "", None
         self._stop_timer()
 
@@ -109,6 +109,6 @@ class ZooKeeperWatch(SessionListener):
             self._timer = None
 
     def _tell(self) -> None:
-        log.warning(self._trouble, servers=self._servers, seconds=round(self.away_s, 1))
+        logger.warning(self._trouble, servers=self._servers, seconds=round(self.away_s, 1))
         self._pause_s = min(self._pause_s * 2, REPEAT_S_MAX)
         self._arm()

@@ -38,7 +38,7 @@ MakeKazoo = Callable[[str, int], Any]
 RETRY_DELAY_SECONDS = 0.05
 RECONNECT_DELAY_SECONDS_MAX = 1.0
 _INTERRUPTED = (ConnectionLoss, OperationTimeoutError, SessionExpiredError, KazooTimeoutError, TimeoutError)
-log = get_logger(__name__)
+logger = get_logger(__name__)
 
 
 class ZooKeeperError(Exception):
@@ -385,7 +385,7 @@ class ZooKeeperClient:
     def _start_again_if_closed(self) -> None:
         """kazoo gives up for good when its thread meets an error that it does not expect."""
         if self._kazoo.client_state == KeeperState.CLOSED:
-            log.error("the connection to ZooKeeper failed for an unforeseen reason, it is opened anew")
+            logger.error("the connection to ZooKeeper failed for an unforeseen reason, it is opened anew")
             assert self._loop is not None, "connect first"
             self._loop.run_in_executor(None, self._kazoo.start_async)
 

@@ -17,7 +17,7 @@ from headrace.broker.wire.partitions import PartitionKey
 from headrace.broker.zk import paths
 from headrace.broker.zk.client import Znode, ZooKeeperClient
 
-log = get_logger(__name__)
+logger = get_logger(__name__)
 READS_IN_FLIGHT_MAX = 200
 T = TypeVar("T")
 
@@ -38,7 +38,7 @@ def _broker_id(name: str) -> int | None:
     """The id that a znode's name is, written as Kafka writes it."""
     if name.isdecimal() and name.isascii() and str(int(name)) == name and int(name) < 2**31:
         return int(name)
-    log.error("a znode is passed over", reason=f"{paths.BROKER_IDS}/{name} is named for no broker id")
+    logger.error("a znode is passed over", reason=f"{paths.BROKER_IDS}/{name} is named for no broker id")
     return None
 
 
@@ -86,4 +86,4 @@ def _passing_over() -> Iterator[None]:
     try:
         yield
     except (paths.MalformedZnodeError, InvalidTopicError) as error:
-        log.error("a znode is passed over", reason=error)
+        logger.error("a znode is passed over", reason=error)
