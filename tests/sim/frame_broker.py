@@ -1,19 +1,20 @@
 """A broker's connections and handlers in this process: real logs, groups, fetch sessions and caches, no sockets.
 
-What needs ZooKeeper is a stand-in that says no or agrees without a deed; time is a queue that `rest` moves. `serve` does with a
-frame what `server.connection` does: the gate may raise CloseConnectionError, anything else is a defect and comes out.
+What needs ZooKeeper is a stand-in that says no or agrees without a deed; time is that of a virtual loop, which `rest` moves.
+`serve` does with a frame what `server.connection` does: the gate may raise CloseConnectionError, anything else is a defect and
+comes out.
 """
 
 from __future__ import annotations
 
 import asyncio
-import heapq
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
+
+from virtual_time import LoopClock, VirtualLoop
 
 from headrace.broker.config.broker import BrokerConfig
 from headrace.broker.config.topics import LogConfig
@@ -41,6 +42,8 @@ from headrace.broker.wire.frames import FrameDecoder, FrameError
 
 SIZE_MAX = 1 << 20
 PARKED_COUNT_MAX = 50
+BEGAN_MS = 1_700_000_000_000
+AT_ONCE_SECONDS = 1e-6
 SETTINGS = {
     "zookeeper.connect": "none",
     "log.dirs": "none",
@@ -54,39 +57,6 @@ OVERRIDES: dict[str, dict[str, str]] = {
     "fuzz-compacted": {"cleanup.policy": "compact"},
     "fuzz-gzip": {"compression.type": "gzip"},
 }
-
-
-class Queue:
-    """A clock and a scheduler."""
-
-    def __init__(self) -> None:
-        self.ms = 1_700_000_000_000
-        self._queue: list[tuple[int, int, Callable[[], None]]] = []
-        self._sequence = 0
-
-    def now_ms(self) -> int:
-        return self.ms
-
-    monotonic_ms = now_ms
-
-    def call_soon(self, callback: Callable[..., Any], *args: Any) -> Any:
-        return self.call_later(0, callback, *args)
-
-    def call_later(self, delay: float, callback: Callable[..., Any], *args: Any) -> Any:
-        handle = SimpleNamespace(cancelled=False)
-        handle.cancel = lambda: setattr(handle, "cancelled", True)
-        self._sequence += 1
-        action = lambda: None if handle.cancelled else callback(*args)  # noqa: E731
-        heapq.heappush(self._queue, (self.ms + int(min(delay, 1e9) * 1000), self._sequence, action))
-        return handle
-
-    def run(self, ms: int = 0) -> None:
-        end = self.ms + ms
-        while self._queue and self._queue[0][0] <= end:
-            due, _, action = heapq.heappop(self._queue)
-            self.ms = max(self.ms, due)
-            action()
-        self.ms = end
 
 
 class StandInCluster:
@@ -167,7 +137,8 @@ class FrameBroker:
 
     def __init__(self, directory: Path, topics: Sequence[str]) -> None:
         config, _ = BrokerConfig.from_properties({**SETTINGS, "log.dirs": str(directory)})
-        self.queue = Queue()
+        self.loop = VirtualLoop()
+        self.clock = LoopClock(self.loop, BEGAN_MS)
         self.cluster = StandInCluster()
         self.logs, _ = open_logs(
             OsFiles(),
@@ -176,25 +147,25 @@ class FrameBroker:
             broker_id=1,
             cluster_id="fuzz",
             overrides=self.cluster.of_topic,
-            now_ms=self.queue.now_ms(),
+            now_ms=self.clock.now_ms(),
         )
         metadata = MetadataCache("fuzz")
-        partitions = Partitions(1, self.logs, metadata, self.queue, lambda _: None)
-        self.waiting = Waiting(self.queue)
+        partitions = Partitions(1, self.logs, metadata, self.clock, lambda _: None)
+        self.waiting = Waiting(self.loop)
         self.groups = GroupCoordinator(
             config.groups,
-            clock=self.queue,
+            clock=self.clock,
             partitions=partitions,
             metadata=metadata,
             waiting=self.waiting,
-            scheduler=self.queue,
+            scheduler=self.loop,
             refused_writes=RefusedWrites(),
         )
         self.metrics = BrokerMetrics()
         self.services = Services(
             broker_id=1,
             config=config,
-            clock=self.queue,
+            clock=self.clock,
             partitions=partitions,
             metadata=metadata,
             topics=self.cluster,
@@ -229,12 +200,15 @@ class FrameBroker:
         request: dict[str, Any] = {"controller_id": 1, "controller_epoch": 1, "topic_states": states}
         live = [{"id": 1, "endpoints": [endpoint], "rack": None}]
         metadata.update(UpdateMetadata.of({**request, "live_brokers": live}))
-        assert asyncio.run(partitions.leader_and_isr(LeaderAndIsr.of(request)))["error_code"] == 0
+        assert (
+            self.loop.run_until_complete(partitions.leader_and_isr(LeaderAndIsr.of(request)))["error_code"]
+            == 0
+        )
         assert len(list(partitions.led())) == sum(topics.values())
 
     def rest(self, ms: int = 0) -> None:
         """Let time pass."""
-        self.queue.run(ms)
+        self.loop.run_until_complete(asyncio.sleep(ms / 1000 + AT_ONCE_SECONDS))
 
     def stream(self) -> FrameDecoder:
         """A connection's receive buffer."""
@@ -258,7 +232,7 @@ class FrameBroker:
     def serve(self, frame: memoryview) -> bytes | None:
         """The reply to a frame when there is one at once; b"" when the connection is closed for it."""
         try:
-            _, reply, _ = serve(self.services, self.client, frame, (), self.queue.ms / 1000)
+            _, reply, _ = serve(self.services, self.client, frame, (), self.clock.now_ms() / 1000)
         except CloseConnectionError:
             return b""
         if not isinstance(reply, Deferred):
@@ -288,6 +262,7 @@ class FrameBroker:
     def close(self) -> None:
         self.groups.close()
         self.logs.close()
+        self.loop.close()
 
 
 def _bytes_of(parts: Sequence[bytes | LogSlice]) -> bytes:

@@ -55,7 +55,7 @@ class House:
         self.random = random = Random(seed)
         self.broker = FrameBroker(directory, TOPICS)
         bounds = {"parked_max": random.choice((3, 100)), "kept_max": random.choice((8, 1000))}
-        self.waiting = self.broker.services.waiting = Waiting(self.broker.queue, **bounds)
+        self.waiting = self.broker.services.waiting = Waiting(self.broker.loop, **bounds)
         self.loop = ManualLoop()
         self.turns = Turns(self.loop)  # type: ignore[arg-type]
         self.visitors: list[Visitor] = []

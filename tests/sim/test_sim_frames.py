@@ -65,7 +65,7 @@ def examine(broker: FrameBroker, fuzzer: FrameFuzzer, frame: Frame, outcomes: Co
 
 def session(broker: FrameBroker, offset: int) -> None:
     """What an ordinary client does: it publishes one record, reads it back and commits an offset."""
-    batch = batches.encode_batch([batches.Record(0, broker.queue.now_ms(), b"k", b"a good one", [])])
+    batch = batches.encode_batch([batches.Record(0, broker.clock.now_ms(), b"k", b"a good one", [])])
     partition = {"index": 1, "records": bytes(batch)}
     request: dict[str, Any] = {
         "acks": -1,

@@ -71,13 +71,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class LoopClock:
-    """The broker's clock on a virtual loop."""
+    """The broker's clock on a virtual loop, whose wall clock showed `began_ms` when the loop's time was 0."""
 
-    def __init__(self, loop: VirtualLoop) -> None:
+    def __init__(self, loop: VirtualLoop, began_ms: int = 0) -> None:
         self._loop = loop
+        self._began_ms = began_ms
 
     def now_ms(self) -> int:
-        return int(self._loop.time() * 1000)
+        return self._began_ms + int(self._loop.time() * 1000)
 
     def monotonic_ms(self) -> int:
         return int(self._loop.time() * 1000)
