@@ -10,10 +10,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from faulty_files import FaultyFiles
 from virtual_time import LoopClock, VirtualLoop
 
 from headrace.broker.config.broker import BrokerConfig
@@ -25,7 +25,6 @@ from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.handlers.replies import CloseConnectionError
 from headrace.broker.handlers.services import Services
 from headrace.broker.handlers.table import serve
-from headrace.broker.log.files import OsFiles
 from headrace.broker.log.results import LogSlice
 from headrace.broker.log.startup import open_logs
 from headrace.broker.replication.control_requests import LeaderAndIsr, UpdateMetadata
@@ -46,7 +45,8 @@ BEGAN_MS = 1_700_000_000_000
 AT_ONCE_SECONDS = 1e-6
 SETTINGS = {
     "zookeeper.connect": "none",
-    "log.dirs": "none",
+    "log.dirs": "/data",
+    "log.index.size.max.bytes": "65536",
     "offsets.topic.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
     "socket.request.max.bytes": str(SIZE_MAX),
@@ -135,14 +135,15 @@ class StandInCluster:
 class FrameBroker:
     """One broker that leads two partitions of each of `topics`."""
 
-    def __init__(self, directory: Path, topics: Sequence[str]) -> None:
-        config, _ = BrokerConfig.from_properties({**SETTINGS, "log.dirs": str(directory)})
+    def __init__(self, topics: Sequence[str]) -> None:
+        config, _ = BrokerConfig.from_properties(SETTINGS)
+        self.files = FaultyFiles()
         self.loop = VirtualLoop()
         self.clock = LoopClock(self.loop, BEGAN_MS)
         self.cluster = StandInCluster()
         self.logs, _ = open_logs(
-            OsFiles(),
-            [str(directory)],
+            self.files,
+            config.log_dirs,
             LogConfig.from_broker(config),
             broker_id=1,
             cluster_id="fuzz",

@@ -9,7 +9,6 @@ import logging
 import os
 import socket
 from collections.abc import Iterator
-from pathlib import Path
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -51,9 +50,9 @@ class Visitor:
 class House:
     """One broker with real connections, and whoever visits it."""
 
-    def __init__(self, directory: Path, seed: int) -> None:
+    def __init__(self, seed: int) -> None:
         self.random = random = Random(seed)
-        self.broker = FrameBroker(directory, TOPICS)
+        self.broker = FrameBroker(TOPICS)
         bounds = {"parked_max": random.choice((3, 100)), "kept_max": random.choice((8, 1000))}
         self.waiting = self.broker.services.waiting = Waiting(self.broker.loop, **bounds)
         self.loop = ManualLoop()
@@ -205,8 +204,8 @@ def quiet() -> Iterator[None]:
 
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("seed", range(int(first), int(last or first) + 1))
-def test_random_visitors(tmp_path: Path, seed: int) -> None:
-    house = House(tmp_path, seed)
+def test_random_visitors(seed: int) -> None:
+    house = House(seed)
     for _ in range(STEPS_COUNT):
         house.step()
     house.close()

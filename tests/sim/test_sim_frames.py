@@ -6,7 +6,6 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,10 +29,10 @@ KNOWN = [
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[FrameBroker]:
+def broker() -> Iterator[FrameBroker]:
     """A broker that logs nothing, with the fuzzer's topics and that of an ordinary client."""
     logging.disable(logging.CRITICAL)
-    broker = FrameBroker(tmp_path, [*TOPICS, "witness"])
+    broker = FrameBroker([*TOPICS, "witness"])
     yield broker
     broker.close()
     logging.disable(logging.NOTSET)

@@ -12,7 +12,6 @@ import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -108,9 +107,9 @@ class Client:
 
 
 @pytest.fixture
-def brokers(tmp_path: Path) -> Iterator[tuple[FrameBroker, FrameBroker]]:
+def brokers() -> Iterator[tuple[FrameBroker, FrameBroker]]:
     logging.disable(logging.CRITICAL)
-    together, apart = (FrameBroker(tmp_path / name, TOPICS) for name in ("together", "apart"))
+    together, apart = FrameBroker(TOPICS), FrameBroker(TOPICS)
     yield together, apart
     together.close()
     apart.close()
@@ -137,13 +136,13 @@ def serve_all(broker: FrameBroker, requests: Sequence[bytes], *, together: bool)
     return replies, counts
 
 
-def logs_in(directory: Path) -> dict[str, bytes]:
-    return {str(file.relative_to(directory)): file.read_bytes() for file in sorted(directory.rglob("*.log"))}
+def logs_of(broker: FrameBroker) -> dict[str, bytes]:
+    return {path: broker.files.read(path) for path in broker.files.paths(".log")}
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_gathered_requests_come_to_the_same_as_one_by_one(
-    tmp_path: Path, brokers: tuple[FrameBroker, FrameBroker], seed: str
+    brokers: tuple[FrameBroker, FrameBroker], seed: str
 ) -> None:
     together, apart = brokers
     client = Client(seed)
@@ -153,14 +152,14 @@ def test_gathered_requests_come_to_the_same_as_one_by_one(
         replies, served = serve_all(together, requests, together=True)
         assert replies == serve_all(apart, requests, together=False)[0]
         counts += served
-    files = logs_in(tmp_path / "together")
-    assert files == logs_in(tmp_path / "apart")
+    files = logs_of(together)
+    assert files == logs_of(apart)
     assert sum(map(len, files.values())) > 100_000
     assert max(counts) > 10, "hardly anything was gathered"
 
 
 def test_requests_for_every_partition_in_turn_are_served_at_once(
-    tmp_path: Path, brokers: tuple[FrameBroker, FrameBroker]
+    brokers: tuple[FrameBroker, FrameBroker],
 ) -> None:
     records = bytes(encode_batch([Record(0, TIMESTAMP_MS, None, b"v", [])]))
     places = [(topic, index) for topic in TOPICS[:2] for index in range(2)]
@@ -173,4 +172,4 @@ def test_requests_for_every_partition_in_turn_are_served_at_once(
     replies, counts = serve_all(together, requests, together=True)
     assert counts == [32]
     assert replies == serve_all(apart, requests, together=False)[0]
-    assert logs_in(tmp_path / "together") == logs_in(tmp_path / "apart")
+    assert logs_of(together) == logs_of(apart)
