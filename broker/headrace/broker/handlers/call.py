@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from headrace.broker.handlers.fetch.plan import Reading
 from headrace.broker.wire.frames import RequestHeader
+
+
+class Kept(Protocol):
+    """What a handler keeps of a client's requests from one to the next."""
+
+    def close(self) -> None:
+        """The client is gone."""
+        ...
 
 
 @dataclass(slots=True)
 class Client:
-    """Who sends the requests of a connection; `reading` is what it fetches, from one request to the next."""
+    """Who sends the requests of a connection; `reading` is what its last fetch left to the next."""
 
     host: str
     listener: str
-    reading: Reading | None = None
+    reading: Kept | None = None
 
     def gone(self) -> None:
         """Its connection is closed."""

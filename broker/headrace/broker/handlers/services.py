@@ -15,7 +15,7 @@ from headrace.broker.clock import Clock
 from headrace.broker.config.broker import BrokerConfig
 from headrace.broker.errors import ErrorCode
 from headrace.broker.groups.events import GroupOverview, Request
-from headrace.broker.handlers.fetch.sessions import FetchSessions
+from headrace.broker.handlers.fetch_sessions import FetchSessions
 from headrace.broker.handlers.metadata_bodies import MetadataBodies
 from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.log.partition_log import PartitionLog

@@ -70,7 +70,7 @@ class Bench:
         self.holdings = Holdings(0)
         self.connection = Connection(
             ours,
-            Client("host", "PLAINTEXT", reading=SimpleNamespace(close=self.close_reading)),  # type: ignore[arg-type]
+            Client("host", "PLAINTEXT", reading=SimpleNamespace(close=self.close_reading)),
             broker,  # type: ignore[arg-type]
             self.metrics,  # type: ignore[arg-type]
             self.turns,

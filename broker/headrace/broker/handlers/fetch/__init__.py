@@ -7,9 +7,10 @@
 1. `read` turns a frame into a FetchRequest: versions 9 and later, which consumers of today use, by hand, without the codec;
    the codec reads the rest (old versions, forgotten topics, tagged fields, frames of uncommon size) and says what is wrong.
 
-2. `sessions` (KIP-227) remember what a client asked for, so that it names only what changes: the request's partitions become
-   those of the session, and of the answer only what is new to the client leaves. A request outside of any session passes
-   by. Their number is max.incremental.fetch.session.cache.slots, and `sessions.PARTITIONS_COUNT_MAX` bounds what they remember.
+2. `handlers.fetch_sessions` (KIP-227) remember what a client asked for, so that it names only what changes: the request's
+   partitions become those of the session, and of the answer only what is new to the client leaves. A request outside of
+   any session passes by. Their number is max.incremental.fetch.session.cache.slots, and
+   `fetch_sessions.PARTITIONS_COUNT_MAX` bounds what they remember.
 
 3. `plan` says what has to be read. Each connection has a Reading (`call.client.reading`), which keeps from one request to the
    next what a partition without news was answered with, its bytes included, as long as neither the question nor the

@@ -11,8 +11,8 @@ from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.current_leader import node_endpoints
 from headrace.broker.handlers.fetch.found import Answer
 from headrace.broker.handlers.fetch.head import LEADER_TAG_VERSION, partition_head, partition_tags
-from headrace.broker.handlers.fetch.read import FLEXIBLE_VERSION, TOPIC_ID_VERSION, FetchTopic
-from headrace.broker.handlers.fetch.sessions import NO_SESSION
+from headrace.broker.handlers.fetch.read import FLEXIBLE_VERSION, TOPIC_ID_VERSION
+from headrace.broker.handlers.fetch_request import NO_SESSION, FetchTopic
 from headrace.broker.handlers.replies import Parts
 from headrace.broker.handlers.services import Services
 from headrace.broker.legacy.fetched import in_answer

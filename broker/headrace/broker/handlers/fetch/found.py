@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from headrace.broker.handlers.current_leader import CurrentLeader
-from headrace.broker.handlers.fetch.read import FetchTopic
+from headrace.broker.handlers.fetch_request import FetchTopic
 from headrace.broker.legacy.fetched import ConvertedRecords
 from headrace.broker.log.results import EpochEndOffset, LogSlice
 from headrace.broker.log.transactions import AbortedTransaction

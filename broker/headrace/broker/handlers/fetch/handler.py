@@ -9,13 +9,9 @@ from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.fetch.answer import encode_fetch
 from headrace.broker.handlers.fetch.found import UNKNOWN, Answer, Found
 from headrace.broker.handlers.fetch.plan import Reading
-from headrace.broker.handlers.fetch.read import (
-    NO_SESSION_EPOCH,
-    TOPIC_ID_VERSION,
-    FetchTopic,
-    read_fetch,
-)
-from headrace.broker.handlers.fetch.sessions import NO_SESSION, Turn
+from headrace.broker.handlers.fetch.read import TOPIC_ID_VERSION, read_fetch
+from headrace.broker.handlers.fetch_request import NO_SESSION, NO_SESSION_EPOCH, FetchTopic
+from headrace.broker.handlers.fetch_sessions import Turn
 from headrace.broker.handlers.replies import Parts, Reply
 from headrace.broker.handlers.services import Services
 from headrace.broker.wire.api import k01_fetch
@@ -43,7 +39,7 @@ def handle(broker: Services, call: Call, frame: memoryview) -> Reply:
     max_bytes = min(request.max_bytes, broker.config.replication.fetch_max_bytes)
     min_bytes = min(request.min_bytes, max_bytes)
     reading = client.reading
-    if reading is None:
+    if not isinstance(reading, Reading):
         reading = client.reading = Reading(broker)
     reading.ask(request, version, max_bytes)
     answer, size, is_urgent = reading.read()

@@ -17,7 +17,7 @@ from headrace.broker.errors import (
 )
 from headrace.broker.handlers.current_leader import LEADER_MOVED, current_leader
 from headrace.broker.handlers.fetch.found import UNKNOWN, Found
-from headrace.broker.handlers.fetch.read import FetchPartition, FetchRequest, FetchTopic
+from headrace.broker.handlers.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from headrace.broker.handlers.led import led_partition
 from headrace.broker.handlers.services import Services
 from headrace.broker.legacy.fetched import ConvertedRecords, down_converted

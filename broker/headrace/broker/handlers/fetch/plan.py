@@ -13,7 +13,7 @@ from typing import TypeVar
 from headrace.broker.handlers.fetch.found import Answer, Found
 from headrace.broker.handlers.fetch.head import encode_nothing
 from headrace.broker.handlers.fetch.partition import NOT_IN_CLUSTER, AskedPartition, read_partition
-from headrace.broker.handlers.fetch.read import FetchPartition, FetchRequest, FetchTopic
+from headrace.broker.handlers.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from headrace.broker.handlers.services import Services
 from headrace.broker.log.results import NOTHING_YET, LogSlice
 from headrace.broker.waiting.deferred import Deferred

@@ -4,55 +4,17 @@ from __future__ import annotations
 
 from struct import Struct
 from struct import error as StructError
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
+from headrace.broker.handlers.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from headrace.broker.wire.api.k01_fetch import API
 from headrace.broker.wire.batches import MAGIC
 from headrace.broker.wire.special_values import CONSUMER_REPLICA_ID, NO_EPOCH
 from headrace.broker.wire.varint import read_uvarint
 
 BY_HAND_SIZE_MAX = 4 << 20
-NO_SESSION_EPOCH = -1
-INITIAL_SESSION_EPOCH = 0
 RACK_VERSION, FLEXIBLE_VERSION, TOPIC_ID_VERSION, REPLICA_STATE_VERSION = 11, 12, 13, 15
-
-
-class FetchPartition(NamedTuple):
-    """One partition that is asked for; an epoch is -1 when the client does not know it."""
-
-    partition_index: int
-    leader_epoch: int
-    offset: int
-    size_max: int
-    last_fetched_epoch: int = NO_EPOCH
-
-
-class FetchTopic(NamedTuple):
-    """A topic by name (below version 13) or by id; `key` is what the answer repeats: the name's bytes or the id's."""
-
-    name: str | None
-    topic_id: UUID | None
-    key: bytes
-    partitions: list[FetchPartition]
-
-
-class FetchRequest(NamedTuple):
-    """What matters of a request; `replica_id` is -1 for a consumer, `forgotten` are (topic's key, partition) (KIP-227).
-
-    `magic` is the newest message format that the client knows.
-    """
-
-    replica_id: int
-    max_wait_ms: int
-    min_bytes: int
-    max_bytes: int
-    isolation_level: int
-    session_id: int
-    session_epoch: int
-    topics: list[FetchTopic]
-    forgotten: tuple[tuple[bytes, int], ...] = ()
-    magic: int = MAGIC
 
 
 _new_tuple = tuple.__new__  # half the time of a call of the class

@@ -14,7 +14,7 @@ from calls import call_of
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import ErrorCode, NotLeaderOrFollowerError, UnknownTopicOrPartitionError
 from headrace.broker.handlers.fetch import handler
-from headrace.broker.handlers.fetch.sessions import FetchSessions
+from headrace.broker.handlers.fetch_sessions import FetchSessions
 from headrace.broker.log.files import storage_errors
 from headrace.broker.log.results import NOTHING_YET, EpochEndOffset, LogSlice
 from headrace.broker.log.transactions import AbortedTransaction

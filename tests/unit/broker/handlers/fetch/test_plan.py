@@ -19,7 +19,7 @@ from headrace.broker.errors import (
 )
 from headrace.broker.handlers.fetch.found import Answer
 from headrace.broker.handlers.fetch.plan import Reading
-from headrace.broker.handlers.fetch.read import FetchPartition, FetchRequest, FetchTopic
+from headrace.broker.handlers.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from headrace.broker.log.results import NOTHING_YET, LogSlice
 from headrace.broker.waiting.parking import Waiting
 from headrace.broker.wire.special_values import READ_COMMITTED

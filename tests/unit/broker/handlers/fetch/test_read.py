@@ -9,12 +9,8 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from headrace.broker.handlers.fetch.read import (
-    FetchPartition,
-    FetchTopic,
-    _from_message,
-    read_fetch,
-)
+from headrace.broker.handlers.fetch.read import _from_message, read_fetch
+from headrace.broker.handlers.fetch_request import FetchPartition, FetchTopic
 from headrace.broker.wire.api.k01_fetch import API
 from headrace.broker.wire.fields import MalformedError
 

@@ -14,15 +14,15 @@ from random import randrange
 from typing import NamedTuple, Protocol, TypeVar
 
 from headrace.broker.errors import ErrorCode, error_of
-from headrace.broker.handlers.fetch.read import (
+from headrace.broker.handlers.fetch_request import (
     INITIAL_SESSION_EPOCH,
+    NO_SESSION,
     NO_SESSION_EPOCH,
     FetchPartition,
     FetchRequest,
     FetchTopic,
 )
 
-NO_SESSION = 0
 INT32_MAX = 2**31 - 1
 EVICTION_MS = 120_000
 PARTITIONS_COUNT_MAX = 500_000

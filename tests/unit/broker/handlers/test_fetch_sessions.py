@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from headrace.broker.errors import ErrorCode, KafkaError
-from headrace.broker.handlers.fetch import sessions as sessions_module
-from headrace.broker.handlers.fetch.read import FetchPartition, FetchRequest, FetchTopic
-from headrace.broker.handlers.fetch.sessions import EVICTION_MS, FetchSessions, Turn
+from headrace.broker.handlers import fetch_sessions
+from headrace.broker.handlers.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from headrace.broker.handlers.fetch_sessions import EVICTION_MS, FetchSessions, Turn
 from headrace.broker.log.results import LogSlice
 
 CONSUMER, FOLLOWER = -1, 2
@@ -205,7 +205,7 @@ def test_no_slots_no_sessions() -> None:
 def test_the_partitions_of_all_sessions_are_bounded(
     sessions: FetchSessions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions_module, "PARTITIONS_COUNT_MAX", 5)
+    monkeypatch.setattr(fetch_sessions, "PARTITIONS_COUNT_MAX", 5)
     number = new_session(sessions, 3)
     assert new_session(sessions, 3) == 0
     with pytest.raises(KafkaError) as caught:

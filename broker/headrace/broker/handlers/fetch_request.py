@@ -1,0 +1,50 @@
+"""What a Fetch request asks for, in whatever version it came."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from uuid import UUID
+
+from headrace.broker.wire.batches import MAGIC
+from headrace.broker.wire.special_values import NO_EPOCH
+
+NO_SESSION = 0
+NO_SESSION_EPOCH = -1
+INITIAL_SESSION_EPOCH = 0
+
+
+class FetchPartition(NamedTuple):
+    """One partition that is asked for; an epoch is -1 when the client does not know it."""
+
+    partition_index: int
+    leader_epoch: int
+    offset: int
+    size_max: int
+    last_fetched_epoch: int = NO_EPOCH
+
+
+class FetchTopic(NamedTuple):
+    """A topic by name (below version 13) or by id; `key` is what the answer repeats: the name's bytes or the id's."""
+
+    name: str | None
+    topic_id: UUID | None
+    key: bytes
+    partitions: list[FetchPartition]
+
+
+class FetchRequest(NamedTuple):
+    """What matters of a request; `replica_id` is -1 for a consumer, `forgotten` are (topic's key, partition) (KIP-227).
+
+    `magic` is the newest message format that the client knows.
+    """
+
+    replica_id: int
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int
+    session_id: int
+    session_epoch: int
+    topics: list[FetchTopic]
+    forgotten: tuple[tuple[bytes, int], ...] = ()
+    magic: int = MAGIC
