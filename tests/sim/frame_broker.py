@@ -20,11 +20,11 @@ from headrace.broker.config.broker import BrokerConfig
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.coordinators.topics import OFFSETS_TOPIC
 from headrace.broker.errors import ErrorCode, UnknownTopicOrPartitionError
+from headrace.broker.handlers import table
 from headrace.broker.handlers.call import Client
 from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.handlers.replies import CloseConnectionError
 from headrace.broker.handlers.services import Services
-from headrace.broker.handlers.table import serve
 from headrace.broker.log.results import LogSlice
 from headrace.broker.log.startup import open_logs
 from headrace.broker.replication.control_requests import LeaderAndIsr, UpdateMetadata
@@ -165,6 +165,7 @@ class FrameBroker:
         self.metrics = BrokerMetrics()
         self.services = Services(
             broker_id=1,
+            api_versions=table.VERSIONS,
             config=config,
             clock=self.clock,
             partitions=partitions,
@@ -233,7 +234,7 @@ class FrameBroker:
     def serve(self, frame: memoryview) -> bytes | None:
         """The reply to a frame when there is one at once; b"" when the connection is closed for it."""
         try:
-            _, reply, _ = serve(self.services, self.client, frame, (), self.clock.now_ms() / 1000)
+            _, reply, _ = table.serve(self.services, self.client, frame, (), self.clock.now_ms() / 1000)
         except CloseConnectionError:
             return b""
         if not isinstance(reply, Deferred):

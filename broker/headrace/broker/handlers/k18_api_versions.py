@@ -36,7 +36,7 @@ def handle(broker: Services, call: Call, frame: memoryview) -> Parts:
         broker.metrics.failed(API.key, error)
     answer: dict[str, Any] = {"error_code": error}
     if error != ErrorCode.INVALID_REQUEST:
-        answer |= {"api_keys": _api_keys(), "finalized_features_epoch": FEATURES_EPOCH}
+        answer |= {"api_keys": _api_keys(broker), "finalized_features_epoch": FEATURES_EPOCH}
     body = API.encode_response(version, answer)
     return [
         frames.frame(
@@ -51,11 +51,8 @@ def _names_software(request: dict[str, Any], version: int) -> bool:
     return version < 3 or all(SOFTWARE_NAME.match(name) for name in names)
 
 
-def _api_keys() -> list[dict[str, int]]:
-    # Not at the top: the table imports every handler, this one included.
-    from headrace.broker.handlers import table
-
+def _api_keys(broker: Services) -> list[dict[str, int]]:
     return [
-        {"api_key": handler.key, "min_version": handler.version_min, "max_version": handler.version_max}
-        for handler in table.HANDLERS.values()
+        {"api_key": key, "min_version": version_min, "max_version": version_max}
+        for key, (version_min, version_max) in broker.api_versions.items()
     ]

@@ -215,6 +215,8 @@ class Services:
     """All parts that handlers use; built once by `server.main`."""
 
     broker_id: int
+    api_versions: Mapping[int, tuple[int, int]]
+    """The first and the last version of each API key that is served: what the table of handlers holds."""
     config: BrokerConfig
     clock: Clock
     partitions: Partitions

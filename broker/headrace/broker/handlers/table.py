@@ -1,4 +1,4 @@
-"""The one table of API keys, key → handler and version range, which feeds ApiVersions; and the gate before all of them.
+"""The one table of API keys, key → handler and version range, which ApiVersions tells; and the gate before all of them.
 
 Every module `kNN_name` of this package is a handler and registers itself by being there, and so does the module
 `handler` of each folder. An ordinary one says
@@ -141,3 +141,4 @@ def _handler(module: Any) -> Handler:
 
 
 HANDLERS: dict[int, Handler] = _load()
+VERSIONS = {key: (handler.version_min, handler.version_max) for key, handler in HANDLERS.items()}

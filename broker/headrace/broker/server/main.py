@@ -21,7 +21,7 @@ from headrace.broker.config.broker import BrokerConfig
 from headrace.broker.config.listeners import address_text
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import StorageError
-from headrace.broker.handlers import k03_metadata
+from headrace.broker.handlers import k03_metadata, table
 from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.handlers.services import Services
 from headrace.broker.log.results import RecoveryReport
@@ -295,6 +295,7 @@ class Broker:
         )
         return Services(
             broker_id=self.cluster.membership.broker_id,
+            api_versions=table.VERSIONS,
             config=self.cluster.configurations.in_effect,
             clock=self.clock,
             partitions=partitions,

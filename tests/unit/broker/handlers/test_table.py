@@ -31,6 +31,7 @@ def broker() -> Any:
     return SimpleNamespace(
         counted=counted,
         failed=failed,
+        api_versions={HEARTBEAT: (0, 4), API_VERSIONS: (1, 3)},
         metrics=SimpleNamespace(
             request=lambda *request: counted.append(request), failed=lambda *error: failed.append(error)
         ),
@@ -93,7 +94,8 @@ def test_only_api_versions_is_answered_in_a_version_that_nobody_knows(broker: An
     assert isinstance(reply, list)
     answer = APIS[API_VERSIONS].decode_response(0, cast("bytes", reply[0])[4:], 4)
     assert answer["error_code"] == 35
-    assert {entry["api_key"] for entry in answer["api_keys"]} == HANDLERS.keys()
+    served = {entry["api_key"]: (entry["min_version"], entry["max_version"]) for entry in answer["api_keys"]}
+    assert served == broker.api_versions
     assert broker.failed == [(API_VERSIONS, 35)]
 
 
