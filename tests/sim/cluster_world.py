@@ -262,8 +262,11 @@ def run(seed: int, broker_count: int = 2) -> World:
     with unforeseen_failures() as failures, VirtualLoop() as loop, _noting_logs():
         world = World(loop, seed, broker_count)
         try:
-            loop.run_until_complete(world.run())
-            assert not failures, failures[0]
+            try:
+                loop.run_until_complete(world.run())
+            finally:
+                # Why it is not whole.
+                assert not failures, failures[0]
         except AssertionError as error:
             error.add_note(f"seed {seed}\n" + "\n".join(world.stories[-40:]))
             raise

@@ -14,7 +14,13 @@ from uuid import UUID
 
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import StorageError
-from headrace.broker.log.checkpoints import PARTITION_METADATA_FILE, encode_partition_metadata
+from headrace.broker.log import names
+from headrace.broker.log.checkpoints import (
+    PARTITION_METADATA_FILE,
+    CheckpointError,
+    decode_partition_metadata,
+    encode_partition_metadata,
+)
 from headrace.broker.log.data_directory import DataDirectory
 from headrace.broker.log.files import PROCESS_ERRORS, Files, storage_errors
 from headrace.broker.log.partition_log import PartitionLog
@@ -25,7 +31,8 @@ from headrace.broker.wire.special_values import NO_EPOCH
 class Opening:
     """A log to be made, as `folder` in the first of `homes` that takes it, or an existing `log` to be completed.
 
-    `epoch` is the leader epoch that begins at its end, or NO_EPOCH. `error` says why there is no usable log.
+    `epoch` is the leader epoch that begins at its end, or NO_EPOCH. `error` says why there is no usable log, `put_away`
+    where a deleted topic's folder of that name went.
     """
 
     def __init__(
@@ -47,12 +54,13 @@ class Opening:
         self._config = config
         self._topic_id = topic_id
         self._epoch = epoch
-        self._now_ms = now_ms
+        self.now_ms = now_ms
         self.key = key
         self.home = homes[0]
         self.is_new = log is None
         self.log = log
         self.error: StorageError | None = None
+        self.put_away: str | None = None
 
     def run(self) -> None:
         """Do it, in any one thread."""
@@ -85,10 +93,11 @@ class Opening:
     def _make_in(self, home: DataDirectory) -> PartitionLog:
         self._check(home)
         directory = f"{home.path}/{self._folder}"
+        self._put_away_namesake(home, directory)
         is_known = self._files.exists(directory)
         try:
             log, _ = PartitionLog.open(
-                self._files, directory, self._config, now_ms=self._now_ms, topic_id=self._topic_id
+                self._files, directory, self._config, now_ms=self.now_ms, topic_id=self._topic_id
             )
         except StorageError:
             if not is_known:
@@ -104,12 +113,33 @@ class Opening:
             if not self._files.exists(home.path):
                 raise FileNotFoundError(errno.ENOENT, "the data directory is gone")
 
+    def _put_away_namesake(self, home: DataDirectory, directory: str) -> None:
+        """A try that nobody went on with left its folder, and its topic was deleted since: it is not this topic's log.
+
+        With the old id in it, the next start would take it for the log of a deleted topic, and what clients wrote with it.
+        """
+        with storage_errors(self._files, home.path):
+            found = _topic_id_in(self._files, directory)
+            if found is not None and self._topic_id not in (None, found):
+                self.put_away = f"{home.path}/{names.deleted_directory(*self.key)}"
+                self._files.rename(directory, self.put_away)
+
     def _write_topic_id(self, log: PartitionLog, topic_id: UUID) -> None:
         with storage_errors(self._files, log.directory):
             self._files.replace_file(
                 f"{log.directory}/{PARTITION_METADATA_FILE}", encode_partition_metadata(topic_id)
             )
         log.topic_id = topic_id
+
+
+def _topic_id_in(files: Files, directory: str) -> UUID | None:
+    path = f"{directory}/{PARTITION_METADATA_FILE}"
+    if not files.exists(path):
+        return None
+    try:
+        return decode_partition_metadata(files.read(path))
+    except CheckpointError:
+        return None
 
 
 def sync_names(home: DataDirectory, openings: Iterable[Opening]) -> None:

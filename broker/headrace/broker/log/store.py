@@ -241,6 +241,8 @@ class LogStore:
         """These are over, whatever came of them."""
         for opening in openings:
             self._busy.discard(opening.key)
+            if opening.put_away is not None:
+                self.doom(opening.put_away, opening.now_ms, self._default_config.file_delete_delay_ms)
             for home in self._directories:
                 home.expected.discard(opening.key)
 

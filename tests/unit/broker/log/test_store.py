@@ -64,6 +64,38 @@ def test_a_deleted_partition_is_gone_at_once_and_its_files_after_a_delay(tmp_pat
     assert not list(tmp_path.glob("*-delete"))
 
 
+def test_what_a_try_for_a_deleted_topic_left_is_put_away_and_its_namesake_keeps_its_records(
+    tmp_path: Path,
+) -> None:
+    store, _ = open_store(tmp_path, config=DELAYED)
+    given_up = store.opening("events", 0, TOPIC_ID, now_ms=NOW_MS, epoch=0)
+    given_up.run()
+    store.abandon([given_up])
+    store.delete("events", 0, now_ms=NOW_MS)
+    other_id = UUID(int=8)
+    log = store.create("events", 0, other_id, now_ms=NOW_MS)
+    append(log, batch(3))
+    assert log.topic_id == other_id
+    assert len(list(tmp_path.glob("events-0.*-delete"))) == 1
+    for job in store.removals(NOW_MS + 100):
+        job()
+    assert not list(tmp_path.glob("*-delete"))
+    store.close()
+    (again,) = open_store(tmp_path)[0].all()
+    assert (again.topic_id, again.log_end_offset) == (other_id, 3)
+
+
+def test_a_try_again_goes_on_with_what_the_last_one_left(tmp_path: Path) -> None:
+    store, _ = open_store(tmp_path)
+    for epoch in (0, 1):
+        opening = store.opening("events", 0, TOPIC_ID, now_ms=NOW_MS, epoch=epoch)
+        opening.run()
+        if epoch == 0:
+            store.abandon([opening])
+    assert store.opened(opening).body.epochs.latest == 1
+    assert [path.name for path in tmp_path.glob("events-0*")] == ["events-0"]
+
+
 def test_a_killed_removal_leaves_no_segment_without_its_index(tmp_path: Path) -> None:
     class KilledFiles(OsFiles):
         def remove_directory(self, path: str) -> None:
