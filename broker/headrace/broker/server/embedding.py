@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import cache
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -202,10 +203,13 @@ def _offered(name: str) -> Iterable[Callable[..., Any]]:
             yield found
 
 
-def embedded_parts() -> Iterable[tuple[str, Start]]:
+@cache
+def embedded_parts() -> Sequence[tuple[str, Start]]:
     """(name, start) of every installed part; one that cannot be imported is skipped with a warning."""
+    parts = []
     for entry in entry_points(group=GROUP):
         try:
-            yield entry.name, entry.load()
+            parts.append((entry.name, entry.load()))
         except (ImportError, AttributeError) as error:
             logger.warning("embedded part is not installed", part=entry.name, reason=error)
+    return parts
