@@ -234,7 +234,7 @@ class FrameBroker:
     def serve(self, frame: memoryview) -> bytes | None:
         """The reply to a frame when there is one at once; b"" when the connection is closed for it."""
         try:
-            _, reply, _ = table.serve(self.services, self.client, frame, (), self.clock.now_ms() / 1000)
+            _, reply, _ = table.serve(self.services, self.client, frame, (), self.loop.time())
         except CloseConnectionError:
             return b""
         if not isinstance(reply, Deferred):

@@ -124,7 +124,7 @@ def serve_all(broker: FrameBroker, requests: Sequence[bytes], *, together: bool)
         frame = waiting.popleft()
         try:
             _, reply, more_count = serve(
-                broker.services, broker.client, frame, waiting if together else (), 0.0
+                broker.services, broker.client, frame, waiting if together else (), broker.loop.time()
             )
         except CloseConnectionError as error:
             return replies + str(error).encode(), counts

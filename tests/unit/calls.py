@@ -6,9 +6,9 @@ from headrace.broker.handlers.call import Call, Client
 from headrace.broker.wire.frames import RequestHeader, read_request_header
 
 
-def call_of(frame: bytes | memoryview, *, listener: str = "INSIDE") -> Call:
-    """A call with the frame's header, from a client that came by that listener."""
-    return Call(read_request_header(frame), Client("here", listener), 0.0)
+def call_of(frame: bytes | memoryview, *, listener: str = "INSIDE", began_s: float = 0.0) -> Call:
+    """A call with the frame's header, from a client that came by that listener, whose turn came at that moment."""
+    return Call(read_request_header(frame), Client("here", listener), began_s)
 
 
 def call_in(version: int, key: int = 0, correlation_id: int = 1) -> Call:

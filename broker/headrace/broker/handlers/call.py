@@ -31,7 +31,7 @@ class Client:
 
 
 class Call(NamedTuple):
-    """A request; `began_s` is the moment, in seconds of the monotonic clock, at which its turn came."""
+    """A request; `began_s` is the moment, in seconds of the clock whose `monotonic_ms` handlers read, at which its turn came."""
 
     header: RequestHeader
     client: Client

@@ -35,7 +35,7 @@ class Surroundings:
 
     clock: Clock = field(default_factory=SystemClock)
     now: Callable[[], float] = time.monotonic
-    """Seconds, by which turns are measured."""
+    """Seconds, by which turns are measured; the same time as the clock's `monotonic_ms`."""
     files: Callable[[Callable[[str, OSError], None]], Files] = OsFiles
     """The disk, which calls back with its failures, in any thread."""
     bind: Callable[[Listener, Network], socket.socket] = bind

@@ -16,7 +16,7 @@ from headrace.broker.wire.api import k00_produce
 API = k00_produce.API
 VERSIONS = (0, 11)
 RAW = True
-# For how long one request may keep all clients waiting, but for its last batch.
+# For how long one request may keep all clients waiting from when its turn came, but for its last batch.
 WORK_MS_MAX = 1000
 
 
@@ -50,12 +50,12 @@ def _serve_alone(broker: Services, call: Call, frame: memoryview) -> Reply:
 
 def _serve_items(broker: Services, call: Call, frame: memoryview) -> Reply:
     request = read.read(call.header, frame)
-    deadline_ms = broker.clock.monotonic_ms() + WORK_MS_MAX
+    deadline_ms = call.began_s * 1000 + WORK_MS_MAX
     outcomes = [_append_in_time(broker, call, item, request.acks, deadline_ms) for item in request.items]
     return _answer(broker, call, outcomes, request.acks, request.timeout_ms)
 
 
-def _append_in_time(broker: Services, call: Call, item: Item, acks: int, deadline_ms: int) -> Outcome:
+def _append_in_time(broker: Services, call: Call, item: Item, acks: int, deadline_ms: float) -> Outcome:
     """Batches that must be unpacked may take long, and clients wait: what is late is for another request."""
     topic, index, records = item
     if broker.clock.monotonic_ms() > deadline_ms:

@@ -106,8 +106,8 @@ def single(topic: str = "pageviews", index: int = 3, records: bytes | None = REC
     return [{"name": topic, "partition_data": [{"index": index, "records": records}]}]
 
 
-def ask(broker: Any, frame: memoryview) -> Any:
-    return handler.handle_run(broker, call_of(frame), frame, ())[0]
+def ask(broker: Any, frame: memoryview, began_s: float = 0.0) -> Any:
+    return handler.handle_run(broker, call_of(frame, began_s=began_s), frame, ())[0]
 
 
 def message_of(version: int, parts: Any) -> dict[str, Any]:
@@ -173,11 +173,13 @@ def test_several_partitions_are_answered_one_by_one(version: int) -> None:
     assert outcomes == [("pageviews", 1, 0), ("pageviews", 9, 6), ("unknown", 3, 3)]
 
 
+@pytest.mark.parametrize(("ms_before", "taken"), [(0, 2), (500, 1)])
 def test_partitions_that_a_request_takes_too_long_for_are_left_for_another(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, ms_before: int, taken: int
 ) -> None:
     partition = FakePartition()
     broker = FakeBroker(partition)
+    broker.ms = 5000 + ms_before
     append = partition.append
 
     def slowly(*args: Any, **kwargs: Any) -> AppendResult:
@@ -187,9 +189,10 @@ def test_partitions_that_a_request_takes_too_long_for_are_left_for_another(
     monkeypatch.setattr(partition, "append", slowly)
     partitions = [{"index": index, "records": A} for index in range(4)]
     topics = [{"name": "pageviews", "partition_data": partitions}]
-    (topic,) = message_of(9, ask(broker, request_of(9, 1, topics)))["responses"]
-    assert [answer["error_code"] for answer in topic["partition_responses"]] == [0, 0, 7, 7]
-    assert len(partition.appended) == 2
+    (topic,) = message_of(9, ask(broker, request_of(9, 1, topics), began_s=5.0))["responses"]
+    errors = [answer["error_code"] for answer in topic["partition_responses"]]
+    assert errors == [0] * taken + [7] * (4 - taken)
+    assert len(partition.appended) == taken
 
 
 @pytest.mark.parametrize("version", VERSIONS)
