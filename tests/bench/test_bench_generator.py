@@ -20,6 +20,8 @@ from bench import generator, load_cells
 from bench.machine import ProcessTree
 from bench.peers import Peer, headrace
 
+CONSUMED_MAX = 1_000_000
+"""What librdkafka gives out at once."""
 BURN = "import time\nwhile time.process_time() < 0.5: pass"
 PARENT = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {BURN!r}])\nprint('done')"
 
@@ -38,9 +40,11 @@ def peer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Peer]:
 def values_of(peer: Peer, topic: str, count: int, partitions: int = 2) -> list[bytes]:
     consumer = confluent_kafka.Consumer({"bootstrap.servers": peer.bootstrap, "group.id": "test"})
     consumer.assign([confluent_kafka.TopicPartition(topic, number, 0) for number in range(partitions)])
-    messages = consumer.consume(count, timeout=20)
+    values: list[bytes] = []
+    while messages := consumer.consume(min(count - len(values), CONSUMED_MAX), timeout=20):
+        values += [value for message in messages if (value := message.value()) is not None]
     consumer.close()
-    return [value for message in messages if (value := message.value()) is not None]
+    return values
 
 
 def test_a_program_that_is_compiled_already_is_used_again(program: Path) -> None:

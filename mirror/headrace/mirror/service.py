@@ -123,6 +123,8 @@ class Mirror:
         """Keep up with a source's metadata."""
         while True:
             if await source.refresh():
+                # Before its first message is copied, so that nobody is told of a copy whose source was never reached.
+                self._reporter.tell(self._host.clock.now_ms())
                 self._reconcile(source)
                 for key, copier in source.copiers.items():
                     source.locate(key, copier)

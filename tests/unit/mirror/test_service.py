@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import re
 import weakref
@@ -18,9 +19,11 @@ from headrace.mirror import arrivals
 from headrace.mirror.arrivals import Arrival
 from headrace.mirror.config import SourceConfig, Tunables
 from headrace.mirror.journal import Journal
+from headrace.mirror.reports import Report
 from headrace.mirror.service import Mirror
 from headrace.mirror.source import Source
 from headrace.mirror.state import State
+from headrace.mirror.targets import Targets
 
 
 class Partition:
@@ -168,3 +171,27 @@ def test_what_a_full_disk_refused_is_written_once_there_is_room() -> None:
     written.check = lambda pairs: None
     noted.flush(1)
     assert len({key for key, _ in written.pairs}) == len(written.pairs) == 3 * arrivals.BATCH_COUNT_MAX // 2
+
+
+def test_a_source_that_answered_is_told_before_anything_of_it_is_copied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mirror, source = mirror_of([Partition("dc-east.events", 0)])
+    told: list[tuple[int | None, int]] = []
+
+    async def refresh() -> bool:
+        source.heard(7)
+        return True
+
+    async def ended(_: Source) -> None:
+        raise EOFError
+
+    def tell(report: Report) -> None:
+        told.append((report.sources[0].answered_ms, len(source.copiers)))
+
+    monkeypatch.setattr(source, "refresh", refresh)
+    monkeypatch.setattr(mirror.journal, "tell", tell)
+    monkeypatch.setattr(Targets, "keep_in_step", staticmethod(ended))
+    with pytest.raises(EOFError):
+        asyncio.run(mirror.follow(source))
+    assert told == [(7, 0)]
