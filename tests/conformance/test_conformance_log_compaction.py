@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from log_kit import roll
 
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.log.appender import Appender
@@ -58,7 +59,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         sequence += 3 if is_idempotent else 0
         Appender(log).append_as_leader(memoryview(batch), leader_epoch=number // 100, now_ms=NOW_MS)
         log.advance_high_watermark(log.log_end_offset)
-    log.roll(NOW_MS + log.config.segment_ms * 2)
+    roll(log, NOW_MS + log.config.segment_ms * 2)
     task = log.flush_task()
     assert task is not None
     log.flushed(task())

@@ -7,6 +7,7 @@ from random import Random
 from typing import NamedTuple
 
 from faulty_files import Died, FaultyFiles
+from log_kit import roll
 
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.log.partition_log import PartitionLog
@@ -74,7 +75,7 @@ class DiskLife:
 
     def roll(self) -> None:
         """A new segment."""
-        self.log.roll(self.now_ms)
+        roll(self.log, self.now_ms)
 
     def die(self) -> bool:
         """The end of the process, more often than not together with the power: then True."""

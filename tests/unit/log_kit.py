@@ -88,6 +88,13 @@ def append(log: PartitionLog, *batches: memoryview, now_ms: int = NOW_MS) -> Non
     log.advance_high_watermark(log.log_end_offset)
 
 
+def roll(log: PartitionLog, now_ms: int = NOW_MS) -> None:
+    """Begin a new segment, as an append does when it is due, unless the active one is empty."""
+    if log.body.segments.active.size:
+        with log.body.storage_errors():
+            log.body.roll(log.log_end_offset, log.log_end_offset, log.config, now_ms)
+
+
 def fill(log: PartitionLog, count: int, *, size: int = 50) -> None:
     """Append `count` batches of one record, a second apart."""
     for number in range(count):

@@ -248,15 +248,6 @@ class PartitionLog:
 
     # -- change of segments
 
-    def roll(self, now_ms: int) -> None:
-        """Begin a new segment, unless the active one is empty.
-
-        Appends do so when it is due; an idle log keeps its active segment, as in Kafka.
-        """
-        if self.body.segments.active.size:
-            with self.body.storage_errors():
-                self.body.roll(self.log_end_offset, self.log_end_offset, self.config, now_ms)
-
     def delete_retired(self, now_ms: int) -> list[DeletedSegment]:
         """Take away the segments that retention by time or size no longer keeps, or that DeleteRecords passed.
 

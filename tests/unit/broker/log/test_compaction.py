@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from log_kit import NOW_MS, open_log, open_store
+from log_kit import NOW_MS, open_log, open_store, roll
 
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import CorruptMessageError, RecordListTooLargeError
@@ -37,9 +37,9 @@ def put(log: PartitionLog, *pairs: Pair, codec: int = 0, now_ms: int = NOW_MS, p
     log.advance_high_watermark(log.log_end_offset)
 
 
-def roll(log: PartitionLog) -> None:
+def roll_and_sync(log: PartitionLog) -> None:
     """Begin a new segment and sync the old ones."""
-    log.roll(NOW_MS)
+    roll(log)
     task = log.flush_task()
     if task is not None:
         log.flushed(task())
@@ -76,7 +76,7 @@ def test_the_last_record_of_each_key_stays_at_its_offset_in_its_codec(tmp_path: 
     log, _ = open_log(tmp_path, CONFIG)
     for number in range(6):
         put(log, (b"a", b"%d" % number), (b"only %d" % number, b"x"), codec=codec)
-    roll(log)
+    roll_and_sync(log)
     put(log, (b"a", b"active"))
     before = {header.base_offset: header for data in batches(log) for _, header in iter_batches(data)}
     assert clean(log)
@@ -103,7 +103,7 @@ def test_segments_of_which_nothing_stays_are_empty_and_read_over(tmp_path: Path)
     log, _ = open_log(tmp_path, LogConfig(cleanup_policy=("compact",), segment_bytes=150))
     for number in range(6):
         put(log, (b"only 0" if number == 0 else b"a", b"%d" % number))
-    roll(log)
+    roll_and_sync(log)
     put(log, (b"z", b"1"))
     assert clean(log)
     expected = [(0, b"only 0", b"0"), (5, b"a", b"5"), (6, b"z", b"1")]
@@ -119,7 +119,7 @@ def test_a_tombstone_stays_until_its_horizon_and_its_key_never_comes_back(tmp_pa
     log, _ = open_log(tmp_path, CONFIG)
     put(log, (b"gone", b"value"), (b"kept", b"1"))
     put(log, (b"gone", None))
-    roll(log)
+    roll_and_sync(log)
     put(log, (b"z", b"1"))
     assert clean(log, NOW_MS)
     assert records(log) == [(1, b"kept", b"1"), (2, b"gone", None), (3, b"z", b"1")]
@@ -127,7 +127,7 @@ def test_a_tombstone_stays_until_its_horizon_and_its_key_never_comes_back(tmp_pa
     assert horizons == [None, NOW_MS + 1000, None]
     for now_ms, is_there in ((NOW_MS + 999, True), (NOW_MS + 1000, False)):
         put(log, *((b"z", b"%d" % number) for number in range(30)))
-        roll(log)
+        roll_and_sync(log)
         assert clean(log, now_ms)
         assert ((2, b"gone", None) in records(log)) is is_there
         assert (0, b"gone", b"value") not in records(log)
@@ -138,12 +138,12 @@ def test_segments_are_merged_and_the_log_is_the_same_after_any_stop(tmp_path: Pa
     log, _ = open_log(tmp_path, CONFIG)
     for number in range(40):
         put(log, (b"%d" % (number % 3), b"v" * 50))
-    roll(log)
+    roll_and_sync(log)
     put(log, (b"active", b"x"))
     before = log.segment_count
     assert clean(log)
     put(log, (b"more", b"x" * 780))
-    roll(log)
+    roll_and_sync(log)
     expected = records(log)
     assert [offset for offset, _, _ in expected] == [37, 38, 39, 40, 41]
     end_offset = log.log_end_offset
@@ -163,9 +163,9 @@ def test_the_active_segment_what_is_young_and_what_is_not_committed_or_synced_st
     log, _ = open_log(tmp_path, CONFIG)
     put(log, (b"a", b"1"), (b"a", b"2"))
     assert log.cleaner.dirt(log, NOW_MS) is None
-    log.roll(NOW_MS)
-    assert log.cleaner.dirt(log, NOW_MS) is None, "not synced"
     roll(log)
+    assert log.cleaner.dirt(log, NOW_MS) is None, "not synced"
+    roll_and_sync(log)
     assert log.cleaner.dirt(log, NOW_MS) is not None
     log.update_config(LogConfig(cleanup_policy=("compact",), min_compaction_lag_ms=500))
     assert log.cleaner.dirt(log, NOW_MS + 500 - 1) is None, "too young"
@@ -181,10 +181,10 @@ def test_a_little_dirt_waits_for_more_or_for_its_time(tmp_path: Path) -> None:
     config = LogConfig(cleanup_policy=("compact",), max_compaction_lag_ms=60_000, segment_bytes=10_000)
     log, _ = open_log(tmp_path, config)
     put(log, *((b"%d" % number, b"v" * 100) for number in range(20)))
-    roll(log)
+    roll_and_sync(log)
     assert clean(log)
     put(log, (b"1", b"new"))
-    roll(log)
+    roll_and_sync(log)
     assert not clean(log)
     assert not clean(log, NOW_MS + 60_000)
     assert clean(log, NOW_MS + 60_001)
@@ -196,7 +196,7 @@ def test_a_producer_goes_on_after_its_records_were_compacted(tmp_path: Path) -> 
     put(log, (b"a", b"2"), producer=7)
     put(log, (b"a", b"3"), (b"b", b"1"))
     put(log, (b"c", b"1"))
-    roll(log)
+    roll_and_sync(log)
     assert clean(log)
     kept = [header for data in batches(log) for _, header in iter_batches(data)]
     assert [(header.base_offset, header.record_count) for header in kept] == [(1, 0), (2, 2), (4, 1)]
@@ -213,7 +213,7 @@ def test_a_full_map_ends_the_cleaning_earlier_and_the_next_goes_on(tmp_path: Pat
     for number in range(10):
         put(log, (b"%d" % number, b"1"))
         put(log, (b"%d" % number, b"2"))
-    roll(log)
+    roll_and_sync(log)
     limits = CleanerLimits(dedupe_buffer_size=4 * 201 + 1)
     ends: list[int] = []
     while clean(log, limits=limits):
@@ -241,7 +241,7 @@ def test_a_log_that_loses_segments_meanwhile_is_left_alone(tmp_path: Path, chang
     log, _ = open_log(tmp_path, CONFIG)
     for number in range(20):
         put(log, (b"a", b"v" * 50), (b"%d" % number, b""))
-    roll(log)
+    roll_and_sync(log)
     dirt = log.cleaner.dirt(log, NOW_MS)
     assert dirt is not None
     for count, job in enumerate(log.cleaner.clean(log, dirt, CleanerLimits(), NOW_MS)):
@@ -263,7 +263,7 @@ def test_a_log_that_loses_segments_meanwhile_is_left_alone(tmp_path: Path, chang
 def test_rot_is_no_reason_to_write_it_anew_with_a_right_checksum(tmp_path: Path) -> None:
     log, _ = open_log(tmp_path, CONFIG)
     put(log, (b"a", b"1"), (b"b", b"1"))
-    roll(log)
+    roll_and_sync(log)
     path = tmp_path / "events-0" / f"{0:020d}.log"
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
@@ -288,10 +288,10 @@ def test_the_store_remembers_what_is_clean(tmp_path: Path) -> None:
     for partition, dirty_count in ((0, 2), (1, 20)):
         log = store.create("events", partition, None, now_ms=NOW_MS)
         put(log, *((b"%d" % number, b"v" * 20) for number in range(5)))
-        roll(log)
+        roll_and_sync(log)
         assert clean(log)
         put(log, *((b"%d" % number, b"v" * 20) for number in range(dirty_count)))
-        roll(log)
+        roll_and_sync(log)
     assert {log.partition: clean(log) for log in store.all()} == {0: False, 1: True}
     store.checkpoint()
     text = (tmp_path / "cleaner-offset-checkpoint").read_text()
@@ -321,7 +321,7 @@ def test_leftovers_of_each_step_are_finished_or_forgotten(tmp_path: Path) -> Non
     log, _ = open_log(tmp_path, CONFIG)
     for number in range(12):
         put(log, (b"%d" % number, b"v" * 50))
-    roll(log)
+    roll_and_sync(log)
     folder = tmp_path / "events-0"
     first, second = sorted(path.name[:20] for path in folder.glob("*.log"))[:2]
     whole = records(log)

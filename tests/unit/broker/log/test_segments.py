@@ -4,7 +4,7 @@ from pathlib import Path
 from struct import pack
 
 import pytest
-from log_kit import NOW_MS, append, batch, fill, offsets, open_log
+from log_kit import NOW_MS, append, batch, fill, offsets, open_log, roll
 
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import OffsetOutOfRangeError, OutOfOrderSequenceError, StorageError
@@ -207,7 +207,7 @@ def test_after_a_failed_sync_nothing_is_vouched_for_any_more(tmp_path: Path) -> 
     fill(log, 3)
     assert log.flush_task() is not None
     log.flushed(None)
-    log.roll(NOW_MS)
+    roll(log)
     assert (log.flush_due(NOW_MS), log.flush_task(), log.recovery_point) == (False, None, 0)
     with pytest.raises(StorageError, match="earlier sync failed"):
         log.close()
@@ -259,7 +259,7 @@ def test_flush_is_due_after_a_roll_and_after_flush_ms(tmp_path: Path) -> None:
     lazy, _ = open_log(tmp_path / "other", LogConfig(segment_ms=HOUR_MS))
     append(lazy, batch())
     assert not lazy.flush_due(NOW_MS + 100 * HOUR_MS)
-    lazy.roll(NOW_MS)
+    roll(lazy)
     assert lazy.flush_due(NOW_MS)
 
 
@@ -284,7 +284,7 @@ def test_a_time_index_is_checked_once_and_again_from_there(tmp_path: Path) -> No
 def test_batches_without_a_timestamp_leave_the_time_index_empty_and_sound(tmp_path: Path) -> None:
     log, _ = open_log(tmp_path, LogConfig(index_interval_bytes=0))
     append(log, batch(timestamp_ms=-1), batch(timestamp_ms=-1))
-    log.roll(NOW_MS)
+    roll(log)
     append(log, batch(timestamp_ms=-1))
     log.close()
     assert [path.stat().st_size for path in Path(log.directory).glob("*.timeindex")] == [0, 0]

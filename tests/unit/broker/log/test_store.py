@@ -6,7 +6,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-from log_kit import NOW_MS, append, batch, open_store
+from log_kit import NOW_MS, append, batch, open_store, roll
 
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import StorageError
@@ -104,7 +104,7 @@ def test_a_killed_removal_leaves_no_segment_without_its_index(tmp_path: Path) ->
     store, _ = open_store(tmp_path, config=DELAYED, files=KilledFiles())
     log = store.create("events", 0, TOPIC_ID, now_ms=NOW_MS)
     append(log, batch(3))
-    log.roll(NOW_MS)
+    roll(log)
     store.delete("events", 0, now_ms=NOW_MS)
     (job,) = store.removals(NOW_MS + 100)
     with pytest.raises(StorageError):
@@ -141,7 +141,7 @@ def test_a_flush_is_checkpointed_and_bounds_the_next_recovery(tmp_path: Path) ->
     store, _ = open_store(tmp_path)
     log = store.create("events", 0, None, now_ms=NOW_MS)
     append(log, batch(3))
-    log.roll(NOW_MS + 10 * log.config.segment_ms)
+    roll(log, NOW_MS + 10 * log.config.segment_ms)
     for flushed, task in store.flush_tasks(NOW_MS):
         flushed.flushed(task())
     store.checkpoint()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from log_kit import NOW_MS, open_log
+from log_kit import NOW_MS, open_log, roll
 
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.log.appender import Appender
@@ -113,7 +113,7 @@ def held(log: PartitionLog) -> list[tuple[int, bytes | None]]:
 def clean(log: PartitionLog, now_ms: int = NOW_MS) -> None:
     """One more record, so that there is dirt, a roll, and a cleaning."""
     plain(log, b"z")
-    log.roll(NOW_MS + log.config.segment_ms * 2)
+    roll(log, NOW_MS + log.config.segment_ms * 2)
     task = log.flush_task()
     if task is not None:
         log.flushed(task())
@@ -202,7 +202,7 @@ def test_recovery_knows_transactions_that_begin_below_what_it_checks(tmp_path: P
     for _ in range(6):
         plain(log, b"x")
     marker = writer.end(ABORT)
-    log.roll(NOW_MS + SMALL.segment_ms * 2)
+    roll(log, NOW_MS + SMALL.segment_ms * 2)
     for path in (tmp_path / "events-0").glob("*.txnindex"):
         path.unlink()
     again, _ = open_log(tmp_path, SMALL, recovery_point=6)
@@ -287,7 +287,7 @@ def test_an_open_transaction_keeps_what_lies_above_it(tmp_path: Path) -> None:
     log, _ = open_log(tmp_path, COMPACTED)
     plain(log, b"a")
     plain(log, b"a")
-    log.roll(NOW_MS + log.config.segment_ms * 2)
+    roll(log, NOW_MS + log.config.segment_ms * 2)
     writer = Writer(log, 1)
     writer.put(b"a")
     for _ in range(10):

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 from faulty_files import FaultyFiles
-from log_kit import NOW_MS, append, batch, fill, offsets, open_log
+from log_kit import NOW_MS, append, batch, fill, offsets, open_log, roll
 
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import OutOfOrderSequenceError
@@ -26,7 +26,7 @@ def grown_past_its_old_end() -> FaultyFiles:
     files.make_directory("/data")
     log, _ = open_log(Path("/data"), ROLLS, files=files)
     append(log, *(batch(producer=(5, 0, sequence)) for sequence in range(END)))
-    log.roll(NOW_MS + 10_000)
+    roll(log, NOW_MS + 10_000)
     flush = log.flush_task()
     assert flush is not None
     log.flushed(flush())
