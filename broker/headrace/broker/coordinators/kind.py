@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from headrace.broker.coordinators.decision import Decision
 from headrace.broker.coordinators.records import Record
+from headrace.broker.coordinators.topics import StateTopic
 from headrace.broker.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -67,12 +68,7 @@ class Kind(Protocol[ShardType]):
     """A coordinator; `name` is what it keeps, in the singular, for log lines."""
 
     name: str
-    topic: str
-
-    @property
-    def partition_count(self) -> int:
-        """How many partitions the topic will have when it is made."""
-        ...
+    topic: StateTopic
 
     @property
     def codec(self) -> int:

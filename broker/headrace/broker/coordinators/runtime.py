@@ -85,8 +85,9 @@ class Runtime(Generic[ShardType]):
 
     def partition_for(self, key: str) -> int:
         """The partition of the topic that keeps this key."""
-        known = self._metadata.topics(self._kind.topic)
-        return partition_for(key, len(known) if known else self._kind.partition_count)
+        topic = self._kind.topic
+        known = self._metadata.topics(topic.name)
+        return partition_for(key, len(known) if known else topic.partition_count)
 
     def ask(self, key: str, request: Any, answered: Answered) -> Callable[[], None]:
         """Put a request to the key's shard: `answered(answer)` once it is committed. Answers how to forget about it.

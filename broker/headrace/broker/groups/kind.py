@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker.config.sections import Groups
-from headrace.broker.coordinators.topics import OFFSETS_TOPIC
+from headrace.broker.coordinators.topics import offsets_topic
 from headrace.broker.errors import ErrorCode
 from headrace.broker.groups.events import Request, ShardLoaded
 from headrace.broker.groups.loader import GroupLoader
@@ -21,15 +21,11 @@ class GroupKind:
     """All shards share one bound on the memory of their members."""
 
     name = "group"
-    topic = OFFSETS_TOPIC
 
     def __init__(self, config: Groups) -> None:
+        self.topic = offsets_topic(config)
         self._config = config
         self._memory = MembersMemory()
-
-    @property
-    def partition_count(self) -> int:
-        return self._config.offsets_topic_num_partitions
 
     @property
     def codec(self) -> int:

@@ -22,7 +22,7 @@ from functools import cache, partial
 from typing import Any
 from uuid import UUID
 
-from headrace.broker.coordinators.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from headrace.broker.coordinators.topics import INTERNAL_TOPICS
 from headrace.broker.errors import ErrorCode
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.error_counts import count_errors
@@ -43,7 +43,6 @@ VERSIONS = (0, 12)
 RAW = True
 
 TOPIC_ID_VERSION = 12
-INTERNAL_TOPICS = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
 TOPIC_OPERATIONS = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 LISTENER_ERROR_VERSION = 6

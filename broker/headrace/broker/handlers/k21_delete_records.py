@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.broker.config import copies
+from headrace.broker.coordinators.topics import INTERNAL_TOPICS
 from headrace.broker.errors import (
     InvalidTopicError,
     KafkaError,
@@ -16,7 +17,6 @@ from headrace.broker.errors import (
     UnknownTopicOrPartitionError,
 )
 from headrace.broker.handlers.call import Call
-from headrace.broker.handlers.k03_metadata import INTERNAL_TOPICS
 from headrace.broker.handlers.services import Services
 from headrace.broker.wire.api import k21_delete_records
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 from headrace.broker.clock import Clock
 from headrace.broker.config.sections import Groups
 from headrace.broker.coordinators.runtime import Runtime, Scheduler, TimerHandle, TopicTable
+from headrace.broker.coordinators.topics import OFFSETS_TOPIC
 from headrace.broker.errors import ErrorCode
 from headrace.broker.groups.events import (
     CommitOffsets,
@@ -122,7 +123,7 @@ class GroupCoordinator:
             self._retention.cancel()
 
     def _partition_changed(self, partition: Partition) -> None:
-        if partition.topic != GroupKind.topic:
+        if partition.topic != OFFSETS_TOPIC:
             return
         if partition.is_leader:
             journal = PartitionJournal(partition, self._waiting, self._refused_writes, self._clock)

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 from headrace.broker.config.broker import BrokerConfig
 from headrace.broker.config.topics import LogConfig
-from headrace.broker.coordinators.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.broker.errors import (
     InvalidConfigError,
     InvalidPartitionsError,
@@ -89,35 +88,6 @@ class TopicChecks:
         configs = {name: value for name, value in topic.configs.items() if value is not None}
         self._defaults.with_overrides(configs)
         return configs
-
-    def internal(self, name: str) -> NewTopic:
-        """A topic with the broker's defaults, or an internal one with its own."""
-        config = self._config
-        if name == OFFSETS_TOPIC:
-            return NewTopic(
-                name=name,
-                partition_count=config.groups.offsets_topic_num_partitions,
-                replication_factor=config.groups.offsets_topic_replication_factor,
-                configs={
-                    "compression.type": "producer",
-                    "cleanup.policy": "compact",
-                    "segment.bytes": str(config.groups.offsets_topic_segment_bytes),
-                },
-            )
-        if name == TRANSACTIONS_TOPIC:
-            return NewTopic(
-                name=name,
-                partition_count=config.transactions.transaction_state_log_num_partitions,
-                replication_factor=config.transactions.transaction_state_log_replication_factor,
-                configs={
-                    "compression.type": "uncompressed",
-                    "cleanup.policy": "compact",
-                    "min.insync.replicas": str(config.transactions.transaction_state_log_min_isr),
-                    "segment.bytes": str(config.transactions.transaction_state_log_segment_bytes),
-                    "unclean.leader.election.enable": "false",
-                },
-            )
-        return NewTopic(name=name)
 
     def _check_collisions(self, name: str) -> None:
         if "." in name or "_" in name:

@@ -14,6 +14,7 @@ from typing import Any
 from uuid import uuid4
 
 from headrace.broker.config.broker import BrokerConfig
+from headrace.broker.coordinators.topics import offsets_topic, transactions_topic
 from headrace.broker.errors import (
     ErrorCode,
     InvalidRequestError,
@@ -69,6 +70,8 @@ class Topics:
         self._checks = TopicChecks(config, metadata)
         self._waits = TopicWaits(zookeeper, metadata)
         self._creating: set[str] = set()
+        own = offsets_topic(config.groups), transactions_topic(config.transactions)
+        self._of_coordinators = {topic.name: topic for topic in own}
 
     async def create(
         self, topics: Sequence[NewTopic], *, timeout_ms: int, validate_only: bool = False
@@ -239,13 +242,25 @@ class Topics:
 
     async def _auto_create(self, names: Sequence[str]) -> None:
         try:
-            topics = [self._checks.internal(name) for name in names]
+            topics = [self._wanted(name) for name in names]
             timeout_ms = self._config.network.request_timeout_ms
             for result in await self.create(topics, timeout_ms=timeout_ms):
                 if result.error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                     logger.warning("topic not created on demand", topic=result.name, reason=result.message)
         finally:
             self._creating.difference_update(names)
+
+    def _wanted(self, name: str) -> NewTopic:
+        """A topic with the broker's defaults, or one of coordinators with its own."""
+        own = self._of_coordinators.get(name)
+        if own is None:
+            return NewTopic(name=name)
+        return NewTopic(
+            name=name,
+            partition_count=own.partition_count,
+            replication_factor=own.replication_factor,
+            configs=dict(own.configs),
+        )
 
 
 async def _in_time(

@@ -11,6 +11,7 @@ from timed_loop import Loop
 from headrace.broker.coordinators.decision import Decision
 from headrace.broker.coordinators.records import Record
 from headrace.broker.coordinators.runtime import Runtime
+from headrace.broker.coordinators.topics import StateTopic
 from headrace.broker.errors import ErrorCode, NotEnoughReplicasError
 
 
@@ -88,8 +89,8 @@ class Nothing:
 
 
 class SumsKind:
-    name, topic = "sum", "__sums"
-    partition_count, codec, reply_timeout_ms = 1, 0, 5_000
+    name, topic = "sum", StateTopic("__sums", 1, 1, {})
+    codec, reply_timeout_ms = 0, 5_000
 
     def shard(self) -> Sums:
         return Sums()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,9 +11,11 @@ import pytest
 from virtual_time import VirtualLoop
 
 from headrace.broker.config.broker import BrokerConfig
+from headrace.broker.config.sections import Groups, Transactions
+from headrace.broker.coordinators.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from headrace.broker.errors import ErrorCode
 from headrace.broker.replication.model import Broker
-from headrace.broker.replication.topic_requests import NewTopic
+from headrace.broker.replication.topic_requests import NewTopic, TopicResult
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.topic_checks import PARTITION_COUNT_MAX
 from headrace.broker.server.topics import ZOOKEEPER_MS_MAX, Topics
@@ -103,3 +105,42 @@ def test_nothing_is_created_on_demand_before_the_controller_has_told_of_the_clus
     metadata._brokers[1] = Broker(broker_id=1, epoch=1, endpoints=())
     topics.auto_create(["pageviews"])
     assert started == ["auto-create"]
+
+
+def test_the_topics_of_coordinators_are_created_on_demand_with_their_own_settings() -> None:
+    metadata = MetadataCache()
+    metadata._brokers[1] = Broker(broker_id=1, epoch=1, endpoints=())
+    works: list[Coroutine[Any, Any, None]] = []
+    tasks = cast(Any, SimpleNamespace(start=lambda name, work: works.append(work)))
+    config = BrokerConfig(
+        groups=Groups(offsets_topic_num_partitions=7, offsets_topic_segment_bytes=77),
+        transactions=Transactions(
+            transaction_state_log_min_isr=1, transaction_state_log_replication_factor=2
+        ),
+    )
+    topics = Topics(config, cast(Any, None), metadata, tasks, _anybody)
+    created: list[NewTopic] = []
+
+    async def create(new: Sequence[NewTopic], *, timeout_ms: int) -> list[TopicResult]:
+        created.extend(new)
+        return []
+
+    topics.create = create  # type: ignore[method-assign, assignment]
+    topics.auto_create([OFFSETS_TOPIC, TRANSACTIONS_TOPIC, "pageviews"])
+    asyncio.run(works.pop())
+    offsets, transactions, plain = created
+    assert (offsets.partition_count, offsets.replication_factor) == (7, 3)
+    assert offsets.configs == {
+        "compression.type": "producer",
+        "cleanup.policy": "compact",
+        "segment.bytes": "77",
+    }
+    assert (transactions.partition_count, transactions.replication_factor) == (50, 2)
+    assert transactions.configs == {
+        "compression.type": "uncompressed",
+        "cleanup.policy": "compact",
+        "min.insync.replicas": "1",
+        "segment.bytes": "104857600",
+        "unclean.leader.election.enable": "false",
+    }
+    assert plain == NewTopic(name="pageviews")

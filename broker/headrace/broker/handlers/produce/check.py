@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.broker.coordinators.topics import INTERNAL_TOPICS
 from headrace.broker.errors import (
     InvalidRecordError,
     InvalidRequiredAcksError,
@@ -10,7 +11,6 @@ from headrace.broker.errors import (
     TransactionalIdAuthorizationError,
     UnsupportedCompressionTypeError,
 )
-from headrace.broker.handlers.k03_metadata import INTERNAL_TOPICS
 from headrace.broker.handlers.services import Metadata
 from headrace.broker.legacy.conversion import from_old_format
 from headrace.broker.wire.batches import (

@@ -11,7 +11,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import NamedTuple
 
-from headrace.broker.handlers.k03_metadata import INTERNAL_TOPICS
+from headrace.broker.coordinators.topics import INTERNAL_TOPICS
 from headrace.broker.handlers.produce.check import FLAGS_AT, ZSTD_VERSION
 from headrace.broker.handlers.produce.read import Head, client_id_of, head_of, split_single
 from headrace.broker.handlers.services import Services
