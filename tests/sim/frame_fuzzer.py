@@ -103,7 +103,15 @@ USUAL: dict[str, tuple[Any, ...]] = {
     "states_filter": ("Stable", "Empty", "nonsense"),
     "value": ("1000", "compact", None, "x"),
 }
-TOPIC_CONFIGS = ("retention.ms", "cleanup.policy", "no.such.key", "compression.type")
+# The same in the elements of an array of that name, or in requests of that key, in this order of precedence.
+USUAL_IN: dict[tuple[str | int, str], tuple[Any, ...]] = {
+    ("configs", "name"): ("retention.ms", "cleanup.policy", "no.such.key", "compression.type"),
+    (19, "name"): (*NEW_TOPICS, *NEW_TOPICS, "", "bad/name"),
+    (19, "validate_only"): (True, False, False),
+    (20, "name"): (*NEW_TOPICS, None),
+}
+COUNTS = (0, 1, 1, 1, 2, 3)
+COUNTS_OF: dict[str, tuple[int, ...]] = {"assignments": (0, 0, 0, 0, 1, 2), "configs": (0, 0, 1, 1, 2)}
 
 
 class Piece(NamedTuple):
@@ -130,6 +138,8 @@ class FrameFuzzer:
         self._random = Random(seed)
         self._keys = list(HANDLERS if keys is None else keys)
         self._learnt: dict[str, deque[Any]] = defaultdict(lambda: deque(maxlen=LEARNT_COUNT_MAX))
+        # What is being written: the request's key, the array.
+        self._key, self._array = -1, ""
         self._damages: list[tuple[Callable[[list[Piece]], bytes], int]] = [
             (_joined, 8),
             (self._lying_piece, 6),
@@ -198,6 +208,7 @@ class FrameFuzzer:
 
     def _body(self, key: int, version: int) -> list[Piece]:
         api = APIS[key]
+        self._key, self._array = key, ""
         pieces: list[Piece] = []
         self._write_fields(pieces, api.request, version, flexible=api.is_flexible(version))
         return pieces
@@ -245,10 +256,12 @@ class FrameFuzzer:
         if isinstance(kind, Struct):
             self._write_fields(pieces, kind.fields, version, flexible=flexible)
         elif isinstance(kind, Array):
-            count = self._random.choice((0, 1, 1, 1, 2, 3))
+            count = self._random.choice(COUNTS_OF.get(name, COUNTS))
             pieces.append(Piece("count", encode_uvarint(count + 1) if flexible else struct.pack(">i", count)))
+            outer, self._array = self._array, name
             for _ in range(count):
                 self._write_value(pieces, kind.of, name, version, flexible=flexible)
+            self._array = outer
         elif kind is UUID:
             pieces.append(Piece("number", self._uuid(name).bytes))
         elif kind in (STRING, BYTES, RECORDS):
@@ -270,8 +283,14 @@ class FrameFuzzer:
             return str(random.choice(self._learnt[name])).encode()
         if random.random() < 0.01:
             return random.choice((b"y" * 32_767, b"\xff" * 10_922))
-        value = random.choice(USUAL.get(name, ("", "a", "x" * 300)))
+        value = random.choice(self._usual(name, ("", "a", "x" * 300)))
         return None if value is None else str(value).encode()
+
+    def _usual(self, name: str, default: tuple[Any, ...]) -> tuple[Any, ...]:
+        for place in ((self._array, name), (self._key, name)):
+            if place in USUAL_IN:
+                return USUAL_IN[place]
+        return USUAL.get(name, default)
 
     def _uuid(self, name: str) -> Uuid:
         known: list[Uuid] = list(self._learnt[name]) or [Uuid(int=0)]
@@ -284,7 +303,7 @@ class FrameFuzzer:
         if self._learnt[name] and random.random() < 0.5:
             value = random.choice(self._learnt[name])
         else:
-            value = random.choice(USUAL.get(name, (0, 1)) if random.random() < 0.85 else NUMBERS)
+            value = random.choice(self._usual(name, (0, 1)) if random.random() < 0.85 else NUMBERS)
         size = struct.calcsize(f">{form}")
         return (int(value) % (1 << 8 * size) if form != "?" else int(bool(value))).to_bytes(size, "big")
 
