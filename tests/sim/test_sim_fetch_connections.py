@@ -5,10 +5,8 @@ FETCH_SEEDS=0-999 pytest tests/sim/test_sim_fetch_connections.py
 
 from __future__ import annotations
 
-import logging
 import os
 import socket
-from collections.abc import Iterator
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -29,8 +27,6 @@ from headrace.broker.wire.api import APIS
 PRODUCE, FETCH, DELETE_RECORDS = 0, 1, 21
 TOPICS = ("a", "b", "c")
 PLACES = [(topic, partition) for topic in TOPICS for partition in range(2)]
-# Those that `FrameBroker` gives.
-TOPIC_IDS = {topic: UUID(int=100 + number) for number, topic in enumerate(TOPICS)}
 STEPS_COUNT = 150
 first, _, last = os.environ.get("FETCH_SEEDS", "0-7").partition("-")
 
@@ -55,6 +51,8 @@ class House:
         self.broker = FrameBroker(TOPICS)
         bounds = {"parked_max": random.choice((3, 100)), "kept_max": random.choice((8, 1000))}
         self.waiting = self.broker.services.waiting = Waiting(self.broker.loop, **bounds)
+        metadata = self.broker.services.metadata
+        self.topic_ids = {topic: metadata.topic_id(topic) for topic in TOPICS}
         self.loop = ManualLoop()
         self.turns = Turns(self.loop)  # type: ignore[arg-type]
         self.visitors: list[Visitor] = []
@@ -115,7 +113,7 @@ class House:
                 offset = random.choice((0, offset + 1))
             visitor.offsets[name, partition] = offset
             wish = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
-            key = {"topic_id": TOPIC_IDS.get(name, UUID(int=7))} if version >= 13 else {"topic": name}
+            key = {"topic_id": self.topic_ids.get(name, UUID(int=7))} if version >= 13 else {"topic": name}
             topics.append({**key, "partitions": [wish]})
         message = {
             "max_wait_ms": random.choice((0, 20, 200)),
@@ -195,14 +193,6 @@ def frame(key: int, version: int, message: dict[str, Any]) -> bytes:
     return frames.frame(header, APIS[key].encode_request(version, message))
 
 
-@pytest.fixture
-def quiet() -> Iterator[None]:
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
-
-
-@pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("seed", range(int(first), int(last or first) + 1))
 def test_random_visitors(seed: int) -> None:
     house = House(seed)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 from frame_broker import FrameBroker
 from frame_corpus import corpus
-from frame_fuzzer import GROUPS, TOPICS, Frame, FrameFuzzer, closes
+from frame_fuzzer import GROUPS, NEW_TOPICS, TOPICS, Frame, FrameFuzzer, closes
 from long_runs import first_of
 
 from headrace.broker.handlers.table import HANDLERS
@@ -30,12 +29,10 @@ KNOWN = [
 
 @pytest.fixture
 def broker() -> Iterator[FrameBroker]:
-    """A broker that logs nothing, with the fuzzer's topics and that of an ordinary client."""
-    logging.disable(logging.CRITICAL)
+    """A broker with the fuzzer's topics and that of an ordinary client."""
     broker = FrameBroker([*TOPICS, "witness"])
     yield broker
     broker.close()
-    logging.disable(logging.NOTSET)
 
 
 def decoded(frame: memoryview | bytes, reply: bytes) -> dict[str, object]:
@@ -71,32 +68,25 @@ def session(broker: FrameBroker, offset: int) -> None:
         "timeout_ms": 1000,
         "topic_data": [{"name": "witness", "partition_data": [partition]}],
     }
-    (topic,) = ask(broker, 0, 9, request)["responses"]
+    (topic,) = broker.ask(0, 9, request)["responses"]
     (appended,) = topic["partition_responses"]
     assert (appended["error_code"], appended["base_offset"]) == (0, offset)
     wanted = {"partition": 1, "fetch_offset": offset, "partition_max_bytes": 1000}
     topics = [{"topic": "witness", "partitions": [wanted]}]
-    (topic,) = ask(broker, 1, 11, {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1000, "topics": topics})[
+    (topic,) = broker.ask(1, 11, {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1000, "topics": topics})[
         "responses"
     ]
     records = topic["partitions"][0]["records"]
     assert batches.decode_records(records, 0, batches.read_header(records))[0].value == b"a good one"
     committed = {"partition_index": 1, "committed_offset": offset, "committed_metadata": ""}
     request = {"group_id": "witness", "topics": [{"name": "witness", "partitions": [committed]}]}
-    assert ask(broker, 8, 5, request)["topics"][0]["partitions"][0]["error_code"] == 0
-
-
-def ask(broker: FrameBroker, key: int, version: int, message: dict[str, Any]) -> dict[str, Any]:
-    header = frames.encode_request_header(key, version, 5, "witness")
-    frame = memoryview(bytearray(header + APIS[key].encode_request(version, message)))
-    reply = broker.serve(frame)
-    assert reply, f"{APIS[key].name} was not answered"
-    return decoded(frame, reply)
+    assert broker.ask(8, 5, request)["topics"][0]["partitions"][0]["error_code"] == 0
 
 
 @pytest.mark.parametrize("seed", first_of(1, SEEDS))
 def test_frames_before_and_after_a_valid_session(broker: FrameBroker, seed: str) -> None:
     fuzzer, outcomes = FrameFuzzer(seed), Counter[str]()
+    made = set()
     for number in range(FRAMES_COUNT):
         if number % (FRAMES_COUNT // 4) == 0:
             session(broker, number * 4 // FRAMES_COUNT)
@@ -108,11 +98,15 @@ def test_frames_before_and_after_a_valid_session(broker: FrameBroker, seed: str)
             raise
         if number % 100 == 0:
             broker.rest(100)
+            made |= {broker.services.metadata.topic_id(name) for name in NEW_TOPICS}
+        if number % 500 == 0:
+            broker.configure()
     session(broker, 4)
     # The frames are worth something only when a good part passes the first checks, and a good part does not.
     assert min(outcomes["answered"], outcomes["closed"]) > FRAMES_COUNT // 4, outcomes
     assert outcomes["no frame"] > 0
     assert outcomes["waits, or has no answer"] > 0
+    assert len(made) > 2, "hardly a topic was made and deleted"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ partitions a request. Each seed's requests reach two brokers: one serves what ca
 
 from __future__ import annotations
 
-import logging
 import os
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -20,7 +19,6 @@ from frame_batches import TIMESTAMP_MS, odd_records
 from frame_broker import FrameBroker
 
 from headrace.broker.handlers.replies import CloseConnectionError
-from headrace.broker.handlers.table import serve
 from headrace.broker.wire import frames
 from headrace.broker.wire.api.k00_produce import API
 from headrace.broker.wire.batches import Record, encode_batch
@@ -108,12 +106,10 @@ class Client:
 
 @pytest.fixture
 def brokers() -> Iterator[tuple[FrameBroker, FrameBroker]]:
-    logging.disable(logging.CRITICAL)
     together, apart = FrameBroker(TOPICS), FrameBroker(TOPICS)
     yield together, apart
     together.close()
     apart.close()
-    logging.disable(logging.NOTSET)
 
 
 def serve_all(broker: FrameBroker, requests: Sequence[bytes], *, together: bool) -> tuple[bytes, list[int]]:
@@ -123,13 +119,12 @@ def serve_all(broker: FrameBroker, requests: Sequence[bytes], *, together: bool)
     while waiting:
         frame = waiting.popleft()
         try:
-            _, reply, more_count = serve(
-                broker.services, broker.client, frame, waiting if together else (), broker.loop.time()
-            )
+            reply, more_count = broker.handle(frame, waiting if together else ())
         except CloseConnectionError as error:
             return replies + str(error).encode(), counts
-        assert isinstance(reply, list)
-        replies += b"".join(bytes(part) for part in reply)  # type: ignore[arg-type]
+        sent = broker.reply(reply, seconds=60)
+        assert sent
+        replies += sent
         counts.append(1 + more_count)
         for _ in range(more_count):
             waiting.popleft()

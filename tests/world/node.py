@@ -64,6 +64,7 @@ class Node:
         broker_id: int,
         settings: Mapping[str, str] | None = None,
         disk: FaultyFiles | None = None,
+        began_ms: int = 0,
     ) -> None:
         self.broker_id = broker_id
         self.disk = disk or FaultyFiles()
@@ -73,6 +74,7 @@ class Node:
         self.kazoo: SimulatedKazoo | None = None
         self.failure: Exception | None = None
         self._loop, self._ensemble, self._network = loop, ensemble, network
+        self._began_ms = began_ms
         self._properties = {
             **SETTINGS,
             "broker.id": str(broker_id),
@@ -168,7 +170,7 @@ class Node:
             return self.disk
 
         return Surroundings(
-            clock=LoopClock(self._loop),
+            clock=LoopClock(self._loop, self._began_ms),
             now=self._loop.time,
             files=files,
             bind=lambda listener, network: self._network.listen(self.address),  # type: ignore[return-value,arg-type]
