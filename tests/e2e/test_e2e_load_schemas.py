@@ -19,7 +19,7 @@ from registry_process import RegistryProcess
 from headrace.load import query, tables, task
 from headrace.load.driver import LoadConfig, Loader, RoundReport
 from headrace.load.log_client import LogClient
-from headrace.load.registry import RegistryUnreachableError, SchemaRegistry, UnknownSchemaError
+from headrace.load.registry import RegistryUnreachableError, SchemaRegistry
 from headrace.registry.records import SchemaVersion, encode
 
 WIDER = {
@@ -272,33 +272,6 @@ def test_a_topic_deleted_and_made_anew_stands_still_until_somebody_looks(
         publish_values(broker.bootstrap, topic, [framed(1, EVENT, event(number)) for number in range(9)])
         assert [finding.kind for finding in settle_down(loader).findings] == ["recreation"]
     assert answer(tmp_path, "SELECT count(*) FROM warehouse.pageviews") == [(3,)]
-
-
-def test_schemas_are_found_with_their_references() -> None:
-    item = {"type": "record", "name": "Item", "namespace": "shop", "fields": [{"name": "n", "type": "int"}]}
-    order = {
-        "type": "record",
-        "name": "Order",
-        "namespace": "shop",
-        "fields": [
-            {"name": "one", "type": "shop.Item"},
-            {"name": "more", "type": {"type": "array", "items": "Item"}},
-        ],
-    }
-    answers = {
-        "/schemas/ids/5?subject=dc-east.orders-value": {
-            "schema": json.dumps(order),
-            "references": [{"name": "shop.Item", "subject": "items", "version": 3}],
-        },
-        "/subjects/items/versions/3": {"schema": json.dumps(item)},
-    }
-    registry = SchemaRegistry("http://unused")
-    registry._get = answers.get  # type: ignore[method-assign, assignment]
-    fields = registry.schema("dc-east.orders", 5).natural
-    assert str(fields.field("one").type) == "struct<n: int32>"
-    assert str(fields.field("more").type) == "list<item: struct<n: int32>>"
-    with pytest.raises(UnknownSchemaError):
-        registry.schema("dc-east.orders", 6)
 
 
 def test_an_unreachable_registry_is_no_verdict() -> None:

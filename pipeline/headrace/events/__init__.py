@@ -1,1 +1,4 @@
-"""Events, their envelope and their Avro schemas. Pure: no sockets, clock or threads, only package files."""
+"""Events, their envelope, their Avro schemas and the way to a registry that has them.
+
+Pure: no sockets, clock or threads, only package files; but for `registry_client`, which opens connections when it is asked.
+"""

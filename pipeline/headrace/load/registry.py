@@ -1,31 +1,33 @@
 """Schemas by topic and id from the registry, each asked for once a process.
 
-Owns the HTTP calls of a load (of Confluent's REST API) and their bounds. Invariants: an
-id is asked for in the name of the topic that it was met in, since each datacenter's registry gives ids of its own; one
-that the registry does not know is `UnknownSchemaError` and is asked for again later, since a mirror may bring data
-before its schema; a registry that does not answer is `RegistryUnreachableError` and never a verdict on a record; a
-schema that no table can hold is remembered as such. Must not know records or tables.
+Owns what a load asks registries for, how often and how long. Invariants: an id is asked for in the name of the topic
+that it was met in, since each datacenter's registry gives ids of its own; one that the registry does not know is
+`UnknownSchemaError` and is asked for again later, since a mirror may bring data before its schema; a registry that does
+not answer is `RegistryUnreachableError` and never a verdict on a record; a schema that no table can hold is remembered
+as such. Must not know records, tables or how a registry is spoken to.
 """
 
 from __future__ import annotations
 
 import json
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from headrace.events.registry_client import NoAnswerError, RegistryClient, StatusError
 from headrace.load.avro_types import UnsupportedSchemaError, WriterSchema, writer_schema
 
-ANSWER_SIZE_MAX: Final = 16 * 1024 * 1024
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import Schema, SchemaReference
+
 ATTEMPTS_MAX: Final = 3
 RETRY_WAIT_SECONDS: Final = 0.3
 REFERENCES_MAX: Final = 100
 UNKNOWN_AGAIN_AFTER_SECONDS: Final = 1.0
 UNKNOWN_MAX: Final = 10_000
 """Ids remembered as unknown; the one asked for longest ago is forgotten when there are more."""
+
+Answer = TypeVar("Answer")
 
 
 class UnknownSchemaError(Exception):
@@ -44,8 +46,11 @@ class SchemaRegistry:
     """Asks one of the registries of a comma-separated list of URLs, the first that answers."""
 
     def __init__(self, urls: str, *, timeout_seconds: float = 5.0) -> None:
-        self._urls = [url.strip().rstrip("/") for url in urls.split(",") if url.strip()]
-        self._timeout_seconds = timeout_seconds
+        self._clients = [
+            RegistryClient(url.strip().rstrip("/"), timeout_seconds=timeout_seconds)
+            for url in urls.split(",")
+            if url.strip()
+        ]
         self._known: dict[tuple[str, int], WriterSchema | UnsupportedSchemaError] = {}
         self._unknown_since: dict[tuple[str, int], float] = {}
 
@@ -67,9 +72,12 @@ class SchemaRegistry:
         if time.monotonic() - asked < UNKNOWN_AGAIN_AFTER_SECONDS:
             raise UnknownSchemaError(f"the registry has no schema {schema_id}")
         self._unknown_since.pop((topic, schema_id), None)
-        subject = urllib.parse.quote(f"{topic}-value", safe="")
+        subject = f"{topic}-value"
         try:
-            answer = self._get(f"/schemas/ids/{schema_id}?subject={subject}")
+            answer = self._ask(
+                f"/schemas/ids/{schema_id}?subject={subject}",
+                lambda client: client.schema(schema_id, subject),
+            )
         except RefusedError as error:
             return UnsupportedSchemaError(f"the registry refuses schema {schema_id}: {error}")
         if answer is None:
@@ -85,19 +93,17 @@ class SchemaRegistry:
         Raises:
             RegistryUnreachableError
         """
-        subject = urllib.parse.quote(f"{topic}-value", safe="")
+        subject = f"{topic}-value"
         try:
-            answer = self._get(f"/subjects/{subject}/versions/latest")
-            found = None if answer is None else self._writer_schema(int(answer["id"]), answer)
+            answer = self._ask(f"/subjects/{subject}/versions/latest", lambda client: client.latest(subject))
+            found = None if answer is None else self._writer_schema(answer.schema_id or 0, answer.schema)
         except (RefusedError, UnknownSchemaError):
             return None
         return None if isinstance(found, UnsupportedSchemaError) else found
 
-    def _writer_schema(self, schema_id: int, answer: dict[str, Any]) -> WriterSchema | UnsupportedSchemaError:
-        if answer.get("schemaType", "AVRO") != "AVRO":
-            return UnsupportedSchemaError(
-                f"schema {schema_id} is {answer['schemaType']}, the load reads Avro"
-            )
+    def _writer_schema(self, schema_id: int, answer: Schema) -> WriterSchema | UnsupportedSchemaError:
+        if answer.schema_type != "AVRO":
+            return UnsupportedSchemaError(f"schema {schema_id} is {answer.schema_type}, the load reads Avro")
         try:
             return writer_schema(schema_id, self._whole(answer))
         except UnsupportedSchemaError as error:
@@ -105,27 +111,35 @@ class SchemaRegistry:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             return UnsupportedSchemaError(f"schema {schema_id} is no valid Avro schema: {error!r}")
 
-    def _whole(self, answer: dict[str, Any]) -> Any:
+    def _whole(self, answer: Schema) -> Any:
         """Return the parsed schema with the schemas that it refers to put in place of their names."""
         referred: dict[str, Any] = {}
-        self._collect(answer.get("references", ()), referred)
-        return _inline(json.loads(answer["schema"]), referred, set())
+        self._collect(answer.references or (), referred)
+        return _inline(_parsed(answer), referred, set())
 
-    def _collect(self, references: Iterable[dict[str, Any]], referred: dict[str, Any]) -> None:
+    def _collect(self, references: Iterable[SchemaReference], referred: dict[str, Any]) -> None:
         for reference in references:
-            if reference["name"] in referred:
+            name, subject, version = reference.name, reference.subject, reference.version
+            if name is None or subject is None or version is None:
+                raise ValueError("a reference lacks its name, subject or version")
+            if name in referred:
                 continue
             if len(referred) >= REFERENCES_MAX:
                 raise ValueError(f"more than {REFERENCES_MAX} references")
-            subject = urllib.parse.quote(reference["subject"], safe="")
-            answer = self._get(f"/subjects/{subject}/versions/{int(reference['version'])}")
+            answer = self._version(subject, version)
             if answer is None:
-                raise UnknownSchemaError(f"the registry has no version {reference['version']} of {subject}")
-            referred[reference["name"]] = json.loads(answer["schema"])
-            self._collect(answer.get("references", ()), referred)
+                raise UnknownSchemaError(f"the registry has no version {version} of {subject}")
+            referred[name] = _parsed(answer)
+            self._collect(answer.references or (), referred)
 
-    def _get(self, path: str) -> dict[str, Any] | None:
-        """Return the JSON answer, None for 404.
+    def _version(self, subject: str, version: int) -> Schema | None:
+        answer = self._ask(
+            f"/subjects/{subject}/versions/{version}", lambda client: client.version(subject, version)
+        )
+        return None if answer is None else answer.schema
+
+    def _ask(self, path: str, ask: Callable[[RegistryClient], Answer]) -> Answer | None:
+        """Return the answer of the first registry that has one, None for 404.
 
         Raises:
             RegistryUnreachableError, RefusedError
@@ -134,27 +148,23 @@ class SchemaRegistry:
         for attempt in range(ATTEMPTS_MAX):
             if attempt:
                 time.sleep(RETRY_WAIT_SECONDS)
-            for url in self._urls:
+            for client in self._clients:
                 try:
-                    with urllib.request.urlopen(url + path, timeout=self._timeout_seconds) as response:
-                        answer: dict[str, Any] = json.loads(response.read(ANSWER_SIZE_MAX))
-                        return answer
-                except urllib.error.HTTPError as error:
-                    if error.code == 404:
+                    return ask(client)
+                except StatusError as error:
+                    if error.status == 404:
                         return None
-                    if error.code == 422:
-                        raise RefusedError(_message(error)) from error
+                    if error.status == 422:
+                        raise RefusedError(str(error)) from error
                     failure = error
-                except (OSError, ValueError) as error:
+                except NoAnswerError as error:
                     failure = error
-        raise RegistryUnreachableError(f"no registry of {', '.join(self._urls)} answers {path}: {failure}")
+        urls = ", ".join(client.url for client in self._clients)
+        raise RegistryUnreachableError(f"no registry of {urls} answers {path}: {failure}")
 
 
-def _message(error: urllib.error.HTTPError) -> str:
-    try:
-        return str(json.loads(error.read(ANSWER_SIZE_MAX))["message"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return f"HTTP status {error.code}"
+def _parsed(schema: Schema) -> Any:
+    return json.loads(schema.schema_str or "")
 
 
 def _inline(avro: Any, referred: dict[str, Any], done: set[str]) -> Any:

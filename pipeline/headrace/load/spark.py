@@ -50,7 +50,8 @@ def spark_tasks(session: Any) -> RunTasks:
 
 
 def warm_up(session: Any, task_count: int) -> None:
-    """Start the Python workers and let them import what tasks need, so that the first round is as quick as the next."""
+    """Start the Python workers and let them, and the driver, import all they need: the first round is as quick as the next."""
+    task.is_imported(0)
     session.sparkContext.parallelize(range(task_count), task_count).map(task.is_imported).collect()
 
 

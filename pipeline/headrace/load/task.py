@@ -20,6 +20,7 @@ import pyarrow as pa
 from headrace.broker.client.blocking_cluster import ConnectionFailedError
 from headrace.broker.errors import KafkaError
 from headrace.broker.wire.partitions import TopicPartition
+from headrace.events import registry_client
 from headrace.load.avro_types import UnsupportedSchemaError, WriterSchema
 from headrace.load.columns import Int64s, RecordColumns
 from headrace.load.decode import (
@@ -112,7 +113,8 @@ class _Progress:
 
 
 def is_imported(_: int) -> bool:
-    """What a worker answers once it has this module and all that the module needs."""
+    """What a worker answers once it has this module and all that the module needs, a look-up of a schema included."""
+    registry_client.import_client()
     return True
 
 

@@ -1,0 +1,152 @@
+"""One schema registry, asked by confluent-kafka's client; producers and loads both ask it by this.
+
+Owns what that client leaves open: a request is tried once, so that the caller alone says how often and how long; an
+answer has a bound; what went wrong is `StatusError` or `NoAnswerError` with a sentence, whichever library raised it;
+hosts are trusted as the system trusts them; a redirection is followed. A user and a password in the URL are sent with
+each request and stand in no sentence and no log. The client costs a seventh of a second of CPU to import and is, when
+the first request is made. Must not know topics, retries or what a schema says.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from urllib.parse import unquote
+
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import RegisteredSchema, Schema, SchemaRegistryClient
+    from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+ANSWER_SIZE_MAX: Final = 16 * 1024 * 1024
+
+Answer = TypeVar("Answer")
+
+
+class StatusError(Exception):
+    """The registry answered with an error: its sentence, or the HTTP status where it has none."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+class NoAnswerError(Exception):
+    """Nothing came, or nothing that a schema registry answers; the message says what instead."""
+
+
+class RegistryClient:
+    """Asks the registry of one URL, `http[s]://[USER:PASSWORD@]HOST[:PORT][/PATH]`; every method raises both errors.
+
+    Connections are kept: a forked process needs a client of its own.
+    """
+
+    def __init__(self, url: str, *, timeout_seconds: float) -> None:
+        self.url, credentials = _without_credentials(url)
+        """The URL as it may be shown."""
+        self._settings = {
+            "url": self.url,
+            "timeout": timeout_seconds,
+            "max.retries": 0,
+            "cache.latest.ttl.sec": 0,
+            **credentials,
+        }
+        self._client: SchemaRegistryClient | None = None
+        self._session: Any = None
+
+    def schema(self, schema_id: int, subject: str) -> Schema:
+        """Return the schema that an id means in the name of a subject."""
+        return self._ask(lambda client: client.get_schema(schema_id, subject))
+
+    def version(self, subject: str, version: int) -> RegisteredSchema:
+        return self._ask(lambda client: client.get_version(subject, version))
+
+    def latest(self, subject: str) -> RegisteredSchema:
+        """Return the newest version of a subject, as it is now."""
+        return self._ask(lambda client: client.get_latest_version(subject))
+
+    def register(self, subject: str, schema: str) -> int:
+        """Return the id of an Avro schema under a subject, which it has from now on."""
+        from confluent_kafka.schema_registry import Schema
+
+        schema_id: Any = self._ask(lambda client: client.register_schema(subject, Schema(schema, "AVRO")))
+        if not isinstance(schema_id, int):
+            raise NoAnswerError("the answer has no id, is this a schema registry?")
+        return schema_id
+
+    def close(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = self._client = None
+
+    def _ask(self, ask: Callable[[SchemaRegistryClient], Answer]) -> Answer:
+        from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+        client = self._client = self._client or self._opened()
+        try:
+            return ask(client)
+        except SchemaRegistryError as error:
+            raise StatusError(error.http_status_code, _sentence(error)) from error
+        except (AttributeError, KeyError, TypeError) as error:
+            raise NoAnswerError("the answer has no schema, is this a schema registry?") from error
+        except Exception as error:  # of several libraries, which have no class in common
+            raise NoAnswerError(str(error) or type(error).__name__) from error
+
+    def _opened(self) -> SchemaRegistryClient:
+        from confluent_kafka.schema_registry import SchemaRegistryClient
+
+        try:
+            client = SchemaRegistryClient({**self._settings, "ssl.ca.location": _trusted(self.url)})
+        except Exception as error:  # no URL, or no proxy that the environment may name
+            raise NoAnswerError(str(error)) from error
+        # The client has no setting for these two.
+        self._session = client._rest_client.session
+        self._session.event_hooks = {"response": [_bound]}
+        self._session.follow_redirects = True
+        return client
+
+
+def import_client() -> None:
+    """Import what the first request would: for programs whose first request shall not wait for it."""
+    import confluent_kafka.schema_registry  # noqa: F401
+
+
+def _without_credentials(url: str) -> tuple[str, dict[str, str]]:
+    """Return a URL without user and password, and these as a setting of the client."""
+    scheme, separator, rest = url.partition("://")
+    authority, slash, path = rest.partition("/")
+    credentials, at, host = authority.rpartition("@")
+    if not at:
+        return url, {}
+    user, _, password = credentials.partition(":")
+    shown = f"{scheme}{separator}{host}{slash}{path}"
+    return shown, {"basic.auth.user.info": f"{unquote(user)}:{unquote(password)}"}
+
+
+def _trusted(url: str) -> str | bool | None:
+    """Return where the system keeps the certificates that it trusts; None for the client's own where it has none."""
+    if url.startswith("http:"):
+        return False  # nobody to trust, and reading the certificates takes 40 ms
+    paths = ssl.get_default_verify_paths()
+    return paths.cafile or paths.capath
+
+
+def _sentence(error: SchemaRegistryError) -> str:
+    """Return what the registry says, where it says something: the client makes a sentence of anything else."""
+    is_said = isinstance(error.error_message, str) and error.error_code != error.UNKNOWN
+    return error.error_message if is_said else f"HTTP status {error.http_status_code}"
+
+
+def _bound(response: Any) -> None:
+    """Let reading an answer end with an error where it grows too large, unpacked."""
+    whole = response.iter_bytes
+
+    def pieces(*arguments: Any) -> Iterator[bytes]:
+        size = 0
+        for piece in whole(*arguments):
+            size += len(piece)
+            if size > ANSWER_SIZE_MAX:
+                raise ValueError(f"the answer is larger than {ANSWER_SIZE_MAX} bytes")
+            yield piece
+
+    response.iter_bytes = pieces
