@@ -16,7 +16,7 @@ from bench.apache_kafka import NoKafkaError, find_jars
 __all__ = ["pytest_runtest_makereport", "recorded"]
 
 # Its assertions then tell what they compared.
-pytest.register_assert_rewrite("swapped_broker")
+pytest.register_assert_rewrite("swapped_broker", "swapped_life")
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 from processes import eventually
-from swapped_broker import SwappedBroker, end
+from swapped_broker import SwappedBroker
+from swapped_life import end
 
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.log.compaction import CleanerLimits

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from kafka_oracle import run_tool
-from swapped_broker import Life, SwappedBroker, differing, fingerprints
+from swapped_broker import SwappedBroker, differing, fingerprints
+from swapped_life import Life
 
 
 @pytest.fixture
