@@ -426,7 +426,7 @@ def shrunk(
     kind: Kind,
     rounds_max: int,
 ) -> list[Any]:
-    """Fewer steps, and less in them, that still end in a difference at the last one."""
+    """Fewer steps that still end in a difference of that kind at the last one."""
     rounds = itertools.count()
 
     def still_differs(candidate: list[Any]) -> bool:

@@ -101,4 +101,4 @@ class FetchRun(RandomSession):
 
 @pytest.mark.parametrize("seed", short_seeds(1, SEEDS, "HEADRACE_FETCH_SEEDS"))
 def test_random_fetches(pair: Pair, seed: int) -> None:
-    check_session(pair, seed, random_fetches(seed), FetchRun, rounds_max=10)
+    check_session(pair, seed, random_fetches(seed), FetchRun, rounds_max=20)
