@@ -1,8 +1,9 @@
 """A group coordinator and its consumers in one seeded world: clock, network, replicated log, faults.
 
-The coordinator is the real `Shard` in a model of the runtime; the consumers are models of an eager Kafka consumer that
-stall, die, come back, leave, and lose requests and replies. The log keeps what is below its high watermark when the
-coordinator crashes, and a random part of the rest. The world checks at every step:
+The coordinator is the broker's: runtime, shard, journal, partition and its log on a disk in memory; a follower's fetches move
+the high watermark. The consumers are models of an eager Kafka consumer that stall, die, come back, leave, and lose requests
+and replies. Of the log stays what is below its high watermark when the coordinator crashes, and a random part of the rest;
+it is also deposed, and led in a new epoch without a break. The world checks at every step:
 - within one generation no partition has two owners (`check_owners`);
 - the stored offsets of a partition never go back in the log, nor below what a client saw acknowledged;
 at every crash and at the end that what the shard's memory says is what its log says (`check_replay`); and at the end,
@@ -14,31 +15,23 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
+from unittest.mock import patch
 
 from group_clients import GROUP, PARTITION_COUNT, Client
+from group_coordinator import Coordinator
 
-from headrace.broker.config.sections import Groups
-from headrace.broker.coordinators.decision import TimerKey
+from headrace.broker.coordinators.decision import Timer
 from headrace.broker.coordinators.records import Record
-from headrace.broker.coordinators.timers import TimerQueue
-from headrace.broker.errors import ErrorCode
-from headrace.broker.groups.decision import GroupDecision
-from headrace.broker.groups.events import Event, Request, SessionExpired, ShardLoaded
+from headrace.broker.coordinators.runtime import Host, Runtime
+from headrace.broker.groups.events import SessionExpired
 from headrace.broker.groups.machine import Shard
-from headrace.broker.groups.records import (
-    GroupKey,
-    OffsetKey,
-    decode_key,
-    decode_offset_value,
-)
-from headrace.broker.groups.refusals import refusal
+from headrace.broker.server.journal import PartitionJournal
 from headrace.broker.wire.partitions import TopicPartition
-
-CONFIG = Groups(group_initial_rebalance_delay_ms=200, group_max_size=5)
 
 
 class Mutation(Enum):
@@ -73,6 +66,10 @@ class World:
 
     def run(self, faulty_ms: int = 60_000, quiet_ms: int = 60_000) -> None:
         """A time of faults, then a time without, after which the group must be whole."""
+        with _without(self.mutation):
+            self._run(faulty_ms, quiet_ms)
+
+    def _run(self, faulty_ms: int, quiet_ms: int) -> None:
         for client in self.clients:
             self.after(self.random.randint(0, 3_000), client.start)
         self.after(self.random.randint(1_000, 5_000), self.do_harm)
@@ -103,7 +100,14 @@ class World:
             return
         client = self.random.choice(self.clients)
         harm = self.random.choice(
-            [client.stall, client.stall, client.die, client.leave, self.coordinator.crash]
+            [
+                client.stall,
+                client.stall,
+                client.die,
+                client.leave,
+                self.coordinator.crash,
+                self.coordinator.change_epoch,
+            ]
         )
         harm()
         self.after(self.random.randint(500, 6_000), self.do_harm)
@@ -140,150 +144,34 @@ class World:
         )
         assert len(generations) == 1
         self.coordinator.check_replay()
-        assert self.coordinator.shard.groups[GROUP].is_stable
+        assert self.coordinator.shard().groups[GROUP].is_stable
 
 
-class Coordinator:
-    """A model of the runtime around one shard: append, high watermark, replies, timers, crash and reload."""
+@contextmanager
+def _without(mutation: Mutation) -> Iterator[None]:
+    """The broker's code with that rule switched off."""
+    append, set_timer = Runtime._append, Runtime._set_timer
 
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.log: list[Record] = []
-        self.stored: dict[int, int] = {}
-        self.high_watermark = 0
-        self.life = 0
-        self.loading = False
-        self.down = False
-        self._token = 0
-        self._begin_life()
-
-    def _begin_life(self) -> None:
-        self.life += 1
-        self.shard = Shard(CONFIG)
-        self.timers: TimerQueue[TimerKey, Event] = TimerQueue()
-        self.requests: dict[int, tuple[Request[Any], Callable[[Any], None]]] = {}
-        self.held: list[tuple[int, int, Any]] = []
-
-    def receive(self, request: Request[Any], reply: Callable[[Any], None]) -> None:
-        if self.down:
-            return
-        if self.loading:
-            reply(refusal(request, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
-            return
-        self._token += 1
-        self.requests[self._token] = (request, reply)
-        self._decide(request, self._token)  # type: ignore[arg-type]
-
-    def _decide(self, event: Event, token: int = 0) -> None:
-        world, shard = self.world, self.shard
-        before = repr(shard.groups)
-        decision = shard.decide(event, world.now_ms, token)
-        assert repr(shard.groups) == before, "a decision changes nothing"
-        assert sum(isinstance(decode_key(r.key), GroupKey) for r in decision.records) <= 1
-        taken = False
-        if decision.records:
-            if world.mutation is Mutation.APPLY_BEFORE_APPEND:
-                self._take(decision)
-                taken = True
-            if world.faulty and world.random.random() < 0.05:
-                world.tell(f"append of {type(event).__name__} fails")
-                error = ErrorCode.NOT_ENOUGH_REPLICAS
-                decision = shard.append_failed(event, decision, error, world.now_ms, token)
-                taken = False
-            else:
-                self._append(decision.records)
-        if not taken:
-            self._take(decision)
-        for timer in decision.timers:
-            self._set_timer(timer.key, timer.deadline_ms, timer.event)
-        needed = 0 if world.mutation is Mutation.REPLY_BEFORE_COMMIT else len(self.log)
-        self.held += [(needed, reply.to, reply.answer) for reply in decision.replies]
-        self._release()
-
-    def _append(self, records: list[Record]) -> None:
+    def apply_and_append(
+        runtime: Runtime[Shard], journal: PartitionJournal, records: list[Record], now_ms: int
+    ) -> None:
         for record in records:
-            self._note(record)
-            self.log.append(record)
-        life, end = self.life, len(self.log)
-        self.world.after(self.world.random.randint(0, 400), lambda: self._replicated(life, end))
+            runtime._hosts[journal.index].shard.apply(record)
+        append(runtime, journal, records, now_ms)
 
-    def _take(self, decision: GroupDecision) -> None:
-        self.shard.adopt(decision)
-        self._apply(decision.records)
+    def commit_at_once(journal: PartitionJournal, told: Callable[[bool], None], timeout_ms: int) -> None:
+        told(True)
 
-    def _apply(self, records: list[Record]) -> None:
-        for record in records:
-            self.shard.apply(record)
+    def set_other_timers(runtime: Runtime[Shard], host: Host[Shard], timer: Timer[Any], now_ms: int) -> None:
+        if not isinstance(timer.event, SessionExpired):
+            set_timer(runtime, host, timer, now_ms)
 
-    def _note(self, record: Record) -> None:
-        """Keep the last stored offset of each partition, which must never go back."""
-        key = decode_key(record.key)
-        if isinstance(key, OffsetKey) and record.value is not None:
-            offset, before = decode_offset_value(record.value).offset, self.stored.get(key.partition, -1)
-            assert offset >= before, f"partition {key.partition}: offset {before} goes back to {offset}"
-            self.stored[key.partition] = offset
-
-    def _replicated(self, life: int, end: int) -> None:
-        if life == self.life and not self.down:
-            self.high_watermark = max(self.high_watermark, end)
-            self._release()
-
-    def _release(self) -> None:
-        ready = [held for held in self.held if held[0] <= self.high_watermark]
-        self.held = [held for held in self.held if held[0] > self.high_watermark]
-        for _, token, answer in ready:
-            request = self.requests.pop(token, None)
-            if request is not None:
-                request[1](answer)
-
-    def _set_timer(self, key: TimerKey, deadline_ms: int, event: Event | None) -> None:
-        if event is None:
-            self.timers.cancel(key)
-        elif not (self.world.mutation is Mutation.NO_SESSION_TIMERS and isinstance(event, SessionExpired)):
-            self.timers.set(key, deadline_ms, event)
-            life = self.life
-            self.world.after(deadline_ms - self.world.now_ms, lambda: self._fire(life))
-
-    def _fire(self, life: int) -> None:
-        if life == self.life and not self.down:
-            for event in self.timers.due(self.world.now_ms):
-                self._decide(event)
-
-    def crash(self) -> None:
-        """Lose memory, parked requests and some of what was not yet replicated; a new leader loads what is left."""
-        if self.down or self.loading:
-            return
-        self.check_replay()
-        kept = self.world.random.randint(self.high_watermark, len(self.log))
-        self.world.tell(f"coordinator crashes, keeps {kept} of {len(self.log)} records")
-        del self.log[kept:]
-        self.stored = {}
-        for record in self.log:
-            self._note(record)
-        self.down = True
-        self._begin_life()
-        self.world.after(self.world.random.randint(100, 4_000), self._come_back)
-
-    def _come_back(self) -> None:
-        self.down, self.loading = False, True
-        self.world.after(self.world.random.randint(0, 1_000), self._loaded)
-
-    def _loaded(self) -> None:
-        self._apply(self.log)
-        self.high_watermark = len(self.log)
-        self.loading = False
-        self._decide(ShardLoaded())
-
-    def check_replay(self) -> None:
-        replayed = Shard(CONFIG)
-        for record in self.log:
-            replayed.apply(record)
-        live, stored = self.shard.groups.get(GROUP), replayed.groups.get(GROUP)
-        live_offsets, stored_offsets = live and live.offsets, stored and stored.offsets
-        assert (live_offsets or {}) == (stored_offsets or {}), "memory has offsets that the log has not"
-        if live is not None and live.is_stable:
-            assert stored is not None
-            assert (live.generation, live.leader) == (stored.generation, stored.leader)
-            assert {m.member_id: m.assignment for m in live.members.values()}.items() <= {
-                m.member_id: m.assignment for m in stored.members.values()
-            }.items()
+    changes: dict[Mutation, tuple[type, str, Any]] = {
+        Mutation.REPLY_BEFORE_COMMIT: (PartitionJournal, "when_committed", commit_at_once),
+        Mutation.APPLY_BEFORE_APPEND: (Runtime, "_append", apply_and_append),
+        Mutation.NO_SESSION_TIMERS: (Runtime, "_set_timer", set_other_timers),
+    }
+    with ExitStack() as changed:
+        if mutation in changes:
+            changed.enter_context(patch.object(*changes[mutation]))
+        yield

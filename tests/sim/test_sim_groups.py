@@ -1,4 +1,4 @@
-"""Consumer groups under seeded schedules: members stall, die and leave, messages get lost, the coordinator crashes.
+"""Consumer groups under seeded schedules: members stall, die and leave, messages get lost, the coordinator crashes or is deposed.
 
 Each safety rule that is switched off must make some seed fail, or the simulation would prove nothing.
 """
@@ -42,6 +42,8 @@ def test_the_schedules_reach_what_they_are_for() -> None:
     stories = "\n".join(story for world in worlds for story in world.stories)
     for happening in (
         "coordinator crashes",
+        "coordinator is deposed",
+        "coordinator leads on",
         "append of CommitOffsets fails",
         "append of SyncGroup fails",
         "hears UNKNOWN_MEMBER_ID",
