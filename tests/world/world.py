@@ -90,20 +90,29 @@ class _Failures(logging.Handler):
             self.found.append(f"{record.getMessage()}: {facts['stack']}")
 
 
+_listening: set[_Failures] = set()
+"""Several may listen at once, and end in any order: the last one puts back what the first one found."""
+_before: list[tuple[int, bool]] = []
+
+
 @contextmanager
 def unforeseen_failures() -> Iterator[list[str]]:
     """What brokers log of failures that nobody foresaw; nothing else of their logs goes anywhere."""
     logger, failures = logging.getLogger("headrace"), _Failures()
-    before = logger.level, logger.propagate
+    if not _listening:
+        _before[:] = [(logger.level, logger.propagate)]
+        logger.setLevel(logging.ERROR)
+        logger.propagate = False
+    _listening.add(failures)
     logger.addHandler(failures)
-    logger.setLevel(logging.ERROR)
-    logger.propagate = False
     try:
         yield failures.found
     finally:
         logger.removeHandler(failures)
-        logger.setLevel(before[0])
-        logger.propagate = before[1]
+        _listening.remove(failures)
+        if not _listening:
+            ((level, logger.propagate),) = _before
+            logger.setLevel(level)
 
 
 async def until(holds: Callable[[], bool], seconds: float = TICK_SECONDS) -> None:
