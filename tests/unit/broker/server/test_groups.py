@@ -213,15 +213,21 @@ def test_a_group_id_must_be_there_where_members_meet_and_must_fit_a_record(broke
     assert broker.ask(commit(1, group_id="")) == [{T0: ErrorCode.NONE}]
 
 
-def test_a_new_leader_loads_in_slices_and_says_so_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def many_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Broker:
+    """A coordinator that leads, with so many commits that they are loaded in several slices."""
     monkeypatch.setattr(loader, "SLICE_SIZE", 200)
     broker = Broker(tmp_path)
     broker.lead(0)
     broker.loop.run()
     for offset in range(50):
         broker.ask(commit(offset))
+    return broker
+
+
+def test_a_new_leader_loads_in_slices_and_says_so_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker = many_slices(tmp_path, monkeypatch)
     broker.lead_anew(2)
     broker.loop.step()
     assert broker.ask(fetch())[0].error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -261,12 +267,7 @@ def test_a_leader_that_goes_on_in_a_new_epoch_keeps_its_groups_and_what_they_wai
 def test_loading_goes_on_in_a_new_epoch_of_the_same_leader(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loader, "SLICE_SIZE", 200)
-    broker = Broker(tmp_path)
-    broker.lead(0)
-    broker.loop.run()
-    for offset in range(50):
-        broker.ask(commit(offset))
+    broker = many_slices(tmp_path, monkeypatch)
     reading = PartitionLog.read
     reads: list[int] = []
 
@@ -285,12 +286,7 @@ def test_loading_goes_on_in_a_new_epoch_of_the_same_leader(
 
 
 def test_loading_goes_on_when_the_disk_answers_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loader, "SLICE_SIZE", 200)
-    broker = Broker(tmp_path)
-    broker.lead(0)
-    broker.loop.run()
-    for offset in range(50):
-        broker.ask(commit(offset))
+    broker = many_slices(tmp_path, monkeypatch)
     reading = PartitionLog.read
     reads_at_ms: list[int] = []
 
