@@ -24,8 +24,8 @@ from headrace.broker.groups.machine import Shard
 from headrace.broker.groups.records import GroupKey, OffsetKey, decode_key, decode_offset_value
 from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.log.startup import open_logs
-from headrace.broker.replication.leader import Partition
 from headrace.broker.replication.model import PartitionState
+from headrace.broker.replication.partition import Partition
 from headrace.broker.server.groups import GroupCoordinator
 from headrace.broker.waiting.parking import Waiting
 from headrace.broker.wire import batches

@@ -19,7 +19,7 @@ from headrace.broker.wire.special_values import (
 )
 
 if TYPE_CHECKING:
-    from headrace.broker.replication.leader import Partition
+    from headrace.broker.replication.partition import Partition
 
 API = k02_list_offsets.API
 VERSIONS = (0, 9)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.broker.errors import FencedLeaderEpochError, UnknownLeaderEpochError
 from headrace.broker.handlers.services import Partitions
-from headrace.broker.replication.leader import Partition
+from headrace.broker.replication.partition import Partition
 from headrace.broker.wire.special_values import NO_EPOCH
 
 

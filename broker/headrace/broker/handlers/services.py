@@ -20,8 +20,8 @@ from headrace.broker.handlers.metadata_bodies import MetadataBodies
 from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.replication.control_requests import LeaderAndIsr, StopReplica, UpdateMetadata
-from headrace.broker.replication.leader import Partition
 from headrace.broker.replication.model import Broker, Endpoint, PartitionMetadata
+from headrace.broker.replication.partition import Partition
 from headrace.broker.replication.topic_requests import NewTopic, TopicResult
 from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.waiting.parking import Waiting

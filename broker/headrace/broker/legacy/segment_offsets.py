@@ -10,7 +10,7 @@ from headrace.broker.log.files import OsFiles
 from headrace.broker.wire.special_values import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 if TYPE_CHECKING:
-    from headrace.broker.replication.leader import Partition
+    from headrace.broker.replication.partition import Partition
 
 
 def offsets_before(

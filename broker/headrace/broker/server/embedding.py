@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.broker.clock import Clock
 from headrace.broker.errors import NotLeaderOrFollowerError, PolicyViolationError
-from headrace.broker.replication.leader import Partition
+from headrace.broker.replication.partition import Partition
 from headrace.broker.replication.topic_requests import NewTopic, TopicResult
 from headrace.broker.structured_log import get_logger
 

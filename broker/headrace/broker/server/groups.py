@@ -28,7 +28,7 @@ from headrace.broker.groups.kind import GroupKind
 from headrace.broker.groups.machine import Shard
 from headrace.broker.groups.refusals import refusal
 from headrace.broker.handlers.refused_writes import RefusedWrites
-from headrace.broker.replication.leader import Partition
+from headrace.broker.replication.partition import Partition
 from headrace.broker.server.journal import PartitionJournal
 from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.waiting.parking import Waiting

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from headrace.broker.clock import Clock
 from headrace.broker.errors import StorageError
 from headrace.broker.handlers.refused_writes import RefusedWrites
-from headrace.broker.replication.leader import Partition
+from headrace.broker.replication.partition import Partition
 from headrace.broker.waiting.parking import Waiting
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from headrace.broker.handlers.services import Services
 from headrace.broker.log.results import RecoveryReport
 from headrace.broker.log.startup import open_logs
 from headrace.broker.log.store import LogStore
-from headrace.broker.replication.leader import Partition
+from headrace.broker.replication.partition import Partition
 from headrace.broker.server.addresses import data_directories, endpoints, stored_broker_id, with_ports
 from headrace.broker.server.cleaner import Cleaner
 from headrace.broker.server.cluster import Cluster

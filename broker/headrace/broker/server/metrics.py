@@ -25,7 +25,7 @@ from headrace.broker.server.syncing import FlushTimes
 
 if TYPE_CHECKING:
     from headrace.broker.log.partition_log import PartitionLog
-    from headrace.broker.replication.leader import Partition
+    from headrace.broker.replication.partition import Partition
     from headrace.broker.server.cleaner import CleanerFigures
     from headrace.broker.server.zookeeper_watch import ZooKeeperWatch
 

@@ -21,7 +21,7 @@ from headrace.broker.errors import (
 )
 from headrace.broker.log import names
 from headrace.broker.log.store import LogStore
-from headrace.broker.replication.leader import Partition
+from headrace.broker.replication.partition import Partition
 from headrace.broker.server.replicas import Partitions
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks, in_thread

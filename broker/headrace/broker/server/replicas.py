@@ -29,7 +29,7 @@ from headrace.broker.replication.control_requests import (
     ToldReplica,
     ToldStop,
 )
-from headrace.broker.replication.leader import Partition
+from headrace.broker.replication.partition import Partition
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import in_thread

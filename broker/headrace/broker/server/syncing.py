@@ -14,7 +14,7 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 
 from headrace.broker.errors import StorageError
 from headrace.broker.log.partition_log import PartitionLog
-from headrace.broker.replication.leader import Partition
+from headrace.broker.replication.partition import Partition
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks
 

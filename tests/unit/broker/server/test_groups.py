@@ -35,8 +35,8 @@ from headrace.broker.groups.records import OffsetValue, encode_offset_key, encod
 from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.partition_log import PartitionLog
-from headrace.broker.replication.leader import Partition
 from headrace.broker.replication.model import PartitionState
+from headrace.broker.replication.partition import Partition
 from headrace.broker.server.groups import GroupCoordinator
 from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.waiting.parking import Waiting

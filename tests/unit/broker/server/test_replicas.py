@@ -27,8 +27,8 @@ from headrace.broker.replication.control_requests import (
     ToldStop,
     UpdateMetadata,
 )
-from headrace.broker.replication.leader import Partition
 from headrace.broker.replication.model import PartitionMetadata
+from headrace.broker.replication.partition import Partition
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.replicas import Partitions
 from headrace.broker.wire.fields import ZERO_UUID
@@ -216,7 +216,7 @@ def metadata() -> MetadataCache:
 @pytest.fixture
 def partitions(logs: Logs, metadata: MetadataCache, monkeypatch: pytest.MonkeyPatch) -> Partitions:
     # These logs append by themselves.
-    monkeypatch.setattr("headrace.broker.replication.leader.Appender", lambda log: log)
+    monkeypatch.setattr("headrace.broker.replication.partition.Appender", lambda log: log)
     return Partitions(1, cast(Any, logs), metadata, Clock(), lambda _: None)
 
 

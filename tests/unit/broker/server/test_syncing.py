@@ -21,8 +21,8 @@ from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.log.appender import Appender
 from headrace.broker.log.files import OsFile, OsFiles
 from headrace.broker.log.partition_log import PartitionLog
-from headrace.broker.replication.leader import Partition
 from headrace.broker.replication.model import PartitionState
+from headrace.broker.replication.partition import Partition
 from headrace.broker.server.syncing import FlushTimes, Syncs
 from headrace.broker.tasks import Tasks
 from headrace.broker.waiting.deferred import Deferred

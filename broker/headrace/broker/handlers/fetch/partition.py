@@ -24,7 +24,7 @@ from headrace.broker.legacy.fetched import ConvertedRecords, down_converted
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.results import NOTHING_YET, EpochEndOffset, LogSlice
 from headrace.broker.log.transactions import AbortedTransaction
-from headrace.broker.replication.leader import Partition
+from headrace.broker.replication.partition import Partition
 from headrace.broker.wire.batches import MAGIC
 from headrace.broker.wire.fields import ZERO_UUID
 from headrace.broker.wire.special_values import NO_EPOCH, READ_COMMITTED

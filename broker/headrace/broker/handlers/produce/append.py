@@ -22,7 +22,7 @@ from headrace.broker.handlers.produce.outcome import Outcome
 from headrace.broker.handlers.services import Services
 from headrace.broker.legacy.message_sets import holds_message
 from headrace.broker.log.results import AppendResult
-from headrace.broker.replication.leader import Partition
+from headrace.broker.replication.partition import Partition
 
 # With these Kafka tells no start of the log: they come before a look at what the records say.
 UNREAD = (

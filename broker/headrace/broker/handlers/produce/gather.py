@@ -15,7 +15,7 @@ from headrace.broker.coordinators.topics import INTERNAL_TOPICS
 from headrace.broker.handlers.produce.check import FLAGS_AT, ZSTD_VERSION
 from headrace.broker.handlers.produce.read import Head, client_id_of, head_of, split_single
 from headrace.broker.handlers.services import Services
-from headrace.broker.replication.leader import Partition
+from headrace.broker.replication.partition import Partition
 from headrace.broker.wire.batches import HEADER_SIZE, MAGIC, MAGIC_AT, TRANSACTIONAL_BIT
 from headrace.broker.wire.frames import RequestHeader
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from headrace.broker.errors import KafkaError
 from headrace.broker.log.results import AppendResult
-from headrace.broker.replication.leader import Partition
+from headrace.broker.replication.partition import Partition
 
 
 class Outcome(NamedTuple):

@@ -19,8 +19,8 @@ from headrace.broker.handlers.produce import gather, handler
 from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.handlers.replies import CloseConnectionError
 from headrace.broker.log.files import Buffer, OsFile
-from headrace.broker.replication.leader import Partition
 from headrace.broker.replication.model import PartitionState
+from headrace.broker.replication.partition import Partition
 from headrace.broker.wire import frames
 from headrace.broker.wire.api.k00_produce import API
 from headrace.broker.wire.batches import Record, encode_batch
