@@ -66,5 +66,5 @@ def _delete_before(broker: Services, topic: str, index: int, offset: int) -> int
         )
     log.delete_before(offset)
     # Who waits here has kept where the log began.
-    broker.waiting.wake(topic, index)
+    broker.waiting.wake_both(topic, index)
     return log.log_start_offset

@@ -154,14 +154,16 @@ class BrokerHost:
             records, leader_epoch=partition.leader_epoch, now_ms=self.clock.now_ms()
         )
         partition.appended()
-        self._waiting.wake(partition.topic, partition.partition)
+        self._waiting.wake_end(partition.topic, partition.partition)
+        if partition.is_committed:
+            self._waiting.wake(partition.topic, partition.partition)
         return result
 
     def start_mirrored_at(self, partition: Partition, offset: int) -> None:
         self._partitions.logs.truncate_at_once(partition.log, offset, empties=True)
 
     def wake_fetchers(self, topic: str, partition: int) -> None:
-        self._waiting.wake(topic, partition)
+        self._waiting.wake_both(topic, partition)
 
 
 Start = Callable[[EmbeddingHost], Awaitable[None]]

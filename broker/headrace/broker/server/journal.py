@@ -50,7 +50,9 @@ class PartitionJournal:
             raise
         if self.refused_writes.directories:
             self.refused_writes.worked(directory, self.clock.monotonic_ms())
-        self.waiting.wake(self.partition.topic, self.index)
+        self.waiting.wake_end(self.partition.topic, self.index)
+        if self.partition.is_committed:
+            self.waiting.wake(self.partition.topic, self.index)
 
     def when_committed(self, told: Callable[[bool], None], timeout_ms: int) -> None:
         """`told(True)` once the high watermark has passed what the log holds now, `told(False)` after `timeout_ms`."""

@@ -330,7 +330,7 @@ class Broker:
         return self.later("request", work)
 
     def _partition_changed(self, partition: Partition) -> None:
-        self.waiting.wake(partition.topic, partition.partition)
+        self.waiting.wake_both(partition.topic, partition.partition)
 
     async def _known_to_cluster(self, partitions: Partitions) -> None:
         """Wait until the controller told this broker of itself, and it has what clients are told that it leads."""

@@ -1,15 +1,18 @@
 """Parked requests: fetches that wait for data and produces that wait for replicas.
 
 A parked request names the partitions it depends on and an `attempt`: called with those that moved, and once with None
-when its time is over. Wake-ups of one turn of the loop are gathered, so that many appends cost a parked fetch one
-attempt. Who parks for the same partitions again and again keeps a `Watch` of them. Invariants: at most `parked_max`
-requests are parked (the next is answered at once with what there is), and at most `kept_max` partitions are in watches
-that are kept; a finished request has no timer. Knows nothing of Kafka's messages, sockets or logs.
+when its time is over. There are two wakes: followers wait for a log's end (`wake_end`), all others for what is committed
+(`wake`), and everybody for a change of leader (`wake_both`). Wake-ups of one turn of the loop are gathered, so that many
+appends cost a parked fetch one attempt. Who parks for the same partitions again and again keeps a `Watch` of them.
+Invariants: at most `parked_max` requests are parked (the next is answered at once with what there is), and at most
+`kept_max` partitions are in watches that are kept; a finished request has no timer. Knows nothing of Kafka's messages,
+sockets or logs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from itertools import chain
 from typing import Any, Protocol, TypeVar
 
 from headrace.broker.waiting.deferred import Deferred
@@ -36,6 +39,8 @@ class Waiting:
         self._scheduler = scheduler
         self._parked_max = parked_max
         self._kept_max = kept_max
+        # Who is to hear of a log's end, and of everything else.
+        self._by_end: dict[PartitionKey, dict[Watch, None]] = {}
         self._by_key: dict[PartitionKey, dict[Watch, None]] = {}
         self._woken: list[Watch] = []
         self.parked_count = 0
@@ -46,31 +51,34 @@ class Waiting:
         keys: Iterable[PartitionKey] | Watch,
         timeout_ms: int,
         attempt: Callable[[Collection[PartitionKey] | None], T | None],
+        *,
+        for_end: bool = False,
     ) -> Deferred[T]:
         """Wait until `attempt(moved)` gives a value after a wake of some of `keys`, at most `timeout_ms`.
 
         At the time-out, or at once when too many are parked, the value is that of `attempt(None)`, which must give one.
+        `for_end`: it is a follower, which `wake_end` wakes, and `wake` does not.
         """
         deferred: Deferred[Any] = Deferred()
         if self.parked_count >= self._parked_max or timeout_ms <= 0:
             deferred.complete(attempt(None))
             return deferred
-        # A request may name a partition twice.
-        watch = keys if isinstance(keys, Watch) else self._watched(tuple(dict.fromkeys(keys)), is_kept=False)
+        watch = keys if isinstance(keys, Watch) else self._watched(keys, is_kept=False, for_end=for_end)
         assert watch.attempt is None, "one request at a time"
         self.parked_count += 1
         watch.attempt, watch.deferred = attempt, deferred
+        watch.moved.clear()
         watch.timer = self._scheduler.call_later(timeout_ms / 1000, self._attempt, watch, None)
         deferred.on_cancel(lambda: self._finished(watch))
         return deferred
 
-    def keep(self, keys: Iterable[PartitionKey]) -> Watch | None:
+    def keep(self, keys: Iterable[PartitionKey], *, for_end: bool = False) -> Watch | None:
         """A watch to park with until `forget`; None when there are too many."""
         watched = tuple(dict.fromkeys(keys))
         if self.kept_count + len(watched) > self._kept_max:
             return None
         self.kept_count += len(watched)
-        return self._watched(watched, is_kept=True)
+        return self._watched(watched, is_kept=True, for_end=for_end)
 
     def forget(self, watch: Watch) -> None:
         """The end of a watch that was kept; no request is parked with it."""
@@ -78,11 +86,22 @@ class Waiting:
         self._unwatch(watch)
 
     def wake(self, topic: str, partition: int) -> None:
-        """The partition has new data, a new high watermark or another leader, or is gone."""
-        if not self._by_key:
-            return
-        key = (topic, partition)
-        waiting = self._by_key.get(key)
+        """More of the partition is committed, or it begins elsewhere."""
+        if self._by_key:
+            self._wake(self._by_key, (topic, partition))
+
+    def wake_end(self, topic: str, partition: int) -> None:
+        """The log's end moved."""
+        if self._by_end:
+            self._wake(self._by_end, (topic, partition))
+
+    def wake_both(self, topic: str, partition: int) -> None:
+        """The log's end moved and all is committed, or the partition has another leader, or is gone."""
+        self.wake(topic, partition)
+        self.wake_end(topic, partition)
+
+    def _wake(self, watches: dict[PartitionKey, dict[Watch, None]], key: PartitionKey) -> None:
+        waiting = watches.get(key)
         if waiting is None:
             return
         for watch in waiting:
@@ -96,27 +115,33 @@ class Waiting:
 
     def release(self) -> None:
         """Answer every parked request with what there is (the broker stops)."""
-        for watch in {watch: None for waiting in self._by_key.values() for watch in waiting}:
+        watches = (watch for by_key in (self._by_key, self._by_end) for watch in chain(*by_key.values()))
+        for watch in dict.fromkeys(watches):
             self._attempt(watch, None)
 
-    def _watched(self, keys: tuple[PartitionKey, ...], *, is_kept: bool) -> Watch:
-        watch = Watch(keys, is_kept=is_kept)
-        for key in keys:
-            self._by_key.setdefault(key, {})[watch] = None
+    def _watched(self, keys: Iterable[PartitionKey], *, is_kept: bool, for_end: bool) -> Watch:
+        # A request may name a partition twice.
+        watch = Watch(tuple(dict.fromkeys(keys)), is_kept=is_kept, for_end=for_end)
+        watches = self._by_end if for_end else self._by_key
+        for key in watch.keys:
+            watches.setdefault(key, {})[watch] = None
         return watch
 
     def _unwatch(self, watch: Watch) -> None:
+        watches = self._by_end if watch.for_end else self._by_key
         for key in watch.keys:
-            waiting = self._by_key[key]
+            waiting = watches[key]
             del waiting[watch]
             if not waiting:
-                del self._by_key[key]
+                del watches[key]
 
     def _attempt_woken(self) -> None:
         woken, self._woken = self._woken, []
         for watch in woken:
             moved, watch.moved = watch.moved, set()
-            self._attempt(watch, moved)
+            # None moved: its request was answered, and the next one has read all since.
+            if moved:
+                self._attempt(watch, moved)
 
     def _attempt(self, watch: Watch, moved: Collection[PartitionKey] | None) -> None:
         if watch.attempt is None:

@@ -16,13 +16,17 @@ class TimerHandle(Protocol):
 
 
 class Watch:
-    """`attempt` is None while no request is parked; `is_kept`: it serves for more than one request."""
+    """`attempt` is None while no request is parked; `is_kept`: it serves for more than one request.
 
-    __slots__ = ("attempt", "deferred", "is_kept", "keys", "moved", "timer")
+    `for_end`: a follower's, for the ends of logs.
+    """
 
-    def __init__(self, keys: tuple[PartitionKey, ...], *, is_kept: bool) -> None:
+    __slots__ = ("attempt", "deferred", "for_end", "is_kept", "keys", "moved", "timer")
+
+    def __init__(self, keys: tuple[PartitionKey, ...], *, is_kept: bool, for_end: bool) -> None:
         self.keys = keys
         self.is_kept = is_kept
+        self.for_end = for_end
         self.attempt: Attempt | None = None
         self.deferred: Deferred[Any] = Deferred()
         self.timer: TimerHandle | None = None

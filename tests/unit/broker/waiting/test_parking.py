@@ -72,9 +72,11 @@ def waiting(loop: ManualLoop) -> Waiting:
     return Waiting(loop, parked_max=3, kept_max=4)
 
 
-def park(waiting: Waiting, fetch: Fetch, *keys: tuple[str, int], timeout_ms: int = 1000) -> list[str]:
+def park(
+    waiting: Waiting, fetch: Fetch, *keys: tuple[str, int], timeout_ms: int = 1000, for_end: bool = False
+) -> list[str]:
     answers: list[str] = []
-    waiting.park(keys or (("t", 0),), timeout_ms, fetch.attempt).then(answers.append)
+    waiting.park(keys or (("t", 0),), timeout_ms, fetch.attempt, for_end=for_end).then(answers.append)
     return answers
 
 
@@ -125,6 +127,23 @@ def test_only_its_own_partitions_wake_a_request(loop: ManualLoop, waiting: Waiti
     waiting.wake("t", 1)
     loop.turn()
     assert fetch.attempts == 1
+
+
+def test_followers_wait_for_the_end_and_all_others_for_what_is_committed(
+    loop: ManualLoop, waiting: Waiting
+) -> None:
+    follower, consumer = Fetch(wanted=100), Fetch(wanted=100)
+    park(waiting, follower, for_end=True)
+    park(waiting, consumer)
+    waiting.wake_end("t", 0)
+    loop.turn()
+    assert (follower.attempts, consumer.attempts) == (1, 0)
+    waiting.wake("t", 0)
+    loop.turn()
+    assert (follower.attempts, consumer.attempts) == (1, 1)
+    waiting.wake_both("t", 0)
+    loop.turn()
+    assert (follower.attempts, consumer.attempts) == (2, 2)
 
 
 def test_too_little_data_goes_on_waiting_until_the_time_is_over(loop: ManualLoop, waiting: Waiting) -> None:
@@ -189,7 +208,10 @@ def test_no_time_to_wait_means_an_answer_now(waiting: Waiting) -> None:
 
 
 def test_release_answers_everyone_once(waiting: Waiting) -> None:
-    answers = [park(waiting, Fetch(wanted=1), ("t", 0), ("t", 1)) for _ in range(3)]
+    answers = [
+        park(waiting, Fetch(wanted=1), ("t", 0), ("t", 1), for_end=for_end)
+        for for_end in (False, True, False)
+    ]
     waiting.release()
     assert answers == [["0 bytes"]] * 3
     assert waiting.parked_count == 0
@@ -265,4 +287,21 @@ def test_only_so_many_partitions_are_kept(waiting: Waiting) -> None:
     assert waiting.keep([("t", 0), ("t", 1), ("t", 2)]) is None
     assert waiting.kept_count == 2
     waiting.forget(first)
-    assert waiting.keep([("t", 0), ("t", 1), ("t", 2)]) is not None
+    assert waiting.keep([("t", 0), ("t", 1), ("t", 2)], for_end=True) is not None
+
+
+def test_a_wake_of_a_request_that_was_answered_meanwhile_is_none_of_the_next_one(
+    loop: ManualLoop, waiting: Waiting
+) -> None:
+    watch = waiting.keep([("t", 0)])
+    assert watch is not None
+    waiting.park(watch, 500, Fetch(wanted=1).attempt).then(lambda _: None)
+    waiting.wake("t", 0)
+    loop.advance(0.5)
+    again = Fetch(wanted=1)
+    waiting.park(watch, 500, again.attempt).then(lambda _: None)
+    loop.turn()
+    assert again.attempts == 0
+    waiting.wake("t", 0)
+    loop.turn()
+    assert again.attempts == 1

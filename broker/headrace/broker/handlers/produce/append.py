@@ -83,7 +83,9 @@ def _appended(broker: Services, topic: str, partition: Partition, batch_count: i
     if broker.refused_writes.directories:
         broker.refused_writes.worked(partition.log.directory, broker.clock.monotonic_ms())
     broker.metrics.produced(topic, batch_count, size)
-    broker.waiting.wake(topic, partition.partition)
+    broker.waiting.wake_end(topic, partition.partition)
+    if partition.is_committed:
+        broker.waiting.wake(topic, partition.partition)
 
 
 def _refused(

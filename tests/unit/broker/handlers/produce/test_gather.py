@@ -50,6 +50,7 @@ class World(SimpleNamespace):
             return found
 
         self.woken: list[tuple[str, int]] = []
+        self.ends_woken: list[tuple[str, int]] = []
         self.counted: list[tuple[str, int, int]] = []
         super().__init__(
             partition=partition,
@@ -58,6 +59,7 @@ class World(SimpleNamespace):
             ),
             waiting=SimpleNamespace(
                 wake=lambda topic, index: self.woken.append((topic, index)),
+                wake_end=lambda topic, index: self.ends_woken.append((topic, index)),
                 park=lambda keys, timeout_ms, attempt: attempt(None),
             ),
             clock=SimpleNamespace(now_ms=lambda: NOW_MS, monotonic_ms=lambda: 0),

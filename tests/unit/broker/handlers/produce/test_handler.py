@@ -36,6 +36,7 @@ class FakePartition:
         self.appended: list[bytes] = []
         self.is_disk_full = False
         self.partition = 3
+        self.is_committed = commits
         self.log = SimpleNamespace(
             high_watermark=200 if commits else 0,
             directory="/data/pageviews-0",
@@ -56,11 +57,15 @@ class FakeWaiting:
 
     def __init__(self) -> None:
         self.woken: list[tuple[str, int]] = []
+        self.ends_woken: list[tuple[str, int]] = []
         self.attempt: Any = None
         self.timeout_ms = 0
 
     def wake(self, topic: str, partition: int) -> None:
         self.woken.append((topic, partition))
+
+    def wake_end(self, topic: str, partition: int) -> None:
+        self.ends_woken.append((topic, partition))
 
     def park(self, keys: Any, timeout_ms: int, attempt: Any) -> Deferred[Any]:
         self.attempt, self.timeout_ms = attempt, timeout_ms
@@ -226,6 +231,8 @@ def test_without_acknowledgement_there_is_no_answer_but_an_error_closes(version:
 def test_acks_all_waits_until_the_batch_is_committed(version: int) -> None:
     broker = FakeBroker(FakePartition(commits=False))
     assert isinstance(ask(broker, request_of(version, -1, single())), Deferred)
+    # What was appended is for followers alone so far.
+    assert (broker.waiting.ends_woken, broker.waiting.woken) == ([("pageviews", 3)], [])
     attempt = broker.waiting.attempt
     assert broker.waiting.timeout_ms == 1234
     broker.partition.log.high_watermark = 104
