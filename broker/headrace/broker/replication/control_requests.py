@@ -12,7 +12,13 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from headrace.broker.errors import UnknownServerError
-from headrace.broker.replication.model import Broker, Endpoint, PartitionMetadata, PartitionState
+from headrace.broker.replication.model import (
+    RECOVERED,
+    Broker,
+    Endpoint,
+    PartitionMetadata,
+    PartitionState,
+)
 from headrace.broker.wire.api import k04_leader_and_isr, k05_stop_replica, k06_update_metadata
 from headrace.broker.wire.fields import ZERO_UUID
 from headrace.broker.wire.special_values import NO_EPOCH
@@ -80,6 +86,7 @@ class LeaderAndIsr(ControlRequest):
                         isr=tuple(state["isr"]),
                         controller_epoch=state["controller_epoch"],
                         zk_version=state["partition_epoch"],
+                        leader_recovery_state=state.get("leader_recovery_state", RECOVERED),
                     ),
                     tuple(state["replicas"]),
                     state.get("is_new", False),

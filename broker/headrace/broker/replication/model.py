@@ -16,6 +16,8 @@ NO_LEADER = -1
 LEADER_DURING_DELETE = -2
 """The leader that UpdateMetadata names for a partition that is being deleted."""
 INITIAL_LEADER_EPOCH = 0
+RECOVERED, RECOVERING = 0, 1
+"""Leader recovery states (KIP-704): RECOVERING is a leader that was elected without being in sync, until it says otherwise."""
 EPOCH_DURING_DELETE = -2
 """The leader epoch in a StopReplica request that ends a topic: it overrules every other."""
 
@@ -74,6 +76,7 @@ class PartitionState:
     isr: tuple[int, ...]
     controller_epoch: int
     zk_version: int = 0
+    leader_recovery_state: int = RECOVERED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

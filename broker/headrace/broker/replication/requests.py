@@ -134,6 +134,7 @@ def _leader_state(word: PartitionWord) -> dict[str, Any]:
         "adding_replicas": list(word.assignment.adding),
         "removing_replicas": list(word.assignment.removing),
         "is_new": word.is_new,
+        "leader_recovery_state": word.state.leader_recovery_state,
     }
 
 

@@ -133,9 +133,4 @@ class Term:
 
 def _same(found: PartitionState, wanted: PartitionState) -> bool:
     """Whether the znode holds what was to be written; its version says nothing about that."""
-    return (found.leader, found.leader_epoch, found.isr, found.controller_epoch) == (
-        wanted.leader,
-        wanted.leader_epoch,
-        wanted.isr,
-        wanted.controller_epoch,
-    )
+    return replace(found, zk_version=wanted.zk_version) == wanted

@@ -17,6 +17,8 @@ from uuid import UUID
 
 from headrace.broker.config.listeners import address_text
 from headrace.broker.replication.model import (
+    RECOVERED,
+    RECOVERING,
     Broker,
     Endpoint,
     PartitionState,
@@ -292,27 +294,32 @@ def decode_topic(name: str, data: bytes) -> TopicAssignment:
 
 
 def encode_partition_state(state: PartitionState) -> bytes:
-    """Version 1 of a partition's state."""
-    return _dump(
-        {
-            "controller_epoch": state.controller_epoch,
-            "leader": state.leader,
-            "version": 1,
-            "leader_epoch": state.leader_epoch,
-            "isr": list(state.isr),
-        }
-    )
+    """Version 1 of a partition's state; a leader that has nothing to recover from is not spoken of (KIP-704)."""
+    fields: dict[str, Any] = {
+        "controller_epoch": state.controller_epoch,
+        "leader": state.leader,
+        "version": 1,
+        "leader_epoch": state.leader_epoch,
+        "isr": list(state.isr),
+    }
+    if state.leader_recovery_state != RECOVERED:
+        fields["leader_recovery_state"] = state.leader_recovery_state
+    return _dump(fields)
 
 
 def decode_partition_state(path: str, data: bytes, zk_version: int) -> PartitionState:
     """A partition's state with its znode's version."""
     with _fields(path, data) as fields:
+        recovery = _int32(fields.get("leader_recovery_state", RECOVERED))
+        if recovery not in (RECOVERED, RECOVERING):
+            raise ValueError(f"{recovery} is no leader recovery state")
         return PartitionState(
             leader=_int32(fields["leader"]),
             leader_epoch=_int32(fields["leader_epoch"]),
             isr=_broker_ids(fields["isr"]),
             controller_epoch=_int32(fields["controller_epoch"]),
             zk_version=zk_version,
+            leader_recovery_state=recovery,
         )
 
 

@@ -18,7 +18,14 @@ from headrace.broker.replication.control_requests import (
     UpdateMetadata,
     control_request,
 )
-from headrace.broker.replication.model import Broker, Endpoint, PartitionMetadata, PartitionState
+from headrace.broker.replication.model import (
+    RECOVERED,
+    RECOVERING,
+    Broker,
+    Endpoint,
+    PartitionMetadata,
+    PartitionState,
+)
 from headrace.broker.wire.api import APIS
 from headrace.broker.wire.fields import ZERO_UUID
 
@@ -38,6 +45,8 @@ def test_leader_and_isr_of_every_version(version: int) -> None:
     state = {**STATE, "partition_index": 4, "partition_epoch": 6}
     if version >= 1:
         state["is_new"] = True
+    if version >= 6:
+        state["leader_recovery_state"] = RECOVERING
     message: dict[str, Any] = {**SENDER, "live_leaders": []}
     if version >= 2:
         message["broker_epoch"] = 77
@@ -50,7 +59,14 @@ def test_leader_and_isr_of_every_version(version: int) -> None:
         "t",
         TOPIC_ID if version >= 5 else ZERO_UUID,
         4,
-        PartitionState(leader=1, leader_epoch=7, isr=(1, 2), controller_epoch=5, zk_version=6),
+        PartitionState(
+            leader=1,
+            leader_epoch=7,
+            isr=(1, 2),
+            controller_epoch=5,
+            zk_version=6,
+            leader_recovery_state=RECOVERING if version >= 6 else RECOVERED,
+        ),
         (1, 2),
         version >= 1,
     )

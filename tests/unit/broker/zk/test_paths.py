@@ -5,6 +5,7 @@ from uuid import UUID
 import pytest
 
 from headrace.broker.replication.model import (
+    RECOVERING,
     Broker,
     Endpoint,
     PartitionState,
@@ -86,6 +87,19 @@ def test_a_partition_state_is_written_as_kafka_writes_it() -> None:
     state = PartitionState(leader=1001, leader_epoch=0, isr=(1001,), controller_epoch=1, zk_version=4)
     assert paths.encode_partition_state(state) == KAFKA_STATE
     assert paths.decode_partition_state("/x", KAFKA_STATE, 4) == state
+
+
+def test_a_leader_with_something_to_recover_from_is_marked_in_the_state() -> None:
+    state = PartitionState(
+        leader=2, leader_epoch=5, isr=(2,), controller_epoch=1, leader_recovery_state=RECOVERING
+    )
+    marked = (
+        b'{"controller_epoch":1,"leader":2,"version":1,"leader_epoch":5,"isr":[2],"leader_recovery_state":1}'
+    )
+    assert paths.encode_partition_state(state) == marked
+    assert paths.decode_partition_state("/x", marked, 0) == state
+    with pytest.raises(paths.MalformedZnodeError, match="2 is no leader recovery state"):
+        paths.decode_partition_state("/x", marked.replace(b'state":1', b'state":2'), 0)
 
 
 def test_the_small_znodes_are_written_as_kafka_writes_them() -> None:

@@ -30,6 +30,7 @@ from headrace.broker.replication.events import (
 from headrace.broker.replication.model import (
     INITIAL_LEADER_EPOCH,
     NO_LEADER,
+    RECOVERING,
     PartitionState,
     ReplicaAssignment,
 )
@@ -142,6 +143,8 @@ class Elections:
             assignment.replicas, state.isr, live, unclean=self._unclean(topic)
         )
         if choice is not None:
+            if choice[0] not in state.isr:
+                state = replace(state, leader_recovery_state=RECOVERING)
             return self._successor(topic, partition, state, *choice)
         isr = without_leader(state.isr, live)
         if state.leader == NO_LEADER and isr == state.isr:

@@ -7,9 +7,12 @@ from typing import TypeVar
 from uuid import UUID
 
 from headrace.broker.replication import events as ev
+from headrace.broker.replication import requests
 from headrace.broker.replication.controller.machine import Controller
 from headrace.broker.replication.model import (
     LEADER_DURING_DELETE,
+    RECOVERED,
+    RECOVERING,
     Broker,
     Endpoint,
     PartitionState,
@@ -156,6 +159,34 @@ def test_a_replicated_partition_moves_to_a_live_in_sync_replica() -> None:
     commands = controller.handle(ev.BrokersChanged(brokers=brokers(2)))
     write = writes(commands)["t", 0]
     assert (write.state.leader, write.state.isr, write.state.leader_epoch) == (2, (2,), 6)
+
+
+def test_an_unclean_leader_is_recovering_and_its_successors_with_it_until_it_says_otherwise() -> None:
+    controller, _ = elected(
+        live=(1, 2),
+        topics=[topic("t", (1, 2))],
+        states={("t", 0): state(1, 5, 1)},
+        controller=Controller(unclean=lambda topic: True),
+    )
+    commands = controller.handle(ev.BrokersChanged(brokers=brokers(2)))
+    write = writes(commands)["t", 0].state
+    assert (write.leader, write.isr, write.leader_recovery_state) == (2, (2,), RECOVERING)
+    (told,) = of(ev.SendLeaderAndIsr, write_all(controller, commands))
+    request = requests.leader_and_isr(told, controller_id=1, controller_epoch=7, listener="PLAINTEXT")
+    assert request["topic_states"][0]["partition_states"][0]["leader_recovery_state"] == RECOVERING
+    commands = controller.handle(ev.BrokersChanged(brokers={2: broker(2, epoch=99)}))
+    write = writes(commands)["t", 0].state
+    assert (write.leader, write.leader_epoch, write.leader_recovery_state) == (2, 7, RECOVERING)
+
+
+def test_a_leader_in_sync_has_nothing_to_recover_from() -> None:
+    controller, _ = elected(
+        topics=[topic("t", (1, 2))],
+        states={("t", 0): state(1, 5, 1, 2)},
+        controller=Controller(unclean=lambda topic: True),
+    )
+    commands = controller.handle(ev.BrokersChanged(brokers=brokers(2)))
+    assert writes(commands)["t", 0].state.leader_recovery_state == RECOVERED
 
 
 def test_a_lost_follower_leaves_the_isr_and_the_leader_stays() -> None:
