@@ -31,7 +31,7 @@ NOT_SERVED = {
     **dict.fromkeys((24, 25, 26, 27, 28, 65, 66), TRANSACTIONS),
     **dict.fromkeys((29, 30, 31, 36, 50, 51), SECURITY),
     **dict.fromkeys((38, 39, 40, 41), TOKENS),
-    **dict.fromkeys((43, 45, 46, 56), REASSIGNMENT),
+    **dict.fromkeys((43, 45, 46), REASSIGNMENT),
     **dict.fromkeys((48, 49), QUOTAS),
     57: KRAFT,
     58: KRAFT,

@@ -298,6 +298,10 @@ class TopicDeletionDisabledError(KafkaError):
     code = ErrorCode.TOPIC_DELETION_DISABLED
 
 
+class NotControllerError(KafkaError):
+    code = ErrorCode.NOT_CONTROLLER
+
+
 class FencedLeaderEpochError(KafkaError):
     code = ErrorCode.FENCED_LEADER_EPOCH
 

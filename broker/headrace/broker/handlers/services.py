@@ -20,6 +20,7 @@ from headrace.broker.handlers.metadata_bodies import MetadataBodies
 from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.replication.control_requests import LeaderAndIsr, StopReplica, UpdateMetadata
+from headrace.broker.replication.events import Answer, IsrProposed
 from headrace.broker.replication.model import Broker, Endpoint, PartitionMetadata
 from headrace.broker.replication.partition import Partition
 from headrace.broker.replication.topic_requests import NewTopic, TopicResult
@@ -165,6 +166,10 @@ class Control(Protocol):
 
     async def shut_down(self, broker_id: int, broker_epoch: int, /) -> Sequence[PartitionKey]:
         """The partitions that the broker still leads; raises a KafkaError."""
+        ...
+
+    async def answer(self, event: IsrProposed, /) -> Answer:
+        """What the controller answers, this broker being it; raises NotControllerError."""
         ...
 
 

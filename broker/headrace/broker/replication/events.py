@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from headrace.broker.errors import ErrorCode
 from headrace.broker.replication.model import Broker, PartitionState, ReplicaAssignment, TopicAssignment
 from headrace.broker.wire.partitions import PartitionKey
 
@@ -84,6 +85,31 @@ class IsrChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProposedIsr:
+    """One partition's in-sync replicas as its leader wants them, and the state that it knows; `topic` is a name or an id.
+
+    `broker_epochs` are those of the members' registrations, NO_EPOCH where the leader does not tell.
+    """
+
+    topic: str | UUID
+    partition: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[int, ...]
+    broker_epochs: tuple[int, ...]
+    leader_recovery_state: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsrProposed:
+    """A broker proposes in-sync replicas of partitions that it leads; `AnswerIsrProposal` answers."""
+
+    broker_id: int
+    broker_epoch: int
+    proposals: tuple[ProposedIsr, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirectoriesFailed:
     """Data directories of these brokers failed: they have to be asked which replicas were there (KIP-112)."""
 
@@ -131,6 +157,7 @@ Event = (
     | TopicsHidden
     | TopicRemoved
     | IsrChanged
+    | IsrProposed
     | LogDirectoriesFailed
     | ReplicasAnswered
     | ShutdownRequested
@@ -226,7 +253,22 @@ class EndPreferredElection:
     """All preferred leaders that can lead do: remove the wish for them."""
 
 
-Command = (
+IsrAnswer = PartitionState | ErrorCode
+"""The state that a partition has now, as it was proposed, or why it has another one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerIsrProposal:
+    """The answer to `IsrProposed`: an answer for each proposal, in their order, or an error for all of them."""
+
+    answers: tuple[IsrAnswer, ...] = ()
+    error: ErrorCode = ErrorCode.NONE
+
+
+Answer = AnswerIsrProposal
+"""What somebody waits for who asked the controller."""
+
+Act = (
     WriteStates
     | SendLeaderAndIsr
     | SendUpdateMetadata
@@ -236,3 +278,4 @@ Command = (
     | RefuseDeletion
     | EndPreferredElection
 )
+Command = Act | Answer

@@ -13,8 +13,8 @@ from typing import Any
 
 from headrace.broker.clock import Clock
 from headrace.broker.config.broker import BrokerConfig
-from headrace.broker.errors import ErrorCode, StaleControllerEpochError
-from headrace.broker.replication import requests
+from headrace.broker.errors import ErrorCode, NotControllerError, StaleControllerEpochError
+from headrace.broker.replication import events, requests
 from headrace.broker.replication.control_requests import (
     LeaderAndIsr,
     StopReplica,
@@ -23,7 +23,7 @@ from headrace.broker.replication.control_requests import (
 )
 from headrace.broker.replication.controller.machine import Controller
 from headrace.broker.server.configurations import Configurations
-from headrace.broker.server.controller import ControllerOffice
+from headrace.broker.server.controller import NO_CONTROLLER, ControllerOffice
 from headrace.broker.server.mailbox import Mailbox
 from headrace.broker.server.membership import Membership
 from headrace.broker.server.metadata import MetadataCache
@@ -118,8 +118,14 @@ class Control:
         Raises StaleControllerEpochError, BrokerNotAvailableError and StaleBrokerEpochError.
         """
         if self._office is None:
-            raise StaleControllerEpochError("This is not the correct controller for this cluster.")
+            raise StaleControllerEpochError(NO_CONTROLLER)
         return await self._office.shut_down(broker_id, broker_epoch)
+
+    async def answer(self, event: events.IsrProposed) -> events.Answer:
+        """What the controller answers, this broker being it. Raises NotControllerError."""
+        if self._office is None:
+            raise NotControllerError(NO_CONTROLLER)
+        return await self._office.answer(event)
 
     def log_directory_failed(self) -> None:
         """Have the controller ask which replicas of this broker are out of reach (KIP-112)."""

@@ -12,12 +12,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TypeVar
 
 from headrace.broker.clock import Clock
 from headrace.broker.errors import (
     BrokerNotAvailableError,
     KafkaError,
+    NotControllerError,
     StaleBrokerEpochError,
     StaleControllerEpochError,
 )
@@ -48,6 +50,8 @@ from headrace.broker.zk.reads import read_brokers, read_states, read_topics, und
 
 logger = get_logger(__name__)
 PAUSE_AFTER_FAILURE_SECONDS = 1.0
+NO_CONTROLLER = "This is not the correct controller for this cluster."
+T = TypeVar("T")
 
 
 class ControllerOffice:
@@ -112,16 +116,36 @@ class ControllerOffice:
         StaleBrokerEpochError.
         """
 
-        async def work() -> list[PartitionKey]:
+        moved = StaleControllerEpochError(NO_CONTROLLER)
+        return await self._ask(lambda: self._shut_down(broker_id, broker_epoch), moved)
+
+    async def answer(self, event: events.IsrProposed) -> events.Answer:
+        """Have the controller decide upon a request. Raises NotControllerError."""
+        moved = NotControllerError(NO_CONTROLLER)
+
+        async def work() -> events.Answer:
+            if self._core is None:
+                raise moved
+            answer = await self._handle(event)
+            if answer is None:
+                raise moved
+            return answer
+
+        return await self._ask(work, moved)
+
+    async def _ask(self, work: Callable[[], Awaitable[T]], moved: KafkaError) -> T:
+        """Do `work` in its turn; raises `moved` when the office was lost over it."""
+
+        async def attempt() -> T:
             try:
-                return await self._shut_down(broker_id, broker_epoch)
+                return await work()
             except KafkaError:
                 raise
             except Exception as error:
                 await self._failed(error)
-                raise StaleControllerEpochError("This broker was controller until now.") from error
+                raise moved from error
 
-        return await self._mailbox.ask(work)
+        return await self._mailbox.ask(attempt)
 
     async def _failed(self, error: Exception) -> None:
         match error:
@@ -259,7 +283,7 @@ class ControllerOffice:
     async def _shut_down(self, broker_id: int, broker_epoch: int) -> list[PartitionKey]:
         core = self._core
         if core is None:
-            raise StaleControllerEpochError("This is not the correct controller for this cluster.")
+            raise StaleControllerEpochError(NO_CONTROLLER)
         broker = core.cluster.brokers.get(broker_id)
         if broker is None:
             raise BrokerNotAvailableError(f"Broker {broker_id} is not registered.")
@@ -354,16 +378,21 @@ class ControllerOffice:
             assert self._term is not None, "elected"
             await self._term.delete(path)
 
-    async def _handle(self, event: events.Event) -> None:
-        """One event, its commands, and the events that these bring about at once."""
+    async def _handle(self, event: events.Event) -> events.Answer | None:
+        """One event, its commands, and the events that these bring about at once; the answer, when the event asks for one."""
+        answer = None
         pending: deque[events.Event] = deque([event])
         while pending and self._core is not None:
             for command in self._core.handle(pending.popleft()):
+                if isinstance(command, events.Answer):
+                    answer = command
+                    continue
                 outcome = await self._perform(command, self._core)
                 if outcome is not None:
                     pending.append(outcome)
+        return answer
 
-    async def _perform(self, command: events.Command, core: Controller) -> events.Event | None:
+    async def _perform(self, command: events.Act, core: Controller) -> events.Event | None:
         term = self._term
         assert term is not None, "elected"
         match command:

@@ -9,10 +9,12 @@ must be performed. Knows nothing of ZooKeeper or sockets: `server.controller` pe
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from headrace.broker.replication.controller.brokers import Brokers
 from headrace.broker.replication.controller.deletions import Deletions
 from headrace.broker.replication.controller.elections import Elections
+from headrace.broker.replication.controller.isr import IsrChanges
 from headrace.broker.replication.controller.sending import leaders_to, metadata_to
 from headrace.broker.replication.controller.state import ClusterState
 from headrace.broker.replication.events import (
@@ -23,6 +25,7 @@ from headrace.broker.replication.events import (
     Elected,
     Event,
     IsrChanged,
+    IsrProposed,
     LogDirectoriesFailed,
     PreferredLeadersRequested,
     ReplicasAnswered,
@@ -45,12 +48,14 @@ class Controller:
         self.cluster = ClusterState()
         self._elections = elections = Elections(self.cluster, unclean)
         self._deletions = deletions = Deletions(self.cluster, allowed=delete_topics)
+        self._isr_changes = isr_changes = IsrChanges(self.cluster)
         brokers = Brokers(self.cluster, elections, deletions)
         self._handlers: dict[type, Callable[..., list[Command]]] = {
             Elected: self._elected,
             TopicsChanged: self._topics_changed,
             IsrChanged: self._isr_changed,
-            StatesWritten: elections.states_written,
+            IsrProposed: isr_changes.proposed,
+            StatesWritten: self._states_written,
             ShutdownRequested: elections.shutdown_requested,
             PreferredLeadersRequested: elections.preferred_leaders_requested,
             BrokersChanged: brokers.changed,
@@ -90,6 +95,15 @@ class Controller:
                 commands += self._deletions.vanished(topic)
             cluster.topics[topic] = assignment
         return commands + self._elections.write(self._elections.due(event.topics))
+
+    def _states_written(self, event: StatesWritten) -> list[Command]:
+        """Who wanted the write hears of its outcome; what others wrote instead is an election's matter."""
+        if not self._isr_changes.is_under_way:
+            return self._elections.states_written(event)
+        commands = self._isr_changes.written(event)
+        if event.conflicts:
+            commands += self._elections.states_written(replace(event, written={}))
+        return commands
 
     def _isr_changed(self, event: IsrChanged) -> list[Command]:
         cluster = self.cluster
