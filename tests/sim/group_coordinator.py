@@ -12,6 +12,7 @@ from uuid import UUID
 
 from faulty_files import FaultyFiles
 from group_clients import GROUP
+from replica_kit import ScriptedHost, told
 
 from headrace.broker.config.sections import Groups
 from headrace.broker.config.topics import LogConfig
@@ -24,7 +25,6 @@ from headrace.broker.groups.machine import Shard
 from headrace.broker.groups.records import GroupKey, OffsetKey, decode_key, decode_offset_value
 from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.log.startup import open_logs
-from headrace.broker.replication.model import PartitionState
 from headrace.broker.replication.partition import Partition
 from headrace.broker.server.groups import GroupCoordinator
 from headrace.broker.waiting.parking import Waiting
@@ -87,10 +87,7 @@ class Process:
 
     def lead(self, leader: int, epoch: int) -> None:
         """The controller's word."""
-        state = PartitionState(
-            leader=leader, leader_epoch=epoch, isr=(LEADER, FOLLOWER), controller_epoch=1, zk_version=0
-        )
-        self.partition.follow(state, (LEADER, FOLLOWER))
+        self.partition.follow(told(leader, epoch, (LEADER, FOLLOWER)))
         self._changed(self.partition)
 
 
@@ -168,7 +165,7 @@ class Coordinator:
         )
         self.log = logs.create(OFFSETS_TOPIC, 0, TOPIC_ID, now_ms=self.world.now_ms)
         logs.truncate_at_once(self.log, kept)
-        partition = WatchedPartition(LEADER, OFFSETS_TOPIC, 0, TOPIC_ID, self.log, lambda _: None)
+        partition = WatchedPartition(ScriptedHost(LEADER), OFFSETS_TOPIC, 0, TOPIC_ID, self.log)
         partition.appended_by_leader = self._appended
         self.process = process = Process(self.world, partition)
         self.waiting = Waiting(process)
@@ -216,7 +213,9 @@ class Coordinator:
             return
         partition = process.partition
         partition.isr = (LEADER, FOLLOWER)
-        partition.follower_fetched(FOLLOWER, max(end, partition.follower_ends.get(FOLLOWER, 0)))
+        assert partition.leadership is not None
+        progress = partition.leadership.followers[FOLLOWER]
+        partition.follower_fetched(FOLLOWER, max(end, progress.end_offset))
         self.waiting.wake(partition.topic, partition.partition)
 
     def _note(self, data: bytes) -> None:

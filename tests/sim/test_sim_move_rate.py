@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 from faulty_files import FaultyFiles
+from replica_kit import ScriptedHost
 from virtual_time import VirtualLoop
 
 from headrace.broker.config.sections import Replication
@@ -51,7 +52,7 @@ class Broker:
             overrides=lambda _: {},
             now_ms=EPOCH_MS,
         )
-        partitions = Partitions(1, self.logs, MetadataCache(), self.clock, lambda _: None)
+        partitions = Partitions(ScriptedHost(), self.logs, MetadataCache(), self.clock)
         self.partitions, self.tasks = partitions, Tasks()
         self.moves = ReplicaMoves(self.logs, partitions, self.clock, self.tasks, threads=2)
         self.limit(rate)

@@ -27,7 +27,10 @@ SECURITY_PROTOCOLS = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SS
 
 
 class ToldReplica(NamedTuple):
-    """A partition that a broker is told to lead or to follow; the zero UUID is no topic id."""
+    """A partition that a broker is told to lead or to follow; the zero UUID is no topic id.
+
+    `adding` and `removing` are filled while its assignment changes.
+    """
 
     topic: str
     topic_id: UUID
@@ -35,6 +38,8 @@ class ToldReplica(NamedTuple):
     state: PartitionState
     replicas: tuple[int, ...]
     is_new: bool = False
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
 
 
 class ToldStop(NamedTuple):
@@ -90,6 +95,8 @@ class LeaderAndIsr(ControlRequest):
                     ),
                     tuple(state["replicas"]),
                     state.get("is_new", False),
+                    tuple(state.get("adding_replicas") or ()),
+                    tuple(state.get("removing_replicas") or ()),
                 )
                 for topic, topic_id, state in _states(message)
             ),

@@ -1,87 +1,163 @@
-"""One partition as this broker leads it: appends, required acknowledgements, the high watermark.
+"""One replica on this broker: its log, and what the broker does with it as leader or as follower.
 
-Invariants: only the leader appends, in its own leader epoch; the high watermark is the smallest log end
-offset of the in-sync replicas and never goes back while one leader leads. With this broker as the only
-in-sync replica it is the log end offset, at once, but where `flush.messages` wants a sync first: there a log ends for
-others where it is on the disk. Knows nothing of sockets, ZooKeeper or other partitions.
+Performs what `replication.leader` decides. Invariants: only the leader appends what clients send, in its own leader epoch,
+which its log has noted before any data; the high watermark never goes back but where the log is cut below it; with this
+broker as the only replica it is the log end offset, at once, but where `flush.messages` wants a sync first: there a log ends
+for others where it is on the disk. Knows nothing of sockets, ZooKeeper or other partitions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
 
 from headrace.broker.config import copies
-from headrace.broker.errors import KafkaError, NotEnoughReplicasError, NotLeaderOrFollowerError
+from headrace.broker.errors import (
+    KafkaError,
+    NotEnoughReplicasError,
+    NotLeaderOrFollowerError,
+    UnknownLeaderEpochError,
+)
 from headrace.broker.log.appender import Appender
-from headrace.broker.replication.model import PartitionState
+from headrace.broker.replication.control_requests import ToldReplica
+from headrace.broker.replication.events import IsrAnswer
+from headrace.broker.replication.leader import UNKNOWN_OFFSET, IsrProposal, Leadership
+from headrace.broker.wire.special_values import NO_EPOCH
 
 if TYPE_CHECKING:
     from headrace.broker.log.partition_log import PartitionLog
     from headrace.broker.log.results import AppendResult
 
 
+class Host(Protocol):
+    """The broker, as its partitions know it."""
+
+    @property
+    def broker_id(self) -> int: ...
+
+    @property
+    def replica_lag_ms_max(self) -> int:
+        """replica.lag.time.max.ms."""
+        ...
+
+    def monotonic_ms(self) -> int: ...
+
+    def is_alive(self, broker_id: int) -> bool:
+        """Whether that broker is a live member of the cluster."""
+        ...
+
+    def request_sync(self, partition: Partition) -> None:
+        """Have the log synced, soon, as `flush.messages` asks, and call `partition.synced` afterwards."""
+        ...
+
+    def secure(self, partition: Partition) -> None:
+        """Have all of the log on the disk, soon: too few others have it."""
+        ...
+
+    def propose(self, partition: Partition, proposal: IsrProposal) -> None:
+        """Ask the controller, and call `partition.proposal_answered` with what it says."""
+        ...
+
+    def committed(self, partition: Partition) -> None:
+        """The high watermark moved, other than by an append: wake who waits for it."""
+        ...
+
+
 class Partition:
-    """A replica that lives on this broker; `log` is always there, `is_leader` changes with the
-    controller's word.
+    """A replica that lives on this broker; `log` is always there, `is_leader` changes with the controller's word.
+
+    `leadership` is there while it leads, and the same object for as long as it does without a break.
     """
 
     __slots__ = (
+        "adding",
         "appender",
         "broker_id",
         "controller_epoch",
-        "follower_ends",
+        "host",
         "is_leader",
         "isr",
         "leader",
         "leader_epoch",
+        "leadership",
         "log",
         "partition",
+        "partition_epoch",
+        "removing",
         "replicas",
-        "request_sync",
         "topic",
         "topic_id",
     )
 
-    def __init__(
-        self,
-        broker_id: int,
-        topic: str,
-        partition: int,
-        topic_id: UUID,
-        log: PartitionLog,
-        request_sync: Callable[[Partition], None],
-    ) -> None:
-        """`request_sync(partition)` has the log synced, soon, and `synced` called afterwards."""
-        self.broker_id = broker_id
+    def __init__(self, host: Host, topic: str, partition: int, topic_id: UUID, log: PartitionLog) -> None:
+        self.host = host
+        self.broker_id = host.broker_id
         self.topic = topic
         self.partition = partition
         self.topic_id = topic_id
         self.log = log
         self.appender = Appender(log)
-        self.request_sync = request_sync
         self.is_leader = False
+        self.leadership: Leadership | None = None
         self.leader = -1
-        self.leader_epoch = -1
-        self.controller_epoch = -1
+        self.leader_epoch = self.partition_epoch = self.controller_epoch = NO_EPOCH
         self.isr: tuple[int, ...] = ()
         self.replicas: tuple[int, ...] = ()
-        self.follower_ends: dict[int, int] = {}
+        self.adding: tuple[int, ...] = ()
+        self.removing: tuple[int, ...] = ()
 
-    def follow(self, state: PartitionState, replicas: tuple[int, ...]) -> None:
+    # -- the controller's word
+
+    def follow(self, told: ToldReplica) -> None:
         """Take the controller's word: lead when it names this broker, else stop leading.
 
         Raises StorageError when the log cannot begin the epoch; all is then as before, for the controller to ask again.
         """
-        is_leader = state.leader == self.broker_id
+        is_leader = told.state.leader == self.broker_id
         if is_leader:
-            self.log.assign_epoch(state.leader_epoch)
-        self._take(state, replicas)
+            self.log.assign_epoch(told.state.leader_epoch)
+            self._lead(told)
+        else:
+            self.leadership = None
+        self._take(told)
         self.is_leader = is_leader
-        self.follower_ends = {}
         if is_leader:
-            self._advance()
+            self._secure_below_minimum()
+            self._move()
+
+    def stop(self) -> None:
+        """Lead no more; whoever leads next, this broker among them, begins anew."""
+        self.is_leader = False
+        self.leadership = None
+
+    def _lead(self, told: ToldReplica) -> None:
+        end_offset, now_ms = self.log.log_end_offset, self.host.monotonic_ms()
+        if self.leadership is not None and told.state.leader_epoch == self.leader_epoch + 1:
+            self.leadership.told(told.state, told.replicas, end_offset=end_offset, now_ms=now_ms)
+        else:
+            self.leadership = Leadership(
+                self.broker_id,
+                told.state,
+                told.replicas,
+                end_offset=end_offset,
+                lag_ms_max=self.host.replica_lag_ms_max,
+                is_alive=self.host.is_alive,
+                now_ms=now_ms,
+            )
+
+    def _take(self, told: ToldReplica) -> None:
+        state = told.state
+        self.leader = state.leader
+        self.leader_epoch = state.leader_epoch
+        self.partition_epoch = state.zk_version
+        self.controller_epoch = state.controller_epoch
+        self.isr = state.isr
+        self.replicas = told.replicas
+        self.adding = told.adding
+        self.removing = told.removing
+
+    # -- leading
 
     def append(self, records: memoryview, *, required_acks: int, now_ms: int) -> AppendResult:
         """Append batches as the leader.
@@ -109,10 +185,10 @@ class Partition:
             raise NotLeaderOrFollowerError(f"this broker does not lead {self.topic}-{self.partition}")
         if self.log.is_mirror_copy:
             raise copies.refusal(self.topic)
-        if required_acks == -1 and len(self.isr) < self._isr_size_min:
+        if required_acks == -1 and len(self.isr) < self.isr_size_min:
             raise NotEnoughReplicasError(
                 f"{self.topic}-{self.partition} has {len(self.isr)} in-sync replicas, "
-                f"min.insync.replicas asks for {self._isr_size_min}"
+                f"min.insync.replicas asks for {self.isr_size_min}"
             )
 
     def appended(self) -> None:
@@ -123,10 +199,58 @@ class Partition:
         """The log is on the disk up to its recovery point: move the high watermark."""
         self._advance()
 
-    def follower_fetched(self, replica: int, log_end_offset: int) -> None:
-        """A follower asked for `log_end_offset`, so it has everything before."""
-        self.follower_ends[replica] = log_end_offset
-        self._advance()
+    def follower_fetched(
+        self,
+        replica: int,
+        offset: int,
+        *,
+        log_start_offset: int = UNKNOWN_OFFSET,
+        broker_epoch: int = NO_EPOCH,
+    ) -> None:
+        """A follower asked for `offset`, so it has everything before; its log begins at `log_start_offset`.
+
+        Raises NotLeaderOrFollowerError when this broker does not lead, or the request is of an earlier life of the
+        follower's broker; UnknownLeaderEpochError for who is no replica, as far as this broker was told.
+        """
+        leadership = self.leadership
+        if leadership is None:
+            raise NotLeaderOrFollowerError(f"this broker does not lead {self.topic}-{self.partition}")
+        if replica not in leadership.followers:
+            raise UnknownLeaderEpochError(f"broker {replica} is no follower of {self.topic}-{self.partition}")
+        leadership.fetched(
+            replica,
+            offset,
+            log_start_offset=log_start_offset,
+            broker_epoch=broker_epoch,
+            end_offset=self.log.log_end_offset,
+            now_ms=self.host.monotonic_ms(),
+        )
+        if replica not in leadership.maximal_isr:
+            proposal = leadership.joining(replica, self.log.high_watermark)
+            if proposal is not None:
+                self.host.propose(self, proposal)
+        self._move()
+
+    def check_lag(self) -> None:
+        """Propose to have those out of the ISR that lag for too long; call every now and then."""
+        leadership = self.leadership
+        if leadership is None or not leadership.followers:
+            return
+        proposal = leadership.lagging(self.log.log_end_offset, self.isr_size_min, self.host.monotonic_ms())
+        if proposal is not None:
+            self.host.propose(self, proposal)
+        # Who was caught up, and out of the ISR, is waited for only as long as it may lag.
+        self._move()
+
+    def proposal_answered(self, proposal: IsrProposal, answer: IsrAnswer) -> bool:
+        """The controller answered; whether the ISR is what it says. An answer to an earlier leadership changes nothing."""
+        leadership = self.leadership
+        if leadership is None or not leadership.answered(proposal, answer):
+            return False
+        self.isr, self.partition_epoch = leadership.isr, leadership.partition_epoch
+        self._secure_below_minimum()
+        self._move()
+        return True
 
     @property
     def high_watermark(self) -> int:
@@ -139,24 +263,61 @@ class Partition:
         return self.log.high_watermark == self.log.log_end_offset
 
     @property
-    def _isr_size_min(self) -> int:
+    def isr_size_min(self) -> int:
         """min.insync.replicas, but never more than the partition has replicas, as in Kafka."""
         return min(self.log.config.min_insync_replicas, len(self.replicas))
 
-    def _take(self, state: PartitionState, replicas: tuple[int, ...]) -> None:
-        self.leader = state.leader
-        self.leader_epoch = state.leader_epoch
-        self.controller_epoch = state.controller_epoch
-        self.isr = state.isr
-        self.replicas = replicas
+    @property
+    def has_enough_in_sync(self) -> bool:
+        """Whether what is committed now counts as acknowledged by `min.insync.replicas` replicas (acks=all)."""
+        leadership = self.leadership
+        return leadership is not None and len(leadership.maximal_isr) >= self.isr_size_min
+
+    @property
+    def is_under_min_isr(self) -> bool:
+        """Whether it is led here and fewer replicas are in sync than `min.insync.replicas` asks for."""
+        return self.is_leader and len(self.isr) < self.isr_size_min
+
+    @property
+    def is_under_replicated(self) -> bool:
+        """Whether it is led here and a replica is not in sync that is not just being added."""
+        return self.is_leader and len(self.isr) < len(self.replicas) - len(
+            set(self.adding) & set(self.replicas)
+        )
+
+    @property
+    def low_watermark(self) -> int:
+        """Where the logs of all live replicas begin at the latest."""
+        start_offset = self.log.log_start_offset
+        return start_offset if self.leadership is None else self.leadership.low_watermark(start_offset)
+
+    # -- following
+
+    def leader_said(self, high_watermark: int) -> None:
+        """The leader answered a fetch: what is below is committed, as far as this log has it."""
+        self.log.advance_high_watermark(high_watermark)
+
+    def _secure_below_minimum(self) -> None:
+        if len(self.isr) < self.isr_size_min and self.log.recovery_point < self.log.log_end_offset:
+            self.host.secure(self)
+
+    def _move(self) -> None:
+        """Move the high watermark for another reason than an append, and tell who waits for it."""
+        before = self.log.high_watermark
+        self._advance()
+        if self.log.high_watermark > before:
+            self.host.committed(self)
 
     def _advance(self) -> None:
-        offset = self.log.log_end_offset
-        if self.log.awaits_sync and self.log.is_sync_due:
-            offset = self.log.recovery_point
-            self.request_sync(self)
-        for replica in self.isr:
-            if replica != self.broker_id:
-                offset = min(offset, self.follower_ends.get(replica, -1))
-        if offset > self.log.high_watermark:
-            self.log.advance_high_watermark(offset)
+        log = self.log
+        offset = log.log_end_offset
+        if log.awaits_sync and log.is_sync_due:
+            offset = log.recovery_point
+            self.host.request_sync(self)
+        leadership = self.leadership
+        if leadership is None:
+            return
+        if leadership.followers:
+            offset = leadership.committed(offset, self.isr_size_min, self.host.monotonic_ms())
+        if offset > log.high_watermark:
+            log.advance_high_watermark(offset)

@@ -48,6 +48,7 @@ from headrace.broker.server.metrics_server import MetricsServer
 from headrace.broker.server.moves import ReplicaMoves
 from headrace.broker.server.process_metrics import ProcessMetrics
 from headrace.broker.server.producer_ids import ProducerIds
+from headrace.broker.server.replica_host import ReplicaHost
 from headrace.broker.server.replicas import Partitions
 from headrace.broker.server.start_report import StartReport
 from headrace.broker.server.surroundings import Surroundings
@@ -169,9 +170,15 @@ class Broker:
             await self.metrics_server.start(self.config.network.headrace_metrics_listener)
         await self.cluster.connect(stored_broker_id(self.files, directories))
         self.logs = await self._open_logs(directories)
-        partitions = self.partitions = Partitions(
-            self.cluster.membership.broker_id, self.logs, self.metadata, self.clock, self.syncs.request
+        host = ReplicaHost(
+            self.cluster.membership.broker_id,
+            self.clock,
+            self.metadata,
+            replica_lag_ms_max=self.config.replication.replica_lag_time_max_ms,
+            request_sync=self.syncs.request,
+            wake=self.waiting.wake,
         )
+        partitions = self.partitions = Partitions(host, self.logs, self.metadata, self.clock)
         partitions.on_change(self._partition_changed)
         self.metrics.led = partitions.led
         self.metrics.replicas = partitions.all
@@ -195,11 +202,11 @@ class Broker:
         self.tasks.every("housekeeping", housekeeping.INTERVAL_MS, housekeeping.run)
         self._start_cleaner(self.logs)
         await self._known_to_cluster(partitions)
-        host = BrokerHost(
+        embedding = BrokerHost(
             self.config, self.clock, self.cluster, self.metadata, partitions, self.waiting, self.metrics
         )
         for name, start in embedded_parts():
-            self.embedded.start(name, run_embedded(host, name, start))
+            self.embedded.start(name, run_embedded(embedding, name, start))
         self.is_serving = self.metrics.is_serving = True
 
     def _expire_producers(self, config: BrokerConfig) -> None:

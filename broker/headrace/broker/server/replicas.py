@@ -29,7 +29,7 @@ from headrace.broker.replication.control_requests import (
     ToldReplica,
     ToldStop,
 )
-from headrace.broker.replication.partition import Partition
+from headrace.broker.replication.partition import Host, Partition
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import in_thread
@@ -52,14 +52,13 @@ class Partitions:
 
     def __init__(
         self,
-        broker_id: int,
+        host: Host,
         logs: LogStore,
         metadata: MetadataCache,
         clock: Clock,
-        request_sync: PartitionCallback,
     ) -> None:
-        self.broker_id = broker_id
-        self._request_sync = request_sync
+        self.broker_id = host.broker_id
+        self._host = host
         self.logs = logs
         self.controller_epoch = 0
         self.broker_epoch = -1
@@ -146,7 +145,7 @@ class Partitions:
             self.refused.discard(key)
             partition = self._partitions.pop(key, None)
             if partition is not None:
-                partition.is_leader = False
+                partition.stop()
                 self._tell(partition)
 
     def newness(self, request: LeaderAndIsr) -> dict[str, bool]:
@@ -311,7 +310,7 @@ class Partitions:
             return refusal
         try:
             partition = self._partitions.get((topic, number)) or self._opened(topic, number, told.topic_id)
-            partition.follow(told.state, told.replicas)
+            partition.follow(told)
         except KafkaError as error:
             if (topic, number) not in self.refused:
                 logger.error("cannot take a partition", topic=topic, partition=number, reason=error)
@@ -325,7 +324,7 @@ class Partitions:
         if (topic, number) in self._unopened:
             raise self._unopened[topic, number]
         own_log = self.logs.opened(self._openings.pop((topic, number)))
-        partition = Partition(self.broker_id, topic, number, topic_id, own_log, self._request_sync)
+        partition = Partition(self._host, topic, number, topic_id, own_log)
         self._partitions[topic, number] = partition
         return partition
 
@@ -340,7 +339,7 @@ class Partitions:
         if delete:
             self._partitions.pop((topic, number), None)
         if partition is not None:
-            partition.is_leader = False
+            partition.stop()
             self._tell(partition)
         return ErrorCode.NONE
 

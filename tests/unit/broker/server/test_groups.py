@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from replica_kit import ScriptedHost, told
 from timed_loop import Loop
 
 from headrace.broker.config.sections import Groups
@@ -35,7 +36,6 @@ from headrace.broker.groups.records import OffsetValue, encode_offset_key, encod
 from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.partition_log import PartitionLog
-from headrace.broker.replication.model import PartitionState
 from headrace.broker.replication.partition import Partition
 from headrace.broker.server.groups import GroupCoordinator
 from headrace.broker.waiting.deferred import Deferred
@@ -85,7 +85,7 @@ class Broker:
         self.followers = followers
         path = str(directory / f"{OFFSETS_TOPIC}-0")
         log, _ = PartitionLog.open(OsFiles(), path, LogConfig(cleanup_policy=("compact",)), now_ms=0)
-        self.partition = Partition(1, OFFSETS_TOPIC, 0, UUID(int=1), log, lambda _: None)
+        self.partition = Partition(ScriptedHost(), OFFSETS_TOPIC, 0, UUID(int=1), log)
         self.replicas.all.append(self.partition)
         self.waiting = Waiting(self.loop)
         self.coordinator = GroupCoordinator(
@@ -101,9 +101,7 @@ class Broker:
 
     def lead(self, epoch: int, leader: int = 1) -> None:
         isr = (1, 2) if self.followers else (1,)
-        self.partition.follow(
-            PartitionState(leader=leader, leader_epoch=epoch, isr=isr, controller_epoch=1), isr
-        )
+        self.partition.follow(told(leader, epoch, isr))
         self.replicas.changed(self.partition)
 
     def lead_anew(self, epoch: int) -> None:
@@ -193,8 +191,7 @@ def test_an_answer_that_is_not_replicated_in_time_tells_the_client_to_ask_again(
 
 def test_a_log_that_refuses_answers_with_the_groups_own_error(replicated: Broker) -> None:
     replicated.partition.log.update_config(LogConfig(min_insync_replicas=2))
-    alone = PartitionState(leader=1, leader_epoch=1, isr=(1,), controller_epoch=1)
-    replicated.partition.follow(alone, (1, 2))
+    replicated.partition.follow(told(epoch=1, replicas=(1, 2)))
     assert replicated.ask(commit(5)) == [{T0: ErrorCode.COORDINATOR_NOT_AVAILABLE}]
     assert replicated.partition.log.log_end_offset == 0
 

@@ -12,6 +12,7 @@ from uuid import UUID
 
 import pytest
 from log_kit import NOW_MS, append, batch, offsets
+from replica_kit import ScriptedHost
 
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import ErrorCode, NotLeaderOrFollowerError
@@ -80,7 +81,7 @@ class Broker:
         )
         self.tasks = Tasks()
         self.metadata = MetadataCache()
-        self.partitions = Partitions(1, self.logs, self.metadata, Clock(), lambda _: None)
+        self.partitions = Partitions(ScriptedHost(), self.logs, self.metadata, Clock())
         self.moves = ReplicaMoves(self.logs, self.partitions, Clock(), self.tasks, threads=2)
 
     async def lead(self, epoch: int = 0, *, is_new: bool = False, partition: int = 0) -> PartitionLog:

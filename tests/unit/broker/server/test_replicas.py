@@ -10,6 +10,7 @@ from typing import Any, cast
 from uuid import UUID
 
 import pytest
+from replica_kit import ScriptedHost
 
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import (
@@ -217,7 +218,7 @@ def metadata() -> MetadataCache:
 def partitions(logs: Logs, metadata: MetadataCache, monkeypatch: pytest.MonkeyPatch) -> Partitions:
     # These logs append by themselves.
     monkeypatch.setattr("headrace.broker.replication.partition.Appender", lambda log: log)
-    return Partitions(1, cast(Any, logs), metadata, Clock(), lambda _: None)
+    return Partitions(ScriptedHost(), cast(Any, logs), metadata, Clock())
 
 
 def test_the_named_leader_opens_its_log_begins_the_epoch_and_leads(

@@ -13,6 +13,7 @@ from uuid import UUID
 import pytest
 from calls import call_of
 from log_kit import NOW_MS, batch
+from replica_kit import ScriptedHost, told
 
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import ErrorCode, StorageError
@@ -21,7 +22,6 @@ from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.log.appender import Appender
 from headrace.broker.log.files import OsFile, OsFiles
 from headrace.broker.log.partition_log import PartitionLog
-from headrace.broker.replication.model import PartitionState
 from headrace.broker.replication.partition import Partition
 from headrace.broker.server.syncing import FlushTimes, Syncs
 from headrace.broker.tasks import Tasks
@@ -80,8 +80,8 @@ class World(SimpleNamespace):
 
     def _partition(self, folder: Path, name: str, config: LogConfig) -> Partition:
         log, _ = PartitionLog.open(OsFiles(), str(folder), config, now_ms=NOW_MS)
-        partition = Partition(1, name, 0, UUID(int=1), log, self.syncs.request)
-        partition.follow(PartitionState(leader=1, leader_epoch=4, isr=(1,), controller_epoch=1), (1,))
+        partition = Partition(ScriptedHost(1, self.syncs.request), name, 0, UUID(int=1), log)
+        partition.follow(told(epoch=4))
         return partition
 
     def produce(self, topic: str, *, acks: int = 1, timeout_ms: int = 30_000) -> asyncio.Future[ErrorCode]:

@@ -12,6 +12,7 @@ from uuid import UUID
 import pytest
 from calls import call_of
 from log_kit import NOW_MS, batch, offsets, open_log
+from replica_kit import ScriptedHost, told
 
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import ErrorCode, NotLeaderOrFollowerError
@@ -19,7 +20,6 @@ from headrace.broker.handlers.produce import gather, handler
 from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.handlers.replies import CloseConnectionError
 from headrace.broker.log.files import Buffer, OsFile
-from headrace.broker.replication.model import PartitionState
 from headrace.broker.replication.partition import Partition
 from headrace.broker.wire import frames
 from headrace.broker.wire.api.k00_produce import API
@@ -34,11 +34,12 @@ class World(SimpleNamespace):
     def __init__(self, folder: Path, isr: tuple[int, ...] = (1,), config: LogConfig | None = None) -> None:
         log, _ = open_log(folder, config)
         self.to_sync: list[Partition] = []
-        partition = Partition(1, "events", 0, UUID(int=1), log, self.to_sync.append)
-        partition.follow(PartitionState(leader=1, leader_epoch=4, isr=isr, controller_epoch=1), isr)
+        host = ScriptedHost(1, self.to_sync.append)
+        partition = Partition(host, "events", 0, UUID(int=1), log)
+        partition.follow(told(epoch=4, isr=isr))
 
-        followed = Partition(1, "followed", 0, UUID(int=2), log, self.to_sync.append)
-        followed.follow(PartitionState(leader=2, leader_epoch=4, isr=(1, 2), controller_epoch=1), (1, 2))
+        followed = Partition(host, "followed", 0, UUID(int=2), log)
+        followed.follow(told(2, 4, (1, 2)))
         self.more = [self._led(folder / f"{number}", number) for number in range(3)]
         held = {("events", 0): partition, ("followed", 0): followed}
         held |= {("more", led.partition): led for led in self.more}
@@ -76,8 +77,8 @@ class World(SimpleNamespace):
 
     def _led(self, folder: Path, number: int) -> Partition:
         log, _ = open_log(folder)
-        led = Partition(1, "more", number, UUID(int=3), log, self.to_sync.append)
-        led.follow(PartitionState(leader=1, leader_epoch=4, isr=(1,), controller_epoch=1), (1,))
+        led = Partition(ScriptedHost(1, self.to_sync.append), "more", number, UUID(int=3), log)
+        led.follow(told(epoch=4))
         return led
 
 

@@ -1,0 +1,48 @@
+"""The broker as its partitions know it: time, live brokers, syncs, and whom to tell of what they decide.
+
+Wiring only: what a partition asks for is done by others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headrace.broker.clock import Clock
+from headrace.broker.replication.leader import IsrProposal
+from headrace.broker.replication.partition import Partition
+from headrace.broker.server.metadata import MetadataCache
+
+
+class ReplicaHost:
+    """See `replication.partition.Host`."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        clock: Clock,
+        metadata: MetadataCache,
+        *,
+        replica_lag_ms_max: int,
+        request_sync: Callable[[Partition], None],
+        wake: Callable[[str, int], None],
+    ) -> None:
+        self.broker_id = broker_id
+        self.replica_lag_ms_max = replica_lag_ms_max
+        self.monotonic_ms = clock.monotonic_ms
+        self.request_sync = request_sync
+        self._metadata = metadata
+        self._wake = wake
+
+    def is_alive(self, broker_id: int) -> bool:
+        """Whether the controller's last word has that broker among the living."""
+        return broker_id in self._metadata.brokers
+
+    def secure(self, partition: Partition) -> None:
+        """Nobody syncs more than `flush.messages` asks for."""
+
+    def propose(self, partition: Partition, proposal: IsrProposal) -> None:
+        """Nobody asks the controller."""
+
+    def committed(self, partition: Partition) -> None:
+        """Wake who waits for the partition."""
+        self._wake(partition.topic, partition.partition)
