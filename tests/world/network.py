@@ -18,10 +18,8 @@ from typing import Any
 
 from virtual_time import VirtualLoop
 
-from headrace.broker.wire.client.exchange import Exchange, ProtocolError
+from headrace.broker.wire.client.exchange import A, Exchange, ProtocolError, Q, Spoken
 from headrace.broker.wire.client.view import Address
-from headrace.broker.wire.fields import Message
-from headrace.broker.wire.schema import Api
 
 LOOK_AGAIN_SECONDS = 0.02
 PIECE_SIZE = 64 * 1024
@@ -270,13 +268,14 @@ class SimulatedLink:
                 raise
         return link
 
-    async def ask(self, api: Api, highest: int, message: Message, /) -> Message:
-        return await self._carry(self._exchange.request(api, highest, message))
+    async def ask(self, api: Spoken[Q, A], highest: int, message: Q, /) -> A:
+        answer: A = await self._carry(self._exchange.request(api, highest, message))
+        return answer
 
     def close(self) -> None:
         self._line.close()
 
-    async def _carry(self, request: bytes) -> Message:
+    async def _carry(self, request: bytes) -> Any:
         answer = None
         async with asyncio.timeout(self._timeout_ms / 1000):
             self._line.send(request)
@@ -284,7 +283,7 @@ class SimulatedLink:
                 answer = self._take(await self._line.receive())
         return answer
 
-    def _take(self, data: bytes) -> Message | None:
+    def _take(self, data: bytes) -> Any:
         if not data:
             raise ProtocolError("the connection broke")
         answer = None

@@ -10,10 +10,9 @@ import socket
 from typing import Any
 
 from headrace.broker.errors import UnsupportedVersionError
-from headrace.broker.wire.client.exchange import Exchange
+from headrace.broker.wire.client.exchange import A, Exchange, Q, Spoken
 from headrace.broker.wire.client.view import Address
-from headrace.broker.wire.fields import MalformedError, Message
-from headrace.broker.wire.schema import Api
+from headrace.broker.wire.fields import MalformedError
 
 PIECE_SIZE = 256 * 1024
 FAILURES = (OSError, MalformedError, UnsupportedVersionError)
@@ -55,15 +54,16 @@ class AsyncLink:
     async def __aexit__(self, *_: object) -> None:
         self.close()
 
-    def version(self, api: Api, highest: int) -> int:
+    def version(self, api: Spoken[Any, Any], highest: int) -> int:
         """The highest version up to `highest` that the other side serves; -1 when it serves none."""
         return self._exchange.version(api, highest)
 
-    async def ask(self, api: Api, highest: int, message: Message) -> Message:
+    async def ask(self, api: Spoken[Q, A], highest: int, message: Q) -> A:
         """Send a request in a version up to `highest` and return its decoded answer; raises FAILURES."""
-        return await self._carry(self._exchange.request(api, highest, message))
+        answer: A = await self._carry(self._exchange.request(api, highest, message))
+        return answer
 
-    async def _carry(self, request: bytes) -> Message:
+    async def _carry(self, request: bytes) -> Any:
         loop, exchange = asyncio.get_running_loop(), self._exchange
         answer = None
         async with asyncio.timeout(self._timeout_ms / 1000):

@@ -59,7 +59,7 @@ class BlockingLink:
     def _carry(self, request: bytes) -> Message:
         exchange, sock = self._exchange, self._socket
         sock.sendall(request)
-        answer = None
+        answer: Message | None = None
         while answer is None:
             answer = exchange.received(sock.recv_into(exchange.writable()))
         return answer

@@ -236,6 +236,11 @@ class PartitionLog:
         """The leader epoch that `offset` belongs to; -1 when none is known."""
         return self.body.epochs.epoch_at(offset)
 
+    def has_epoch_from(self, offset: int) -> bool:
+        """Whether a leader epoch is known that begins at `offset` or behind."""
+        entries = self.body.epochs.entries
+        return bool(entries) and entries[-1][1] >= offset
+
     def assign_epoch(self, epoch: int) -> None:
         """Begin a leader epoch at the log's end: this broker has become leader."""
         with self.body.storage_errors():

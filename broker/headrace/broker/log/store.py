@@ -202,15 +202,19 @@ class LogStore:
         return [partial(_attempt, self._guarded(log.directory, job)) for log, job in found if job is not None]
 
     def truncation(self, log: PartitionLog, offset: int, *, empties: bool = False) -> Truncation | None:
-        """Begin to cut a log, so that it ends at `offset` or, when that `empties` it, begins there; None: it ends there.
+        """Begin to cut a log, so that it ends at `offset` or, when that `empties` it, begins there; None: it does already.
 
         Hand it to `lowering_jobs`, with all others that are cut at the same time; after their jobs a thread has to
         `run` it, and the loop to `end` it.
         """
         if not empties and offset >= log.log_end_offset:
-            return None
-        first = self.moves.before_truncation((log.topic, log.partition))
-        truncation = Truncation(log, offset, empties=empties, first=first)
+            offset = log.log_end_offset
+            if not log.has_epoch_from(offset):
+                return None
+            truncation = Truncation(log, offset)
+        else:
+            first = self.moves.before_truncation((log.topic, log.partition))
+            truncation = Truncation(log, offset, empties=empties, first=first)
         truncation.begin()
         return truncation
 
@@ -219,7 +223,7 @@ class LogStore:
         cut: dict[DataDirectory, list[Truncation]] = {}
         for truncation in truncations:
             home = self._homes.get((truncation.log.topic, truncation.log.partition))
-            if home is not None:
+            if home is not None and not truncation.leaves_batches:
                 cut.setdefault(home, []).append(truncation)
         jobs: list[Job] = []
         for home, those in cut.items():

@@ -18,7 +18,9 @@ from headrace.broker.log.results import Job, LogFinding
 
 
 class Truncation:
-    """A log that is to end at `offset`, below its end, or, when it `empties`, to begin there, wherever that is.
+    """A log that is to end at `offset`, or, when it `empties`, to begin there, wherever that is.
+
+    One that ends there already loses but the epochs that begin there: this broker led in them, and appended nothing.
 
     `error` says why it could not be done; the log is to be truncated again then. `first` has to be done before the cut.
     """
@@ -31,6 +33,7 @@ class Truncation:
         self._body = log.body
         self._offset = offset
         self._empties = empties or offset <= log.log_start_offset
+        self.leaves_batches = offset >= log.log_end_offset and not self._empties
         self._first = first
         self._findings: list[LogFinding] = []
 
@@ -38,6 +41,8 @@ class Truncation:
         """On the loop: from now on the log is left to `run`."""
         assert not self.log.is_truncating, "one truncation at a time"
         self.log.is_truncating = True
+        if self.leaves_batches:
+            return
         self.log.cleaner.log_ends_at(self._offset)
         segments = self._body.segments
         segments.generation += 1
@@ -55,6 +60,8 @@ class Truncation:
                     self._first()
                 if self._empties:
                     self._empty()
+                elif self.leaves_batches:
+                    self._body.epochs.truncate_from_end(self._offset)
                 else:
                     self._cut()
         except StorageError as error:

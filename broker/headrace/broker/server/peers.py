@@ -20,9 +20,9 @@ from headrace.broker.replication.model import Endpoint
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks
 from headrace.broker.wire.api import APIS
+from headrace.broker.wire.client.exchange import A, Q, Spoken
 from headrace.broker.wire.client.view import Address
 from headrace.broker.wire.fields import Message
-from headrace.broker.wire.schema import Api
 
 logger = get_logger(__name__)
 Answered = Callable[[Message], None]
@@ -42,7 +42,7 @@ class _Pending:
 class Link(Protocol):
     """A connection to a broker; `ask` raises OSError when it is of no use any more."""
 
-    async def ask(self, api: Api, highest: int, message: Message, /) -> Message: ...
+    async def ask(self, api: Spoken[Q, A], highest: int, message: Q, /) -> A: ...
 
     def close(self) -> None: ...
 

@@ -225,3 +225,21 @@ def test_where_the_checkpoint_cannot_be_written_nothing_is_cut_and_the_other_dir
     for truncation in again:
         truncation.end()
     assert {log.log_end_offset for log in logs} == {CUT}
+
+
+def test_an_epoch_without_batches_goes_with_neither_batches_nor_a_checkpoint(tmp_path: Path) -> None:
+    store, _ = open_store(tmp_path)
+    log = store.create("events", 0, None, now_ms=NOW_MS)
+    append(log, *(batch() for _ in range(5)))
+    assert store.truncation(log, 5) is None, "it ends there, and its epoch has batches"
+    log.assign_epoch(9)
+    assert log.latest_epoch == 9
+    truncation = store.truncation(log, 7)
+    assert truncation is not None
+    assert store.lowering_jobs([truncation]) == []
+    truncation.run()
+    truncation.end()
+    assert (log.latest_epoch, offsets(log), log.is_truncating) == (0, [0, 1, 2, 3, 4], False)
+    assert store.truncation(log, 7) is None
+    append(log, batch())
+    assert offsets(log) == [0, 1, 2, 3, 4, 5]

@@ -8,17 +8,37 @@ nothing of sockets: the shells of `headrace.broker.client` carry the bytes.
 
 from __future__ import annotations
 
+from typing import Any, Protocol, TypeVar
+
 from headrace.broker.errors import UnsupportedVersionError
 from headrace.broker.wire import frames
 from headrace.broker.wire.api import k18_api_versions
-from headrace.broker.wire.fields import Message
-from headrace.broker.wire.schema import Api
 
 ANSWER_SIZE_MAX = 256 * 1024 * 1024
 BUFFER_SIZE_MIN, BUFFER_SIZE_KEPT = 64 * 1024, 16 * 1024 * 1024
 VERSIONS_VERSION = 0
 """Of ApiVersions: every broker serves it."""
 _PREFIX = 4
+
+
+Q_contra = TypeVar("Q_contra", contravariant=True)
+A_co = TypeVar("A_co", covariant=True)
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+
+class Spoken(Protocol[Q_contra, A_co]):
+    """How one API key is written and read: an `Api`, which does it by its table, or one that does it by hand."""
+
+    @property
+    def key(self) -> int: ...
+
+    @property
+    def name(self) -> str: ...
+
+    def encode_request(self, version: int, message: Q_contra, /) -> bytes: ...
+
+    def decode_response(self, version: int, buffer: memoryview, offset: int = 0, /) -> A_co: ...
 
 
 class ProtocolError(ConnectionError):
@@ -33,12 +53,12 @@ class Exchange:
         self._client_id = client_id
         self._versions: dict[int, tuple[int, int]] = {}
         self._correlation_id = 0
-        self._asked: tuple[Api, int] | None = None
+        self._asked: tuple[Spoken[Any, Any], int] | None = None
         self._buffer = memoryview(bytearray(BUFFER_SIZE_MIN))
         self._filled = 0
         self._wanted = _PREFIX
 
-    def version(self, api: Api, highest: int) -> int:
+    def version(self, api: Spoken[Any, Any], highest: int) -> int:
         """The version up to `highest` that both sides have; -1 when the other side serves none."""
         if not self.negotiates:
             return highest
@@ -49,7 +69,7 @@ class Exchange:
         """The bytes that ask for versions; the answer is taken in as it is received. Raises ProtocolError as `request`."""
         return self._request(k18_api_versions.API, VERSIONS_VERSION, {})
 
-    def request(self, api: Api, highest: int, message: Message) -> bytes:
+    def request(self, api: Spoken[Q, Any], highest: int, message: Q) -> bytes:
         """The bytes of a request in the version up to `highest` that was agreed on.
 
         Raises UnsupportedVersionError, or EncodeError for a message that cannot be written: nothing is outstanding then. And
@@ -60,7 +80,7 @@ class Exchange:
             raise UnsupportedVersionError(f"the broker does not serve {api.name} up to version {highest}")
         return self._request(api, version, message)
 
-    def _request(self, api: Api, version: int, message: Message) -> bytes:
+    def _request(self, api: Spoken[Q, Any], version: int, message: Q) -> bytes:
         if self._asked is not None:
             raise ProtocolError("the broker has not answered the request before this one")
         correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
@@ -84,8 +104,8 @@ class Exchange:
             return self._buffer[self._filled :]
         return self._buffer[self._filled : self._wanted]
 
-    def received(self, count: int) -> Message | None:
-        """Take `count` more bytes, 0 for the end of the connection; the decoded answer once it is whole, else None.
+    def received(self, count: int) -> Any:
+        """Take `count` more bytes, 0 for the end of the connection; the answer, as it was asked, once it is whole, else None.
 
         Raises ProtocolError, or MalformedError for an answer that cannot be read.
         """
@@ -113,7 +133,7 @@ class Exchange:
             self._buffer = memoryview(bytearray(1 << (self._wanted - 1).bit_length()))
             self._buffer[: self._filled] = begun
 
-    def _answer(self, frame: memoryview) -> Message:
+    def _answer(self, frame: memoryview) -> Any:
         assert self._asked is not None, "bytes come after a request only"
         api, version = self._asked
         correlation_id, offset = frames.read_response_header(api.key, version, frame)
