@@ -175,7 +175,7 @@ class Ensemble:
             case ("create", path, data, ephemeral):
                 return self.create(path, data, owner if ephemeral else 0, sequence=False, makepath=False)
             case ("set", path, data, version):
-                return self.set(path, data, version)
+                return _stat(self.set(path, data, version))
             case ("delete", path, version):
                 return self.delete(path, version)
         return True

@@ -1,7 +1,8 @@
 """What a controller writes in its term: nothing once another was elected.
 
-Invariants: every write is conditional on the epoch that the term began with; what a state's write met is read and told,
-never overwritten. Must not know what is decided, nor who is told of it.
+Invariants: every write is conditional on the epoch that the term began with; what a state's write met instead is read and
+told, never overwritten; a write that was interrupted is read back before it is tried again. Must not know what is
+decided, nor who is told of it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 from uuid import uuid4
 
 from headrace.broker.replication import events
@@ -29,10 +31,14 @@ from headrace.broker.zk.client import (
     ZnodeExistsError,
     ZnodeVersionError,
     ZooKeeperClient,
+    ZooKeeperError,
 )
-from headrace.broker.zk.reads import READS_IN_FLIGHT_MAX, read_states, understood
+from headrace.broker.zk.reads import read_states, understood
 
 logger = get_logger(__name__)
+OPERATIONS_PER_TRANSACTION_MAX = 100
+"""A request to ZooKeeper has 1 MiB at most (`jute.maxbuffer`), an operation with the longest of names some 700 bytes."""
+OPERATIONS_IN_FLIGHT_MAX = 2_000
 
 
 class ControllerMovedError(Exception):
@@ -48,11 +54,7 @@ class Term:
 
     async def perform(self, operation: Operation) -> None:
         """Raises ControllerMovedError when this term is over, else what the operation itself raises."""
-        try:
-            await self._zookeeper.transaction([Check(paths.CONTROLLER_EPOCH, self._epoch_version), operation])
-        except (NoZnodeError, ZnodeExistsError, ZnodeVersionError):
-            await self.check()
-            raise
+        await self._transaction([operation])
 
     async def delete(self, path: str) -> None:
         """Delete the znode; nothing when there is none. Raises ControllerMovedError."""
@@ -64,12 +66,6 @@ class Term:
         await self._zookeeper.delete_tree(paths.topic(topic), self.delete)
         await self.delete(paths.entity_config("topics", topic))
         await self.delete(paths.delete_topic(topic))
-
-    async def check(self) -> None:
-        """Raises ControllerMovedError when the epoch is no longer this term's."""
-        znode = await self._zookeeper.get(paths.CONTROLLER_EPOCH)
-        if znode is None or znode.version != self._epoch_version:
-            raise ControllerMovedError("the controller's epoch has grown")
 
     async def identify(self, topics: Mapping[str, TopicAssignment]) -> dict[str, TopicAssignment]:
         """These topics, with ids for those that have none, as tools before KIP-516 make them. Raises ControllerMovedError.
@@ -93,42 +89,86 @@ class Term:
 
     async def write_states(self, writes: Sequence[events.StateWrite]) -> events.StatesWritten:
         """Write what nobody else changed; the outcome. Raises ControllerMovedError."""
-        for topic in sorted({w.topic for w in writes if w.create}):
-            await self._create_if_missing(paths.topic_partitions(topic))
+        await self._make_parents([(w.topic, w.partition) for w in writes if w.create])
         written: dict[PartitionKey, PartitionState] = {}
         conflicts: dict[PartitionKey, PartitionState | None] = {}
-        for first in range(0, len(writes), READS_IN_FLIGHT_MAX):
-            batch = writes[first : first + READS_IN_FLIGHT_MAX]
-            for write, state in zip(batch, await asyncio.gather(*map(self._write_state, batch)), strict=True):
+        pending = list(writes)
+        while pending:
+            outcomes = await self._perform_each([_operation(w) for w in pending])
+            failed: dict[PartitionKey, tuple[events.StateWrite, ZooKeeperError]] = {}
+            for write, outcome in zip(pending, outcomes, strict=True):
                 key = (write.topic, write.partition)
+                if isinstance(outcome, ZooKeeperError):
+                    failed[key] = write, outcome
+                else:
+                    version = 0 if write.create else outcome.version
+                    written[key] = replace(write.state, zk_version=version)
+            pending = []
+            for key, state in (await read_states(self._zookeeper, list(failed))).items():
+                write, error = failed[key]
                 if state is not None and _same(state, write.state):
                     written[key] = state
+                elif error.is_repeated and (state is None if write.create else _is_awaited(state, write)):
+                    pending.append(write)
                 else:
                     conflicts[key] = state
         return events.StatesWritten(written=written, conflicts=conflicts)
 
-    async def _write_state(self, write: events.StateWrite) -> PartitionState | None:
-        """The state that the znode holds afterwards: the wanted one, or what somebody else wrote."""
-        path = paths.partition_state(write.topic, write.partition)
-        data = paths.encode_partition_state(write.state)
+    async def _make_parents(self, keys: Sequence[PartitionKey]) -> None:
+        """Nothing for those that are there, nor when their topic is gone: the states' own write will tell."""
+        topics = dict.fromkeys(topic for topic, _ in keys)
+        await self._perform_each([Create(paths.topic_partitions(topic)) for topic in topics])
+        await self._perform_each([Create(paths.topic_partition(*key)) for key in keys])
+
+    async def _perform_each(self, operations: Sequence[Operation]) -> list[Any]:
+        """What ZooKeeper answers to each operation, or its error; many operations are one transaction, which is divided
+        only when it fails. Raises ControllerMovedError.
+
+        An error that `is_repeated` says nothing of the operation that it stands for.
+        """
+        found: list[Any] = []
+        for first in range(0, len(operations), OPERATIONS_IN_FLIGHT_MAX):
+            flight = operations[first : first + OPERATIONS_IN_FLIGHT_MAX]
+            batches = [
+                flight[start : start + OPERATIONS_PER_TRANSACTION_MAX]
+                for start in range(0, len(flight), OPERATIONS_PER_TRANSACTION_MAX)
+            ]
+            for outcomes in await asyncio.gather(*map(self._perform_together, batches)):
+                found += outcomes
+        return found
+
+    async def _perform_together(self, operations: Sequence[Operation]) -> list[Any]:
         try:
-            if write.create:
-                await self._create_if_missing(paths.topic_partition(write.topic, write.partition))
-                await self.perform(Create(path, data))
-            else:
-                await self.perform(Set(path, data, write.state.zk_version))
-        except (NoZnodeError, ZnodeExistsError, ZnodeVersionError):
-            logger.debug("partition state is another one", topic=write.topic, partition=write.partition)
-        return (await read_states(self._zookeeper, [(write.topic, write.partition)]))[
-            write.topic, write.partition
+            return (await self._transaction(operations))[1:]
+        except (NoZnodeError, ZnodeExistsError, ZnodeVersionError) as error:
+            if error.is_repeated or len(operations) == 1:
+                return [error] * len(operations)
+        middle = len(operations) // 2
+        return [
+            *await self._perform_together(operations[:middle]),
+            *await self._perform_together(operations[middle:]),
         ]
 
-    async def _create_if_missing(self, path: str) -> None:
-        """Nothing when it is there, nor when its topic is gone: the state's own write will tell."""
+    async def _transaction(self, operations: Sequence[Operation]) -> list[Any]:
+        """Perform all or none, the check of the epoch before them."""
+        check = Check(paths.CONTROLLER_EPOCH, self._epoch_version)
         try:
-            await self.perform(Create(path))
-        except (NoZnodeError, ZnodeExistsError):
-            return
+            return await self._zookeeper.transaction([check, *operations])
+        except (NoZnodeError, ZnodeVersionError) as error:
+            if error.index == 0:
+                raise ControllerMovedError("the controller's epoch has grown") from error
+            raise
+
+
+def _operation(write: events.StateWrite) -> Operation:
+    path = paths.partition_state(write.topic, write.partition)
+    data = paths.encode_partition_state(write.state)
+    return Create(path, data) if write.create else Set(path, data, write.state.zk_version)
+
+
+def _is_awaited(found: PartitionState | None, write: events.StateWrite) -> bool:
+    """Whether the znode still holds what is to be replaced."""
+    return found is not None and found.zk_version == write.state.zk_version
 
 
 def _same(found: PartitionState, wanted: PartitionState) -> bool:

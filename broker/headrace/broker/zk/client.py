@@ -42,7 +42,13 @@ logger = get_logger(__name__)
 
 
 class ZooKeeperError(Exception):
-    """ZooKeeper refused a request."""
+    """ZooKeeper refused a request, of a transaction the operation at `index`.
+
+    `is_repeated`: the request had been sent before and was interrupted, so it may have met its own first attempt.
+    """
+
+    index: int = 0
+    is_repeated: bool = False
 
 
 class NoZnodeError(ZooKeeperError):
@@ -286,16 +292,21 @@ class ZooKeeperClient:
     async def transaction(self, operations: Sequence[Operation]) -> list[Any]:
         """All of the operations or none; answers a path for each Create, a stat for each Set.
 
-        Raises the error of the first operation that failed; after an interruption that may be this very
+        Raises the error of the first operation that failed; when it `is_repeated`, that may be for this very
         transaction's own first attempt, which only the caller can tell.
         """
-        results = await self._request(lambda: self._transaction(operations).commit_async())
-        failure = next(
-            (r for r in results if isinstance(r, KazooException) and type(r).__name__ not in _NOT_THE_CAUSE),
-            None,
-        )
-        if failure is not None:
-            raise _translated(failure) from failure
+        attempts: list[None] = []
+
+        def send() -> Any:
+            attempts.append(None)
+            return self._transaction(operations).commit_async()
+
+        results = await self._request(send)
+        for index, result in enumerate(results):
+            if isinstance(result, KazooException) and type(result).__name__ not in _NOT_THE_CAUSE:
+                error = _translated(result)
+                error.index, error.is_repeated = index, len(attempts) > 1
+                raise error from result
         return list(results)
 
     def watch_children(self, path: str, callback: Callable[[list[str]], None]) -> Subscription:
