@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from headrace.broker.replication.controller.sending import leaders_to, metadata_to
+from headrace.broker.replication.controller.sending import leaders_to, metadata_to, stops_to
 from headrace.broker.replication.controller.state import ClusterState
 from headrace.broker.replication.election import (
     elect_first,
@@ -72,6 +72,7 @@ class Elections:
         """Tell of what was written, and of what was found instead; then decide again what is still to be done."""
         cluster = self._cluster
         written = {tp: s for tp, s in event.written.items() if tp[0] in cluster.topics}
+        led = {tp: cluster.states[tp].leader for tp in written if tp in cluster.states}
         cluster.states.update(written)
         new = self._created & written.keys()
         self._created.clear()
@@ -80,24 +81,44 @@ class Elections:
         found = {k: s for k, s in event.conflicts.items() if s is not None and k[0] in cluster.topics}
         cluster.states.update(found)
         words = cluster.words(written, new) + cluster.words(found)
-        commands = leaders_to(cluster, cluster.brokers, words)
+        commands = leaders_to(cluster, cluster.brokers, words, led)
         if words:
             commands += metadata_to(cluster, cluster.brokers, words)
         return commands + self._write_with_preferred(self.due(sorted({topic for topic, _ in found})))
 
     def shutdown_requested(self, event: ShutdownRequested) -> list[Command]:
-        """Another in-sync replica leads each partition of the broker, as far as there is one."""
-        cluster = self._cluster
-        cluster.leaving.add(event.broker_id)
-        writes = []
-        for topic, partition in cluster.remaining(event.broker_id):
+        """Another in-sync replica leads each partition of the broker, as far as there is one; what it follows is stopped
+        there, and waits for it no longer.
+        """
+        cluster, leaving = self._cluster, event.broker_id
+        cluster.leaving.add(leaving)
+        writes: list[StateWrite | None] = []
+        followed: list[PartitionKey] = []
+        for topic, partition, assignment in cluster.replicated_on(leaving):
             state = cluster.states[topic, partition]
-            replicas = cluster.topics[topic].partitions[partition].replicas
-            online = cluster.online(topic, partition)
-            choice = elect_for_shutdown(replicas, state.isr, online, cluster.leaving)
-            if choice is not None:
-                writes.append(self._successor(topic, partition, state, *choice))
-        return self.write(writes)
+            if state.leader == leaving:
+                writes.append(self._moved_write(topic, partition, assignment, state))
+            else:
+                followed.append((topic, partition))
+                writes.append(self._left_write(topic, partition, state, leaving))
+        return self.write(w for w in writes if w is not None) + stops_to(cluster, leaving, followed)
+
+    def _moved_write(
+        self, topic: str, partition: int, assignment: ReplicaAssignment, state: PartitionState
+    ) -> StateWrite | None:
+        """None when nobody else can lead."""
+        online = self._cluster.online(topic, partition)
+        choice = elect_for_shutdown(assignment.replicas, state.isr, online, self._cluster.leaving)
+        return None if choice is None else self._successor(topic, partition, state, *choice)
+
+    def _left_write(
+        self, topic: str, partition: int, state: PartitionState, leaving: int
+    ) -> StateWrite | None:
+        """None when the broker is out of sync, or the last one that is in sync."""
+        isr = tuple(r for r in state.isr if r != leaving)
+        if not isr or isr == state.isr:
+            return None
+        return self._successor(topic, partition, state, state.leader, isr)
 
     def preferred_leaders_requested(self, event: PreferredLeadersRequested) -> list[Command]:
         """The first replica of each partition leads, as far as it can."""
@@ -136,11 +157,12 @@ class Elections:
             return self._first_state(topic, partition, assignment)
         live = self._cluster.online(topic, partition)
         steady = live - restarted
+        eligible = live - self._cluster.leaving
         if state.leader in steady:
             isr = tuple(r for r in state.isr if r in steady)
             return None if isr == state.isr else self._successor(topic, partition, state, state.leader, isr)
-        choice = elect_offline(assignment.replicas, state.isr, steady) or elect_offline(
-            assignment.replicas, state.isr, live, unclean=self._unclean(topic)
+        choice = elect_offline(assignment.replicas, state.isr, eligible - restarted) or elect_offline(
+            assignment.replicas, state.isr, eligible, unclean=self._unclean(topic)
         )
         if choice is not None:
             if choice[0] not in state.isr:
@@ -152,7 +174,9 @@ class Elections:
         return self._successor(topic, partition, state, NO_LEADER, isr)
 
     def _first_state(self, topic: str, partition: int, assignment: ReplicaAssignment) -> StateWrite | None:
-        choice = elect_first(assignment.replicas, self._cluster.online(topic, partition))
+        choice = elect_first(
+            assignment.replicas, self._cluster.online(topic, partition) - self._cluster.leaving
+        )
         if choice is None:
             return None
         state = PartitionState(

@@ -5,7 +5,8 @@ Every command bears the epoch of the broker's registration, so that a later life
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from headrace.broker.replication.controller.state import ClusterState
 from headrace.broker.replication.events import (
@@ -16,16 +17,27 @@ from headrace.broker.replication.events import (
     SendUpdateMetadata,
 )
 from headrace.broker.replication.model import EPOCH_DURING_DELETE
+from headrace.broker.wire.partitions import PartitionKey
 
 
 def leaders_to(
-    cluster: ClusterState, broker_ids: Iterable[int], words: tuple[PartitionWord, ...]
+    cluster: ClusterState,
+    broker_ids: Iterable[int],
+    words: tuple[PartitionWord, ...],
+    led: Mapping[PartitionKey, int] = MappingProxyType({}),
 ) -> list[Command]:
-    """LeaderAndIsr to each broker for the replicas that it holds."""
+    """LeaderAndIsr to each broker for the replicas that it holds; `led` says who led partitions until now.
+
+    A broker that is about to stop hears of what it leads or led: its other replicas were stopped, and stay so.
+    """
     held: dict[int, list[PartitionWord]] = {broker_id: [] for broker_id in sorted(broker_ids)}
+    leaving = cluster.leaving
     for word in words:
         for replica in word.assignment.replicas:
-            if replica in held:
+            if replica in held and (
+                replica not in leaving
+                or replica in (word.state.leader, led.get((word.topic, word.partition)))
+            ):
                 held[replica].append(word)
     return [_leader_and_isr(cluster, broker_id, own) for broker_id, own in held.items() if own]
 
@@ -54,6 +66,15 @@ def metadata_to(
         )
         for broker_id in sorted(broker_ids)
     ]
+
+
+def stops_to(cluster: ClusterState, broker_id: int, keys: Iterable[PartitionKey]) -> list[Command]:
+    """StopReplica without deletion to this broker, for replicas with a state."""
+    own = tuple((topic, p, cluster.states[topic, p].leader_epoch) for topic, p in keys)
+    if not own:
+        return []
+    epoch = cluster.brokers[broker_id].epoch
+    return [SendStopReplica(broker_id=broker_id, broker_epoch=epoch, partitions=own, delete=False)]
 
 
 def deletions_to(cluster: ClusterState, broker_ids: Iterable[int], topic: str) -> list[Command]:

@@ -51,15 +51,19 @@ class ClusterState:
                 for partition, assignment in self.topics[topic].partitions.items():
                     yield topic, partition, assignment
 
+    def replicated_on(self, broker_id: int) -> Iterable[tuple[str, int, ReplicaAssignment]]:
+        """Partitions with a state of which this broker has a replica, and others too."""
+        for topic, partition, assignment in self.partitions():
+            is_replicated = len(assignment.replicas) > 1 and broker_id in assignment.replicas
+            if is_replicated and topic not in self.deleting and (topic, partition) in self.states:
+                yield topic, partition, assignment
+
     def remaining(self, broker_id: int) -> list[PartitionKey]:
         """Replicated partitions that this broker still leads: what a controlled shutdown waits for."""
         return [
             (topic, partition)
-            for topic, partition, assignment in self.partitions()
-            if len(assignment.replicas) > 1
-            and topic not in self.deleting
-            and (state := self.states.get((topic, partition))) is not None
-            and state.leader == broker_id
+            for topic, partition, _ in self.replicated_on(broker_id)
+            if self.states[topic, partition].leader == broker_id
         ]
 
     def drop(self, topic: str) -> None:
@@ -109,5 +113,5 @@ class ClusterState:
             state=state,
             assignment=assignment,
             is_new=is_new,
-            offline=tuple(r for r in assignment.replicas if r not in online),
+            offline=tuple(r for r in assignment.replicas if r not in online or r in self.leaving),
         )

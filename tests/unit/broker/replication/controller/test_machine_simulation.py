@@ -39,6 +39,7 @@ class Node:
         self.controller_epoch = 0
         self.leader_epochs: dict[Key, int] = {}
         self.leads: dict[Key, bool] = {}
+        self.partition_epochs: dict[Key, int] = {}
         self.metadata: dict[PartitionKey, tuple[int, int]] = {}
         self.live_brokers: set[int] = set()
 
@@ -51,6 +52,7 @@ class Node:
             if word.state.leader_epoch > self.leader_epochs.get(key, -1):
                 self.leader_epochs[key] = word.state.leader_epoch
                 self.leads[key] = word.state.leader == self.broker_id
+                self.partition_epochs[key] = word.state.zk_version
 
     def update_metadata(self, command: ev.SendUpdateMetadata, controller_epoch: int) -> None:
         if command.broker_epoch < self.epoch or controller_epoch < self.controller_epoch:
@@ -79,10 +81,11 @@ class World:
         self.leaders_by_epoch: dict[tuple[Key, int], int] = {}
         self.controller: Controller | None = None
         self.wish: frozenset[PartitionKey] | None = None
+        self.answers: list[ev.AnswerIsrProposal] = []
 
     def step(self) -> None:
         often = [self.start, self.deliver, self.create]
-        seldom = [self.kill, self.delete, self.fail_over, self.shrink, self.prefer]
+        seldom = [self.kill, self.delete, self.fail_over, self.shrink, self.propose, self.retire, self.prefer]
         self.random.choice(often * 2 + seldom)()
         self.check()
 
@@ -131,6 +134,67 @@ class World:
             state = self.states[key := self.random.choice(several)]
             self.states[key] = replace(state, isr=(state.leader,), zk_version=state.zk_version + 1)
 
+    def propose(self) -> None:
+        """A leader, or one that does not know that it leads no longer, wants other in-sync replicas."""
+        led = [
+            (node, key) for node in self.live.values() for key, leads in sorted(node.leads.items()) if leads
+        ]
+        if not led:
+            return
+        node, (name, topic_id, number) = self.random.choice(led)
+        key = (name, topic_id, number)
+        others = [b for b in BROKER_IDS if b != node.broker_id]
+        isr = (node.broker_id, *self.random.sample(others, self.random.randint(0, 2)))
+        proposal = ev.ProposedIsr(
+            topic=topic_id,
+            partition=number,
+            leader_epoch=node.leader_epochs[key],
+            partition_epoch=node.partition_epochs[key],
+            isr=isr,
+            broker_epochs=(-1,) * len(isr),
+            leader_recovery_state=0,
+        )
+        before = self.states.get((name, number))
+        answer = self.asked(
+            ev.IsrProposed(broker_id=node.broker_id, broker_epoch=node.epoch, proposals=(proposal,))
+        )
+        assert answer.error == 0, "the controller knows this broker"
+        after = self.states.get((name, number))
+        if answer.answers != (after,):
+            assert after == before, "what is refused is not written"
+            return
+        assert after is not None
+        assert after.isr == isr
+        assert (after.leader, after.leader_epoch) == (node.broker_id, node.leader_epochs[key])
+        if after != before:
+            assert self.controller is not None
+            assert set(isr) <= self.live.keys() - self.controller.cluster.leaving
+        node.partition_epochs[key] = after.zk_version
+
+    def asked(self, event: ev.IsrProposed) -> ev.AnswerIsrProposal:
+        self.answers.clear()
+        self.tell(event)
+        (answer,) = self.answers
+        return answer
+
+    def retire(self) -> None:
+        """A broker is about to stop: nobody waits for it, and others lead what they can; then it is gone."""
+        if not self.live:
+            return
+        broker_id = self.random.choice(sorted(self.live))
+        self.tell(ev.ShutdownRequested(broker_id=broker_id))
+        for key, state in self.states.items():
+            if len(self.topics[key[0]].partitions[key[1]].replicas) > 1 and key[0] not in self.deletions:
+                assert self.controller is not None
+                staying = self.live.keys() - self.controller.cluster.leaving
+                if set(state.isr) & staying:
+                    assert state.leader != broker_id, f"{key} is still led by broker {broker_id}"
+        if self.random.random() < 0.5:
+            self.deliver()
+        del self.live[broker_id]
+        self.queues.pop(broker_id, None)
+        self.look()
+
     def prefer(self) -> None:
         """Somebody wants preferred leaders, also of partitions that are not there."""
         partitions = [*sorted(self.states), ("nowhere", 0), ("t0", 99)]
@@ -167,6 +231,10 @@ class World:
                 )
                 if hidden and controller is self.controller and command.broker_epoch >= node.epoch:
                     self.tell(ev.TopicsHidden(broker_id=broker_id, topics=hidden))
+            case ev.SendStopReplica() if command.broker_epoch >= node.epoch and not command.delete:
+                for topic, partition, _ in command.partitions:
+                    key = (topic, controller.cluster.topics[topic].topic_id, partition)
+                    assert not node.leads.get(key), "what a broker leads is moved, not stopped"
             case ev.SendStopReplica() if command.broker_epoch >= node.epoch and controller is self.controller:
                 gone = {(t, p) for t, p, _ in command.partitions}
                 node.leads = {k: v for k, v in node.leads.items() if (k[0], k[2]) not in gone}
@@ -219,6 +287,8 @@ class World:
                         self.deletions.discard(command.topic)
                     case ev.EndPreferredElection():
                         self.wish = None
+                    case ev.AnswerIsrProposal():
+                        self.answers.append(command)
                     case ev.ForgetBroker() if controller is self.controller:
                         self.queues.pop(command.broker_id, None)
                     case ev.SendLeaderAndIsr() | ev.SendUpdateMetadata() | ev.SendStopReplica():
@@ -259,7 +329,10 @@ class World:
     def check_write(self, key: PartitionKey, before: PartitionState | None) -> None:
         after = self.states[key]
         if before is not None:
-            assert after.leader_epoch > before.leader_epoch, f"{key}: epoch {before} -> {after}"
+            is_of_the_leader = (after.leader, after.leader_epoch) == (before.leader, before.leader_epoch)
+            assert is_of_the_leader or after.leader_epoch > before.leader_epoch, (
+                f"{key}: epoch {before} -> {after}"
+            )
             assert after.controller_epoch >= before.controller_epoch
         assert after.isr, f"{key} has an empty ISR"
         assert after.leader == -1 or after.leader in after.isr
