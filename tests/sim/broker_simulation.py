@@ -1,16 +1,28 @@
 """Three brokers with clients through a time of faults and a time without, under one seed.
 
-Processes are killed (with a power cut, where every write is flushed), stopped and paused; connections break and ways are cut;
-ZooKeeper goes away. What is acknowledged meanwhile holds, and after the last fault everything gets on within
-`RECOVERY_SECONDS_MAX`: each partition takes writes, the group reads to the end, topics are made.
+What happens to the brokers is in `broker_faults`, what clients were promised and saw in a history. After the last fault
+everything gets on within `RECOVERY_SECONDS_MAX`: each partition takes writes, the group reads to the end, topics are made, all
+replicas are in sync. With factor 1 nobody survives a power cut, unless every write is flushed: odd seeds do that.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
-from clients import Client, Consumer, History, Producer, TopicMaker
-from node import Node
+from broker_faults import Faults
+from clients import (
+    Client,
+    Consumer,
+    IdempotentProducer,
+    PlainProducer,
+    Publisher,
+    Reader,
+    RefusedError,
+    TopicMaker,
+)
+from history import Finding, findings
+from replicas_seen import contents, is_settled, places_of, replicas_of
 from virtual_time import VirtualLoop
 from world import World, unforeseen_failures, until
 
@@ -19,98 +31,87 @@ from headrace.broker.wire.partitions import PartitionKey
 
 STEPS_COUNT = 8
 RECOVERY_SECONDS_MAX = 60.0
-TOPIC, PARTITION_COUNT = "events", 4
-PLACES: list[PartitionKey] = [(TOPIC, number) for number in range(PARTITION_COUNT)]
+TOPIC, OFFSETS = "events", "__consumer_offsets"
 FLUSHED = {"log.flush.interval.messages": "1"}
+REPLICATED = {
+    "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": "3",
+    "replica.lag.time.max.ms": "3000",
+    "replica.high.watermark.checkpoint.interval.ms": "1000",
+}
 
 
 class Simulation:
     """One run; `history` and `stories` tell of it."""
 
-    def __init__(self, loop: VirtualLoop, seed: int, broker_count: int = 3) -> None:
-        self.has_power_cuts = seed % 2 == 1
-        self.world = World(loop, seed, broker_count, FLUSHED if self.has_power_cuts else {})
-        self.history = history = History()
-        self.random = self.world.random
-        self.maker = TopicMaker(self.world, "maker", history)
-        self.producers = [
-            Producer(self.world, f"producer-{number}", history, PLACES, idempotent=number < 2)
-            for number in range(3)
+    def __init__(self, loop: VirtualLoop, seed: int, factor: int, broker_count: int = 3) -> None:
+        self.factor = factor
+        self.is_flushed = factor == 1 and seed % 2 == 1
+        settings = REPLICATED if factor > 1 else FLUSHED if self.is_flushed else {}
+        world = self.world = World(loop, seed, broker_count, settings)
+        history = self.history = world.history
+        self.random = world.random
+        self.places: list[PartitionKey] = [(TOPIC, number) for number in range(2 if factor > 1 else 4)]
+        self.maker = TopicMaker(world, "maker", history, factor)
+        self.producers: list[Publisher] = [
+            IdempotentProducer(world, "producer-0", history, self.places),
+            IdempotentProducer(world, "producer-1", history, self.places),
+            PlainProducer(world, "producer-2", history, self.places),
         ]
-        self.consumers = [Consumer(self.world, f"consumer-{number}", history, PLACES) for number in range(2)]
+        self.consumers = [Consumer(world, f"consumer-{n}", history, self.places) for n in range(2)]
+        self.readers = [Reader(world, f"reader-{n}", history, self.places[n]) for n in range(2)]
+        names = [client.name for client in (*self.producers, *self.consumers, *self.readers)]
+        self.faults = Faults(world, names, (TOPIC, OFFSETS), factor, self.is_flushed)
         self.logs: dict[PartitionKey, dict[int, bytes]] = {}
         self._running: list[asyncio.Task[None]] = []
 
-    async def run(self) -> None:
+    async def run(self) -> list[Finding]:
+        """All that it found."""
         world = self.world
         world.start_dead()
-        await self.maker.until_done([], lambda: self.maker.create(TOPIC, PARTITION_COUNT))
+        await self.maker.until_done([], lambda: self.maker.create(TOPIC, len(self.places)))
         works = [producer.run() for producer in self.producers]
         works += [consumer.run() for consumer in self.consumers]
+        works += [reader.run() for reader in self.readers]
         self._running = [world.loop.create_task(work) for work in (*works, self.maker.run())]
         driver = world.loop.create_task(self._drive())
         left = {driver, *self._running}
         while driver in left:
             done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+            self._check(done)
+            if self.history.stuck:
+                break
         for task in left:
             task.cancel()
-        for place, log in self.logs.items():
-            self.history.check_log(place, log, {p.name for p in self.producers if p.idempotent})
+        for topic in (TOPIC, OFFSETS):
+            for place in places_of(world, topic):
+                for node, partition in replicas_of(world, place):
+                    if partition.is_leader or self.factor > 1:
+                        self.history.replicas[place][node.broker_id] = contents(partition.log)
         for node in world.live():
             await node.stop()
+        return findings(self.history)
+
+    def _check(self, done: Iterable[asyncio.Task[None]]) -> None:
+        """None of what clients and faults do ends with an error that nobody expects."""
+        for task in done:
+            try:
+                task.result()
+            except RefusedError as error:
+                self.history.stuck.append(f"a client was refused for good: {error}")
 
     async def _drive(self) -> None:
         await asyncio.sleep(self.random.uniform(0.5, 2))
         for _ in range(STEPS_COUNT):
-            await self._harm()
+            await self.faults.harm()
             await asyncio.sleep(self.random.uniform(0, self.random.choice((0.2, 1.0, 3.0))))
         self.world.tell("heal")
-        self.world.network.is_faulty = False
-        self.world.network.heal()
+        self.faults.heal()
         try:
             async with asyncio.timeout(RECOVERY_SECONDS_MAX):
                 await self._get_on()
         except TimeoutError:
-            raise AssertionError(f"not whole after {RECOVERY_SECONDS_MAX} s: {self._description()}") from None
-
-    async def _harm(self) -> None:
-        node = self.random.choice(list(self.world.nodes.values()))
-        if node.is_dead:
-            self.world.tell(f"{node.name} starts")
-            node.start()
-            return
-        kinds = {"kill": 3, "restart": 3, "stop": 1, "pause": 2, "cut": 2, "session": 1, "zookeeper": 1}
-        (kind,) = self.random.choices(list(kinds), list(kinds.values()))
-        self.world.tell(f"{kind} {node.name}")
-        self.history.happened[kind] += 1
-        await self._do(kind, node)
-
-    async def _do(self, kind: str, node: Node) -> None:
-        seconds = self.random.choice((0.1, 1.0, 5.0))
-        if kind in ("kill", "restart"):
-            power_cut = self.has_power_cuts and self.random.random() < 0.5
-            self.history.happened["power cut"] += power_cut
-            node.kill(self.random if power_cut else None)
-            if kind == "restart":
-                await asyncio.sleep(self.random.uniform(0, 0.5))
-                node.start()
-        elif kind == "stop":
-            await node.stop()
-        elif kind == "pause":
-            node.pause(seconds)
-        elif kind == "cut":
-            others = [*(other.name for other in self.world.nodes.values()), *(p.name for p in self.producers)]
-            ends = [node.name, self.random.choice(others)]
-            self.random.shuffle(ends)
-            self.world.network.cut(*ends)
-            await asyncio.sleep(self.random.uniform(0, seconds))
-            self.world.network.heal()
-        elif kind == "session":
-            node.disconnect()
-        else:
-            await self.world.harm_zookeeper(self.random.uniform(0, seconds))
+            self.history.stuck.append(f"not whole after {RECOVERY_SECONDS_MAX} s: {self._description()}")
 
     async def _get_on(self) -> None:
         """Every broker serves, every producer's write is taken by each partition, and all of it is consumed."""
@@ -122,20 +123,22 @@ class Simulation:
             lambda: all(
                 producer.acknowledged[place] > earlier[place]
                 for producer, earlier in zip(self.producers, before, strict=True)
-                for place in PLACES
+                for place in self.places
             )
         )
         self.maker.is_over = True
         for producer in self.producers:
             producer.is_over = True
         await asyncio.wait([task for task, _ in zip(self._running, self.producers, strict=False)])
-        reader = Client(self.world, "reader", self.history)
-        for place in PLACES:
+        reader = Client(self.world, "last reader", self.history)
+        for place in self.places:
             self.logs[place] = await self._whole(reader, place)
         await until(
             lambda: all(self.history.committed.get(place) == len(log) for place, log in self.logs.items())
         )
-        maker = TopicMaker(self.world, "last maker", self.history)
+        if self.factor > 1:
+            await until(lambda: all(is_settled(self.world, place, self.factor) for place in self.places))
+        maker = TopicMaker(self.world, "last maker", self.history, self.factor)
         code = await maker.until_done([], lambda: maker.create("last"))
         assert code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS)
 
@@ -151,7 +154,7 @@ class Simulation:
 
     def _description(self) -> str:
         lines = [
-            f"{node.name}: dead={node.is_dead} serving={node.is_serving}"
+            f"{node.name}: dead={node.is_dead} serving={node.is_serving} {node.failure or ''}"
             for node in self.world.nodes.values()
         ]
         lines += [f"{producer.name}: {dict(producer.acknowledged)}" for producer in self.producers]
@@ -161,13 +164,14 @@ class Simulation:
         return "\n".join(lines)
 
 
-def simulate(seed: int) -> Simulation:
+def simulate(seed: int, factor: int = 1) -> Simulation:
     """A whole run; an AssertionError says what the brokers broke, and its notes the seed and what happened."""
     with unforeseen_failures() as failures, VirtualLoop() as loop:
-        simulation = Simulation(loop, seed)
+        simulation = Simulation(loop, seed, factor)
         try:
-            loop.run_until_complete(simulation.run())
+            found = loop.run_until_complete(simulation.run())
             assert not failures, failures[0]
+            assert not found, "\n".join(map(str, found[:20]))
         except Exception as error:
             error.add_note(f"seed {seed}\n" + "\n".join(simulation.world.stories[-40:]))
             raise

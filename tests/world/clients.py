@@ -1,7 +1,7 @@
-"""Small models of clients: they publish (idempotently, too), consume in a group, and make and delete topics, over the wire.
+"""Small models of clients: they publish (idempotently, too), read, consume in a group, and make and delete topics, over the wire.
 
 Requests and answers are encoded as real clients' are, by the pure client of the protocol. Each model does one thing after the
-other and tries again what failed. What it was promised goes into `History`, which holds the brokers to it.
+other and tries again what failed, but for the `PlainProducer`. What they were promised and saw goes into a `History`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
+from history import History, Write
 from network import SimulatedLink
 from world import World
 
@@ -20,6 +22,7 @@ from headrace.broker.wire import batches
 from headrace.broker.wire.api import (
     k00_produce,
     k01_fetch,
+    k02_list_offsets,
     k03_metadata,
     k08_offset_commit,
     k09_offset_fetch,
@@ -40,7 +43,7 @@ T = TypeVar("T")
 TIMEOUT_MS = 10_000
 GROUP = "group"
 SESSION_MS = 6000
-STALL_CHANCE = 0.02
+STALL_CHANCE = 0.06
 AGAIN = MOVED | {
     ErrorCode.REQUEST_TIMED_OUT,
     ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -53,6 +56,15 @@ REJOIN = {
     ErrorCode.ILLEGAL_GENERATION,
     ErrorCode.UNKNOWN_MEMBER_ID,
 }
+
+
+LEAVES_NOTHING = {ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+"""Refusals of a write that is not in the log afterwards. Who is no leader may have been one when it appended."""
+PIPELINED_MAX = 3
+
+
+class UnsentError(ConnectionError):
+    """The request did not leave the client."""
 
 
 class RefusedError(Exception):
@@ -68,48 +80,6 @@ def check(code: int) -> None:
         raise RefusedError(code)
 
 
-class History:
-    """What clients were promised, and what they saw."""
-
-    def __init__(self) -> None:
-        self.acknowledged: dict[PartitionKey, dict[int, bytes]] = {}
-        self.committed: dict[PartitionKey, int] = {}
-        self.seen: dict[PartitionKey, dict[int, bytes]] = {}
-        self.happened: Counter[str] = Counter()
-
-    def acknowledge(self, place: PartitionKey, offset: int, value: bytes) -> None:
-        self.happened["acknowledged"] += 1
-        before = self.acknowledged.setdefault(place, {}).setdefault(offset, value)
-        assert before == value, f"{place}: {before!r} and {value!r} were both acknowledged at {offset}"
-
-    def read(self, place: PartitionKey, offset: int, value: bytes) -> None:
-        before = self.seen.setdefault(place, {}).setdefault(offset, value)
-        assert before == value, f"{place}: offset {offset} was {before!r}, and is {value!r}"
-
-    def commit(self, place: PartitionKey, offset: int) -> None:
-        self.happened["committed"] += 1
-        self.committed[place] = max(offset, self.committed.get(place, -1))
-
-    def check_committed(self, place: PartitionKey, floor: int, offset: int) -> None:
-        assert offset >= floor, f"{place}: offset {floor} was committed, then {offset} was fetched"
-
-    def check_log(self, place: PartitionKey, log: dict[int, bytes], idempotent: set[str]) -> None:
-        """Acknowledged writes are where they were said to be, in the order of each producer, and once if they say so."""
-        for offset, value in self.acknowledged.get(place, {}).items():
-            assert log.get(offset) == value, (
-                f"{place}: {value!r} was acknowledged at {offset}, where {log.get(offset)!r} is"
-            )
-        numbers: dict[str, list[int]] = {}
-        for _, value in sorted(log.items()):
-            producer, _, number = value.decode().partition(":")
-            numbers.setdefault(producer, []).append(int(number))
-        for producer, found in numbers.items():
-            firsts = list(dict.fromkeys(found))
-            assert firsts == sorted(firsts), f"{place}: {producer}'s writes are out of order: {found}"
-            if producer in idempotent:
-                assert len(firsts) == len(found), f"{place}: {producer}'s writes are doubled: {found}"
-
-
 class Client:
     """One that knows its way in the cluster; its requests are made one after the other."""
 
@@ -123,18 +93,30 @@ class Client:
 
     async def ask(self, address: Address | None, api: Api, highest: int, message: Message) -> Message:
         """Raises OSError, after which the connection is gone."""
-        if address is None:
-            raise ConnectionError("nobody is known for this")
+        link = await self.link(address)
         try:
-            if address not in self._links:
+            return await link.ask(api, highest, message)
+        except OSError:
+            self.give_up(link)
+            raise
+
+    async def link(self, address: Address | None) -> SimulatedLink:
+        """The connection to a broker; raises UnsentError."""
+        if address is None:
+            raise UnsentError("nobody is known for this")
+        if address not in self._links:
+            try:
                 self._links[address] = await SimulatedLink.open(
                     self.world.network, self.name, address, self.name, TIMEOUT_MS
                 )
-            return await self._links[address].ask(api, highest, message)
-        except OSError:
-            if address in self._links:
-                self._links.pop(address).close()
-            raise
+            except OSError as error:
+                raise UnsentError("no connection") from error
+        return self._links[address]
+
+    def give_up(self, link: SimulatedLink) -> None:
+        """The link is of no use any more."""
+        link.close()
+        self._links = {address: other for address, other in self._links.items() if other is not link}
 
     async def refresh(self, topics: list[str]) -> None:
         """Ask any broker for its view of the cluster; raises OSError."""
@@ -173,61 +155,130 @@ class Client:
         answer = await self.ask(self.view.leader_of(place), k01_fetch.API, 11, message)
         check(answer["error_code"])
         (found,) = answer["responses"][0]["partitions"]
+        if found["error_code"] == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self.history.read(self.name, place, offset, None, found["high_watermark"])
         check(found["error_code"])
-        records = bytes(found["records"] or b"")
-        values: dict[int, bytes] = {}
-        for position, header in batches.iter_batches(records):
-            for record in batches.decode_records(records, position, header):
-                if record.offset >= offset:
-                    values[record.offset] = record.value or b""
-                    self.history.read(place, record.offset, values[record.offset])
+        values = values_in(bytes(found["records"] or b""), offset)
+        self.history.read(self.name, place, offset, values, found["high_watermark"])
         return values
 
 
-class Producer(Client):
-    """Publishes numbered values to random partitions of a topic, each until it is acknowledged."""
+def values_in(records: bytes, offset: int) -> dict[int, bytes]:
+    """The values from an offset on, by offset."""
+    return {
+        record.offset: record.value or b""
+        for position, header in batches.iter_batches(records)
+        for record in batches.decode_records(records, position, header)
+        if record.offset >= offset
+    }
 
-    def __init__(
-        self, world: World, name: str, history: History, places: list[PartitionKey], *, idempotent: bool
-    ) -> None:
+
+class Publisher(Client):
+    """What producers have in common: numbered values, for random partitions of `places`."""
+
+    def __init__(self, world: World, name: str, history: History, places: list[PartitionKey]) -> None:
         super().__init__(world, name, history)
-        self.idempotent = idempotent
         self.places = places
         self.is_over = False
         self.acknowledged: Counter[PartitionKey] = Counter()
         self._topics = sorted({topic for topic, _ in places})
-        self._sequences: Counter[PartitionKey] = Counter()
-        self._id = -1
         self._number = 0
 
     async def run(self) -> None:
-        if self.idempotent:
-            self._id = await self.until_done(self._topics, self._new_id)
+        raise NotImplementedError
+
+    def next_values(self) -> list[bytes]:
+        values = []
+        for _ in range(self.world.random.choice((1, 1, 3))):
+            self._number += 1
+            values.append(f"{self.name}:{self._number}".encode())
+        return values
+
+    @staticmethod
+    def records_of(values: list[bytes]) -> list[batches.Record]:
+        return [batches.Record(0, 1_700_000_000_000, None, value, []) for value in values]
+
+    @staticmethod
+    def request_of(place: PartitionKey, batch: bytes) -> Message:
+        data = {"name": place[0], "partition_data": [{"index": place[1], "records": batch}]}
+        return {"acks": -1, "timeout_ms": 2000, "topic_data": [data]}
+
+    def taken(self, place: PartitionKey, write: Write, offset: int | None) -> None:
+        self.history.done(write, offset)
+        self.acknowledged[place] += 1
+
+    async def pause(self) -> None:
+        await asyncio.sleep(self.world.random.uniform(0, 0.4))
+
+
+class PlainProducer(Publisher):
+    """Publishes each value once, whatever becomes of it."""
+
+    async def run(self) -> None:
+        while not self.is_over:
+            place, values = self.world.random.choice(self.places), self.next_values()
+            batch = bytes(batches.encode_batch(self.records_of(values)))
+            await self._try(place, self.history.begin(place, self.name, values), batch)
+            await self.pause()
+
+    async def _try(self, place: PartitionKey, write: Write, batch: bytes) -> None:
+        try:
+            link = await self.link(self.view.leader_of(place))
+        except UnsentError:
+            self.history.failed(write)
+            await self._look_again()
+            return
+        try:
+            answer = await link.ask(k00_produce.API, 9, self.request_of(place, batch))
+        except OSError:
+            self.give_up(link)
+            return
+        found = _place_of(answer)
+        if not found["error_code"]:
+            self.taken(place, write, found["base_offset"])
+            return
+        refused = RefusedError(found["error_code"])
+        if refused.code not in AGAIN:
+            raise refused
+        if refused.code in LEAVES_NOTHING:
+            self.history.failed(write)
+        await self._look_again()
+
+    async def _look_again(self) -> None:
+        self.history.happened["tried again"] += 1
+        with suppress(OSError):
+            await self.refresh(self._topics)
+
+
+class IdempotentProducer(Publisher):
+    """Publishes each value until it is acknowledged, some requests at once, as `enable.idempotence` allows."""
+
+    def __init__(self, world: World, name: str, history: History, places: list[PartitionKey]) -> None:
+        super().__init__(world, name, history, places)
+        history.idempotent.add(name)
+        self._sequences: Counter[PartitionKey] = Counter()
+        self._id = -1
+
+    async def run(self) -> None:
+        self._id = await self.until_done(self._topics, self._new_id)
         while not self.is_over:
             place = self.world.random.choice(self.places)
-            values = [self._next_value() for _ in range(self.world.random.choice((1, 1, 3)))]
-            batch = self._batch(place, values)
-            offset = await self.until_done(self._topics, lambda: self._publish(place, batch))  # noqa: B023
-            if offset is not None:
-                for number, value in enumerate(values):
-                    self.history.acknowledge(place, offset + number, value)
-            self._sequences[place] += len(values)
-            self.acknowledged[place] += 1
-            await asyncio.sleep(self.world.random.uniform(0, 0.4))
+            count = self.world.random.randint(1, PIPELINED_MAX)
+            pending = [self._next(place) for _ in range(count)]
+            while pending:
+                await self.until_done(self._topics, lambda: self._publish(place, pending))  # noqa: B023
+            await self.pause()
 
-    def _next_value(self) -> bytes:
-        self._number += 1
-        return f"{self.name}:{self._number}".encode()
-
-    def _batch(self, place: PartitionKey, values: list[bytes]) -> bytes:
-        records = [batches.Record(0, 1_700_000_000_000, None, value, []) for value in values]
-        if not self.idempotent:
-            return bytes(batches.encode_batch(records))
-        return bytes(
-            batches.encode_batch(
-                records, producer_id=self._id, producer_epoch=0, base_sequence=self._sequences[place]
-            )
+    def _next(self, place: PartitionKey) -> tuple[Write, bytes]:
+        values = self.next_values()
+        batch = batches.encode_batch(
+            self.records_of(values),
+            producer_id=self._id,
+            producer_epoch=0,
+            base_sequence=self._sequences[place],
         )
+        self._sequences[place] += len(values)
+        return self.history.begin(place, self.name, values), bytes(batch)
 
     async def _new_id(self) -> int:
         node = self.world.random.choice(list(self.world.nodes.values()))
@@ -236,16 +287,57 @@ class Producer(Client):
         check(answer["error_code"])
         return int(answer["producer_id"])
 
-    async def _publish(self, place: PartitionKey, batch: bytes) -> int | None:
-        """Its offset, if the broker still knows it."""
-        data = {"name": place[0], "partition_data": [{"index": place[1], "records": batch}]}
-        message = {"acks": -1, "timeout_ms": 2000, "topic_data": [data]}
-        answer = await self.ask(self.view.leader_of(place), k00_produce.API, 9, message)
-        (found,) = answer["responses"][0]["partition_responses"]
-        if found["error_code"] == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
-            return None
+    async def _publish(self, place: PartitionKey, pending: list[tuple[Write, bytes]]) -> None:
+        """Send what is pending, and take away what is acknowledged, up to the first that is not."""
+        link = await self.link(self.view.leader_of(place))
+        messages = [self.request_of(place, batch) for _, batch in pending]
+        answers = await link.ask_all(k00_produce.API, 9, messages)
+        is_whole = len(answers) == len(messages)
+        if not is_whole:
+            self.give_up(link)
+        for answer in answers:
+            found = _place_of(answer)
+            is_known = found["error_code"] != ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+            if is_known:
+                check(found["error_code"])
+            self.taken(place, pending.pop(0)[0], found["base_offset"] if is_known else None)
+        if not is_whole:
+            raise ConnectionError("the connection broke")
+
+
+def _place_of(answer: Message) -> Message:
+    (found,) = answer["responses"][0]["partition_responses"]
+    return dict(found)
+
+
+class Reader(Client):
+    """Reads one partition from its begin on, and asks for its end now and then."""
+
+    def __init__(self, world: World, name: str, history: History, place: PartitionKey) -> None:
+        super().__init__(world, name, history)
+        self.place = place
+        self.position = 0
+
+    async def run(self) -> None:
+        while True:
+            await self.until_done([self.place[0]], self._round)
+            await asyncio.sleep(self.world.random.uniform(0, 0.5))
+
+    async def _round(self) -> None:
+        values = await self.fetch(self.place, self.position, max_wait_ms=self.world.random.choice((0, 300)))
+        if values:
+            self.position = max(values) + 1
+        if self.world.random.random() < 0.2:
+            floor, end = self.position, await self._end()
+            self.history.end(self.name, self.place, floor, end)
+
+    async def _end(self) -> int:
+        wanted = {"partition_index": self.place[1], "timestamp": -1}
+        message = {"replica_id": -1, "topics": [{"name": self.place[0], "partitions": [wanted]}]}
+        answer = await self.ask(self.view.leader_of(self.place), k02_list_offsets.API, 5, message)
+        (found,) = answer["topics"][0]["partitions"]
         check(found["error_code"])
-        return int(found["base_offset"])
+        return int(found["offset"])
 
 
 class Consumer(Client):
@@ -329,7 +421,7 @@ class Consumer(Client):
         (found,) = answer["topics"][0]["partitions"]
         check(found["error_code"])
         offset: int = found["committed_offset"]
-        self.history.check_committed(place, floor, offset)
+        self.history.fetched_commit(place, floor, offset)
         return max(0, offset)
 
     async def _round(self) -> None:
@@ -343,10 +435,9 @@ class Consumer(Client):
                 await self.refresh(self._topics)
                 continue
             if values:
-                assert list(values) == list(range(position, position + len(values))), f"{place}: {values}"
-                self._positions[place] = position + len(values)
+                self._positions[place] = max(values) + 1
                 await self._stall()
-                await self._commit(place, position + len(values))
+                await self._commit(place, max(values) + 1)
         check((await self.ask(self._coordinator, k12_heartbeat.API, 3, self._membership()))["error_code"])
         await asyncio.sleep(self.world.random.uniform(0.05, 0.3))
 
@@ -372,8 +463,9 @@ class Consumer(Client):
 class TopicMaker(Client):
     """Makes and deletes topics of a few names until it `is_over`."""
 
-    def __init__(self, world: World, name: str, history: History) -> None:
+    def __init__(self, world: World, name: str, history: History, factor: int = 1) -> None:
         super().__init__(world, name, history)
+        self.factor = factor
         self.is_over = False
 
     async def run(self) -> None:
@@ -386,7 +478,7 @@ class TopicMaker(Client):
 
     async def create(self, name: str, partition_count: int = 2) -> int:
         """Its code, an expected one."""
-        topic = {"name": name, "num_partitions": partition_count, "replication_factor": 1}
+        topic = {"name": name, "num_partitions": partition_count, "replication_factor": self.factor}
         answer = await self._ask_controller(k19_create_topics.API, 4, {"topics": [topic], "timeout_ms": 5000})
         return self._expected(answer["topics"][0]["error_code"], ErrorCode.TOPIC_ALREADY_EXISTS)
 

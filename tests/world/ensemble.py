@@ -216,7 +216,7 @@ class Result:
 
 
 class SimulatedKazoo:
-    """One broker's client; `is_dead` once its process was killed, `frozen_until` while it is stopped."""
+    """One broker's client; `is_dead` once its process was killed, `frozen_until` while it is stopped, `is_cut` while alone."""
 
     def __init__(self, ensemble: Ensemble, timeout: float) -> None:
         self.chroot = ""
@@ -224,6 +224,7 @@ class SimulatedKazoo:
         self.client_state = "not closed"
         self.is_dead = False
         self.frozen_until = 0.0
+        self.is_cut = False
         self._ensemble = ensemble
         self._timeout = timeout
         self._session: Session | None = None
@@ -279,6 +280,20 @@ class SimulatedKazoo:
         self._fail_all(ConnectionLoss())
         self._tell(KazooState.SUSPENDED)
         self._later(self._ensemble.random.uniform(0.05, 0.6), self._connect)
+
+    def cut(self) -> None:
+        """The servers are out of reach for this client alone, until `heal`."""
+        self.is_cut = True
+        self.disconnect()
+
+    def heal(self) -> None:
+        self.is_cut = False
+
+    def expire(self) -> None:
+        """The servers end the session of a client that lives: it hears so when it connects again."""
+        if self._session is not None and self._is_connected:
+            self._ensemble.end_session(self._session.number)
+            self.disconnect()
 
     def deliver(self, word: Callable[[], None]) -> None:
         """From the server to this client, in order, unless the connection breaks before."""
@@ -394,7 +409,7 @@ class SimulatedKazoo:
             self._later(self.frozen_until - self._now() + 0.001, self._connect)
             return
         self._ensemble.expire_silent_sessions()
-        if not self._ensemble.is_up:
+        if self.is_cut or not self._ensemble.is_up:
             self._later(self._ensemble.random.uniform(0.1, 1.0), self._connect)
             return
         if self._session is not None and self._session.number not in self._ensemble.sessions:

@@ -2,8 +2,9 @@
 
 A broker has its real acceptor, connections and turns on one end of the pair; `Line` is the other end, as a client or another
 broker has it. Bytes take random time and stay in order. While `is_faulty`, connections break: before a request arrived or
-after it, so that its answer is lost. A way that is cut in one direction holds what goes there until it is healed, as
-retransmission does; what a paused host sends and what is sent to it waits likewise.
+after it, so that its answer is lost; and what was sent on a connection that its opener then closed arrives all the same now
+and then, much later. A way that is cut in one direction holds what goes there until it is healed, as retransmission does; what
+a paused host sends and what is sent to it waits likewise. A way may be slow in one direction, too.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import os
 import random
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from virtual_time import VirtualLoop
@@ -23,6 +25,8 @@ from headrace.broker.wire.client.view import Address
 
 LOOK_AGAIN_SECONDS = 0.02
 PIECE_SIZE = 64 * 1024
+LATE_CHANCE, LATE_SECONDS_MAX = 0.5, 8.0
+"""Of a request that is on its way when its sender closes the connection."""
 
 
 class BrokerEnd(socket.socket):
@@ -79,11 +83,12 @@ class Network:
         self.loop = loop
         self.random = random
         self.is_faulty = True
-        self.broken_count = 0
+        self.broken_count = self.late_count = 0
         self._break_chance = break_chance
         self._listening: dict[Address, Listening] = {}
         self._lines: dict[Line, None] = {}
         self._cut: set[tuple[str, str]] = set()
+        self._slow: dict[tuple[str, str], float] = {}
         self._paused_until: dict[str, float] = {}
         self._port = 50_000
 
@@ -106,11 +111,21 @@ class Network:
             line.close()
 
     def cut(self, source: str, target: str) -> None:
-        """Nothing that `source` sends arrives at `target`, until `heal`."""
+        """Nothing that `source` sends arrives at `target`, until `mend` or `heal`."""
         self._cut.add((source, target))
+
+    def slow(self, source: str, target: str, seconds_max: float) -> None:
+        """What `source` sends to `target` takes up to so much longer, until `mend` or `heal`."""
+        self._slow[source, target] = seconds_max
+
+    def mend(self, source: str, target: str) -> None:
+        """This way is as good as any again."""
+        self._cut.discard((source, target))
+        self._slow.pop((source, target), None)
 
     def heal(self) -> None:
         self._cut.clear()
+        self._slow.clear()
 
     def pause(self, host: str, seconds: float) -> None:
         """Nothing leaves the host nor arrives there meanwhile."""
@@ -147,6 +162,17 @@ class Network:
         slow = self.is_faulty and self.random.random() < 0.02
         return self.random.uniform(0, 0.2 if slow else 0.002)
 
+    def way(self, source: str, target: str) -> float:
+        """How long something takes from one to the other."""
+        longer = self._slow.get((source, target), 0.0)
+        return self.delay() + (self.random.uniform(0, longer) if longer else 0.0)
+
+    def is_late(self) -> bool:
+        if self.is_faulty and self.random.random() < LATE_CHANCE:
+            self.late_count += 1
+            return True
+        return False
+
     def breaks(self) -> bool:
         if self.is_faulty and self.random.random() < self._break_chance:
             self.broken_count += 1
@@ -163,6 +189,7 @@ class Line:
         self._near = near
         self._loses_answer = False
         self._is_broken = False
+        self._is_given_up = False
         self._received = bytearray()
         self._news = asyncio.Event()
         # What is on its way, and when the last of it arrives: to the broker (True), and back.
@@ -172,7 +199,7 @@ class Line:
 
     def send(self, data: bytes) -> None:
         """Have the bytes arrive some time, unless the connection breaks."""
-        if self._is_broken:
+        if self._is_broken or self._is_given_up:
             raise ConnectionResetError("the connection broke")
         if self._network.breaks():
             self._loses_answer = self._network.random.random() < 0.6
@@ -183,7 +210,7 @@ class Line:
 
     async def receive(self) -> bytes:
         """What has arrived since; b"" at the end of the connection."""
-        while not self._received and not self._is_broken:
+        while not self._received and not (self._is_broken or self._is_given_up):
             self._news.clear()
             await self._news.wait()
         data = bytes(self._received)
@@ -199,10 +226,33 @@ class Line:
             self._network.closed(self)
             self._news.set()
 
-    close = break_off
+    def close(self) -> None:
+        """Who opened it wants nothing more of it; what was sent may arrive late."""
+        if self._is_broken or self._is_given_up:
+            return
+        if self._on_way[True] and self._network.is_late():
+            self._is_given_up = True
+            self._news.set()
+            self._network.loop.call_later(
+                self._network.random.uniform(0, LATE_SECONDS_MAX), self._arrive_late
+            )
+        else:
+            self.break_off()
+
+    def _arrive_late(self) -> None:
+        if self._network.holds(*self._ends(there=True)):
+            self._network.loop.call_later(LOOK_AGAIN_SECONDS, self._arrive_late)
+            return
+        while self._on_way[True] and not self._is_broken:
+            self._on_way[True].popleft()()
+        self._network.loop.call_later(LOOK_AGAIN_SECONDS, self.break_off)
 
     def _arrive(self, data: bytes) -> None:
-        sent = self._near.send(data)
+        try:
+            sent = self._near.send(data)
+        except OSError:
+            # The broker's end is closed already.
+            return
         assert sent == len(data), "requests of simulations are small"
 
     def _readable(self) -> None:
@@ -224,15 +274,18 @@ class Line:
     def _later(self, work: Callable[[], None], *, there: bool) -> None:
         """After a way of random length, behind what went there before."""
         loop = self._network.loop
-        at = self._last_at[there] = max(self._last_at[there], loop.time() + self._network.delay())
+        length = self._network.way(*self._ends(there))
+        at = self._last_at[there] = max(self._last_at[there], loop.time() + length)
         self._on_way[there].append(work)
         loop.call_at(at, self._go, there)
 
+    def _ends(self, there: bool) -> tuple[str, str]:
+        return (self.source, self.target[0]) if there else (self.target[0], self.source)
+
     def _go(self, there: bool) -> None:
-        if self._is_broken:
+        if self._is_broken or self._is_given_up or not self._on_way[there]:
             return
-        ends = (self.source, self.target[0]) if there else (self.target[0], self.source)
-        if self._network.holds(*ends):
+        if self._network.holds(*self._ends(there)):
             self._network.loop.call_later(LOOK_AGAIN_SECONDS, self._go, there)
         else:
             self._on_way[there].popleft()()
@@ -271,6 +324,29 @@ class SimulatedLink:
     async def ask(self, api: Spoken[Q, A], highest: int, message: Q, /) -> A:
         answer: A = await self._carry(self._exchange.request(api, highest, message))
         return answer
+
+    async def ask_all(self, api: Spoken[Q, A], version: int, messages: Sequence[Q]) -> list[A]:
+        """Send requests at once; their answers, in order: fewer when the connection breaks, and is of no use then."""
+        exchanges = [Exchange("pipelined", negotiates=False) for _ in messages]
+        pairs = zip(exchanges, messages, strict=True)
+        requests = b"".join(exchange.request(api, version, message) for exchange, message in pairs)
+        answers: list[A] = []
+        data = b""
+        with suppress(OSError):
+            async with asyncio.timeout(self._timeout_ms / 1000):
+                self._line.send(requests)
+                for exchange in exchanges:
+                    answer = None
+                    while answer is None:
+                        data = data or await self._line.receive()
+                        if not data:
+                            raise ProtocolError("the connection broke")
+                        size = min(exchange.missing, len(data))
+                        exchange.writable()[:size] = data[:size]
+                        answer = exchange.received(size)
+                        data = data[size:]
+                    answers.append(answer)
+        return answers
 
     def close(self) -> None:
         self._line.close()

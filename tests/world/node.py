@@ -3,6 +3,7 @@
 The host is its clock, its disk, its end of the network and its session with ZooKeeper. `kill` ends the process at once: the
 disk stays, with all or, after a power cut, with some of what was not synced, and whatever the dead process still holds (open
 files, sockets, timers) reaches nobody any more. `pause` is SIGSTOP and SIGCONT as others see it: they hear nothing meanwhile.
+`leads` is told each time that a process begins to lead a partition.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from virtual_time import LoopClock, VirtualLoop
 from headrace.broker.config.broker import BrokerConfig
 from headrace.broker.config.keys import ConfigurationError
 from headrace.broker.errors import StorageError
+from headrace.broker.replication.partition import Partition
 from headrace.broker.server.cluster import Cluster
 from headrace.broker.server.main import Broker
 from headrace.broker.server.metadata import MetadataCache
@@ -65,6 +67,7 @@ class Node:
         settings: Mapping[str, str] | None = None,
         disk: FaultyFiles | None = None,
         began_ms: int = 0,
+        leads: Callable[[Partition, int], None] = lambda partition, broker_id: None,
     ) -> None:
         self.broker_id = broker_id
         self.disk = disk or FaultyFiles()
@@ -74,7 +77,8 @@ class Node:
         self.kazoo: SimulatedKazoo | None = None
         self.failure: Exception | None = None
         self._loop, self._ensemble, self._network = loop, ensemble, network
-        self._began_ms = began_ms
+        self.clock = LoopClock(loop, began_ms)
+        self._leads = leads
         self._properties = {
             **SETTINGS,
             "broker.id": str(broker_id),
@@ -112,6 +116,27 @@ class Node:
         if self.kazoo is not None:
             self.kazoo.disconnect()
 
+    def leave_zookeeper(self) -> None:
+        """ZooKeeper is out of reach for this broker alone, until `join_zookeeper`."""
+        if self.kazoo is not None:
+            self.kazoo.cut()
+
+    def join_zookeeper(self) -> None:
+        if self.kazoo is not None:
+            self.kazoo.heal()
+
+    def expire(self) -> None:
+        """ZooKeeper ends its session, and tells it."""
+        if self.kazoo is not None:
+            self.kazoo.expire()
+
+    def fill_disk(self, room: int) -> None:
+        """So many bytes more, and the disk is full: until `make_room`, or until the process ends."""
+        self.disk.room = room
+
+    def make_room(self) -> None:
+        self.disk.room = None
+
     def start(self) -> None:
         """Start a process; `is_serving` once it does."""
         assert self.broker is None, "it runs"
@@ -119,6 +144,7 @@ class Node:
         self.failure = None
         self.kazoo = SimulatedKazoo(self._ensemble, SESSION_SECONDS)
         self.broker = Broker(config, self.kill, self._host(self.kazoo))
+        self._tell_who_leads(self.broker)
         self._starting.start("start", self._start(self.broker))
 
     def kill(self, power_cut: Random | None = None) -> None:
@@ -170,7 +196,7 @@ class Node:
             return self.disk
 
         return Surroundings(
-            clock=LoopClock(self._loop, self._began_ms),
+            clock=self.clock,
             now=self._loop.time,
             files=files,
             bind=lambda listener, network: self._network.listen(self.address),  # type: ignore[return-value,arg-type]
@@ -178,6 +204,16 @@ class Node:
             connect=connect,
             kazoo=lambda hosts, timeout_ms: kazoo,
         )
+
+    def _tell_who_leads(self, broker: Broker) -> None:
+        changed = broker._partition_changed
+
+        def tell(partition: Partition) -> None:
+            if partition.is_leader and self.broker is broker:
+                self._leads(partition, self.broker_id)
+            changed(partition)
+
+        broker._partition_changed = tell  # type: ignore[method-assign]
 
     async def _start(self, broker: Broker) -> None:
         try:

@@ -72,11 +72,17 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class LoopClock:
-    """The broker's clock on a virtual loop, whose wall clock showed `began_ms` when the loop's time was 0."""
+    """The broker's clock on a virtual loop, whose wall clock showed `began_ms` when the loop's time was 0.
+
+    `step` sets the wall clock alone, as a person or a time server does.
+    """
 
     def __init__(self, loop: VirtualLoop, began_ms: int = 0) -> None:
         self._loop = loop
         self._began_ms = began_ms
+
+    def step(self, milliseconds: int) -> None:
+        self._began_ms += milliseconds
 
     def now_ms(self) -> int:
         return self._began_ms + int(self._loop.time() * 1000)

@@ -11,9 +11,12 @@ from typing import Any
 
 from ensemble import Ensemble
 from faulty_files import Died
+from history import History
 from network import Network
 from node import Node
 from virtual_time import VirtualLoop
+
+from headrace.broker.replication.partition import Partition
 
 TICK_SECONDS = 0.1
 
@@ -36,8 +39,9 @@ class World:
         self.ensemble = Ensemble(loop, self.random)
         self.network = Network(loop, self.random, break_chance)
         loop.job_seconds = self.network.delay
+        self.history = History()
         self.nodes = {
-            number: Node(loop, self.ensemble, self.network, number, settings)
+            number: Node(loop, self.ensemble, self.network, number, settings, leads=self._leads)
             for number in range(broker_count)
         }
         self.stories: list[str] = []
@@ -64,6 +68,11 @@ class World:
             node.disconnect()
         await asyncio.sleep(seconds)
         self.ensemble.is_up = True
+
+    def _leads(self, partition: Partition, broker_id: int) -> None:
+        # A topic that was deleted has nothing to do with its namesake.
+        place = f"{partition.topic} {partition.topic_id}", partition.partition
+        self.history.leads(place, partition.leader_epoch, broker_id)
 
     def _expire_sessions(self) -> None:
         if self.ensemble.is_up:
