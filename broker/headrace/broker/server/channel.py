@@ -1,7 +1,9 @@
-"""The replies of one connection, in the order of its requests: what is to be sent, and the one that is to come.
+"""The replies of one connection, in the order of its requests: what is to be sent, and those that are to come.
 
-Invariants: while a reply is to come (`is_parked`) nothing else is served, so that it keeps its place; at most
-`REPLY_SIZE_MAX` bytes and one reply are held for a client that does not read. Must not know: requests, whose turn it is.
+Behind a reply that is to come (`is_parked`) nothing else is served, as in Kafka, but Produce requests behind Produce
+requests: a producer that does not wait for its answers is not held up until the others in sync have each batch.
+Invariants: replies leave in the order of the requests, whenever they come; at most `REPLY_SIZE_MAX` bytes and
+`PARKED_MAX` replies are held for a client. Must not know: what a request says, whose turn it is.
 """
 
 from __future__ import annotations
@@ -14,20 +16,34 @@ from headrace.broker.handlers.replies import Parts, Reply
 from headrace.broker.log.results import LogSlice
 from headrace.broker.server.holdings import LARGE_SIZE
 from headrace.broker.waiting.deferred import Deferred
+from headrace.broker.wire.api import k00_produce
 
 if TYPE_CHECKING:
     from headrace.broker.server.metrics import BrokerMetrics
     from headrace.broker.server.transport import PlainTransport
 
+PRODUCE_KEY = k00_produce.API.key
 REPLY_SIZE_MAX = 1 << 20
+# Of a producer; each may be that to as many requests as are written together.
+PARKED_MAX = 32
 SIZE_PER_TURN_MAX = 4 << 20
+
+
+class _Place:
+    """Where a reply goes; `parts` is None while it is to come."""
+
+    __slots__ = ("parked_at", "parts")
+
+    def __init__(self, parts: Parts | None, parked_at: float) -> None:
+        self.parts = parts
+        self.parked_at = parked_at
 
 
 class Channel:
     """See the module's text.
 
-    `answered()` is called when the reply that was to come is there, `failed(error)` when it will not come, `held()` when
-    `held_size`, the bytes of large replies that wait, has changed.
+    `answered()` is called when the reply that was to come next is there, `failed(error)` when one will not come, `held()`
+    when `held_size`, the bytes of large replies that wait, has changed.
     """
 
     __slots__ = (
@@ -37,9 +53,9 @@ class Channel:
         "_key",
         "_metrics",
         "_now",
-        "_parked_at",
         "_parts",
         "_pending",
+        "_places",
         "_position",
         "_transport",
         "held_size",
@@ -63,16 +79,17 @@ class Channel:
         self._parts: deque[bytes | LogSlice] = deque()
         # How much of the first part has gone.
         self._position = 0
-        self._pending: Deferred[Parts] | None = None
+        # From the first reply that is to come on, all of requests of this API; and those that are to come, in any order.
+        self._places: deque[_Place] = deque()
+        self._pending: dict[_Place, Deferred[Parts]] = {}
         self._key = 0
-        self._parked_at = 0.0
         self.size = 0
         self.held_size = 0
 
     @property
     def is_parked(self) -> bool:
         """Whether the client waits for us: a reply is to come."""
-        return self._pending is not None
+        return bool(self._places)
 
     @property
     def has_replies(self) -> bool:
@@ -81,13 +98,23 @@ class Channel:
 
     @property
     def takes_more(self) -> bool:
-        """Whether another request may be served."""
-        return self._pending is None and self.size < REPLY_SIZE_MAX
+        """Whether another request may be served, whichever."""
+        return not self._places and self.size < REPLY_SIZE_MAX
+
+    def takes_behind(self, key: int) -> bool:
+        """Whether a request of that API may be served while a reply is to come."""
+        return (
+            key == PRODUCE_KEY == self._key and len(self._places) < PARKED_MAX and self.size < REPLY_SIZE_MAX
+        )
 
     def reply(self, key: int, reply: Reply) -> None:
         """What the request served last, of that API, is answered with."""
         if isinstance(reply, list):
-            self._queue(reply)
+            self._take(reply)
+            if self._places:
+                self._places.append(_Place(reply, 0.0))
+            else:
+                self._parts.extend(reply)
         elif reply is not None:
             self._park(key, reply)
 
@@ -111,12 +138,12 @@ class Channel:
     def close(self) -> None:
         """Forget all replies; whoever would give the one that is to come hears of it."""
         self.held_size = 0
-        if self._pending is not None:
-            self._pending.cancel()
+        for reply in list(self._pending.values()):
+            reply.cancel()
         self._parts.clear()
 
-    def _queue(self, parts: Parts) -> None:
-        self._parts.extend(parts)
+    def _take(self, parts: Parts) -> None:
+        """Count what is held from now on."""
         for part in parts:
             if type(part) is LogSlice:
                 self.size += part.size
@@ -129,20 +156,29 @@ class Channel:
 
     def _park(self, key: int, reply: Deferred[Parts]) -> None:
         if reply.done:
-            reply.then(self._queue, self._fail)
-        else:
-            self._pending = reply
-            self._key, self._parked_at = key, self._now()
-            reply.then(self._complete, self._fail)
+            reply.then(lambda parts: self.reply(key, parts), self._failed)
+            return
+        place = _Place(None, self._now())
+        self._places.append(place)
+        self._pending[place] = reply
+        self._key = key
+        reply.then(lambda parts: self._complete(place, parts), lambda error: self._fail(place, error))
 
-    def _complete(self, parts: Parts) -> None:
-        self._pending = None
-        self._metrics.waiting_seconds[self._key] += self._now() - self._parked_at
-        self._queue(parts)
+    def _complete(self, place: _Place, parts: Parts) -> None:
+        del self._pending[place]
+        self._metrics.waiting_seconds[self._key] += self._now() - place.parked_at
+        self._take(parts)
+        place.parts = parts
+        places = self._places
+        if places[0] is not place:
+            return
+        while places and (ready := places[0].parts) is not None:
+            self._parts.extend(ready)
+            places.popleft()
         self._answered()
 
-    def _fail(self, error: BaseException) -> None:
-        self._pending = None
+    def _fail(self, place: _Place, error: BaseException) -> None:
+        del self._pending[place]
         self._failed(error)
 
     def _sent(self, size: int) -> None:

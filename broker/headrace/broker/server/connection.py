@@ -2,9 +2,10 @@
 
 All complete requests that a read brought are handled, as far as the turn lasts (`server.turns`), and the replies of a turn
 leave with one system call; file slices go from the page cache to the socket by sendfile. Invariants: requests of one
-connection are served one after the other, so a parked fetch holds up what was sent after it (as in Kafka); while a
-reply waits, or the client does not read, nothing more is read from it, so a connection never holds more than one read
-buffer of requests and what its channel holds of replies; what all hold together is bounded by `server.holdings`.
+connection are served one after the other, so a parked fetch holds up what was sent after it (as in Kafka), a parked
+produce all but more of the kind; while something is held up, or the client does not read, nothing more is read from it, so
+a connection never holds more than one read buffer of requests and what its channel holds of replies; what all hold
+together is bounded by `server.holdings`.
 Whatever is wrong with the input closes this connection with one warning. Must not know what a request means.
 """
 
@@ -20,7 +21,7 @@ from headrace.broker.handlers.call import Client
 from headrace.broker.handlers.replies import CloseConnectionError
 from headrace.broker.handlers.services import Services
 from headrace.broker.handlers.table import serve
-from headrace.broker.server.channel import Channel
+from headrace.broker.server.channel import PRODUCE_KEY, Channel
 from headrace.broker.server.holdings import LARGE_SIZE, Holdings
 from headrace.broker.server.transport import PlainTransport
 from headrace.broker.server.turns import Turns
@@ -162,14 +163,18 @@ class Connection:
             self._go_on(end)
         if self.is_closed:
             return False
-        if self._channel.is_parked or self._is_blocked:
-            return self._is_readable and not self._has_unread
-        return bool(self._frames) or self._channel.has_replies or self._is_readable
+        channel = self._channel
+        if self._is_blocked or self._is_held_up():
+            is_to_send = channel.has_replies and not self._is_blocked
+            return is_to_send or (self._is_readable and not self._has_unread)
+        return bool(self._frames) or channel.has_replies or self._is_readable
 
     def _go_on(self, end: float) -> None:
         channel = self._channel
-        if channel.is_parked or self._is_blocked:
-            if self._is_readable and not self._has_unread:
+        if self._is_blocked or self._is_held_up():
+            if channel.has_replies and not self._is_blocked:
+                self._send()
+            elif self._is_readable and not self._has_unread:
                 self._listen_for_goodbye()
         elif self._frames or (self._is_readable and not channel.has_replies and self._receive()):
             self._serve_frames(end)
@@ -177,6 +182,15 @@ class Connection:
             self._send()
         if self._refusal is not None and not self._frames and not channel.is_parked:
             self.close(self._refusal)
+
+    def _is_held_up(self) -> bool:
+        """Whether a reply has to come before anything else is served."""
+        channel = self._channel
+        if not channel.is_parked:
+            return False
+        if self._refusal is not None and not self._frames:
+            return True
+        return not channel.takes_behind(_key_of(self._frames[0]) if self._frames else PRODUCE_KEY)
 
     def _receive(self) -> bool:
         """Read once; whether whole requests are there. Less than there was room for is all there was (epoll(7))."""
@@ -245,7 +259,9 @@ class Connection:
         """Serve what was read, in order, until a reply has to wait or the turn is over; then send."""
         frames, channel, now = self._frames, self._channel, self._turns.now
         handling, began = self._metrics.handling_seconds, now()
-        while frames and channel.takes_more:
+        while frames and (
+            channel.takes_more or (channel.is_parked and channel.takes_behind(_key_of(frames[0])))
+        ):
             key = self._serve(frames.popleft(), began)
             if key is None:
                 return
@@ -262,7 +278,12 @@ class Connection:
         try:
             key, reply, more_count = serve(self._broker, self._client, frame, frames, began_s)
         except CloseConnectionError as error:
-            self.close_after_replies(str(error))
+            if self._channel.is_parked:
+                # Those before it are answered first.
+                self._refusal = str(error)
+                frames.clear()
+            else:
+                self.close_after_replies(str(error))
             return None
         except Exception as error:
             logger.failure("request failed", error, peer=self.peer)
@@ -304,3 +325,8 @@ class Connection:
             self._is_watched = writable
             self.is_used = True
             self._turns.watch(self._fd, writable=writable)
+
+
+def _key_of(frame: memoryview) -> int:
+    """The API that a request asks; -1 where it is too short to tell."""
+    return int.from_bytes(frame[:2], "big") if len(frame) >= 2 else -1

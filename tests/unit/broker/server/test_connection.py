@@ -23,7 +23,7 @@ from headrace.broker.handlers.table import Handler
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.results import LogSlice
 from headrace.broker.server import transport
-from headrace.broker.server.channel import REPLY_SIZE_MAX
+from headrace.broker.server.channel import PARKED_MAX, REPLY_SIZE_MAX
 from headrace.broker.server.connection import Connection
 from headrace.broker.server.holdings import Holdings
 from headrace.broker.server.metrics import KEY_COUNT
@@ -43,6 +43,7 @@ class Bench:
         self.served: list[int] = []
         self.runs: list[int] = []
         self.answer: Callable[[int], Any] = lambda correlation_id: [reply(correlation_id)]
+        self.answer_run: Callable[[int], Any] = lambda correlation_id: [reply(correlation_id)]
         self.closed: list[Connection] = []
         ours, self.client = socket.socketpair()
         ours.setblocking(False)
@@ -94,11 +95,14 @@ class Bench:
         headers = itertools.takewhile(
             lambda other: other.key == header.key, map(frames.read_request_header, more)
         )
-        ids = [header.correlation_id, *(other.correlation_id for other in headers)]
-        return [b"".join(map(reply, ids))], len(ids) - 1
+        ids = [other.correlation_id for other in headers]
+        first = self.answer_run(header.correlation_id)
+        if isinstance(first, Deferred) or not ids:
+            return first, 0
+        return [*first, b"".join(map(reply, ids))], len(ids)
 
-    def send(self, *correlation_ids: int) -> None:
-        self.client.sendall(b"".join(request(i) for i in correlation_ids))
+    def send(self, *correlation_ids: int, key: int = METADATA) -> None:
+        self.client.sendall(b"".join(request(i, key) for i in correlation_ids))
         self.loop.settle()
 
     def received(self, size: int = 65536) -> bytes:
@@ -210,6 +214,86 @@ def test_a_reply_that_waits_holds_up_the_next_requests(bench: Bench) -> None:
     assert bench.is_silent(), "the reply leaves in a turn of its own"
     bench.loop.turn()
     assert bench.received() == reply(2) + reply(3)
+
+
+def test_produce_requests_are_served_while_others_of_the_kind_wait_and_answered_in_their_order(
+    bench: Bench,
+) -> None:
+    late: dict[int, Deferred[Any]] = {1: Deferred(), 2: Deferred(), 4: Deferred()}
+    bench.answer_run = lambda correlation_id: late.get(correlation_id, [reply(correlation_id)])
+    bench.send(1, 2, key=PRODUCE)
+    bench.send(3, key=PRODUCE)
+    bench.send(4, key=PRODUCE)
+    assert bench.runs == [1, 2, 3, 4]
+    late[2].complete([reply(2)])
+    late[4].complete([reply(4)])
+    bench.loop.settle()
+    assert bench.is_silent()
+    late[1].complete([reply(1)])
+    bench.loop.settle()
+    assert bench.received() == b"".join(map(reply, (1, 2, 3, 4)))
+    assert not bench.connection.is_waiting
+
+
+def test_behind_a_produce_request_that_waits_no_other_is_served(bench: Bench) -> None:
+    late: Deferred[Any] = Deferred()
+    bench.answer_run = lambda correlation_id: late if correlation_id == 1 else [reply(correlation_id)]
+    bench.send(1, key=PRODUCE)
+    bench.send(2, key=METADATA)
+    bench.send(3, key=PRODUCE)
+    assert (bench.runs, bench.served) == ([1], [])
+    late.complete([reply(1)])
+    bench.loop.settle()
+    assert (bench.runs, bench.served) == ([1, 3], [2])
+    assert bench.received() == b"".join(map(reply, (1, 2, 3)))
+
+
+def test_only_so_many_replies_are_waited_for_at_once(bench: Bench) -> None:
+    late = {number: Deferred[Any]() for number in range(PARKED_MAX + 10)}
+    bench.answer_run = late.__getitem__
+    for number in late:
+        bench.send(number, key=PRODUCE)
+    assert len(bench.runs) == PARKED_MAX
+    for number in range(5):
+        late[number].complete([reply(number)])
+    bench.loop.settle()
+    assert len(bench.runs) == PARKED_MAX + 5
+    for number in range(5, PARKED_MAX + 10):
+        late[number].complete([reply(number)])
+        bench.loop.settle()
+    assert bench.received() == b"".join(map(reply, late))
+
+
+def test_a_bad_request_behind_one_that_waits_closes_once_that_is_answered(bench: Bench) -> None:
+    late: Deferred[Any] = Deferred()
+
+    def answer(correlation_id: int) -> Any:
+        if correlation_id == 2:
+            raise CloseConnectionError("cannot be answered")
+        return late
+
+    bench.answer_run = answer
+    bench.send(1, 2, 3, key=PRODUCE)
+    assert (bench.closed, bench.runs) == ([], [1, 2])
+    bench.send(4, key=PRODUCE)
+    assert bench.runs == [1, 2]
+    late.complete([reply(1)])
+    bench.loop.settle()
+    assert bench.received() == reply(1)
+    assert bench.closed == [bench.connection]
+
+
+def test_a_client_that_leaves_while_several_of_its_requests_wait_has_all_forgotten(bench: Bench) -> None:
+    late = {number: Deferred[Any]() for number in range(3)}
+    forgotten: list[int] = []
+    for number, deferred in late.items():
+        deferred.on_cancel(lambda number=number: forgotten.append(number))  # type: ignore[misc]
+    bench.answer_run = late.__getitem__
+    bench.send(0, 1, 2, key=PRODUCE)
+    bench.client.close()
+    bench.loop.settle()
+    assert forgotten == [0, 1, 2]
+    assert bench.closed == [bench.connection]
 
 
 def test_while_a_reply_waits_nothing_is_read_and_afterwards_all_is(bench: Bench) -> None:
