@@ -226,6 +226,10 @@ class NotEnoughReplicasError(KafkaError):
     code = ErrorCode.NOT_ENOUGH_REPLICAS
 
 
+class NotEnoughReplicasAfterAppendError(KafkaError):
+    code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+
 class InvalidRequiredAcksError(KafkaError):
     code = ErrorCode.INVALID_REQUIRED_ACKS
 

@@ -258,11 +258,6 @@ class Partition:
         return self.log.high_watermark
 
     @property
-    def is_committed(self) -> bool:
-        """Whether all that the log holds is committed."""
-        return self.log.high_watermark == self.log.log_end_offset
-
-    @property
     def isr_size_min(self) -> int:
         """min.insync.replicas, but never more than the partition has replicas, as in Kafka."""
         return min(self.log.config.min_insync_replicas, len(self.replicas))

@@ -150,12 +150,13 @@ class BrokerHost:
             )
         if not partition.log.is_mirror_copy:
             raise PolicyViolationError(f"{partition.topic} is no mirror's copy any more: clients write to it")
+        committed_before = partition.high_watermark
         result = partition.appender.append_mirrored(
             records, leader_epoch=partition.leader_epoch, now_ms=self.clock.now_ms()
         )
         partition.appended()
         self._waiting.wake_end(partition.topic, partition.partition)
-        if partition.is_committed:
+        if partition.high_watermark > committed_before:
             self._waiting.wake(partition.topic, partition.partition)
         return result
 

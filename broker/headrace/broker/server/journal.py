@@ -42,7 +42,7 @@ class PartitionJournal:
 
     def append(self, batch: bytearray, now_ms: int) -> None:
         """Raises KafkaError when it is refused."""
-        directory = self.partition.log.directory
+        directory, committed_before = self.partition.log.directory, self.partition.high_watermark
         try:
             self.partition.append(memoryview(batch), required_acks=-1, now_ms=now_ms)
         except StorageError as error:
@@ -51,18 +51,22 @@ class PartitionJournal:
         if self.refused_writes.directories:
             self.refused_writes.worked(directory, self.clock.monotonic_ms())
         self.waiting.wake_end(self.partition.topic, self.index)
-        if self.partition.is_committed:
+        if self.partition.high_watermark > committed_before:
             self.waiting.wake(self.partition.topic, self.index)
 
     def when_committed(self, told: Callable[[bool], None], timeout_ms: int) -> None:
-        """`told(True)` once the high watermark has passed what the log holds now, `told(False)` after `timeout_ms`."""
+        """`told(True)` once the high watermark has passed what the log holds now, `told(False)` after `timeout_ms`, or
+        once the leadership that appended it is over.
+        """
         partition = self.partition
-        needed = partition.log.log_end_offset
+        leadership, needed = partition.leadership, partition.log.log_end_offset
         if partition.high_watermark >= needed:
             told(True)
             return
 
         def attempt(moved: Collection[tuple[str, int]] | None) -> bool | None:
+            if partition.leadership is not leadership:
+                return False
             return True if partition.high_watermark >= needed else (False if moved is None else None)
 
         self.waiting.park([(partition.topic, self.index)], timeout_ms, attempt).then(told)

@@ -10,7 +10,7 @@
    everything that a client sends to a partition, and is read once.
 
 2. `gather` takes the requests that came together as far as they can be written together: of one item each, a plain
-   batch for a partition that answers at once, all with the same acks. What is not like that ends the gathering and is
+   batch for a partition whose log takes it as it is, all with the same acks and time limit. What is not like that ends the gathering and is
    served alone, in its turn. A gathering has a run of batches for each partition, in the order of the requests. Nobody is
    promised an order between partitions (who wants one waits for the answer before sending on); within one it is kept, and
    what depends on what came before, such as the sequence numbers of an idempotent producer, the log judges batch by
@@ -24,8 +24,10 @@
    for the partition. An error belongs to its item, and leaves the log as it was. What became of an item is its `Outcome`.
 
 5. `park` holds an answer back: with acks=all until the high watermark has passed the records, with `flush.messages`
-   until they are on the disk, and not longer than the time limit. A leader that leads no more answers
-   NOT_LEADER_OR_FOLLOWER, a disk that failed KAFKA_STORAGE_ERROR. What was gathered needs no parking.
+   until they are on the disk, and not longer than the time limit. A leader that leads no more, or again, answers
+   NOT_LEADER_OR_FOLLOWER, one with too few in sync NOT_ENOUGH_REPLICAS_AFTER_APPEND, a disk that failed
+   KAFKA_STORAGE_ERROR. What was gathered is parked once, and answered together; what the client sends meanwhile is
+   appended behind it (`server.channel` keeps the order).
 
 6. `answer` writes the outcomes, by hand where all went well, else with the codec, in the order of the requests. acks=0 has
    no answer: an error closes the connection, as in Kafka; what was gathered behind the refused batch may be in the log then.

@@ -18,7 +18,7 @@ from headrace.broker.errors import (
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.produce.check import FORMAT_2_VERSION, as_format_2, check
 from headrace.broker.handlers.produce.gather import Run
-from headrace.broker.handlers.produce.outcome import Outcome
+from headrace.broker.handlers.produce.outcome import AppendedRun, Outcome
 from headrace.broker.handlers.services import Services
 from headrace.broker.legacy.message_sets import holds_message
 from headrace.broker.log.results import AppendResult
@@ -52,39 +52,50 @@ def append(
                 topic, index, partition, AppendResult(-1, -1, -1, partition.log.log_start_offset, 0)
             )
         records = as_format_2(header.version, records)
+        committed_before = partition.log.high_watermark
         result = partition.append(records, required_acks=acks, now_ms=broker.clock.now_ms())
     except KafkaError as error:
         is_known = partition is not None or broker.metadata.partition(topic, index) is not None
         reason = error if is_known else UnknownTopicOrPartitionError(f"{topic}-{index} is not there")
         return _refused(broker, topic, index, partition, reason)
-    _appended(broker, topic, partition, 1, len(records))
-    return Outcome(topic, index, partition, result)
+    _appended(broker, topic, partition, 1, len(records), committed_before)
+    return Outcome(topic, index, partition, result, leadership=partition.leadership)
 
 
-def append_run(broker: Services, run: Run, acks: int) -> list[AppendResult | Outcome]:
+def append_run(broker: Services, run: Run, acks: int) -> AppendedRun:
     """Append one after the other what several requests bring; what is refused has an outcome that says so."""
-    topic, partition, appends, _ = run
-    index = partition.partition
+    topic, partition, appends, numbers = run
+    index, leadership, committed_before = (
+        partition.partition,
+        partition.leadership,
+        partition.log.high_watermark,
+    )
     try:
         results = partition.append_each(appends, required_acks=acks, now_ms=broker.clock.now_ms())
     except KafkaError as error:
-        return [_refused(broker, topic, index, partition, error) for _ in appends]
+        refusals = [_refused(broker, topic, index, partition, error) for _ in appends]
+        return AppendedRun(topic, partition, leadership, numbers, refusals, 0)
     refused = {n: error for n, error in enumerate(results) if isinstance(error, KafkaError)}
     taken = appends if not refused else [records for n, records in enumerate(appends) if n not in refused]
+    end_offset = 0
     if taken:
-        _appended(broker, topic, partition, len(taken), sum(map(len, taken)))
-    return [
+        _appended(broker, topic, partition, len(taken), sum(map(len, taken)), committed_before)
+        end_offset = partition.log.log_end_offset
+    outcomes = [
         _refused(broker, topic, index, partition, result) if isinstance(result, KafkaError) else result
         for result in results
     ]
+    return AppendedRun(topic, partition, leadership, numbers, outcomes, end_offset)
 
 
-def _appended(broker: Services, topic: str, partition: Partition, batch_count: int, size: int) -> None:
+def _appended(
+    broker: Services, topic: str, partition: Partition, batch_count: int, size: int, committed_before: int
+) -> None:
     if broker.refused_writes.directories:
         broker.refused_writes.worked(partition.log.directory, broker.clock.monotonic_ms())
     broker.metrics.produced(topic, batch_count, size)
     broker.waiting.wake_end(topic, partition.partition)
-    if partition.is_committed:
+    if partition.log.high_watermark > committed_before:
         broker.waiting.wake(topic, partition.partition)
 
 

@@ -38,6 +38,7 @@ class Gathered(NamedTuple):
     """The requests in order, as (correlation id, head), and their batches by partition."""
 
     acks: int
+    timeout_ms: int
     requests: list[tuple[int, Head]]
     runs: list[Run]
 
@@ -54,7 +55,7 @@ def gather(
     known: dict[bytes, tuple[Head, Run]] = {}
     runs: dict[Partition, Run] = {}
     requests: list[tuple[int, Head]] = []
-    acks = None
+    first = None
     for other in islice(chain((frame,), more), REQUESTS_MAX):
         try:
             split = split_single(version, other)
@@ -66,30 +67,33 @@ def gather(
             found = known.get(data)
             if found is None:
                 head = head_of(version, data) if data.startswith(client) else None
-                found = None if head is None else _run_of(broker, head, acks, runs)
+                found = None if head is None else _run_of(broker, head, first, runs)
                 if found is None:
                     break
                 known[data] = found
-                acks = found[0].acks
+                first = first or found[0]
         except (StructError, IndexError, ValueError):
             break
         head, run = found
         run.appends.append(records)
         run.numbers.append(len(requests))
         requests.append((correlation_id, head))
-    if acks is None or len(requests) < 2:
+    if first is None or len(requests) < 2:
         return None
-    return Gathered(acks, requests, list(runs.values()))
+    return Gathered(first.acks, first.timeout_ms, requests, list(runs.values()))
 
 
 def _run_of(
-    broker: Services, head: Head, acks: int | None, runs: dict[Partition, Run]
+    broker: Services, head: Head, first: Head | None, runs: dict[Partition, Run]
 ) -> tuple[Head, Run] | None:
     """The run to which a request with that head belongs; None when it has to be served alone."""
-    if (acks is not None and head.acks != acks) or head.topic in INTERNAL_TOPICS:
+    if first is not None and (head.acks, head.timeout_ms) != (first.acks, first.timeout_ms):
+        return None
+    if head.acks not in (-1, 0, 1) or head.topic in INTERNAL_TOPICS:
         return None
     partition = broker.partitions.get(head.topic, head.partition_index)
-    if partition is None or not _answers_at_once(partition, head.acks):
+    # What has to be unpacked takes its time.
+    if partition is None or not partition.is_leader or partition.log.opens_batches:
         return None
     run = runs.get(partition)
     if run is None:
@@ -97,14 +101,6 @@ def _run_of(
             return None
         run = runs[partition] = Run(head.topic, partition, [], [])
     return head, run
-
-
-def _answers_at_once(partition: Partition, acks: int) -> bool:
-    """Whether nothing has to be unpacked, and nobody waited for: with acks=all, when only this broker is in sync."""
-    log = partition.log
-    if not partition.is_leader or log.opens_batches or log.awaits_sync:
-        return False
-    return acks in (0, 1) or (acks == -1 and len(partition.isr) == 1)
 
 
 def _is_plain(records: memoryview) -> bool:

@@ -7,10 +7,11 @@ from collections.abc import Collection
 from headrace.broker.errors import RequestTimedOutError
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.produce import answer, append, gather, park, read
-from headrace.broker.handlers.produce.outcome import Outcome
-from headrace.broker.handlers.produce.read import Item
+from headrace.broker.handlers.produce.outcome import AppendedRun, Outcome
+from headrace.broker.handlers.produce.read import Head, Item
 from headrace.broker.handlers.replies import Parts, Reply
 from headrace.broker.handlers.services import Services
+from headrace.broker.log.results import AppendResult
 from headrace.broker.wire.api import k00_produce
 
 API = k00_produce.API
@@ -42,7 +43,7 @@ def _serve_alone(broker: Services, call: Call, frame: memoryview) -> Reply:
         result is None
         or head.acks == 0
         or version < answer.BY_HAND_VERSION
-        or not park.is_done(outcome, head.acks)
+        or not _is_done(outcome, head.acks)
     ):
         return _answer(broker, call, [outcome], head.acks, head.timeout_ms)
     return [answer.of_single(head, call.header.correlation_id, result)]
@@ -69,7 +70,7 @@ def _answer(broker: Services, call: Call, outcomes: list[Outcome], acks: int, ti
     if acks == 0:
         answer.close_on_error(broker, outcomes)
         return None
-    if any(o.error is None and not park.is_done(o, acks) for o in outcomes):
+    if any(o.error is None and not _is_done(o, acks) for o in outcomes):
         return park.park(
             broker.waiting,
             outcomes,
@@ -80,24 +81,64 @@ def _answer(broker: Services, call: Call, outcomes: list[Outcome], acks: int, ti
     return [answer.of_items(broker, call, outcomes)]
 
 
-def _serve_gathered(broker: Services, call: Call, gathered: gather.Gathered) -> Parts | None:
-    """Append what was gathered, partition by partition, and answer in the order of the requests."""
-    acks, requests, runs = gathered
-    replies = [b""] * len(requests)
-    refused: list[tuple[int, Outcome]] = []
-    for run in runs:
-        outcomes = append.append_run(broker, run, acks)
-        for number, outcome in zip(run.numbers, outcomes, strict=True):
-            if isinstance(outcome, Outcome):
-                refused.append((number, outcome))
-            elif acks != 0:
-                correlation_id, head = requests[number]
-                replies[number] = answer.of_single(head, correlation_id, outcome)
+def _is_done(outcome: Outcome, acks: int) -> bool:
+    assert outcome.partition is not None
+    assert outcome.result is not None
+    return park.is_done(outcome.partition, outcome.result.last_offset + 1, acks)
+
+
+def _serve_gathered(broker: Services, call: Call, gathered: gather.Gathered) -> Reply:
+    """Append what was gathered, partition by partition, and answer in the order of the requests, all at once."""
+    acks, timeout_ms, requests, runs = gathered
+    appended = [append.append_run(broker, run, acks) for run in runs]
     if acks == 0:
-        # The first one that would have closed the connection, had all come alone.
-        answer.close_on_error(broker, [outcome for _, outcome in sorted(refused)[:1]])
+        _close_on_first_error(broker, appended)
         return None
-    for number, outcome in refused:
-        header = call.header._replace(correlation_id=requests[number][0])
-        replies[number] = answer.of_items(broker, call._replace(header=header), [outcome])
+    for run in appended:
+        if not park.is_done(run.partition, run.end_offset, acks):
+            return park.park_runs(
+                broker.waiting,
+                appended,
+                acks,
+                timeout_ms,
+                lambda: _answer_gathered(broker, call, acks, requests, appended),
+            )
+    return _answer_gathered(broker, call, acks, requests, appended)
+
+
+def _close_on_first_error(broker: Services, appended: list[AppendedRun]) -> None:
+    """acks=0: the first one that would have closed the connection, had all come alone."""
+    refused = [
+        (number, outcome)
+        for run in appended
+        for number, outcome in zip(run.numbers, run.outcomes, strict=True)
+        if isinstance(outcome, Outcome)
+    ]
+    answer.close_on_error(broker, [outcome for _, outcome in sorted(refused)[:1]])
+
+
+def _answer_gathered(
+    broker: Services,
+    call: Call,
+    acks: int,
+    requests: list[tuple[int, Head]],
+    appended: list[AppendedRun],
+) -> Parts:
+    replies = [b""] * len(requests)
+    for run in appended:
+        is_acknowledged = park.is_acknowledged(run, acks)
+        for number, outcome in zip(run.numbers, run.outcomes, strict=True):
+            correlation_id, head = requests[number]
+            if is_acknowledged and not isinstance(outcome, Outcome):
+                replies[number] = answer.of_single(head, correlation_id, outcome)
+                continue
+            settled = park.settle(_outcome_of(run, outcome), acks)
+            header = call.header._replace(correlation_id=correlation_id)
+            replies[number] = answer.of_items(broker, call._replace(header=header), [settled])
     return [b"".join(replies)]
+
+
+def _outcome_of(run: AppendedRun, outcome: AppendResult | Outcome) -> Outcome:
+    if isinstance(outcome, Outcome):
+        return outcome
+    return Outcome(run.topic, run.partition.partition, run.partition, outcome, leadership=run.leadership)

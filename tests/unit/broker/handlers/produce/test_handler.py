@@ -36,9 +36,11 @@ class FakePartition:
         self.appended: list[bytes] = []
         self.is_disk_full = False
         self.partition = 3
-        self.is_committed = commits
+        self.leadership: object = object()
+        self.has_enough_in_sync = True
+        self.commits = commits
         self.log = SimpleNamespace(
-            high_watermark=200 if commits else 0,
+            high_watermark=0,
             directory="/data/pageviews-0",
             log_start_offset=7,
             awaits_sync=False,
@@ -49,6 +51,8 @@ class FakePartition:
         if self.is_disk_full:
             raise StorageError("/data/pageviews-0: No space left on device. Free or repair the disk.")
         self.appended.append(bytes(records))
+        if self.commits:
+            self.log.high_watermark += 200
         return AppendResult(100, 104, -1, 7, 1)
 
 
@@ -247,9 +251,29 @@ def test_acks_all_times_out_or_learns_that_leadership_moved() -> None:
     ask(broker, request_of(8, -1, single()))
     late = message_of(8, broker.waiting.attempt(None))
     assert late["responses"][0]["partition_responses"][0]["error_code"] == 7
-    broker.partition.is_leader = False
+    broker.partition.leadership = None
     moved = message_of(8, broker.waiting.attempt({("t", 0)}))
     assert moved["responses"][0]["partition_responses"][0]["error_code"] == 6
+
+
+def test_what_was_appended_by_a_leadership_that_was_lost_is_not_acknowledged_by_the_next_one() -> None:
+    broker = FakeBroker(FakePartition(commits=False))
+    ask(broker, request_of(8, -1, single()))
+    # Led again, with something else at those offsets.
+    broker.partition.leadership = object()
+    broker.partition.log.high_watermark = 500
+    moved = message_of(8, broker.waiting.attempt({("t", 0)}))
+    assert moved["responses"][0]["partition_responses"][0]["error_code"] == 6
+
+
+def test_what_is_committed_with_too_few_in_sync_is_told_as_appended_only() -> None:
+    broker = FakeBroker(FakePartition(commits=False))
+    ask(broker, request_of(8, -1, single()))
+    broker.partition.has_enough_in_sync = False
+    assert broker.waiting.attempt({("t", 0)}) is None
+    broker.partition.log.high_watermark = 105
+    told = message_of(8, broker.waiting.attempt({("t", 0)}))
+    assert told["responses"][0]["partition_responses"][0]["error_code"] == 20
 
 
 def test_a_name_of_127_and_more_bytes_is_answered_right() -> None:
