@@ -14,13 +14,17 @@ INITIAL_SESSION_EPOCH = 0
 
 
 class FetchPartition(NamedTuple):
-    """One partition that is asked for; an epoch is -1 when the client does not know it."""
+    """One partition that is asked for; an epoch is -1 when the client does not know it.
+
+    `log_start_offset` is where a follower's own log begins, -1 for who has none.
+    """
 
     partition_index: int
     leader_epoch: int
     offset: int
     size_max: int
     last_fetched_epoch: int = NO_EPOCH
+    log_start_offset: int = -1
 
 
 class FetchTopic(NamedTuple):
@@ -35,6 +39,7 @@ class FetchTopic(NamedTuple):
 class FetchRequest(NamedTuple):
     """What matters of a request; `replica_id` is -1 for a consumer, `forgotten` are (topic's key, partition) (KIP-227).
 
+    `replica_epoch` is the broker epoch of a follower, -1 when it does not tell (KIP-903), `rack` where a consumer is.
     `magic` is the newest message format that the client knows.
     """
 
@@ -47,4 +52,11 @@ class FetchRequest(NamedTuple):
     session_epoch: int
     topics: list[FetchTopic]
     forgotten: tuple[tuple[bytes, int], ...] = ()
+    replica_epoch: int = NO_EPOCH
+    rack: str = ""
     magic: int = MAGIC
+
+    @property
+    def is_follower(self) -> bool:
+        """Whether another broker asks, to have what this one has."""
+        return self.replica_id >= 0

@@ -1,4 +1,4 @@
-"""Reading a Fetch request: the versions that consumers use by hand, all others through the codec."""
+"""Reading a Fetch request: the versions that consumers and followers use by hand, all others through the codec."""
 
 from __future__ import annotations
 
@@ -24,6 +24,9 @@ _HEAD = Struct(">iiibii")
 _HEAD_WITH_REPLICA = Struct(">iiiibii")
 _CLASSIC_PARTITION = Struct(">iiqqi")
 _FLEXIBLE_PARTITION = Struct(">iiqiqiB")
+# The only tagged field of a follower's request, behind their count: 1, of that size, with no tagged fields of its own.
+_REPLICA_STATE = Struct(">BBBiqB")
+_REPLICA_STATE_TAG, _REPLICA_STATE_SIZE = 1, 13
 
 
 def read_fetch(version: int, frame: memoryview, offset: int) -> FetchRequest:
@@ -70,25 +73,29 @@ def _read_classic(version: int, frame: memoryview, offset: int) -> FetchRequest 
         offset = end + 4
         end = offset + partition_count * _CLASSIC_PARTITION.size
         partitions = [
-            _new_tuple(FetchPartition, (index, epoch, fetch_offset, size_max, NO_EPOCH))
-            for index, epoch, fetch_offset, _, size_max in _CLASSIC_PARTITION.iter_unpack(frame[offset:end])
+            _new_tuple(FetchPartition, (index, epoch, fetch_offset, size_max, NO_EPOCH, start_offset))
+            for index, epoch, fetch_offset, start_offset, size_max in _CLASSIC_PARTITION.iter_unpack(
+                frame[offset:end]
+            )
         ]
         if len(partitions) < partition_count:
             return None
         offset = end
         topics.append(FetchTopic(str(key, "utf-8"), None, key, partitions))
     (forgotten_count,) = _INT32.unpack_from(frame, offset)
-    is_whole = version < RACK_VERSION or _has_string(frame, offset + 4)
-    return _request(head, topics) if is_whole and not forgotten_count else None
-
-
-def _has_string(frame: memoryview, offset: int) -> bool:
-    (size,) = _INT16.unpack_from(frame, offset)
-    return bool(0 <= size <= len(frame) - offset - 2)
+    if forgotten_count:
+        return None
+    rack = ""
+    if version >= RACK_VERSION:
+        (size,) = _INT16.unpack_from(frame, offset + 4)
+        if not 0 <= size <= len(frame) - offset - 6:
+            return None
+        rack = str(frame[offset + 6 : offset + 6 + size], "utf-8")
+    return _request(head, topics, rack)
 
 
 def _read_flexible(version: int, frame: memoryview, offset: int) -> FetchRequest | None:
-    """Versions 12 and later; None (the codec reads it) as soon as a tagged field is met."""
+    """Versions 12 and later; None (the codec reads it) as soon as a tagged field is met, but a follower's replica state."""
     if version >= REPLICA_STATE_VERSION:
         head: tuple[int, ...] = (CONSUMER_REPLICA_ID, *_HEAD.unpack_from(frame, offset))
         offset += _HEAD.size
@@ -113,32 +120,37 @@ def _read_flexible(version: int, frame: memoryview, offset: int) -> FetchRequest
         end = offset + (partition_count - 1) * _FLEXIBLE_PARTITION.size
         partitions = []
         has_tags = frame[end]
-        for index, epoch, fetch_offset, last_epoch, _, size_max, tags in _FLEXIBLE_PARTITION.iter_unpack(
-            frame[offset:end]
-        ):
-            partitions.append(_new_tuple(FetchPartition, (index, epoch, fetch_offset, size_max, last_epoch)))
+        for asked in _FLEXIBLE_PARTITION.iter_unpack(frame[offset:end]):
+            index, epoch, fetch_offset, last_epoch, start_offset, size_max, tags = asked
+            partition = (index, epoch, fetch_offset, size_max, last_epoch, start_offset)
+            partitions.append(_new_tuple(FetchPartition, partition))
             has_tags |= tags
         if has_tags:
             return None
         offset = end + 1
         topics.append(_topic_of(version, key, partitions))
-    return _request(head, topics) if _ends_plainly(frame, offset) else None
-
-
-def _ends_plainly(frame: memoryview, offset: int) -> bool:
-    """Whether no forgotten topics and no tagged fields (a follower's replica state is one) end the request."""
+    # No forgotten topics, and behind the rack no tagged fields or a follower's.
     if frame[offset] != 1:
-        return False
+        return None
     rack_size, offset = read_uvarint(frame, offset + 1)
     end = offset + rack_size - 1
-    return rack_size > 0 and end == len(frame) - 1 and frame[end] == 0
+    if rack_size < 1:
+        return None
+    rack = str(frame[offset:end], "utf-8") if rack_size > 1 else ""
+    if end == len(frame) - 1 and frame[end] == 0:
+        return _request(head, topics, rack)
+    if version < REPLICA_STATE_VERSION or end + _REPLICA_STATE.size != len(frame):
+        return None
+    count, tag, size, replica_id, replica_epoch, tags = _REPLICA_STATE.unpack_from(frame, end)
+    if (count, tag, size, tags) != (1, _REPLICA_STATE_TAG, _REPLICA_STATE_SIZE, 0):
+        return None
+    return _request((replica_id, *head[1:]), topics, rack, replica_epoch)
 
 
-def _request(head: tuple[int, ...], topics: list[FetchTopic]) -> FetchRequest:
-    replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch = head
-    return FetchRequest(
-        replica_id, max_wait_ms, min_bytes, max_bytes, isolation_level, session_id, session_epoch, topics
-    )
+def _request(
+    head: tuple[int, ...], topics: list[FetchTopic], rack: str, replica_epoch: int = NO_EPOCH
+) -> FetchRequest:
+    return _new_tuple(FetchRequest, (*head, topics, (), replica_epoch, rack, MAGIC))
 
 
 def _topic_of(version: int, key: bytes, partitions: list[FetchPartition]) -> FetchTopic:
@@ -162,6 +174,8 @@ def _from_message(version: int, message: dict[str, Any]) -> FetchRequest:
             for topic in message["forgotten_topics_data"]
             for index in topic["partitions"]
         ),
+        replica_epoch=message["replica_state"]["replica_epoch"],
+        rack=message["rack_id"],
         magic=_magic_for(version),
     )
 
@@ -180,6 +194,7 @@ def _topic_of_message(version: int, topic: dict[str, Any]) -> FetchTopic:
             p["fetch_offset"],
             p["partition_max_bytes"],
             p["last_fetched_epoch"],
+            p["log_start_offset"],
         )
         for p in topic["partitions"]
     ]

@@ -29,6 +29,10 @@ def requests(draw: st.DrawFn) -> tuple[int, dict[str, Any]]:
             "fetch_offset": draw(int64),
             "partition_max_bytes": draw(int32),
         }
+        if version >= 5:
+            fields["log_start_offset"] = draw(int64)
+        if version >= 12:
+            fields["last_fetched_epoch"] = draw(int32)
         if version >= 9:
             fields["current_leader_epoch"] = draw(int32)
         if version >= 17 and draw(st.booleans()):
@@ -53,7 +57,7 @@ def requests(draw: st.DrawFn) -> tuple[int, dict[str, Any]]:
     if version < 15:
         message["replica_id"] = draw(st.integers(-1, 5))
     elif draw(st.booleans()):
-        message["replica_state"] = {"replica_id": draw(st.integers(0, 5)), "replica_epoch": 7}
+        message["replica_state"] = {"replica_id": draw(st.integers(0, 5)), "replica_epoch": draw(int64)}
     if version >= 11:
         message["rack_id"] = draw(st.text(max_size=5))
     return version, message
@@ -92,6 +96,27 @@ def test_damaged_requests_are_malformed_or_read_as_the_codec_reads_them(
         assert found._replace(replica_id=max(found.replica_id, -1)) == expected
 
 
+@pytest.mark.parametrize("version", range(12, 18))
+def test_a_followers_request_is_read_by_hand_whole(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    partition = {
+        "partition": 3,
+        "current_leader_epoch": 6,
+        "fetch_offset": 10,
+        "last_fetched_epoch": 5,
+        "log_start_offset": 4,
+        "partition_max_bytes": 1000,
+    }
+    name: dict[str, Any] = {"topic": "pageviews"} if version < 13 else {"topic_id": UUID(int=9)}
+    replica = {"replica_id": 2} if version < 15 else {"replica_state": {"replica_id": 2, "replica_epoch": 77}}
+    message = {"max_wait_ms": 1, "min_bytes": 1, "topics": [{**name, "partitions": [partition]}], **replica}
+    data = API.encode_request(version, message)
+    monkeypatch.setattr("headrace.broker.handlers.fetch.read._from_message", None)
+    request = read_fetch(version, memoryview(data), 0)
+    assert (request.is_follower, request.replica_id) == (True, 2)
+    assert request.replica_epoch == (77 if version >= 15 else -1)
+    assert request.topics[0].partitions == [FetchPartition(3, 6, 10, 1000, 5, 4)]
+
+
 @pytest.mark.parametrize("version", [9, 11, 12, 16])
 def test_a_request_cut_anywhere_is_never_read_past_its_end(version: int) -> None:
     partition = {"partition": 3, "fetch_offset": 10, "partition_max_bytes": 1000}
@@ -105,7 +130,7 @@ def test_a_request_cut_anywhere_is_never_read_past_its_end(version: int) -> None
             name.get("topic"),
             name.get("topic_id"),
             key,
-            [FetchPartition(3, -1, 10, 1000)],
+            [FetchPartition(3, -1, 10, 1000, -1, -1)],
         )
     ]
     for size in range(len(data) - 12):
