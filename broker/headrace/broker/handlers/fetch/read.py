@@ -129,7 +129,15 @@ def _read_flexible(version: int, frame: memoryview, offset: int) -> FetchRequest
             return None
         offset = end + 1
         topics.append(_topic_of(version, key, partitions))
-    # No forgotten topics, and behind the rack no tagged fields or a follower's.
+    tail = _read_tail(version, frame, offset)
+    if tail is None:
+        return None
+    rack, replica_id, replica_epoch = tail
+    return _request(head if replica_id < 0 else (replica_id, *head[1:]), topics, rack, replica_epoch)
+
+
+def _read_tail(version: int, frame: memoryview, offset: int) -> tuple[str, int, int] | None:
+    """(rack, replica id, its epoch) where no forgotten topics, and no tagged fields but those, end the request."""
     if frame[offset] != 1:
         return None
     rack_size, offset = read_uvarint(frame, offset + 1)
@@ -138,13 +146,13 @@ def _read_flexible(version: int, frame: memoryview, offset: int) -> FetchRequest
         return None
     rack = str(frame[offset:end], "utf-8") if rack_size > 1 else ""
     if end == len(frame) - 1 and frame[end] == 0:
-        return _request(head, topics, rack)
+        return rack, CONSUMER_REPLICA_ID, NO_EPOCH
     if version < REPLICA_STATE_VERSION or end + _REPLICA_STATE.size != len(frame):
         return None
     count, tag, size, replica_id, replica_epoch, tags = _REPLICA_STATE.unpack_from(frame, end)
     if (count, tag, size, tags) != (1, _REPLICA_STATE_TAG, _REPLICA_STATE_SIZE, 0):
         return None
-    return _request((replica_id, *head[1:]), topics, rack, replica_epoch)
+    return rack, replica_id, replica_epoch
 
 
 def _request(

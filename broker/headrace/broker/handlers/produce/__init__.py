@@ -10,7 +10,8 @@
    everything that a client sends to a partition, and is read once.
 
 2. `gather` takes the requests that came together as far as they can be written together: of one item each, a plain
-   batch for a partition whose log takes it as it is, all with the same acks and time limit. What is not like that ends the gathering and is
+   batch for a partition whose log takes it as it is, all with the same acks and time limit.
+   What is not like that ends the gathering and is
    served alone, in its turn. A gathering has a run of batches for each partition, in the order of the requests. Nobody is
    promised an order between partitions (who wants one waits for the answer before sending on); within one it is kept, and
    what depends on what came before, such as the sequence numbers of an idempotent producer, the log judges batch by

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +21,7 @@ from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.handlers.replies import CloseConnectionError
 from headrace.broker.log.files import Buffer, OsFile
 from headrace.broker.replication.partition import Partition
+from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.wire import frames
 from headrace.broker.wire.api.k00_produce import API
 from headrace.broker.wire.batches import Record, encode_batch
@@ -50,6 +51,8 @@ class World(SimpleNamespace):
                 raise NotLeaderOrFollowerError("led elsewhere")
             return found
 
+        self.attempts: list[Any] = []
+        self.deferred: Deferred[Any] = Deferred()
         self.woken: list[tuple[str, int]] = []
         self.ends_woken: list[tuple[str, int]] = []
         self.counted: list[tuple[str, int, int]] = []
@@ -61,7 +64,7 @@ class World(SimpleNamespace):
             waiting=SimpleNamespace(
                 wake=lambda topic, index: self.woken.append((topic, index)),
                 wake_end=lambda topic, index: self.ends_woken.append((topic, index)),
-                park=lambda keys, timeout_ms, attempt: attempt(None),
+                park=self.park,
             ),
             clock=SimpleNamespace(now_ms=lambda: NOW_MS, monotonic_ms=lambda: 0),
             metrics=SimpleNamespace(
@@ -74,6 +77,12 @@ class World(SimpleNamespace):
                 brokers={},
             ),
         )
+
+    def park(self, keys: Any, timeout_ms: int, attempt: Any) -> Any:
+        """Keeps the attempt for the test to make."""
+        assert timeout_ms == 1000
+        self.attempts.append(attempt)
+        return self.deferred
 
     def _led(self, folder: Path, number: int) -> Partition:
         log, _ = open_log(folder)
@@ -91,11 +100,12 @@ def request(
     index: int = 0,
     acks: int = 1,
     client_id: str = "unit",
+    timeout_ms: int = 1000,
 ) -> bytes:
     partitions = [{"index": index, "records": records}]
     body = {
         "acks": acks,
-        "timeout_ms": 1000,
+        "timeout_ms": timeout_ms,
         "topic_data": [{"name": topic, "partition_data": partitions}],
     }
     return frames.encode_request_header(0, version, correlation_id, client_id) + API.encode_request(
@@ -251,11 +261,70 @@ def test_a_producers_gap_in_one_partition_is_no_other_partitions_concern(tmp_pat
     assert codes(9, replies) == [0, 0, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, 0, 0, 0]
 
 
-def test_acks_all_is_served_one_by_one_while_another_replica_is_in_sync(tmp_path: Path) -> None:
+def parked(world: World, count: int = 3) -> Callable[..., list[int] | None]:
+    """Requests with acks=all that came together, to a partition that others are in sync with: what an attempt to answer
+    them gives, and the last one.
+    """
+    frame, *more = [
+        memoryview(bytearray(request(9, number, bytes(batch()), acks=-1))) for number in range(count)
+    ]
+    reply, taken = handler.handle_run(world, call_of(frame), frame, more)  # type: ignore[arg-type]
+    assert (reply, taken) == (world.deferred, count - 1)
+    for data in (frame, *more):
+        # What was appended is not kept: its place is for the next requests.
+        data[:] = bytes(len(data))
+
+    def attempt(*, is_last: bool = False) -> list[int] | None:
+        parts = world.attempts[-1](None if is_last else {("events", 0)})
+        return None if parts is None else codes(9, b"".join(parts))
+
+    return attempt
+
+
+def test_acks_all_is_parked_once_until_others_in_sync_have_all_that_came_together(tmp_path: Path) -> None:
     world = World(tmp_path, isr=(1, 2))
-    requests = [request(9, number, bytes(batch()), acks=-1) for number in range(3)]
-    _, taken = serve_together(world, requests)
-    assert taken == [1, 1, 1]
+    attempt = parked(world)
+    assert (world.ends_woken, world.woken) == ([("events", 0)], [])
+    for offset, answer in ((0, None), (2, None), (3, [0, 0, 0])):
+        world.partition.follower_fetched(2, offset)
+        assert attempt() == answer
+    assert len(world.attempts) == 1
+
+
+def test_what_others_in_sync_lack_at_the_time_limit_is_late_and_the_rest_is_not(tmp_path: Path) -> None:
+    world = World(tmp_path, isr=(1, 2))
+    attempt = parked(world)
+    world.partition.follower_fetched(2, 2)
+    late = ErrorCode.REQUEST_TIMED_OUT
+    assert attempt(is_last=True) == [0, 0, late]
+
+
+def test_who_leads_again_acknowledges_nothing_of_before(tmp_path: Path) -> None:
+    world = World(tmp_path, isr=(1, 2))
+    attempt = parked(world)
+    world.partition.follow(told(2, 5, (1, 2)))
+    world.partition.follow(told(1, 6, (1, 2)))
+    world.partition.follower_fetched(2, 3)
+    assert world.partition.high_watermark == 3
+    assert attempt() == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 3
+
+
+def test_who_leads_on_in_the_next_epoch_acknowledges_what_it_appended(tmp_path: Path) -> None:
+    world = World(tmp_path, isr=(1, 2))
+    attempt = parked(world)
+    world.partition.follow(told(1, 5, (1, 2)))
+    assert attempt() is None
+    world.partition.follower_fetched(2, 3)
+    assert attempt() == [0, 0, 0]
+
+
+def test_other_time_limits_are_not_gathered(tmp_path: Path) -> None:
+    requests = [
+        request(9, number, bytes(batch()), acks=-1, timeout_ms=timeout_ms)
+        for number, timeout_ms in enumerate((1000, 1000, 2000))
+    ]
+    _, taken = serve_together(World(tmp_path), requests)
+    assert taken == [2, 1]
 
 
 def test_a_run_without_acknowledgement_has_no_answer_but_a_refused_batch_closes(tmp_path: Path) -> None:
