@@ -45,7 +45,6 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "replica.fetch.response.max.bytes",
         "replica.fetch.wait.max.ms",
         "replica.high.watermark.checkpoint.interval.ms",
-        "replica.lag.time.max.ms",
         "replica.selector.class",
         "replica.socket.receive.buffer.bytes",
         "replica.socket.timeout.ms",
