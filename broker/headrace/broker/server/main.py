@@ -31,6 +31,7 @@ from headrace.broker.replication.partition import Partition
 from headrace.broker.server.addresses import data_directories, endpoints, stored_broker_id, with_ports
 from headrace.broker.server.cleaner import Cleaner
 from headrace.broker.server.cluster import Cluster
+from headrace.broker.server.controller_channel import ControllerChannel
 from headrace.broker.server.embedding import (
     BrokerHost,
     embedded_parts,
@@ -39,6 +40,7 @@ from headrace.broker.server.embedding import (
 )
 from headrace.broker.server.groups import GroupCoordinator
 from headrace.broker.server.housekeeping import Housekeeping
+from headrace.broker.server.isr_changes import IsrChanges
 from headrace.broker.server.later import Later
 from headrace.broker.server.listener import Acceptor
 from headrace.broker.server.metadata import MetadataCache
@@ -170,15 +172,7 @@ class Broker:
             await self.metrics_server.start(self.config.network.headrace_metrics_listener)
         await self.cluster.connect(stored_broker_id(self.files, directories))
         self.logs = await self._open_logs(directories)
-        host = ReplicaHost(
-            self.cluster.membership.broker_id,
-            self.clock,
-            self.metadata,
-            replica_lag_ms_max=self.config.replication.replica_lag_time_max_ms,
-            request_sync=self.syncs.request,
-            wake=self.waiting.wake,
-        )
-        partitions = self.partitions = Partitions(host, self.logs, self.metadata, self.clock)
+        partitions = self.partitions = self._make_partitions(self.logs)
         partitions.on_change(self._partition_changed)
         self.metrics.led = partitions.led
         self.metrics.replicas = partitions.all
@@ -289,6 +283,40 @@ class Broker:
             self.give_up()
         else:
             self.cluster.control.log_directory_failed()
+
+    def _make_partitions(self, logs: LogStore) -> Partitions:
+        config, membership = self.config.replication, self.cluster.membership
+        channel = ControllerChannel(
+            self.metadata,
+            listener=self.config.inter_broker_listener,
+            client_id=f"headrace-{membership.broker_id}",
+            timeout_ms=config.controller_socket_timeout_ms,
+            connect=self._surroundings.connect,
+        )
+        changes = IsrChanges(
+            membership.broker_id,
+            self.cluster.control,
+            channel,
+            self.tasks,
+            broker_epoch=lambda: membership.broker_epoch,
+            secure=self.syncs.all_of,
+        )
+        host = ReplicaHost(
+            membership.broker_id,
+            self.clock,
+            self.metadata,
+            replica_lag_ms_max=config.replica_lag_time_max_ms,
+            request_sync=self.syncs.request,
+            secure=self.syncs.request_all,
+            propose=changes.propose,
+            wake=self.waiting.wake,
+        )
+        partitions = Partitions(host, logs, self.metadata, self.clock)
+        self.metrics.isr_counts = changes.counts
+        self.tasks.start("ISR changes", changes.run())
+        # A follower may lag for up to one and a half times that before it is noticed, as in Kafka.
+        self.tasks.every("replica lag", max(config.replica_lag_time_max_ms // 2, 1), partitions.check_lag)
+        return partitions
 
     def _make_services(self, partitions: Partitions) -> Services:
         self.groups = GroupCoordinator(

@@ -20,6 +20,7 @@ from headrace.broker.errors import ErrorCode
 from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.handlers.table import HANDLERS
 from headrace.broker.log.progress import OpeningProgress
+from headrace.broker.server.isr_changes import IsrCounts
 from headrace.broker.server.loop_delay import LoopDelay
 from headrace.broker.server.syncing import FlushTimes
 
@@ -75,6 +76,7 @@ class BrokerMetrics:
         self.directories: Callable[[], Iterable[str]] = lambda: ()
         # How often each (API key, error code) was answered.
         self.errors: dict[tuple[int, int], int] = {}
+        self.isr_counts = IsrCounts()
         self.led: Callable[[], Iterable[Partition]] = lambda: ()
         self.registry.register(self)
 
@@ -119,6 +121,7 @@ class BrokerMetrics:
         yield _by_topic("headrace_produced_bytes", "Bytes appended.", self.produced_bytes)
         yield _by_topic("headrace_fetched_bytes", "Bytes fetched.", self.fetched_bytes)
         yield from self._broker()
+        yield from self._replication()
         yield from self._partitions()
         yield from self._cleaner()
         yield from self._refused_writes()
@@ -171,7 +174,6 @@ class BrokerMetrics:
             "headrace_active_controller", "1 on the broker that is the controller.", is_controller
         )
         yield GaugeMetricFamily("headrace_partitions", "Replicas here.", len(list(self.replicas())))
-        yield GaugeMetricFamily("headrace_led_partitions", "Partitions led here.", len(list(self.led())))
         yield GaugeMetricFamily("headrace_groups", "Consumer groups kept here.", self.groups())
         yield CounterMetricFamily("headrace_flushes", "Logs synced.", self.flush_times.count)
         yield CounterMetricFamily(
@@ -253,6 +255,31 @@ class BrokerMetrics:
                 "How long ago the last run ended.",
                 (now_ms - figures.ended_ms) / 1000,
             )
+
+    def _replication(self) -> Iterator[Metric]:
+        led = list(self.led())
+        counts = self.isr_counts
+        yield GaugeMetricFamily("headrace_leader_count", "Partitions led here.", len(led))
+        yield GaugeMetricFamily(
+            "headrace_under_replicated_partitions",
+            "Partitions led here that have replicas out of sync.",
+            sum(partition.is_under_replicated for partition in led),
+        )
+        yield GaugeMetricFamily(
+            "headrace_under_min_isr_partition_count",
+            "Partitions led here with fewer in-sync replicas than min.insync.replicas.",
+            sum(partition.is_under_min_isr for partition in led),
+        )
+        yield GaugeMetricFamily(
+            "headrace_at_min_isr_partition_count",
+            "Partitions led here with just min.insync.replicas in-sync replicas.",
+            sum(len(partition.isr) == partition.isr_size_min for partition in led),
+        )
+        yield CounterMetricFamily("headrace_isr_shrinks", "Replicas taken out of an ISR.", counts.shrinks)
+        yield CounterMetricFamily("headrace_isr_expands", "Replicas taken into an ISR.", counts.expands)
+        yield CounterMetricFamily(
+            "headrace_failed_isr_updates", "ISR changes that the controller did not take.", counts.failed
+        )
 
     def _partitions(self) -> Iterator[Metric]:
         led = list(self.led())

@@ -24,24 +24,22 @@ class ReplicaHost:
         *,
         replica_lag_ms_max: int,
         request_sync: Callable[[Partition], None],
+        secure: Callable[[Partition], None],
+        propose: Callable[[Partition, IsrProposal], None],
         wake: Callable[[str, int], None],
     ) -> None:
         self.broker_id = broker_id
         self.replica_lag_ms_max = replica_lag_ms_max
         self.monotonic_ms = clock.monotonic_ms
         self.request_sync = request_sync
+        self.secure = secure
+        self.propose = propose
         self._metadata = metadata
         self._wake = wake
 
     def is_alive(self, broker_id: int) -> bool:
         """Whether the controller's last word has that broker among the living."""
         return broker_id in self._metadata.brokers
-
-    def secure(self, partition: Partition) -> None:
-        """Nobody syncs more than `flush.messages` asks for."""
-
-    def propose(self, partition: Partition, proposal: IsrProposal) -> None:
-        """Nobody asks the controller."""
 
     def committed(self, partition: Partition) -> None:
         """Wake who waits for the partition."""

@@ -130,6 +130,11 @@ class Partitions:
         """The partitions that this broker leads now, which stay those while the caller goes through them."""
         return [p for p in self.all() if p.is_leader]
 
+    def check_lag(self) -> None:
+        """Have followers that lag for too long leave the in-sync replicas; call every now and then."""
+        for partition in self.led():
+            partition.check_lag()
+
     def on_change(self, callback: PartitionCallback) -> None:
         """Call `callback(partition)` after it became led (`is_leader`), stopped being led, or was deleted."""
         self._callbacks.append(callback)

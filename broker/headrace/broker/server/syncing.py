@@ -61,6 +61,7 @@ class Syncs:
         self._tasks = tasks
         self._wake = wake
         self._under_way: set[Partition] = set()
+        self._securing: set[Partition] = set()
         self._pools: dict[str, ThreadPoolExecutor] = {}
 
     def request(self, partition: Partition) -> None:
@@ -68,6 +69,31 @@ class Syncs:
         if partition not in self._under_way:
             self._under_way.add(partition)
             self._tasks.start("sync", self._sync(partition))
+
+    def request_all(self, partition: Partition) -> None:
+        """Sync all that a partition's log holds now."""
+        if partition not in self._securing:
+            self._securing.add(partition)
+            self._tasks.start("sync", self._secure(partition))
+
+    async def all_of(self, partition: Partition) -> bool:
+        """Sync all that a partition's log holds now; False when the disk could not, or the broker stops."""
+        log, end_offset = partition.log, partition.log.log_end_offset
+        while log.recovery_point < min(end_offset, log.log_end_offset) and not log.has_failed:
+            job = log.flush_task()
+            if job is None:
+                await asyncio.sleep(PAUSE_SECONDS)
+                continue
+            await sync(log, job, self._times, self._pool_of(log))
+            partition.synced()
+            self._wake(partition.topic, partition.partition)
+        return not log.has_failed
+
+    async def _secure(self, partition: Partition) -> None:
+        try:
+            await self.all_of(partition)
+        finally:
+            self._securing.discard(partition)
 
     async def _sync(self, partition: Partition) -> None:
         try:

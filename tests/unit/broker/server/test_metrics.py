@@ -233,7 +233,18 @@ def test_partitions_figures_are_made_as_the_page_takes_them() -> None:
             read.append(self)
             return 7
 
-    metrics.led = lambda: [cast("Any", SimpleNamespace(topic="t", partition=n, log=Log())) for n in range(10)]
+    def led(number: int) -> Any:
+        return SimpleNamespace(
+            topic="t",
+            partition=number,
+            log=Log(),
+            isr=(1,),
+            isr_size_min=1,
+            is_under_replicated=False,
+            is_under_min_isr=False,
+        )
+
+    metrics.led = lambda: [led(number) for number in range(10)]
     for line in lines(metrics.collect()):
         if line.startswith("headrace_log_end_offset{"):
             assert line == 'headrace_log_end_offset{partition="0",topic="t"} 7.0\n'
