@@ -20,7 +20,7 @@ from headrace.broker.handlers.metadata_bodies import MetadataBodies
 from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.replication.control_requests import LeaderAndIsr, StopReplica, UpdateMetadata
-from headrace.broker.replication.events import Answer, IsrProposed
+from headrace.broker.replication.events import Answer, Question
 from headrace.broker.replication.model import Broker, Endpoint, PartitionMetadata
 from headrace.broker.replication.partition import Partition
 from headrace.broker.replication.topic_requests import NewTopic, TopicResult
@@ -132,6 +132,12 @@ class Topics(Protocol):
         by_client: bool,
     ) -> TopicResult: ...
 
+    async def await_leaders(
+        self, leaders: Mapping[PartitionKey, int], /, *, timeout_ms: int
+    ) -> Iterable[PartitionKey]:
+        """The partitions that this broker's metadata does not show under these leaders when the time is over."""
+        ...
+
 
 class Configurations(Protocol):
     """What topics and brokers are set to, beside the broker's own file."""
@@ -168,7 +174,7 @@ class Control(Protocol):
         """The partitions that the broker still leads; raises a KafkaError."""
         ...
 
-    async def answer(self, event: IsrProposed, /) -> Answer:
+    async def answer(self, event: Question, /) -> Answer:
         """What the controller answers, this broker being it; raises NotControllerError."""
         ...
 

@@ -38,6 +38,15 @@ def elect_preferred(replicas: Sequence[int], isr: Sequence[int], live: Collectio
     return next(((r, tuple(isr)) for r in replicas[:1] if r in live and r in isr), None)
 
 
+def elect_reassigned(
+    leader: int, target: Sequence[int], isr: Collection[int], live: Collection[int]
+) -> int | None:
+    """The replicas are about to be `target`: who leads stays if it is one of them, else the first live one in sync leads."""
+    if leader in target and leader in live:
+        return leader
+    return next((r for r in target if r in live and r in isr), None)
+
+
 def elect_for_shutdown(
     replicas: Sequence[int], isr: Collection[int], live: Collection[int], leaving: Collection[int]
 ) -> Choice | None:

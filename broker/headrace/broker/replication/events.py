@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from uuid import UUID
 
 from headrace.broker.errors import ErrorCode
@@ -139,12 +140,76 @@ class PreferredLeadersRequested:
     partitions: frozenset[PartitionKey]
 
 
+class Refusal(NamedTuple):
+    """Why something is not done for a partition."""
+
+    error: ErrorCode
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeadersRequested:
+    """A client wants the first replicas of these partitions to lead or, `unclean`, any that is alive where nobody leads.
+
+    `AnswerLeaders` answers.
+    """
+
+    partitions: frozenset[PartitionKey]
+    unclean: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BalanceDue:
+    """It is time to look whether brokers lead the partitions whose first replica they hold."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UncleanElectionsAllowed:
+    """Replicas that are not in sync may lead these topics from now on, or all those that say nothing else (None)."""
+
+    topics: frozenset[str] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReassignmentsRequested:
+    """A client wants these replicas for partitions, or the reassignments under way cancelled (None).
+
+    `AnswerReassignments` answers.
+    """
+
+    targets: Mapping[PartitionKey, tuple[int, ...] | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReassignmentsWished:
+    """What `/admin/reassign_partitions` names; `ForgetReassignmentWishes` takes out what is done and what cannot be."""
+
+    targets: Mapping[PartitionKey, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReassignmentsAsked:
+    """A client asks for the reassignments under way, of all partitions (None) or of these; `AnswerReassignmentsAsked`."""
+
+    partitions: frozenset[PartitionKey] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignmentsWritten:
+    """The outcome of `WriteAssignments`: what znodes name now; None where there is no such partition any more."""
+
+    assignments: Mapping[PartitionKey, ReplicaAssignment | None]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerBehind:
     """A broker did not keep up and what was queued for it is lost: it must be told everything again."""
 
     broker_id: int
 
+
+Question = IsrProposed | LeadersRequested | ReassignmentsRequested | ReassignmentsAsked
+"""What somebody asks the controller who waits for an `Answer`."""
 
 Event = (
     Elected
@@ -162,6 +227,13 @@ Event = (
     | ReplicasAnswered
     | ShutdownRequested
     | PreferredLeadersRequested
+    | LeadersRequested
+    | BalanceDue
+    | UncleanElectionsAllowed
+    | ReassignmentsRequested
+    | ReassignmentsWished
+    | ReassignmentsAsked
+    | AssignmentsWritten
 )
 
 
@@ -249,6 +321,20 @@ class RefuseDeletion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WriteAssignments:
+    """Have the topics' znodes name these replicas; the outcome comes back before any other event."""
+
+    changes: Mapping[PartitionKey, ReplicaAssignment]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetReassignmentWishes:
+    """Take these partitions out of `/admin/reassign_partitions`, and remove it when it names no other."""
+
+    partitions: frozenset[PartitionKey]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EndPreferredElection:
     """All preferred leaders that can lead do: remove the wish for them."""
 
@@ -265,7 +351,29 @@ class AnswerIsrProposal:
     error: ErrorCode = ErrorCode.NONE
 
 
-Answer = AnswerIsrProposal
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerLeaders:
+    """The answer to `LeadersRequested`: who leads now, and which partitions nobody was elected for."""
+
+    leaders: Mapping[PartitionKey, int]
+    refusals: Mapping[PartitionKey, Refusal]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerReassignments:
+    """The answer to `ReassignmentsRequested`: what is not begun; all else is, and znodes say so."""
+
+    refusals: Mapping[PartitionKey, Refusal]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerReassignmentsAsked:
+    """The answer to `ReassignmentsAsked`."""
+
+    assignments: Mapping[PartitionKey, ReplicaAssignment]
+
+
+Answer = AnswerIsrProposal | AnswerLeaders | AnswerReassignments | AnswerReassignmentsAsked
 """What somebody waits for who asked the controller."""
 
 Act = (
@@ -277,5 +385,7 @@ Act = (
     | RemoveTopic
     | RefuseDeletion
     | EndPreferredElection
+    | WriteAssignments
+    | ForgetReassignmentWishes
 )
 Command = Act | Answer

@@ -7,7 +7,7 @@ values. Names and meaning are those of Apache Kafka's ZooKeeper mode; how the va
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -55,6 +55,31 @@ class ReplicaAssignment:
     replicas: tuple[int, ...]
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether a reassignment is under way."""
+        return bool(self.adding or self.removing)
+
+    @property
+    def origin(self) -> tuple[int, ...]:
+        """The replicas before the reassignment."""
+        return tuple(r for r in self.replicas if r not in self.adding)
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        """The replicas after the reassignment."""
+        return tuple(r for r in self.replicas if r not in self.removing)
+
+    def moved_to(self, target: Sequence[int]) -> ReplicaAssignment:
+        """The reassignment to `target` from where the partition was before any reassignment under way."""
+        origin = self.origin
+        replicas = tuple(dict.fromkeys((*target, *origin)))
+        return ReplicaAssignment(
+            replicas=replicas,
+            adding=tuple(r for r in replicas if r not in origin),
+            removing=tuple(r for r in replicas if r not in target),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

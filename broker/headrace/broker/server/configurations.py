@@ -22,6 +22,7 @@ from headrace.broker.zk import paths
 from headrace.broker.zk.client import ZooKeeperClient
 
 logger = get_logger(__name__)
+UNCLEAN = "unclean.leader.election.enable"
 
 
 class Configurations:
@@ -44,6 +45,7 @@ class Configurations:
         self._own_name = ""
         self._logs: LogStore | None = None
         self._callbacks: list[Callable[[BrokerConfig], None]] = []
+        self._unclean_callbacks: list[Callable[[frozenset[str] | None], None]] = []
 
     async def load(self, broker_id: int) -> None:
         """Read what ZooKeeper holds; afterwards `in_effect` and `of_topic` are right."""
@@ -63,6 +65,13 @@ class Configurations:
         """Call `callback(config)` after each change of the broker's configuration in effect."""
         self._callbacks.append(callback)
 
+    def on_unclean_allowed(self, callback: Callable[[frozenset[str] | None], None]) -> None:
+        """Call `callback(topics)` when replicas that are not in sync may lead these topics from now on.
+
+        None: all topics that say nothing of their own.
+        """
+        self._unclean_callbacks.append(callback)
+
     async def learn(self, topics: Mapping[str, bool]) -> None:
         """Read the overrides of those topics that are new to this broker (True): a namesake may have had others."""
         await self._stored.learn(topics)
@@ -77,8 +86,8 @@ class Configurations:
 
     def is_unclean(self, topic: str) -> bool:
         """Whether a replica that is not in sync may lead the topic."""
-        text = self._stored.of(topic).get("unclean.leader.election.enable")
-        return self.in_effect.logs.unclean_leader_election_enable if text is None else text == "true"
+        text = self._stored.of(topic).get(UNCLEAN)
+        return self.in_effect.logs.unclean_leader_election_enable if text is None else text.lower() == "true"
 
     async def stored_of_topics(self, topics: Sequence[str]) -> dict[str, dict[str, str]]:
         """The topics' overrides as `/config/topics` holds them now: a change shows as soon as it was answered."""
@@ -161,9 +170,12 @@ class Configurations:
             self._logs.update_config(topic, self._usable(topic, overrides))
         except KafkaError as error:
             logger.error("topic configuration is not usable, the last one stays", topic=topic, reason=error)
+        if self.is_unclean(topic):
+            self._allow_unclean(frozenset((topic,)))
 
     def _broker_changed(self) -> None:
         assert self._logs is not None, "changes are followed"
+        was_unclean = self.in_effect.logs.unclean_leader_election_enable
         self.in_effect = self._effective()
         try:
             self._logs.update_defaults(LogConfig.from_broker(self.in_effect))
@@ -171,6 +183,12 @@ class Configurations:
             logger.error("broker configuration is not usable for every topic", reason=error)
         for callback in self._callbacks:
             callback(self.in_effect)
+        if self.in_effect.logs.unclean_leader_election_enable and not was_unclean:
+            self._allow_unclean(None)
+
+    def _allow_unclean(self, topics: frozenset[str] | None) -> None:
+        for callback in self._unclean_callbacks:
+            callback(topics)
 
 
 def _warn_of_unknown(topics: Mapping[str, Mapping[str, str]]) -> None:

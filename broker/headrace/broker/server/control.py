@@ -77,6 +77,7 @@ class Control:
 
     def run_for_office(self) -> None:
         """Run for controller, this broker being registered."""
+        replication = self._config.replication
         self._office = ControllerOffice(
             self._zookeeper,
             self._clock,
@@ -85,7 +86,14 @@ class Control:
             listener=self._config.inter_broker_listener,
             make=self._make_controller,
             peers=self._make_peers,
+            learn=self._configurations.learn,
+            balance_interval_s=(
+                replication.leader_imbalance_check_interval_seconds
+                if replication.auto_leader_rebalance_enable
+                else None
+            ),
         )
+        self._configurations.on_unclean_allowed(self._office.unclean_allowed)
         self._office.start()
 
     @property
@@ -121,7 +129,7 @@ class Control:
             raise StaleControllerEpochError(NO_CONTROLLER)
         return await self._office.shut_down(broker_id, broker_epoch)
 
-    async def answer(self, event: events.IsrProposed) -> events.Answer:
+    async def answer(self, event: events.Question) -> events.Answer:
         """What the controller answers, this broker being it. Raises NotControllerError."""
         if self._office is None:
             raise NotControllerError(NO_CONTROLLER)
@@ -191,7 +199,9 @@ class Control:
 
     def _make_controller(self) -> Controller:
         return Controller(
-            delete_topics=self._config.topics.delete_topic_enable, unclean=self._configurations.is_unclean
+            delete_topics=self._config.topics.delete_topic_enable,
+            unclean=self._configurations.is_unclean,
+            imbalance_percentage=self._config.replication.leader_imbalance_per_broker_percentage,
         )
 
     def _make_peers(self, on_overflow: Callable[[int], None]) -> Peers:

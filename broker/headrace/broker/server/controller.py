@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from headrace.broker.clock import Clock
@@ -26,6 +26,7 @@ from headrace.broker.errors import (
 from headrace.broker.replication import events
 from headrace.broker.replication.controller.machine import Controller
 from headrace.broker.replication.model import TopicAssignment
+from headrace.broker.server.admin_wishes import AdminWishes
 from headrace.broker.server.mailbox import Mailbox, Work
 from headrace.broker.server.orders import Orders
 from headrace.broker.server.peers import Peers
@@ -50,6 +51,7 @@ from headrace.broker.zk.reads import read_brokers, read_states, read_topics, und
 
 logger = get_logger(__name__)
 PAUSE_AFTER_FAILURE_SECONDS = 1.0
+FIRST_BALANCE_SECONDS = 5.0
 NO_CONTROLLER = "This is not the correct controller for this cluster."
 T = TypeVar("T")
 
@@ -67,7 +69,13 @@ class ControllerOffice:
         listener: str,
         make: Callable[[], Controller],
         peers: Callable[[Callable[[int], None]], Peers],
+        learn: Callable[[Mapping[str, bool]], Awaitable[None]],
+        balance_interval_s: float | None,
     ) -> None:
+        """`learn(topics)` reads the configuration of topics that are new (True) or not known yet.
+
+        `balance_interval_s` is how often preferred leaders are restored; None for never.
+        """
         self._zookeeper = zookeeper
         self._clock = clock
         self._tasks = tasks
@@ -75,6 +83,9 @@ class ControllerOffice:
         self._make = make
         self._orders = Orders(peers(self._peer_overflowed), broker_id, listener, self._answered)
         self._mailbox = Mailbox(self._failed)
+        self._learn = learn
+        self._balance_interval_s = balance_interval_s
+        self._wishes = AdminWishes(zookeeper, self._mailbox.post, self._handle)
         self._subscriptions: list[Subscription] = []
         self._topic_subscriptions: dict[str, Subscription] = {}
         self._changed_topics: set[str] = set()
@@ -119,7 +130,11 @@ class ControllerOffice:
         moved = StaleControllerEpochError(NO_CONTROLLER)
         return await self._ask(lambda: self._shut_down(broker_id, broker_epoch), moved)
 
-    async def answer(self, event: events.IsrProposed) -> events.Answer:
+    def unclean_allowed(self, topics: frozenset[str] | None) -> None:
+        """Replicas that are not in sync may lead these topics from now on, or all that say nothing else."""
+        self._tell(events.UncleanElectionsAllowed(topics=topics))
+
+    async def answer(self, event: events.Question) -> events.Answer:
         """Have the controller decide upon a request. Raises NotControllerError."""
         moved = NotControllerError(NO_CONTROLLER)
 
@@ -230,6 +245,7 @@ class ControllerOffice:
             states={key: s for key, s in (await read_states(self._zookeeper, keys)).items() if s is not None},
             deletions=frozenset(await self._zookeeper.children(paths.DELETE_TOPICS)),
         )
+        await self._learn(dict.fromkeys(topics, False))
         self._core = self._make()
         await self._handle(elected)
         self._watch(topics)
@@ -252,7 +268,21 @@ class ControllerOffice:
                 (paths.LOG_DIRECTORY_EVENTS, self._log_directory_events_listed),
             )
         ]
-        self._subscriptions.append(zookeeper.watch_data(paths.PREFERRED_ELECTION, self._election_wished))
+        self._subscriptions += self._wishes.watch()
+        self._await_balance(FIRST_BALANCE_SECONDS)
+
+    def _await_balance(self, seconds: float) -> None:
+        """Look for brokers that lead too few partitions once that time is over, and then again and again."""
+        core, interval_s = self._core, self._balance_interval_s
+        if interval_s is None:
+            return
+
+        async def look() -> None:
+            if self._core is core:
+                await self._handle(events.BalanceDue())
+                self._await_balance(interval_s)
+
+        asyncio.get_running_loop().call_later(seconds, self._mailbox.post, look)
 
     def _poster(self, work: Work) -> Callable[[list[str]], None]:
         return lambda names: self._mailbox.post(work)
@@ -331,6 +361,7 @@ class ControllerOffice:
         known = self._core.cluster.topics
         changed = {name: topic for name, topic in topics.items() if known.get(name) != topic}
         if changed:
+            await self._learn({name: name not in known for name in changed})
             await self._handle(events.TopicsChanged(topics=changed))
 
     async def _deletions_listed(self) -> None:
@@ -352,19 +383,6 @@ class ControllerOffice:
         if brokers:
             await self._handle(events.LogDirectoriesFailed(brokers=brokers))
         await self._delete_all(znodes)
-
-    def _election_wished(self, znode: Znode | None) -> None:
-        if znode is not None:
-            self._mailbox.post(self._elect_preferred)
-
-    async def _elect_preferred(self) -> None:
-        """A wish that nobody understands is one for no partition: it ends as every other, and others can follow."""
-        if self._core is None:
-            return
-        znode = await self._zookeeper.get(paths.PREFERRED_ELECTION)
-        if znode is not None:
-            (partitions,) = understood([znode], paths.decode_preferred_election) or [frozenset()]
-            await self._handle(events.PreferredLeadersRequested(partitions=partitions))
 
     async def _notifications(self, parent: str) -> dict[str, Znode]:
         """The children by path; none when this broker is not controller."""
@@ -402,6 +420,10 @@ class ControllerOffice:
                 return await self._remove_topic(term, command.topic)
             case events.RefuseDeletion():
                 await term.delete(paths.delete_topic(command.topic))
+            case events.WriteAssignments():
+                return await self._write_assignments(term, command)
+            case events.ForgetReassignmentWishes():
+                await term.forget_reassignments(command.partitions)
             case events.EndPreferredElection():
                 await term.delete(paths.PREFERRED_ELECTION)
             case events.ForgetBroker():
@@ -409,6 +431,22 @@ class ControllerOffice:
             case _:
                 self._orders.send(command, core)
         return None
+
+    async def _write_assignments(
+        self, term: Term, command: events.WriteAssignments
+    ) -> events.AssignmentsWritten:
+        outcome = await term.write_assignments(command.changes)
+        for (topic, partition), assignment in outcome.assignments.items():
+            if assignment is not None:
+                logger.info(
+                    "replicas assigned",
+                    topic=topic,
+                    partition=partition,
+                    replicas=assignment.replicas,
+                    adding=assignment.adding,
+                    removing=assignment.removing,
+                )
+        return outcome
 
     async def _remove_topic(self, term: Term, topic: str) -> events.TopicRemoved:
         subscription = self._topic_subscriptions.pop(topic, None)

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 from uuid import uuid4
 
 from headrace.broker.replication import events
-from headrace.broker.replication.model import PartitionState, TopicAssignment
+from headrace.broker.replication.model import PartitionState, ReplicaAssignment, TopicAssignment
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.fields import ZERO_UUID
 from headrace.broker.wire.partitions import PartitionKey
@@ -86,6 +86,55 @@ class Term:
         except (NoZnodeError, ZnodeVersionError):
             return topic
         return identified
+
+    async def write_assignments(
+        self, changes: Mapping[PartitionKey, ReplicaAssignment]
+    ) -> events.AssignmentsWritten:
+        """Have the topics' znodes name these replicas; partitions that were added meanwhile stay. Raises ControllerMovedError."""
+        topics: dict[str, dict[int, ReplicaAssignment]] = {}
+        for (topic, partition), assignment in changes.items():
+            topics.setdefault(topic, {})[partition] = assignment
+        written: dict[PartitionKey, ReplicaAssignment | None] = dict.fromkeys(changes)
+        for topic, partitions in topics.items():
+            for partition in await self._assign(topic, partitions):
+                written[topic, partition] = partitions[partition]
+        return events.AssignmentsWritten(assignments=written)
+
+    async def _assign(self, topic: str, partitions: Mapping[int, ReplicaAssignment]) -> Collection[int]:
+        """Answers which of the partitions there are."""
+        path = paths.topic(topic)
+        while True:
+            znode = await self._zookeeper.get(path)
+            found = understood([znode], partial(paths.decode_topic, topic)) if znode is not None else []
+            if znode is None or not found:
+                return ()
+            known = found[0].partitions
+            changed = {p: a for p, a in partitions.items() if p in known}
+            data = paths.encode_topic(replace(found[0], partitions={**known, **changed}))
+            try:
+                await self.perform(Set(path, data, znode.version))
+            except (NoZnodeError, ZnodeVersionError):
+                continue
+            return changed
+
+    async def forget_reassignments(self, partitions: Collection[PartitionKey]) -> None:
+        """Take these out of `/admin/reassign_partitions`, and remove it when it names no others. Raises ControllerMovedError."""
+        while True:
+            znode = await self._zookeeper.get(paths.REASSIGNMENT)
+            if znode is None:
+                return
+            (wished,) = understood([znode], paths.decode_reassignment) or [{}]
+            left = {key: replicas for key, replicas in wished.items() if key not in partitions}
+            try:
+                if left:
+                    await self.perform(
+                        Set(paths.REASSIGNMENT, paths.encode_reassignment(left), znode.version)
+                    )
+                else:
+                    await self.perform(Delete(paths.REASSIGNMENT, znode.version))
+            except (NoZnodeError, ZnodeVersionError):
+                continue
+            return
 
     async def write_states(self, writes: Sequence[events.StateWrite]) -> events.StatesWritten:
         """Write what nobody else changed; the outcome. Raises ControllerMovedError."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from headrace.broker.replication.model import NO_LEADER, TopicAssignment
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.zk import paths
 from headrace.broker.zk.client import ZooKeeperClient
 from headrace.broker.zk.reads import read_topics
+
+T = TypeVar("T")
 
 
 class Deadline:
@@ -65,8 +68,8 @@ class TopicWaits:
             subscription.cancel()
         return present
 
-    async def until(self, names: Iterable[str], holds: Callable[[str], bool], deadline: Deadline) -> set[str]:
-        """Wait for `holds(topic)` of each; answers those for which the time ran out."""
+    async def until(self, names: Iterable[T], holds: Callable[[T], bool], deadline: Deadline) -> set[T]:
+        """Wait for `holds(name)` of each; answers those for which the time ran out."""
         pending = {name for name in names if not holds(name)}
         if not pending or deadline.left_seconds <= 0:
             return pending

@@ -9,7 +9,7 @@ holds it up, and a new topic waits for its namesake's deletion under the same te
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -36,6 +36,7 @@ from headrace.broker.server.topic_waits import Deadline, TopicWaits
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks
 from headrace.broker.wire.fields import ZERO_UUID
+from headrace.broker.wire.partitions import PartitionKey
 from headrace.broker.zk import paths
 from headrace.broker.zk.client import (
     NoZnodeError,
@@ -227,6 +228,18 @@ class Topics:
         except KafkaError as error:
             return TopicResult(name=name, error=error.code, message=str(error))
         return TopicResult(name=name)
+
+    async def await_leaders(
+        self, leaders: Mapping[PartitionKey, int], *, timeout_ms: int
+    ) -> set[PartitionKey]:
+        """Wait until the local metadata cache shows these leaders; answers those for which the time ran out."""
+        metadata = self._metadata
+
+        def is_shown(key: PartitionKey) -> bool:
+            found = metadata.partition(*key)
+            return found is not None and found.leader == leaders[key]
+
+        return await self._waits.until(leaders, is_shown, Deadline(timeout_ms))
 
     def auto_create(self, topics: Sequence[str]) -> None:
         """Begin creating topics with the broker's defaults (internal ones with theirs), unless under way.

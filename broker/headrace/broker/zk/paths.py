@@ -38,6 +38,7 @@ CONFIG_CHANGES = "/config/changes"
 CONFIG_CHANGE_PREFIX = "/config/changes/config_change_"
 DELETE_TOPICS = "/admin/delete_topics"
 PREFERRED_ELECTION = "/admin/preferred_replica_election"
+REASSIGNMENT = "/admin/reassign_partitions"
 ISR_CHANGES = "/isr_change_notification"
 LOG_DIRECTORY_EVENTS = "/log_dir_event_notification"
 LOG_DIRECTORY_EVENT_PREFIX = "/log_dir_event_notification/log_dir_event_"
@@ -394,6 +395,21 @@ def decode_preferred_election(data: bytes) -> frozenset[tuple[str, int]]:
     """The partitions whose first replicas are to lead."""
     with _fields(PREFERRED_ELECTION, data) as fields:
         return frozenset((str(p["topic"]), _int32(p["partition"])) for p in fields["partitions"])
+
+
+def encode_reassignment(targets: Mapping[tuple[str, int], Sequence[int]]) -> bytes:
+    """The wish that these partitions get these replicas."""
+    listed = [{"topic": t, "partition": p, "replicas": list(r)} for (t, p), r in targets.items()]
+    return _dump({"version": 1, "partitions": listed})
+
+
+def decode_reassignment(data: bytes) -> dict[tuple[str, int], tuple[int, ...]]:
+    """The partitions that are to get other replicas, and which; whether they can is another question."""
+    with _fields(REASSIGNMENT, data) as fields:
+        return {
+            (str(p["topic"]), _int32(p["partition"])): tuple(_int32(r) for r in p["replicas"])
+            for p in fields["partitions"]
+        }
 
 
 def encode_log_directory_event(broker_id: int) -> bytes:

@@ -1,7 +1,7 @@
 """How a topic goes: hidden from clients, its replicas deleted, then its znodes removed.
 
 Invariant: the znodes go once every replica is gone and no live broker shows the topic any more; a broker that is away
-is waited for while it has replicas.
+is waited for while it has replicas. A topic with partitions on their way to other brokers stays until those are there.
 """
 
 from __future__ import annotations
@@ -38,6 +38,10 @@ class Deletions:
             if topic not in cluster.topics or not self._allowed:
                 commands.append(RefuseDeletion(topic=topic))
                 continue
+            if topic in cluster.moving:
+                cluster.doomed.add(topic)
+                continue
+            cluster.doomed.discard(topic)
             partitions = cluster.topics[topic].partitions
             cluster.deleting[topic] = {(p, r) for p, a in partitions.items() for r in a.replicas}
             self._showing[topic] = set(cluster.brokers)

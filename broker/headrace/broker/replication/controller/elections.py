@@ -1,4 +1,4 @@
-"""Who leads: the states that partitions need, from the first one on, and the wishes for another leader.
+"""Who leads: the states that partitions need, from the first one on.
 
 Invariants: a state's leader epoch is its predecessor's and one; at most one `WriteStates` is out, and its outcome is
 the next event; a partition of a topic that is being deleted is never given a leader.
@@ -15,16 +15,14 @@ from headrace.broker.replication.election import (
     elect_first,
     elect_for_shutdown,
     elect_offline,
-    elect_preferred,
     without_leader,
 )
 from headrace.broker.replication.events import (
     Command,
-    EndPreferredElection,
-    PreferredLeadersRequested,
     ShutdownRequested,
     StatesWritten,
     StateWrite,
+    UncleanElectionsAllowed,
     WriteStates,
 )
 from headrace.broker.replication.model import (
@@ -44,8 +42,6 @@ class Elections:
         self._cluster = cluster
         self._unclean = unclean
         self._created: set[PartitionKey] = set()
-        # The partitions whose preferred leaders are being elected; None when nobody wants that.
-        self._preferring: frozenset[PartitionKey] | None = None
 
     def write(self, writes: Iterable[StateWrite]) -> list[Command]:
         """The command that writes these states, if there are any."""
@@ -68,6 +64,25 @@ class Elections:
                     writes.append(write)
         return writes
 
+    def successor(
+        self, key: PartitionKey, state: PartitionState, leader: int, isr: tuple[int, ...]
+    ) -> StateWrite:
+        """The write of the next leader epoch; one who was not in sync has something to recover from."""
+        is_unclean = leader not in (NO_LEADER, *state.isr)
+        successor = replace(
+            state,
+            leader=leader,
+            isr=isr,
+            leader_epoch=state.leader_epoch + 1,
+            controller_epoch=self._cluster.epoch,
+            leader_recovery_state=RECOVERING if is_unclean else state.leader_recovery_state,
+        )
+        return StateWrite(topic=key[0], partition=key[1], state=successor, create=False)
+
+    def unclean_allowed(self, event: UncleanElectionsAllowed) -> list[Command]:
+        """Replicas that are not in sync may lead from now on: they do where nobody else can."""
+        return self.write(self.due(event.topics))
+
     def states_written(self, event: StatesWritten) -> list[Command]:
         """Tell of what was written, and of what was found instead; then decide again what is still to be done."""
         cluster = self._cluster
@@ -84,7 +99,7 @@ class Elections:
         commands = leaders_to(cluster, cluster.brokers, words, led)
         if words:
             commands += metadata_to(cluster, cluster.brokers, words)
-        return commands + self._write_with_preferred(self.due(sorted({topic for topic, _ in found})))
+        return commands + self.write(self.due(sorted({topic for topic, _ in found})))
 
     def shutdown_requested(self, event: ShutdownRequested) -> list[Command]:
         """Another in-sync replica leads each partition of the broker, as far as there is one; what it follows is stopped
@@ -109,7 +124,7 @@ class Elections:
         """None when nobody else can lead."""
         online = self._cluster.online(topic, partition)
         choice = elect_for_shutdown(assignment.replicas, state.isr, online, self._cluster.leaving)
-        return None if choice is None else self._successor(topic, partition, state, *choice)
+        return None if choice is None else self.successor((topic, partition), state, *choice)
 
     def _left_write(
         self, topic: str, partition: int, state: PartitionState, leaving: int
@@ -118,36 +133,7 @@ class Elections:
         isr = tuple(r for r in state.isr if r != leaving)
         if not isr or isr == state.isr:
             return None
-        return self._successor(topic, partition, state, state.leader, isr)
-
-    def preferred_leaders_requested(self, event: PreferredLeadersRequested) -> list[Command]:
-        """The first replica of each partition leads, as far as it can."""
-        self._preferring = event.partitions
-        return self._write_with_preferred([])
-
-    def _write_with_preferred(self, due: list[StateWrite]) -> list[Command]:
-        """`due`, and the preferred leaders still to be elected: a state that somebody else changed is tried again."""
-        if self._preferring is None:
-            return self.write(due)
-        taken = {(w.topic, w.partition) for w in due}
-        wanted = [w for w in map(self._preferred_write, sorted(self._preferring - taken)) if w is not None]
-        if wanted:
-            return self.write(due + wanted)
-        self._preferring = None
-        return [*self.write(due), EndPreferredElection()]
-
-    def _preferred_write(self, key: PartitionKey) -> StateWrite | None:
-        """None for what is unknown or being deleted, and when the preferred leader leads already or cannot."""
-        topic, partition = key
-        cluster = self._cluster
-        state = cluster.states.get(key)
-        if state is None or topic in cluster.deleting or partition not in cluster.topics[topic].partitions:
-            return None
-        replicas = cluster.topics[topic].partitions[partition].replicas
-        choice = elect_preferred(replicas, state.isr, cluster.online(topic, partition) - cluster.leaving)
-        if choice is None or choice[0] == state.leader:
-            return None
-        return self._successor(topic, partition, state, *choice)
+        return self.successor((topic, partition), state, state.leader, isr)
 
     def _due_write(
         self, topic: str, partition: int, assignment: ReplicaAssignment, restarted: frozenset[int]
@@ -160,18 +146,16 @@ class Elections:
         eligible = live - self._cluster.leaving
         if state.leader in steady:
             isr = tuple(r for r in state.isr if r in steady)
-            return None if isr == state.isr else self._successor(topic, partition, state, state.leader, isr)
+            return None if isr == state.isr else self.successor((topic, partition), state, state.leader, isr)
         choice = elect_offline(assignment.replicas, state.isr, eligible - restarted) or elect_offline(
             assignment.replicas, state.isr, eligible, unclean=self._unclean(topic)
         )
         if choice is not None:
-            if choice[0] not in state.isr:
-                state = replace(state, leader_recovery_state=RECOVERING)
-            return self._successor(topic, partition, state, *choice)
+            return self.successor((topic, partition), state, *choice)
         isr = without_leader(state.isr, live)
         if state.leader == NO_LEADER and isr == state.isr:
             return None
-        return self._successor(topic, partition, state, NO_LEADER, isr)
+        return self.successor((topic, partition), state, NO_LEADER, isr)
 
     def _first_state(self, topic: str, partition: int, assignment: ReplicaAssignment) -> StateWrite | None:
         choice = elect_first(
@@ -186,15 +170,3 @@ class Elections:
             controller_epoch=self._cluster.epoch,
         )
         return StateWrite(topic=topic, partition=partition, state=state, create=True)
-
-    def _successor(
-        self, topic: str, partition: int, state: PartitionState, leader: int, isr: tuple[int, ...]
-    ) -> StateWrite:
-        successor = replace(
-            state,
-            leader=leader,
-            isr=isr,
-            leader_epoch=state.leader_epoch + 1,
-            controller_epoch=self._cluster.epoch,
-        )
-        return StateWrite(topic=topic, partition=partition, state=successor, create=False)

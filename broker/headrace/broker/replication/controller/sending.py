@@ -6,6 +6,7 @@ Every command bears the epoch of the broker's registration, so that a later life
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from headrace.broker.replication.controller.state import ClusterState
@@ -33,12 +34,15 @@ def leaders_to(
     held: dict[int, list[PartitionWord]] = {broker_id: [] for broker_id in sorted(broker_ids)}
     leaving = cluster.leaving
     for word in words:
+        adding = word.assignment.adding
         for replica in word.assignment.replicas:
             if replica in held and (
                 replica not in leaving
                 or replica in (word.state.leader, led.get((word.topic, word.partition)))
             ):
-                held[replica].append(word)
+                # An added replica may be made anew in any data directory until it is in sync.
+                is_new = replica in adding and replica not in word.state.isr
+                held[replica].append(replace(word, is_new=True) if is_new else word)
     return [_leader_and_isr(cluster, broker_id, own) for broker_id, own in held.items() if own]
 
 
@@ -90,3 +94,22 @@ def deletions_to(cluster: ClusterState, broker_ids: Iterable[int], topic: str) -
                 SendStopReplica(broker_id=broker_id, broker_epoch=epoch, partitions=own, delete=True)
             )
     return commands
+
+
+def removals_to(cluster: ClusterState, stops: Mapping[PartitionKey, Iterable[int]]) -> list[Command]:
+    """StopReplica with delete to the brokers, as far as they are alive, that are replicas of these partitions no longer."""
+    by_broker: dict[int, list[tuple[str, int, int]]] = {}
+    for (topic, partition), replicas in stops.items():
+        for replica in replicas:
+            if replica in cluster.brokers:
+                epoch = cluster.states[topic, partition].leader_epoch
+                by_broker.setdefault(replica, []).append((topic, partition, epoch))
+    return [
+        SendStopReplica(
+            broker_id=broker_id,
+            broker_epoch=cluster.brokers[broker_id].epoch,
+            partitions=tuple(own),
+            delete=True,
+        )
+        for broker_id, own in sorted(by_broker.items())
+    ]

@@ -36,6 +36,10 @@ class ClusterState:
     states: dict[PartitionKey, PartitionState] = field(default_factory=dict)
     # The replicas, (partition, broker), that are still to be deleted, by topic.
     deleting: dict[str, set[tuple[int, int]]] = field(default_factory=dict)
+    # Topics whose deletion begins once none of their partitions is on the move any more.
+    doomed: set[str] = field(default_factory=set)
+    # The partitions on their way to other brokers, by topic.
+    moving: dict[str, set[int]] = field(default_factory=dict)
 
     def online(self, topic: str, partition: int) -> AbstractSet[int]:
         """The brokers that are alive and did not lose this partition with a data directory."""
@@ -43,6 +47,24 @@ class ClusterState:
             return self.brokers.keys()
         key = (topic, partition)
         return {b for b in self.brokers if key not in self.offline.get(b, ())}
+
+    def is_doomed(self, topic: str) -> bool:
+        """Whether the topic is being deleted, or will be as soon as that may begin."""
+        return topic in self.deleting or topic in self.doomed
+
+    def assignment(self, key: PartitionKey) -> ReplicaAssignment | None:
+        """The replicas of a partition, if there is such a one."""
+        topic = self.topics.get(key[0])
+        return None if topic is None else topic.partitions.get(key[1])
+
+    def assign(self, assignments: Mapping[PartitionKey, ReplicaAssignment]) -> None:
+        """These partitions, which are known, have other replicas."""
+        by_topic: dict[str, dict[int, ReplicaAssignment]] = {}
+        for (topic, partition), assignment in assignments.items():
+            by_topic.setdefault(topic, {})[partition] = assignment
+        for topic, partitions in by_topic.items():
+            known = self.topics[topic]
+            self.topics[topic] = replace(known, partitions={**known.partitions, **partitions})
 
     def partitions(self, topics: Iterable[str] | None = None) -> Iterable[tuple[str, int, ReplicaAssignment]]:
         """(topic, partition, assignment) of these topics, or of all."""
@@ -68,6 +90,8 @@ class ClusterState:
 
     def drop(self, topic: str) -> None:
         """Forget a topic with the states of its partitions."""
+        self.doomed.discard(topic)
+        self.moving.pop(topic, None)
         assignment = self.topics.pop(topic, None)
         for partition in assignment.partitions if assignment is not None else ():
             self.states.pop((topic, partition), None)

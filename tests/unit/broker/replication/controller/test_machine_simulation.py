@@ -17,6 +17,7 @@ from headrace.broker.replication.assignment import assign_replicas
 from headrace.broker.replication.controller.machine import Controller
 from headrace.broker.replication.model import (
     LEADER_DURING_DELETE,
+    RECOVERED,
     Broker,
     PartitionState,
     ReplicaAssignment,
@@ -82,10 +83,12 @@ class World:
         self.controller: Controller | None = None
         self.wish: frozenset[PartitionKey] | None = None
         self.answers: list[ev.AnswerIsrProposal] = []
+        self.moves_wished: set[PartitionKey] = set()
 
     def step(self) -> None:
-        often = [self.start, self.deliver, self.create]
+        often = [self.start, self.deliver, self.create, self.catch_up]
         seldom = [self.kill, self.delete, self.fail_over, self.shrink, self.propose, self.retire, self.prefer]
+        seldom += [self.move, self.move]
         self.random.choice(often * 2 + seldom)()
         self.check()
 
@@ -129,7 +132,11 @@ class World:
 
     def shrink(self) -> None:
         """A leader takes a follower out of the ISR by itself; the controller does not hear of it."""
-        several = [k for k, s in sorted(self.states.items()) if len(s.isr) > 1 and s.leader in self.live]
+        several = [
+            k
+            for k, s in sorted(self.states.items())
+            if len(s.isr) > 1 and s.leader in self.live and not self.assignment(k).is_moving
+        ]
         if several:
             state = self.states[key := self.random.choice(several)]
             self.states[key] = replace(state, isr=(state.leader,), zk_version=state.zk_version + 1)
@@ -159,11 +166,10 @@ class World:
             ev.IsrProposed(broker_id=node.broker_id, broker_epoch=node.epoch, proposals=(proposal,))
         )
         assert answer.error == 0, "the controller knows this broker"
-        after = self.states.get((name, number))
-        if answer.answers != (after,):
-            assert after == before, "what is refused is not written"
+        (after,) = answer.answers
+        if not isinstance(after, PartitionState):
+            assert self.states.get((name, number)) == before, "what is refused is not written"
             return
-        assert after is not None
         assert after.isr == isr
         assert (after.leader, after.leader_epoch) == (node.broker_id, node.leader_epochs[key])
         if after != before:
@@ -194,6 +200,45 @@ class World:
         del self.live[broker_id]
         self.queues.pop(broker_id, None)
         self.look()
+
+    def catch_up(self) -> None:
+        """A live replica comes into the ISR, or goes, by the leader's AlterPartition."""
+        led = [
+            k for k, s in sorted(self.states.items()) if s.leader in self.live and k[0] not in self.deletions
+        ]
+        if not led:
+            return
+        state = self.states[key := self.random.choice(led)]
+        replicas = [r for r in self.assignment(key).replicas if r in self.live and r != state.leader]
+        isr = (state.leader, *self.random.sample(replicas, self.random.randint(0, len(replicas))))
+        proposal = ev.ProposedIsr(
+            topic=key[0],
+            partition=key[1],
+            leader_epoch=state.leader_epoch,
+            partition_epoch=state.zk_version,
+            isr=isr,
+            broker_epochs=(-1,) * len(isr),
+            leader_recovery_state=RECOVERED,
+        )
+        epoch = self.live[state.leader].epoch
+        self.tell(ev.IsrProposed(broker_id=state.leader, broker_epoch=epoch, proposals=(proposal,)))
+
+    def move(self) -> None:
+        """Somebody wants other replicas, sound ones or not, or none: to cancel."""
+        keys = [*sorted(self.states), ("nowhere", 0)]
+        targets = {}
+        for key in self.random.sample(keys, self.random.randint(1, len(keys))):
+            ids = self.random.choices(BROKER_IDS, k=self.random.randint(1, 3))
+            targets[key] = tuple(ids) if self.random.random() < 0.8 else None
+        wished = {key: target for key, target in targets.items() if target is not None}
+        if self.random.random() < 0.7:
+            self.tell(ev.ReassignmentsRequested(targets=targets))
+        elif wished:
+            self.moves_wished = set(wished)
+            self.tell(ev.ReassignmentsWished(targets=wished))
+
+    def assignment(self, key: PartitionKey) -> ReplicaAssignment:
+        return self.topics[key[0]].partitions[key[1]]
 
     def prefer(self) -> None:
         """Somebody wants preferred leaders, also of partitions that are not there."""
@@ -261,6 +306,10 @@ class World:
                 deletions=frozenset(self.deletions),
             ),
         )
+        if self.moves_wished:
+            known = {(t, p) for t, topic in self.topics.items() for p in topic.partitions}
+            wished = {k: self.assignment(k).target if k in known else (1,) for k in self.moves_wished}
+            self.tell(ev.ReassignmentsWished(targets=wished))
         return controller
 
     def registered(self) -> dict[int, Broker]:
@@ -277,16 +326,16 @@ class World:
         while pending:
             for command in controller.handle(pending.pop(0)):
                 match command:
+                    case ev.WriteStates() | ev.WriteAssignments() if controller.cluster.epoch != self.epoch:
+                        return
                     case ev.WriteStates():
-                        if controller.cluster.epoch != self.epoch:
-                            return
-                        pending.append(self.write(command))
+                        pending.append(self.write(command, controller))
+                    case ev.WriteAssignments():
+                        pending.append(self.assign(command))
                     case ev.RemoveTopic() if controller.cluster.epoch == self.epoch:
                         pending.append(self.remove(command.topic))
-                    case ev.RefuseDeletion():
-                        self.deletions.discard(command.topic)
-                    case ev.EndPreferredElection():
-                        self.wish = None
+                    case ev.RefuseDeletion() | ev.EndPreferredElection() | ev.ForgetReassignmentWishes():
+                        self.forget(command)
                     case ev.AnswerIsrProposal():
                         self.answers.append(command)
                     case ev.ForgetBroker() if controller is self.controller:
@@ -294,13 +343,13 @@ class World:
                     case ev.SendLeaderAndIsr() | ev.SendUpdateMetadata() | ev.SendStopReplica():
                         self.queues.setdefault(command.broker_id, []).append((command, controller))
 
-    def write(self, command: ev.WriteStates) -> ev.StatesWritten:
+    def write(self, command: ev.WriteStates, controller: Controller) -> ev.StatesWritten:
         written: dict[PartitionKey, PartitionState] = {}
         conflicts: dict[PartitionKey, PartitionState | None] = {}
         for w in command.writes:
             key = (w.topic, w.partition)
             found = self.states.get(key)
-            assert w.topic not in self.deletions, f"{w.topic} gets a leader while it is being deleted"
+            assert w.topic not in controller.cluster.deleting, f"{w.topic} gets a leader while being deleted"
             if w.topic not in self.topics:
                 conflicts[key] = None
             elif (found is None) != w.create or (
@@ -309,16 +358,33 @@ class World:
                 conflicts[key] = found
             else:
                 version = 0 if found is None else found.zk_version + 1
-                self.states[key] = PartitionState(
-                    leader=w.state.leader,
-                    leader_epoch=w.state.leader_epoch,
-                    isr=w.state.isr,
-                    controller_epoch=w.state.controller_epoch,
-                    zk_version=version,
-                )
+                self.states[key] = replace(w.state, zk_version=version)
                 written[key] = self.states[key]
                 self.check_write(key, found)
         return ev.StatesWritten(written=written, conflicts=conflicts)
+
+    def forget(
+        self, command: ev.RefuseDeletion | ev.EndPreferredElection | ev.ForgetReassignmentWishes
+    ) -> None:
+        """A wish in ZooKeeper is removed."""
+        match command:
+            case ev.RefuseDeletion():
+                self.deletions.discard(command.topic)
+            case ev.EndPreferredElection():
+                self.wish = None
+            case ev.ForgetReassignmentWishes():
+                self.moves_wished -= command.partitions
+
+    def assign(self, command: ev.WriteAssignments) -> ev.AssignmentsWritten:
+        written: dict[PartitionKey, ReplicaAssignment | None] = {}
+        for key, assignment in command.changes.items():
+            assert assignment.target, f"{key} is left without replicas"
+            known = self.topics.get(key[0])
+            written[key] = None if known is None else assignment
+            if known is not None:
+                partitions = {**known.partitions, key[1]: assignment}
+                self.topics[key[0]] = replace(known, partitions=partitions)
+        return ev.AssignmentsWritten(assignments=written)
 
     def remove(self, topic: str) -> ev.TopicRemoved:
         del self.topics[topic]
@@ -326,13 +392,15 @@ class World:
         self.states = {k: s for k, s in self.states.items() if k[0] != topic}
         return ev.TopicRemoved(topic=topic)
 
+    def is_moving(self, topic: str) -> bool:
+        return any(a.is_moving for a in self.topics[topic].partitions.values())
+
     def check_write(self, key: PartitionKey, before: PartitionState | None) -> None:
         after = self.states[key]
         if before is not None:
-            is_of_the_leader = (after.leader, after.leader_epoch) == (before.leader, before.leader_epoch)
-            assert is_of_the_leader or after.leader_epoch > before.leader_epoch, (
-                f"{key}: epoch {before} -> {after}"
-            )
+            is_proposal = (after.leader, after.leader_epoch) == (before.leader, before.leader_epoch)
+            assert is_proposal or after.leader_epoch > before.leader_epoch, f"{key}: {before} -> {after}"
+            assert set(before.isr) & set(after.isr), f"{key}: nobody stays in sync, {before} -> {after}"
             assert after.controller_epoch >= before.controller_epoch
         assert after.isr, f"{key} has an empty ISR"
         assert after.leader == -1 or after.leader in after.isr
@@ -367,9 +435,11 @@ def test_leaders_and_epochs_stay_right_whatever_happens(seed: int) -> None:
     for _ in range(STEPS):
         world.step()
     world.settle()
+    # A deletion waits for moves, and clients see the topic as long as it does.
+    gone = {name for name in world.deletions if not world.is_moving(name)}
     for (name, number), state in world.states.items():
         topic = world.topics[name]
-        if name in world.deletions:
+        if name in gone:
             continue
         assert (state.leader in world.live) == bool(set(state.isr) & world.live.keys()), (
             f"{name}-{number}: {state}"
@@ -381,14 +451,20 @@ def test_leaders_and_epochs_stay_right_whatever_happens(seed: int) -> None:
             key = (name, topic.topic_id, number)
             assert node.leads.get(key), f"{name}-{number}: broker {state.leader} does not know that it leads"
             assert node.leader_epochs[key] == state.leader_epoch
-    known = {k: (s.leader, s.leader_epoch) for k, s in world.states.items() if k[0] not in world.deletions}
+    known = {k: (s.leader, s.leader_epoch) for k, s in world.states.items() if k[0] not in gone}
     for node in world.live.values():
         assert node.metadata == known, f"broker {node.broker_id} tells its clients something else"
         assert node.live_brokers == world.live.keys()
-    for name in world.deletions:
+    for name in gone:
         replicas = {r for a in world.topics[name].partitions.values() for r in a.replicas}
         assert replicas - world.live.keys(), f"{name} is not deleted though all its brokers are alive"
     for name, topic in world.topics.items():
         for number, assignment in topic.partitions.items():
-            if set(assignment.replicas) & world.live.keys() and name not in world.deletions:
+            if set(assignment.replicas) & world.live.keys() and name not in gone:
                 assert (name, number) in world.states, f"{name}-{number} never got a state"
+            if assignment.is_moving and (name, number) in world.states:
+                in_sync = set(world.states[name, number].isr)
+                can_end = set(assignment.target) <= in_sync and set(assignment.target) & world.live.keys()
+                assert not can_end, f"{name}-{number} stays on the move: {assignment}"
+    moving = {(t, p) for t, topic in world.topics.items() for p in topic.partitions if world.is_moving(t)}
+    assert world.moves_wished <= moving, "what is done, or cannot be, is still wished"
