@@ -42,6 +42,7 @@ class Znode:
     ctime: int
     version: int = 0
     sequence: int = 0
+    mzxid: int = 0
 
 
 @dataclass
@@ -120,7 +121,7 @@ class Ensemble:
         if path in self.znodes:
             raise NodeExistsError
         self.zxid += 1
-        self.znodes[path] = Znode(data, self.zxid, owner, int(self.loop.time() * 1000))
+        self.znodes[path] = Znode(data, self.zxid, owner, int(self.loop.time() * 1000), mzxid=self.zxid)
         self.fire(self.data_watches, path, "CREATED")
         self.fire(self.child_watches, parent, "CHILD")
         return path
@@ -129,7 +130,7 @@ class Ensemble:
         self.check(path, version)
         self.zxid += 1
         znode = self.znodes[path]
-        znode.data, znode.version = data, znode.version + 1
+        znode.data, znode.version, znode.mzxid = data, znode.version + 1, self.zxid
         self.fire(self.data_watches, path, "CHANGED")
         return znode
 
@@ -473,4 +474,4 @@ class Transaction:
 
 
 def _stat(znode: Znode) -> Znode:
-    return Znode(znode.data, znode.czxid, znode.ephemeralOwner, znode.ctime, znode.version)
+    return Znode(znode.data, znode.czxid, znode.ephemeralOwner, znode.ctime, znode.version, mzxid=znode.mzxid)

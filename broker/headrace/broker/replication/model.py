@@ -16,6 +16,8 @@ NO_LEADER = -1
 LEADER_DURING_DELETE = -2
 """The leader that UpdateMetadata names for a partition that is being deleted."""
 INITIAL_LEADER_EPOCH = 0
+NO_ZXID = -1
+"""Of a state that was not read from ZooKeeper."""
 RECOVERED, RECOVERING = 0, 1
 """Leader recovery states (KIP-704): RECOVERING is a leader that was elected without being in sync, until it says otherwise."""
 EPOCH_DURING_DELETE = -2
@@ -94,7 +96,7 @@ class TopicAssignment:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionState:
     """Leader and in-sync replicas as `/brokers/topics/<t>/partitions/<p>/state` holds them; `zk_version`
-    is the znode's version, which a later write must name."""
+    is the znode's version, which a later write must name, `written_zxid` the transaction that wrote what was read."""
 
     leader: int
     leader_epoch: int
@@ -102,6 +104,7 @@ class PartitionState:
     controller_epoch: int
     zk_version: int = 0
     leader_recovery_state: int = RECOVERED
+    written_zxid: int = field(default=NO_ZXID, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

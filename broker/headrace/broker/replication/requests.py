@@ -100,7 +100,10 @@ def stopped_partitions(response: Mapping[str, Any]) -> frozenset[PartitionKey]:
 
 
 def answered_replicas(command: SendLeaderAndIsr, response: Mapping[str, Any]) -> ReplicasAnswered:
-    """Which replicas a LeaderAndIsr response says are in failed data directories, and which were taken."""
+    """Which replicas a LeaderAndIsr response says are in failed data directories, and which were taken.
+
+    Those are also the ones that the broker knows in this leader epoch already: it took them when the request came before.
+    """
     topics = {word.topic_id: word.topic for word in command.partitions}
     codes = {
         (topics[topic["topic_id"]], partition["partition_index"]): partition["error_code"]
@@ -111,7 +114,9 @@ def answered_replicas(command: SendLeaderAndIsr, response: Mapping[str, Any]) ->
     return ReplicasAnswered(
         broker_id=command.broker_id,
         offline=frozenset(key for key, code in codes.items() if code == ErrorCode.KAFKA_STORAGE_ERROR),
-        online=frozenset(key for key, code in codes.items() if code == ErrorCode.NONE),
+        online=frozenset(
+            key for key, code in codes.items() if code in (ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH)
+        ),
     )
 
 

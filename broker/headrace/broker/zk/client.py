@@ -75,6 +75,7 @@ class Znode(NamedTuple):
     creation_zxid: int
     ephemeral_owner: int
     created_ms: int
+    modified_zxid: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -506,4 +507,4 @@ def _znode_or_none(answer: Any) -> Znode | None:
 
 def _znode(answer: Any) -> Znode:
     data, stat = answer
-    return Znode(data or b"", stat.version, stat.czxid, stat.ephemeralOwner, stat.ctime)
+    return Znode(data or b"", stat.version, stat.czxid, stat.ephemeralOwner, stat.ctime, stat.mzxid)

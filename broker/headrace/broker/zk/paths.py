@@ -17,6 +17,7 @@ from uuid import UUID
 
 from headrace.broker.config.listeners import address_text
 from headrace.broker.replication.model import (
+    NO_ZXID,
     RECOVERED,
     RECOVERING,
     Broker,
@@ -308,8 +309,10 @@ def encode_partition_state(state: PartitionState) -> bytes:
     return _dump(fields)
 
 
-def decode_partition_state(path: str, data: bytes, zk_version: int) -> PartitionState:
-    """A partition's state with its znode's version."""
+def decode_partition_state(
+    path: str, data: bytes, zk_version: int, written_zxid: int = NO_ZXID
+) -> PartitionState:
+    """A partition's state with its znode's version, and the transaction that wrote it."""
     with _fields(path, data) as fields:
         recovery = _int32(fields.get("leader_recovery_state", RECOVERED))
         if recovery not in (RECOVERED, RECOVERING):
@@ -321,6 +324,7 @@ def decode_partition_state(path: str, data: bytes, zk_version: int) -> Partition
             controller_epoch=_int32(fields["controller_epoch"]),
             zk_version=zk_version,
             leader_recovery_state=recovery,
+            written_zxid=written_zxid,
         )
 
 

@@ -68,7 +68,9 @@ async def read_states(
             if znode is not None:
                 with _passing_over():
                     path = paths.partition_state(*key)
-                    states[key] = paths.decode_partition_state(path, znode.data, znode.version)
+                    states[key] = paths.decode_partition_state(
+                        path, znode.data, znode.version, znode.modified_zxid
+                    )
     return states
 
 

@@ -28,6 +28,7 @@ from headrace.broker.replication.events import (
 from headrace.broker.replication.model import (
     INITIAL_LEADER_EPOCH,
     NO_LEADER,
+    NO_ZXID,
     RECOVERING,
     PartitionState,
     ReplicaAssignment,
@@ -50,15 +51,23 @@ class Elections:
         return [WriteStates(writes=batch)] if batch else []
 
     def due(
-        self, topics: Iterable[str] | None = None, *, restarted: frozenset[int] = frozenset()
+        self,
+        topics: Iterable[str] | None = None,
+        *,
+        restarted: frozenset[int] = frozenset(),
+        is_first_look: bool = False,
     ) -> list[StateWrite]:
         """The states that the present brokers make necessary, for these topics or all.
 
-        Brokers that `restarted` since the last look lead nothing of before.
+        Brokers that `restarted` since the last look lead nothing of before, and have to come into sync again: they may have
+        lost what was not on their disks. For the first look of a term those are the ones that registered after the state
+        was written, for the controller before may have been gone when they did; if there is one in sync that did not.
         """
         writes = []
         for topic, partition, assignment in self._cluster.partitions(topics):
             if topic not in self._cluster.deleting:
+                if is_first_look:
+                    restarted = self._registered_since(topic, partition)
                 write = self._due_write(topic, partition, assignment, restarted)
                 if write is not None:
                     writes.append(write)
@@ -156,6 +165,14 @@ class Elections:
         if state.leader == NO_LEADER and isr == state.isr:
             return None
         return self.successor((topic, partition), state, NO_LEADER, isr)
+
+    def _registered_since(self, topic: str, partition: int) -> frozenset[int]:
+        """The brokers that registered after this state was written, unless all that are in sync did, or nobody knows."""
+        brokers, state = self._cluster.brokers, self._cluster.states.get((topic, partition))
+        if state is None or state.written_zxid == NO_ZXID:
+            return frozenset()
+        later = frozenset(b for b, broker in brokers.items() if broker.epoch > state.written_zxid)
+        return later if any(b in brokers and b not in later for b in state.isr) else frozenset()
 
     def _first_state(self, topic: str, partition: int, assignment: ReplicaAssignment) -> StateWrite | None:
         choice = elect_first(

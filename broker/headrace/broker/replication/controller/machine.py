@@ -121,7 +121,7 @@ class Controller:
         cluster.states = dict(event.states)
         self._reassignments.resume()
         deletions = self._deletions.requested(DeletionsRequested(topics=event.deletions))
-        writes = self._elections.due()
+        writes = self._elections.due(is_first_look=True)
         settled = cluster.settled(writes)
         commands = metadata_to(cluster, cluster.brokers, settled) + deletions
         return commands + leaders_to(cluster, cluster.brokers, settled) + self._elections.write(writes)

@@ -138,9 +138,9 @@ def test_a_response_tells_what_is_offline_and_what_was_taken() -> None:
         assignment=ReplicaAssignment(replicas=(1,)),
     )
     command = ev.SendLeaderAndIsr(broker_id=1, broker_epoch=10, partitions=(word,), leaders=())
-    codes = {0: 56, 1: 0, 2: 11}
+    codes = {0: 56, 1: 0, 2: 11, 3: 6}
     errors = [{"partition_index": p, "error_code": code} for p, code in codes.items()]
     response = {"error_code": 0, "topics": [{"topic_id": TOPIC_ID, "partition_errors": errors}]}
     assert requests.answered_replicas(command, response) == ev.ReplicasAnswered(
-        broker_id=1, offline=frozenset({MOVED}), online=frozenset({HELD})
+        broker_id=1, offline=frozenset({MOVED}), online=frozenset({HELD, LONELY})
     )

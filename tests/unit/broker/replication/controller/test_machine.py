@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 from uuid import UUID
 
@@ -11,6 +12,7 @@ from headrace.broker.replication import requests
 from headrace.broker.replication.controller.machine import Controller
 from headrace.broker.replication.model import (
     LEADER_DURING_DELETE,
+    NO_ZXID,
     RECOVERED,
     RECOVERING,
     Broker,
@@ -194,6 +196,37 @@ def test_a_lost_follower_leaves_the_isr_and_the_leader_stays() -> None:
     commands = controller.handle(ev.BrokersChanged(brokers=brokers(1)))
     write = writes(commands)["t", 0]
     assert (write.state.leader, write.state.isr, write.state.leader_epoch) == (1, (1,), 6)
+
+
+def registered(**epochs: int) -> dict[int, Broker]:
+    return {int(name[1:]): broker(int(name[1:]), epoch) for name, epoch in epochs.items()}
+
+
+def first_look(
+    brokers: Mapping[int, Broker], leader: int, *isr: int, written_zxid: int = 20
+) -> ev.StateWrite | None:
+    """What a new controller writes for a partition of three replicas whose state was written by that transaction."""
+    found = replace(state(leader, 3, *isr), written_zxid=written_zxid)
+    commands = Controller().handle(
+        ev.Elected(epoch=7, brokers=brokers, topics={"t": topic("t", (1, 2, 3))}, states={("t", 0): found})
+    )
+    return writes(commands).get(("t", 0))
+
+
+def test_who_registered_after_a_state_was_written_leads_nothing_by_it_and_is_out_of_sync() -> None:
+    """It may have lost its log's end while there was no controller to see that it was away."""
+    write = first_look(registered(b1=21, b2=10, b3=11), 1, 1, 2, 3)
+    assert write is not None
+    assert (write.state.leader, write.state.leader_epoch, write.state.isr) == (2, 4, (2, 3))
+    write = first_look(registered(b1=10, b2=21, b3=11), 1, 1, 2, 3)
+    assert write is not None
+    assert (write.state.leader, write.state.leader_epoch, write.state.isr) == (1, 4, (1, 3))
+
+
+def test_a_state_stands_when_nobody_in_sync_was_there_before_or_nobody_knows() -> None:
+    assert first_look(registered(b1=21, b2=22, b3=23), 1, 1, 2, 3) is None
+    assert first_look(registered(b1=21, b2=22, b3=10), 1, 1, 2) is None
+    assert first_look(registered(b1=21, b2=10, b3=10), 1, 1, 2, 3, written_zxid=NO_ZXID) is None
 
 
 def test_a_failed_write_takes_what_the_znode_holds_and_decides_again() -> None:
