@@ -3,6 +3,7 @@ SHELL := /bin/bash
 PYTHON := .venv/bin/python
 # A pipeline is many processes, which shall not all compile the same modules.
 unexport PYTHONDONTWRITEBYTECODE
+PYTEST := $(PYTHON) -m pytest tests --dist loadgroup --no-loadscope-reorder
 .DEFAULT_GOAL := help
 .PHONY: help setup demo chaos test test-long fuzz check bench terraform-plan clean
 
@@ -18,13 +19,14 @@ demo: setup ## roll out three datacenters here, replay real traffic, print the v
 chaos: setup ## run a demo in which every supervised process is killed once, at random moments
 	@$(PYTHON) scripts/chaos.py
 
+# Four workers for two cores: tests of real processes wait half of their time. The long ones do not, and have time-outs.
 test: ## run the tests, each in its short form
 	@scripts/setup test
-	@$(PYTHON) -m pytest tests --numprocesses 2 --dist loadgroup
+	@$(PYTEST) --numprocesses 4
 
 test-long: ## run what repeats these deeper: more seeds, longer sessions (begins none after MINUTES)
 	@scripts/setup test
-	@$(PYTHON) -m pytest tests --numprocesses 2 --dist loadgroup -m long $(if $(MINUTES),--minutes $(MINUTES))
+	@$(PYTEST) --numprocesses 2 -m long $(if $(MINUTES),--minutes $(MINUTES))
 
 fuzz: ## send a broker FRAMES (1,000,000) odd frames from SEED, between sessions of an ordinary client
 	@scripts/setup test

@@ -24,6 +24,28 @@ hypothesis.settings.load_profile("headrace")
 FREE_FOLDERS = {"unit", "sim"}
 """Their tests start nothing, so that any worker may take any one of them."""
 
+LONGEST_FIRST = (
+    "alone",
+    "test_e2e_audit_faults",
+    "pair",
+    "test_e2e_mirror_copies",
+    "test_e2e_load_elsewhere",
+    "test_e2e_load_exactly_once",
+    "test_e2e_load_spark",
+    "test_e2e_cluster_faults",
+    "test_e2e_broker_lifecycle",
+    "test_e2e_producer_events",
+    "test_e2e_load_positions",
+    "test_conformance_data_directories",
+    "test_e2e_load_iceberg",
+    "test_conformance_errors",
+    "test_e2e_load_schemas",
+    "test_conformance_engine_swap",
+    "test_e2e_docs",
+    "test_deploy_preflight",
+)
+"""Groups that begin before the others, so that none of them is what all workers wait for at the end."""
+
 LEFT_OUT = "left out, since --minutes were over"
 START = time.monotonic()
 
@@ -52,11 +74,21 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give tests that share what they started to one worker: a module, those of one pair of brokers, all whole pipelines."""
-    for item in items:
-        group = group_of(item)
+    """Give tests that share what they started to one worker: a module, those of one pair of brokers, all whole pipelines.
+
+    Groups come one after the other, the longest first, and then what any worker may fill its time with.
+    """
+    groups = {item: group_of(item) for item in items}
+    for item, group in groups.items():
         if group:
             item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=lambda item: place_of(groups[item]))
+
+
+def place_of(group: str | None) -> int:
+    if group is None:
+        return len(LONGEST_FIRST) + 1
+    return LONGEST_FIRST.index(group) if group in LONGEST_FIRST else len(LONGEST_FIRST)
 
 
 def group_of(item: pytest.Item) -> str | None:

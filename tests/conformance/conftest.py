@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from sessions import Pair
 from bench.apache_kafka import NoKafkaError, find_jars
 
 __all__ = ["pytest_runtest_makereport", "recorded"]
+
+PAIR = pytest.StashKey[ExitStack]()
 
 # Its assertions then tell what they compared.
 pytest.register_assert_rewrite("swapped_broker", "swapped_life")
@@ -31,11 +34,25 @@ def kafka_jars() -> Path:
 
 
 @pytest.fixture(scope="session")
-def pair(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    """One broker of each kind with the same configuration, shared by all tests: use topics and groups of your own."""
-    with running_pair(kafka_jars, tmp_path_factory.mktemp("pair")) as both:
+def pair(
+    kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Pair]:
+    """One broker of each kind with the same configuration, shared by all tests: use topics and groups of your own.
+
+    Its tests follow each other, and it ends with the last of them.
+    """
+    with ExitStack() as stack:
+        both = stack.enter_context(running_pair(kafka_jars, tmp_path_factory.mktemp("pair")))
+        request.session.stash[PAIR] = stack
         both.wait_for_coordinator()
         yield both
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """End the pair after its last test: two brokers that nobody asks cost as much as many a test that follows."""
+    if PAIR in item.session.stash and "pair" not in getattr(nextitem, "fixturenames", ()):
+        item.session.stash[PAIR].close()
 
 
 @pytest.fixture
