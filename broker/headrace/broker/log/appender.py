@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from headrace.broker.errors import KafkaError, NotOneBatchError, StorageError
+from headrace.broker.errors import InvalidRecordError, KafkaError, NotOneBatchError, StorageError
 from headrace.broker.log.files import storage_error
+from headrace.broker.log.index import INT32_MAX
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.producers import is_next
 from headrace.broker.log.results import AppendResult
@@ -174,13 +175,20 @@ class Appender:
             records[: places[0].header.size], leader_epoch=leader_epoch, now_ms=now_ms
         )
 
-    def append_as_follower(self, records: memoryview, *, now_ms: int) -> AppendResult:
+    def append_as_follower(
+        self, records: memoryview, *, now_ms: int, epoch_max: int = INT32_MAX
+    ) -> AppendResult:
         """Append batches fetched from the leader, their offsets and epochs kept; a last batch that is cut is left.
 
-        Raises CorruptMessageError, InvalidRecordError (offsets below the log's end), StorageError.
+        Raises CorruptMessageError, InvalidRecordError (offsets below the log's end, an epoch above `epoch_max`), StorageError.
         """
         log, body = self._log, self._log.body
         placed = placed_batches(records, log.log_end_offset)
+        for _, header in placed:
+            if header.leader_epoch > epoch_max:
+                raise InvalidRecordError(
+                    f"A batch at offset {header.base_offset} has leader epoch {header.leader_epoch}, above {epoch_max}."
+                )
         with body.storage_errors():
             for run in runs(placed, log.config.segment_bytes):
                 self._append_adjacent(records, run, now_ms)

@@ -25,10 +25,12 @@ from headrace.broker.errors import (
     error_of,
 )
 from headrace.broker.log.results import EpochEndOffset
+from headrace.broker.wire.batches import HEADER_SIZE, read_header
 from headrace.broker.wire.client.replica_fetch import DivergingEpoch, FetchedPartition, FetchQuestion
 from headrace.broker.wire.special_values import NO_EPOCH
 
 UNKNOWN_OFFSET = -1
+BACKOFF_MS_MIN, DOUBLINGS = 50, 16
 AWAITING_CONTROLLER = "the leader is in a later epoch: waiting for the controller to tell of it"
 
 
@@ -50,6 +52,11 @@ class FollowedLog(Protocol):
         ...
 
     def epoch_end_offset(self, epoch: int) -> EpochEndOffset: ...
+
+
+def pause_ms(failures: int, most_ms: int) -> int:
+    """How long to wait after so many failures in a row before this one: twice as long each time."""
+    return min(BACKOFF_MS_MIN << min(failures, DOUBLINGS), most_ms)
 
 
 # -- commands
@@ -74,10 +81,11 @@ class TruncateTo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartAt:
-    """Empty the log, it begins at `offset`; then call `truncated` or `not_done`."""
+    """Empty the log, it begins at `offset`; then call `truncated` or `not_done`, and perform `then`, if there is one."""
 
     offset: int
     reason: str
+    then: Append | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +110,15 @@ class Follower:
     """See the module's text.
 
     `lag` is how many messages it is behind the leader's watermark, None before the first answer; `problem` what went wrong
-    last, "" once it went well; `cut` what a follower that truncates wants done.
+    last, "" once it went well, `failures` how often in a row; `cut` what a follower that truncates wants done.
     """
 
     __slots__ = (
-        "_backoff_ms",
+        "_backoff_ms_max",
         "_waits_until_ms",
         "asked",
         "cut",
+        "failures",
         "lag",
         "leader_epoch",
         "log",
@@ -132,7 +141,8 @@ class Follower:
         self.cut: Cut | None = None
         self.lag: int | None = None
         self.problem = ""
-        self._backoff_ms = backoff_ms
+        self.failures = 0
+        self._backoff_ms_max = backoff_ms
         self._waits_until_ms: int | None = None
         if log.latest_epoch == NO_EPOCH and log.high_watermark < log.log_end_offset:
             # No epoch tells where this log parts from the leader's: only what was committed is surely the same.
@@ -183,16 +193,19 @@ class Follower:
             return self._refused(error_code, now_ms)
         if diverging is not None:
             return self._diverged(diverging, now_ms)
-        return Append(
+        append = Append(
             records=records or None,
             high_watermark=high_watermark,
             log_start_offset=log_start_offset,
+        )
+        return (
+            append if not records or asked.log_start_offset != asked.offset else self._begun(append, records)
         )
 
     def appended(self, high_watermark: int) -> None:
         """The batches of the answer are in the log; the leader's watermark was that."""
         self.lag = max(0, high_watermark - self.log.log_end_offset)
-        self.problem = ""
+        self._went_well()
 
     def offsets_told(self, start_offset: int, end_offset: int, now_ms: int) -> Cut | None:
         """Where the leader's log begins and ends, for a follower that asked for an offset outside of it."""
@@ -220,12 +233,16 @@ class Follower:
         """The log was cut as wanted."""
         self.cut = None
         self.phase = Phase.FETCHING
+        self._went_well()
 
     def not_done(self, error: KafkaError, now_ms: int) -> None:
         """What was to be appended was refused, or the log could not be cut; both are tried again where that may help."""
         if isinstance(error, CorruptMessageError | InvalidRecordError | StorageError):
             # A source may send better bytes; a full disk has room again, one that fails takes the partition along.
             self._wait(str(error), now_ms)
+            if isinstance(self.cut, StartAt) and self.cut.then is not None:
+                # What was to be appended then is fetched again.
+                self.cut, self.phase = None, Phase.FETCHING
         else:
             self.failed(str(error))
 
@@ -250,13 +267,30 @@ class Follower:
         return None
 
     def _wait(self, reason: str, now_ms: int) -> None:
+        """Pause, at first shortly: a leader may hear of its partition a little later."""
+        self._waits_until_ms = now_ms + pause_ms(self.failures, self._backoff_ms_max)
         self.problem = reason
-        self._waits_until_ms = now_ms + self._backoff_ms
+        self.failures += 1
+
+    def _went_well(self) -> None:
+        self.problem = ""
+        self.failures = 0
 
     def _truncate(self, cut: Cut) -> Cut:
         self.phase = Phase.TRUNCATING
         self.cut = cut
         return cut
+
+    def _begun(self, append: Append, records: memoryview) -> Append | StartAt:
+        """The first batch of a log: the leader's may begin inside of it, where records were deleted."""
+        if len(records) >= HEADER_SIZE:
+            first, own_end = read_header(records), self.log.log_end_offset
+            if 0 <= first.base_offset < own_end <= first.last_offset:
+                self.phase = Phase.TRUNCATING
+                reason = f"the leader's log begins inside the batch at {first.base_offset}"
+                self.cut = StartAt(offset=first.base_offset, reason=reason, then=append)
+                return self.cut
+        return append
 
     def _diverged(self, diverging: DivergingEpoch, now_ms: int) -> Cut | None:
         if min(diverging) < UNKNOWN_OFFSET:

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from headrace.broker.config import copies
 from headrace.broker.errors import (
+    FencedLeaderEpochError,
     KafkaError,
     NotEnoughReplicasError,
     NotLeaderOrFollowerError,
@@ -23,6 +24,7 @@ from headrace.broker.log.appender import Appender
 from headrace.broker.replication.control_requests import ToldReplica
 from headrace.broker.replication.events import IsrAnswer
 from headrace.broker.replication.leader import UNKNOWN_OFFSET, IsrProposal, Leadership
+from headrace.broker.replication.model import NO_LEADER
 from headrace.broker.wire.special_values import NO_EPOCH
 
 if TYPE_CHECKING:
@@ -127,8 +129,9 @@ class Partition:
             self._move()
 
     def stop(self) -> None:
-        """Lead no more; whoever leads next, this broker among them, begins anew."""
+        """Lead and follow no more; whoever leads next, this broker among them, begins anew."""
         self.is_leader = False
+        self.leader = NO_LEADER
         self.leadership = None
 
     def _lead(self, told: ToldReplica) -> None:
@@ -288,9 +291,31 @@ class Partition:
 
     # -- following
 
-    def leader_said(self, high_watermark: int) -> None:
-        """The leader answered a fetch: what is below is committed, as far as this log has it."""
-        self.log.advance_high_watermark(high_watermark)
+    def append_as_follower(self, records: memoryview, *, leader_epoch: int, now_ms: int) -> AppendResult:
+        """Append whole batches that the leader of that epoch sent; a last one that is cut is left.
+
+        Raises FencedLeaderEpochError once the controller has told of another epoch, CorruptMessageError and
+        InvalidRecordError for batches that cannot be of that leader's log, StorageError.
+        """
+        if self.is_leader or leader_epoch != self.leader_epoch:
+            raise FencedLeaderEpochError(
+                f"{self.topic}-{self.partition} is not followed in leader epoch {leader_epoch} any more"
+            )
+        return self.appender.append_as_follower(records, epoch_max=leader_epoch, now_ms=now_ms)
+
+    def leader_said(self, high_watermark: int, log_start_offset: int) -> None:
+        """The leader answered a fetch: what is below its watermark is committed, as far as this log has it.
+
+        The log begins no earlier than the leader's. Raises StorageError.
+        """
+        log = self.log
+        if high_watermark > log.high_watermark:
+            before = log.high_watermark
+            log.advance_high_watermark(high_watermark)
+            if log.high_watermark > before:
+                self.host.committed(self)
+        if log_start_offset > log.log_start_offset:
+            log.delete_before(min(log_start_offset, log.high_watermark))
 
     def _secure_below_minimum(self) -> None:
         if len(self.isr) < self.isr_size_min and self.log.recovery_point < self.log.log_end_offset:

@@ -50,6 +50,8 @@ from headrace.broker.server.metrics_server import MetricsServer
 from headrace.broker.server.moves import ReplicaMoves
 from headrace.broker.server.process_metrics import ProcessMetrics
 from headrace.broker.server.producer_ids import ProducerIds
+from headrace.broker.server.replica_fetcher import FetchContext
+from headrace.broker.server.replica_fetchers import ReplicaFetchers
 from headrace.broker.server.replica_host import ReplicaHost
 from headrace.broker.server.replicas import Partitions
 from headrace.broker.server.start_report import StartReport
@@ -65,6 +67,8 @@ logger = get_logger(__name__)
 CLOSING_THREADS = 16
 TAKING_SECONDS_MAX = 60
 REFUSED_INTERVAL_MS = 10_000
+FETCH_VERSION, LIST_OFFSETS_VERSION = 17, 9
+"""What followers send in inter.broker.protocol.version 3.9."""
 
 
 def run(config: BrokerConfig, announce: Callable[[str], None]) -> None:
@@ -174,6 +178,7 @@ class Broker:
         self.logs = await self._open_logs(directories)
         partitions = self.partitions = self._make_partitions(self.logs)
         partitions.on_change(self._partition_changed)
+        self._follow(partitions)
         self.metrics.led = partitions.led
         self.metrics.replicas = partitions.all
         self.metrics.directories = self.logs.paths
@@ -202,6 +207,23 @@ class Broker:
         for name, start in embedded_parts():
             self.embedded.start(name, run_embedded(embedding, name, start))
         self.is_serving = self.metrics.is_serving = True
+
+    def _follow(self, partitions: Partitions) -> None:
+        listener = self.config.inter_broker_listener
+        context = FetchContext(
+            broker_id=partitions.broker_id,
+            config=self.config.replication,
+            partitions=partitions,
+            clock=self.clock,
+            connect=self._surroundings.connect,
+            endpoint=lambda broker_id: self.metadata.endpoint(broker_id, listener),
+            replicated=self.metrics.replicated_in,
+            fetch_version=FETCH_VERSION,
+            list_offsets_version=LIST_OFFSETS_VERSION,
+        )
+        fetchers = ReplicaFetchers(context, self.tasks)
+        partitions.on_change(fetchers.changed)
+        self.metrics.followed = fetchers.figures
 
     def _expire_producers(self, config: BrokerConfig) -> None:
         assert self.logs is not None, "they are open"

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from headrace.broker.log.partition_log import PartitionLog
     from headrace.broker.replication.partition import Partition
     from headrace.broker.server.cleaner import CleanerFigures
+    from headrace.broker.server.replica_fetchers import SourceFigures
     from headrace.broker.server.zookeeper_watch import ZooKeeperWatch
 
 KEY_COUNT = 128
@@ -78,6 +79,9 @@ class BrokerMetrics:
         self.errors: dict[tuple[int, int], int] = {}
         self.isr_counts = IsrCounts()
         self.led: Callable[[], Iterable[Partition]] = lambda: ()
+        # What is followed, by leader, and how many bytes followers here were sent.
+        self.followed: Callable[[], Iterable[SourceFigures]] = lambda: ()
+        self.replicated_bytes_in = 0
         self.registry.register(self)
 
     def request(self, key: int, size: int) -> None:
@@ -91,6 +95,9 @@ class BrokerMetrics:
 
     def fetched(self, topic: str, size: int) -> None:
         self.fetched_bytes[topic] = self.fetched_bytes.get(topic, 0) + size
+
+    def replicated_in(self, size: int) -> None:
+        self.replicated_bytes_in += size
 
     def failed(self, key: int, error_code: int) -> None:
         known = (key, error_code)
@@ -123,6 +130,7 @@ class BrokerMetrics:
         yield from self._broker()
         yield from self._replication()
         yield from self._partitions()
+        yield from self._following()
         yield from self._cleaner()
         yield from self._refused_writes()
         yield from self._zookeeper()
@@ -227,6 +235,31 @@ class BrokerMetrics:
         family = HistogramMetricFamily("headrace_request_size_bytes", "Sizes of requests.")
         family.add_metric([], [*buckets, ("+Inf", total)], sum_value=sum(self.request_bytes))
         return family
+
+    def _following(self) -> Iterator[Metric]:
+        yield CounterMetricFamily(
+            "headrace_replication_bytes_in", "Bytes fetched from leaders.", self.replicated_bytes_in
+        )
+        labels = ["leader"]
+        partitions = GaugeMetricFamily(
+            "headrace_replica_fetcher_partitions", "Partitions fetched from a leader.", labels=labels
+        )
+        lag = GaugeMetricFamily(
+            "headrace_replica_fetcher_max_lag",
+            "Messages that the partition furthest behind its leader is behind.",
+            labels=labels,
+        )
+        failed = GaugeMetricFamily(
+            "headrace_replica_fetcher_failed_partitions",
+            "Partitions that are not fetched before the controller tells of another leader epoch.",
+            labels=labels,
+        )
+        for figures in self.followed():
+            leader = [str(figures.source)]
+            partitions.add_metric(leader, figures.partitions)
+            lag.add_metric(leader, figures.lag_max)
+            failed.add_metric(leader, figures.failed)
+        yield from (partitions, lag, failed)
 
     def _cleaner(self) -> Iterator[Metric]:
         found = self.cleaner()

@@ -55,7 +55,7 @@ def test_what_has_no_effect_is_told_at_the_start_by_its_reason(
     path = tmp_path / "server.properties"
     path.write_text(
         "zookeeper.connect=localhost\nnum.io.threads=8\nnum.network.threads=3\nsasl.enabled.mechanisms=PLAIN\n"
-        "num.replica.fetchers=2\nmetadata.log.dir=/x\nlog.segment.byte=1\nzookeeper.set.acl=false\n"
+        "replica.socket.receive.buffer.bytes=2\nmetadata.log.dir=/x\nlog.segment.byte=1\nzookeeper.set.acl=false\n"
     )
     command.load_config(path)
     told = {
@@ -64,7 +64,7 @@ def test_what_has_no_effect_is_told_at_the_start_by_its_reason(
     assert list(told) == [
         "metadata.log.dir",
         "num.io.threads,num.network.threads",
-        "num.replica.fetchers",
+        "replica.socket.receive.buffer.bytes",
         "sasl.enabled.mechanisms",
         "log.segment.byte",
     ]

@@ -14,6 +14,7 @@ from headrace.broker.errors import (
 from headrace.broker.log.results import EpochEndOffset
 from headrace.broker.replication.follower import (
     AWAITING_CONTROLLER,
+    BACKOFF_MS_MIN,
     Append,
     AskOffsets,
     Command,
@@ -22,9 +23,10 @@ from headrace.broker.replication.follower import (
     StartAt,
     TruncateTo,
 )
+from headrace.broker.wire.batches import Record, encode_batch
 from headrace.broker.wire.client.replica_fetch import DivergingEpoch, FetchedPartition, FetchQuestion
 
-BACKOFF_MS = 1000
+BACKOFF_MS = BACKOFF_MS_MIN
 
 
 class EpochLog:
@@ -32,7 +34,7 @@ class EpochLog:
 
     def __init__(self, *epochs: tuple[int, int], end: int, start: int = 0, committed: int = 0) -> None:
         self.epochs = list(epochs)
-        self.log_start_offset, self.log_end_offset, self.high_watermark = start, end, committed
+        self.log_start_offset, self.log_end_offset, self.high_watermark = start, end, max(start, committed)
 
     @property
     def latest_epoch(self) -> int:
@@ -265,3 +267,49 @@ def test_a_log_that_could_not_be_cut_is_cut_later() -> None:
     one.not_done(StorageError("full"), 0)
     assert one.wanted_cut(0) is None
     assert one.wanted_cut(BACKOFF_MS) == command
+
+
+def test_pauses_grow_until_it_goes_well_again() -> None:
+    log = EpochLog((3, 0), end=10)
+    one = Follower("events", 0, log, leader_epoch=9, backoff_ms=300)
+    now_ms, pauses = 0, []
+    for _ in range(5):
+        answer(one, found(ErrorCode.UNKNOWN_LEADER_EPOCH), now_ms)
+        until_ms = one.waits_until_ms()
+        assert until_ms is not None
+        pauses.append(until_ms - now_ms)
+        now_ms = until_ms
+    assert pauses == [50, 100, 200, 300, 300]
+    answer(one, found(), now_ms)
+    one.appended(10)
+    answer(one, found(ErrorCode.UNKNOWN_LEADER_EPOCH), now_ms)
+    assert one.waits_until_ms() == now_ms + 50
+
+
+def first_batch(base_offset: int, count: int) -> bytes:
+    return bytes(encode_batch([Record(0, 0, None, b"x", [])] * count, base_offset=base_offset))
+
+
+def test_a_log_that_begins_inside_a_batch_of_the_leaders_begins_with_that_batch() -> None:
+    """DeleteRecords moved the leader's begin to 40, inside of the batch from 35 on."""
+    log = EpochLog(end=40, start=40)
+    one = follower(log)
+    command = answer(one, found(start=40, watermark=50, records=first_batch(35, 10)))
+    assert isinstance(command, StartAt)
+    assert command.offset == 35
+    assert command.then is not None
+    assert (command.then.log_start_offset, command.then.high_watermark) == (40, 50)
+    one.not_done(StorageError("full"), 0)
+    assert one.wanted_cut(BACKOFF_MS) is None, "what was to be appended is not there any more"
+    assert one.question(BACKOFF_MS) is not None
+
+
+@pytest.mark.parametrize(("base_offset", "count"), [(40, 10), (30, 10), (41, 1)])
+def test_any_other_first_batch_is_only_appended_or_refused(base_offset: int, count: int) -> None:
+    one = follower(EpochLog(end=40, start=40))
+    assert isinstance(answer(one, found(records=first_batch(base_offset, count))), Append)
+
+
+def test_a_batch_below_the_end_of_a_log_that_holds_some_empties_nothing() -> None:
+    one = follower(EpochLog((3, 0), end=40, start=10))
+    assert isinstance(answer(one, found(records=first_batch(35, 10))), Append)

@@ -108,7 +108,7 @@ def test_the_high_watermark_is_kept_through_changes_of_leader(replica: Replica) 
     replica.follower_fetched(2, 4)
     replica.follow(told(2, 1, isr=(1, 2)))
     assert replica.high_watermark == 4
-    replica.leader_said(5)
+    replica.leader_said(5, 0)
     assert replica.high_watermark == 5
     replica.follow(told(1, 2, isr=(1, 2)))
     assert replica.high_watermark == 5

@@ -81,9 +81,8 @@ class FetchedPartition(NamedTuple):
 
 
 class ReplicaFetchAnswer(NamedTuple):
-    """`throttle_time_ms` is how long the leader would have the follower wait before it asks again."""
+    """`error_code` is of the session, or of all."""
 
-    throttle_time_ms: int
     error_code: int
     session_id: int
     partitions: list[tuple[WireKey, FetchedPartition]]
@@ -172,7 +171,7 @@ def _write_topic(out: bytearray, version: int, topic: bytes, count: int, partiti
 
 
 def _read_answer(version: int, view: memoryview, offset: int) -> ReplicaFetchAnswer:
-    throttle_ms, error_code, session_id = _TOP.unpack_from(view, offset)
+    _, error_code, session_id = _TOP.unpack_from(view, offset)
     count, offset = read_uvarint(view, offset + _TOP.size)
     partitions: list[tuple[WireKey, FetchedPartition]] = []
     for _ in range(count - 1):
@@ -184,7 +183,7 @@ def _read_answer(version: int, view: memoryview, offset: int) -> ReplicaFetchAns
         offset = _pass_tags(view, offset)
     # They tell where leaders are: the controller tells followers.
     _pass_tags(view, offset)
-    return ReplicaFetchAnswer(throttle_ms, error_code, session_id, partitions)
+    return ReplicaFetchAnswer(error_code, session_id, partitions)
 
 
 def _read_topic(version: int, view: memoryview, offset: int) -> tuple[bytes, int]:
