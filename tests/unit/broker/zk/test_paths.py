@@ -131,6 +131,22 @@ def test_small_znodes_are_read_back() -> None:
     assert paths.decode_preferred_election(wish) == {("t", 2), ("u", 0)}
 
 
+def test_wishes_for_other_replicas_are_read_as_tools_write_them() -> None:
+    wish = b'{"version":1,"partitions":[{"topic":"t","partition":2,"replicas":[3,1]}]}'
+    assert paths.encode_reassignment({("t", 2): (3, 1)}) == wish
+    assert paths.decode_reassignment(wish) == {("t", 2): (3, 1)}
+    with_log_dirs = wish.replace(b"}]}", b',"log_dirs":["any","any"]}]}')
+    assert paths.decode_reassignment(with_log_dirs) == {("t", 2): (3, 1)}
+
+
+@pytest.mark.parametrize(
+    "data", [b"no JSON", b"{}", b'{"partitions":[{"topic":"t","partition":0}]}', b'{"partitions":7}']
+)
+def test_a_wish_for_other_replicas_that_no_tool_wrote_is_reported(data: bytes) -> None:
+    with pytest.raises(paths.MalformedZnodeError):
+        paths.decode_reassignment(data)
+
+
 def test_config_changes_of_both_versions_name_their_entity() -> None:
     assert paths.decode_config_change(b'{"version":2,"entity_path":"topics/t"}') == "topics/t"
     old = b'{"version":1,"entity_type":"topics","entity_name":"t"}'
