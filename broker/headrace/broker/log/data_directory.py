@@ -57,8 +57,10 @@ class DataDirectory:
         self._checkpoints: dict[str, Mapping[PartitionKey, int]] = {}
         # The highest recovery points that may be on the disk while jobs are out, or when one failed.
         self._recovery_points: dict[PartitionKey, int] = {}
-        # Number of the last state of the checkpoints that was taken, and of the last one on the disk.
-        self._taken = self._written = 0
+        # Numbers of the last state of all checkpoints that was taken, of the last one on the disk, and of the last on the
+        # disk of the high watermarks alone.
+        self._taken = self._written = self._watermarks_written = 0
+        self._number = 0
         self.path = path
         self.logs: dict[PartitionKey, PartitionLog] = {}
         # Copies of logs in other directories that are on their way here, and such as have everything but the name's end.
@@ -194,7 +196,7 @@ class DataDirectory:
             LOG_START_OFFSET_FILE: {
                 key: log.log_start_offset for key, log in logs.items() if log.has_moved_start
             },
-            REPLICATION_OFFSET_FILE: {key: log.high_watermark for key, log in logs.items()},
+            REPLICATION_OFFSET_FILE: self._watermarks(),
             CLEANER_OFFSET_FILE: {
                 key: offset for key, log in logs.items() if (offset := log.cleaner.clean_offset) is not None
             },
@@ -203,16 +205,41 @@ class DataDirectory:
             self._recovery_points = dict(self._checkpoints.get(RECOVERY_POINT_FILE, {}))
         for key, point in state[RECOVERY_POINT_FILE].items():
             self._recovery_points[key] = max(point, self._recovery_points.get(key, 0))
-        self._taken += 1
-        number = self._taken
+        number = self._taken = self._next_number()
 
         def write() -> None:
             with self._writing:
                 if number > self._written:
+                    if number < self._watermarks_written:
+                        del state[REPLICATION_OFFSET_FILE]
                     self._write(state)
                     self._written = number
 
         return write
+
+    def watermark_job(self) -> Callable[[], None] | None:
+        """The high watermarks alone, which move more often than anything else; None when the file says the same."""
+        watermarks = self._watermarks()
+        if self._written == self._taken and watermarks == self._checkpoints.get(REPLICATION_OFFSET_FILE):
+            return None
+        number = self._next_number()
+
+        def write() -> None:
+            with self._writing:
+                if number > max(self._written, self._watermarks_written):
+                    self._write({REPLICATION_OFFSET_FILE: watermarks})
+                    self._watermarks_written = number
+
+        return write
+
+    def _watermarks(self) -> dict[PartitionKey, int]:
+        """What a log has lost of what was committed stays on the record until it has followed."""
+        logs = self.logs | self.successors
+        return {key: max(log.high_watermark, log.lost_end or 0) for key, log in logs.items()}
+
+    def _next_number(self) -> int:
+        self._number += 1
+        return self._number
 
     def _write(self, state: Mapping[str, Mapping[PartitionKey, int]]) -> None:
         # Nothing moves in an idle broker, and a replaced file costs two syncs; that the disk is still there is asked anyway.

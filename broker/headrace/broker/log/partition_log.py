@@ -60,6 +60,7 @@ class PartitionLog:
         "is_truncating",
         "log_end_offset",
         "log_start_offset",
+        "lost_end",
         "opens_batches",
         "partition",
         "topic",
@@ -76,6 +77,8 @@ class PartitionLog:
         self.topic_id = topic_id
         self.log_start_offset = self.high_watermark = log_start_offset
         self.log_end_offset = body.segments.active.next_offset
+        # The high watermark of before an unclean stop where the log ends below it now, until it has it all again.
+        self.lost_end: int | None = None
         self.findings: list[LogFinding] = []
         # Whether a thread cuts it (`truncation.py`): nobody else works on its body meanwhile.
         self.is_truncating = False

@@ -144,7 +144,10 @@ class _Start:
             log_start_offset=0 if is_copy else known.log_start_offsets.get(key, 0),
             progress=self._progress,
         )
-        log.advance_high_watermark(known.high_watermarks.get(key, 0))
+        high_watermark = known.high_watermarks.get(key, 0)
+        if not is_copy and high_watermark > log.log_end_offset:
+            log.lost_end = high_watermark
+        log.advance_high_watermark(high_watermark)
         log.cleaner.clean_offset = known.clean_offsets.get(key)
         return log, report
 

@@ -365,6 +365,11 @@ class LogStore:
         if failure is not None:
             raise failure
 
+    def watermark_jobs(self) -> list[Job]:
+        """Jobs for a thread that write the high watermarks, for each directory where one has moved."""
+        jobs = [(home, home.watermark_job()) for home in self._directories]
+        return [self._guarded(home.path, job) for home, job in jobs if job is not None]
+
     def checkpoint_jobs(self) -> list[Job]:
         """What `checkpoint` does, a job for a thread for each directory, of the offsets as they are now."""
         return [self._guarded(home.path, home.checkpoint_job()) for home in self._directories]

@@ -102,7 +102,7 @@ class Partition:
         self.appender = Appender(log)
         self.is_leader = False
         self.leadership: Leadership | None = None
-        self.leader = -1
+        self.leader = NO_LEADER
         self.leader_epoch = self.partition_epoch = self.controller_epoch = NO_EPOCH
         self.isr: tuple[int, ...] = ()
         self.replicas: tuple[int, ...] = ()
@@ -118,6 +118,7 @@ class Partition:
         """
         is_leader = told.state.leader == self.broker_id
         if is_leader:
+            self.log.lost_end = None
             self.log.assign_epoch(told.state.leader_epoch)
             self._lead(told)
         else:
@@ -316,6 +317,13 @@ class Partition:
                 self.host.committed(self)
         if log_start_offset > log.log_start_offset:
             log.delete_before(min(log_start_offset, log.high_watermark))
+        # A new leader may not know yet of all that is committed; past the start of its epoch it is all here.
+        if (
+            log.lost_end is not None
+            and high_watermark <= log.log_end_offset
+            and (high_watermark >= log.lost_end or log.latest_epoch >= self.leader_epoch)
+        ):
+            log.lost_end = None
 
     def _secure_below_minimum(self) -> None:
         if len(self.isr) < self.isr_size_min and self.log.recovery_point < self.log.log_end_offset:

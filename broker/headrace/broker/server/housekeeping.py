@@ -60,6 +60,10 @@ class Housekeeping:
         if self._at_the_disk is None or self._at_the_disk.done():
             self._at_the_disk = self._tasks.start("disk", self._wait_for_disk())
 
+    async def checkpoint_watermarks(self) -> None:
+        """Write the high watermarks: call every `replica.high.watermark.checkpoint.interval.ms`."""
+        await self._do(self._logs.watermark_jobs(), "checkpoint of the high watermarks failed")
+
     async def _wait_for_disk(self) -> None:
         await self._flush()
         # A deleted topic's disk space comes back when file.delete.delay.ms says, however rarely retention looks.

@@ -199,6 +199,11 @@ class Broker:
             self.metrics.flush_times,
         )
         self.tasks.every("housekeeping", housekeeping.INTERVAL_MS, housekeeping.run)
+        self.tasks.every(
+            "high watermarks",
+            self.config.replication.replica_high_watermark_checkpoint_interval_ms,
+            housekeeping.checkpoint_watermarks,
+        )
         self._start_cleaner(self.logs)
         await self._known_to_cluster(partitions)
         embedding = BrokerHost(
@@ -335,6 +340,7 @@ class Broker:
         )
         partitions = Partitions(host, logs, self.metadata, self.clock)
         self.metrics.isr_counts = changes.counts
+        self.metrics.leaderships_refused = lambda: partitions.leaderships_refused
         self.tasks.start("ISR changes", changes.run())
         # A follower may lag for up to one and a half times that before it is noticed, as in Kafka.
         self.tasks.every("replica lag", max(config.replica_lag_time_max_ms // 2, 1), partitions.check_lag)

@@ -78,6 +78,7 @@ class BrokerMetrics:
         # How often each (API key, error code) was answered.
         self.errors: dict[tuple[int, int], int] = {}
         self.isr_counts = IsrCounts()
+        self.leaderships_refused: Callable[[], int] = lambda: 0
         self.led: Callable[[], Iterable[Partition]] = lambda: ()
         # What is followed, by leader, and how many bytes followers here were sent.
         self.followed: Callable[[], Iterable[SourceFigures]] = lambda: ()
@@ -312,6 +313,11 @@ class BrokerMetrics:
         yield CounterMetricFamily("headrace_isr_expands", "Replicas taken into an ISR.", counts.expands)
         yield CounterMetricFamily(
             "headrace_failed_isr_updates", "ISR changes that the controller did not take.", counts.failed
+        )
+        yield CounterMetricFamily(
+            "headrace_leaderships_refused",
+            "Partitions not led as their logs had lost what was committed.",
+            self.leaderships_refused(),
         )
 
     def _partitions(self) -> Iterator[Metric]:

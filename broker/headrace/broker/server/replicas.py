@@ -29,6 +29,7 @@ from headrace.broker.replication.control_requests import (
     ToldReplica,
     ToldStop,
 )
+from headrace.broker.replication.model import RECOVERED
 from headrace.broker.replication.partition import Host, Partition
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.structured_log import get_logger
@@ -73,6 +74,8 @@ class Partitions:
         self._offline: set[PartitionKey] = set()
         # Replicas that could not be taken, as on a full disk: the controller has to be asked for them again.
         self.refused: set[PartitionKey] = set()
+        # How often this broker would not lead, as its log had lost what was committed.
+        self.leaderships_refused = 0
         self._callbacks: list[PartitionCallback] = []
         self._before_deletion: Callable[[Iterable[PartitionKey]], Awaitable[None]] | None = None
         # Held while replicas are taken, stopped or sent to other directories.
@@ -305,12 +308,27 @@ class Partitions:
             return ErrorCode.INCONSISTENT_TOPIC_ID
         if found is not None and told.state.leader_epoch <= found.leader_epoch:
             return ErrorCode.STALE_CONTROLLER_EPOCH
-        return ErrorCode.NONE
+        return ErrorCode.KAFKA_STORAGE_ERROR if self._may_not_lead(told) else ErrorCode.NONE
+
+    def _may_not_lead(self, told: ToldReplica) -> bool:
+        """Whether this broker is to lead what others have more of (KIP-966): its log lost, in an unclean stop, what was
+        committed. It follows first; who knows that data is lost has an unclean election.
+        """
+        if told.state.leader != self.broker_id or len(told.replicas) == 1:
+            return False
+        own_log = self.logs.get(told.topic, told.partition)
+        return (
+            own_log is not None
+            and own_log.lost_end is not None
+            and told.state.leader_recovery_state == RECOVERED
+        )
 
     def _take(self, told: ToldReplica) -> ErrorCode:
         """One partition of a LeaderAndIsr request, its log being ready."""
         topic, number = told.topic, told.partition
         refusal = self._refusal(told)
+        if refusal is ErrorCode.KAFKA_STORAGE_ERROR and (topic, number) not in self._offline:
+            self._refuse_lead(told)
         if refusal is not ErrorCode.NONE:
             return refusal
         try:
@@ -322,8 +340,42 @@ class Partitions:
             self.refused.add((topic, number))
             return error.code
         self.refused.discard((topic, number))
+        self._log_change(partition)
         self._tell(partition)
         return ErrorCode.NONE
+
+    def _refuse_lead(self, told: ToldReplica) -> None:
+        key = (told.topic, told.partition)
+        if key not in self.refused:
+            own_log = self.logs.get(*key)
+            assert own_log is not None, "its end was compared"
+            self.leaderships_refused += 1
+            logger.error(
+                "not leading: the log lost what was committed",
+                topic=told.topic,
+                partition=told.partition,
+                leader_epoch=told.state.leader_epoch,
+                log_end_offset=own_log.log_end_offset,
+                high_watermark=own_log.lost_end,
+                isr=_text(told.state.isr),
+            )
+        self.refused.add(key)
+
+    def _log_change(self, partition: Partition) -> None:
+        log = partition.log
+        logger.info(
+            "leads" if partition.is_leader else "follows",
+            topic=partition.topic,
+            partition=partition.partition,
+            leader=partition.leader,
+            leader_epoch=partition.leader_epoch,
+            partition_epoch=partition.partition_epoch,
+            controller_epoch=partition.controller_epoch,
+            isr=_text(partition.isr),
+            replicas=_text(partition.replicas),
+            log_end_offset=log.log_end_offset,
+            high_watermark=log.high_watermark,
+        )
 
     def _opened(self, topic: str, number: int, topic_id: UUID) -> Partition:
         if (topic, number) in self._unopened:
@@ -337,20 +389,32 @@ class Partitions:
         """One partition of a StopReplica request; `leader_epoch` below 0 is no fence."""
         if (topic, number) in self._offline:
             return ErrorCode.KAFKA_STORAGE_ERROR
-        self.refused.discard((topic, number))
         partition = self._partitions.get((topic, number))
         if partition is not None and 0 <= leader_epoch < partition.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         if delete:
+            # What is only stopped may be asked for again: a controller stops replicas that it takes for offline.
+            self.refused.discard((topic, number))
             self._partitions.pop((topic, number), None)
         if partition is not None:
             partition.stop()
+            logger.info(
+                "stopped",
+                topic=topic,
+                partition=number,
+                leader_epoch=partition.leader_epoch,
+                deleted=delete,
+            )
             self._tell(partition)
         return ErrorCode.NONE
 
     def _tell(self, partition: Partition) -> None:
         for callback in self._callbacks:
             callback(partition)
+
+
+def _text(replicas: Iterable[int]) -> str:
+    return ",".join(map(str, replicas))
 
 
 async def in_threads(jobs: Sequence[Callable[[], None]]) -> None:

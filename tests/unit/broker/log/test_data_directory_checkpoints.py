@@ -10,7 +10,7 @@ from log_kit import NOW_MS, open_store
 
 from headrace.broker.errors import StorageError
 from headrace.broker.log.appender import Appender
-from headrace.broker.log.checkpoints import RECOVERY_POINT_FILE, decode_offsets
+from headrace.broker.log.checkpoints import RECOVERY_POINT_FILE, REPLICATION_OFFSET_FILE, decode_offsets
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.store import LogStore
@@ -128,4 +128,44 @@ def test_a_truncation_that_could_not_be_noted_is_noted_by_the_next(tmp_path: Pat
     files.is_full = False
     store.truncate_at_once(log, 3)
     assert (log.log_end_offset, written(tmp_path / "logs")) == (3, 0)
+    store.close()
+
+
+def watermark(directory: Path) -> int | None:
+    return decode_offsets((directory / REPLICATION_OFFSET_FILE).read_bytes()).get(("events", 0))
+
+
+def test_high_watermarks_are_written_alone_and_only_when_they_moved(tmp_path: Path) -> None:
+    files = CountingFiles()
+    store = opened(files, tmp_path / "logs")
+    log = filled(store)
+    store.checkpoint()
+    files.replaced.clear()
+    assert store.watermark_jobs() == []
+    log.advance_high_watermark(4)
+    (job,) = store.watermark_jobs()
+    job()
+    assert files.replaced == [REPLICATION_OFFSET_FILE]
+    assert watermark(tmp_path / "logs") == 4
+    assert store.watermark_jobs() == []
+    store.close()
+
+
+def test_an_older_high_watermark_never_replaces_a_newer_one(tmp_path: Path) -> None:
+    store = opened(CountingFiles(), tmp_path / "logs")
+    log = filled(store)
+    log.advance_high_watermark(2)
+    (whole,) = store.checkpoint_jobs()
+    (older,) = store.watermark_jobs()
+    log.advance_high_watermark(4)
+    (newer,) = store.watermark_jobs()
+    newer()
+    older()
+    whole()
+    assert (watermark(tmp_path / "logs"), written(tmp_path / "logs")) == (4, 5)
+    log.advance_high_watermark(5)
+    (newest,) = store.watermark_jobs()
+    store.checkpoint()
+    newest()
+    assert watermark(tmp_path / "logs") == 5
     store.close()

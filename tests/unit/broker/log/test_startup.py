@@ -153,3 +153,32 @@ def test_a_start_tells_what_it_opened_and_what_recovery_checked(tmp_path: Path) 
     progress = OpeningProgress()
     open_store(tmp_path, progress=progress)
     assert (progress.logs_opened, progress.bytes_total, progress.bytes_checked) == (3, 0, 0)
+
+
+def test_a_log_that_ends_below_its_high_watermark_says_so_until_it_has_it_all_again(tmp_path: Path) -> None:
+    store, _ = open_store(tmp_path)
+    log = store.create("events", 0, TOPIC_ID, now_ms=NOW_MS)
+    for _ in range(3):
+        append(log, batch(3))
+    log.advance_high_watermark(9)
+    store.checkpoint()
+    # The machine lost its power before the last two batches were on the disk.
+    segment = tmp_path / "events-0" / f"{0:020d}.log"
+    segment.write_bytes(segment.read_bytes()[: log.size // 3])
+    for stop in ("unclean", "clean", "unclean"):
+        store, _ = open_store(tmp_path)
+        found = store.get("events", 0)
+        assert found is not None
+        assert (found.log_end_offset, found.high_watermark, found.lost_end) == (3, 3, 9)
+        if stop == "clean":
+            store.close()
+        else:
+            store.checkpoint()
+    assert found is not None
+    found.lost_end = None
+    store.close()
+    store, _ = open_store(tmp_path)
+    found = store.get("events", 0)
+    assert found is not None
+    assert found.lost_end is None
+    store.close()

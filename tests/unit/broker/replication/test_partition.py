@@ -19,6 +19,7 @@ from headrace.broker.errors import (
 )
 from headrace.broker.replication.model import PartitionState
 from headrace.broker.replication.partition import Partition
+from headrace.broker.wire.batches import set_base_offset_and_epoch
 
 
 class Replica(Partition):
@@ -209,3 +210,20 @@ def test_a_replica_that_is_just_added_does_not_make_it_under_replicated(replica:
     assert replica.lacks() == []
     replica.follow(told(epoch=1, isr=(1,), replicas=(1, 2)))
     assert replica.lacks() == ["replicas"]
+
+
+@pytest.mark.parametrize(
+    ("high_watermark", "batch_epoch", "is_whole"),
+    [(12, 0, True), (11, 0, True), (9, 0, True), (8, 0, False), (8, 3, True), (13, 3, False)],
+)
+def test_a_lost_tail_is_made_up_for_by_following(
+    replica: Replica, high_watermark: int, batch_epoch: int, is_whole: bool
+) -> None:
+    """It has all that the leader calls committed, and that is no less than before, or it is past the epoch's start."""
+    replica.follow(told(2, 3, isr=(1, 2)))
+    fetched = batch(12, at=0)
+    set_base_offset_and_epoch(fetched, 0, 0, batch_epoch)
+    replica.appender.append_as_follower(fetched, epoch_max=3, now_ms=NOW_MS)
+    replica.log.lost_end = 9
+    replica.leader_said(high_watermark, 0)
+    assert (replica.log.lost_end is None) is is_whole

@@ -28,7 +28,7 @@ from headrace.broker.replication.control_requests import (
     ToldStop,
     UpdateMetadata,
 )
-from headrace.broker.replication.model import PartitionMetadata
+from headrace.broker.replication.model import RECOVERED, RECOVERING, PartitionMetadata
 from headrace.broker.replication.partition import Partition
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.replicas import Partitions
@@ -54,9 +54,10 @@ class Log:
         self.topic_id = topic_id
         self.config = LogConfig()
         self.is_mirror_copy = False
-        self.log_end_offset = 0
+        self.log_end_offset = self.log_start_offset = 0
         self.high_watermark = 0
         self.awaits_sync = False
+        self.lost_end: int | None = None
         self.epochs: list[tuple[int, int]] = []
 
     def assign_epoch(self, epoch: int) -> None:
@@ -149,6 +150,8 @@ def state(
     isr: Sequence[int] = (1,),
     replicas: Sequence[int] = (1,),
     is_new: bool = False,
+    partition_epoch: int = 0,
+    recovery: int = RECOVERED,
 ) -> Message:
     return {
         "partition_index": partition,
@@ -156,7 +159,8 @@ def state(
         "leader": leader,
         "leader_epoch": epoch,
         "isr": list(isr),
-        "partition_epoch": 0,
+        "partition_epoch": partition_epoch,
+        "leader_recovery_state": recovery,
         "replicas": list(replicas),
         "is_new": is_new,
     }
@@ -489,3 +493,51 @@ def test_one_partition_that_cannot_be_opened_leaves_the_others_alone(
     logs.is_misconfigured = False
     assert codes(take(partitions, leader_and_isr(state(1)))) == [ErrorCode.NONE]
     assert partitions.refused == set()
+
+
+def with_lost_tail(logs: Logs) -> Log:
+    """A log that holds 5 of the 9 offsets that were committed."""
+    log: Log = logs.create("t", 0, TOPIC_ID)
+    log.log_end_offset = log.high_watermark = 5
+    log.lost_end = 9
+    return log
+
+
+def test_a_log_that_lost_what_was_committed_is_not_led_from_before_it_has_followed(
+    partitions: Partitions, logs: Logs
+) -> None:
+    log = with_lost_tail(logs)
+    for _ in range(2):
+        lead = leader_and_isr(state(epoch=1, isr=(1,), replicas=(1, 2)))
+        assert codes(take(partitions, lead)) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert (partitions.leaderships_refused, log.epochs) == (1, [])
+    assert partitions.get("t", 0) is None
+    stop(partitions, stop_replica(delete=False))
+    assert partitions.refused == {("t", 0)}, "the controller has to be asked for it again"
+    take(partitions, leader_and_isr(state(leader=2, epoch=2, isr=(2,), replicas=(1, 2))))
+    assert partitions.refused == set()
+    log.log_end_offset = 12
+    held(partitions).leader_said(12, 0)
+    assert codes(take(partitions, leader_and_isr(state(epoch=3, replicas=(1, 2))))) == [ErrorCode.NONE]
+    assert partitions.leader_of("t", 0).leader_epoch == 3
+
+
+@pytest.mark.parametrize(
+    "word",
+    [state(epoch=1), state(epoch=1, isr=(1,), replicas=(1, 2), recovery=RECOVERING)],
+    ids=["the only replica", "an unclean election"],
+)
+def test_a_lost_tail_is_led_without_where_nobody_else_has_it(
+    partitions: Partitions, logs: Logs, word: Message
+) -> None:
+    log = with_lost_tail(logs)
+    assert codes(take(partitions, leader_and_isr(word))) == [ErrorCode.NONE]
+    assert (partitions.leader_of("t", 0).log.high_watermark, log.lost_end) == (5, None)
+
+
+def test_followers_know_whom_to_follow_and_when_nobody(partitions: Partitions) -> None:
+    told = []
+    partitions.on_change(lambda p: told.append((p.is_leader, p.leader, p.leader_epoch)))
+    take(partitions, leader_and_isr(state(leader=2, epoch=3, isr=(2,), replicas=(1, 2))))
+    stop(partitions, stop_replica(leader_epoch=3, delete=False))
+    assert told == [(False, 2, 3), (False, -1, 3)]
