@@ -8,7 +8,7 @@ are compared batch by batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from random import Random
@@ -25,8 +25,8 @@ from headrace.broker.log.truncation import start_at
 from headrace.broker.wire.batches import BatchHeader, Record, encode_batch, iter_batches, read_header
 from headrace.mirror.arrivals import Arrival, missing
 from headrace.mirror.copier import Copier, Phase
+from headrace.mirror.copy_log import last_batch
 from headrace.mirror.findings import STOPPING, CopyFinding, Kind
-from headrace.mirror.local_topic import last_batch
 from headrace.mirror.questions import Fetch, Located, Survey, Surveyed
 from headrace.mirror.state import SkipOrder, State, stop_id
 
@@ -253,6 +253,14 @@ class CheckedTarget:
     def log_end_offset(self) -> int:
         return self._log.log_end_offset
 
+    @property
+    def is_committed(self) -> bool:
+        return True
+
+    @property
+    def has_enough_in_sync(self) -> bool:
+        return True
+
     def append(self, records: memoryview) -> AppendResult:
         end = self._log.log_end_offset
         result = Appender(self._log).append_mirrored(
@@ -294,16 +302,15 @@ class MirrorWorld:
 
     # -- the journal
 
-    def save(self, state: State) -> None:
+    def write(self, state: State, findings: Sequence[CopyFinding], written: Callable[[], None]) -> None:
         self.files.step()
+        for finding in findings:
+            assert finding.kind in self.source.causes | {Kind.LOSS}, f"nothing caused {finding}"
+            if finding.kind is Kind.ROT:
+                self._check_rot(finding)
         self.state = state
-
-    def report(self, finding: CopyFinding) -> None:
-        self.files.step()
-        assert finding.kind in self.source.causes | {Kind.LOSS}, f"nothing caused {finding}"
-        if finding.kind is Kind.ROT:
-            self._check_rot(finding)
-        self.findings.append(finding)
+        self.findings += findings
+        written()
 
     def arrived(self, first_offset: int, last_offset: int, now_ms: int) -> None:
         self.files.step()

@@ -11,7 +11,8 @@ from headrace.broker.log import validation
 from headrace.mirror import copier as copier_module
 from headrace.mirror import survey
 from headrace.mirror.copier import Copier
-from headrace.mirror.findings import Kind
+from headrace.mirror.findings import CopyFinding, Kind
+from headrace.mirror.notes import Notes
 from headrace.mirror.state import SkipOrder, State
 
 SEEDS = 240
@@ -79,28 +80,28 @@ def _epochs_are_not_noted(patch: pytest.MonkeyPatch) -> None:
 
 
 def _epochs_are_noted_after_the_append(patch: pytest.MonkeyPatch) -> None:
-    append_run, save = Copier._append_run, Copier._save
-    later: list[State] = []
+    append_run, write = Copier._append_run, Notes.write
+    later: list[tuple[Notes, State]] = []
 
-    def save_later(self: Any, state: State) -> None:
+    def write_later(self: Notes, state: State, *findings: CopyFinding) -> None:
         if state.epochs and state.epochs != self.state.epochs:
-            later.append(state)
+            later.append((self, state))
         else:
-            save(self, state)
+            write(self, state, *findings)
 
     def append_first(self: Any, records: Any, run: Any, now_ms: int) -> None:
         later_now, later[:] = list(later), []
         append_run(self, records, run, now_ms)
-        for state in later_now:
-            save(self, state)
+        for notes, state in later_now:
+            write(notes, state)
 
-    patch.setattr(Copier, "_save", save_later)
+    patch.setattr(Notes, "write", write_later)
     patch.setattr(Copier, "_append_run", append_first)
 
 
 def _stops_are_not_remembered(patch: pytest.MonkeyPatch) -> None:
     def stop(self: Any, kind: Kind, offsets: tuple[int, int], reason: str, now_ms: int) -> None:
-        self._report(kind, offsets, reason, now_ms)
+        self._notes.write(self.state, self._finding(kind, offsets, reason, now_ms))
         self._pause(now_ms)
         self.phase = copier_module.Phase.COPYING
 
@@ -108,21 +109,16 @@ def _stops_are_not_remembered(patch: pytest.MonkeyPatch) -> None:
 
 
 def _a_resume_jumps_in_silence(patch: pytest.MonkeyPatch) -> None:
-    jump = Copier._jump
-
-    def silent(self: Any, header: Any, now_ms: int) -> None:
-        if self._is_empty():
-            jump(self, header, now_ms)
-
-    patch.setattr(Copier, "_jump", silent)
+    patch.setattr(Copier, "_tell_jump", lambda self, header, now_ms: None)
 
 
 def _a_skip_is_silent(patch: pytest.MonkeyPatch) -> None:
     skip = Copier.skip
 
     def silent(self: Any, *order: Any) -> None:
+        write = self._notes.write
         with patch.context() as inner:
-            inner.setattr(self, "_report", lambda *finding: None)
+            inner.setattr(self._notes, "write", lambda state, *findings: write(state))
             skip(self, *order)
 
     patch.setattr(Copier, "skip", silent)
@@ -140,19 +136,12 @@ def _a_rotten_header_is_believed(patch: pytest.MonkeyPatch) -> None:
 
 
 def _a_stop_is_not_reported(patch: pytest.MonkeyPatch) -> None:
-    report = Copier._report
+    write = Notes.write
 
-    def silent(self: Any, kind: Kind, *rest: Any) -> Any:
-        journal, self._journal = self._journal, _Nothing()
-        finding = report(self, kind, *rest)
-        self._journal = journal
-        return finding
+    def silent(self: Notes, state: State, *findings: CopyFinding) -> None:
+        write(self, state, *(found for found in findings if found != state.stopped))
 
-    patch.setattr(Copier, "_report", silent)
-
-
-class _Nothing:
-    def report(self, finding: object) -> None: ...
+    patch.setattr(Notes, "write", silent)
 
 
 def _crashes_leave_arrivals_out(patch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,16 @@
-"""What the tests of the mirror's commands share."""
+"""What the tests of the mirror share: findings, topics of the cluster, partitions that are led."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import UUID
+
+from headrace.broker.wire.batches import Record
 from headrace.mirror.findings import CopyFinding, Kind
+from headrace.mirror.journal import Journal, Pair
+from headrace.mirror.lead import Lead
 
 
 def finding(kind: Kind, first: int, last: int) -> CopyFinding:
@@ -17,3 +25,74 @@ def finding(kind: Kind, first: int, last: int) -> CopyFinding:
         detected_ms=5,
         reason="so it is",
     )
+
+
+class SharedTopic:
+    """A topic of the cluster in memory: what is appended is committed at once, or, while it is `away`, at `commit`.
+
+    Journals that `follow` it read what is committed, at once too, unless they do so by themselves (`read`).
+    """
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.away: list[tuple[Sequence[Pair], Callable[[int], None]]] = []
+        self.is_away = False
+        self.now_ms = 0
+        self.followers: list[Journal] = []
+        self.elsewhere: list[tuple[int, bytes, bytes | None]] = []
+
+    @property
+    def pairs(self) -> list[Pair]:
+        return [(record.key or b"", record.value) for record in self.records]
+
+    def append(
+        self,
+        pairs: Sequence[Pair],
+        committed: Callable[[int], None] = lambda _: None,
+        *,
+        partition: int = 0,
+    ) -> None:
+        if partition:
+            self.elsewhere += [(partition, key, value) for key, value in pairs]
+            return
+        self.away.append((list(pairs), committed))
+        if not self.is_away:
+            self.commit()
+
+    def commit(self, count: int = 1_000_000) -> None:
+        """What was appended is committed, the first `count` appends of it."""
+        while self.away and count:
+            pairs, committed = self.away.pop(0)
+            count -= 1
+            self.commit_one(pairs, committed)
+
+    def commit_one(self, pairs: Sequence[Pair], committed: Callable[[int], None]) -> None:
+        """These are committed, whenever they were appended."""
+        for key, value in pairs:
+            self.now_ms += 1
+            self.records.append(Record(len(self.records), self.now_ms, key, value, []))
+        committed(len(self.records) - 1)
+        for journal in self.followers:
+            self.read(journal)
+
+    def read(self, journal: Journal) -> None:
+        """All of it, once more."""
+        journal.read(0, self.records, len(self.records))
+
+
+class LedPartition:
+    """A led partition of a copy, of which `committed` offsets are."""
+
+    def __init__(self, topic: str = "dc-east.t", number: int = 0, *, end: int = 0, epoch: int = 1) -> None:
+        self.topic, self.partition, self.topic_id = topic, number, UUID(int=9)
+        self.is_leader, self.leader_epoch = True, epoch
+        self.is_under_min_isr = False
+        self.high_watermark = end
+        self.log = SimpleNamespace(
+            log_start_offset=0, log_end_offset=end, is_mirror_copy=True, directory="/nowhere"
+        )
+
+
+def lead(partition: LedPartition, epoch: int | None = None) -> Lead:
+    """Its present leadership, or that of another epoch."""
+    return Lead(cast("Any", partition), partition.leader_epoch if epoch is None else epoch)

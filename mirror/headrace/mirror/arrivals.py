@@ -3,7 +3,8 @@
 One record an append round of a partition. Key: `<target topic>-<partition>` in UTF-8. Value: 25 bytes, big endian:
 int64 first offset, int64 last offset, int64 append time (milliseconds since 1970), int8 flags (bit 0: the time is
 estimated). A record whose last offset lies below its first says nothing but "up to here all is recorded": each broker
-repeats that for all of its partitions every `SUMMARY_EVERY` records, so that a start needs to read only the end.
+repeats that for all of its partitions every `SUMMARY_EVERY` records, and every ten minutes, so that who takes a copy over
+needs to read only the end.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from struct import error as StructError
 from typing import NamedTuple
 
 SUMMARY_EVERY = 4096
-BATCH_COUNT_MAX = 2000  # records of a batch: half a megabyte with the longest topic names
 ESTIMATED = 0x01
 _VALUE = Struct(">qqqb")
 

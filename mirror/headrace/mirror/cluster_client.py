@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from uuid import UUID
 
 from headrace.broker.client.asynchronous import FAILURES, AsyncLink
 from headrace.broker.errors import ErrorCode, error_of
@@ -23,6 +24,7 @@ from headrace.broker.wire.special_values import EARLIEST_TIMESTAMP, LATEST_TIMES
 
 CLIENT_ID = "headrace-mirror-command"
 TIMEOUT_MS = 10_000
+METADATA_VERSION = 12
 FETCH_BYTES = 4 * 1024 * 1024
 TOPIC_RESOURCE, SET = 2, 0
 
@@ -40,7 +42,7 @@ class ClusterClient:
         for address in self._bootstrap:
             try:
                 async with await AsyncLink.open(address, CLIENT_ID, TIMEOUT_MS) as link:
-                    answer = await link.ask(k03_metadata.API, 8, {"topics": None})
+                    answer = await link.ask(k03_metadata.API, METADATA_VERSION, {"topics": None})
             except FAILURES as error:
                 failure = error
                 continue
@@ -64,9 +66,10 @@ class ClusterClient:
             raise error_of(ErrorCode.LEADER_NOT_AVAILABLE, f"{topic}-{partition} has no leader")
         return leader
 
-    async def led_by(self, topic: str, broker: int) -> list[int]:
-        """The partitions of a topic that a broker leads."""
-        return sorted(p for (t, p), leader in self.leaders.items() if (t, leader) == (topic, broker))
+    @property
+    def topic_ids(self) -> Mapping[str, UUID]:
+        """Topic → its id; none of a cluster that is older than topic ids."""
+        return self._view.topic_ids
 
     async def log_ends(self) -> dict[str, int]:
         """`<topic>-<partition>` → high watermark, for every partition that has a leader."""

@@ -2,8 +2,7 @@
 rot, the end of a copy.
 
 Speaks the Kafka protocol only: states are read from the topic `headrace.mirror`, what the brokers hear of their sources
-from `headrace.sources`, ends from both clusters; an order is a record in the partition of `headrace.mirror` which the
-owning broker leads.
+from `headrace.sources`, ends from both clusters; an order is a record of `headrace.mirror`, which all brokers read.
 """
 
 from __future__ import annotations
@@ -24,12 +23,13 @@ from headrace.broker.errors import ErrorCode, KafkaError
 from headrace.mirror import overview, reports, state
 from headrace.mirror.cluster_client import ClusterClient
 from headrace.mirror.config import parse_addresses
+from headrace.mirror.own_topics import SOURCES, STATES, WRITTEN_PARTITION
 from headrace.mirror.promotion import promote as promote_topics
 from headrace.mirror.questions import UNKNOWN
 from headrace.mirror.reports import Report
 from headrace.mirror.state import SkipOrder, State
+from headrace.mirror.states import States
 
-STATES, SOURCES = "headrace.mirror", "headrace.sources"
 Answer = TypeVar("Answer")
 Offsets = tuple[int, int]
 
@@ -156,37 +156,42 @@ def _run(bootstrap: str, work: Callable[[ClusterClient], Awaitable[Answer]]) -> 
 # -- reading
 
 
-async def _newest(
-    client: ClusterClient, topic: str, decode: Callable[[bytes], Answer], is_wanted: Callable[[str], bool]
-) -> dict[str, Answer]:
-    """The newest record of every key; like the copiers, it passes over what it cannot read.
-
-    A copy whose leader changed has a record of each leader in partitions of their own: the later one counts.
-    """
-    found: dict[str, tuple[int, Answer | None]] = {}
-    for partition in (await client.read(topic)).values():
-        last: dict[str, tuple[int, Answer | None]] = {}
-        for record in partition:
-            try:
-                key = (record.key or b"").decode()
-                if key and record.value is None:
-                    last[key] = record.timestamp_ms, None
-                elif is_wanted(key):
-                    last[key] = record.timestamp_ms, decode(record.value or b"")
-            except ValueError as error:
-                click.echo(f"Warning: a record of {topic} is passed over: {error}", err=True)
-        for key, entry in last.items():
-            found[key] = max(entry, found.get(key, entry), key=lambda item: item[0])
-    return {key: value for key, (_, value) in found.items() if value is not None}
+def _passed_over(topic: str, error: ValueError) -> None:
+    """Like the copiers, the command passes over what it cannot read."""
+    click.echo(f"Warning: a record of {topic} is passed over: {error}", err=True)
 
 
 async def _states(client: ClusterClient) -> dict[str, State]:
-    return await _newest(client, STATES, state.decode, lambda key: state.ORDER_SEPARATOR not in key)
+    """`<topic>-<partition>` → what is known of the copy."""
+    folded = States()
+    for partition, records in (await client.read(STATES)).items():
+        for record in records:
+            try:
+                folded.take(partition, record)
+            except ValueError as error:
+                _passed_over(STATES, error)
+    found = {}
+    for place in folded.places():
+        topic = place.decode().rpartition("-")[0]
+        newest = folded.newest(place, client.topic_ids.get(topic))
+        if newest is not None:
+            found[place.decode()] = newest
+    return found
 
 
 async def _reports(client: ClusterClient) -> dict[int, Report]:
-    found = await _newest(client, SOURCES, reports.decode, lambda key: True)
-    return {report.broker: report for report in found.values()}
+    """Broker → its newest report; earlier versions wrote to partitions of their own."""
+    found: dict[int, Report] = {}
+    for records in (await client.read(SOURCES)).values():
+        for record in records:
+            try:
+                report = reports.decode(record.value or b"")
+            except ValueError as error:
+                _passed_over(SOURCES, error)
+                continue
+            if report.broker not in found or found[report.broker].at_ms <= report.at_ms:
+                found[report.broker] = report
+    return found
 
 
 async def _status(client: ClusterClient) -> dict[str, list[dict[str, Any]]]:
@@ -279,11 +284,9 @@ def _skip_order(found: State, place: str, offsets: Offsets) -> SkipOrder:
 
 
 async def _order(client: ClusterClient, topic: str, partition: int, order: str, value: bytes) -> None:
-    """Tell the broker that owns a partition; it looks every second."""
-    owner = await client.leader_of(topic, partition)
-    places = await client.led_by(STATES, owner)
-    if not places:
-        raise click.ClickException(f"broker {owner}, which leads {topic}-{partition}, does not mirror")
-    code = await client.publish(STATES, places[0], state.order_key(topic, partition, order), value)
+    """Tell the broker that leads a copy; every one looks every second."""
+    await client.leader_of(topic, partition)
+    key = state.key_of(state.place_of(topic, partition), order)
+    code = await client.publish(STATES, WRITTEN_PARTITION, key, value)
     if code:
         raise click.ClickException(f"the {order} was not accepted: {ErrorCode(code).name}; try again")

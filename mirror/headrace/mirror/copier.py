@@ -6,9 +6,10 @@
 
 Invariants: the copy is, offset by offset, one lineage of the source's log: a batch is appended only when the source served
 it as the one that follows the log's end; what cannot be that stops the partition with a finding, and nothing is passed
-over without one; an answer to a question that no longer stands is dropped. A source's new leader epoch is noted in the
-journal before its first batch is appended, a stop before anything else happens. Must not know: sockets, tasks, clocks,
-where the journal is kept. Topic ids: KIP-516.
+over without one; an answer to a question that no longer stands is dropped. While the journal is being written nothing is
+asked, appended or dropped: a source's new leader epoch is committed there before its first batch is appended, a stop before
+anything else happens. What is written is of a copy that is committed as far as it goes, so it is true of the log of whoever
+leads it next. Must not know: sockets, tasks, clocks, where the journal is kept. Topic ids: KIP-516.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from headrace.broker.log.results import AppendResult
 from headrace.broker.log.segment import Place
 from headrace.broker.wire.batches import BatchHeader, check_crc
 from headrace.mirror.findings import CopyFinding, Kind
+from headrace.mirror.notes import Journal, Notes
 from headrace.mirror.progress import Progress
 from headrace.mirror.questions import UNKNOWN, Fetch, Located, Survey, Surveyed
 from headrace.mirror.rot import places, rotten_offsets
@@ -34,8 +36,9 @@ from headrace.mirror.state import NO_ID, Skip, SkipOrder, State, stop_id
 from headrace.mirror.survey import truncation
 
 VANISHED_AFTER_MS = 30_000
-REPORTED_MAX = 1_000
 ROTTEN = "rotten"
+TOO_FEW_IN_SYNC = "the copy has fewer replicas in sync than min.insync.replicas asks for"
+NOT_WRITTEN = "what is known of the copy is not written to headrace.mirror or headrace.findings yet"
 
 
 class Target(Protocol):
@@ -47,6 +50,16 @@ class Target(Protocol):
     @property
     def log_end_offset(self) -> int: ...
 
+    @property
+    def is_committed(self) -> bool:
+        """Whether all of it is: the next leader has it, too."""
+        ...
+
+    @property
+    def has_enough_in_sync(self) -> bool:
+        """Whether `min.insync.replicas` replicas are in sync; otherwise it takes nothing."""
+        ...
+
     def append(self, records: memoryview) -> AppendResult:
         """Append whole batches with their own offsets; raises KafkaErrors and then changes nothing."""
         ...
@@ -57,18 +70,6 @@ class Target(Protocol):
 
     def last_batch(self) -> BatchHeader | None:
         """The header of the batch that ends at the log's end; None when none does."""
-        ...
-
-
-class Journal(Protocol):
-    """What outlives a crash; each call has happened when it returns."""
-
-    def save(self, state: State) -> None: ...
-
-    def report(self, finding: CopyFinding) -> None: ...
-
-    def arrived(self, first_offset: int, last_offset: int, now_ms: int) -> None:
-        """These offsets were appended now."""
         ...
 
 
@@ -99,7 +100,6 @@ class Copier:
         self.datacenter = datacenter
         self.topic = topic
         self.partition = partition
-        self.state = state
         self.phase = Phase.LOCATING if state.stopped is None else Phase.STOPPED
         self.located_at: Located | None = None
         self.progress = Progress(began_ms=now_ms)
@@ -111,8 +111,9 @@ class Copier:
         # When nothing is asked; a clock that is set back leaves it.
         self._pausing_ms = range(0)
         self._source_start_offset = UNKNOWN
-        self._reported = {state.rotten.id} if state.rotten else set()
         self._missing_since_ms: int | None = None
+        self._notes = Notes(journal, state)
+        self._awaits_commit = False
 
     @property
     def next_offset(self) -> int:
@@ -123,6 +124,18 @@ class Copier:
     def condition(self) -> str:
         """The phase, or "rotten" while what the source sends is refused."""
         return ROTTEN if self.state.rotten is not None else self.phase.value
+
+    @property
+    def state(self) -> State:
+        """What is known of the copy beyond its log."""
+        return self._notes.state
+
+    @property
+    def obstacle(self) -> str:
+        """Why the copy cannot go on, whatever the source says; or nothing."""
+        if self._notes.is_writing:
+            return NOT_WRITTEN
+        return "" if self._target.has_enough_in_sync else TOO_FEW_IN_SYNC
 
     def lag_messages(self, now_ms: int) -> int | None:
         """Messages not copied yet; None when nobody knows, as of a stopped partition, whose source is not asked."""
@@ -144,6 +157,8 @@ class Copier:
             return
         self._missing_since_ms = None
         if self._is_recreated(found):
+            if self._notes.is_writing:
+                return
             self._stop(
                 Kind.RECREATION,
                 (0, self._target.log_end_offset - 1),
@@ -153,7 +168,7 @@ class Copier:
             return
         if (self.state.source_id, self.state.source_bootstrap) != (found.topic_id, found.bootstrap):
             source_id = found.topic_id if found.topic_id != NO_ID else self.state.source_id
-            self._save(replace(self.state, source_id=source_id, source_bootstrap=found.bootstrap))
+            self._notes.write(replace(self.state, source_id=source_id, source_bootstrap=found.bootstrap))
         if self.located_at is None or found != self.located_at:
             self.phase = Phase.SURVEYING
         self.located_at = found
@@ -168,16 +183,17 @@ class Copier:
         self.progress.source_end_offset = UNKNOWN
         if self._missing_since_ms is None:
             self._missing_since_ms = now_ms
-        elif now_ms - self._missing_since_ms >= VANISHED_AFTER_MS:
+        elif now_ms - self._missing_since_ms >= VANISHED_AFTER_MS and self._may_write():
             end = self._target.log_end_offset
-            self._report(Kind.VANISHED, (end, end - 1), "the source no longer lists the partition", now_ms)
+            reason = "the source no longer lists the partition"
+            self._notes.write(self.state, self._finding(Kind.VANISHED, (end, end - 1), reason, now_ms))
 
     # -- what to ask
 
     def wants(self, now_ms: int) -> Survey | Fetch | None:
-        """What to ask the leader now; None while stopped, pausing or without a leader."""
+        """What to ask the leader now; None while stopped, pausing, writing or without a leader."""
         found = self.located_at
-        if found is None or found.leader < 0 or now_ms in self._pausing_ms:
+        if found is None or found.leader < 0 or now_ms in self._pausing_ms or not self._may_go_on():
             return None
         end = self._target.log_end_offset
         if self.phase is Phase.SURVEYING:
@@ -194,6 +210,11 @@ class Copier:
                 topic_id=found.topic_id, leader_epoch=found.leader_epoch, offset=self._wanted_offset()
             )
         return None
+
+    def _may_go_on(self) -> bool:
+        """Whether the copy takes messages and the journal has what was decided; a survey needs all of it committed."""
+        is_ahead = self.phase is Phase.COPYING and not self._awaits_commit
+        return not self.obstacle and (is_ahead or self._target.is_committed)
 
     def _wanted_offset(self) -> int:
         """As `next_offset`; for a copy that may begin or go on elsewhere, the source's start when that is later."""
@@ -217,6 +238,7 @@ class Copier:
         return (
             self.phase is phase
             and found is not None
+            and not self._notes.is_writing
             and (request.topic_id, request.leader_epoch) == (found.topic_id, found.leader_epoch)
         )
 
@@ -233,7 +255,7 @@ class Copier:
         self._source_start_offset = found.log_start_offset
         if found.log_end_offset < self.next_offset:
             # What was skipped is no longer there: other messages may come in its place.
-            self._save(replace(self.state, skipped=None))
+            self._notes.write(replace(self.state, skipped=None))
         if self._may_jump():
             self._tell_passed(found, now_ms)
             if found.log_end_offset < end:
@@ -258,8 +280,8 @@ class Copier:
             agreed = min(agreed, found.epoch_end, self.state.epoch_end(found.epoch, passed_from))
         if agreed < passed_from:
             reason = "resumed, and the source was truncated again: its new messages at these offsets are passed over"
-            self._report(Kind.LOSS, (agreed, passed_from - 1), reason, now_ms)
-            self._save(replace(self.state, passed_from=agreed))
+            loss = self._finding(Kind.LOSS, (agreed, passed_from - 1), reason, now_ms)
+            self._notes.write(replace(self.state, passed_from=agreed), loss)
 
     def _is_gone(self, found: Surveyed) -> bool:
         """The source has already deleted what comes next."""
@@ -306,37 +328,38 @@ class Copier:
     def resume(self, stop: str, now_ms: int) -> None:
         """Go on after the stop named `stop`: from the log's end, or the source's start when that is later."""
         stopped = self.state.stopped
-        if stopped is None or stop_id(stopped) != stop:
+        if stopped is None or stop_id(stopped) != stop or not self._may_write():
             return
         resumed_at = passed_from = self._target.log_end_offset
+        told: list[CopyFinding] = []
         if stopped.kind in (Kind.RECREATION, Kind.TRUNCATION):
             passed_from = stopped.first_offset
             reason = (
                 f"resumed after a {stopped.kind}: the source's new messages at these offsets are passed over"
             )
-            self._report(Kind.LOSS, (passed_from, stopped.last_offset), reason, now_ms)
+            told.append(self._finding(Kind.LOSS, (passed_from, stopped.last_offset), reason, now_ms))
         going_on = replace(self.state, stopped=None, resumed_at=resumed_at, passed_from=passed_from)
         if stopped.kind in (Kind.RECREATION, Kind.TRUNCATION):
             going_on = replace(going_on, skipped=None)
         if stopped.kind is Kind.RECREATION:
             going_on = replace(going_on, source_id=NO_ID, epochs=())
-        self._save(going_on)
+        self._notes.write(going_on, *told)
         self.phase, self.located_at, self._source_start_offset = Phase.LOCATING, None, UNKNOWN
         self._went_well()
 
     def skip(self, order: SkipOrder, now_ms: int) -> None:
         """Pass over the rot that is refused now, if it is what the order names: its offsets are never copied."""
         rotten = self.state.rotten
-        if rotten is None or not order.is_of(rotten) or self._is_past(rotten):
+        if rotten is None or not order.is_of(rotten) or self._is_past(rotten) or not self._may_write():
             return
         reason = f"skipped on order, for the source's data is rotten: {rotten.reason}"
-        self._report(Kind.LOSS, (rotten.first_offset, order.last_offset), reason, now_ms)
+        loss = self._finding(Kind.LOSS, (rotten.first_offset, order.last_offset), reason, now_ms)
         skipped = Skip(
             log_end_offset=self._target.log_end_offset,
             first_offset=rotten.first_offset,
             last_offset=order.last_offset,
         )
-        self._save(replace(self.state, rotten=None, skipped=skipped))
+        self._notes.write(replace(self.state, rotten=None, skipped=skipped), loss)
         self._went_well()
 
     # -- appending
@@ -358,7 +381,7 @@ class Copier:
             if not run and (self._is_passed(header) or self._is_rot_behind(records, Place(position, header))):
                 continue
             if not run and self._may_jump():
-                self._jump(header, now_ms)
+                self._tell_jump(header, now_ms)
             elif not self._follows(header, next_offset):
                 if self._append(records, run, now_ms):
                     self._stop_at(records, Place(position, header), next_offset, now_ms)
@@ -383,14 +406,17 @@ class Copier:
         """A rotten batch that was copied before it rotted, or skipped, and whose header claims to reach further."""
         return place.header.base_offset < self.next_offset and not check_crc(records, *place)
 
-    def _jump(self, header: BatchHeader, now_ms: int) -> None:
-        """The copy begins, or goes on, at this batch."""
+    def _tell_jump(self, header: BatchHeader, now_ms: int) -> None:
+        """The copy goes on at this batch: tell what that passes over, if it does not begin there."""
         place = self.next_offset
-        if self._is_empty() and place == self._target.log_end_offset:
-            self._target.start_at(header.base_offset)
-        elif header.base_offset > place:
+        if header.base_offset > place and not self._begins():
             reason = "resumed: the source has no messages at these offsets"
-            self._report(Kind.LOSS, (place, header.base_offset - 1), reason, now_ms)
+            loss = self._finding(Kind.LOSS, (place, header.base_offset - 1), reason, now_ms)
+            self._notes.write(self.state, loss)
+
+    def _begins(self) -> bool:
+        """Whether the copy begins with the next batch, wherever that is."""
+        return self._is_empty() and self.next_offset == self._target.log_end_offset
 
     def _follows(self, header: BatchHeader, next_offset: int) -> bool:
         """Whether the batch may come next: only compaction leaves gaps."""
@@ -413,12 +439,21 @@ class Copier:
             self._stop(Kind.GAP, (next_offset, base - 1), reason, now_ms)
 
     def _append(self, records: memoryview, run: list[Place], now_ms: int) -> bool:
-        """Append batches of one leader epoch, of a run with rot what comes before it; whether all were appended."""
+        """Append batches of one leader epoch, of a run with rot what comes before it; whether all were appended.
+
+        While something has to be written first nothing is: the batches are asked for again afterwards.
+        """
         if not run:
             return True
         first = run[0].header
         if first.leader_epoch != self.state.epoch_before(first.base_offset + 1):
-            self._save(self.state.with_epoch(first.leader_epoch, first.base_offset))
+            if not self._may_write():
+                return False
+            self._notes.write(self.state.with_epoch(first.leader_epoch, first.base_offset))
+        if self._notes.is_writing:
+            return False
+        if self._begins() and first.base_offset != self._target.log_end_offset:
+            self._target.start_at(first.base_offset)
         try:
             self._append_run(records, run, now_ms)
         except CorruptMessageError:
@@ -429,6 +464,7 @@ class Copier:
     def _append_run(self, records: memoryview, run: list[Place], now_ms: int) -> None:
         begin, end = run[0].position, run[-1].position + run[-1].header.size
         self._target.append(records[begin:end])
+        self._awaits_commit = False
         self.progress.bytes_copied += end - begin
         self.progress.batches_copied += len(run)
         self.progress.max_timestamp = run[-1].header.max_timestamp
@@ -448,21 +484,32 @@ class Copier:
 
     def _refuse(self, offsets: tuple[int, int], reason: str, now_ms: int) -> None:
         """Bad data: never appended, asked for again, told once."""
-        self.problem = reason
-        finding = self._report(Kind.ROT, offsets, reason, now_ms)
-        if self.state.rotten is None or self.state.rotten.id != finding.id:
-            self._save(replace(self.state, rotten=finding))
         self._pause(now_ms)
+        self.problem = reason
+        if not self._may_write():
+            return
+        finding = self._finding(Kind.ROT, offsets, reason, now_ms)
+        if self.state.rotten is None or self.state.rotten.id != finding.id:
+            self._notes.write(replace(self.state, rotten=finding), finding)
 
     def _stop(self, kind: Kind, offsets: tuple[int, int], reason: str, now_ms: int) -> None:
-        finding = self._report(kind, offsets, reason, now_ms)
-        self._save(replace(self.state, stopped=finding, rotten=None))
+        if not self._may_write():
+            self._look_again(reason, now_ms)
+            return
+        finding = self._finding(kind, offsets, reason, now_ms)
+        self._notes.write(replace(self.state, stopped=finding, rotten=None), finding)
         self.phase = Phase.STOPPED
         self.problem = reason
 
-    def _report(self, kind: Kind, offsets: tuple[int, int], reason: str, now_ms: int) -> CopyFinding:
-        """Write a finding down unless this copier did so before."""
-        finding = CopyFinding(
+    # -- writing
+
+    def _may_write(self) -> bool:
+        """Whether what is decided now holds for the next leader, too; otherwise nothing is asked before it does."""
+        self._awaits_commit = not self._target.is_committed
+        return not self._awaits_commit
+
+    def _finding(self, kind: Kind, offsets: tuple[int, int], reason: str, now_ms: int) -> CopyFinding:
+        return CopyFinding(
             kind=kind,
             datacenter=self.datacenter,
             topic=self.topic,
@@ -472,17 +519,6 @@ class Copier:
             detected_ms=now_ms,
             reason=reason,
         )
-        if finding.id not in self._reported:
-            self._reported = (
-                {*self._reported, finding.id} if len(self._reported) < REPORTED_MAX else {finding.id}
-            )
-            self._journal.report(finding)
-        return finding
-
-    def _save(self, state: State) -> None:
-        if state != self.state:
-            self._journal.save(state)
-            self.state = state
 
     def _pause(self, now_ms: int) -> None:
         self._pausing_ms = range(now_ms, now_ms + self._backoff_ms)
@@ -491,8 +527,9 @@ class Copier:
     def _went_well(self) -> None:
         self._backoff_ms, self._pausing_ms = self._backoff_ms_min, range(0)
         self.problem = ""
-        if self.state.rotten is not None and self._is_past(self.state.rotten):
-            self._save(replace(self.state, rotten=None))
+        rotten = self.state.rotten
+        if rotten is not None and self._is_past(rotten) and self._target.is_committed:
+            self._notes.write(replace(self.state, rotten=None))
 
     def _is_past(self, rotten: CopyFinding) -> bool:
         """It was right at last, and a crash came before that was noted."""

@@ -1,247 +1,239 @@
-"""What the mirror of this broker remembers: arrivals, findings, states and reports, in four topics of the offline cluster.
+"""What the mirror remembers of copies, in topics that all brokers of the cluster share: states and findings, and reports.
 
-`headrace.arrivals` (see `arrivals`), `headrace.findings` (JSON, see `findings`), `headrace.mirror` (JSON by key, see
-`state`) and `headrace.sources` (JSON, see `reports`). Each broker writes about its own partitions to the partitions that it
-leads itself, so a record is in the local log when the call returns. Orders come the other way: the command publishes them
-to `headrace.mirror`.
+`headrace.mirror` (JSON, see `state`, folded by `states`), `headrace.findings` (JSON, see `findings`) and `headrace.sources`
+(JSON, see `reports`). Which partition a record goes to depends on no leader, so whoever leads a copy next finds what was
+written of it. Invariants:
+- a state is written when it is committed, and was read back with no later leadership before it: a deposed leader's late
+  one changes nothing, for it and for who reads it;
+- who takes a copy over claims it first, so that it reads whatever its predecessor has acted on;
+- a finding is decided with the state that it came with: who takes over tells it again unless it is known to be told. Its
+  `id` stays the same, so a reader drops the second.
+Must not know: where the topics' leaders are, how long a write takes.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable
-from pathlib import Path
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple, Protocol
 
-from headrace.broker.errors import KafkaError
-from headrace.broker.server.embedding import EmbeddingHost, Partition
+from headrace.broker.server.embedding import Partition
 from headrace.broker.structured_log import get_logger
-from headrace.mirror import arrivals, reports, state
-from headrace.mirror.arrivals import Arrival
+from headrace.broker.wire.batches import Record
 from headrace.mirror.findings import CopyFinding
-from headrace.mirror.local_topic import LocalTopic, records
+from headrace.mirror.lead import Lead
+from headrace.mirror.own_topics import STATES, WRITTEN_PARTITION
 from headrace.mirror.reports import Report
-from headrace.mirror.state import ORDER_SEPARATOR, SkipOrder, State
+from headrace.mirror.state import LEADER, Claim, SkipOrder, State, key_of, place_of, state_key
+from headrace.mirror.states import RecordKey, States
 
 logger = get_logger(__name__)
-ARRIVALS, FINDINGS, STATES = "headrace.arrivals", "headrace.findings", "headrace.mirror"
-SOURCES = "headrace.sources"
-FOREVER = {"retention.ms": "-1"}
-COMPACTED = {"cleanup.policy": "compact"}
-AN_HOUR = {"retention.ms": "3600000", "segment.ms": "600000"}
-WINDOW_RECORDS = 2 * arrivals.SUMMARY_EVERY
+Pair = tuple[bytes, bytes | None]
+
+
+def _nothing(_: int) -> None: ...
+
+
+class Topic(Protocol):
+    """One of the shared topics, to be appended to."""
+
+    def append(
+        self,
+        pairs: Sequence[Pair],
+        committed: Callable[[int], None] = _nothing,
+        *,
+        partition: int = WRITTEN_PARTITION,
+    ) -> None:
+        """Have these committed, behind what was appended before; `committed(offset)` says where the last of them lies."""
+        ...
+
+
+class _Waiting(NamedTuple):
+    """`go_on` once the states are read beyond `offset`."""
+
+    offset: int
+    go_on: Callable[[], None]
 
 
 class Journal:
-    """Shared by all copiers of this broker."""
+    """Shared by all copiers of this broker. `read_soon` has the states read on at once; without it they are every second."""
 
-    def __init__(
-        self,
-        arrival_topic: LocalTopic,
-        finding_topic: LocalTopic,
-        state_topic: LocalTopic,
-        report_topic: LocalTopic,
-    ) -> None:
+    def __init__(self, states: Topic, findings: Topic, reports: Topic) -> None:
         self.findings_count: dict[str, int] = {}
-        self._arrivals = arrival_topic
-        self._findings = finding_topic
-        self._states = state_topic
-        self._reports = report_topic
-        self._pending: list[tuple[bytes, bytes]] = []
-        self._covered: dict[bytes, int] = {}
-        self._since_summary = 0
-        self._state_of: dict[bytes, State] = {}
-        self._resumes: dict[bytes, str] = {}
-        self._skips: dict[bytes, SkipOrder] = {}
-        self._read_to: dict[int, int] = {}
+        self.read_soon: Callable[[], None] = lambda: None
+        self._states_topic = states
+        self._findings_topic = findings
+        self._reports_topic = reports
+        self._states = States()
+        self._read_to = 0
+        self._waiting: list[_Waiting] = []
+        self._forgotten: set[RecordKey] = set()
+        self._is_report_under_way = False
+        self._next_report: Report | None = None
 
-    @classmethod
-    async def open(cls, host: EmbeddingHost) -> Journal:
-        """Create what is missing of the four topics and read what they hold."""
-        journal = cls(
-            await LocalTopic.open(host, ARRIVALS, {}),
-            await LocalTopic.open(host, FINDINGS, FOREVER),
-            await LocalTopic.open(host, STATES, COMPACTED),
-            await LocalTopic.open(host, SOURCES, AN_HOUR),
-        )
-        journal.read_states()
-        return journal
+    # -- reading
 
-    # -- states and orders
+    def read(self, partition: int, records: Iterable[Record], next_offset: int) -> None:
+        """Take what a partition of `headrace.mirror` holds up to `next_offset`, from where the last call ended."""
+        for record in records:
+            try:
+                self._states.take(partition, record)
+            except ValueError as error:
+                logger.warning("record of the mirror's topic is not readable", topic=STATES, reason=error)
+            if record.value is None:
+                self._forgotten.discard(RecordKey(partition, record.key or b""))
+        if partition == WRITTEN_PARTITION:
+            self._read_to = next_offset
+            due = [waiting for waiting in self._waiting if waiting.offset < next_offset]
+            self._waiting = [waiting for waiting in self._waiting if waiting.offset >= next_offset]
+            for waiting in due:
+                waiting.go_on()
 
-    def read_states(self) -> None:
-        """Take what was appended to the local partitions of `headrace.mirror` since the last call."""
-        for partition in self._states.partitions:
-            begin = self._read_to.get(partition.partition, 0)
-            end = partition.log.log_end_offset
-            for record in records(partition, begin, end) if end > begin else ():
-                self._take(record.key or b"", record.value)
-            self._read_to[partition.partition] = end
+    def reread(self, partition: int) -> None:
+        """The partition is read again from its start: its log is not what was read, as after an unclean election."""
+        self._states.forget(partition)
+        if partition == WRITTEN_PARTITION:
+            self._read_to = 0
+            self._waiting = [waiting._replace(offset=-1) for waiting in self._waiting]
 
-    def _take(self, key: bytes, value: bytes | None) -> None:
-        if value is None:
-            self._state_of.pop(key, None)
+    def _when_read(self, offset: int, go_on: Callable[[], None]) -> None:
+        if offset < self._read_to:
+            go_on()
             return
-        try:
-            place, _, order = key.partition(ORDER_SEPARATOR.encode())
-            match order.decode():
-                case "":
-                    self._state_of[key] = state.decode(value)
-                case state.RESUME:
-                    self._resumes[place] = state.decode_resume(value)
-                case state.SKIP:
-                    self._skips[place] = state.decode_skip(value)
-                case unknown:
-                    raise ValueError(f"an order {unknown!r} that this version does not know")
-        except ValueError as error:
-            logger.warning("record of the mirror's topic is not readable", topic=STATES, reason=error)
+        self._waiting.append(_Waiting(offset, go_on))
+        self.read_soon()
 
-    def state_of(self, partition: Partition, source_bootstrap: str) -> State:
-        """What is remembered of a target partition; a fresh state, remembered from now on, for a new one."""
-        found = self._state_of.get(state.state_key(partition.topic, partition.partition))
-        if found is not None and found.target_id == partition.topic_id:
-            return found
-        fresh = State(target_id=partition.topic_id, source_bootstrap=source_bootstrap)
-        self.save(partition, fresh)
-        return fresh
+    # -- states
+
+    def take_over(self, lead: Lead, source_bootstrap: str, ready: Callable[[State], None]) -> None:
+        """Claim a copy, read its state and write it anew as this leadership's: `ready(state)` once that is done, or never.
+
+        A new copy has a fresh state.
+        """
+        claim = Claim(target_id=lead.partition.topic_id, leader_epoch=lead.leader_epoch)
+
+        def adopt() -> None:
+            if self._is_superseded(lead):
+                return
+            found = self._states.newest(lead.place, claim.target_id)
+            fresh = State(target_id=claim.target_id, source_bootstrap=source_bootstrap)
+            state = replace(found or fresh, leader_epoch=lead.leader_epoch, untold=())
+            self.write(lead, state, found.untold if found else (), lambda: adopted(state))
+
+        def adopted(state: State) -> None:
+            for partition, key in self._states.outdated(lead.place, claim.target_id, lead.leader_epoch):
+                self._states_topic.append([(key, None)], partition=partition)
+            ready(state)
+
+        self._states_topic.append(
+            [(key_of(lead.place, LEADER), claim.encode())], lambda offset: self._when_read(offset, adopt)
+        )
+
+    def _is_superseded(self, lead: Lead) -> bool:
+        """Whether a later leadership has claimed the copy."""
+        claimed = self._states.claimed(lead.place, lead.partition.topic_id)
+        if claimed > lead.leader_epoch:
+            logger.info(
+                "copy is led in a later epoch",
+                partition=lead.place.decode(),
+                leader_epoch=lead.leader_epoch,
+                later=claimed,
+            )
+        return claimed > lead.leader_epoch
+
+    def write(
+        self, lead: Lead, state: State, findings: Sequence[CopyFinding], written: Callable[[], None]
+    ) -> None:
+        """Write a state, then the findings that came with it; `written` then, unless the copy is another leadership's."""
+        key = state_key(lead.place, lead.partition.topic_id, lead.leader_epoch)
+        saved = replace(state, leader_epoch=lead.leader_epoch, untold=tuple(findings))
+
+        def tell() -> None:
+            if self._is_superseded(lead):
+                return
+            if not findings:
+                written()
+                return
+            self._findings_topic.append([(lead.place, found.encode()) for found in findings], told)
+
+        def told(_: int) -> None:
+            self._states_topic.append([(key, replace(saved, untold=()).encode())])
+            for found in findings:
+                self._note(found)
+            written()
+
+        self._states_topic.append([(key, saved.encode())], lambda offset: self._when_read(offset, tell))
+
+    def _note(self, finding: CopyFinding) -> None:
+        told = {name: value for name, value in finding.as_dict().items() if name not in ("hop", "id")}
+        logger.error("mirror finding", **told)
+        self.findings_count[finding.kind] = self.findings_count.get(finding.kind, 0) + 1
 
     def remembers(self, partition: Partition) -> bool:
         """Whether this topic is known as one that was copied to, or is empty and was about to be."""
-        found = self._state_of.get(state.state_key(partition.topic, partition.partition))
-        if found is None or found.target_id != partition.topic_id:
+        found = self._states.newest(place_of(partition.topic, partition.partition), partition.topic_id)
+        if found is None:
             return False
         return bool(found.epochs) or found.resumed_at is not None or partition.log.log_end_offset == 0
 
     def forget(self, partition: Partition) -> None:
         """The partition is no copy any more; nothing happens when it is not known as one."""
-        key = state.state_key(partition.topic, partition.partition)
-        if self._state_of.pop(key, None) is not None:
-            self._states.append([(key, None)])
+        for known in self._states.records(place_of(partition.topic, partition.partition)):
+            if known not in self._forgotten:
+                self._forgotten.add(known)
+                self._states_topic.append([(known.key, None)], partition=known.partition)
+
+    # -- orders
 
     def resume_of(self, partition: Partition) -> str | None:
         """The stop that was told to end last, if any."""
-        return self._resumes.get(state.state_key(partition.topic, partition.partition))
+        return self._states.resume_of(place_of(partition.topic, partition.partition))
 
     def skip_of(self, partition: Partition) -> SkipOrder | None:
         """The rot that was told to be passed over last, if any."""
-        return self._skips.get(state.state_key(partition.topic, partition.partition))
-
-    def save(self, partition: Partition, new: State) -> None:
-        key = state.state_key(partition.topic, partition.partition)
-        self._states.append([(key, new.encode())])
-        self._state_of[key] = new
-
-    # -- findings
-
-    def report(self, finding: CopyFinding) -> None:
-        logger.error(
-            "mirror finding", **{k: v for k, v in finding.as_dict().items() if k not in ("hop", "id")}
-        )
-        key = state.state_key(f"{finding.datacenter}.{finding.topic}", finding.partition)
-        self._findings.append([(key, finding.encode())])
-        self.findings_count[finding.kind] = self.findings_count.get(finding.kind, 0) + 1
+        return self._states.skip_of(place_of(partition.topic, partition.partition))
 
     # -- reports
 
-    def last_report(self) -> Report | None:
-        """The last that this broker wrote before its start."""
-        last = None
-        for partition in self._reports.partitions:
-            for record in records(partition, 0, partition.log.log_end_offset):
-                last = record
-        try:
-            return None if last is None else reports.decode(last.value or b"")
-        except ValueError as error:
-            logger.warning("record of the mirror's topic is not readable", topic=SOURCES, reason=error)
-            return None
-
     def tell(self, report: Report) -> None:
-        self._reports.append([(str(report.broker).encode(), report.encode())])
-
-    # -- arrivals
-
-    def arrived(self, partition: Partition, arrival: Arrival) -> None:
-        """Note an append; written with the next `flush`, which follows every answered fetch."""
-        key = state.state_key(partition.topic, partition.partition)
-        self._pending.append((key, arrivals.encode(arrival)))
-        self._covered[key] = arrival.last_offset + 1
-
-    def flush(self, now_ms: int) -> None:
-        """Write the arrivals noted, and from time to time how far every partition is recorded."""
-        if not self._pending:
+        """Write a report; while one is being written the newest waits for it."""
+        if self._is_report_under_way:
+            self._next_report = report
             return
-        self._since_summary += len(self._pending)
-        if self._since_summary >= arrivals.SUMMARY_EVERY:
-            self._since_summary = 0
-            self._pending += [
-                (key, arrivals.encode(Arrival(end, end - 1, now_ms))) for key, end in self._covered.items()
-            ]
-        while self._pending:
-            self._arrivals.append(self._pending[: arrivals.BATCH_COUNT_MAX])
-            del self._pending[: arrivals.BATCH_COUNT_MAX]
+        self._is_report_under_way = True
+        self._reports_topic.append([(str(report.broker).encode(), report.encode())], self._reported)
 
-    def complete_arrivals(self, partitions: Iterable[Partition], now_ms: int) -> None:
-        """Record what a crash left unrecorded of these partitions, estimated by when their logs changed last."""
-        wanted = {
-            state.state_key(p.topic, p.partition): p
-            for p in partitions
-            if state.state_key(p.topic, p.partition) not in self._covered
-            and p.log.log_start_offset < p.log.log_end_offset
-        }
-        if not wanted:
-            return
-        ends = self._recorded_ends(set(wanted))
-        for key, partition in wanted.items():
-            own_log = partition.log
-            arrival = arrivals.missing(
-                ends.get(key),
-                own_log.log_start_offset,
-                own_log.log_end_offset,
-                _changed_ms(own_log.directory),
-            )
-            if arrival is not None:
-                logger.warning("arrival times are estimated", partition=key.decode(), **arrival._asdict())
-                self.arrived(partition, arrival)
-            self._covered[key] = own_log.log_end_offset
-        self.flush(now_ms)
-
-    def _recorded_ends(self, wanted: set[bytes]) -> dict[bytes, int]:
-        """Reads backwards in growing windows until every key was seen or the log begins."""
-        ends: dict[bytes, int] = {}
-        window = WINDOW_RECORDS
-        while True:
-            found = {}
-            for partition in self._arrivals.partitions:
-                end = partition.log.log_end_offset
-                pairs = ((r.key or b"", r.value or b"") for r in records(partition, end - window, end))
-                found.update(arrivals.recorded_ends(pairs))
-            ends = {key: end for key, end in found.items() if key in wanted}
-            if wanted <= ends.keys() or all(
-                p.log.log_end_offset - window <= p.log.log_start_offset for p in self._arrivals.partitions
-            ):
-                return ends
-            window *= 4
+    def _reported(self, _: int) -> None:
+        self._is_report_under_way = False
+        report, self._next_report = self._next_report, None
+        if report is not None:
+            self.tell(report)
 
 
-class PartitionJournal:
-    """The journal as one copier sees it."""
+class CopyJournal:
+    """The journal as one copier sees it: what it writes is written one after the other."""
 
-    def __init__(self, journal: Journal, partition: Partition) -> None:
+    def __init__(self, journal: Journal, lead: Lead, arrived: Callable[[int, int, int], None]) -> None:
+        """`arrived(first offset, last offset, now)` notes an append."""
+        self.arrived = arrived
         self._journal = journal
-        self._partition = partition
+        self._lead = lead
+        self._writes: deque[tuple[State, Sequence[CopyFinding], Callable[[], None]]] = deque()
 
-    def save(self, state: State) -> None:
-        self._journal.save(self._partition, state)
+    def write(self, state: State, findings: Sequence[CopyFinding], written: Callable[[], None]) -> None:
+        """Have a state and the findings that came with it written; `written` then, never once the leadership is over."""
+        self._writes.append((state, findings, written))
+        if len(self._writes) == 1:
+            self._begin()
 
-    def report(self, finding: CopyFinding) -> None:
-        self._journal.report(finding)
+    def _begin(self) -> None:
+        state, findings, _ = self._writes[0]
+        self._journal.write(self._lead, state, findings, self._ended)
 
-    def arrived(self, first_offset: int, last_offset: int, now_ms: int) -> None:
-        self._journal.arrived(self._partition, Arrival(first_offset, last_offset, now_ms))
-
-
-def _changed_ms(directory: str) -> int:
-    """When a log was last written to."""
-    try:
-        return max(int(os.stat(path).st_mtime * 1000) for path in Path(directory).glob("*.log"))
-    except (OSError, ValueError) as error:
-        raise KafkaError(f"{directory} has no log file: {error}") from error
+    def _ended(self) -> None:
+        _, _, written = self._writes[0]
+        written()
+        self._writes.popleft()
+        if self._writes:
+            self._begin()

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 
 from headrace.broker.config.copies import MIRROR_CLUSTERS
+from headrace.mirror.own_topics import OWN_TOPICS
 
 INTERNAL_PREFIX = "__"
-INTERNAL = frozenset({"headrace.arrivals", "headrace.findings", "headrace.mirror", "headrace.sources"})
+INTERNAL = frozenset(OWN_TOPICS)
 """What a mirror writes of its own cluster."""
 UNKNOWN_CLUSTER = "unknown"
 """Stands for a source that does not tell its id (Kafka before 0.10.1)."""

@@ -15,7 +15,7 @@ from headrace.broker.wire.partitions import PartitionKey
 from headrace.mirror.findings import CopyFinding
 from headrace.mirror.questions import UNKNOWN
 from headrace.mirror.reports import ANSWERS, LISTED_MAX, STALE_AFTER_MS, Report, SourceReport
-from headrace.mirror.state import State, state_key
+from headrace.mirror.state import State, place_of
 
 NO_LEADER = -1
 NOT_MIRRORED = "not mirrored"
@@ -83,7 +83,7 @@ def _places(heard: Heard) -> list[PartitionKey]:
     return sorted(
         (topic, partition)
         for (topic, partition), leader in heard.leaders.items()
-        if state_key(topic, partition).decode() in heard.states
+        if place_of(topic, partition).decode() in heard.states
         or (leader == NO_LEADER and "." in topic and source_of(topic) in sources)
     )
 
@@ -114,7 +114,7 @@ def _silence(report: Report | None, now_ms: int) -> str:
 
 def _partition_row(place: PartitionKey, heard: Heard, source_ends: Mapping[str, int], now_ms: int) -> Row:
     topic, partition = place
-    key = state_key(topic, partition).decode()
+    key = place_of(topic, partition).decode()
     found = heard.states.get(key)
     own_end = heard.log_ends.get(key)
     source_end = source_ends.get(key.partition(".")[2])

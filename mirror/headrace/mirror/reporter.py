@@ -22,6 +22,7 @@ from headrace.mirror.reports import (
 from headrace.mirror.source import Source
 
 NOT_LISTED, WAITING = "not listed", "waiting"
+NOT_READ = "what is known of the copy cannot be read from headrace.mirror, or not be written there"
 
 
 class Reporter:
@@ -33,9 +34,8 @@ class Reporter:
         self._sources = sources
         self._told: Report | None = None
 
-    def remember(self, source: Source) -> None:
+    def remember(self, source: Source, earlier: Report | None) -> None:
         """When the source last answered, by the last report of this broker's earlier life."""
-        earlier = self._journal.last_report()
         for told in earlier.sources if earlier is not None else ():
             if (told.name, told.bootstrap) == (source.config.name, source.config.bootstrap):
                 source.answered_ms = told.answered_ms
@@ -64,6 +64,14 @@ def _waiting(source: Source, now_ms: int) -> Iterable[PartitionReport]:
     """Partitions that have no answer though their source does; stops and rot are in their states."""
     if source.silent_ms(now_ms) > SILENT_AFTER_MS:
         return
+    for (topic, partition), since_ms in sorted(source.awaited.items()):
+        if now_ms - since_ms > SILENT_AFTER_MS:
+            yield PartitionReport(
+                topic=source.config.target_topic(topic),
+                partition=partition,
+                state=WAITING,
+                reason=NOT_READ,
+            )
     for (topic, partition), copier in sorted(source.copiers.items()):
         is_waiting = copier.progress.silent_ms(now_ms) > SILENT_AFTER_MS
         if is_waiting and copier.phase is not Phase.STOPPED:
@@ -78,6 +86,8 @@ def _waiting(source: Source, now_ms: int) -> Iterable[PartitionReport]:
 
 def _why(source: Source, copier: Copier) -> tuple[str, str]:
     found = copier.located_at
+    if copier.obstacle:
+        return WAITING, copier.obstacle
     if found is None:
         return NOT_LISTED, f"{source.config.name} does not list the partition"
     if found.leader < 0:

@@ -8,27 +8,39 @@ starts it again. A broker without `mirror.sources` mirrors nothing.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Mapping
 
-from headrace.broker.errors import KafkaError
+from headrace.broker.client.asynchronous import FAILURES
+from headrace.broker.errors import KafkaError, NotLeaderOrFollowerError
 from headrace.broker.log.results import AppendResult
 from headrace.broker.server.embedding import EmbeddingHost, Partition
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.batches import BatchHeader
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.mirror import lineage
-from headrace.mirror.config import MirrorConfig
+from headrace.mirror.arrival_log import ArrivalLog
+from headrace.mirror.arrivals import Arrival
+from headrace.mirror.config import MirrorConfig, SourceConfig
 from headrace.mirror.copier import Copier
-from headrace.mirror.journal import Journal, PartitionJournal
+from headrace.mirror.copy_log import changed_ms, last_batch
+from headrace.mirror.journal import CopyJournal, Journal
+from headrace.mirror.lead import Lead
 from headrace.mirror.lineage import Standing
-from headrace.mirror.local_topic import last_batch
 from headrace.mirror.metrics import MirrorMetrics
+from headrace.mirror.own_topics import ARRIVALS, FINDINGS, OWN_TOPICS, SOURCES, STATES
 from headrace.mirror.reporter import Reporter
+from headrace.mirror.reports import Report
+from headrace.mirror.shared_reader import StateReader, last_report, recorded_ends
+from headrace.mirror.shared_topic import SharedTopic, shared_topics
 from headrace.mirror.source import Source
+from headrace.mirror.state import State
 from headrace.mirror.targets import Targets
 
 logger = get_logger(__name__)
 RECONCILE_SECONDS = 1.0
+ARRIVALS_SECONDS = 0.1
+ARRIVALS_IDLE_SECONDS = 60.0
 
 
 def check(properties: Mapping[str, str]) -> None:
@@ -47,36 +59,50 @@ async def start(host: EmbeddingHost) -> None:
     config = MirrorConfig.from_properties(host.properties)
     if not config.sources:
         return
-    mirror = Mirror(host, await Journal.open(host))
-    try:
-        async with asyncio.TaskGroup() as tasks:
+    await shared_topics(host, OWN_TOPICS)
+    earlier = await last_report(host)
+    async with asyncio.TaskGroup() as tasks:
+        states, findings, arrivals, reports = (
+            SharedTopic(host, name, tasks) for name in (STATES, FINDINGS, ARRIVALS, SOURCES)
+        )
+        mirror = Mirror(host, Journal(states, findings, reports), ArrivalLog(arrivals))
+        reader = StateReader(host, mirror.journal)
+        await reader.open()
+        try:
             for source in config.sources:
-                mirror.add(
-                    Source(
-                        source,
-                        config.tunables,
-                        host.clock,
-                        tasks,
-                        f"headrace-mirror-{host.broker_id}",
-                        mirror.journal.flush,
-                        own_cluster=host.cluster_id,
-                        is_here=lambda name: host.metadata.topics(name) is not None,
-                    )
-                )
+                mirror.add(_source(source, config, host, mirror, tasks), earlier)
             for running in mirror.sources:
                 tasks.create_task(mirror.follow(running))
             tasks.create_task(mirror.reconcile_often())
-    finally:
-        mirror.close()
+            tasks.create_task(mirror.write_arrivals())
+            await reader.run()
+        finally:
+            mirror.close()
+
+
+def _source(
+    source: SourceConfig, config: MirrorConfig, host: EmbeddingHost, mirror: Mirror, tasks: asyncio.TaskGroup
+) -> Source:
+    return Source(
+        source,
+        config.tunables,
+        host.clock,
+        tasks,
+        f"headrace-mirror-{host.broker_id}",
+        mirror.fetched,
+        own_cluster=host.cluster_id,
+        is_here=lambda name: host.metadata.topics(name) is not None,
+    )
 
 
 class LedTarget:
-    """The local log behind a copier's `Target`."""
+    """The local log behind a copier's `Target`, for as long as the leadership lasts."""
 
-    def __init__(self, host: EmbeddingHost, partition: Partition) -> None:
+    def __init__(self, host: EmbeddingHost, lead: Lead) -> None:
         self._host = host
-        self._partition = partition
-        self._log = partition.log
+        self._lead = lead
+        self._partition = lead.partition
+        self._log = lead.partition.log
 
     @property
     def log_start_offset(self) -> int:
@@ -86,11 +112,28 @@ class LedTarget:
     def log_end_offset(self) -> int:
         return self._log.log_end_offset
 
+    @property
+    def is_committed(self) -> bool:
+        return self._partition.high_watermark >= self._log.log_end_offset
+
+    @property
+    def has_enough_in_sync(self) -> bool:
+        return not self._partition.is_under_min_isr
+
     def append(self, records: memoryview) -> AppendResult:
+        self._check()
         return self._host.append_mirrored(self._partition, records)
 
     def start_at(self, offset: int) -> None:
+        self._check()
         self._host.start_mirrored_at(self._partition, offset)
+
+    def _check(self) -> None:
+        if not self._lead.holds:
+            raise NotLeaderOrFollowerError(
+                f"this broker does not lead {self._partition.topic}-{self._partition.partition} in epoch "
+                f"{self._lead.leader_epoch} any more"
+            )
 
     def last_batch(self) -> BatchHeader | None:
         return last_batch(self._log)
@@ -99,22 +142,27 @@ class LedTarget:
 class Mirror:
     """All sources of this broker."""
 
-    def __init__(self, host: EmbeddingHost, journal: Journal) -> None:
+    def __init__(self, host: EmbeddingHost, journal: Journal, arrival_log: ArrivalLog) -> None:
         self.journal = journal
         self.sources: list[Source] = []
         self._host = host
+        self._arrivals = arrival_log
+        self._arrivals_due = asyncio.Event()
+        self._changed = asyncio.Event()
         self._targets = Targets(host, journal)
-        self._partition_of: dict[tuple[str, PartitionKey], Partition] = {}
+        self._leads: dict[tuple[str, PartitionKey], Lead] = {}
         self._metrics = MirrorMetrics(self.sources, journal.findings_count, host.clock)
         self._reporter = Reporter(host.broker_id, journal, self.sources)
+        self._end_watch = host.on_change(lambda _: self._changed.set())
         host.registry.register(self._metrics)
 
-    def add(self, source: Source) -> None:
-        """Mirror this source as well."""
-        self._reporter.remember(source)
+    def add(self, source: Source, earlier: Report | None) -> None:
+        """Mirror this source as well; `earlier` is what this broker told last before its start."""
+        self._reporter.remember(source, earlier)
         self.sources.append(source)
 
     def close(self) -> None:
+        self._end_watch()
         self._host.registry.unregister(self._metrics)
         for source in self.sources:
             source.forget_link()
@@ -130,44 +178,67 @@ class Mirror:
                     source.locate(key, copier)
                 source.assign()
                 await self._targets.keep_in_step(source)
-                if self._reconcile(source):
-                    source.refresh_soon()
+                self._reconcile(source)
             await source.wait_until_due()
 
     async def reconcile_often(self) -> None:
         """Follow what this broker leads, and what it is told to do; tell what it hears."""
         while True:
-            self.journal.read_states()
             for source in self.sources:
-                if self._reconcile(source):
-                    source.refresh_soon()
+                self._reconcile(source)
             self._reporter.tell(self._host.clock.now_ms())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(RECONCILE_SECONDS):
+                    await self._changed.wait()
+            self._changed.clear()
+
+    # -- arrivals
+
+    def fetched(self, _: int) -> None:
+        """A source answered."""
+        if self._arrivals.is_waiting:
+            self._arrivals_due.set()
+
+    async def write_arrivals(self) -> None:
+        """Write what arrived, some times a second at most, and what predecessors did not come to write."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(ARRIVALS_IDLE_SECONDS):
+                    await self._arrivals_due.wait()
+            await asyncio.sleep(ARRIVALS_SECONDS)
+            if unrecorded := self._arrivals.unrecorded:
+                await self._complete_arrivals(unrecorded)
+            self._arrivals.flush(self._host.clock.now_ms())
+            if not self._arrivals.is_waiting:
+                self._arrivals_due.clear()
+
+    async def _complete_arrivals(self, places: set[bytes]) -> None:
+        try:
+            self._arrivals.complete(await recorded_ends(self._host, places), places)
+        except (*FAILURES, KafkaError) as error:
+            logger.warning("arrivals cannot be read, it is tried again", reason=repr(error))
             await asyncio.sleep(RECONCILE_SECONDS)
 
     # -- partitions
 
-    def _reconcile(self, source: Source) -> bool:
-        """Run copiers for exactly the copies that are led here; whether there are new ones."""
+    def _reconcile(self, source: Source) -> None:
+        """Run copiers for exactly the copies that are led here, each under its present leadership."""
         led = self._led_copies(source)
         name = source.config.name
-        gone = [key for key in source.copiers if led.get(key) is not self._partition_of.get((name, key))]
+        known = {key: lead for (of, key), lead in self._leads.items() if of == name}
+        gone = [key for key, lead in known.items() if led.get(key) != lead]
         source.forget(gone)
         for key in gone:
             # Whoever holds a partition holds the files of its log open, deleted or not.
-            del self._partition_of[name, key]
-        new = led.keys() - source.copiers.keys()
-        now_ms = self._host.clock.now_ms()
-        self.journal.complete_arrivals([led[key] for key in new], now_ms)
-        for key in new:
-            self._partition_of[name, key] = led[key]
-            source.copiers[key] = self._copier(source, key, led[key])
+            self._arrivals.let_go(self._leads.pop((name, key)))
+        for key in led.keys() - (known.keys() - set(gone)):
+            self._take_over(source, key, led[key])
         if gone:
             source.assign()
-        self._obey(source, led, now_ms)
-        return bool(new)
+        self._obey(source, led, self._host.clock.now_ms())
 
-    def _led_copies(self, source: Source) -> dict[PartitionKey, Partition]:
-        led: dict[PartitionKey, Partition] = {}
+    def _led_copies(self, source: Source) -> dict[PartitionKey, Lead]:
+        led: dict[PartitionKey, Lead] = {}
         for partition in self._host.led():
             topic = source.config.source_topic(partition.topic)
             if topic is None:
@@ -175,7 +246,7 @@ class Mirror:
             if topic in source.refused or self._is_former(partition):
                 self.journal.forget(partition)
             elif partition.log.is_mirror_copy:
-                led[topic, partition.partition] = partition
+                led[topic, partition.partition] = Lead(partition, partition.leader_epoch)
         return led
 
     def _is_former(self, partition: Partition) -> bool:
@@ -184,14 +255,33 @@ class Mirror:
         configs = self._host.configurations.of_topic(partition.topic)
         return lineage.standing(configs, is_remembered=False) is Standing.FORMER
 
-    def _copier(self, source: Source, key: PartitionKey, partition: Partition) -> Copier:
-        tunables = source.tunables
+    def _take_over(self, source: Source, key: PartitionKey, lead: Lead) -> None:
+        """Have the copy's state, then go on with it."""
+        self._leads[source.config.name, key] = lead
+        source.awaited[key] = self._host.clock.now_ms()
+        self._arrivals.take_over(lead, changed_ms(lead.partition.log.directory))
+        self._arrivals_due.set()
+
+        def ready(state: State) -> None:
+            if self._leads.get((source.config.name, key)) == lead and lead.holds:
+                del source.awaited[key]
+                source.copiers[key] = self._copier(source, key, lead, state)
+                source.refresh_soon()
+
+        self.journal.take_over(lead, source.config.bootstrap, ready)
+
+    def _copier(self, source: Source, key: PartitionKey, lead: Lead, state: State) -> Copier:
+        tunables, partition = source.tunables, lead.partition
+
+        def arrived(first_offset: int, last_offset: int, now_ms: int) -> None:
+            self._arrivals.arrived(lead, Arrival(first_offset, last_offset, now_ms))
+
         copier = Copier(
             source.config.name,
             *key,
-            target=LedTarget(self._host, partition),
-            journal=PartitionJournal(self.journal, partition),
-            state=self.journal.state_of(partition, source.config.bootstrap),
+            target=LedTarget(self._host, lead),
+            journal=CopyJournal(self.journal, lead, arrived),
+            state=state,
             backoff_ms=(tunables.retry_backoff_ms, tunables.retry_backoff_max_ms),
             now_ms=self._host.clock.now_ms(),
         )
@@ -199,14 +289,16 @@ class Mirror:
             "copying" if copier.state.stopped is None else "stopped until it is resumed",
             topic=partition.topic,
             partition=partition.partition,
+            leader_epoch=lead.leader_epoch,
             log_end_offset=partition.log.log_end_offset,
         )
         return copier
 
-    def _obey(self, source: Source, led: Mapping[PartitionKey, Partition], now_ms: int) -> None:
+    def _obey(self, source: Source, led: Mapping[PartitionKey, Lead], now_ms: int) -> None:
         """Carry out what a person told stopped and rotten partitions to do."""
         for key, copier in source.copiers.items():
-            stop, skip = self.journal.resume_of(led[key]), self.journal.skip_of(led[key])
+            partition = led[key].partition
+            stop, skip = self.journal.resume_of(partition), self.journal.skip_of(partition)
             try:
                 if skip is not None and copier.state.rotten is not None:
                     copier.skip(skip, now_ms)

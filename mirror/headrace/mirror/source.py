@@ -59,7 +59,8 @@ class SourceTopic:
 
 
 class Source:
-    """`topics` is the newest metadata, `copiers` what this broker copies (partition of the source → copier).
+    """`topics` is the newest metadata, `copiers` what this broker copies (partition of the source → copier), `awaited` what it
+    will copy once the state is there, and since when.
 
     `answered_ms` is when the source last answered anything, `problem` why it did not answer the last time, `not_brought`
     why a topic of it has no copy, or one with too few partitions, `unreadable` those of them that it does not tell about;
@@ -88,6 +89,7 @@ class Source:
         self.topics: dict[str, SourceTopic] = {}
         self.refused: dict[str, str] = {}
         self.copiers: dict[PartitionKey, Copier] = {}
+        self.awaited: dict[PartitionKey, int] = {}
         self.addresses: dict[int, Address] = {}
         self.is_known = False
         self.began_ms = clock.now_ms()
@@ -296,3 +298,4 @@ class Source:
         """These partitions are no longer this broker's."""
         for key in keys:
             self.copiers.pop(key, None)
+            self.awaited.pop(key, None)

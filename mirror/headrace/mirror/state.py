@@ -1,8 +1,16 @@
-"""What a copier must remember beyond the local log's end: a record of the topic `headrace.mirror` a partition.
+"""What a copier must remember beyond the log's end: the records of the topic `headrace.mirror`.
 
-Key: `<target topic>-<partition>`, value: JSON. The last record of a key holds all of it, so the topic is a compacted one.
-An order is a record of its own key (`<target topic>-<partition>/resume`, `…/skip`), since the command writes it, not the
-owner: it names the stop or the rot that it ends, so that one read twice or late ends no other. Pure values.
+All keys begin with the copy's place, `<target topic>-<partition>`; values are JSON. The last record of a key holds all of
+it, so the topic is a compacted one.
+
+    <place>/<topic id>/<leader epoch>    the state, as the leader of that epoch left it: a key of its own for each, so that
+                                         what a deposed one writes late takes nothing of its successor's place
+    <place>/leader                       the leadership that is about to read the state: earlier ones write in vain from here
+    <place>/resume, <place>/skip         orders. The command writes them: they name the stop or the rot that they end, so
+                                         that one read twice or late ends no other
+    <place>                              the state as earlier versions wrote it, to whichever partition their broker led
+
+Pure values.
 """
 
 from __future__ import annotations
@@ -17,9 +25,11 @@ from headrace.mirror.findings import CopyFinding
 from headrace.mirror.questions import UNKNOWN
 
 EPOCHS_MAX = 64
-RESUME, SKIP = "resume", "skip"
-ORDER_SEPARATOR = "/"
+RESUME, SKIP, LEADER = "resume", "skip", "leader"
+SEPARATOR = "/"
 """In no topic's name."""
+NO_LEADER_EPOCH = -1
+"""Of a state that an earlier version wrote."""
 NO_ID = UUID(int=0)
 
 
@@ -48,7 +58,8 @@ class SkipOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """`target_id` is the target topic's id: a state of an earlier topic of that name is void.
+    """`target_id` is the target topic's id: a state of an earlier topic of that name is void. `leader_epoch` is the target's,
+    in which it was written, `untold` the findings that came with it, as long as it is not sure that they are told.
 
     `epochs` are the source's leader epochs with the offset where each begins in the copy, oldest first: an epoch is
     noted before its first batch is appended, so one at or above the log's end was never copied.
@@ -66,6 +77,8 @@ class State:
     passed_from: int | None = None
     rotten: CopyFinding | None = None
     skipped: Skip | None = None
+    leader_epoch: int = NO_LEADER_EPOCH
+    untold: tuple[CopyFinding, ...] = ()
 
     def next_offset(self, log_end_offset: int) -> int:
         """Where the source's next batch belongs in a copy that ends there."""
@@ -97,6 +110,8 @@ class State:
             "passed_from": self.passed_from,
             "rotten": self.rotten.as_dict() if self.rotten else None,
             "skipped": asdict(self.skipped) if self.skipped else None,
+            "leader_epoch": self.leader_epoch,
+            "untold": [finding.as_dict() for finding in self.untold],
         }
         return json.dumps(fields, separators=(",", ":")).encode()
 
@@ -115,6 +130,8 @@ def decode(value: bytes) -> State:
             passed_from=_offset_or_none(fields.get("passed_from")),
             rotten=findings.from_dict(fields["rotten"]) if fields.get("rotten") else None,
             skipped=_skip(fields["skipped"]) if fields.get("skipped") else None,
+            leader_epoch=int(fields.get("leader_epoch", NO_LEADER_EPOCH)),
+            untold=tuple(findings.from_dict(found) for found in fields.get("untold", ())),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"no state of a mirror partition: {value[:200]!r}") from error
@@ -132,13 +149,39 @@ def _skip(fields: Any) -> Skip:
     )
 
 
-def state_key(topic: str, partition: int) -> bytes:
+def place_of(topic: str, partition: int) -> bytes:
+    """What all keys about a copy begin with, and the whole key of its findings and arrivals."""
     return f"{topic}-{partition}".encode()
 
 
-def order_key(topic: str, partition: int, order: str) -> bytes:
-    """The key of an order: `RESUME` or `SKIP`."""
-    return state_key(topic, partition) + f"{ORDER_SEPARATOR}{order}".encode()
+def state_key(place: bytes, target_id: UUID, leader_epoch: int) -> bytes:
+    """The key of a state that the leader of this epoch writes."""
+    return place + f"{SEPARATOR}{target_id}{SEPARATOR}{leader_epoch}".encode()
+
+
+def key_of(place: bytes, what: str) -> bytes:
+    """The key of a claim (`LEADER`) or an order (`RESUME`, `SKIP`)."""
+    return place + f"{SEPARATOR}{what}".encode()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """The leader of this epoch is about to read the state: from here on earlier ones write in vain."""
+
+    target_id: UUID
+    leader_epoch: int
+
+    def encode(self) -> bytes:
+        return json.dumps({"target_id": str(self.target_id), "leader_epoch": self.leader_epoch}).encode()
+
+
+def decode_claim(value: bytes) -> Claim:
+    """Raises ValueError for what is no claim."""
+    try:
+        fields = json.loads(value)
+        return Claim(target_id=UUID(fields["target_id"]), leader_epoch=int(fields["leader_epoch"]))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"no claim: {value[:200]!r}") from error
 
 
 def encode_resume(stopped: CopyFinding) -> bytes:

@@ -7,12 +7,13 @@ skipped in silence.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from fastavro import schemaless_reader
 
 from headrace.audit.accounts import CLOCK_SKEW_MS
+from headrace.audit.clocks import NOBODY
 from headrace.audit.ledger import ForeignLedgerError, Ledger
 from headrace.audit.period import BEGIN_MS, Period
 from headrace.audit.records import (
@@ -77,8 +78,6 @@ class OfflineTopics:
             topic=partition.topic, partition=partition.partition, first_offset=first, next_offset=ends.end
         )
         number = 0
-        # A broker writes about its own copies to a partition that it leads.
-        host = self._client.leader_host(partition)
         try:
             for chunk in chunks(self._client, wanted):
                 for part in chunk.records:
@@ -88,7 +87,7 @@ class OfflineTopics:
                         ledger.problem(gone, Period(BEGIN_MS, until_ms))
                         gone = ""
                     for offset, key, value in _messages(part):
-                        take(ledger, partition, offset, key, value, host)
+                        take(ledger, partition, offset, key, value, self._client.leader_host)
                         number += 1
                 ledger.read[partition] = chunk.next_offset
         except StandstillError as error:
@@ -109,15 +108,15 @@ def take(
     offset: int,
     key: bytes | None,
     value: bytes | None,
-    host: str = "",
+    host_of: Callable[[TopicPartition], str] = lambda _: NOBODY,
 ) -> None:
-    """Give one message to the ledger; `host` is that of the partition's leader."""
+    """Give one message to the ledger; `host_of` tells which host leads a partition: who leads a copy appends to it."""
     topic = partition.topic
     try:
         if topic == ARRIVALS_TOPIC:
             arrival = decode_arrival(key, value)
             if arrival is not None:
-                ledger.on_arrival(arrival, host)
+                ledger.on_arrival(arrival, host_of(arrival.partition))
         elif topic == FINDINGS_TOPIC:
             ledger.on_mirror_finding(decode_finding(value))
         elif split_topic(topic)[1] == MONITORING_TOPIC:

@@ -15,7 +15,7 @@ from mirror_kit import finding
 from headrace.broker.wire.batches import Record
 from headrace.mirror.command import OffsetRangeType, _resume, _skip, _states
 from headrace.mirror.findings import Kind
-from headrace.mirror.state import Skip, State, decode_skip
+from headrace.mirror.state import Skip, State, decode_skip, state_key
 
 KNOWN = State(target_id=UUID(int=3), source_bootstrap="east:9092")
 
@@ -40,11 +40,13 @@ def test_a_record_that_is_no_state_is_passed_over_with_a_warning(
         records = [
             Record(0, 1000, b"dc-east.t-1", KNOWN.encode(), []),
             Record(1, 2000, key, value, []),
-            Record(2, 3000, b"dc-east.t-1/resume", b"anything", []),
+            Record(2, 3000, b"dc-east.t-1/resume", b'{"stop": "anything"}', []),
         ]
         return {0: records}
 
-    assert asyncio.run(_states(SimpleNamespace(read=read))) == {"dc-east.t-1": KNOWN}  # type: ignore[arg-type]
+    assert asyncio.run(_states(cast("Any", SimpleNamespace(read=read, topic_ids={})))) == {
+        "dc-east.t-1": KNOWN
+    }
     assert capsys.readouterr().err.startswith("Warning: a record of headrace.mirror is passed over: ")
 
 
@@ -61,10 +63,12 @@ class Cluster:
     async def leader_of(self, topic: str, partition: int) -> int:
         return 1
 
-    async def led_by(self, topic: str, broker: int) -> list[int]:
-        return [0]
+    @property
+    def topic_ids(self) -> dict[str, UUID]:
+        return {"dc-east.t": KNOWN.target_id}
 
     async def publish(self, topic: str, partition: int, key: bytes, value: bytes) -> int:
+        assert partition == 0, "the one that all brokers read"
         self.orders.append((key, value))
         return 0
 
@@ -135,7 +139,23 @@ def test_offsets_are_a_range(text: str) -> None:
         OffsetRangeType().convert(text, None, None)
 
 
-def test_the_later_state_counts_where_two_brokers_led_a_copy() -> None:
+def test_of_two_leaders_states_that_of_the_later_epoch_counts() -> None:
+    later = replace(KNOWN, resumed_at=7, leader_epoch=5)
+    late, other = replace(KNOWN, leader_epoch=4), replace(KNOWN, target_id=UUID(int=4), leader_epoch=9)
+    place, records = b"dc-east.t-1", []
+    for number, state in enumerate((later, late, other)):
+        key = state_key(place, state.target_id, state.leader_epoch)
+        records.append(Record(number, number, key, state.encode(), []))
+
+    async def read(topic: str) -> dict[int, list[Any]]:
+        return {0: records}
+
+    for ids, found in (({"dc-east.t": KNOWN.target_id}, later), ({}, other)):
+        client = SimpleNamespace(read=read, topic_ids=ids)
+        assert asyncio.run(_states(cast("Any", client))) == {"dc-east.t-1": found}
+
+
+def test_the_later_state_counts_where_two_brokers_of_an_earlier_version_led_a_copy() -> None:
     later = replace(KNOWN, resumed_at=7)
 
     async def read(topic: str) -> dict[int, list[Any]]:
@@ -147,4 +167,5 @@ def test_the_later_state_counts_where_two_brokers_led_a_copy() -> None:
             1: [Record(0, 3, b"dc-east.t-1", KNOWN.encode(), [])],
         }
 
-    assert asyncio.run(_states(cast("Any", SimpleNamespace(read=read)))) == {"dc-east.t-1": later}
+    client = SimpleNamespace(read=read, topic_ids={})
+    assert asyncio.run(_states(cast("Any", client))) == {"dc-east.t-1": later}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -17,7 +19,7 @@ from headrace.broker.wire.batches import (
     iter_batches,
     read_header,
 )
-from headrace.mirror.copier import VANISHED_AFTER_MS, Copier, Phase
+from headrace.mirror.copier import TOO_FEW_IN_SYNC, VANISHED_AFTER_MS, Copier, Phase
 from headrace.mirror.findings import CopyFinding, Kind
 from headrace.mirror.progress import LAG_KNOWN_MS
 from headrace.mirror.questions import Fetch, Located, Survey, Surveyed
@@ -33,6 +35,7 @@ class Target:
     def __init__(self, start: int = 0, end: int = 0) -> None:
         self.log_start_offset, self.log_end_offset = start, end
         self.batches: list[BatchHeader] = []
+        self.is_committed = self.has_enough_in_sync = True
 
     def append(self, records: memoryview) -> AppendResult:
         placed = list(iter_batches(records))
@@ -50,16 +53,27 @@ class Target:
 
 
 class Journal:
+    """Has written what it is given at once, or, while it `holds` what it is given, at `commit`."""
+
     def __init__(self) -> None:
         self.states: list[State] = []
         self.findings: list[CopyFinding] = []
         self.arrivals: list[tuple[int, int, int]] = []
+        self.holds = False
+        self.held: list[tuple[State, Sequence[CopyFinding], Callable[[], None]]] = []
 
-    def save(self, state: State) -> None:
-        self.states.append(decode(state.encode()))
+    def write(self, state: State, findings: Sequence[CopyFinding], written: Callable[[], None]) -> None:
+        self.held.append((state, findings, written))
+        if not self.holds:
+            self.commit()
 
-    def report(self, finding: CopyFinding) -> None:
-        self.findings.append(finding)
+    def commit(self) -> None:
+        """Everything that was given is written."""
+        held, self.held = self.held, []
+        for state, findings, written in held:
+            self.states.append(decode(state.encode()))
+            self.findings += findings
+            written()
 
     def arrived(self, first_offset: int, last_offset: int, now_ms: int) -> None:
         self.arrivals.append((first_offset, last_offset, now_ms))
@@ -135,6 +149,100 @@ def test_batches_are_appended_in_order_and_noted() -> None:
     assert script.offsets == [(0, 2), (3, 3), (4, 9)]
     assert script.journal.arrivals == [(0, 3, 1000), (4, 9, 1500)]
     assert script.copier.lag_messages(1500) == 90
+
+
+def test_a_new_leader_epoch_of_the_source_is_written_before_its_first_batch_is_appended() -> None:
+    script = Script()
+    script.copying(batch(0, 4, epoch=1))
+    script.journal.holds = True
+    want = script.fetch(batch(5, 9, epoch=1), batch(10, 14, epoch=2), batch(15, 19, epoch=2))
+    assert want.offset == 5
+    assert script.offsets == [(0, 4), (5, 9)], "what came before it is appended"
+    assert [state.epochs for state, *_ in script.journal.held] == [((1, 0), (2, 10))]
+    assert script.copier.wants(1000) is None, "nothing is asked while it is being written"
+    script.answer(want, batch(10, 14, epoch=2))
+    assert script.offsets == [(0, 4), (5, 9)], "and nothing is appended"
+    script.journal.commit()
+    assert script.fetch(batch(10, 14, epoch=2)).offset == 10
+    assert script.offsets == [(0, 4), (5, 9), (10, 14)]
+
+
+def test_an_empty_copy_begins_once_the_sources_epoch_is_written() -> None:
+    script = Script()
+    script.journal.holds = True
+    script.locate()
+    script.journal.commit()
+    script.survey(50, 100)
+    script.fetch(batch(50, 59, epoch=4))
+    assert (script.target.log_start_offset, script.offsets) == (0, [])
+    script.journal.commit()
+    script.fetch(batch(50, 59, epoch=4))
+    assert (script.target.log_start_offset, script.offsets) == (50, [(50, 59)])
+
+
+def test_nothing_is_written_of_what_is_not_committed_yet() -> None:
+    script = Script()
+    script.copying(batch(0, 4))
+    script.target.is_committed = False
+    script.fetch(batch(5, 9))
+    assert script.offsets == [(0, 4), (5, 9)], "copying goes on ahead of its followers"
+    script.fetch(batch(12, 14))
+    assert (script.kinds, script.copier.phase) == ([], Phase.SURVEYING)
+    assert script.copier.wants(2000) is None
+    script.target.is_committed = True
+    script.survey(0, 100, now_ms=2000)
+    script.fetch(batch(12, 14), now_ms=2000)
+    assert (script.kinds, script.copier.phase) == ([Kind.GAP], Phase.STOPPED)
+
+
+@pytest.mark.parametrize("bad", ["rotten", "recreated", "resumed"])
+def test_an_order_or_a_finding_waits_until_the_copy_is_committed(bad: str) -> None:
+    gap = _stopped_by_a_gap().state.stopped
+    assert gap is not None
+    script = Script(state=replace(STATE, stopped=gap)) if bad == "resumed" else Script()
+    for is_committed in (False, True):
+        if bad == "resumed":
+            script.target.is_committed = is_committed
+            script.copier.resume(stop_id(gap), 1000)
+            assert (script.copier.state.stopped is None) is is_committed
+            continue
+        if not is_committed:
+            script.copying(batch(0, 4))
+        script.target.is_committed = is_committed
+        if bad == "rotten":
+            if is_committed:
+                script.fetch(rotten(5, 9), now_ms=9000)
+            else:
+                script.fetch(rotten(5, 9))
+        else:
+            script.locate(topic_id=OTHER_ID)
+        assert bool(script.kinds) is is_committed
+
+
+def _stopped_by_a_gap() -> Copier:
+    script = Script()
+    script.copying(batch(0, 4))
+    script.fetch(batch(12, 14))
+    return script.copier
+
+
+def test_a_copy_with_too_few_replicas_in_sync_asks_for_nothing() -> None:
+    script = Script()
+    script.copying(batch(0, 4))
+    script.target.has_enough_in_sync = False
+    assert script.copier.wants(1000) is None
+    assert script.copier.obstacle == TOO_FEW_IN_SYNC
+    script.target.has_enough_in_sync = True
+    assert script.fetch(batch(5, 9)).offset == 5
+
+
+def test_a_stop_is_written_with_its_finding() -> None:
+    script = Script()
+    script.copying(batch(0, 4))
+    script.journal.holds = True
+    script.fetch(batch(12, 14))
+    ((state, findings, _),) = script.journal.held
+    assert (state.stopped, [f.kind for f in findings]) == (findings[0], [Kind.GAP])
 
 
 def test_a_cut_last_batch_is_asked_for_again() -> None:

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from headrace.mirror import journal, lineage
+from headrace.mirror import lineage, own_topics
 from headrace.mirror.lineage import Clusters, Standing, mark, refusal, standing
 
 ROUNDS_MAX = 30
@@ -95,7 +95,9 @@ def test_what_is_for_all_clusters_is_copied(name: str) -> None:
 
 
 def test_every_topic_of_the_journal_is_internal() -> None:
-    constants = {value for name, value in vars(journal).items() if name.isupper() and isinstance(value, str)}
+    constants = {
+        value for name, value in vars(own_topics).items() if name.isupper() and isinstance(value, str)
+    }
     own = {value for value in constants if value.startswith("headrace.")}
     assert own >= {"headrace.arrivals", "headrace.findings", "headrace.mirror"}
     assert all(lineage.is_internal(name) for name in own)

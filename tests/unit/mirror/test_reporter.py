@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,11 +16,11 @@ from prometheus_client import CollectorRegistry
 from headrace.broker.errors import ErrorCode
 from headrace.broker.replication.topic_requests import TopicResult
 from headrace.mirror.config import SourceConfig, Tunables
-from headrace.mirror.copier import Copier
+from headrace.mirror.copier import NOT_WRITTEN, TOO_FEW_IN_SYNC, Copier
 from headrace.mirror.findings import CopyFinding, Kind
 from headrace.mirror.metrics import MirrorMetrics
 from headrace.mirror.questions import Located
-from headrace.mirror.reporter import Reporter
+from headrace.mirror.reporter import NOT_READ, Reporter
 from headrace.mirror.reports import (
     REPORT_INTERVAL_MS,
     SILENT_AFTER_MS,
@@ -51,19 +52,17 @@ class Told:
     """The journal, as far as reports go."""
 
     reports: list[Report] = field(default_factory=list)
-    earlier: Report | None = None
-
-    def last_report(self) -> Report | None:
-        return self.earlier
 
     def tell(self, report: Report) -> None:
         self.reports.append(report)
 
 
 class Journal:
-    def save(self, state: State) -> None: ...
+    is_away = False
 
-    def report(self, finding: CopyFinding) -> None: ...
+    def write(self, state: State, findings: Sequence[CopyFinding], written: Callable[[], None]) -> None:
+        if not self.is_away:
+            written()
 
 
 @dataclass
@@ -86,13 +85,20 @@ class Script:
             is_here=lambda name: False,
         )
         self.reporter = Reporter(3, cast("Any", self.journal), [self.source])
-        target = SimpleNamespace(log_start_offset=0, log_end_offset=0, last_batch=lambda: None)
+        self.target = SimpleNamespace(
+            log_start_offset=0,
+            log_end_offset=0,
+            last_batch=lambda: None,
+            is_committed=True,
+            has_enough_in_sync=True,
+        )
+        self.copier_journal = Journal()
         self.copier = Copier(
             "dc-east",
             "events",
             0,
-            target=cast("Any", target),
-            journal=cast("Any", Journal()),
+            target=cast("Any", self.target),
+            journal=cast("Any", self.copier_journal),
             state=State(target_id=UUID(int=1)),
             now_ms=self.clock.ms,
         )
@@ -136,8 +142,8 @@ def test_a_report_is_written_when_something_changes_and_from_time_to_time() -> N
 def test_the_last_answer_is_known_from_the_brokers_earlier_life() -> None:
     script = Script()
     told = SourceReport(name="dc-east", bootstrap="east:9092", answered_ms=7, problem="")
-    script.journal.earlier = Report(broker=3, at_ms=9, sources=(told,))
-    script.reporter.remember(script.source)
+    script.reporter.remember(script.source, None)
+    script.reporter.remember(script.source, Report(broker=3, at_ms=9, sources=(told,)))
     assert script.source.answered_ms == 7
     assert script.source.silent_ms(script.clock.ms) == script.clock.ms - 7
 
@@ -159,6 +165,30 @@ def test_a_partition_without_an_answer_is_told_once_its_source_answers() -> None
     assert script.told().partitions[0].reason == "NOT_LEADER_OR_FOLLOWER"
     script.copier.progress.answered(5, script.clock.ms)
     assert script.told().partitions == ()
+
+
+def test_a_copy_that_waits_for_its_own_cluster_says_for_what() -> None:
+    script = Script()
+    script.clock.ms += SILENT_AFTER_MS + 1
+    script.source.heard(script.clock.ms)
+    script.target.has_enough_in_sync = False
+    assert script.told().partitions[0].reason == TOO_FEW_IN_SYNC
+    script.target.has_enough_in_sync = True
+    script.copier_journal.is_away = True
+    script.locate()
+    assert script.told().partitions[0].reason == NOT_WRITTEN
+
+
+def test_a_copy_whose_state_is_not_there_yet_is_told_after_a_while() -> None:
+    script = Script()
+    script.source.heard(script.clock.ms)
+    script.source.copiers.clear()
+    script.source.awaited["events", 0] = script.clock.ms
+    assert script.told().partitions == ()
+    script.clock.ms += SILENT_AFTER_MS + 1
+    script.source.heard(script.clock.ms)
+    (found,) = script.told().partitions
+    assert (found.topic, found.state, found.reason) == ("dc-east.events", "waiting", NOT_READ)
 
 
 def test_what_is_not_known_is_not_0_in_the_metrics() -> None:
@@ -196,7 +226,7 @@ def test_a_rotten_partition_is_not_copying_in_the_metrics() -> None:
         reason="so it is",
     )
     assert script.of_partition("state", state="surveying") == 1
-    script.copier.state = State(target_id=UUID(int=1), rotten=rotten)
+    script.copier._notes.state = State(target_id=UUID(int=1), rotten=rotten)
     assert (
         script.of_partition("state", state="surveying"),
         script.of_partition("state", state="rotten"),

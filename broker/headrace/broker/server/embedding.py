@@ -18,10 +18,11 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.broker.clock import Clock
-from headrace.broker.errors import NotLeaderOrFollowerError, PolicyViolationError
+from headrace.broker.errors import NotEnoughReplicasError, NotLeaderOrFollowerError, PolicyViolationError
 from headrace.broker.replication.partition import Partition
 from headrace.broker.replication.topic_requests import NewTopic, TopicResult
 from headrace.broker.structured_log import get_logger
+from headrace.broker.wire.client.view import Address
 
 if TYPE_CHECKING:
     from headrace.broker.config.broker import BrokerConfig
@@ -85,24 +86,32 @@ class EmbeddingHost(Protocol):
         """The partitions that this broker leads now."""
         ...
 
-    def on_change(self, callback: Callable[[Partition], None]) -> None:
-        """Call `callback(partition)` after it became led, stopped being led, or was deleted."""
+    @property
+    def internal_replication_factor(self) -> int:
+        """How many replicas topics get in which brokers keep their own state: `offsets.topic.replication.factor`."""
+        ...
+
+    def leader_address(self, topic: str, partition: int) -> Address | None:
+        """Where brokers reach the leader of a partition, this broker included; None without one that is alive."""
+        ...
+
+    def on_change(self, callback: Callable[[Partition], None]) -> Callable[[], None]:
+        """Call `callback(partition)` after it became led, stopped being led, or was deleted, until what this returns is
+        called.
+        """
         ...
 
     def append_mirrored(self, partition: Partition, records: memoryview) -> AppendResult:
         """Append whole batches with their own offsets to a led partition and wake its fetchers.
 
-        Returns the log's AppendResult; raises NotLeaderOrFollowerError, PolicyViolationError for a topic that is no
-        copy, where clients write, and whatever the log refuses.
+        Returns the log's AppendResult; raises NotLeaderOrFollowerError, NotEnoughReplicasError below
+        `min.insync.replicas`, PolicyViolationError for a topic that is no copy, where clients write, and whatever the
+        log refuses.
         """
         ...
 
     def start_mirrored_at(self, partition: Partition, offset: int) -> None:
-        """Have the empty log of a led partition begin at `offset`; raises StorageError."""
-        ...
-
-    def wake_fetchers(self, topic: str, partition: int) -> None:
-        """The partition moved by another way than `append_mirrored`."""
+        """Have the empty log of a led partition begin at `offset`, and its followers with it; raises StorageError."""
         ...
 
 
@@ -126,8 +135,12 @@ class BrokerHost:
         self._membership = cluster.membership
         self.metadata = metadata
         self.registry = metrics.registry
+        self.internal_replication_factor = config.groups.offsets_topic_replication_factor
+        self._listener = config.inter_broker_listener
+        self._callbacks: list[Callable[[Partition], None]] = []
         self._partitions = partitions
         self._waiting = waiting
+        partitions.on_change(self._changed)
 
     @property
     def broker_id(self) -> int:
@@ -140,8 +153,18 @@ class BrokerHost:
     def led(self) -> Iterable[Partition]:
         return self._partitions.led()
 
-    def on_change(self, callback: Callable[[Partition], None]) -> None:
-        self._partitions.on_change(callback)
+    def leader_address(self, topic: str, partition: int) -> Address | None:
+        found = self.metadata.partition(topic, partition)
+        endpoint = None if found is None else self.metadata.endpoint(found.leader, self._listener)
+        return None if endpoint is None else (endpoint.host, endpoint.port)
+
+    def on_change(self, callback: Callable[[Partition], None]) -> Callable[[], None]:
+        self._callbacks.append(callback)
+        return lambda: self._callbacks.remove(callback)
+
+    def _changed(self, partition: Partition) -> None:
+        for callback in list(self._callbacks):
+            callback(partition)
 
     def append_mirrored(self, partition: Partition, records: memoryview) -> AppendResult:
         if not partition.is_leader:
@@ -150,6 +173,10 @@ class BrokerHost:
             )
         if not partition.log.is_mirror_copy:
             raise PolicyViolationError(f"{partition.topic} is no mirror's copy any more: clients write to it")
+        if partition.is_under_min_isr:
+            raise NotEnoughReplicasError(
+                f"{partition.topic}-{partition.partition} has fewer replicas in sync than min.insync.replicas asks for"
+            )
         committed_before = partition.high_watermark
         result = partition.appender.append_mirrored(
             records, leader_epoch=partition.leader_epoch, now_ms=self.clock.now_ms()
@@ -162,9 +189,9 @@ class BrokerHost:
 
     def start_mirrored_at(self, partition: Partition, offset: int) -> None:
         self._partitions.logs.truncate_at_once(partition.log, offset, empties=True)
-
-    def wake_fetchers(self, topic: str, partition: int) -> None:
-        self._waiting.wake_both(topic, partition)
+        # The log has forgotten all epochs, and followers ask for this one's begin.
+        partition.log.assign_epoch(partition.leader_epoch)
+        self._waiting.wake_end(partition.topic, partition.partition)
 
 
 Start = Callable[[EmbeddingHost], Awaitable[None]]

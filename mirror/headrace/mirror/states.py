@@ -1,0 +1,130 @@
+"""What the topic `headrace.mirror` says, folded record by record: the newest state of every copy, and the last orders.
+
+Of two leaders the one of the higher epoch counts, whatever comes later in the log: what a deposed leader writes after its
+successor's claim is passed over. States of earlier versions, which know no epochs, count where there is none with one; the
+latest of them, since each broker wrote to a partition of its own. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from uuid import UUID
+
+from headrace.broker.wire.batches import Record
+from headrace.mirror import state
+from headrace.mirror.state import LEADER, NO_LEADER_EPOCH, RESUME, SEPARATOR, SKIP, SkipOrder, State
+
+
+class RecordKey(NamedTuple):
+    """A record's key, and the partition that it lies in."""
+
+    partition: int
+    key: bytes
+
+
+@dataclass(slots=True)
+class _Copy:
+    """What is known of one place: `claimed` is the highest leader epoch of each topic id."""
+
+    states: dict[RecordKey, tuple[int, State]] = field(default_factory=dict)
+    claimed: dict[UUID, int] = field(default_factory=dict)
+    resume: str | None = None
+    skip: SkipOrder | None = None
+
+
+class States:
+    """See the module's text; a place is `<target topic>-<partition>`."""
+
+    def __init__(self) -> None:
+        self._copies: dict[bytes, _Copy] = {}
+
+    def take(self, partition: int, record: Record) -> None:
+        """The next record of a partition; raises ValueError for one that says nothing."""
+        key = record.key or b""
+        place, _, what = key.partition(SEPARATOR.encode())
+        if not place or not place.decode():
+            raise ValueError("a record without a place in its key")
+        copy = self._copies.setdefault(place, _Copy())
+        if record.value is None:
+            copy.states.pop(RecordKey(partition, key), None)
+            return
+        match what.decode():
+            case x if x == RESUME:
+                copy.resume = state.decode_resume(record.value)
+            case x if x == SKIP:
+                copy.skip = state.decode_skip(record.value)
+            case x if x == LEADER:
+                claim = state.decode_claim(record.value)
+                self._claimed(copy, claim.target_id, claim.leader_epoch)
+            case text if not text or text.count(SEPARATOR) == 1:
+                self._take_state(
+                    copy, RecordKey(partition, key), record.timestamp_ms, state.decode(record.value)
+                )
+            case unknown:
+                raise ValueError(f"{unknown!r} is nothing that this version knows")
+
+    def _take_state(self, copy: _Copy, key: RecordKey, timestamp_ms: int, found: State) -> None:
+        is_late = found.leader_epoch < copy.claimed.get(found.target_id, NO_LEADER_EPOCH)
+        # Without any other it is what a compacted topic has kept: whoever claimed the place has written nothing.
+        if not is_late or self._newest(copy, found.target_id) is None:
+            copy.states[key] = timestamp_ms, found
+            self._claimed(copy, found.target_id, found.leader_epoch)
+
+    @staticmethod
+    def _claimed(copy: _Copy, target_id: UUID, leader_epoch: int) -> None:
+        copy.claimed[target_id] = max(leader_epoch, copy.claimed.get(target_id, NO_LEADER_EPOCH))
+
+    def forget(self, partition: int) -> None:
+        """This partition is read again from its start."""
+        for copy in self._copies.values():
+            copy.states = {key: found for key, found in copy.states.items() if key.partition != partition}
+            copy.claimed.clear()
+
+    def places(self) -> list[bytes]:
+        return list(self._copies)
+
+    def newest(self, place: bytes, target_id: UUID | None) -> State | None:
+        """The state of a copy whose topic has this id; None for an id that nobody knows: that of the last record."""
+        copy = self._copies.get(place)
+        if copy is None or not copy.states:
+            return None
+        if target_id is None:
+            target_id = max(copy.states.values(), key=lambda found: found[0])[1].target_id
+        return self._newest(copy, target_id)
+
+    @staticmethod
+    def _newest(copy: _Copy, target_id: UUID) -> State | None:
+        found = [entry for entry in copy.states.values() if entry[1].target_id == target_id]
+        return max(found, key=lambda entry: (entry[1].leader_epoch, entry[0]))[1] if found else None
+
+    def claimed(self, place: bytes, target_id: UUID) -> int:
+        """The highest leader epoch that claimed the place or wrote a state, -1 for none."""
+        copy = self._copies.get(place)
+        return NO_LEADER_EPOCH if copy is None else copy.claimed.get(target_id, NO_LEADER_EPOCH)
+
+    def outdated(self, place: bytes, target_id: UUID, leader_epoch: int) -> list[RecordKey]:
+        """Records of states that the one of this epoch has replaced for good."""
+        copy = self._copies.get(place)
+        found = {} if copy is None else copy.states
+        return [
+            key
+            for key, (_, known) in found.items()
+            if known.leader_epoch == NO_LEADER_EPOCH
+            or (known.target_id == target_id and known.leader_epoch < leader_epoch)
+        ]
+
+    def records(self, place: bytes) -> list[RecordKey]:
+        """All records of states of a place."""
+        copy = self._copies.get(place)
+        return [] if copy is None else list(copy.states)
+
+    def resume_of(self, place: bytes) -> str | None:
+        """The stop that was told to end last, if any."""
+        copy = self._copies.get(place)
+        return None if copy is None else copy.resume
+
+    def skip_of(self, place: bytes) -> SkipOrder | None:
+        """The rot that was told to be passed over last, if any."""
+        copy = self._copies.get(place)
+        return None if copy is None else copy.skip
