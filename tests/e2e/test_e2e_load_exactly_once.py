@@ -62,13 +62,14 @@ def leftover_files(warehouse: Path) -> list[str]:
     return [str(path) for path in warehouse.rglob("run-*/*.parquet") if str(path) not in named]
 
 
+@pytest.mark.parametrize("rounds", first_of(1, [2, 8]))
 def test_two_drivers_on_the_same_ranges_load_them_once(
-    broker: DevCluster, registry: str, tmp_path: Path
+    broker: DevCluster, registry: str, tmp_path: Path, rounds: int
 ) -> None:
-    topic = "dc-race.pageviews"
+    topic = f"dc-race-{rounds}.pageviews"
     create_topic(broker.bootstrap, topic, PARTITIONS)
     total = 0
-    for _ in range(4):
+    for _ in range(rounds):
         publish(broker.bootstrap, topic, PARTITIONS, 300, garbage_every=50)
         total += 300
         drivers = [start(broker, registry, tmp_path, topic) for _ in range(2)]

@@ -37,7 +37,7 @@ SEEDS = range(200)
 SEEDS_WITHOUT_FAULTS = range(1000, 1020)
 SEEDS_WITH_HOLES = (2086, *range(2000, 2060))
 """In the first one an account is lost long after a hole, which only its time shows."""
-SEEDS_WITH_ODD_PRODUCERS = range(3000, 3040)
+SEEDS_WITH_ODD_PRODUCERS = (3000, 3008, *(seed for seed in range(3001, 3040) if seed != 3008))
 SEEDS_OF_MUTATIONS = range(25)
 
 
@@ -68,12 +68,12 @@ def slowest_acknowledgement(pipeline: Pipeline) -> int:
     return max((delay for key, delay in pipeline.delays.items() if key in rows), default=0)
 
 
-@pytest.mark.parametrize("seed", first_of(25, SEEDS))
+@pytest.mark.parametrize("seed", first_of(12, SEEDS))
 def test_names_exactly_what_was_lost_doubled_and_late(seed: int) -> None:
     check(seed)
 
 
-@pytest.mark.parametrize("seed", first_of(8, SEEDS_WITHOUT_FAULTS))
+@pytest.mark.parametrize("seed", first_of(4, SEEDS_WITHOUT_FAULTS))
 def test_finds_nothing_where_nothing_happened(seed: int) -> None:
     _, _, outcome = run(seed, faulty=False)
     assert (outcome.verdict, outcome.findings, outcome.incomplete) == ("complete", [], [])
@@ -93,7 +93,7 @@ def check_all_holes() -> None:
         check_holes(seed)
 
 
-@pytest.mark.parametrize("seed", first_of(16, SEEDS_WITH_HOLES))
+@pytest.mark.parametrize("seed", first_of(8, SEEDS_WITH_HOLES))
 def test_what_was_never_counted_excuses_nothing_elsewhere(seed: int) -> None:
     check_holes(seed)
 
@@ -131,12 +131,12 @@ def check_told(seed: int) -> None:
     run(seed, odd=True, told=True)
 
 
-@pytest.mark.parametrize("seed", first_of(10, SEEDS_WITH_ODD_PRODUCERS))
+@pytest.mark.parametrize("seed", first_of(5, SEEDS_WITH_ODD_PRODUCERS))
 def test_names_what_came_after_its_window_and_who_was_killed(seed: int) -> None:
     check_odd(seed)
 
 
-@pytest.mark.parametrize("seed", first_of(10, SEEDS_WITH_ODD_PRODUCERS))
+@pytest.mark.parametrize("seed", first_of(5, SEEDS_WITH_ODD_PRODUCERS))
 def test_a_watermark_that_is_told_on_the_way_holds(seed: int) -> None:
     check_told(seed)
 

@@ -12,33 +12,35 @@ import random
 import pytest
 from cluster_world import run
 from ensemble import DELAY_SECONDS_MAX, Ensemble, SimulatedKazoo
+from long_runs import first_of
 from virtual_time import VirtualLoop
 
 from headrace.broker.server.term import ControllerMovedError, Term
 from headrace.broker.zk import paths
 from headrace.broker.zk.client import ZooKeeperClient
 
-SEEDS, SEEDS_OF_THREE = 90, 50
+SEEDS, SEEDS_OF_THREE, BLOCK = 90, 50, 25
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, 30))
-def test_two_brokers_become_whole_again(first: int) -> None:
-    for seed in range(first, first + 30):
-        run(seed)
-
-
-@pytest.mark.parametrize("first", range(0, SEEDS_OF_THREE, 25))
-def test_three_brokers_become_whole_again(first: int) -> None:
-    for seed in range(first, first + 25):
-        run(seed, broker_count=3)
-
-
-def test_the_schedules_reach_what_they_are_for() -> None:
-    worlds = [run(seed) for seed in range(20)]
+def test_two_brokers_become_whole_again_from_all_that_the_schedules_are_for() -> None:
+    worlds = [run(seed) for seed in range(BLOCK)]
     stories = "\n".join(story for world in worlds for story in world.stories)
     for happening in ("kill", "restart", "freeze", "zookeeper", "break", "breaks", "stop"):
         assert f" {happening} " in stories
     assert max(int(world.ensemble.znodes["/controller_epoch"].data) for world in worlds) >= 5
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", range(BLOCK, SEEDS, BLOCK))
+def test_two_brokers_become_whole_again(first: int) -> None:
+    for seed in range(first, min(first + BLOCK, SEEDS)):
+        run(seed)
+
+
+@pytest.mark.parametrize("first", first_of(1, range(0, SEEDS_OF_THREE, BLOCK)))
+def test_three_brokers_become_whole_again(first: int) -> None:
+    for seed in range(first, first + BLOCK):
+        run(seed, broker_count=3)
 
 
 @pytest.mark.parametrize("seed", range(10))

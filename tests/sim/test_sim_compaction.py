@@ -21,6 +21,8 @@ from headrace.broker.log.transactions import TransactionIndex
 from headrace.broker.wire.batches import BatchHeader
 
 SEEDS = 100
+TELLING_SEEDS = (35, 14)
+"""Few others show that certain rules are missing."""
 STEPS = 200
 
 
@@ -170,7 +172,7 @@ def test_without_a_safety_rule_some_seed_fails(
     break_rule: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     break_rule(monkeypatch)
-    assert any(_fails(seed) for seed in range(SEEDS))
+    assert any(_fails(seed) for seed in (*TELLING_SEEDS, *range(SEEDS)))
 
 
 def _fails(seed: int) -> bool:

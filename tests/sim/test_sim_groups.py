@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import pytest
 from group_world import Mutation, World
-from long_runs import first_of
 
 from headrace.broker.coordinators.records import Record
 from headrace.broker.errors import ErrorCode
@@ -17,7 +16,7 @@ from headrace.broker.groups.events import CommitOffsets
 from headrace.broker.groups.group import Group
 from headrace.broker.groups.records import encode_offset_key, encode_offset_value
 
-SEEDS = 240
+SEEDS, BLOCK = 240, 40
 MUTATION_SEEDS = 60
 
 
@@ -31,14 +30,15 @@ def run(seed: int, mutation: Mutation = Mutation.NONE) -> World:
     return world
 
 
-@pytest.mark.parametrize("first", first_of(2, range(0, SEEDS, 40)))
+@pytest.mark.long
+@pytest.mark.parametrize("first", range(BLOCK, SEEDS, BLOCK))
 def test_groups_stay_safe_and_become_whole_again(first: int) -> None:
-    for seed in range(first, first + 40):
+    for seed in range(first, first + BLOCK):
         run(seed)
 
 
-def test_the_schedules_reach_what_they_are_for() -> None:
-    worlds = [run(seed) for seed in range(20)]
+def test_groups_become_whole_again_from_all_that_the_schedules_are_for() -> None:
+    worlds = [run(seed) for seed in range(BLOCK)]
     stories = "\n".join(story for world in worlds for story in world.stories)
     for happening in (
         "coordinator crashes",

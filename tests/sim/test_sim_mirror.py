@@ -16,6 +16,8 @@ from headrace.mirror.notes import Notes
 from headrace.mirror.state import SkipOrder, State
 
 SEEDS = 240
+TELLING_SEEDS = (228, 63, 49, 26)
+"""Few others show that certain rules are missing."""
 STEPS = 250
 TRUNCATED_AGAIN_SEEDS = (1037, 2190)
 """The source loses more after a resume, before anything was appended, than it had lost before."""
@@ -174,7 +176,7 @@ def test_without_a_safety_rule_some_seed_fails(
     break_rule: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     break_rule(monkeypatch)
-    assert any(_fails(seed) for seed in range(SEEDS))
+    assert any(_fails(seed) for seed in (*TELLING_SEEDS, *range(SEEDS)))
 
 
 def _fails(seed: int) -> bool:
