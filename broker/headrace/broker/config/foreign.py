@@ -35,7 +35,6 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     "replication between brokers comes later": (
         "follower.replication.throttled.rate",
         "leader.replication.throttled.rate",
-        "replica.selector.class",
         "replica.socket.receive.buffer.bytes",
         "replication.quota.window.num",
         "replication.quota.window.size.seconds",

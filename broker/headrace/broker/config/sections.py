@@ -142,6 +142,9 @@ class Topics:
     delete_topic_enable: bool = boolean(True, "Whether topics may be deleted.")
 
 
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replication:
     """How brokers copy from and stand in for each other."""
@@ -155,6 +158,11 @@ class Replication:
     replica_fetch_min_bytes: int = integer(1, "Bytes a follower's fetch waits for.")
     replica_fetch_response_max_bytes: int = integer(10485760, "Bytes of a follower's fetch.", low=0)
     num_replica_fetchers: int = integer(1, "Connections to each leader.")
+    replica_selector_class: str | None = string(
+        None,
+        "What chooses the replica that a consumer reads from: by default its leader, with this class one in its rack.",
+        choices=(RACK_AWARE_SELECTOR,),
+    )
     num_replica_alter_log_dirs_threads: int | None = integer(
         None,
         "Replicas moved to other data directories at a time; as many as there are directories by default.",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from headrace.broker.wire.batches import MAGIC
+from headrace.broker.wire.fields import ZERO_UUID
 from headrace.broker.wire.special_values import NO_EPOCH
 
 NO_SESSION = 0
@@ -56,7 +57,27 @@ class FetchRequest(NamedTuple):
     rack: str = ""
     magic: int = MAGIC
 
+    # Whether only a leader may answer; from version 11 on consumers read from followers, too (KIP-392).
+    is_from_leader: bool = True
+
     @property
     def is_follower(self) -> bool:
         """Whether another broker asks, to have what this one has."""
         return self.replica_id >= 0
+
+
+class AskedPartition:
+    """One partition of a request, or of several: what is asked, and, if that was nothing yet, what it had (`kept`), of which
+    topic and epoch. `lags`: a follower asks that is not in sync with it.
+    """
+
+    __slots__ = ("epoch", "kept", "lags", "name", "topic", "topic_id", "wanted")
+
+    def __init__(self, topic: FetchTopic, name: str | None, wanted: FetchPartition) -> None:
+        self.topic = topic
+        self.name = name
+        self.wanted = wanted
+        self.epoch = NO_EPOCH
+        self.topic_id = ZERO_UUID
+        self.kept: Any = None
+        self.lags = False

@@ -61,6 +61,10 @@ class Partitions(Protocol):
         """Raises NotLeaderOrFollowerError or UnknownTopicOrPartitionError."""
         ...
 
+    def replica(self, topic: str, partition: int) -> Partition:
+        """The replica, whoever leads it; raises NotLeaderOrFollowerError, StorageError or UnknownTopicOrPartitionError."""
+        ...
+
 
 class Metadata(Protocol):
     """What the controller told of the cluster; `version` grows with each change."""
@@ -248,7 +252,9 @@ class Services:
     fetch_sessions: FetchSessions = field(init=False)
 
     def __post_init__(self) -> None:
-        self.fetch_sessions = FetchSessions(self.config.network.max_incremental_fetch_session_cache_slots)
+        self.fetch_sessions = FetchSessions(
+            self.config.network.max_incremental_fetch_session_cache_slots, self.waiting
+        )
 
     def use_config(self, config: BrokerConfig) -> None:
         """Requests from now on see a changed configuration."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from headrace.broker.clock import Clock
 from headrace.broker.config.sections import Logs
 from headrace.broker.errors import StorageError
+from headrace.broker.log import names
 from headrace.broker.log.results import Job
 from headrace.broker.log.store import LogStore
 from headrace.broker.server.syncing import FlushTimes, sync
@@ -35,8 +36,11 @@ class Housekeeping:
         sweep: Callable[[], None],
         tasks: Tasks,
         flush_times: FlushTimes,
+        wake: Callable[[str, int], None],
     ) -> None:
+        """`wake(topic, partition)` is called when the log of a partition begins elsewhere."""
         self._flush_times = flush_times
+        self._wake = wake
         self._config = config
         self._logs = logs
         self._clock = clock
@@ -57,6 +61,11 @@ class Housekeeping:
             self._maintained_ms = now_ms
             for finding in self._logs.maintain(self._clock.now_ms()):
                 logger.info(finding.kind, path=finding.path, size=finding.size, reason=finding.reason)
+                if finding.kind == "retired":
+                    # Who has a fetch session is told where the log begins.
+                    partition = names.partition_of(finding.path.rsplit("/", 2)[1])
+                    assert partition is not None
+                    self._wake(*partition)
         if self._at_the_disk is None or self._at_the_disk.done():
             self._at_the_disk = self._tasks.start("disk", self._wait_for_disk())
 

@@ -197,6 +197,7 @@ class Broker:
             self.acceptor.sweep,
             self.tasks,
             self.metrics.flush_times,
+            self.waiting.wake_both,
         )
         self.tasks.every("housekeeping", housekeeping.INTERVAL_MS, housekeeping.run)
         self.tasks.every(

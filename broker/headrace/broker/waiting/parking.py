@@ -63,7 +63,7 @@ class Waiting:
         if self.parked_count >= self._parked_max or timeout_ms <= 0:
             deferred.complete(attempt(None))
             return deferred
-        watch = keys if isinstance(keys, Watch) else self._watched(keys, is_kept=False, for_end=for_end)
+        watch = keys if isinstance(keys, Watch) else self._watched(keys, for_end=for_end)
         assert watch.attempt is None, "one request at a time"
         self.parked_count += 1
         watch.attempt, watch.deferred = attempt, deferred
@@ -73,45 +73,71 @@ class Waiting:
         return deferred
 
     def keep(self, keys: Iterable[PartitionKey], *, for_end: bool = False) -> Watch | None:
-        """A watch to park with until `forget`; None when there are too many."""
-        watched = tuple(dict.fromkeys(keys))
-        if self.kept_count + len(watched) > self._kept_max:
-            return None
-        self.kept_count += len(watched)
-        return self._watched(watched, is_kept=True, for_end=for_end)
+        """A watch to park with until `forget`; None when there are too many. A follower's notes what is committed, too,
+        but is not woken by it.
+        """
+        watch = Watch((), is_kept=True, for_end=for_end)
+        return watch if self.extend(watch, keys) else None
+
+    def extend(self, watch: Watch, keys: Iterable[PartitionKey]) -> bool:
+        """Have a watch that is kept watch these, too; False, and nothing done, when there are too many."""
+        new = [key for key in dict.fromkeys(keys) if key not in watch.keys]
+        if self.kept_count + len(new) > self._kept_max:
+            return False
+        self.kept_count += len(new)
+        watch.keys |= dict.fromkeys(new)
+        self._add(watch, new)
+        return True
+
+    def drop(self, watch: Watch, key: PartitionKey) -> None:
+        """Have a watch that is kept watch that partition no more."""
+        self.kept_count -= 1
+        del watch.keys[key]
+        watch.moved.discard(key)
+        self._remove(watch, (key,))
 
     def forget(self, watch: Watch) -> None:
-        """The end of a watch that was kept; no request is parked with it."""
+        """The end of a watch that was kept; a request that is parked with it is answered with what there is."""
+        self.answer(watch)
         self.kept_count -= len(watch.keys)
-        self._unwatch(watch)
+        self._remove(watch, watch.keys)
+
+    def answer(self, watch: Watch) -> None:
+        """Answer the request that is parked with it, if there is one, with what there is."""
+        self._attempt(watch, None)
 
     def wake(self, topic: str, partition: int) -> None:
         """More of the partition is committed, or it begins elsewhere."""
         if self._by_key:
-            self._wake(self._by_key, (topic, partition))
+            self._wake(self._by_key, (topic, partition), is_end=False)
 
     def wake_end(self, topic: str, partition: int) -> None:
         """The log's end moved."""
         if self._by_end:
-            self._wake(self._by_end, (topic, partition))
+            self._wake(self._by_end, (topic, partition), is_end=True)
 
     def wake_both(self, topic: str, partition: int) -> None:
         """The log's end moved and all is committed, or the partition has another leader, or is gone."""
         self.wake(topic, partition)
         self.wake_end(topic, partition)
 
-    def _wake(self, watches: dict[PartitionKey, dict[Watch, None]], key: PartitionKey) -> None:
+    def _wake(
+        self, watches: dict[PartitionKey, dict[Watch, None]], key: PartitionKey, *, is_end: bool
+    ) -> None:
         waiting = watches.get(key)
         if waiting is None:
             return
         for watch in waiting:
             if watch.attempt is None:
+                if watch.is_kept:
+                    watch.moved.add(key)
                 continue
-            if not watch.moved:
+            watch.moved.add(key)
+            if not watch.is_woken and (is_end or not watch.for_end):
+                watch.is_woken = True
                 if not self._woken:
                     self._scheduler.call_soon(self._attempt_woken)
                 self._woken.append(watch)
-            watch.moved.add(key)
 
     def release(self) -> None:
         """Answer every parked request with what there is (the broker stops)."""
@@ -119,29 +145,36 @@ class Waiting:
         for watch in dict.fromkeys(watches):
             self._attempt(watch, None)
 
-    def _watched(self, keys: Iterable[PartitionKey], *, is_kept: bool, for_end: bool) -> Watch:
-        # A request may name a partition twice.
-        watch = Watch(tuple(dict.fromkeys(keys)), is_kept=is_kept, for_end=for_end)
-        watches = self._by_end if for_end else self._by_key
-        for key in watch.keys:
-            watches.setdefault(key, {})[watch] = None
+    def _watched(self, keys: Iterable[PartitionKey], *, for_end: bool) -> Watch:
+        watch = Watch(keys, is_kept=False, for_end=for_end)
+        self._add(watch, watch.keys)
         return watch
 
-    def _unwatch(self, watch: Watch) -> None:
-        watches = self._by_end if watch.for_end else self._by_key
-        for key in watch.keys:
-            waiting = watches[key]
-            del waiting[watch]
-            if not waiting:
-                del watches[key]
+    def _add(self, watch: Watch, keys: Iterable[PartitionKey]) -> None:
+        for watches in self._heard_by(watch):
+            for key in keys:
+                watches.setdefault(key, {})[watch] = None
+
+    def _remove(self, watch: Watch, keys: Iterable[PartitionKey]) -> None:
+        for watches in self._heard_by(watch):
+            for key in keys:
+                waiting = watches[key]
+                del waiting[watch]
+                if not waiting:
+                    del watches[key]
+
+    def _heard_by(self, watch: Watch) -> tuple[dict[PartitionKey, dict[Watch, None]], ...]:
+        if not watch.for_end:
+            return (self._by_key,)
+        return (self._by_end, self._by_key) if watch.is_kept else (self._by_end,)
 
     def _attempt_woken(self) -> None:
         woken, self._woken = self._woken, []
         for watch in woken:
-            moved, watch.moved = watch.moved, set()
+            watch.is_woken = False
             # None moved: its request was answered, and the next one has read all since.
-            if moved:
-                self._attempt(watch, moved)
+            if watch.attempt is not None and watch.moved:
+                self._attempt(watch, watch.take_moved())
 
     def _attempt(self, watch: Watch, moved: Collection[PartitionKey] | None) -> None:
         if watch.attempt is None:
@@ -164,4 +197,4 @@ class Waiting:
         if watch.timer is not None:
             watch.timer.cancel()
         if not watch.is_kept:
-            self._unwatch(watch)
+            self._remove(watch, watch.keys)

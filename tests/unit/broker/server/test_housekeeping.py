@@ -23,6 +23,7 @@ class SlowLogs:
     def __init__(self) -> None:
         self.begun, self.disk, self.removed = Event(), Event(), Event()
         self.flush_count = self.maintained_count = 0
+        self.findings: list[LogFinding] = []
 
     def flush_tasks(self, monotonic_ms: int) -> list[tuple[Any, Callable[[], int]]]:
         self.flush_count += 1
@@ -35,7 +36,7 @@ class SlowLogs:
 
     def maintain(self, now_ms: int) -> list[LogFinding]:
         self.maintained_count += 1
-        return []
+        return self.findings
 
     def removals(self, now_ms: int) -> list[Job]:
         return [self.removed.set]
@@ -47,13 +48,25 @@ class SlowLogs:
 def test_retention_goes_on_while_one_flush_takes_long() -> None:
     logs = SlowLogs()
     sweeps: list[int] = []
+    woken: list[tuple[str, int]] = []
+    path = "/data/events-3/00000000000000000000"
+    logs.findings = [
+        LogFinding("retired", f"{path}.log", 0, 100, "old"),
+        LogFinding("rebuilt", f"{path}.index", 0, 0, "missing"),
+    ]
 
     async def run() -> None:
         tasks = Tasks()
         config = Logs(log_retention_check_interval_ms=0)
         store = cast(LogStore, logs)
         housekeeping = Housekeeping(
-            config, store, SystemClock(), lambda: sweeps.append(1), tasks, FlushTimes()
+            config,
+            store,
+            SystemClock(),
+            lambda: sweeps.append(1),
+            tasks,
+            FlushTimes(),
+            lambda *partition: woken.append(partition),
         )
         try:
             housekeeping.run()
@@ -62,6 +75,7 @@ def test_retention_goes_on_while_one_flush_takes_long() -> None:
             housekeeping.run()
             await asyncio.sleep(0)
             assert (logs.flush_count, logs.maintained_count, len(sweeps)) == (1, 3, 3)
+            assert woken == [("events", 3)] * 3
             assert not logs.removed.is_set()
             logs.disk.set()
             assert await asyncio.to_thread(logs.removed.wait, TIMEOUT_S)

@@ -281,6 +281,50 @@ def test_a_watch_goes_on_when_its_client_cancels(loop: ManualLoop, waiting: Wait
     assert answers == ["0 bytes"]
 
 
+def test_a_watch_that_is_kept_notes_what_moves_between_its_requests(
+    loop: ManualLoop, waiting: Waiting
+) -> None:
+    watch = waiting.keep([("t", 0), ("t", 1)])
+    assert watch is not None
+    waiting.wake("t", 1)
+    assert (watch.take_moved(), watch.take_moved(), loop.soon) == ({("t", 1)}, set(), [])
+
+
+def test_a_followers_watch_notes_what_is_committed_and_waits_on(loop: ManualLoop, waiting: Waiting) -> None:
+    watch = waiting.keep([("t", 0), ("t", 1)], for_end=True)
+    assert watch is not None
+    fetch = Fetch(wanted=1)
+    waiting.park(watch, 1000, fetch.attempt).then(lambda _: None)
+    waiting.wake("t", 1)
+    loop.turn()
+    assert fetch.attempts == 0
+    waiting.wake_end("t", 0)
+    loop.turn()
+    assert fetch.moved == [{("t", 0), ("t", 1)}]
+
+
+def test_a_watch_takes_up_partitions_and_drops_them(loop: ManualLoop, waiting: Waiting) -> None:
+    watch = waiting.keep([("t", 0)])
+    assert watch is not None
+    assert waiting.extend(watch, [("t", 0), ("t", 1)])
+    assert not waiting.extend(watch, [("t", number) for number in range(9)])
+    waiting.drop(watch, ("t", 0))
+    for number in range(3):
+        waiting.wake("t", number)
+    assert (watch.take_moved(), waiting.kept_count) == ({("t", 1)}, 1)
+    waiting.forget(watch)
+    assert waiting.kept_count == 0
+
+
+def test_who_is_parked_with_a_watch_that_is_forgotten_is_answered(waiting: Waiting) -> None:
+    watch = waiting.keep([("t", 0)])
+    assert watch is not None
+    answers: list[str] = []
+    waiting.park(watch, 1000, Fetch(wanted=1).attempt).then(answers.append)
+    waiting.forget(watch)
+    assert (answers, waiting.parked_count, waiting.kept_count) == (["0 bytes"], 0, 0)
+
+
 def test_only_so_many_partitions_are_kept(waiting: Waiting) -> None:
     first = waiting.keep([("t", 0), ("t", 1), ("t", 1)])
     assert first is not None

@@ -17,7 +17,8 @@ UNKNOWN = -1
 class Found(NamedTuple):
     """What one partition has to offer; offsets are -1 with an error.
 
-    `aborted` is None for "not asked for", `encoded` what `encode_nothing` gave, in the version of the request.
+    `preferred_read_replica` is the broker to read from rather, -1 for none (KIP-392). `aborted` is None for "not asked
+    for", `encoded` what `encode_nothing` gave, in the version of the request.
     """
 
     partition_index: int
@@ -30,6 +31,7 @@ class Found(NamedTuple):
     diverging_epoch: EpochEndOffset | None = None
     current_leader: CurrentLeader | None = None
     is_behind: bool = False
+    preferred_read_replica: int = UNKNOWN
     encoded: bytes | None = None
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from headrace.broker.errors import ErrorCode, KafkaError
-from headrace.broker.handlers.call import Call
+from headrace.broker.handlers.call import Call, Client
 from headrace.broker.handlers.fetch.answer import encode_fetch
 from headrace.broker.handlers.fetch.found import UNKNOWN, Answer, Found
-from headrace.broker.handlers.fetch.plan import Reading
+from headrace.broker.handlers.fetch.plan import Reading, SessionReading
 from headrace.broker.handlers.fetch.read import TOPIC_ID_VERSION, read_fetch
 from headrace.broker.handlers.fetch_request import NO_SESSION, NO_SESSION_EPOCH, FetchTopic
 from headrace.broker.handlers.fetch_sessions import Turn
@@ -30,18 +30,21 @@ def handle(broker: Services, call: Call, frame: memoryview) -> Reply:
     if request.session_id != NO_SESSION or request.session_epoch != NO_SESSION_EPOCH:
         try:
             turn = broker.fetch_sessions.begin(
-                request, uses_topic_ids=version >= TOPIC_ID_VERSION, now_ms=broker.clock.monotonic_ms()
+                request,
+                broker.metadata.topic_name,
+                uses_topic_ids=version >= TOPIC_ID_VERSION,
+                now_ms=broker.clock.monotonic_ms(),
             )
         except KafkaError as error:
             return encode_fetch(broker, call, error.code, NO_SESSION, [])
-        if turn is not None:
-            request = request._replace(topics=turn.topics)
     max_bytes = min(request.max_bytes, broker.config.replication.fetch_max_bytes)
     min_bytes = min(request.min_bytes, max_bytes)
-    reading = client.reading
-    if not isinstance(reading, Reading):
-        reading = client.reading = Reading(broker)
-    reading.ask(request, version, max_bytes)
+    reading: Reading | SessionReading
+    if turn is None:
+        reading = _reading_of(broker, client)
+        reading.ask(request, version, max_bytes)
+    else:
+        reading = SessionReading(broker, request, version, max_bytes, turn)
     answer, size, is_urgent = reading.read()
     if size >= min_bytes or is_urgent or request.max_wait_ms <= 0:
         return _finish(broker, call, turn, answer)
@@ -53,6 +56,13 @@ def handle(broker: Services, call: Call, frame: memoryview) -> Reply:
         return None
 
     return reading.wait(request.max_wait_ms, attempt)
+
+
+def _reading_of(broker: Services, client: Client) -> Reading:
+    reading = client.reading
+    if not isinstance(reading, Reading):
+        reading = client.reading = Reading(broker)
+    return reading
 
 
 def _finish(broker: Services, call: Call, turn: Turn | None, answer: Answer) -> Parts:

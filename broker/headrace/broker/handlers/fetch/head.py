@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from struct import Struct
 
 from headrace.broker.errors import ErrorCode
-from headrace.broker.handlers.fetch.found import UNKNOWN, Found
+from headrace.broker.handlers.fetch.found import Found
 from headrace.broker.handlers.fetch.read import FLEXIBLE_VERSION
 from headrace.broker.log.transactions import AbortedTransaction
 from headrace.broker.wire.varint import encode_uvarint
@@ -55,7 +55,11 @@ def partition_head(version: int, item: Found) -> bytes:
         log_start_offset,
         records,
         aborted,
-        *_,
+        _,
+        _,
+        _,
+        preferred_read_replica,
+        _,
     ) = item
     size = 0 if records is None else records.size
     if error_code in WITHOUT_RECORDS:
@@ -71,7 +75,7 @@ def partition_head(version: int, item: Found) -> bytes:
             last_stable_offset,
             log_start_offset,
             aborted_count + 1,
-            UNKNOWN,
+            preferred_read_replica,
         )
         return head + encode_uvarint(size + 1)
     if version == 11:
@@ -82,7 +86,7 @@ def partition_head(version: int, item: Found) -> bytes:
             last_stable_offset,
             log_start_offset,
             aborted_count,
-            UNKNOWN,
+            preferred_read_replica,
             size,
         )
     if version >= 5:
@@ -110,6 +114,6 @@ def _head_with_aborted(version: int, item: Found, aborted: Sequence[AbortedTrans
         if is_flexible:
             head += _NO_TAGS
     if version >= 11:
-        head += _INT32.pack(UNKNOWN)
+        head += _INT32.pack(item.preferred_read_replica)
     head += encode_uvarint(size + 1) if is_flexible else _INT32.pack(size)
     return bytes(head)

@@ -17,8 +17,9 @@ from headrace.broker.errors import (
 )
 from headrace.broker.handlers.current_leader import LEADER_MOVED, current_leader
 from headrace.broker.handlers.fetch.found import UNKNOWN, Found
-from headrace.broker.handlers.fetch_request import FetchPartition, FetchRequest, FetchTopic
-from headrace.broker.handlers.led import led_partition
+from headrace.broker.handlers.fetch_request import AskedPartition, FetchPartition, FetchRequest
+from headrace.broker.handlers.led import readable_partition
+from headrace.broker.handlers.read_replicas import preferred_replica
 from headrace.broker.handlers.services import Services
 from headrace.broker.legacy.fetched import ConvertedRecords, down_converted
 from headrace.broker.log.partition_log import PartitionLog
@@ -33,18 +34,11 @@ NOT_IN_CLUSTER = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_
 _new_tuple = tuple.__new__  # half the time of a call of the class
 
 
-class AskedPartition:
-    """One partition of a request: what is asked, and, if that was nothing yet, what it had, of which topic and epoch."""
-
-    __slots__ = ("epoch", "kept", "name", "topic", "topic_id", "wanted")
-
-    def __init__(self, topic: FetchTopic, name: str | None, wanted: FetchPartition) -> None:
-        self.topic = topic
-        self.name = name
-        self.wanted = wanted
-        self.epoch = NO_EPOCH
-        self.topic_id = ZERO_UUID
-        self.kept: Found | None = None
+def gives_what_there_is(broker: Services, request: FetchRequest) -> bool:
+    """Whether the client is a consumer that is given what the log of this broker holds."""
+    if request.replica_id >= 0 or request.magic != MAGIC:
+        return False
+    return not request.rack or not broker.config.replication.replica_selector_class
 
 
 def read_partition(
@@ -54,18 +48,21 @@ def read_partition(
     left: int,
     *,
     is_plain: bool,
+    notes: bool,
     at_least_one: bool,
 ) -> Found:
     """What the partition has for this client, in at most `left` bytes; remembers at `place` whose log was read.
 
-    `is_plain`: the client is a consumer that is given what the log holds.
+    `is_plain`: see `gives_what_there_is`; `notes`: where a follower is is noted.
     """
     topic, name, wanted = place.topic, place.name, place.wanted
     try:
         if name is None:
             raise error_of(ErrorCode.UNKNOWN_TOPIC_ID)
         epoch = wanted.leader_epoch if wanted.leader_epoch >= 0 else NO_EPOCH
-        partition = led_partition(broker.partitions, name, wanted.partition_index, epoch)
+        partition = readable_partition(
+            broker.partitions, name, wanted.partition_index, epoch, is_from_leader=request.is_from_leader
+        )
         if topic.topic_id is not None and partition.topic_id not in (topic.topic_id, ZERO_UUID):
             # The topic was made anew, and this broker has only its namesake's log so far.
             raise error_of(ErrorCode.INCONSISTENT_TOPIC_ID)
@@ -74,16 +71,16 @@ def read_partition(
         is_committed = request.isolation_level == READ_COMMITTED
         if is_plain and wanted.last_fetched_epoch < 0 and wanted.offset == log.high_watermark:
             return _found(log, wanted, NOTHING_YET, () if is_committed else None)
-        is_follower = request.replica_id >= 0
-        if is_follower:
+        if request.is_follower:
             _check_follower(partition, request.replica_id, wanted)
-        if wanted.last_fetched_epoch >= 0:
-            diverging = _diverging_epoch(log, wanted)
-            if diverging is not None:
-                return _found(log, wanted, None, diverging_epoch=diverging)
-        if is_follower:
+        instead = _instead_of_records(broker, partition, request, wanted)
+        if instead is not None:
+            return instead
+        if request.is_follower:
             log.check_offset(wanted.offset)
-            partition.follower_fetched(request.replica_id, wanted.offset)
+            if notes:
+                _note(broker, partition, request, wanted)
+            place.lags = request.replica_id not in partition.isr
         size_max = min(wanted.size_max, left)
         if size_max <= 0 and not at_least_one:
             log.check_offset(wanted.offset)
@@ -99,6 +96,21 @@ def read_partition(
         return _found(log, wanted, records, aborted, is_behind=read.is_behind)
     except KafkaError as error:
         return _refused(broker, name, wanted, error)
+
+
+def _instead_of_records(
+    broker: Services, partition: Partition, request: FetchRequest, wanted: FetchPartition
+) -> Found | None:
+    """Another replica that the client shall read from, or where the log that it has parts from this one; None: neither."""
+    if request.rack and not request.is_follower:
+        preferred = preferred_replica(broker, partition, request.rack, wanted.offset)
+        if preferred is not None:
+            return _found(partition.log, wanted, None, preferred=preferred)
+    if wanted.last_fetched_epoch >= 0:
+        diverging = _diverging_epoch(partition.log, wanted)
+        if diverging is not None:
+            return _found(partition.log, wanted, None, diverging_epoch=diverging)
+    return None
 
 
 def _refused(broker: Services, name: str | None, wanted: FetchPartition, error: KafkaError) -> Found:
@@ -126,12 +138,13 @@ def _found(
     *,
     diverging_epoch: EpochEndOffset | None = None,
     is_behind: bool = False,
+    preferred: int = UNKNOWN,
 ) -> Found:
     """These records, or none, with the log's offsets as they are now."""
     # fmt: off
     return _new_tuple(Found, (
         wanted.partition_index, 0, log.high_watermark, log.last_stable_offset, log.log_start_offset,
-        records, aborted, diverging_epoch, None, is_behind, None,
+        records, aborted, diverging_epoch, None, is_behind, preferred, None,
     ))
     # fmt: on
 
@@ -167,6 +180,8 @@ def _diverging_epoch(log: PartitionLog, wanted: FetchPartition) -> EpochEndOffse
     end = log.epoch_end_offset(wanted.last_fetched_epoch)
     if end.leader_epoch < 0 or end.end_offset < 0:
         raise OffsetOutOfRangeError(f"epoch {wanted.last_fetched_epoch} is not in this log")
+    if wanted.offset < log.log_start_offset:
+        raise OffsetOutOfRangeError(f"offset {wanted.offset} is not in this log any more")
     is_in_line = end.leader_epoch >= wanted.last_fetched_epoch and end.end_offset >= wanted.offset
     return None if is_in_line else end
 
@@ -176,6 +191,19 @@ def _check_follower(partition: Partition, replica: int, wanted: FetchPartition) 
     if replica == partition.broker_id or replica not in partition.replicas:
         reason = f"broker {replica} is no follower of {partition.topic}-{partition.partition}"
         raise (UnknownLeaderEpochError if wanted.leader_epoch >= 0 else NotLeaderOrFollowerError)(reason)
+
+
+def _note(broker: Services, partition: Partition, request: FetchRequest, wanted: FetchPartition) -> None:
+    """Where the follower is. Who waits for records to be deleted everywhere hears of another start of its log."""
+    low_watermark = partition.low_watermark
+    partition.follower_fetched(
+        request.replica_id,
+        wanted.offset,
+        log_start_offset=wanted.log_start_offset,
+        broker_epoch=request.replica_epoch,
+    )
+    if partition.low_watermark > low_watermark:
+        broker.waiting.wake(partition.topic, partition.partition)
 
 
 def _upper_offset(partition: Partition, request: FetchRequest) -> int:

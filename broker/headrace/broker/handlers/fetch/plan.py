@@ -2,23 +2,24 @@
 
 A partition that had nothing to give keeps the answer it got until it moves, so that a wake-up, or the next request,
 costs a client of many partitions little more than one of a single partition. Invariants: what is kept is as a fresh
-read would have it; a client has one request at a time. Knows nothing of sessions or how an answer is encoded.
+read would have it; a client has one request at a time; where a follower is is noted once, when its request arrives.
+Knows nothing of how sessions are kept or how an answer is encoded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
 from headrace.broker.handlers.fetch.found import Answer, Found
 from headrace.broker.handlers.fetch.head import encode_nothing
-from headrace.broker.handlers.fetch.partition import NOT_IN_CLUSTER, AskedPartition, read_partition
-from headrace.broker.handlers.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from headrace.broker.handlers.fetch.partition import NOT_IN_CLUSTER, gives_what_there_is, read_partition
+from headrace.broker.handlers.fetch_request import AskedPartition, FetchPartition, FetchRequest, FetchTopic
+from headrace.broker.handlers.fetch_sessions import Turn
 from headrace.broker.handlers.services import Services
 from headrace.broker.log.results import NOTHING_YET, LogSlice
 from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.waiting.watch import Watch
-from headrace.broker.wire.batches import MAGIC
 from headrace.broker.wire.special_values import NO_EPOCH
 
 T = TypeVar("T")
@@ -58,8 +59,7 @@ class Reading:
         """Take up the client's next request; the one before is answered."""
         self._request, self._version = request, version
         self._max_bytes = max_bytes
-        # A consumer that is given what the log holds.
-        self._is_plain = request.replica_id < 0 and request.magic == MAGIC
+        self._is_plain = gives_what_there_is(self._broker, request)
         kind = (version, request.isolation_level) if self._is_plain else None
         if kind != self._kind:
             self.close()
@@ -112,7 +112,9 @@ class Reading:
         """Park `attempt` until one of the partitions moves; a topic id that nobody knows ends no wait."""
         if not self._is_known:
             self._remember()
-        return self._broker.waiting.park(self._watch or self._keys(), timeout_ms, attempt)
+        return self._broker.waiting.park(
+            self._watch or self._keys(), timeout_ms, attempt, for_end=self._request.is_follower
+        )
 
     def close(self) -> None:
         """The client is gone, or asks for something else."""
@@ -135,61 +137,124 @@ class Reading:
             (place.name, place.wanted.partition_index) for place in self._places if place.name is not None
         ]
 
-    def read(self) -> tuple[Answer, int, bool]:
-        """(what every partition has, bytes of records, whether to answer at once).
-
-        A batch that no longer fits counts up to the limit it met: nobody waits for more when an answer is full.
-        An error, a diverging epoch and a segment that others follow are answered at once, but for partitions that the
-        cluster does not have from the beginning: these go last, and only when there are no others is there nothing to
-        wait for.
-        """
-        broker, request, is_plain = self._broker, self._request, self._is_plain
-        answer: Answer = []
-        absent: Answer = []
-        left, total, unfit, is_urgent = self._max_bytes, 0, 0, False
-        answering: FetchTopic | None = None
-        found: list[Found] = []
-        for place in self._places:
-            topic, item = place.topic, place.kept
-            if item is None:
-                item = read_partition(
-                    broker, request, place, left, is_plain=is_plain, at_least_one=total == 0
-                )
-                if item.records is NOTHING_YET:
-                    # It may serve for many answers.
-                    item = place.kept = _new_tuple(Found, (*item[:-1], encode_nothing(self._version, item)))
-                elif item.records is not None:
-                    size = item.records.size
-                    if not size and type(item.records) is LogSlice:
-                        unfit += min(place.wanted.size_max, left)
-                    total += size
-                    left -= size
-                    is_urgent = is_urgent or item.is_behind
-                elif item.error_code in NOT_IN_CLUSTER:
-                    absent.append((topic, [item]))
-                    # It was there when the wait began.
-                    is_urgent = is_urgent or place.epoch != NO_EPOCH
-                    continue
-                elif item.error_code != 0 or item.diverging_epoch is not None:
-                    is_urgent = True
-            if topic is not answering:
-                answering, found = topic, []
-                answer.append((topic, found))
-            found.append(item)
-        is_urgent = is_urgent or not answer
-        _add_absent(answer, absent)
-        return answer, total + unfit, is_urgent
+    def read(self, *, is_first: bool = True) -> tuple[Answer, int, bool]:
+        """See `read_places`; `is_first`: the request has just arrived."""
+        return read_places(
+            self._broker,
+            self._request,
+            self._version,
+            self._max_bytes,
+            self._places,
+            is_plain=self._is_plain,
+            notes=is_first,
+        )
 
     def read_again(self, moved: Collection[tuple[str, int]] | None) -> tuple[Answer, int, bool]:
         """As `read`, with all that may have changed since: the partitions that moved, or all (None)."""
         if moved is not None and self._watch is not None:
             for key in moved:
                 self._by_key[key].kept = None
-            return self.read()
+            return self.read(is_first=False)
         for place in self._places:
             if moved is None or (place.name, place.wanted[0]) in moved:
                 place.kept = None
-        return self.read()
+        return self.read(is_first=False)
+
+
+class SessionReading:
+    """The same for one request of a session, which keeps what its partitions had."""
+
+    __slots__ = ("_broker", "_max_bytes", "_request", "_turn", "_version")
+
+    def __init__(
+        self, broker: Services, request: FetchRequest, version: int, max_bytes: int, turn: Turn
+    ) -> None:
+        self._broker = broker
+        self._request, self._version, self._max_bytes = request, version, max_bytes
+        self._turn = turn
+
+    def wait(
+        self, timeout_ms: int, attempt: Callable[[Collection[tuple[str, int]] | None], T | None]
+    ) -> Deferred[T]:
+        """As `Reading.wait`."""
+        return self._broker.waiting.park(
+            self._turn.watched, timeout_ms, attempt, for_end=self._request.is_follower
+        )
+
+    def read(self, *, is_first: bool = True) -> tuple[Answer, int, bool]:
+        """See `read_places`."""
+        broker, turn = self._broker, self._turn
+        places = turn.places
+        return read_places(
+            broker,
+            self._request,
+            self._version,
+            self._max_bytes,
+            places,
+            is_plain=gives_what_there_is(broker, self._request),
+            notes=is_first,
+            has_others=len(places) < turn.partition_count,
+        )
+
+    def read_again(self, moved: Collection[tuple[str, int]] | None) -> tuple[Answer, int, bool]:
+        """As `Reading.read_again`."""
+        self._turn.moved(moved)
+        return self.read(is_first=False)
+
+
+def read_places(
+    broker: Services,
+    request: FetchRequest,
+    version: int,
+    max_bytes: int,
+    places: Sequence[AskedPartition],
+    *,
+    is_plain: bool,
+    notes: bool,
+    has_others: bool = False,
+) -> tuple[Answer, int, bool]:
+    """(what every partition has, bytes of records, whether to answer at once).
+
+    A batch that no longer fits counts up to the limit it met: nobody waits for more when an answer is full.
+    An error, a diverging epoch, a replica to read from rather and a segment that others follow are answered at once, but
+    for partitions that the cluster does not have from the beginning: these go last, and only when there are no others is
+    there nothing to wait for. `notes`: where a follower is is noted; `has_others`: there are partitions without news.
+    """
+    answer: Answer = []
+    absent: Answer = []
+    left, total, unfit, is_urgent = max_bytes, 0, 0, False
+    answering: FetchTopic | None = None
+    found: list[Found] = []
+    for place in places:
+        topic, item = place.topic, place.kept
+        if item is None:
+            item = read_partition(
+                broker, request, place, left, is_plain=is_plain, notes=notes, at_least_one=total == 0
+            )
+            if item.records is NOTHING_YET:
+                # It may serve for many answers.
+                item = place.kept = _new_tuple(Found, (*item[:-1], encode_nothing(version, item)))
+            elif item.records is not None:
+                size = item.records.size
+                if not size and type(item.records) is LogSlice:
+                    unfit += min(place.wanted.size_max, left)
+                total += size
+                left -= size
+                is_urgent = is_urgent or item.is_behind
+            elif item.error_code in NOT_IN_CLUSTER:
+                absent.append((topic, [item]))
+                # It was there when the wait began.
+                is_urgent = is_urgent or place.epoch != NO_EPOCH
+                continue
+            elif item.error_code != 0 or item.diverging_epoch is not None or item.preferred_read_replica >= 0:
+                is_urgent = True
+        if topic is not answering and (answering is None or topic.key != answering.key):
+            answering, found = topic, []
+            answer.append((topic, found))
+        found.append(item)
+    is_urgent = is_urgent or not (answer or has_others)
+    _add_absent(answer, absent)
+    return answer, total + unfit, is_urgent
 
 
 def _add_absent(answer: Answer, absent: Answer) -> None:

@@ -91,7 +91,7 @@ def _read_classic(version: int, frame: memoryview, offset: int) -> FetchRequest 
         if not 0 <= size <= len(frame) - offset - 6:
             return None
         rack = str(frame[offset + 6 : offset + 6 + size], "utf-8")
-    return _request(head, topics, rack)
+    return _request(version, head, topics, rack)
 
 
 def _read_flexible(version: int, frame: memoryview, offset: int) -> FetchRequest | None:
@@ -133,7 +133,9 @@ def _read_flexible(version: int, frame: memoryview, offset: int) -> FetchRequest
     if tail is None:
         return None
     rack, replica_id, replica_epoch = tail
-    return _request(head if replica_id < 0 else (replica_id, *head[1:]), topics, rack, replica_epoch)
+    if replica_id >= 0:
+        head = (replica_id, *head[1:])
+    return _request(version, head, topics, rack, replica_epoch)
 
 
 def _read_tail(version: int, frame: memoryview, offset: int) -> tuple[str, int, int] | None:
@@ -156,9 +158,14 @@ def _read_tail(version: int, frame: memoryview, offset: int) -> tuple[str, int, 
 
 
 def _request(
-    head: tuple[int, ...], topics: list[FetchTopic], rack: str, replica_epoch: int = NO_EPOCH
+    version: int, head: tuple[int, ...], topics: list[FetchTopic], rack: str, replica_epoch: int = NO_EPOCH
 ) -> FetchRequest:
-    return _new_tuple(FetchRequest, (*head, topics, (), replica_epoch, rack, MAGIC))
+    is_from_leader = _is_from_leader(version, head[0])
+    return _new_tuple(FetchRequest, (*head, topics, (), replica_epoch, rack, MAGIC, is_from_leader))
+
+
+def _is_from_leader(version: int, replica_id: int) -> bool:
+    return version < RACK_VERSION or replica_id >= 0
 
 
 def _topic_of(version: int, key: bytes, partitions: list[FetchPartition]) -> FetchTopic:
@@ -168,8 +175,9 @@ def _topic_of(version: int, key: bytes, partitions: list[FetchPartition]) -> Fet
 
 
 def _from_message(version: int, message: dict[str, Any]) -> FetchRequest:
+    replica_id = max(message["replica_id"], message["replica_state"]["replica_id"])
     return FetchRequest(
-        replica_id=max(message["replica_id"], message["replica_state"]["replica_id"]),
+        replica_id=replica_id,
         max_wait_ms=message["max_wait_ms"],
         min_bytes=message["min_bytes"],
         max_bytes=message["max_bytes"],
@@ -185,6 +193,7 @@ def _from_message(version: int, message: dict[str, Any]) -> FetchRequest:
         replica_epoch=message["replica_state"]["replica_epoch"],
         rack=message["rack_id"],
         magic=_magic_for(version),
+        is_from_leader=_is_from_leader(version, replica_id),
     )
 
 

@@ -18,6 +18,7 @@ from headrace.broker.handlers.fetch_sessions import FetchSessions
 from headrace.broker.log.files import storage_errors
 from headrace.broker.log.results import NOTHING_YET, EpochEndOffset, LogSlice
 from headrace.broker.log.transactions import AbortedTransaction
+from headrace.broker.waiting.parking import Waiting
 from headrace.broker.wire import frames
 from headrace.broker.wire.api.k01_fetch import API
 
@@ -43,12 +44,12 @@ class FakeLog:
         return EpochEndOffset(4, 6)
 
 
-def leader_of(topic: str, index: int) -> Any:
+def replica(topic: str, index: int) -> Any:
     if index == MOVED:
         raise NotLeaderOrFollowerError
     if index == ABSENT:
         raise UnknownTopicOrPartitionError
-    return SimpleNamespace(log=FakeLog(), leader_epoch=5, topic_id=TOPIC_ID)
+    return SimpleNamespace(log=FakeLog(), leader_epoch=5, topic_id=TOPIC_ID, is_leader=True)
 
 
 def held(topic: str, index: int) -> Any:
@@ -66,17 +67,19 @@ def endpoint_of(broker_id: int, listener: str) -> Any:
 @pytest.fixture
 def broker() -> Any:
     return SimpleNamespace(
-        partitions=SimpleNamespace(leader_of=leader_of, get=held),
+        partitions=SimpleNamespace(replica=replica, get=held),
         metadata=SimpleNamespace(
             partition=partition_of,
             endpoint=endpoint_of,
             topic_name=lambda topic_id: "t",
             brokers={7: SimpleNamespace(rack="r")},
         ),
-        config=SimpleNamespace(replication=SimpleNamespace(fetch_max_bytes=1000)),
+        config=SimpleNamespace(
+            replication=SimpleNamespace(fetch_max_bytes=1000, replica_selector_class=None)
+        ),
         metrics=SimpleNamespace(fetched=lambda topic, size: None, failed=lambda *_: None),
         clock=SimpleNamespace(monotonic_ms=lambda: 0),
-        fetch_sessions=FetchSessions(1),
+        fetch_sessions=FetchSessions(1, Waiting(SimpleNamespace())),
     )
 
 
@@ -124,8 +127,8 @@ def test_the_leader_is_named_from_version_16(broker: Any, version: int) -> None:
 @pytest.mark.parametrize("version", [v for v in VERSIONS if v >= 12])
 def test_a_log_of_another_topic_of_that_name_is_not_read(broker: Any, version: int) -> None:
     namesake = UUID(int=99)
-    broker.partitions.leader_of = lambda topic, index: SimpleNamespace(
-        log=FakeLog(), leader_epoch=5, topic_id=namesake
+    broker.partitions.replica = lambda topic, index: SimpleNamespace(
+        log=FakeLog(), leader_epoch=5, topic_id=namesake, is_leader=True
     )
     (found,) = ask(broker, version, {"partition": LED})["responses"][0]["partitions"]
     expected = ErrorCode.INCONSISTENT_TOPIC_ID if version >= 13 else ErrorCode.NONE
@@ -182,7 +185,7 @@ def test_a_topic_that_does_not_convert_refuses_old_versions_after_the_wait(
 ) -> None:
     waits = []
 
-    def park(keys: Any, timeout_ms: int, attempt: Any) -> Any:
+    def park(keys: Any, timeout_ms: int, attempt: Any, *, for_end: bool) -> Any:
         waits.append(timeout_ms)
         assert attempt({("t", LED)}) is None
         return attempt(None)

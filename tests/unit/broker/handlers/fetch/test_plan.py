@@ -13,13 +13,13 @@ import pytest
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import (
     ErrorCode,
-    NotLeaderOrFollowerError,
     OffsetOutOfRangeError,
     UnknownTopicOrPartitionError,
 )
 from headrace.broker.handlers.fetch.found import Answer
-from headrace.broker.handlers.fetch.plan import Reading
+from headrace.broker.handlers.fetch.plan import Reading, SessionReading
 from headrace.broker.handlers.fetch_request import FetchPartition, FetchRequest, FetchTopic
+from headrace.broker.handlers.fetch_sessions import FetchSessions, Turn
 from headrace.broker.log.results import NOTHING_YET, LogSlice
 from headrace.broker.waiting.parking import Waiting
 from headrace.broker.wire.special_values import READ_COMMITTED
@@ -39,10 +39,12 @@ class World(SimpleNamespace):
         self.names = {UUID(int=1): "t", UUID(int=2): "u"}
         self.read: list[tuple[str, int]] = []
         self.moved_away: set[tuple[str, int]] = set()
+        self.isr = (1, 2)
         self.fetched: list[tuple[int, int]] = []
         self.soon: list[Callable[[], Any]] = []
         super().__init__(
-            partitions=SimpleNamespace(leader_of=self.leader_of, get=self.get),
+            partitions=SimpleNamespace(replica=self.replica, get=self.get),
+            config=SimpleNamespace(replication=SimpleNamespace(replica_selector_class=None)),
             metadata=SimpleNamespace(
                 topic_name=self.names.get,
                 partition=lambda topic, index: SimpleNamespace(leader=2, leader_epoch=1),
@@ -50,13 +52,11 @@ class World(SimpleNamespace):
             waiting=Waiting(self),
         )
 
-    def leader_of(self, topic: str, index: int) -> Any:
+    def replica(self, topic: str, index: int) -> Any:
         self.read.append((topic, index))
         found = self.get(topic, index)
         if found is None:
             raise UnknownTopicOrPartitionError("never heard of it")
-        if not found.is_leader:
-            raise NotLeaderOrFollowerError("led elsewhere")
         return found
 
     def get(self, topic: str, index: int) -> Any:
@@ -72,7 +72,9 @@ class World(SimpleNamespace):
             leader_epoch=self.epochs.get(key, 5),
             broker_id=1,
             replicas=(1, 2),
-            follower_fetched=lambda replica, offset: self.fetched.append((replica, offset)),
+            isr=self.isr,
+            low_watermark=0,
+            follower_fetched=lambda replica, offset, **_: self.fetched.append((replica, offset)),
         )
 
     def call_soon(self, callback: Callable[..., Any], *args: Any) -> None:
@@ -288,6 +290,26 @@ def test_a_followers_place_counts_once_it_is_known_to_be_in_the_log(world: World
     assert world.fetched == [(2, 4)]
 
 
+def test_where_a_follower_is_is_noted_once_when_its_request_arrives(world: World) -> None:
+    waiting = reading(world, topic("t", (0, 10)), replica_id=2)
+    waiting.read()
+    world.ends["t", 0] = 11
+    assert waiting.read_again({("t", 0)})[1] == 100
+    waiting.read_again(None)
+    assert world.fetched == [(2, 10)]
+
+
+def test_a_follower_waits_for_the_end_of_the_log(world: World) -> None:
+    client = reading(world, topic("t", (0, 10)), replica_id=2)
+    told = wait(client)
+    world.waiting.wake("t", 0)
+    world.turn()
+    assert told == []
+    world.waiting.wake_end("t", 0)
+    world.turn()
+    assert told == [{("t", 0)}]
+
+
 def test_an_offset_is_checked_also_where_no_records_fit(world: World) -> None:
     found, *_ = reading(world, topic("t", (0, 0), (1, 0), (2, 11))).read()
     assert [item.error_code for _, items in found for item in items] == [0, 0, ErrorCode.OFFSET_OUT_OF_RANGE]
@@ -431,9 +453,98 @@ def test_a_client_is_answered_as_if_it_asked_for_the_first_time(seed: int) -> No
             wanted = random.choice(topics)
             moved = wanted.name or "", wanted.partitions[-1].partition_index
             world.ends[moved] = world.ends.get(moved, 10) + 1
-            world.waiting.wake(*moved)
+            world.waiting.wake_both(*moved)
             world.turn()
             assert told == [{moved}]
             assert client.read_again({moved}) == fresh.read_again(None)
         else:
             world.waiting.release()
+
+
+def told_of(answer: Answer) -> dict[tuple[str | None, int], tuple[int, int, int, int]]:
+    """What a client learns: error, high watermark, start of the log and bytes of records, by partition."""
+    return {
+        (topic.name, item.partition_index): (
+            item.error_code,
+            item.high_watermark,
+            item.log_start_offset,
+            item.records.size if item.records else 0,
+        )
+        for topic, found in answer
+        for item in found
+    }
+
+
+def happen(world: World, random: Random) -> None:
+    """Something moves, or nothing, and who waits is told."""
+    key = random.choice("tu"), random.randrange(3)
+    match random.randrange(6):
+        case 0 | 1 if key in world.ends:
+            world.ends[key] += 1
+        case 2:
+            world.starts[key] = random.randint(0, 10)
+        case 3:
+            world.epochs[key] = random.randint(4, 6)
+        case 4:
+            world.moved_away ^= {key}
+        case 5 if key not in world.ends:
+            world.ends[key] = 10
+        case 5 if random.random() < 0.3:
+            del world.ends[key]
+    random.choice((world.waiting.wake_both, world.waiting.wake))(*key)
+
+
+@pytest.mark.parametrize("replica_id", [-1, 2])
+@pytest.mark.parametrize("seed", range(40))
+def test_who_has_a_session_learns_what_full_fetches_would_tell(seed: int, replica_id: int) -> None:
+    """Whatever happens between its requests, and while they wait; as long as the broker wakes for what happens."""
+    world, random = World(), Random(seed)
+    sessions = FetchSessions(1, world.waiting, lambda: 7)
+    offsets = {(name, index): 10 for name in "tu" for index in range(3)}
+    learnt: dict[Any, Any] = {}
+
+    def ask_session(number: int, epoch: int, topics: list[FetchTopic]) -> tuple[FetchRequest, Turn]:
+        request = FetchRequest(replica_id, 500, 1, 100_000, 0, number, epoch, topics)
+        turn = sessions.begin(request, lambda _: None, uses_topic_ids=False, now_ms=0)
+        assert turn is not None
+        return request, turn
+
+    request, turn = ask_session(0, 0, [topic(name, *((i, 10) for i in range(3))) for name in "tu"])
+    for epoch in range(1, 60):
+        session = SessionReading(world, request, 11, 100_000, turn)  # type: ignore[arg-type]
+        answer = session.read()[0]
+        if random.random() < 0.5:
+            answers: list[Answer] = []
+
+            def attempt(moved: Any, session: SessionReading = session) -> Answer | None:
+                found = session.read_again(moved)[0]
+                return found if moved is None else None
+
+            session.wait(500, attempt).then(answers.append)
+            for _ in range(random.randrange(4)):
+                happen(world, random)
+                world.turn()
+            world.waiting.release()
+            (answer,) = answers
+        expected = told_of(
+            reading(
+                world,
+                *(topic(name, *((i, offsets[name, i]) for i in range(3))) for name in "tu"),
+                replica_id=replica_id,
+            ).read()[0]
+        )
+        _, number, answer = turn.finish(answer, 0)
+        now_told = told_of(answer)
+        learnt |= now_told
+        assert learnt == expected
+        due = {key for key, (error, _, _, size) in expected.items() if error or size}
+        assert due <= now_told.keys()
+        changed = []
+        for key, (_, _, _, size) in now_told.items():
+            if size and random.random() < 0.8:
+                offsets[key] = world.ends[key]  # type: ignore[index]
+                changed.append(topic(key[0] or "", (key[1], offsets[key])))  # type: ignore[index]
+        for _ in range(random.randrange(3)):
+            happen(world, random)
+        learnt = {key: (e, h, s, 0) for key, (e, h, s, _) in learnt.items()}
+        request, turn = ask_session(number, epoch, changed)
