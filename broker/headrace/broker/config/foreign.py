@@ -6,12 +6,9 @@ somebody relies on (who may come in, what is refused, where data goes) is an err
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 
 from headrace.broker.config.keys import ConfigurationError
-
-_SERVED_PROTOCOL_VERSION = re.compile(r"3\.[0-9](-IV\d+)?|3\.[0-9]\.\d+")
 
 WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
     "one event loop does the work of Apache Kafka's threads, with bounds of its own": (
@@ -138,10 +135,6 @@ CHECKED: dict[str, Check] = {
     "authorizer.class.name": (_is_empty, "no value: nobody is kept out here, security comes later"),
     "create.topic.policy.class.name": (_is_empty, "no value: no class of Java's can be asked here"),
     "alter.config.policy.class.name": (_is_empty, "no value: no class of Java's can be asked here"),
-    "inter.broker.protocol.version": (
-        lambda value: _SERVED_PROTOCOL_VERSION.fullmatch(value) is not None,
-        "a version from 3.0 to 3.9",
-    ),
     "process.roles": (_is_empty, "no value: brokers run with ZooKeeper, there is no KRaft"),
     "remote.log.storage.system.enable": (_is_off, "false: tiered storage comes later"),
     "security.inter.broker.protocol": (lambda value: value == "PLAINTEXT", "PLAINTEXT: security comes later"),

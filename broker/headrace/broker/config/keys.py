@@ -7,6 +7,7 @@ nothing of any particular key.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
 from decimal import Decimal
@@ -30,8 +31,9 @@ class ConfigurationError(ValueError):
 class Key:
     """The definition of one property.
 
-    `low` and `high` bound numbers (inclusive); `choices` bounds strings and each item of a list. A nullable key has no
-    value unless one is given. `synonyms` are the broker properties that a topic's value falls back on, most specific first.
+    `low` and `high` bound numbers (inclusive); `choices` bounds strings and each item of a list, `pattern` strings, which
+    `form` words. A nullable key has no value unless one is given. `synonyms` are the broker properties that a topic's value
+    falls back on, most specific first.
     """
 
     type: KeyType
@@ -39,6 +41,8 @@ class Key:
     low: float | None = None
     high: float | None = None
     choices: tuple[str, ...] = ()
+    pattern: str = ""
+    form: str = ""
     nullable: bool = False
     synonyms: tuple[str, ...] = ()
 
@@ -53,7 +57,7 @@ class Key:
             return f"a whole number from {self.low} to {self.high}"
         if self.type == "DOUBLE":
             return f"a number from {self.low} to {self.high}"
-        return "a comma-separated list" if self.type == "LIST" else "a text"
+        return "a comma-separated list" if self.type == "LIST" else self.form or "a text"
 
     def parse(self, name: str, text: str) -> Any:
         """The typed value of `text`; raises ConfigurationError."""
@@ -73,7 +77,7 @@ class Key:
             return (self.low is None or value >= self.low) and (self.high is None or value <= self.high)
         if self.choices:
             return set(value if self.type == "LIST" else (value,)) <= set(self.choices)
-        return True
+        return not self.pattern or re.fullmatch(self.pattern, value) is not None
 
 
 def _boolean(text: str) -> bool:
@@ -138,10 +142,24 @@ def boolean(default: bool, doc: str, *, synonyms: tuple[str, ...] = ()) -> Any:
 
 
 def string(
-    default: str | None, doc: str, *, choices: tuple[str, ...] = (), synonyms: tuple[str, ...] = ()
+    default: str | None,
+    doc: str,
+    *,
+    choices: tuple[str, ...] = (),
+    pattern: str = "",
+    form: str = "",
+    synonyms: tuple[str, ...] = (),
 ) -> Any:
-    """A text, or one of `choices`."""
-    key = Key(type="STRING", doc=doc, choices=choices, nullable=default is None, synonyms=synonyms)
+    """A text, one of `choices`, or what matches `pattern`, as `form` words it."""
+    key = Key(
+        type="STRING",
+        doc=doc,
+        choices=choices,
+        pattern=pattern,
+        form=form,
+        nullable=default is None,
+        synonyms=synonyms,
+    )
     return _key(default, key)
 
 

@@ -14,6 +14,8 @@ DOUBLE_MAX = 1.7976931348623157e308
 COMPRESSION_TYPES = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 CLEANUP_POLICIES = ("compact", "delete")
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
+PROTOCOL_VERSION_PATTERN = r"3\.(\d(\.\d+)?|0-IV[01]|[12489]-IV0|3-IV[0-3]|[56]-IV[0-2]|7-IV[0-4])"
+"""Those of org.apache.kafka.server.common.MetadataVersion."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +177,12 @@ class Replication:
         1, "The time for which they may copy at once.", low=1
     )
     replica_high_watermark_checkpoint_interval_ms: int = long(5000, "How often high watermarks are written.")
+    inter_broker_protocol_version: str = string(
+        "3.9-IV0",
+        "The oldest Apache Kafka that the brokers of this cluster have to understand: it chooses the versions of their requests.",
+        pattern=PROTOCOL_VERSION_PATTERN,
+        form="a version from 3.0 to 3.9, such as 3.7 or 3.7-IV4",
+    )
     auto_leader_rebalance_enable: bool = boolean(True, "Whether preferred leaders are restored.")
     leader_imbalance_per_broker_percentage: int = integer(10, "Imbalance that is tolerated.")
     leader_imbalance_check_interval_seconds: int = long(300, "How often imbalance is looked for.", low=1)

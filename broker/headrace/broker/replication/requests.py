@@ -1,12 +1,14 @@
-"""The controller's commands as request messages, in the newest versions that Apache Kafka 3.9 brokers take.
+"""The controller's commands as requests: made when they are first needed, once for all brokers that get the same.
 
-A controller of a ZooKeeper cluster sends LeaderAndIsr 7, StopReplica 4 and UpdateMetadata 8; the KRaft
-fields keep their defaults.
+Invariant: a request tells of `PARTITIONS_PER_REQUEST_MAX` partitions at most, so that neither who makes it nor who performs
+it keeps others waiting. A controller of a ZooKeeper cluster leaves the fields of KRaft at their defaults.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from struct import Struct
 from typing import Any
 
 from headrace.broker.errors import ErrorCode
@@ -17,77 +19,158 @@ from headrace.broker.replication.events import (
     SendStopReplica,
     SendUpdateMetadata,
 )
-from headrace.broker.replication.model import Broker
+from headrace.broker.replication.model import RECOVERED, Broker
+from headrace.broker.replication.versions import Versions
+from headrace.broker.wire.api import k04_leader_and_isr, k05_stop_replica, k06_update_metadata
+from headrace.broker.wire.fields import Message
 from headrace.broker.wire.partitions import PartitionKey
+from headrace.broker.wire.schema import Api
+from headrace.broker.wire.special_values import NO_EPOCH
 
-LEADER_AND_ISR_VERSION = 7
-STOP_REPLICA_VERSION = 4
-UPDATE_METADATA_VERSION = 8
 CONTROLLED_SHUTDOWN_VERSION = 3
+PARTITIONS_PER_REQUEST_MAX = 250
 SECURITY_PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+Command = SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica
+_EPOCH = Struct(">q")
 
 
-def leader_and_isr(
-    command: SendLeaderAndIsr, *, controller_id: int, controller_epoch: int, listener: str
-) -> dict[str, Any]:
-    """`listener` is the one that brokers use between them."""
-    return {
-        "controller_id": controller_id,
-        "controller_epoch": controller_epoch,
-        "broker_epoch": command.broker_epoch,
-        "topic_states": [
-            {
-                "topic_name": words[0].topic,
-                "topic_id": words[0].topic_id,
-                "partition_states": [_leader_state(word) for word in words],
-            }
-            for words in _by_topic(command.partitions)
-        ],
-        "live_leaders": [
-            {"broker_id": broker.broker_id, "host_name": endpoint.host, "port": endpoint.port}
-            for broker in command.leaders
-            if (endpoint := broker.endpoint(listener)) is not None
-        ],
-    }
+class SharedRequest:
+    """One request for several brokers, an API of its own to who sends it: asked with the epoch of a broker's registration,
+    in which alone its bytes differ.
+    """
+
+    def __init__(self, api: Api, version: int, make: Callable[[], Message]) -> None:
+        self.key, self.name, self.version = api.key, api.name, version
+        self.decode_response = api.decode_response
+        self._api = api
+        self._make = make
+        self._message: Message | None = None
+        self._encoded: bytearray | None = None
+
+    def message(self, broker_epoch: int) -> Message:
+        """For that broker."""
+        if self._message is None:
+            self._message = self._make()
+        return {**self._message, "broker_epoch": broker_epoch}
+
+    def encode_request(self, version: int, broker_epoch: int) -> bytes:
+        """The bytes for that broker; `version` is the request's own."""
+        if self._encoded is None:
+            self._encoded = bytearray(self._api.encode_request(self.version, self.message(NO_EPOCH)))
+        _EPOCH.pack_into(self._encoded, self._place, broker_epoch)
+        return bytes(self._encoded)
+
+    @property
+    def _place(self) -> int:
+        """Where the broker epoch is: behind the controller's id and epoch and, in the newest version, `is_kraft_controller`."""
+        return 9 if self.version == self._api.versions[1] else 8
 
 
-def update_metadata(
-    command: SendUpdateMetadata, *, controller_id: int, controller_epoch: int
-) -> dict[str, Any]:
-    """All live brokers and the partitions that changed."""
-    return {
-        "controller_id": controller_id,
-        "controller_epoch": controller_epoch,
-        "broker_epoch": command.broker_epoch,
-        "topic_states": [
-            {
-                "topic_name": words[0].topic,
-                "topic_id": words[0].topic_id,
-                "partition_states": [_metadata_state(word) for word in words],
-            }
-            for words in _by_topic(command.partitions)
-        ],
-        "live_brokers": [_live_broker(broker) for broker in command.brokers],
-    }
+class Maker:
+    """Makes the requests of one controller's term; `listener` is the one that brokers use between them."""
+
+    def __init__(
+        self, *, controller_id: int, controller_epoch: int, listener: str, versions: Versions
+    ) -> None:
+        self._office = {"controller_id": controller_id, "controller_epoch": controller_epoch}
+        self._listener = listener
+        self._versions = versions
+        # The last command of each kind with its requests: the next broker mostly is to hear the same.
+        self._last: dict[type, tuple[Command, list[SharedRequest]]] = {}
+
+    def requests(self, command: Command) -> Sequence[tuple[Command, SharedRequest]]:
+        """The command cut into pieces, each with its request."""
+        pieces = _pieces(command)
+        before, made = self._last.get(type(command), (None, []))
+        if before is None or not _say_the_same(before, command):
+            made = [self._request(piece) for piece in pieces]
+            self._last[type(command)] = command, made
+        return list(zip(pieces, made, strict=True))
+
+    def done(self) -> None:
+        """All brokers were told: what comes is another matter."""
+        self._last.clear()
+
+    def _request(self, command: Command) -> SharedRequest:
+        match command:
+            case SendLeaderAndIsr():
+                version = self._versions.leader_and_isr
+                return SharedRequest(k04_leader_and_isr.API, version, lambda: self.leader_and_isr(command))
+            case SendUpdateMetadata():
+                version = self._versions.update_metadata
+                return SharedRequest(k06_update_metadata.API, version, lambda: self.update_metadata(command))
+            case SendStopReplica():
+                version = self._versions.stop_replica
+                return SharedRequest(k05_stop_replica.API, version, lambda: self.stop_replica(command))
+
+    def leader_and_isr(self, command: SendLeaderAndIsr) -> Message:
+        """Who leads these partitions, and where the leaders are."""
+        tells_recovery = self._versions.tells_recovery
+        return {
+            **self._office,
+            "topic_states": [
+                {
+                    "topic_name": words[0].topic,
+                    "topic_id": words[0].topic_id,
+                    "partition_states": [_leader_state(word, tells_recovery) for word in words],
+                }
+                for words in _by_topic(command.partitions)
+            ],
+            "live_leaders": [
+                {"broker_id": broker.broker_id, "host_name": endpoint.host, "port": endpoint.port}
+                for broker in command.leaders
+                if (endpoint := broker.endpoint(self._listener)) is not None
+            ],
+        }
+
+    def update_metadata(self, command: SendUpdateMetadata) -> Message:
+        """All live brokers and the partitions that changed."""
+        return {
+            **self._office,
+            "topic_states": [
+                {
+                    "topic_name": words[0].topic,
+                    "topic_id": words[0].topic_id,
+                    "partition_states": [_metadata_state(word) for word in words],
+                }
+                for words in _by_topic(command.partitions)
+            ],
+            "live_brokers": [_live_broker(broker) for broker in command.brokers],
+        }
+
+    def stop_replica(self, command: SendStopReplica) -> Message:
+        """The replicas to stop, grouped by topic."""
+        topics: dict[str, list[dict[str, Any]]] = {}
+        for topic, partition, leader_epoch in command.partitions:
+            topics.setdefault(topic, []).append(
+                {
+                    "partition_index": partition,
+                    "leader_epoch": leader_epoch,
+                    "delete_partition": command.delete,
+                }
+            )
+        return {
+            **self._office,
+            "topic_states": [{"topic_name": t, "partition_states": states} for t, states in topics.items()],
+        }
 
 
-def stop_replica(command: SendStopReplica, *, controller_id: int, controller_epoch: int) -> dict[str, Any]:
-    """The replicas to stop, grouped by topic."""
-    topics: dict[str, list[dict[str, Any]]] = {}
-    for topic, partition, leader_epoch in command.partitions:
-        topics.setdefault(topic, []).append(
-            {
-                "partition_index": partition,
-                "leader_epoch": leader_epoch,
-                "delete_partition": command.delete,
-            }
-        )
-    return {
-        "controller_id": controller_id,
-        "controller_epoch": controller_epoch,
-        "broker_epoch": command.broker_epoch,
-        "topic_states": [{"topic_name": t, "partition_states": states} for t, states in topics.items()],
-    }
+def _pieces(command: Command) -> list[Command]:
+    partitions: Sequence[Any] = command.partitions
+    if len(partitions) <= PARTITIONS_PER_REQUEST_MAX:
+        return [command]
+    slices: Iterable[Any] = (
+        partitions[first : first + PARTITIONS_PER_REQUEST_MAX]
+        for first in range(0, len(partitions), PARTITIONS_PER_REQUEST_MAX)
+    )
+    return [replace(command, partitions=piece) for piece in slices]
+
+
+def _say_the_same(one: Command, other: Command) -> bool:
+    """Whether two commands differ in their brokers alone."""
+    if one.partitions is not other.partitions:
+        return False
+    return replace(one, broker_id=other.broker_id, broker_epoch=other.broker_epoch) == other
 
 
 def stopped_partitions(response: Mapping[str, Any]) -> frozenset[PartitionKey]:
@@ -127,7 +210,8 @@ def _by_topic(partitions: Iterable[PartitionWord]) -> Iterable[list[PartitionWor
     return topics.values()
 
 
-def _leader_state(word: PartitionWord) -> dict[str, Any]:
+def _leader_state(word: PartitionWord, tells_recovery: bool) -> dict[str, Any]:
+    recovery = word.state.leader_recovery_state if tells_recovery else RECOVERED
     return {
         "partition_index": word.partition,
         "controller_epoch": word.state.controller_epoch,
@@ -139,7 +223,7 @@ def _leader_state(word: PartitionWord) -> dict[str, Any]:
         "adding_replicas": list(word.assignment.adding),
         "removing_replicas": list(word.assignment.removing),
         "is_new": word.is_new,
-        "leader_recovery_state": word.state.leader_recovery_state,
+        "leader_recovery_state": recovery,
     }
 
 

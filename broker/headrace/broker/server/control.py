@@ -22,6 +22,7 @@ from headrace.broker.replication.control_requests import (
     control_request,
 )
 from headrace.broker.replication.controller.machine import Controller
+from headrace.broker.replication.versions import versions_of
 from headrace.broker.server.configurations import Configurations
 from headrace.broker.server.controller import NO_CONTROLLER, ControllerOffice
 from headrace.broker.server.mailbox import Mailbox
@@ -84,6 +85,7 @@ class Control:
             self._tasks,
             broker_id=self._membership.broker_id,
             listener=self._config.inter_broker_listener,
+            versions=versions_of(self._config.replication.inter_broker_protocol_version),
             make=self._make_controller,
             peers=self._make_peers,
             learn=self._configurations.learn,
@@ -214,9 +216,9 @@ class Control:
             connect=self._connect,
         )
 
-    async def _perform_own(self, key: int, message: Message) -> Message:
+    async def _perform_own(self, request: requests.SharedRequest, broker_epoch: int) -> Message:
         """What this broker, being controller, asks of itself."""
-        return await self.perform(control_request(key, message))
+        return await self.perform(control_request(request.key, request.message(broker_epoch)))
 
     async def _ask_to_shut_down(self) -> bool:
         """Whether the controller wants to be asked again."""
@@ -235,7 +237,7 @@ class Control:
         message = {"broker_id": broker_id, "broker_epoch": broker_epoch}
         try:
             response = await link.ask(
-                k07_controlled_shutdown.API.key, requests.CONTROLLED_SHUTDOWN_VERSION, message
+                k07_controlled_shutdown.API, requests.CONTROLLED_SHUTDOWN_VERSION, message
             )
         finally:
             link.close()

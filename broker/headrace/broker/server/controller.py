@@ -26,6 +26,7 @@ from headrace.broker.errors import (
 from headrace.broker.replication import events
 from headrace.broker.replication.controller.machine import Controller
 from headrace.broker.replication.model import TopicAssignment
+from headrace.broker.replication.versions import Versions
 from headrace.broker.server.admin_wishes import AdminWishes
 from headrace.broker.server.mailbox import Mailbox, Work
 from headrace.broker.server.orders import Orders
@@ -67,6 +68,7 @@ class ControllerOffice:
         *,
         broker_id: int,
         listener: str,
+        versions: Versions,
         make: Callable[[], Controller],
         peers: Callable[[Callable[[int], None]], Peers],
         learn: Callable[[Mapping[str, bool]], Awaitable[None]],
@@ -81,7 +83,7 @@ class ControllerOffice:
         self._tasks = tasks
         self._broker_id = broker_id
         self._make = make
-        self._orders = Orders(peers(self._peer_overflowed), broker_id, listener, self._answered)
+        self._orders = Orders(peers(self._peer_overflowed), broker_id, listener, versions, self._answered)
         self._mailbox = Mailbox(self._failed)
         self._learn = learn
         self._balance_interval_s = balance_interval_s
@@ -246,6 +248,7 @@ class ControllerOffice:
             deletions=frozenset(await self._zookeeper.children(paths.DELETE_TOPICS)),
         )
         await self._learn(dict.fromkeys(topics, False))
+        self._orders.begin(epoch)
         self._core = self._make()
         await self._handle(elected)
         self._watch(topics)
@@ -408,6 +411,7 @@ class ControllerOffice:
                 outcome = await self._perform(command, self._core)
                 if outcome is not None:
                     pending.append(outcome)
+            self._orders.sent()
         return answer
 
     async def _perform(self, command: events.Act, core: Controller) -> events.Event | None:

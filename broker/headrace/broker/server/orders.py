@@ -11,33 +11,45 @@ from typing import Any
 from headrace.broker.replication import events, requests
 from headrace.broker.replication.controller.machine import Controller
 from headrace.broker.replication.model import LEADER_DURING_DELETE
+from headrace.broker.replication.versions import Versions
 from headrace.broker.server.peers import Peers
 from headrace.broker.structured_log import get_logger
-from headrace.broker.wire.api import k04_leader_and_isr, k05_stop_replica, k06_update_metadata
 
 logger = get_logger(__name__)
-Order = events.SendLeaderAndIsr | events.SendUpdateMetadata | events.SendStopReplica
 Answered = Callable[[dict[str, Any]], None]
 
 
 class Orders:
-    """Sends for the controller `broker_id`, to the brokers' endpoints of that listener."""
+    """Sends for the controller `broker_id`, to the brokers' endpoints of that listener, in these versions."""
 
     def __init__(
         self,
         peers: Peers,
         broker_id: int,
         listener: str,
+        versions: Versions,
         tell: Callable[[Controller, events.Event], None],
     ) -> None:
         """`tell(core, event)` takes an event of the term of `core`, and forgets it when that is over."""
         self._peers = peers
         self._broker_id = broker_id
         self._listener = listener
+        self._versions = versions
         self._tell = tell
+        self._maker: requests.Maker | None = None
 
-    def send(self, command: Order, core: Controller) -> None:
-        """Queue the request for its broker."""
+    def begin(self, controller_epoch: int) -> None:
+        """A term begins."""
+        self._maker = requests.Maker(
+            controller_id=self._broker_id,
+            controller_epoch=controller_epoch,
+            listener=self._listener,
+            versions=self._versions,
+        )
+
+    def send(self, command: requests.Command, core: Controller) -> None:
+        """Queue the requests for the command's broker; each is answered before the next is sent."""
+        assert self._maker is not None, "begin"
         broker = core.cluster.brokers[command.broker_id]
         endpoint = broker.endpoint(self._listener)
         if endpoint is None:
@@ -45,22 +57,26 @@ class Orders:
                 "broker has no inter-broker listener", broker=broker.broker_id, listener=self._listener
             )
             return
-        office = {"controller_id": self._broker_id, "controller_epoch": core.cluster.epoch}
-        answered = None
-        match command:
-            case events.SendLeaderAndIsr():
-                key, version = k04_leader_and_isr.API.key, requests.LEADER_AND_ISR_VERSION
-                message = requests.leader_and_isr(command, listener=self._listener, **office)
-                answered = self._on_led(command, core)
-            case events.SendUpdateMetadata():
-                key, version = k06_update_metadata.API.key, requests.UPDATE_METADATA_VERSION
-                message = requests.update_metadata(command, **office)
-                answered = self._on_told(command, core)
-            case events.SendStopReplica():
-                key, version = k05_stop_replica.API.key, requests.STOP_REPLICA_VERSION
-                message = requests.stop_replica(command, **office)
-                answered = self._on_stopped(command.broker_id, core)
-        self._peers.send(command.broker_id, endpoint, key, version, message, answered)
+        pieces = self._maker.requests(command)
+        for piece, request in pieces:
+            answered: Answered | None
+            match piece:
+                case events.SendLeaderAndIsr():
+                    answered = self._on_led(piece, core)
+                case events.SendStopReplica():
+                    answered = self._on_stopped(piece.broker_id, core)
+                case events.SendUpdateMetadata():
+                    # A topic is hidden once all its partitions are.
+                    is_last = piece is pieces[-1][0]
+                    answered = self._on_told(command, core) if is_last else None
+            self._peers.send(
+                command.broker_id, endpoint, request, request.version, command.broker_epoch, answered
+            )
+
+    def sent(self) -> None:
+        """The commands of an event were all sent."""
+        if self._maker is not None:
+            self._maker.done()
 
     def forget(self, broker_id: int) -> None:
         """The broker is gone: what was not sent to it yet is void."""
@@ -85,7 +101,8 @@ class Orders:
 
         return answered
 
-    def _on_told(self, command: events.SendUpdateMetadata, core: Controller) -> Answered | None:
+    def _on_told(self, command: requests.Command, core: Controller) -> Answered | None:
+        assert isinstance(command, events.SendUpdateMetadata)
         hidden = frozenset(w.topic for w in command.partitions if w.state.leader == LEADER_DURING_DELETE)
         if not hidden:
             return None

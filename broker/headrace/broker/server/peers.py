@@ -13,29 +13,28 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from headrace.broker.client.asynchronous import AsyncLink
 from headrace.broker.replication.model import Endpoint
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks
-from headrace.broker.wire.api import APIS
 from headrace.broker.wire.client.exchange import A, Q, Spoken
 from headrace.broker.wire.client.view import Address
 from headrace.broker.wire.fields import Message
 
 logger = get_logger(__name__)
 Answered = Callable[[Message], None]
-LocalCall = Callable[[int, Message], Awaitable[Message]]
+LocalCall = Callable[[Any, Any], Awaitable[Message]]
 QUEUE_SIZE_MAX = 10_000
 PAUSE_SECONDS_MIN, PAUSE_SECONDS_MAX = 0.05, 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    key: int
+    api: Spoken[Any, Message]
     version: int
-    message: Message
+    message: Any
     answered: Answered | None
 
 
@@ -67,14 +66,14 @@ class PeerLink:
         self._timeout_ms = timeout_ms
         self._link: Link | None = None
 
-    async def ask(self, key: int, version: int, message: Message) -> Message:
+    async def ask(self, api: Spoken[Q, A], version: int, message: Q) -> A:
         """Send a request and wait for its response, no longer than the time-out; raises OSError, then closed."""
         try:
             async with asyncio.timeout(self._timeout_ms / 1000):
                 if self._link is None:
                     address = self._endpoint.host, self._endpoint.port
                     self._link = await self._connect(address, self._client_id, self._timeout_ms)
-                return await self._link.ask(APIS[key], version, message)
+                return await self._link.ask(api, version, message)
         except OSError:
             self.close()
             raise
@@ -131,7 +130,7 @@ class Peer:
                 if pending.answered is not None:
                     pending.answered(response)
             except Exception as error:
-                logger.failure("request to a peer failed", error, broker=self._broker_id, key=pending.key)
+                logger.failure("request to a peer failed", error, broker=self._broker_id, key=pending.api.key)
 
     async def _until_answered(self, pending: _Pending) -> Message:
         pause = PAUSE_SECONDS_MIN
@@ -140,14 +139,14 @@ class Peer:
                 return await self._perform(pending)
             except OSError as error:
                 logger.warning(
-                    "peer does not answer", broker=self._broker_id, key=pending.key, reason=repr(error)
+                    "peer does not answer", broker=self._broker_id, key=pending.api.key, reason=repr(error)
                 )
             await asyncio.sleep(pause)
             pause = min(pause * 2, PAUSE_SECONDS_MAX)
 
 
 class Peers:
-    """All brokers that the controller talks to, this one included; `local` performs a request to itself."""
+    """All brokers that the controller talks to, this one included; `local(api, message)` performs a request to itself."""
 
     def __init__(
         self,
@@ -171,15 +170,15 @@ class Peers:
         self,
         broker_id: int,
         endpoint: Endpoint,
-        key: int,
+        api: Spoken[Q, Message],
         version: int,
-        message: Message,
+        message: Q,
         answered: Answered | None = None,
     ) -> None:
         """Queue a request; `answered(response)` runs once it is answered, never after `forget`."""
         if broker_id not in self._peers:
             self._peers[broker_id] = self._open(broker_id, endpoint)
-        self._peers[broker_id].send(_Pending(key, version, message, answered))
+        self._peers[broker_id].send(_Pending(api, version, message, answered))
 
     def forget(self, broker_id: int) -> None:
         """The broker is gone: what is queued is void."""
@@ -198,9 +197,9 @@ class Peers:
         link = PeerLink(endpoint, f"headrace-controller-{self._own_id}", self._timeout_ms, self._connect)
 
         async def perform(pending: _Pending) -> Message:
-            return await link.ask(pending.key, pending.version, pending.message)
+            return await link.ask(pending.api, pending.version, pending.message)
 
         return Peer(broker_id, perform, link.close, self._tasks, self._on_overflow)
 
     async def _call_self(self, pending: _Pending) -> Message:
-        return await self._local(pending.key, pending.message)
+        return await self._local(pending.api, pending.message)

@@ -31,8 +31,6 @@ def test_every_key_is_read_somewhere_or_said_to_have_no_effect() -> None:
         ("authorizer.class.name", "", "kafka.security.authorizer.AclAuthorizer"),
         ("create.topic.policy.class.name", "", "a.Policy"),
         ("alter.config.policy.class.name", "", "a.Policy"),
-        ("inter.broker.protocol.version", "3.9-IV0", "2.8"),
-        ("inter.broker.protocol.version", "3.0", "4.0"),
         ("process.roles", "", "broker"),
         ("remote.log.storage.system.enable", "false", "true"),
         ("security.inter.broker.protocol", "PLAINTEXT", "SASL_SSL"),

@@ -14,21 +14,23 @@ from virtual_time import VirtualLoop
 from headrace.broker.replication.model import Endpoint
 from headrace.broker.server.peers import PeerLink, Peers
 from headrace.broker.tasks import Tasks
+from headrace.broker.wire.api import APIS
 from headrace.broker.wire.client.exchange import ProtocolError
+from headrace.broker.wire.schema import Api
 
 Message = dict[str, Any]
 
 OWN = Endpoint(listener="PLAINTEXT", security_protocol="PLAINTEXT", host="h", port=1)
 
 
-METADATA, METADATA_VERSION = 3, 12
+METADATA, METADATA_VERSION = APIS[3], 12
 
 
 def with_peer(outcomes: Iterable[Exception | Message], answered: Callable[[Message], None]) -> list[int]:
     """Send a request for each of `outcomes`, exceptions or answers; gives the numbers of those that were performed."""
     performed, left = [], list(outcomes)
 
-    async def local(key: int, message: Message) -> Message:
+    async def local(api: Api, message: Message) -> Message:
         performed.append(message["number"])
         outcome = left.pop(0)
         if isinstance(outcome, Exception):
@@ -39,7 +41,7 @@ def with_peer(outcomes: Iterable[Exception | Message], answered: Callable[[Messa
         tasks = Tasks()
         peers = Peers(1, local, tasks, timeout_ms=1000, on_overflow=lambda broker_id: None)
         for number in range(3):
-            peers.send(1, OWN, 6, 8, {"number": number}, answered)
+            peers.send(1, OWN, APIS[6], 8, {"number": number}, answered)
         await asyncio.sleep(30)
         await tasks.stop()
 
@@ -88,7 +90,7 @@ def test_a_link_asks_nobody_for_versions_and_opens_again_what_broke() -> None:
 
     with scripted_broker(lambda key, message: answers.pop(0)) as broker:
         assert asyncio.run(script(PeerLink(endpoint_of(broker.address), "test", 5_000))) == [1, 2]
-    assert broker.keys == [METADATA] * 3
+    assert broker.keys == [METADATA.key] * 3
 
 
 def test_a_peer_that_is_forgotten_while_it_is_silent_is_let_go() -> None:

@@ -43,15 +43,23 @@ def leaders_to(
                 # An added replica may be made anew in any data directory until it is in sync.
                 is_new = replica in adding and replica not in word.state.isr
                 held[replica].append(replace(word, is_new=True) if is_new else word)
-    return [_leader_and_isr(cluster, broker_id, own) for broker_id, own in held.items() if own]
+    # Who hears the same is given the same: it is made into a request once.
+    common: dict[tuple[int, ...], tuple[PartitionWord, ...]] = {}
+    return [
+        _leader_and_isr(cluster, broker_id, common.setdefault(tuple(map(id, own)), tuple(own)))
+        for broker_id, own in held.items()
+        if own
+    ]
 
 
-def _leader_and_isr(cluster: ClusterState, broker_id: int, own: list[PartitionWord]) -> SendLeaderAndIsr:
+def _leader_and_isr(
+    cluster: ClusterState, broker_id: int, own: tuple[PartitionWord, ...]
+) -> SendLeaderAndIsr:
     leaders = sorted({w.state.leader for w in own})
     return SendLeaderAndIsr(
         broker_id=broker_id,
         broker_epoch=cluster.brokers[broker_id].epoch,
-        partitions=tuple(own),
+        partitions=own,
         leaders=tuple(cluster.brokers[b] for b in leaders if b in cluster.brokers),
     )
 

@@ -21,6 +21,7 @@ from headrace.broker.replication.model import (
     ReplicaAssignment,
     TopicAssignment,
 )
+from headrace.broker.replication.versions import versions_of
 from headrace.broker.wire.partitions import PartitionKey
 
 Command = TypeVar("Command")
@@ -174,7 +175,10 @@ def test_an_unclean_leader_is_recovering_and_its_successors_with_it_until_it_say
     write = writes(commands)["t", 0].state
     assert (write.leader, write.isr, write.leader_recovery_state) == (2, (2,), RECOVERING)
     (told,) = of(ev.SendLeaderAndIsr, write_all(controller, commands))
-    request = requests.leader_and_isr(told, controller_id=1, controller_epoch=7, listener="PLAINTEXT")
+    maker = requests.Maker(
+        controller_id=1, controller_epoch=7, listener="PLAINTEXT", versions=versions_of("3.9")
+    )
+    request = maker.leader_and_isr(told)
     assert request["topic_states"][0]["partition_states"][0]["leader_recovery_state"] == RECOVERING
     commands = controller.handle(ev.BrokersChanged(brokers={2: broker(2, epoch=99)}))
     write = writes(commands)["t", 0].state
