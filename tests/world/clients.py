@@ -123,6 +123,13 @@ class Client:
         node = self.world.random.choice(list(self.world.nodes.values()))
         message = {"topics": [{"name": name} for name in topics], "allow_auto_topic_creation": False}
         answer = await self.ask(node.address, k03_metadata.API, 8, message)
+        for topic in answer["topics"]:
+            # Who has heard of a leader does not go back to the one before (KIP-320).
+            topic["partitions"] = [
+                p
+                for p in topic["partitions"]
+                if p["leader_epoch"] >= self.view.leader_epoch_of((topic["name"], p["partition_index"]))
+            ]
         self.view.take(answer, is_whole=False)
         self.controller = answer["controller_id"]
 
@@ -146,7 +153,12 @@ class Client:
     async def fetch(self, place: PartitionKey, offset: int, max_wait_ms: int) -> dict[int, bytes]:
         """What follows an offset, up to the high watermark."""
         topic, number = place
-        wanted = {"partition": number, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
+        wanted = {
+            "partition": number,
+            "current_leader_epoch": self.view.leader_epoch_of(place),
+            "fetch_offset": offset,
+            "partition_max_bytes": 1 << 20,
+        }
         message = {
             "max_wait_ms": max_wait_ms,
             "min_bytes": 1,
@@ -332,7 +344,8 @@ class Reader(Client):
             self.history.end(self.name, self.place, floor, end)
 
     async def _end(self) -> int:
-        wanted = {"partition_index": self.place[1], "timestamp": -1}
+        epoch = self.view.leader_epoch_of(self.place)
+        wanted = {"partition_index": self.place[1], "current_leader_epoch": epoch, "timestamp": -1}
         message = {"replica_id": -1, "topics": [{"name": self.place[0], "partitions": [wanted]}]}
         answer = await self.ask(self.view.leader_of(self.place), k02_list_offsets.API, 5, message)
         (found,) = answer["topics"][0]["partitions"]
