@@ -222,6 +222,10 @@ class RecordListTooLargeError(KafkaError):
     code = ErrorCode.RECORD_LIST_TOO_LARGE
 
 
+class OffsetNotAvailableError(KafkaError):
+    code = ErrorCode.OFFSET_NOT_AVAILABLE
+
+
 class NotEnoughReplicasError(KafkaError):
     code = ErrorCode.NOT_ENOUGH_REPLICAS
 

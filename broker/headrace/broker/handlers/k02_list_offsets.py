@@ -1,18 +1,23 @@
-"""ListOffsets (key 2), versions 0-9; version 0 lists begins of segments. No deviations."""
+"""ListOffsets (key 2), versions 0-9; version 0 lists begins of segments. No deviations.
+
+A new leader whose high watermark is below the start of its epoch does not know yet up to where records are committed: a
+consumer that asks for what lies there is told to ask again (KIP-207).
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headrace.broker.errors import ErrorCode, KafkaError
+from headrace.broker.errors import ErrorCode, KafkaError, OffsetNotAvailableError
 from headrace.broker.handlers.call import Call
-from headrace.broker.handlers.led import led_partition
+from headrace.broker.handlers.led import led_partition, readable_partition
 from headrace.broker.handlers.services import Services
 from headrace.broker.legacy.segment_offsets import offsets_before
 from headrace.broker.wire.api import k02_list_offsets
 from headrace.broker.wire.special_values import (
     CONSUMER_REPLICA_ID,
+    DEBUGGING_REPLICA_ID,
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
     READ_COMMITTED,
@@ -25,6 +30,7 @@ API = k02_list_offsets.API
 VERSIONS = (0, 9)
 
 LEADER_EPOCH_VERSION = 4
+OFFSET_NOT_AVAILABLE_VERSION = 5
 MAX_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP, LATEST_TIERED_TIMESTAMP = -3, -4, -5
 SINCE_VERSION = {
     LATEST_TIMESTAMP: 0,
@@ -58,7 +64,11 @@ def handle(broker: Services, call: Call, request: dict[str, Any]) -> dict[str, A
         if time < 0 and call.header.version < SINCE_VERSION.get(time, NEVER):
             return {"partition_index": wanted["partition_index"], "error_code": ErrorCode.UNSUPPORTED_VERSION}
         search = _find_segments if call.header.version == 0 else _find
-        return search(broker, request, topic, wanted)
+        found = search(broker, request, topic, wanted)
+        is_told = call.header.version >= OFFSET_NOT_AVAILABLE_VERSION
+        if found["error_code"] == ErrorCode.OFFSET_NOT_AVAILABLE and not is_told:
+            found["error_code"] = ErrorCode.LEADER_NOT_AVAILABLE
+        return found
 
     topics = [
         {"name": topic["name"], "partitions": [find(topic["name"], wanted) for wanted in topic["partitions"]]}
@@ -74,8 +84,17 @@ def handle(broker: Services, call: Call, request: dict[str, Any]) -> dict[str, A
 def _find(broker: Services, request: dict[str, Any], topic: str, wanted: dict[str, Any]) -> dict[str, Any]:
     index = wanted["partition_index"]
     try:
-        partition = led_partition(broker.partitions, topic, index, wanted["current_leader_epoch"])
+        partition = readable_partition(
+            broker.partitions,
+            topic,
+            index,
+            wanted["current_leader_epoch"],
+            is_from_leader=request["replica_id"] != DEBUGGING_REPLICA_ID,
+        )
         place = _place(partition, wanted["timestamp"], _upper_offset(partition, request))
+        time = wanted["timestamp"]
+        if time == LATEST_TIMESTAMP or (place.offset < 0 and time != LATEST_TIERED_TIMESTAMP):
+            _check_watermark(partition, request)
     except KafkaError as error:
         return {"partition_index": index, "error_code": error.code}
     return {"partition_index": index, "error_code": 0, **place._asdict()}
@@ -106,6 +125,18 @@ def _upper_offset(partition: Partition, request: dict[str, Any]) -> int:
     if request["isolation_level"] == READ_COMMITTED:
         return min(log.last_stable_offset, log.high_watermark)
     return log.high_watermark
+
+
+def _check_watermark(partition: Partition, request: dict[str, Any]) -> None:
+    """Raises OffsetNotAvailableError for a consumer while the high watermark of a new leader lags."""
+    leadership, high_watermark = partition.leadership, partition.log.high_watermark
+    if request["replica_id"] != CONSUMER_REPLICA_ID or leadership is None:
+        return
+    if high_watermark < leadership.epoch_start_offset:
+        raise OffsetNotAvailableError(
+            f"{partition.topic}-{partition.partition} is committed up to {high_watermark} as far as its new leader knows, "
+            f"whose epoch began at {leadership.epoch_start_offset}: ask again"
+        )
 
 
 def _place(partition: Partition, timestamp: int, upper_offset: int) -> _Place:

@@ -211,7 +211,12 @@ class Leadership:
 
     def _lags(self, replica: int, end_offset: int, now_ms: int) -> bool:
         progress = self.followers.get(replica)
-        return progress is None or not progress.is_caught_up(end_offset, now_ms, self._lag_ms_max)
+        if progress is None:
+            return True
+        if progress.end_offset == end_offset:
+            # Requests of a session do not name partitions that rest: no fetch says that it still has everything.
+            progress.caught_up_ms = max(progress.caught_up_ms, now_ms)
+        return not progress.is_caught_up(end_offset, now_ms, self._lag_ms_max)
 
     def _proposal(
         self,

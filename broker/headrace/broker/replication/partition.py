@@ -62,7 +62,7 @@ class Host(Protocol):
         ...
 
     def committed(self, partition: Partition) -> None:
-        """The high watermark moved, other than by an append: wake who waits for it."""
+        """The high watermark moved, other than by an append, or the log's start: wake who waits for it."""
         ...
 
 
@@ -317,6 +317,8 @@ class Partition:
                 self.host.committed(self)
         if log_start_offset > log.log_start_offset:
             log.delete_before(min(log_start_offset, log.high_watermark))
+            # Who reads here has kept where the log began.
+            self.host.committed(self)
         # A new leader may not know yet of all that is committed; past the start of its epoch it is all here.
         if (
             log.lost_end is not None

@@ -191,7 +191,7 @@ class BrokerHost:
         self._partitions.logs.truncate_at_once(partition.log, offset, empties=True)
         # The log has forgotten all epochs, and followers ask for this one's begin.
         partition.log.assign_epoch(partition.leader_epoch)
-        self._waiting.wake_end(partition.topic, partition.partition)
+        self._waiting.wake_both(partition.topic, partition.partition)
 
 
 Start = Callable[[EmbeddingHost], Awaitable[None]]

@@ -98,6 +98,7 @@ def test_clients_delete_no_records_of_a_copy() -> None:
     )
     wanted = {"topics": [{"name": "dc-east.orders", "partitions": [{"partition_index": 0, "offset": 5}]}]}
     answer = k21_delete_records.handle(cast("Any", services), cast("Any", None), wanted)
+    assert isinstance(answer, dict)
     (partition,) = answer["topics"][0]["partitions"]
     assert (partition["error_code"], partition["low_watermark"]) == (ErrorCode.POLICY_VIOLATION, -1)
 
