@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from commands import headrace
 from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka import Producer as KafkaProducer
 from fastavro import schemaless_reader
@@ -176,9 +177,9 @@ class AuditWorld:
     def report(self, *arguments: str) -> dict[str, Any]:
         """Return report.json; its exit code is checked against the verdict."""
         output = self.home / "report"
-        command = [HEADRACE, "audit", "report", "--bootstrap", self.offline.bootstrap]
+        command = ["audit", "report", "--bootstrap", self.offline.bootstrap]
         command += ["--warehouse", str(self.warehouse), "--output", str(output), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        done = headrace(*command)
         assert done.returncode in (0, 1), done.stderr[-3000:]
         assert (output / "report.json").exists(), done.stderr[-3000:]
         report: dict[str, Any] = json.loads((output / "report.json").read_text(encoding="utf-8"))

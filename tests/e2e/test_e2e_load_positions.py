@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from audit_world import DATACENTER, TOPIC, AuditWorld, end_offset
+from commands import headrace
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from load_helpers import EVENT, EVENT_ID, account, create_topic, every_offset_once, publish, schemas_served
@@ -69,10 +70,8 @@ def cut(broker: DevCluster, topic: str, partition: int, end: int) -> None:
 
 def order(word: str, broker: DevCluster, warehouse: Path, *arguments: object, fails: bool = False) -> str:
     """Run `headrace load resume` or `skip`; returns what it prints, an error included."""
-    command: list[str] = [HEADRACE, "load", word, *map(str, arguments), "--bootstrap", broker.bootstrap]
-    done = subprocess.run(
-        [*command, "--warehouse", str(warehouse)], capture_output=True, text=True, timeout=60, check=False
-    )
+    command = ["load", word, *map(str, arguments), "--bootstrap", broker.bootstrap]
+    done = headrace(*command, "--warehouse", str(warehouse))
     assert (done.returncode != 0) == fails, done.stderr
     return done.stdout + done.stderr
 
