@@ -7,11 +7,10 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
+import class_archives
 from processes import eventually, free_port
 
 from bench import apache_kafka
-
-JVM = ("-Xmx400m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
 
 
 class KafkaProcess:
@@ -31,7 +30,8 @@ class KafkaProcess:
 
     def start(self) -> None:
         with self.log.open("ab") as log:
-            command = apache_kafka.command(self._jars, self._config, JVM)
+            archive = class_archives.options(class_archives.kafka_archive(self._jars))
+            command = apache_kafka.command(self._jars, self._config, (*class_archives.KAFKA_JVM, *archive))
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
 
     def wait_until_serving(self) -> None:
@@ -86,6 +86,7 @@ def run_tool(
         "-Xmx256m",
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",
+        *class_archives.options(class_archives.kafka_archive(jars)),
         "-cp",
         f"{jars}/*",
         *arguments,
