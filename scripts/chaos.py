@@ -12,7 +12,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from demo_process import SERVICES, BusyError, DemoProcess, alone_on_this_machine
+from demo_process import SERVICES, BusyError, DemoProcess, alone_on_this_machine, copy_of_local
 
 FIRST, LAST = 0.2, 0.8
 ENVIRONMENT = {"DEMO_EVENTS": "120000", "DEMO_RATE": "1000"}
@@ -34,7 +34,8 @@ def run(seed: int, services: list[str], directory: Path) -> bool:
     chance.shuffle(services)
     environment = {name: os.environ.get(name) or value for name, value in ENVIRONMENT.items()}
     print(f"CHAOS_SEED={seed}: {environment['DEMO_EVENTS']} events to each live datacenter", flush=True)
-    with DemoProcess(directory, network=79, environment=environment) as demo:
+    inventory = copy_of_local(directory, network=79)
+    with DemoProcess(directory, inventory=inventory, environment=environment) as demo:
         gone = rampage(demo, services, chance)
         code = demo.wait()
     print(demo.text())

@@ -88,12 +88,11 @@ def eventually(condition: Callable[[], bool], seconds: float = 60.0) -> bool:
 class DemoProcess:
     """A running `make demo`, less the set-up of the checkout."""
 
-    def __init__(self, directory: Path, *, network: int, environment: Mapping[str, str]) -> None:
+    def __init__(self, directory: Path, *, inventory: Path, environment: Mapping[str, str]) -> None:
         self.root = directory / "var"
         self.output = directory / "demo"
         self.screen = directory / "screen.txt"
         self.events = int(environment["DEMO_EVENTS"])
-        inventory = copy_of_local(directory, network)
         command = [sys.executable, "-m", "demo", "--inventory", str(inventory)]
         command += ["--root", str(self.root), "--output", str(self.output)]
         with self.screen.open("wb") as screen:

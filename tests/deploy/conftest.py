@@ -11,6 +11,8 @@ from pathlib import Path
 
 import demo_process
 import pytest
+from demo_process import DemoProcess
+from odd_demo import environment_of
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(sys.executable).parent
@@ -95,15 +97,26 @@ def checked_in(tmp_path: Path) -> Callable[[str], Deployment]:
 
 
 @pytest.fixture(scope="module")
-def rolled_out(alone: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    """A pipeline of real processes, rolled out once a module and taken down at its end."""
-    deployment = copy_of_local(tmp_path_factory.mktemp("deploy"), network=77)
+def pipeline(
+    alone: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Deployment, DemoProcess]]:
+    """A pipeline of real processes that a demo rolls out, leaves running and is followed by; gone at the module's end."""
+    directory = tmp_path_factory.mktemp("deploy")
+    deployment = copy_of_local(directory, network=77)
     two_releases(deployment)
+    environment = environment_of(directory) | {"DEMO_KEEP": "1"}
     try:
-        result = deployment.play("site.yml")
-        assert result.returncode == 0, result.stdout[-8000:] + result.stderr[-2000:]
-        yield deployment
+        with DemoProcess(directory, inventory=deployment.inventory, environment=environment) as demo:
+            yield deployment, demo
     finally:
         if (deployment.root / "supervisor.sock").exists():
             result = deployment.play("down.yml")
             assert result.returncode == 0, result.stdout[-8000:]
+
+
+@pytest.fixture
+def rolled_out(pipeline: tuple[Deployment, DemoProcess]) -> Deployment:
+    """The pipeline once its demo is over."""
+    deployment, demo = pipeline
+    assert demo.wait() == 0, demo.text()
+    return deployment

@@ -1,4 +1,6 @@
-"""Roll-out of real processes: it serves, it settles, a change restarts only what it concerns, a kill is survived."""
+"""Roll-out of real processes: a demo of it ends complete, it serves, it settles, a change restarts only what it concerns, a kill
+is survived.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +25,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 from demo_process import SERVICES, eventually, processes
+from odd_demo import assert_everything_is_there, assert_latencies_make_sense
 from supervisor.xmlrpc import SupervisorTransport
 
 PROGRAMS = Path(sys.executable).parent
@@ -81,6 +84,22 @@ def changed_hosts(output: str) -> dict[str, int]:
 def brokers_behind(bootstrap: str) -> set[int]:
     """The brokers that a client learns of when it starts from that address."""
     return set(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=20).brokers)
+
+
+@pytest.mark.timeout(420)
+def test_a_demo_ends_complete_though_a_broker_and_the_load_are_killed(pipeline: Any) -> None:
+    _, demo = pipeline
+    demo.wait_until_published(0.2)
+    killed = {service: demo.kill(service) for service in ("dc-east-broker-1", "offline-load")}
+    for service, pid in killed.items():
+        assert demo.is_back(service, pid), service
+    assert demo.wait() == 0, demo.text()
+    report = demo.report()
+    assert_everything_is_there(report)
+    assert_latencies_make_sense(report["latency_seconds"])
+    assert "Verdict: complete" in demo.text()
+    assert "The pipeline goes on running" in demo.text()
+    assert "<html" in (demo.output / "report.html").read_text(encoding="utf-8")[:500]
 
 
 def test_every_service_runs_and_a_second_run_changes_nothing(rolled_out: Any) -> None:
