@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from headrace.broker.log.files import Buffer
+from headrace.broker.log.files import UNCUT, Buffer
 
 PAGE_SIZE = 64
 
@@ -103,6 +103,7 @@ class FaultyFile:
     def __init__(self, files: FaultyFiles, inode: Inode) -> None:
         self._files = files
         self._inode = inode
+        self.cut_at = UNCUT
 
     def write_at(self, data: Buffer, position: int) -> None:
         self._files.step()

@@ -63,8 +63,17 @@ def advice(error: OSError) -> str:
     return _ADVICE.get(error.errno or 0, "")
 
 
+UNCUT = 2**63 - 1
+
+
 class File(Protocol):
-    """One open file. It stays open, deleted or renamed or not, while somebody refers to it."""
+    """One open file. It stays open, deleted or renamed or not, while somebody refers to it.
+
+    `cut_at`: what was read before from there on is gone, and other bytes may come in its place; UNCUT of a whole file. Who
+    cuts a file that others hold slices of says so, and goes on with another object of it.
+    """
+
+    cut_at: int
 
     def write_at(self, data: Buffer, position: int) -> None:
         """Write all of `data` (bytes) at `position`; raises OSError, after which any part of it may have been written."""
@@ -156,10 +165,11 @@ def _nobody_listens(path: str, error: OSError) -> None:
 class OsFile:
     """A File on a descriptor of the operating system."""
 
-    __slots__ = ("_descriptor",)
+    __slots__ = ("_descriptor", "cut_at")
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
+        self.cut_at = UNCUT
 
     def write_at(self, data: Buffer, position: int) -> None:
         written = os.pwrite(self._descriptor, data, position)

@@ -322,6 +322,18 @@ class Segment:
         self.index.trim()
         self.time_index.trim()
 
+    def part_from(self, offset: int) -> None:
+        """The batches that end at or above `offset` are about to be dropped: slices that hold some of them are no longer
+        good, whatever is written in their place.
+        """
+        file = self.log
+        try:
+            position = self.position_of(offset)
+            file.cut_at = self.size if position is None else position
+        except OSError:
+            file.cut_at = 0
+        self._file = None
+
     def truncate_to(self, offset: int) -> int:
         """Drop the batches that end at or above `offset`; returns the bytes dropped."""
         end_offset = self.base_offset

@@ -200,6 +200,10 @@ class Segments:
         for path in segment.mark_deleted():
             self._deleted.add(path, now_ms, delay_ms)
 
+    def part_from(self, offset: int) -> None:
+        """`truncate_to` is about to drop everything at and above `offset`: see Segment.part_from."""
+        self._segments[self._number(offset - 1)].part_from(offset)
+
     def truncate_to(self, offset: int) -> None:
         """Drop everything at and above `offset`, which lies above the first segment's base offset."""
         self.generation += 1

@@ -46,6 +46,8 @@ class Truncation:
         self.log.cleaner.log_ends_at(self._offset)
         segments = self._body.segments
         segments.generation += 1
+        if not self._empties:
+            segments.part_from(self._offset)
         # Where the last batch before a gap ends is not known yet; its segment's begin is low enough.
         synced = self._offset if self._empties else segments.base_offset_at(self._offset)
         self._body.flusher.log_ends_at(synced)

@@ -61,6 +61,9 @@ class PlainTransport:
         if left <= 0:
             return 0
         assert part.file is not None
+        if part.position + part.size > part.file.cut_at:
+            # Other batches may lie there by now.
+            raise OSError(f"the log was cut at {part.file.cut_at}, before this was sent")
         start = part.position + position
         sent = os.sendfile(self.fd, part.file.fileno(), start, min(left, SENDFILE_SIZE_MAX))
         if sent == 0:

@@ -12,6 +12,7 @@ from log_kit import NOW_MS, append, batch, fill, offsets, open_log, roll
 
 from headrace.broker.config.topics import LogConfig
 from headrace.broker.errors import OutOfOrderSequenceError
+from headrace.broker.log.results import LogSlice
 from headrace.broker.log.snapshots import ProducerSnapshots
 from headrace.broker.log.truncation import truncate_to
 
@@ -96,3 +97,26 @@ def test_a_time_index_of_nonsense_is_made_anew_when_a_truncation_makes_its_segme
     log, report = open_log(tmp_path, config, recovery_point=12, clean_shutdown=True)
     assert (report.segments_walked, report.findings) == (0, [])
     assert log.offset_for_timestamp(NOW_MS + 5000) == (5, NOW_MS + 5000, 0)
+
+
+@pytest.mark.parametrize("rolls", [False, True])
+def test_slices_that_hold_something_of_what_is_cut_are_known_and_no_others(
+    tmp_path: Path, rolls: bool
+) -> None:
+    log, _ = open_log(tmp_path, ROLLS)
+    append(log, *(batch() for _ in range(10)))
+    if rolls:
+        roll(log, NOW_MS + 10_000)
+        append(log, *(batch() for _ in range(3)))
+    end = log.log_end_offset
+    below, across = (log.read(0, size_max=10**6, upper_offset=offset) for offset in (7, 8))
+    truncate_to(log, 7)
+    append(log, *(batch(size=20) for _ in range(9)))
+
+    def is_good(part: LogSlice) -> bool:
+        assert part.file is not None
+        return part.position + part.size <= part.file.cut_at
+
+    after = log.read(0, size_max=10**6, upper_offset=log.log_end_offset)
+    assert (is_good(below), is_good(across), is_good(after), end) == (True, False, True, 13 if rolls else 10)
+    assert after.read()[: below.size] == below.read()

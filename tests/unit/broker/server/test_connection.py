@@ -410,6 +410,23 @@ def test_slices_are_sent_from_their_file_between_buffers(bench: Bench, tmp_path:
     assert received == expected
 
 
+def test_a_slice_of_what_is_cut_meanwhile_closes_the_connection_and_one_before_the_cut_is_sent(
+    bench: Bench, tmp_path: Path
+) -> None:
+    file = OsFiles().open(str(tmp_path / "segment"), create=True)
+    file.write_at(bytes(range(100)), 0)
+    late: Deferred[Any] = Deferred()
+    bench.answer = lambda _: late
+    bench.send(1)
+    late.complete([b"head", LogSlice(file, 0, 50), LogSlice(file, 50, 50)])
+    file.cut_at = 60
+    file.write_at(bytes(100), 0)
+    bench.loop.settle()
+    assert bench.closed == [bench.connection]
+    # What is not cut is sent, as it is.
+    assert bench.received() == b"head" + bytes(50)
+
+
 def test_a_client_that_does_not_read_is_served_no_further(bench: Bench) -> None:
     size = REPLY_SIZE_MAX // 4
     bench.answer = lambda correlation_id: [reply(correlation_id, size)]
