@@ -55,6 +55,7 @@ class IsrChanges:
         tasks: Tasks,
         *,
         broker_epoch: Callable[[], int],
+        timeout_ms: int,
         secure: Callable[[Partition], Awaitable[bool]],
     ) -> None:
         self._broker_id = broker_id
@@ -62,6 +63,7 @@ class IsrChanges:
         self._channel = channel
         self._tasks = tasks
         self._broker_epoch = broker_epoch
+        self._timeout_ms = timeout_ms
         self._secure = secure
         self._proposals = IsrProposals(self._is_wanted)
         # Those of which the controller was asked something.
@@ -133,7 +135,9 @@ class IsrChanges:
         broker_epoch = self._broker_epoch()
         if self._office.is_controller:
             event = alter_partition.event(sent, broker_id=self._broker_id, broker_epoch=broker_epoch)
-            answer = await self._office.answer(event)
+            # It waits for ZooKeeper, which may be away until another broker is controller.
+            async with asyncio.timeout(self._timeout_ms / 1000):
+                answer = await self._office.answer(event)
             assert isinstance(answer, AnswerIsrProposal), "it answers IsrProposed"
             if answer.error:
                 raise error_of(answer.error)

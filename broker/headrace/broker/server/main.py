@@ -325,6 +325,7 @@ class Broker:
             channel,
             self.tasks,
             broker_epoch=lambda: membership.broker_epoch,
+            timeout_ms=config.controller_socket_timeout_ms,
             secure=self.syncs.all_of,
         )
         host = ReplicaHost(

@@ -38,7 +38,7 @@ from headrace.broker.replication.model import Endpoint
 from headrace.broker.replication.partition import Partition
 from headrace.broker.replication.versions import Versions
 from headrace.broker.server.peers import Connect, Link
-from headrace.broker.server.replicas import in_threads
+from headrace.broker.server.replica_logs import in_threads
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.api import k02_list_offsets
 from headrace.broker.wire.client.exchange import ProtocolError

@@ -9,8 +9,7 @@ before is answered. Must not know ZooKeeper: the only source is the controller's
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -32,20 +31,18 @@ from headrace.broker.replication.control_requests import (
 from headrace.broker.replication.model import RECOVERED
 from headrace.broker.replication.partition import Host, Partition
 from headrace.broker.server.metadata import MetadataCache
+from headrace.broker.server.replica_logs import BeforeDeletion, ReplicaLogs
 from headrace.broker.structured_log import get_logger
-from headrace.broker.tasks import in_thread
 from headrace.broker.wire.fields import ZERO_UUID
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.broker.wire.special_values import NO_EPOCH
 
 if TYPE_CHECKING:
-    from headrace.broker.log.opening import Opening
     from headrace.broker.log.partition_log import PartitionLog
     from headrace.broker.log.store import LogStore
 
 logger = get_logger(__name__)
 PartitionCallback = Callable[[Partition], None]
-THREADS_MAX = 8
 
 
 class Partitions:
@@ -64,12 +61,8 @@ class Partitions:
         self.controller_epoch = 0
         self.broker_epoch = -1
         self._metadata = metadata
-        self._clock = clock
         self._partitions: dict[PartitionKey, Partition] = {}
-        # What threads make ready for a request that is being performed.
-        self._openings: dict[PartitionKey, Opening] = {}
-        # Why there is nothing to make ready for some of it.
-        self._unopened: dict[PartitionKey, KafkaError] = {}
+        self._replica_logs = ReplicaLogs(host.broker_id, logs, clock)
         # Replicas in data directories that failed.
         self._offline: set[PartitionKey] = set()
         # Replicas that could not be taken, as on a full disk: the controller has to be asked for them again.
@@ -77,7 +70,6 @@ class Partitions:
         # How often this broker would not lead, as its log had lost what was committed.
         self.leaderships_refused = 0
         self._callbacks: list[PartitionCallback] = []
-        self._before_deletion: Callable[[Iterable[PartitionKey]], Awaitable[None]] | None = None
         # Held while replicas are taken, stopped or sent to other directories.
         self.changing = asyncio.Lock()
 
@@ -107,8 +99,10 @@ class Partitions:
             raise StorageError(
                 f"{topic}-{partition} is in a data directory that failed: repair its disk and restart the broker"
             )
-        is_expected = (topic, partition) in self._openings
-        if is_expected or self._metadata.partition(topic, partition) is not None:
+        if (
+            self._replica_logs.is_expected((topic, partition))
+            or self._metadata.partition(topic, partition) is not None
+        ):
             raise NotLeaderOrFollowerError(f"this broker does not lead {topic}-{partition}")
         raise UnknownTopicOrPartitionError(f"this broker does not know {topic}-{partition}")
 
@@ -142,9 +136,9 @@ class Partitions:
         """Call `callback(partition)` after it became led (`is_leader`), stopped being led, or was deleted."""
         self._callbacks.append(callback)
 
-    def before_deletion(self, callback: Callable[[Iterable[PartitionKey]], Awaitable[None]]) -> None:
+    def before_deletion(self, callback: BeforeDeletion) -> None:
         """Await `callback(partitions)` before their logs are deleted: nobody works on them afterwards."""
-        self._before_deletion = callback
+        self._replica_logs.before_deletion = callback
 
     def take_offline(self, keys: Iterable[PartitionKey]) -> None:
         """The data directory of these replicas failed: they are out of reach until the broker starts again."""
@@ -175,12 +169,10 @@ class Partitions:
         async with self.changing:
             try:
                 await self._open_logs(replicas)
-                await in_threads(self.logs.epoch_jobs(self._begun_epochs(replicas)))
+                await self._replica_logs.begin_epochs(self._begun_epochs(replicas))
                 return self._take_all(replicas)
             finally:
-                self.logs.abandon(self._openings.values())
-                self._openings = {}
-                self._unopened = {}
+                self._replica_logs.end()
 
     def _take_all(self, replicas: Sequence[ToldReplica]) -> dict[str, Any]:
         topics: dict[str, tuple[UUID, list[dict[str, Any]]]] = {}
@@ -217,10 +209,8 @@ class Partitions:
             code = codes[topic, partition] = self._stop(topic, partition, leader_epoch, delete=delete)
             if delete and code is ErrorCode.NONE:
                 deleted.append((topic, partition))
-        for key, failure in (await self._delete_logs(deleted)).items():
-            logger.error("cannot delete a log", topic=key[0], partition=key[1], reason=failure)
-            codes[key] = failure.code
-        return codes
+        failures = await self._replica_logs.delete(deleted)
+        return codes | {key: failure.code for key, failure in failures.items()}
 
     def fenced(self, request: ControlRequest) -> ErrorCode:
         """STALE_CONTROLLER_EPOCH or STALE_BROKER_EPOCH for a request of the past, else NONE."""
@@ -237,12 +227,7 @@ class Partitions:
             for told in replicas
             if (told.topic, told.partition) not in self._partitions and self._refusal(told) is ErrorCode.NONE
         ]
-        await self._put_away_logs_of_namesakes(wanted)
-        for told in wanted:
-            self._begin_opening(told)
-        openings = list(self._openings.values())
-        await in_threads([opening.run for opening in openings])
-        await in_threads(self.logs.name_syncs(openings))
+        self._offline.update(await self._replica_logs.make_ready(wanted))
 
     def _begun_epochs(self, replicas: Sequence[ToldReplica]) -> Iterator[tuple[PartitionLog, int]]:
         """The logs in use whose leader this broker is in a new epoch."""
@@ -251,49 +236,6 @@ class Partitions:
             is_leader = told.state.leader == self.broker_id
             if partition is not None and is_leader and not self._refusal(told):
                 yield partition.log, told.state.leader_epoch
-
-    def _begin_opening(self, told: ToldReplica) -> None:
-        topic, number, state = told.topic, told.partition, told.state
-        try:
-            self._openings[topic, number] = self.logs.opening(
-                topic,
-                number,
-                None if told.topic_id == ZERO_UUID else told.topic_id,
-                now_ms=self._clock.now_ms(),
-                epoch=state.leader_epoch if state.leader == self.broker_id else NO_EPOCH,
-                is_new=told.is_new,
-            )
-        except StorageError as error:
-            logger.error("cannot take a partition", topic=topic, partition=number, reason=error)
-            self._offline.add((topic, number))
-        except KafkaError as error:
-            self._unopened[topic, number] = error
-
-    async def _put_away_logs_of_namesakes(self, replicas: Iterable[ToldReplica]) -> None:
-        """Delete what deleted topics of the same names left, while this broker was away."""
-        old = []
-        for topic, topic_id, number, *_ in replicas:
-            own_log = self.logs.get(topic, number)
-            known = (None, ZERO_UUID, topic_id)
-            if own_log is not None and topic_id != ZERO_UUID and own_log.topic_id not in known:
-                logger.warning(
-                    "log of a deleted topic of the same name is put away",
-                    topic=topic,
-                    partition=number,
-                )
-                old.append((topic, number))
-        for key, failure in (await self._delete_logs(old)).items():
-            logger.error("cannot delete a log", topic=key[0], partition=key[1], reason=failure)
-
-    async def _delete_logs(self, keys: Sequence[PartitionKey]) -> dict[PartitionKey, StorageError]:
-        if not keys:
-            return {}
-        if self._before_deletion is not None:
-            await self._before_deletion(keys)
-        failures: dict[PartitionKey, StorageError] = {}
-        delete = self.logs.deletion(keys, now_ms=self._clock.now_ms())
-        await in_thread(lambda: failures.update(delete()))
-        return failures
 
     def _refusal(self, told: ToldReplica) -> ErrorCode:
         """Why this broker does not take a partition of a LeaderAndIsr request; NONE when it does."""
@@ -331,8 +273,19 @@ class Partitions:
             self._refuse_lead(told)
         if refusal is not ErrorCode.NONE:
             return refusal
+        partition = self._partitions.get((topic, number))
+        if partition is not None and told.state.zk_version < partition.partition_epoch:
+            # The controller has answered for a later state since: its word on that comes, too (kafka.cluster.Partition).
+            logger.info(
+                "older state passed over",
+                topic=topic,
+                partition=number,
+                partition_epoch=partition.partition_epoch,
+                told=told.state.zk_version,
+            )
+            return ErrorCode.NONE
         try:
-            partition = self._partitions.get((topic, number)) or self._opened(topic, number, told.topic_id)
+            partition = partition or self._opened(topic, number, told.topic_id)
             partition.follow(told)
         except KafkaError as error:
             if (topic, number) not in self.refused:
@@ -378,9 +331,7 @@ class Partitions:
         )
 
     def _opened(self, topic: str, number: int, topic_id: UUID) -> Partition:
-        if (topic, number) in self._unopened:
-            raise self._unopened[topic, number]
-        own_log = self.logs.opened(self._openings.pop((topic, number)))
+        own_log = self._replica_logs.take((topic, number))
         partition = Partition(self._host, topic, number, topic_id, own_log)
         self._partitions[topic, number] = partition
         return partition
@@ -415,32 +366,3 @@ class Partitions:
 
 def _text(replicas: Iterable[int]) -> str:
     return ",".join(map(str, replicas))
-
-
-async def in_threads(jobs: Sequence[Callable[[], None]]) -> None:
-    """Do all jobs, `THREADS_MAX` at a time, while the event loop goes on; raises what one of them raises.
-
-    No job is at work any more when this ends, also when it is cancelled, as when a controller resigns: the next request
-    may want the same logs.
-    """
-    errors: list[Exception] = []
-    # Threads share it: a list's iterator gives each job to one of them.
-    left = iter(jobs)
-
-    def work() -> None:
-        for job in left:
-            try:
-                job()
-            except Exception as error:
-                errors.append(error)
-
-    count = min(len(jobs), THREADS_MAX)
-    if not count:
-        return
-    pool = ThreadPoolExecutor(count, "logs")
-    try:
-        await asyncio.gather(*(in_thread(work, pool) for _ in range(count)), return_exceptions=True)
-    finally:
-        pool.shutdown(wait=False)
-    if errors:
-        raise errors[0]

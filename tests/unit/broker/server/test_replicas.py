@@ -541,3 +541,14 @@ def test_followers_know_whom_to_follow_and_when_nobody(partitions: Partitions) -
     take(partitions, leader_and_isr(state(leader=2, epoch=3, isr=(2,), replicas=(1, 2))))
     stop(partitions, stop_replica(leader_epoch=3, delete=False))
     assert told == [(False, 2, 3), (False, -1, 3)]
+
+
+def test_a_state_that_the_controller_has_answered_beyond_is_passed_over(partitions: Partitions) -> None:
+    """As where the ISR changed while an election of before was on its way."""
+    take(partitions, leader_and_isr(state(epoch=3, isr=(1,), replicas=(1, 2), partition_epoch=7)))
+    older = leader_and_isr(state(leader=2, epoch=4, isr=(2,), replicas=(1, 2), partition_epoch=6))
+    assert codes(take(partitions, older)) == [ErrorCode.NONE]
+    assert partitions.leader_of("t", 0).leader_epoch == 3
+    newer = leader_and_isr(state(leader=2, epoch=4, isr=(2,), replicas=(1, 2), partition_epoch=7))
+    take(partitions, newer)
+    assert held(partitions).leader == 2

@@ -10,7 +10,7 @@ from pathlib import Path
 from log_kit import NOW_MS, append, batch, offsets, open_store
 
 from headrace.broker.log.files import OsFiles
-from headrace.broker.server.replicas import in_threads
+from headrace.broker.server.replica_logs import in_threads
 
 
 class SlowFiles(OsFiles):
