@@ -19,7 +19,7 @@ from typing import Any, Final
 import click
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from headrace.cli.topics import TIMEOUT_SECONDS, asked, bootstrap_option, json_option, reason_of
+from headrace.cli.asking import TIMEOUT_SECONDS, asked, bootstrap_option, json_option, reason_of
 from headrace.events.times import AVRO_READERS
 
 POLL_SECONDS: Final = 0.2

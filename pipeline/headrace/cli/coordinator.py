@@ -10,7 +10,7 @@ from __future__ import annotations
 import click
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from headrace.cli.topics import TIMEOUT_SECONDS, reason_of
+from headrace.cli.asking import TIMEOUT_SECONDS, reason_of
 
 ANY_PARTITION = TopicPartition("__consumer_offsets", 0)
 

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from headrace.cli import group_lag
+from headrace.cli.asking import TIMEOUT_SECONDS, admin_client, asked, bootstrap_option, json_option
 from headrace.cli.coordinator import await_coordinator
-from headrace.cli.topics import TIMEOUT_SECONDS, admin_client, asked, bootstrap_option, json_option
 
 NO_GROUP = "DEAD"
 

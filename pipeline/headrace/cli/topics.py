@@ -1,48 +1,33 @@
-"""`headrace topics`: list, describe, create and delete topics, through the Kafka admin protocol."""
+"""`headrace topics`: list, describe, create and delete topics, through the Kafka admin protocol; `reassign` moves them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any
 
 import click
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
-from rich.console import Console
-from rich.table import Table
+from confluent_kafka.admin import ConfigResource, NewTopic
 
-TIMEOUT_SECONDS: Final = 10.0
-
-Answer = TypeVar("Answer")
-
-bootstrap_option = click.option("--bootstrap", required=True, metavar="HOST:PORT,...", help="Brokers to ask.")
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-
-
-def asked(what: str, call: Callable[[], Answer]) -> Answer:
-    """Return what the brokers answer; a failure becomes the command's one line and exit 1."""
-    try:
-        return call()
-    except KafkaException as error:
-        raise click.ClickException(f"{what}: {reason_of(error)}.") from error
-
-
-def reason_of(error: KafkaException) -> str:
-    reason = error.args[0]
-    name = reason.name()
-    if name in ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE"):
-        return f"no broker answered ({reason.str()}); check --bootstrap and that a broker runs there"
-    return str(reason.str()).rstrip(".")
-
-
-def admin_client(bootstrap: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+from headrace.cli.asking import (
+    TIMEOUT_SECONDS,
+    admin_client,
+    asked,
+    bootstrap_option,
+    cell,
+    json_option,
+    parse_settings,
+    print_rows,
+    say,
+)
+from headrace.cli.reassign import reassign
 
 
 @click.group(epilog="Example: headrace topics list --bootstrap 127.0.0.1:9092")
 def topics() -> None:
-    """List, describe, create and delete topics."""
+    """List, describe, create and delete topics, and move their partitions to other brokers."""
+
+
+topics.add_command(reassign)
 
 
 @topics.command("list", epilog="Example: headrace topics list --bootstrap 127.0.0.1:9092 --json")
@@ -59,7 +44,10 @@ def list_topics(bootstrap: str, as_json: bool) -> None:
         }
         for name, topic in sorted(metadata.topics.items())
     ]
-    _print(rows, as_json=as_json)
+    if as_json:
+        click.echo(json.dumps(rows))
+    else:
+        print_rows(rows)
 
 
 @topics.command(epilog="Example: headrace topics describe pageviews --bootstrap 127.0.0.1:9092")
@@ -67,7 +55,10 @@ def list_topics(bootstrap: str, as_json: bool) -> None:
 @bootstrap_option
 @json_option
 def describe(topic: str, bootstrap: str, as_json: bool) -> None:
-    """Print a topic's partitions and the configuration that was set for it."""
+    """Print a topic's partitions and the configuration that was set for it.
+
+    Replicas out of sync and partitions without a leader are marked.
+    """
     admin = admin_client(bootstrap)
     metadata = asked("describe topic", lambda: admin.list_topics(timeout=TIMEOUT_SECONDS))
     found = metadata.topics.get(topic)
@@ -76,7 +67,13 @@ def describe(topic: str, bootstrap: str, as_json: bool) -> None:
             f"topic {topic} does not exist; `headrace topics list` shows those that do."
         )
     partitions = [
-        {"partition": each.id, "leader": each.leader, "replicas": each.replicas, "isrs": each.isrs}
+        {
+            "partition": each.id,
+            "leader": each.leader,
+            "replicas": each.replicas,
+            "isrs": each.isrs,
+            "out_of_sync": [replica for replica in each.replicas if replica not in each.isrs],
+        }
         for each in sorted(found.partitions.values(), key=lambda each: each.id)
     ]
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
@@ -92,7 +89,7 @@ def describe(topic: str, bootstrap: str, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"topic": topic, "partitions": partitions, "configuration": configuration}))
         return
-    _print(partitions, as_json=False)
+    print_rows([_marked(partition) for partition in partitions])
     for name, value in configuration.items():
         click.echo(f"{name}={value}")
 
@@ -128,7 +125,7 @@ def create(
     admin = admin_client(bootstrap)
     future = admin.create_topics([new_topic], request_timeout=TIMEOUT_SECONDS)[topic]
     asked(f"create topic {topic}", future.result)
-    _say({"topic": topic, "created": True}, f"created {topic} with {partitions} partitions", as_json=as_json)
+    say({"topic": topic, "created": True}, f"created {topic} with {partitions} partitions", as_json=as_json)
 
 
 @topics.command(epilog="Example: headrace topics delete pageviews --bootstrap 127.0.0.1:9092")
@@ -140,31 +137,20 @@ def delete(topic: str, bootstrap: str, as_json: bool) -> None:
     admin = admin_client(bootstrap)
     future = admin.delete_topics([topic], request_timeout=TIMEOUT_SECONDS)[topic]
     asked(f"delete topic {topic}", future.result)
-    _say({"topic": topic, "deleted": True}, f"deleted {topic}", as_json=as_json)
+    say({"topic": topic, "deleted": True}, f"deleted {topic}", as_json=as_json)
 
 
-def parse_settings(settings: tuple[str, ...]) -> dict[str, str]:
-    """Return KEY=VALUE arguments as a dictionary; anything else is wrong use."""
-    parsed = {}
-    for setting in settings:
-        key, separator, value = setting.partition("=")
-        if not separator or not key:
-            raise click.UsageError(f"--set {setting}: write KEY=VALUE.")
-        parsed[key] = value
-    return parsed
-
-
-def _say(result: dict[str, Any], sentence: str, *, as_json: bool) -> None:
-    click.echo(json.dumps(result) if as_json else sentence)
-
-
-def _print(rows: list[dict[str, Any]], *, as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps(rows))
-        return
-    table = Table(box=None)
-    for name in rows[0] if rows else ():
-        table.add_column(name)
-    for row in rows:
-        table.add_row(*(str(value) for value in row.values()))
-    Console().print(table)
+def _marked(partition: dict[str, Any]) -> dict[str, Any]:
+    """A row for people: what is wrong with a partition stands in words in the last column."""
+    late = partition["out_of_sync"]
+    marks = ["[bold red]no leader[/]"] if partition["leader"] < 0 else []
+    if late:
+        marks.append(f"[yellow]out of sync: {cell(late)}[/]")
+    leader = "none" if partition["leader"] < 0 else partition["leader"]
+    return {
+        "partition": partition["partition"],
+        "leader": leader,
+        "replicas": partition["replicas"],
+        "in sync": partition["isrs"],
+        "": "; ".join(marks),
+    }

@@ -1,0 +1,226 @@
+"""What librdkafka's admin client does not ask for: reassignments (KIP-455), and configurations of brokers by themselves.
+
+One request at a time; whoever is controller is found anew where it is another one. Every failure is a ClickException.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import click
+
+from headrace.broker.client.blocking import BlockingLink
+from headrace.broker.client.blocking_cluster import (
+    ATTEMPTS_MAX,
+    BlockingCluster,
+    attempts,
+    parse_bootstrap,
+)
+from headrace.broker.errors import ErrorCode, KafkaError, error_of
+from headrace.broker.wire.api import (
+    k03_metadata,
+    k32_describe_configs,
+    k44_incremental_alter_configs,
+    k45_alter_partition_reassignments,
+    k46_list_partition_reassignments,
+)
+from headrace.broker.wire.fields import MalformedError
+from headrace.broker.wire.schema import Api
+from headrace.cli.asking import TIMEOUT_SECONDS
+from headrace.cli.reassignment_plan import Key
+
+METADATA_VERSION, DESCRIBE_VERSION, ALTER_VERSION = 12, 4, 1
+TOPIC, BROKER = 2, 4
+SET, DELETE = 0, 1
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionView:
+    """One partition as metadata shows it."""
+
+    leader: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterLook:
+    """The brokers that are alive, with their racks, and the topics that were asked for."""
+
+    racks: Mapping[int, str | None]
+    controller: int
+    addresses: Mapping[int, tuple[str, int]]
+    partitions: Mapping[Key, PartitionView]
+    unknown: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A partition on its way; `replicas` are all that it has meanwhile."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+
+
+class ClusterAdmin:
+    """Asks the brokers of `bootstrap`; to be closed after use."""
+
+    def __init__(self, bootstrap: str) -> None:
+        try:
+            addresses = parse_bootstrap(bootstrap)
+        except ValueError as error:
+            raise click.UsageError(f"--bootstrap: {error}") from None
+        self._bootstrap = bootstrap
+        self._brokers = BlockingCluster(addresses, "headrace-topics", TIMEOUT_SECONDS)
+
+    def __enter__(self) -> ClusterAdmin:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._brokers.close()
+
+    def cluster(self, topics: Sequence[str] | None = None) -> ClusterLook:
+        """What any broker knows of these topics, or of all."""
+        return self._asked("ask for metadata", lambda: self._metadata(topics))
+
+    def reassign(self, targets: Mapping[Key, Sequence[int] | None]) -> dict[Key, KafkaError]:
+        """Begin moves, or cancel them (None); answers what is refused."""
+        topics = [
+            {"name": topic, "partitions": [{"partition_index": p, "replicas": r} for p, r in partitions]}
+            for topic, partitions in _by_topic(
+                {k: None if r is None else list(r) for k, r in targets.items()}
+            ).items()
+        ]
+        api = k45_alter_partition_reassignments.API
+        answer = self._of_controller(api, {"topics": topics, "timeout_ms": int(TIMEOUT_SECONDS * 1000)})
+        return {
+            (topic["name"], p["partition_index"]): error_of(p["error_code"], p["error_message"] or "")
+            for topic in answer["responses"]
+            for p in topic["partitions"]
+            if p["error_code"]
+        }
+
+    def moves(self) -> dict[Key, Move]:
+        """The moves under way."""
+        answer = self._of_controller(k46_list_partition_reassignments.API, {"topics": None})
+        return {
+            (topic["name"], p["partition_index"]): Move(
+                replicas=tuple(p["replicas"]),
+                adding=tuple(p["adding_replicas"]),
+                removing=tuple(p["removing_replicas"]),
+            )
+            for topic in answer["topics"]
+            for p in topic["partitions"]
+        }
+
+    def topic_configs(self, topics: Iterable[str], names: Sequence[str]) -> dict[str, dict[str, str]]:
+        """What these topics say of these configurations, where it is not empty."""
+        wanted = [
+            {"resource_type": TOPIC, "resource_name": t, "configuration_keys": list(names)} for t in topics
+        ]
+        answer = self._of_any(k32_describe_configs.API, DESCRIBE_VERSION, {"resources": wanted})
+        found = {
+            result["resource_name"]: {c["name"]: c["value"] for c in result["configs"] if c["value"]}
+            for result in answer["results"]
+        }
+        return {topic: configs for topic, configs in found.items() if configs}
+
+    def alter_topics(self, topics: Mapping[str, Mapping[str, str | None]]) -> None:
+        """Set configurations of topics, or delete them (None)."""
+        self._altered(None, [_alteration(TOPIC, name, configs) for name, configs in topics.items()])
+
+    def alter_broker(self, broker_id: int, configs: Mapping[str, str | None]) -> None:
+        """Set configurations of a broker, which has to be asked itself, or delete them (None)."""
+        self._altered(broker_id, [_alteration(BROKER, str(broker_id), configs)])
+
+    def _altered(self, broker_id: int | None, resources: list[dict[str, Any]]) -> None:
+        if not resources:
+            return
+        api, message = k44_incremental_alter_configs.API, {"resources": resources, "validate_only": False}
+        if broker_id is None:
+            answer = self._of_any(api, ALTER_VERSION, message)
+        else:
+            answer = self._asked(
+                f"configure broker {broker_id}",
+                lambda: self._broker(broker_id).ask(api, ALTER_VERSION, message),
+            )
+        for result in answer["responses"]:
+            if result["error_code"]:
+                reason = error_of(result["error_code"], result["error_message"] or "")
+                raise click.ClickException(f"configure {result['resource_name']}: {reason}")
+
+    def _of_any(self, api: Api, version: int, message: dict[str, Any]) -> dict[str, Any]:
+        return self._asked(api.name, lambda: self._brokers.any().ask(api, version, message))
+
+    def _of_controller(self, api: Api, message: dict[str, Any]) -> dict[str, Any]:
+        """The controller's answer; it may be another one by now, or away for a moment."""
+
+        def attempt() -> dict[str, Any]:
+            link = self._broker(self._metadata([]).controller)
+            answer: dict[str, Any] = link.ask(api, api.versions[1], message)
+            if answer["error_code"]:
+                raise error_of(answer["error_code"], answer["error_message"] or "")
+            return answer
+
+        return self._asked(api.name, attempt)
+
+    def _broker(self, broker_id: int) -> BlockingLink:
+        address = self._metadata([]).addresses.get(broker_id)
+        if address is None:
+            raise error_of(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker_id} is not alive")
+        return self._brokers.to(address)
+
+    def _metadata(self, topics: Sequence[str] | None) -> ClusterLook:
+        named = None if topics is None else [{"name": topic} for topic in topics]
+        request = {"topics": named, "allow_auto_topic_creation": False}
+        answer = self._brokers.any().ask(k03_metadata.API, METADATA_VERSION, request)
+        return ClusterLook(
+            racks={b["node_id"]: b["rack"] for b in answer["brokers"]},
+            addresses={b["node_id"]: (b["host"], b["port"]) for b in answer["brokers"]},
+            controller=answer["controller_id"],
+            partitions={
+                (topic["name"], p["partition_index"]): PartitionView(
+                    leader=p["leader_id"], replicas=tuple(p["replica_nodes"]), isr=tuple(p["isr_nodes"])
+                )
+                for topic in answer["topics"]
+                for p in topic["partitions"]
+            },
+            unknown=tuple(t["name"] for t in answer["topics"] if t["error_code"]),
+        )
+
+    def _asked(self, what: str, attempt: Callable[[], T]) -> T:
+        failure: Exception | None = None
+        for _ in attempts(ATTEMPTS_MAX):
+            try:
+                return attempt()
+            except (OSError, MalformedError) as error:
+                failure = error
+                self._brokers.close()
+            except KafkaError as error:
+                failure = error
+                if error.code not in (ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE):
+                    break
+        where = "" if isinstance(failure, KafkaError) else f"; check --bootstrap {self._bootstrap}"
+        raise click.ClickException(f"{what}: {failure}{where}.") from failure
+
+
+def _alteration(kind: int, name: str, configs: Mapping[str, str | None]) -> dict[str, Any]:
+    return {
+        "resource_type": kind,
+        "resource_name": name,
+        "configs": [
+            {"name": n, "config_operation": DELETE if value is None else SET, "value": value}
+            for n, value in configs.items()
+        ],
+    }
+
+
+def _by_topic(values: Mapping[Key, T]) -> dict[str, list[tuple[int, T]]]:
+    topics: dict[str, list[tuple[int, T]]] = {}
+    for (topic, partition), value in sorted(values.items(), key=lambda item: item[0]):
+        topics.setdefault(topic, []).append((partition, value))
+    return topics

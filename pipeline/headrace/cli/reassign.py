@@ -1,0 +1,276 @@
+"""`headrace topics reassign`: plan, start, show and cancel moves of partitions to other brokers (KIP-455, KIP-73)."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import IO, Any, Final
+
+import click
+from rich.console import Console
+
+from headrace.broker.errors import KafkaError
+from headrace.cli.asking import bootstrap_option, json_option, print_rows
+from headrace.cli.cluster_admin import ClusterAdmin, ClusterLook, Move
+from headrace.cli.reassignment_plan import Key, PlanError, Replicas, plan
+from headrace.cli.throttle import remove_throttle, throttle
+
+POLL_SECONDS: Final = 1.0
+
+
+@click.group(
+    "reassign",
+    epilog="Example: headrace topics reassign start pageviews --brokers 1,2,4 --bootstrap 127.0.0.1:9092",
+)
+def reassign() -> None:
+    """Move partitions to other brokers: plan, start, show, cancel."""
+
+
+def _broker_ids(_: click.Context, __: click.Parameter, value: str | None) -> tuple[int, ...] | None:
+    if value is None:
+        return None
+    try:
+        ids = tuple(int(part) for part in value.split(","))
+    except ValueError:
+        raise click.UsageError(f"--brokers {value}: write broker ids as 1,2,3.") from None
+    if len(set(ids)) != len(ids):
+        raise click.UsageError(f"--brokers {value}: name each broker once.")
+    return ids
+
+
+brokers_option = click.option(
+    "--brokers",
+    callback=_broker_ids,
+    metavar="ID,...",
+    help="Brokers that shall hold the partitions; all that are alive by default.",
+)
+factor_option = click.option(
+    "--replication-factor",
+    "factor",
+    type=click.IntRange(min=1, max=32767),
+    help="Replicas of each partition; as many as now by default.",
+)
+
+
+@reassign.command(
+    "plan",
+    epilog="Example: headrace topics reassign plan pageviews --brokers 1,2,4 --json --bootstrap 127.0.0.1:9092",
+)
+@click.argument("topics", nargs=-1, required=True)
+@brokers_option
+@factor_option
+@bootstrap_option
+@json_option
+def plan_moves(
+    topics: tuple[str, ...],
+    brokers: tuple[int, ...] | None,
+    factor: int | None,
+    bootstrap: str,
+    as_json: bool,
+) -> None:
+    """Print which partitions of TOPICS would move, and change nothing.
+
+    The brokers get equal shares, in different racks where there are some, with as few moves as that takes. What --json
+    prints is a plan for `start --plan`, and for kafka-reassign-partitions.
+    """
+    with ClusterAdmin(bootstrap) as admin:
+        cluster = admin.cluster(topics)
+        targets = _planned(cluster, brokers, factor)
+    if as_json:
+        listed = [{"topic": t, "partition": p, "replicas": list(r)} for (t, p), r in sorted(targets.items())]
+        click.echo(json.dumps({"version": 1, "partitions": listed}))
+    elif targets:
+        print_rows([_row(key, cluster.partitions[key].replicas, r) for key, r in sorted(targets.items())])
+    else:
+        click.echo("nothing has to move")
+
+
+@reassign.command(
+    epilog="Example: headrace topics reassign start pageviews --brokers 1,2,4 --throttle 50000000 --wait "
+    "--bootstrap 127.0.0.1:9092"
+)
+@click.argument("topics", nargs=-1)
+@click.option(
+    "--plan", "plan_file", type=click.File(), metavar="FILE", help="A plan as JSON; - is standard input."
+)
+@brokers_option
+@factor_option
+@click.option(
+    "--throttle",
+    "rate",
+    type=click.IntRange(min=1),
+    metavar="BYTES",
+    help="The most that a broker copies in a second, and sends; `show` removes the throttle when all is done.",
+)
+@click.option("--wait", is_flag=True, help="Wait until the last partition has moved.")
+@bootstrap_option
+@json_option
+def start(
+    topics: tuple[str, ...],
+    plan_file: IO[str] | None,
+    brokers: tuple[int, ...] | None,
+    factor: int | None,
+    rate: int | None,
+    wait: bool,
+    bootstrap: str,
+    as_json: bool,
+) -> None:
+    """Move the partitions of TOPICS, or those of a plan, to other brokers."""
+    if bool(topics) == (plan_file is not None):
+        raise click.UsageError("name topics, or a plan with --plan FILE.")
+    wished = None if plan_file is None else read_plan(plan_file)
+    with ClusterAdmin(bootstrap) as admin:
+        cluster = admin.cluster(topics or sorted({topic for topic, _ in wished or {}}))
+        targets = _planned(cluster, brokers, factor) if wished is None else wished
+        if rate is not None and targets:
+            throttle(admin, cluster, targets, rate)
+        refused = admin.reassign(targets) if targets else {}
+        begun = {key: r for key, r in targets.items() if key not in refused}
+        if not begun and rate is not None:
+            remove_throttle(admin, cluster)
+        if wait and begun:
+            _await(admin, begun)
+            remove_throttle(admin, admin.cluster())
+    _report("moved" if wait else "moving", cluster, begun, refused, as_json=as_json)
+
+
+@reassign.command(epilog="Example: headrace topics reassign show --bootstrap 127.0.0.1:9092 --json")
+@bootstrap_option
+@json_option
+def show(bootstrap: str, as_json: bool) -> None:
+    """Print the partitions that are moving; when there are none any more, remove the throttle."""
+    with ClusterAdmin(bootstrap) as admin:
+        moves = admin.moves()
+        cluster = admin.cluster(sorted({topic for topic, _ in moves}) or None)
+        unthrottled = [] if moves else remove_throttle(admin, cluster)
+    rows = [_progress(key, move, cluster) for key, move in sorted(moves.items())]
+    if as_json:
+        click.echo(json.dumps({"moving": rows, "throttle_removed": unthrottled}))
+        return
+    if rows:
+        print_rows(rows)
+    else:
+        click.echo("nothing is moving")
+    if unthrottled:
+        click.echo(f"the throttle is removed: {', '.join(unthrottled)}")
+
+
+@reassign.command(epilog="Example: headrace topics reassign cancel pageviews --bootstrap 127.0.0.1:9092")
+@click.argument("topics", nargs=-1)
+@bootstrap_option
+@json_option
+def cancel(topics: tuple[str, ...], bootstrap: str, as_json: bool) -> None:
+    """Leave the partitions of TOPICS where they were, or all that are moving."""
+    with ClusterAdmin(bootstrap) as admin:
+        moves = {key: move for key, move in admin.moves().items() if not topics or key[0] in topics}
+        cluster = admin.cluster(sorted({topic for topic, _ in moves}))
+        refused = admin.reassign(dict.fromkeys(moves)) if moves else {}
+        if not admin.moves():
+            remove_throttle(admin, admin.cluster())
+    back = {
+        key: tuple(r for r in move.replicas if r not in move.adding)
+        for key, move in moves.items()
+        if key not in refused
+    }
+    _report("cancelled", cluster, back, refused, as_json=as_json)
+
+
+def read_plan(file: IO[str]) -> dict[Key, Replicas]:
+    """The replicas by partition of a plan in the form of kafka-reassign-partitions; whatever else it is, is wrong use."""
+    try:
+        found = json.load(file)
+        targets = {
+            (str(p["topic"]), int(p["partition"])): tuple(int(r) for r in p["replicas"])
+            for p in found["partitions"]
+        }
+    except (ValueError, KeyError, TypeError) as error:
+        raise click.UsageError(
+            f"--plan: {error!r} in what must be "
+            '{"version":1,"partitions":[{"topic":"pageviews","partition":0,"replicas":[1,2]}]}.'
+        ) from None
+    if len(targets) != len(found["partitions"]):
+        raise click.UsageError("--plan: a partition is named twice.")
+    return targets
+
+
+def _planned(cluster: ClusterLook, brokers: Sequence[int] | None, factor: int | None) -> dict[Key, Replicas]:
+    """The replicas of the partitions that have to move."""
+    if cluster.unknown:
+        raise click.ClickException(
+            f"topic {cluster.unknown[0]} does not exist; `headrace topics list` shows those that do."
+        )
+    dead = sorted(set(brokers or ()) - cluster.racks.keys())
+    if dead:
+        raise click.ClickException(
+            f"broker {dead[0]} is not alive; name some of {', '.join(map(str, sorted(cluster.racks)))}."
+        )
+    racks = {b: rack for b, rack in cluster.racks.items() if brokers is None or b in brokers}
+    present = {key: partition.replicas for key, partition in cluster.partitions.items()}
+    try:
+        targets = plan(present, racks, factor)
+    except PlanError as error:
+        raise click.ClickException(f"{error}.") from None
+    return {key: replicas for key, replicas in targets.items() if replicas != present[key]}
+
+
+def _await(admin: ClusterAdmin, wanted: Iterable[Key]) -> None:
+    """Return once none of these partitions is moving any more, and tell a person how many still are."""
+    keys = set(wanted)
+    console = Console(stderr=True)
+    with console.status("") as status:
+        while left := keys & admin.moves().keys():
+            topics = Counter(topic for topic, _ in left)
+            what = ", ".join(f"{topic} {count}" for topic, count in sorted(topics.items()))
+            status.update(f"{len(keys) - len(left)} of {len(keys)} partitions have moved; left: {what}")
+            time.sleep(POLL_SECONDS)
+
+
+def _report(
+    verb: str,
+    cluster: ClusterLook,
+    done: Mapping[Key, Replicas],
+    refused: Mapping[Key, KafkaError],
+    *,
+    as_json: bool,
+) -> None:
+    """What was begun or ended, and what was refused: then the command failed."""
+    rows = [_row(key, _replicas_now(cluster, key), replicas) for key, replicas in sorted(done.items())]
+    failures = [
+        {"topic": t, "partition": p, "error": str(error)} for (t, p), error in sorted(refused.items())
+    ]
+    if as_json:
+        click.echo(json.dumps({verb: rows, "refused": failures}))
+    elif rows:
+        click.echo(f"{verb} {len(rows)} partitions")
+        print_rows(rows)
+    elif not failures:
+        click.echo("nothing has to move" if verb != "cancelled" else "nothing is moving")
+    if failures:
+        first = failures[0]
+        raise click.ClickException(
+            f"{len(failures)} partitions were refused, as {first['topic']}-{first['partition']}: {first['error']}"
+        )
+
+
+def _replicas_now(cluster: ClusterLook, key: Key) -> Replicas:
+    found = cluster.partitions.get(key)
+    return () if found is None else found.replicas
+
+
+def _row(key: Key, before: Sequence[int], after: Sequence[int]) -> dict[str, Any]:
+    return {"topic": key[0], "partition": key[1], "from": list(before), "to": list(after)}
+
+
+def _progress(key: Key, move: Move, cluster: ClusterLook) -> dict[str, Any]:
+    partition = cluster.partitions.get(key)
+    in_sync = () if partition is None else partition.isr
+    return {
+        **_row(
+            key,
+            [r for r in move.replicas if r not in move.adding],
+            [r for r in move.replicas if r not in move.removing],
+        ),
+        "waits for": [r for r in move.replicas if r not in move.removing and r not in in_sync],
+    }

@@ -1,0 +1,117 @@
+"""Partitions that move between brokers while clients use them, by `headrace topics reassign`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
+from processes import DevCluster, eventually
+
+HEADRACE = ["-m", "headrace.cli"]
+MESSAGES = 3000
+
+
+def run(cluster: DevCluster | str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """`headrace topics` with these arguments and brokers."""
+    bootstrap = cluster if isinstance(cluster, str) else cluster.bootstrap
+    command = [sys.executable, *HEADRACE, "topics", *arguments, "--bootstrap", bootstrap]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+def answer(cluster: DevCluster | str, *arguments: str) -> Any:
+    done = run(cluster, *arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def replicas(cluster: DevCluster) -> dict[int, tuple[list[int], list[int]]]:
+    """By partition of `moved`: the replicas and those out of sync."""
+    found = answer(cluster, "describe", "moved")["partitions"]
+    return {p["partition"]: (p["replicas"], p["out_of_sync"]) for p in found}
+
+
+def test_partitions_move_while_they_are_written(
+    dev_cluster: Callable[..., DevCluster], tmp_path: Path
+) -> None:
+    cluster = dev_cluster(brokers=3)
+    run(cluster, "create", "moved", "--partitions", "3")
+    producer = Producer(
+        {"bootstrap.servers": cluster.bootstrap, "acks": "all", "enable.idempotence": True, "linger.ms": 1}
+    )
+    lost: list[str] = []
+
+    def send(first: int) -> None:
+        for number in range(first, first + MESSAGES):
+            producer.produce(
+                "moved", str(number), on_delivery=lambda e, _: lost.append(str(e)) if e else None
+            )
+            producer.poll(0)
+
+    send(0)
+    planned = run(cluster, "reassign", "plan", "moved", "--replication-factor", "3", "--json").stdout
+    plan_file = tmp_path / "plan.json"
+    plan_file.write_text(planned)
+    assert {len(p["replicas"]) for p in json.loads(planned)["partitions"]} == {3}
+    moved = answer(cluster, "reassign", "start", "--plan", str(plan_file), "--wait")
+    assert ([row["partition"] for row in moved["moved"]], moved["refused"]) == ([0, 1, 2], [])
+    assert all(len(found) == 3 and not late for found, late in replicas(cluster).values())
+    send(MESSAGES)
+    answer(cluster, "reassign", "start", "moved", "--brokers", "2,3", "--replication-factor", "1", "--wait")
+    assert {tuple(found) for found, _ in replicas(cluster).values()} <= {(2,), (3,)}
+    send(2 * MESSAGES)
+    assert producer.flush(30) == 0
+    assert lost == []
+    assert read(cluster, 3 * MESSAGES) == {str(number) for number in range(3 * MESSAGES)}
+    logs = cluster.data / "broker-1" / "logs"
+    assert not [name for name in os.listdir(logs) if name in ("moved-0", "moved-1", "moved-2")]
+    move_to_a_broker_that_hangs(cluster, tmp_path)
+
+
+def move_to_a_broker_that_hangs(cluster: DevCluster, folder: Path) -> None:
+    """What waits is shown, until it is cancelled."""
+    controller = AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics(timeout=10).controller_id
+    (hanging, *_) = {2, 3} - {controller}
+    serving = ",".join(f"{h}:{p}" for b, (h, p) in enumerate(cluster.addresses, 1) if b != hanging)
+    partition, (before, _) = next(item for item in replicas(cluster).items() if item[1][0] != [hanging])
+    wish = [{"topic": "moved", "partition": partition, "replicas": [*before, hanging]}]
+    plan_file = folder / "wish.json"
+    plan_file.write_text(json.dumps({"version": 1, "partitions": wish}))
+    process = cluster.broker_process(hanging)
+    process.suspend()
+    try:
+        answer(serving, "reassign", "start", "--plan", str(plan_file))
+        (row,) = answer(serving, "reassign", "show")["moving"]
+        assert (row["from"], row["to"], row["waits for"]) == (before, [*before, hanging], [hanging])
+        assert "out of sync" in run(serving, "describe", "moved").stdout
+        answer(serving, "reassign", "cancel", "moved")
+        assert answer(serving, "reassign", "show") == {"moving": [], "throttle_removed": []}
+    finally:
+        process.resume()
+    again = run(serving, "reassign", "start", "moved", "--brokers", "77")
+    assert (again.returncode, again.stderr.count("\n")) == (1, 1)
+    assert "broker 77 is not alive" in again.stderr
+
+
+def read(cluster: DevCluster, count: int) -> set[str]:
+    """All messages of `moved`; each is there once."""
+    consumer = Consumer(
+        {"bootstrap.servers": cluster.bootstrap, "group.id": "reader", "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe(["moved"])
+    found: list[str] = []
+
+    def has_all() -> bool:
+        found.extend((m.value() or b"").decode() for m in consumer.consume(1000, 0.5) if m.error() is None)
+        return len(found) >= count
+
+    eventually(has_all, what="all messages")
+    consumer.close()
+    assert len(found) == count
+    return set(found)
