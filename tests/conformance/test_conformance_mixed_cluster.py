@@ -1,10 +1,12 @@
-"""headrace and Apache Kafka 3.9 in one cluster, each as the other's controller."""
+"""headrace and Apache Kafka 3.9 in one cluster, each as the other's controller, leader and follower."""
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from confluent_kafka import Producer
@@ -14,6 +16,8 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from processes import BrokerProcess, eventually
 from zookeeper_process import ZooKeeperProcess
+
+from headrace.broker.wire.batches import iter_batches
 
 HEADRACE, KAFKA = 1, 2
 
@@ -60,16 +64,47 @@ class MixedCluster:
         admin = self.admin(HEADRACE)
         admin.create_topics([NewTopic(topic, 4, 1)], operation_timeout=20)[topic].result(30)
 
+    def create_replicated(self, topic: str) -> None:
+        """A partition led by each, which the other follows; by its znode, as every controller takes it."""
+        assignment = {
+            "version": 3,
+            "topic_id": base64.urlsafe_b64encode(uuid4().bytes).rstrip(b"=").decode(),
+            "partitions": {"0": [HEADRACE, KAFKA], "1": [KAFKA, HEADRACE]},
+            "adding_replicas": {},
+            "removing_replicas": {},
+        }
+        self.znodes.create(f"/brokers/topics/{topic}", json.dumps(assignment).encode())
+
+    def in_sync(self, topic: str) -> dict[int, list[int]]:
+        """The ISR of each partition, as ZooKeeper has it."""
+        found = {}
+        for partition in range(2):
+            state = self.znodes.get(f"/brokers/topics/{topic}/partitions/{partition}/state")[0]
+            found[partition] = sorted(json.loads(state)["isr"])
+        return found
+
+    def replicas(self, topic: str, partition: int) -> tuple[bytes, bytes]:
+        """The log of each kind, as it lies on the disk."""
+        folder = f"logs/{topic}-{partition}/00000000000000000000.log"
+        return (self.home / "headrace" / folder).read_bytes(), (self.home / "kafka" / folder).read_bytes()
+
+    def is_replicated(self, topic: str, batches: int) -> bool:
+        """Whether both are in sync, and have the same, so many batches."""
+        if self.in_sync(topic) != {0: [HEADRACE, KAFKA], 1: [HEADRACE, KAFKA]}:
+            return False
+        both = [self.replicas(topic, partition) for partition in range(2)]
+        return all(ours == theirs and len(list(iter_batches(ours))) == batches for ours, theirs in both)
+
     def leaders(self, topic: str, through: int) -> dict[int, int]:
         found = self.admin(through).list_topics(topic, timeout=10).topics[topic].partitions
         return {p: m.leader for p, m in found.items()}
 
-    def produce(self, topic: str, through: int) -> list[object]:
-        """The delivery errors of one message to each of four partitions."""
+    def produce(self, topic: str, through: int, partitions: int = 4) -> list[object]:
+        """The delivery errors of one message to each partition, acknowledged by all that are in sync."""
         errors: list[object] = []
         settings = {"bootstrap.servers": self.address(through), "message.timeout.ms": 15_000, "log_level": 0}
         producer = Producer(settings)
-        for partition in range(4):
+        for partition in range(partitions):
             producer.produce(topic, b"x", partition=partition, on_delivery=lambda e, _: errors.append(e))
         producer.flush(20)
         return errors
@@ -114,3 +149,30 @@ def test_either_kind_of_broker_follows_the_other_as_controller(mixed: MixedClust
     assert mixed.produce("under-headrace", HEADRACE) == [None] * 4
     assert mixed.headrace.stop() == 0
     assert "without the controller's consent" not in mixed.headrace.log.read_text()
+
+
+def test_either_kind_of_broker_replicates_what_the_other_leads(mixed: MixedCluster) -> None:
+    topic, two = "both", [None] * 2
+    mixed.create_replicated(topic)
+    eventually(lambda: mixed.leaders(topic, KAFKA) == {0: HEADRACE, 1: KAFKA}, what="a leader of each kind")
+    for _ in range(3):
+        assert mixed.produce(topic, HEADRACE, 2) == two
+    eventually(lambda: mixed.is_replicated(topic, 3), timeout_s=30, what="the same on both")
+    mixed.headrace.kill()
+    eventually(
+        lambda: set(mixed.leaders(topic, KAFKA).values()) == {KAFKA}, timeout_s=40, what="Kafka as leader"
+    )
+    assert mixed.produce(topic, KAFKA, 2) == two
+    mixed.start_headrace()
+    eventually(lambda: mixed.is_replicated(topic, 4), timeout_s=40, what="headrace's return")
+    mixed.kafka.end()
+    eventually(
+        lambda: set(mixed.leaders(topic, HEADRACE).values()) == {HEADRACE},
+        timeout_s=40,
+        what="headrace as leader",
+    )
+    assert mixed.produce(topic, HEADRACE, 2) == two
+    mixed.kafka.start()
+    eventually(lambda: mixed.is_replicated(topic, 5), timeout_s=60, what="Kafka's return")
+    assert mixed.produce(topic, HEADRACE, 2) == two
+    eventually(lambda: mixed.is_replicated(topic, 6), timeout_s=30, what="the same once more")

@@ -28,6 +28,7 @@ from headrace.broker.log.results import RecoveryReport
 from headrace.broker.log.startup import open_logs
 from headrace.broker.log.store import LogStore
 from headrace.broker.replication.partition import Partition
+from headrace.broker.replication.versions import versions_of
 from headrace.broker.server.addresses import data_directories, endpoints, stored_broker_id, with_ports
 from headrace.broker.server.cleaner import Cleaner
 from headrace.broker.server.cluster import Cluster
@@ -67,8 +68,6 @@ logger = get_logger(__name__)
 CLOSING_THREADS = 16
 TAKING_SECONDS_MAX = 60
 REFUSED_INTERVAL_MS = 10_000
-FETCH_VERSION, LIST_OFFSETS_VERSION = 17, 9
-"""What followers send in inter.broker.protocol.version 3.9."""
 
 
 def run(config: BrokerConfig, announce: Callable[[str], None]) -> None:
@@ -224,8 +223,7 @@ class Broker:
             connect=self._surroundings.connect,
             endpoint=lambda broker_id: self.metadata.endpoint(broker_id, listener),
             replicated=self.metrics.replicated_in,
-            fetch_version=FETCH_VERSION,
-            list_offsets_version=LIST_OFFSETS_VERSION,
+            versions=versions_of(self.config.replication.inter_broker_protocol_version),
         )
         fetchers = ReplicaFetchers(context, self.tasks)
         partitions.on_change(fetchers.changed)

@@ -25,9 +25,18 @@ from headrace.broker.errors import (
     error_of,
 )
 from headrace.broker.replication.fetch_session import FULL_EPOCH, FetchSession
-from headrace.broker.replication.follower import Append, Cut, Follower, Phase, StartAt, pause_ms
+from headrace.broker.replication.follower import (
+    AWAITING_CONTROLLER,
+    Append,
+    Cut,
+    Follower,
+    Phase,
+    StartAt,
+    pause_ms,
+)
 from headrace.broker.replication.model import Endpoint
 from headrace.broker.replication.partition import Partition
+from headrace.broker.replication.versions import Versions
 from headrace.broker.server.peers import Connect, Link
 from headrace.broker.server.replica_logs import in_threads
 from headrace.broker.structured_log import get_logger
@@ -81,7 +90,7 @@ class Replicas(Protocol):
 @dataclass(slots=True, kw_only=True)
 class FetchContext:
     """What all fetchers of a broker share. `endpoint` tells where another broker is, None while it is not alive;
-    `fetch_version` and `list_offsets_version` are those of inter.broker.protocol.version; `replicated` counts bytes.
+    `versions` are those of inter.broker.protocol.version, `replicated` counts bytes.
     """
 
     broker_id: int
@@ -91,8 +100,7 @@ class FetchContext:
     connect: Connect
     endpoint: Callable[[int], Endpoint | None]
     replicated: Callable[[int], None]
-    fetch_version: int
-    list_offsets_version: int
+    versions: Versions
 
 
 class Followed:
@@ -123,7 +131,7 @@ class ReplicaFetcher:
         self._session = FetchSession()
         # Requests name topics by name only in old versions, and while one of them has no id, as in very old clusters.
         self._nameless: set[PartitionKey] = set()
-        self._by_name = context.fetch_version < TOPIC_ID_VERSION
+        self._by_name = context.versions.fetch < TOPIC_ID_VERSION
         self._by_wire_key: dict[WireKey, Followed] = {}
         # Whose question may be another than before, and who waits, has to cut its log or is out of range.
         self._moved: dict[PartitionKey, Followed] = {}
@@ -162,7 +170,7 @@ class ReplicaFetcher:
 
     def _name_topics(self) -> None:
         """Choose between ids and names; a session knows one of them."""
-        by_name = bool(self._nameless) or self._context.fetch_version < TOPIC_ID_VERSION
+        by_name = bool(self._nameless) or self._context.versions.fetch < TOPIC_ID_VERSION
         if by_name != self._by_name:
             self._by_name = by_name
             self._session.forget_all()
@@ -239,7 +247,7 @@ class ReplicaFetcher:
 
     @property
     def _version(self) -> int:
-        return NAMES_VERSION if self._by_name else self._context.fetch_version
+        return NAMES_VERSION if self._by_name else self._context.versions.fetch
 
     def _ask(self, followed: Followed, now_ms: int) -> None:
         wire_key = followed.wire_key
@@ -341,7 +349,9 @@ class ReplicaFetcher:
     def _tell_problem(self, follower: Follower, before: str) -> None:
         """One line for each new trouble of a partition."""
         if follower.problem and follower.problem != before:
-            logger.warning(
+            # At every change of leaders some hear of it before others.
+            tell = logger.info if follower.problem == AWAITING_CONTROLLER else logger.warning
+            tell(
                 "partition cannot be followed"
                 if follower.phase is Phase.FAILED
                 else "partition is followed later",
@@ -398,7 +408,7 @@ class ReplicaFetcher:
     ) -> Mapping[PartitionKey, tuple[int, int]]:
         epochs = {followed.key: followed.follower.leader_epoch for followed in asking}
         request = list_offsets(epochs, timestamp, replica_id=self._context.broker_id)
-        version = self._context.list_offsets_version
+        version = self._context.versions.list_offsets
         answer: dict[str, Any] = await link.ask(k02_list_offsets.API, version, request)
         return listed_offsets(answer)
 

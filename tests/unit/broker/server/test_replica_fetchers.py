@@ -22,6 +22,7 @@ from headrace.broker.log.store import LogStore
 from headrace.broker.replication.control_requests import ToldReplica
 from headrace.broker.replication.model import Endpoint, PartitionState
 from headrace.broker.replication.partition import Partition
+from headrace.broker.replication.versions import versions_of
 from headrace.broker.server.replica_fetcher import FetchContext
 from headrace.broker.server.replica_fetchers import ReplicaFetchers, SourceFigures
 from headrace.broker.tasks import Tasks
@@ -205,8 +206,7 @@ class Follows:
                 listener="PLAINTEXT", security_protocol="PLAINTEXT", host="h", port=broker
             ),
             replicated=self._count,
-            fetch_version=17,
-            list_offsets_version=9,
+            versions=versions_of("3.9"),
         )
         self.fetchers = ReplicaFetchers(context, self.tasks)
 
