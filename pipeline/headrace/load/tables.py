@@ -301,13 +301,22 @@ def evolve(table: Table, schema: WriterSchema) -> None:
 
 
 def _create(catalog: Catalog, identifier: str, columns: pa.Schema) -> Table:
-    with suppress(NamespaceAlreadyExistsError):
-        catalog.create_namespace(NAMESPACE)
+    _create_namespace(catalog)
     properties = {**TABLE_PROPERTIES, LAYOUT_PROPERTY: LAYOUT}
     try:
         return catalog.create_table(identifier, schema=columns, properties=properties)
     except TableAlreadyExistsError:
         return catalog.load_table(identifier)
+
+
+def _create_namespace(catalog: Catalog) -> None:
+    """Create it unless it is there. Two loads may do so at once, of which pyiceberg fails one with an error of its database."""
+    try:
+        with suppress(NamespaceAlreadyExistsError):
+            catalog.create_namespace(NAMESPACE)
+    except Exception:
+        if not catalog.namespace_exists(NAMESPACE):
+            raise
 
 
 def _small(item: pa.Field) -> pa.Field:
