@@ -147,7 +147,7 @@ def free_port() -> int:
 
 
 def eventually(
-    condition: Callable[[], object], *, timeout_s: float = 20.0, what: str = "the condition"
+    condition: Callable[[], object], *, timeout_s: float = 60.0, what: str = "the condition"
 ) -> None:
     """Wait until `condition()` is true; fails the test when it does not become so."""
     deadline = time.monotonic() + timeout_s

@@ -285,10 +285,10 @@ def check_ledger(world: AuditWorld, state: Path, report: dict[str, Any]) -> None
     command = [HEADRACE, "audit", "watch", "--bootstrap", world.offline.bootstrap, "--interval", "0.2"]
     command += ["--warehouse", str(world.warehouse), "--state", str(state)]
     auditor = subprocess.Popen(command, stderr=subprocess.DEVNULL)
-    time.sleep(4)
+    ledger = state / "ledger.json"
+    eventually(lambda: ledger.exists() and json.loads(ledger.read_text())["files"], what="a ledger")
     auditor.terminate()
     assert auditor.wait(20) == 0
-    assert json.loads((state / "ledger.json").read_text())["files"]
     kept = world.report("--state", str(state))
     assert kept["totals"] == report["totals"]
     assert kept["latency_seconds"] == report["latency_seconds"]

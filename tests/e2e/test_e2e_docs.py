@@ -23,7 +23,7 @@ import pytest
 from long_runs import long
 
 ROOT = Path(__file__).resolve().parents[2]
-# Their commands start Spark several times; test_e2e_load_spark.py and test_e2e_load_iceberg.py give the same ones in short.
+# Their commands start Spark several times; test_deploy_rollout.py asks the questions, test_e2e_load_iceberg.py those to Spark.
 LONG_PAGES = {"querying.md"}
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 RUNNABLE = {"sh", "python"}
