@@ -5,7 +5,7 @@ PYTHON := .venv/bin/python
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(PYTHON) -m pytest tests --dist loadgroup --no-loadscope-reorder
 .DEFAULT_GOAL := help
-.PHONY: help setup demo chaos test test-long fuzz check bench terraform-plan clean
+.PHONY: help setup demo chaos test test-long sim fuzz check bench terraform-plan clean
 
 help: ## list the commands
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +27,10 @@ test: ## run the tests, each in its short form
 test-long: ## run what repeats these deeper: more seeds, longer sessions (begins none after MINUTES)
 	@scripts/setup test
 	@$(PYTEST) --numprocesses 2 -m long $(if $(MINUTES),--minutes $(MINUTES))
+
+sim: ## simulate replication under SEEDS (1,000) seeds from FROM on, until one fails
+	@scripts/setup test
+	@$(PYTHON) scripts/sim.py --seeds $(or $(SEEDS),1000) $(if $(FROM),--from $(FROM))
 
 fuzz: ## send a broker FRAMES (1,000,000) odd frames from SEED, between sessions of an ordinary client
 	@scripts/setup test

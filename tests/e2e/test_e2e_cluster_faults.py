@@ -69,9 +69,9 @@ class Cluster:
     def admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
-    def create(self, topic: str, partitions: int) -> None:
+    def create(self, topic: str, partitions: int, replicas: int = 1, **config: str) -> None:
         admin = self.admin()
-        admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+        admin.create_topics([NewTopic(topic, partitions, replicas, config=config)])[topic].result(30)
 
     def delete(self, topic: str) -> None:
         admin = self.admin()
@@ -395,12 +395,23 @@ def test_brokers_without_an_id_get_ids_above_the_reserved_ones_and_keep_them(
     assert one.znodes.get_children("/brokers/ids") == ["1001"]
 
 
-def test_a_replication_factor_above_one_is_refused(cluster: Callable[[int], Cluster]) -> None:
-    two = cluster(2)
-    admin = two.admin()
-    with pytest.raises(Exception, match="INVALID_REPLICATION_FACTOR"):
-        admin.create_topics([NewTopic("t", 1, 2)])["t"].result(30)
-    assert two.znodes.exists("/brokers/topics/t") is None
+def test_what_a_replicated_topic_took_survives_its_leader_and_is_on_it_again_when_it_returns(
+    cluster: Callable[[int], Cluster],
+) -> None:
+    three = cluster(3)
+    three.create("t", 1, replicas=3, **{"min.insync.replicas": "2"})
+    three.produce("t", 0, b"before")
+    dead = three.state("t", 0)["leader"]
+    three.brokers[dead].kill()
+    eventually(lambda: three.state("t", 0)["leader"] not in (dead, -1), what="another leader")
+    three.produce("t", 0, b"after")
+    assert three.read("t", 0, 2) == [b"before", b"after"]
+    three.start(dead)
+    eventually(lambda: set(three.state("t", 0)["isr"]) == {1, 2, 3}, what="three replicas in sync")
+    logs = {(three.home / f"broker-{b}/logs/t-0/00000000000000000000.log").read_bytes() for b in (1, 2, 3)}
+    assert len(logs) == 1, "the replicas differ"
+    with pytest.raises(Exception, match="larger than available brokers"):
+        three.create("u", 1, replicas=4)
 
 
 def test_a_changed_topic_configuration_reaches_the_brokers(cluster: Callable[[int], Cluster]) -> None:

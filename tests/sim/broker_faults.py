@@ -1,8 +1,9 @@
 """What happens to simulated brokers: processes, disks, clocks, ways and sessions fail, each for a while, several at once.
 
 A power cut, which takes what was not synced, hits one broker at a time: not before the last one that it hit is in sync with
-everything again, and only while every partition has another in-sync replica that serves. More than that no cluster of
-minimum 2 promises to survive. Where every write is flushed, or nothing is promised, it hits as it likes or never.
+everything again, and only while every partition has another in-sync replica that serves and has done so since the partition's
+state was written; that one stays until the controller has acted upon the power cut. More than that no cluster of minimum 2
+promises to survive. Where every write is flushed, or nothing is promised, it hits as it likes or never.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from node import Node
 from replicas_seen import places_of, replicas_of, state_of
 from world import World
 
+from headrace.broker.wire.partitions import PartitionKey
 from headrace.broker.zk import paths
 
 KINDS = {
@@ -36,6 +38,8 @@ KINDS = {
 """By weight: `isolate` cuts off from other brokers but not from clients, `alone` from ZooKeeper only."""
 SECONDS = (0.1, 1.0, 5.0, 12.0)
 CLOCK_STEP_MS = 3_600_000
+TAKE_AWAY = KINDS.keys() - {"cut", "slow", "session", "depose", "clock"}
+"""What keeps a broker from being elected, at least for a while."""
 
 
 class Faults:
@@ -50,6 +54,9 @@ class Faults:
         self._topics = list(topics)
         self._factor, self._is_flushed = factor, is_flushed
         self._lost_power: Node | None = None
+        # Where the controller has not taken it out of sync yet.
+        self._unnoticed: set[str] = set()
+        world.ensemble.written.append(self._notice)
         self._works: dict[str, Callable[[Node, float], None]] = {
             "kill": lambda node, _: node.kill(),
             "pause": lambda node, seconds: node.pause(seconds),
@@ -71,6 +78,8 @@ class Faults:
             node.start()
             return
         (kind,) = self._random.choices(list(KINDS), list(KINDS.values()))
+        if kind in TAKE_AWAY and not self._is_power_cut_known():
+            kind = "slow"
         if kind == "power cut" and not self._may_lose_power(node):
             kind = "restart"
         self._world.tell(f"{kind} {node.name}")
@@ -95,25 +104,50 @@ class Faults:
             node.join_zookeeper()
             node.make_room()
 
+    def _places(self) -> list[PartitionKey]:
+        return [place for topic in self._topics for place in places_of(self._world, topic)]
+
+    def _notice(self, path: str, data: bytes) -> None:
+        if path not in self._unnoticed or self._lost_power is None:
+            return
+        if self._lost_power.broker_id not in paths.decode_partition_state(path, data, 0).isr:
+            self._unnoticed.discard(path)
+
+    def _is_power_cut_known(self) -> bool:
+        """Whether the controller has acted upon the last power cut: until then others have what it took."""
+        lost = self._lost_power
+        if lost is None:
+            return True
+        if self._unnoticed or not lost.is_serving:
+            return False
+        replicas = [
+            p for place in self._places() for node, p in replicas_of(self._world, place) if node is lost
+        ]
+        return all(partition.log.lost_end is None for partition in replicas)
+
     def _may_lose_power(self, node: Node) -> bool:
         if self._factor == 1:
             return self._is_flushed
-        before = self._lost_power
-        if before not in (None, node) and not self._is_in_sync(before):
+        if self._lost_power not in (None, node) and not self._is_in_sync(self._lost_power):
             return False
-        places = [place for topic in self._topics for place in places_of(self._world, topic)]
-        for place in places:
-            state = state_of(self._world, place)
-            others = [n for n, _ in replicas_of(self._world, place) if n is not node]
-            if state is None or not any(n.broker_id in state.isr for n in others):
-                return False
+        if not all(self._has_another(place, node) for place in self._places()):
+            return False
         self._lost_power = node
+        self._unnoticed = {paths.partition_state(*place) for place in self._places()}
         return True
+
+    def _has_another(self, place: PartitionKey, node: Node) -> bool:
+        """Whether one is in sync, will be there, and was all the time since the state was written."""
+        state = state_of(self._world, place)
+        others = [n for n, _ in replicas_of(self._world, place) if n is not node and n.is_well]
+        return state is not None and any(
+            other.broker_id in state.isr and other.cluster.membership.broker_epoch < state.written_zxid
+            for other in others
+        )
 
     def _is_in_sync(self, node: Node | None) -> bool:
         assert node is not None
-        places = [place for topic in self._topics for place in places_of(self._world, topic)]
-        states = [state_of(self._world, place) for place in places]
+        states = [state_of(self._world, place) for place in self._places()]
         return node.is_serving and all(s is not None and node.broker_id in s.isr for s in states)
 
     def _others(self, node: Node) -> list[str]:

@@ -37,7 +37,9 @@ def places_of(world: World, topic: str) -> list[PartitionKey]:
 
 def state_of(world: World, place: PartitionKey) -> PartitionState | None:
     znode = world.ensemble.znodes.get(paths.partition_state(*place))
-    return None if znode is None else paths.decode_partition_state(place[0], znode.data, znode.version)
+    if znode is None:
+        return None
+    return paths.decode_partition_state(place[0], znode.data, znode.version, znode.mzxid)
 
 
 def contents(log: PartitionLog) -> Replica:

@@ -50,6 +50,7 @@ AGAIN = MOVED | {
     ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     ErrorCode.NOT_CONTROLLER,
     ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.INVALID_REPLICATION_FACTOR,
 }
 REJOIN = {
     ErrorCode.REBALANCE_IN_PROGRESS,
@@ -277,9 +278,22 @@ class IdempotentProducer(Publisher):
             place = self.world.random.choice(self.places)
             count = self.world.random.randint(1, PIPELINED_MAX)
             pending = [self._next(place) for _ in range(count)]
-            while pending:
-                await self.until_done(self._topics, lambda: self._publish(place, pending))  # noqa: B023
+            try:
+                while pending:
+                    await self.until_done(self._topics, lambda: self._publish(place, pending))  # noqa: B023
+            except RefusedError as refused:
+                if refused.code is not ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                    raise
+                await self._begin_anew()
             await self.pause()
+
+    async def _begin_anew(self) -> None:
+        """Give up what is pending. A broker that stopped and started remembers one batch of a producer, as Kafka's do, so
+        that it does not know the first of several that are sent again.
+        """
+        self.history.happened["began anew"] += 1
+        self._id = await self.until_done(self._topics, self._new_id)
+        self._sequences.clear()
 
     def _next(self, place: PartitionKey) -> tuple[Write, bytes]:
         values = self.next_values()

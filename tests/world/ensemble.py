@@ -71,6 +71,8 @@ class Ensemble:
     random: random.Random
     is_up: bool = True
     zxid: int = 0
+    # Called with the path and the data of whatever is written.
+    written: list[Callable[[str, bytes], None]] = field(default_factory=list)
     session_count: int = 0
     znodes: dict[str, Znode] = field(default_factory=dict)
     sessions: dict[int, Session] = field(default_factory=dict)
@@ -122,6 +124,7 @@ class Ensemble:
             raise NodeExistsError
         self.zxid += 1
         self.znodes[path] = Znode(data, self.zxid, owner, int(self.loop.time() * 1000), mzxid=self.zxid)
+        self._tell_written(path)
         self.fire(self.data_watches, path, "CREATED")
         self.fire(self.child_watches, parent, "CHILD")
         return path
@@ -131,8 +134,13 @@ class Ensemble:
         self.zxid += 1
         znode = self.znodes[path]
         znode.data, znode.version, znode.mzxid = data, znode.version + 1, self.zxid
+        self._tell_written(path)
         self.fire(self.data_watches, path, "CHANGED")
         return znode
+
+    def _tell_written(self, path: str) -> None:
+        for callback in self.written:
+            callback(path, self.znodes[path].data)
 
     def delete(self, path: str, version: int) -> None:
         self.check(path, version)
@@ -289,6 +297,11 @@ class SimulatedKazoo:
 
     def heal(self) -> None:
         self.is_cut = False
+
+    @property
+    def is_well(self) -> bool:
+        """Whether it has a session, and will have for as long as nothing else happens."""
+        return self._is_connected and not self.is_cut and self.frozen_until <= self._now()
 
     def expire(self) -> None:
         """The servers end the session of a client that lives: it hears so when it connects again."""

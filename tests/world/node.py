@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from random import Random
 from typing import Any
 
@@ -111,6 +111,12 @@ class Node:
     def is_paused(self) -> bool:
         return self.kazoo is not None and self.kazoo.frozen_until > self._loop.time()
 
+    @property
+    def is_well(self) -> bool:
+        """Whether it can be elected, now and for as long as nothing else happens."""
+        has_session = self.kazoo is not None and self.kazoo.is_well
+        return self.is_serving and has_session and self.disk.room is None
+
     def disconnect(self) -> None:
         """Its connection to ZooKeeper breaks."""
         if self.kazoo is not None:
@@ -176,7 +182,9 @@ class Node:
         if broker is not None:
             for task in list(self._starting._tasks):
                 task.cancel()
-            await broker.stop()
+            # A full disk does not take what is still to be written: the process ends all the same.
+            with suppress(StorageError):
+                await broker.stop()
             if self.broker is broker:
                 self.kill()
 

@@ -1,9 +1,8 @@
 """CreateTopics: versions 0 to 7 (KIP-4, KIP-195, KIP-464, KIP-525, KIP-516). Only the controller creates.
 A topic whose namesake is being deleted waits for the end of that, unless a broker that is away holds it up.
 
-Deviations: a replication factor above 1 is refused with INVALID_REPLICATION_FACTOR; a manual assignment to
-a broker that is not alive is refused, where Kafka creates the topic and lets it wait for a leader. A topic gets at most
-10,000 partitions, above which the answer is INVALID_PARTITIONS.
+Deviations: a manual assignment to a broker that is not alive is refused, where Kafka creates the topic and lets it wait for a
+leader. A topic gets at most 10,000 partitions, above which the answer is INVALID_PARTITIONS.
 """
 
 from __future__ import annotations

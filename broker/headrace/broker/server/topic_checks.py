@@ -14,7 +14,6 @@ from headrace.broker.errors import (
     InvalidConfigError,
     InvalidPartitionsError,
     InvalidReplicaAssignmentError,
-    InvalidReplicationFactorError,
     InvalidRequestError,
     InvalidTopicError,
     TopicExistsError,
@@ -110,11 +109,9 @@ class TopicChecks:
         _check_count(count)
         brokers = {b.broker_id: b.rack for b in self._metadata.brokers.values()}
         size = max(1, len(brokers))
-        partitions = assign_replicas(
+        return assign_replicas(
             brokers, count, factor, start=random.randrange(size), shift=random.randrange(size)
         )
-        _check_factor(factor)
-        return partitions
 
     def _manual_assignment(self, topic: NewTopic) -> dict[int, tuple[int, ...]]:
         if topic.partition_count != -1 or topic.replication_factor != -1:
@@ -134,16 +131,8 @@ class TopicChecks:
         unknown = sorted(named - self._metadata.brokers.keys())
         if unknown:
             raise InvalidReplicaAssignmentError(f"Unknown broker(s) in replica assignment: {unknown}.")
-        _check_factor(len(next(iter(partitions.values()))))
 
 
 def _check_count(count: int) -> None:
     if count > PARTITION_COUNT_MAX:
         raise InvalidPartitionsError(f"Number of partitions must be at most {PARTITION_COUNT_MAX}.")
-
-
-def _check_factor(factor: int) -> None:
-    if factor > 1:
-        raise InvalidReplicationFactorError(
-            f"Replication factor: {factor} is not served yet; use a replication factor of 1."
-        )
