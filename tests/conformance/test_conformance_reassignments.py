@@ -22,14 +22,12 @@ ELECT_LEADERS, ALTER_REASSIGNMENTS, LIST_REASSIGNMENTS = 43, 45, 46
 PREFERRED, UNCLEAN = 0, 1
 NOBODY, NOT_CONTROLLER = 7, 41
 WISH = "/admin/reassign_partitions"
-TOPIC = 2
+TOPIC, BROKER = 2, 4
 SET = 0
 GONE_ID = "AAAAAAAAQACAAAAAAAAANA"
-TOPICS = {
-    "lost-0": "AAAAAAAAQACAAAAAAAAAMQ",
-    "lost-1": "AAAAAAAAQACAAAAAAAAAMg",
-    "lost-2": "AAAAAAAAQACAAAAAAAAAMw",
-}
+TOPICS = {f"lost-{n}": f"AAAAAAAAQACAAAAAAAAA{end}" for n, end in enumerate(("MA", "MQ", "Mg", "Mw", "NQ"))}
+NEVER_UNCLEAN = ("lost-2", "lost-3")
+UNCLEAN_KEY = "unclean.leader.election.enable"
 
 
 def chroot_of(session: Session, pair: Pair) -> str:
@@ -110,8 +108,9 @@ def test_leaders_that_are_asked_for(own_pair: Pair) -> None:
     """Partition 0 of each topic had one replica in sync, which is lost."""
     for chroot in ("/kafka", "/headrace"):
         for topic, topic_id in TOPICS.items():
-            replicas = {0: [NOBODY, 1], 1: [1]}
-            leave_topic(own_pair.znodes, chroot, topic, topic_id, replicas, in_sync={0: [NOBODY], 1: [1]})
+            config = {UNCLEAN_KEY: "false"} if topic in NEVER_UNCLEAN else {}
+            replicas, in_sync = {0: [NOBODY, 1], 1: [1]}, {0: [NOBODY], 1: [1]}
+            leave_topic(own_pair.znodes, chroot, topic, topic_id, replicas, config, in_sync)
         leave_topic(own_pair.znodes, chroot, "gone", GONE_ID, {0: [NOBODY]})
         own_pair.znodes.delete(f"{chroot}/controller")
 
@@ -124,13 +123,10 @@ def test_leaders_that_are_asked_for(own_pair: Pair) -> None:
                 elect(session, version, election, [("lost-0", [1, 9]), ("nowhere", [0]), *lost])
         elect(session, 1, UNCLEAN, [("lost-0", [0, 1])])
         elect(session, 2, UNCLEAN, [("lost-0", [0])])
-        alter = {
-            "resource_type": TOPIC,
-            "resource_name": "lost-1",
-            "configs": [{"name": "unclean.leader.election.enable", "config_operation": SET, "value": "true"}],
-        }
-        session.ask(INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [alter], "validate_only": False})
+        allow_unclean(session, TOPIC, "lost-1")
         await_leaders(session, "lost-1", [1, 1])
+        allow_unclean(session, BROKER, "")
+        await_leaders(session, "lost-4", [1, 1])
         elect(session, 2, UNCLEAN, [("lost-2", [0])], timeout_ms=0)
         elect(session, 2, UNCLEAN, None)
         elect(session, 2, PREFERRED, None)
@@ -155,6 +151,13 @@ def test_leaders_that_are_asked_for(own_pair: Pair) -> None:
         session.ask(LIST_REASSIGNMENTS, 0, {"topics": None})
 
     own_pair.compare(ending)
+
+
+def allow_unclean(session: Session, resource_type: int, name: str) -> None:
+    """Let replicas that are not in sync lead a topic, or those of all brokers that say nothing else."""
+    config = {"name": UNCLEAN_KEY, "config_operation": SET, "value": "true"}
+    wish = {"resource_type": resource_type, "resource_name": name, "configs": [config]}
+    session.ask(INCREMENTAL_ALTER_CONFIGS, 1, {"resources": [wish], "validate_only": False})
 
 
 def await_leaders(session: Session, topic: str, leaders: list[int]) -> None:
