@@ -40,7 +40,7 @@ def replicas(cluster: DevCluster) -> dict[int, tuple[list[int], list[int]]]:
 def test_partitions_move_while_they_are_written(
     dev_cluster: Callable[..., DevCluster], tmp_path: Path
 ) -> None:
-    cluster = dev_cluster(brokers=3)
+    cluster = dev_cluster(brokers=3, set={"leader.imbalance.check.interval.seconds": "1"})
     run(cluster, "create", "moved", "--partitions", "3")
     producer = Producer(
         {"bootstrap.servers": cluster.bootstrap, "acks": "all", "enable.idempotence": True, "linger.ms": 1}
@@ -63,6 +63,7 @@ def test_partitions_move_while_they_are_written(
     assert ([row["partition"] for row in moved["moved"]], moved["refused"]) == ([0, 1, 2], [])
     assert all(len(found) == 3 and not late for found, late in replicas(cluster).values())
     send(MESSAGES)
+    another_order_has_other_leaders(cluster, tmp_path)
     answer(cluster, "reassign", "start", "moved", "--brokers", "2,3", "--replication-factor", "1", "--wait")
     assert {tuple(found) for found, _ in replicas(cluster).values()} <= {(2,), (3,)}
     send(2 * MESSAGES)
@@ -72,6 +73,21 @@ def test_partitions_move_while_they_are_written(
     logs = cluster.data / "broker-1" / "logs"
     assert not [name for name in os.listdir(logs) if name in ("moved-0", "moved-1", "moved-2")]
     move_to_a_broker_that_hangs(cluster, tmp_path)
+
+
+def another_order_has_other_leaders(cluster: DevCluster, folder: Path) -> None:
+    """The first replicas lead, in their time."""
+    plan_file = folder / "order.json"
+    wanted = {number: found[::-1] for number, (found, _) in replicas(cluster).items()}
+    order = [{"topic": "moved", "partition": number, "replicas": r} for number, r in wanted.items()]
+    plan_file.write_text(json.dumps({"version": 1, "partitions": order}))
+    answer(cluster, "reassign", "start", "--plan", str(plan_file), "--wait")
+
+    def lead() -> bool:
+        found = answer(cluster, "describe", "moved")["partitions"]
+        return [p["leader"] for p in found] == [wanted[number][0] for number in sorted(wanted)]
+
+    eventually(lead, what="the first replicas as leaders")
 
 
 def move_to_a_broker_that_hangs(cluster: DevCluster, folder: Path) -> None:

@@ -69,6 +69,7 @@ class Control:
         self._configurations = configurations
         self._metadata = metadata
         self._turn = asyncio.Lock()
+        self._versions = versions_of(config.replication.inter_broker_protocol_version)
         self._partitions: Partitions | None = None
         self._office: ControllerOffice | None = None
 
@@ -85,7 +86,7 @@ class Control:
             self._tasks,
             broker_id=self._membership.broker_id,
             listener=self._config.inter_broker_listener,
-            versions=versions_of(self._config.replication.inter_broker_protocol_version),
+            versions=self._versions,
             make=self._make_controller,
             peers=self._make_peers,
             learn=self._configurations.learn,
@@ -203,6 +204,7 @@ class Control:
         return Controller(
             delete_topics=self._config.topics.delete_topic_enable,
             unclean=self._configurations.is_unclean,
+            notes_recovery=self._versions.tells_recovery,
             imbalance_percentage=self._config.replication.leader_imbalance_per_broker_percentage,
         )
 

@@ -37,11 +37,17 @@ from headrace.broker.wire.partitions import PartitionKey
 
 
 class Elections:
-    """The states under way; `unclean(topic)` says whether an out-of-sync replica may lead that topic."""
+    """The states under way; `unclean(topic)` says whether an out-of-sync replica may lead that topic.
 
-    def __init__(self, cluster: ClusterState, unclean: Callable[[str], bool]) -> None:
+    `notes_recovery`: whether brokers know of leaders that were elected without being in sync (KIP-704).
+    """
+
+    def __init__(
+        self, cluster: ClusterState, unclean: Callable[[str], bool], *, notes_recovery: bool
+    ) -> None:
         self._cluster = cluster
         self._unclean = unclean
+        self._notes_recovery = notes_recovery
         self._created: set[PartitionKey] = set()
 
     def write(self, writes: Iterable[StateWrite]) -> list[Command]:
@@ -77,14 +83,14 @@ class Elections:
         self, key: PartitionKey, state: PartitionState, leader: int, isr: tuple[int, ...]
     ) -> StateWrite:
         """The write of the next leader epoch; one who was not in sync has something to recover from."""
-        is_unclean = leader not in (NO_LEADER, *state.isr)
+        is_noted = self._notes_recovery and leader not in (NO_LEADER, *state.isr)
         successor = replace(
             state,
             leader=leader,
             isr=isr,
             leader_epoch=state.leader_epoch + 1,
             controller_epoch=self._cluster.epoch,
-            leader_recovery_state=RECOVERING if is_unclean else state.leader_recovery_state,
+            leader_recovery_state=RECOVERING if is_noted else state.leader_recovery_state,
         )
         return StateWrite(topic=key[0], partition=key[1], state=successor, create=False)
 

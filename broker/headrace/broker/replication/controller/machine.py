@@ -59,13 +59,14 @@ class Controller:
         delete_topics: bool = True,
         unclean: Callable[[str], bool] = lambda topic: False,
         imbalance_percentage: int = 10,
+        notes_recovery: bool = True,
     ) -> None:
-        """`unclean(topic)` says whether an out-of-sync replica may lead that topic.
+        """`unclean(topic)` says whether an out-of-sync replica may lead that topic, `notes_recovery` whether that is noted.
 
         `imbalance_percentage` of the partitions whose first replica a broker holds may be led by others.
         """
         self.cluster = ClusterState()
-        self._elections = elections = Elections(self.cluster, unclean)
+        self._elections = elections = Elections(self.cluster, unclean, notes_recovery=notes_recovery)
         self._deletions = deletions = Deletions(self.cluster, allowed=delete_topics)
         self._isr_changes = isr_changes = IsrChanges(self.cluster)
         self._balance = balance = Balance(self.cluster, elections, imbalance_percentage=imbalance_percentage)

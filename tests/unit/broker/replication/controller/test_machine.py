@@ -185,6 +185,17 @@ def test_an_unclean_leader_is_recovering_and_its_successors_with_it_until_it_say
     assert (write.leader, write.leader_epoch, write.leader_recovery_state) == (2, 7, RECOVERING)
 
 
+def test_no_recovery_is_noted_where_brokers_do_not_know_of_it() -> None:
+    controller, _ = elected(
+        topics=[topic("t", (1, 2))],
+        states={("t", 0): state(1, 5, 1)},
+        controller=Controller(unclean=lambda topic: True, notes_recovery=False),
+    )
+    commands = controller.handle(ev.BrokersChanged(brokers=brokers(2)))
+    write = writes(commands)["t", 0].state
+    assert (write.leader, write.leader_recovery_state) == (2, RECOVERED)
+
+
 def test_a_leader_in_sync_has_nothing_to_recover_from() -> None:
     controller, _ = elected(
         topics=[topic("t", (1, 2))],
