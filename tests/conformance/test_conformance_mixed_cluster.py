@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -19,7 +20,7 @@ from zookeeper_process import ZooKeeperProcess
 
 from headrace.broker.wire.batches import iter_batches
 
-HEADRACE, KAFKA = 1, 2
+HEADRACE, KAFKA, SECOND = 1, 2, 3
 
 
 class MixedCluster:
@@ -39,7 +40,7 @@ class MixedCluster:
             self.home / "headrace",
             broker_id=HEADRACE,
             zookeeper=self.zookeeper.address,
-            set={"zookeeper.session.timeout.ms": "3000"},
+            set={"zookeeper.session.timeout.ms": "3000", "replica.lag.time.max.ms": "4000"},
         )
 
     def address(self, broker: int) -> str:
@@ -64,12 +65,12 @@ class MixedCluster:
         admin = self.admin(HEADRACE)
         admin.create_topics([NewTopic(topic, 4, 1)], operation_timeout=20)[topic].result(30)
 
-    def create_replicated(self, topic: str) -> None:
-        """A partition led by each, which the other follows; by its znode, as every controller takes it."""
+    def create_replicated(self, topic: str, *partitions: list[int]) -> None:
+        """By its znode, as every controller takes it."""
         assignment = {
             "version": 3,
             "topic_id": base64.urlsafe_b64encode(uuid4().bytes).rstrip(b"=").decode(),
-            "partitions": {"0": [HEADRACE, KAFKA], "1": [KAFKA, HEADRACE]},
+            "partitions": {str(number): replicas for number, replicas in enumerate(partitions)},
             "adding_replicas": {},
             "removing_replicas": {},
         }
@@ -78,9 +79,9 @@ class MixedCluster:
     def in_sync(self, topic: str) -> dict[int, list[int]]:
         """The ISR of each partition, as ZooKeeper has it."""
         found = {}
-        for partition in range(2):
+        for partition in self.znodes.get_children(f"/brokers/topics/{topic}/partitions"):
             state = self.znodes.get(f"/brokers/topics/{topic}/partitions/{partition}/state")[0]
-            found[partition] = sorted(json.loads(state)["isr"])
+            found[int(partition)] = sorted(json.loads(state)["isr"])
         return found
 
     def replicas(self, topic: str, partition: int) -> tuple[bytes, bytes]:
@@ -135,6 +136,28 @@ def check(mixed: MixedCluster, topic: str) -> None:
         assert mixed.produce(topic, through) == [None] * 4
 
 
+def check_lag(mixed: MixedCluster, topic: str) -> None:
+    """A leader of headrace's has Kafka's controller take a follower out that lags, and in again."""
+    second = BrokerProcess(mixed.home / "second", broker_id=SECOND, zookeeper=mixed.zookeeper.address)
+    try:
+        mixed.create_replicated(topic, [HEADRACE, SECOND])
+        eventually(lambda: mixed.leaders(topic, HEADRACE) == {0: HEADRACE}, what="headrace as leader")
+        assert mixed.produce(topic, HEADRACE, 1) == [None]
+        second.process.send_signal(signal.SIGSTOP)
+        # Acknowledged by all in sync, which is the leader alone in the end.
+        assert mixed.produce(topic, HEADRACE, 1) == [None]
+        assert mixed.in_sync(topic) == {0: [HEADRACE]}
+        second.process.send_signal(signal.SIGCONT)
+        eventually(lambda: mixed.in_sync(topic) == {0: [HEADRACE, SECOND]}, what="the follower in sync again")
+        assert mixed.controller() == KAFKA
+        # Nobody could lead it when both stop.
+        admin = mixed.admin(HEADRACE)
+        admin.delete_topics([topic], operation_timeout=20)[topic].result(30)
+    finally:
+        second.process.send_signal(signal.SIGCONT)
+        second.end()
+
+
 def test_either_kind_of_broker_follows_the_other_as_controller(mixed: MixedCluster) -> None:
     assert mixed.controller() == HEADRACE
     check(mixed, "under-headrace")
@@ -143,6 +166,7 @@ def test_either_kind_of_broker_follows_the_other_as_controller(mixed: MixedClust
     mixed.start_headrace()
     eventually(lambda: mixed.sees(KAFKA), what="headrace's return")
     check(mixed, "under-kafka")
+    check_lag(mixed, "lagging")
     eventually(
         lambda: -1 not in mixed.leaders("under-headrace", KAFKA).values(), what="the old topic led again"
     )
@@ -153,7 +177,7 @@ def test_either_kind_of_broker_follows_the_other_as_controller(mixed: MixedClust
 
 def test_either_kind_of_broker_replicates_what_the_other_leads(mixed: MixedCluster) -> None:
     topic, two = "both", [None] * 2
-    mixed.create_replicated(topic)
+    mixed.create_replicated(topic, [HEADRACE, KAFKA], [KAFKA, HEADRACE])
     eventually(lambda: mixed.leaders(topic, KAFKA) == {0: HEADRACE, 1: KAFKA}, what="a leader of each kind")
     for _ in range(3):
         assert mixed.produce(topic, HEADRACE, 2) == two
