@@ -36,6 +36,10 @@ class MetadataCache:
         """The brokers that are alive."""
         return MappingProxyType(self._brokers)
 
+    def is_alive(self, broker_id: int) -> bool:
+        """Whether the controller's last word has that broker among the living."""
+        return broker_id in self._brokers
+
     def topic_names(self) -> list[str]:
         """All topics, sorted."""
         return sorted(self._topics)

@@ -34,12 +34,8 @@ class ReplicaHost:
         self.request_sync = request_sync
         self.secure = secure
         self.propose = propose
-        self._metadata = metadata
+        self.is_alive = metadata.is_alive
         self._wake = wake
-
-    def is_alive(self, broker_id: int) -> bool:
-        """Whether the controller's last word has that broker among the living."""
-        return broker_id in self._metadata.brokers
 
     def committed(self, partition: Partition) -> None:
         """Wake who waits for the partition."""
