@@ -32,9 +32,7 @@ NOT_SERVED = {
     **dict.fromkeys((29, 30, 31, 36, 50, 51), SECURITY),
     **dict.fromkeys((38, 39, 40, 41), TOKENS),
     **dict.fromkeys((48, 49), QUOTAS),
-    57: KRAFT,
     58: KRAFT,
-    67: "brokers take their blocks of producer ids from ZooKeeper themselves",
 }
 """Keys without a handler, with the reason."""
 

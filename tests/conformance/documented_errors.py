@@ -320,12 +320,39 @@ DOCUMENTED: dict[int, tuple[Code, ...]] = {
         Code.GROUP_ID_NOT_FOUND,
         Code.NON_EMPTY_GROUP,
     ),
+    56: (
+        Code.UNKNOWN_SERVER_ERROR,
+        Code.UNKNOWN_TOPIC_OR_PARTITION,
+        Code.CLUSTER_AUTHORIZATION_FAILED,
+        Code.NOT_CONTROLLER,
+        Code.INVALID_REQUEST,
+        Code.OPERATION_NOT_ATTEMPTED,
+        Code.FENCED_LEADER_EPOCH,
+        Code.STALE_BROKER_EPOCH,
+        Code.INVALID_UPDATE_VERSION,
+        Code.UNKNOWN_TOPIC_ID,
+        Code.INELIGIBLE_REPLICA,
+        Code.NEW_LEADER_ELECTED,
+    ),
+    57: (
+        Code.CLUSTER_AUTHORIZATION_FAILED,
+        Code.NOT_CONTROLLER,
+        Code.INVALID_REQUEST,
+        Code.FEATURE_UPDATE_FAILED,
+    ),
     60: (Code.MISMATCHED_ENDPOINT_TYPE, Code.UNSUPPORTED_ENDPOINT_TYPE, Code.CLUSTER_AUTHORIZATION_FAILED),
     61: (
         Code.UNKNOWN_TOPIC_OR_PARTITION,
         Code.NOT_LEADER_OR_FOLLOWER,
         Code.INVALID_TOPIC_EXCEPTION,
         Code.TOPIC_AUTHORIZATION_FAILED,
+    ),
+    67: (
+        Code.UNKNOWN_SERVER_ERROR,
+        Code.CLUSTER_AUTHORIZATION_FAILED,
+        Code.NOT_CONTROLLER,
+        Code.STALE_BROKER_EPOCH,
+        Code.BROKER_ID_NOT_REGISTERED,
     ),
     68: (Code.UNSUPPORTED_VERSION, Code.GROUP_AUTHORIZATION_FAILED),
     69: (Code.UNSUPPORTED_VERSION, Code.GROUP_AUTHORIZATION_FAILED),
@@ -366,6 +393,8 @@ _OF_KEY = {
     (22, Code.INVALID_PRODUCER_EPOCH): TRANSACTIONS,
     (22, Code.PRODUCER_FENCED): TRANSACTIONS,
     (42, Code.INVALID_GROUP_ID): "no way leads to it in 3.9: the empty group is one that is not found",
+    (56, Code.NEW_LEADER_ELECTED): "only KRaft controllers answer it",
+    (57, Code.FEATURE_UPDATE_FAILED): "takes a feature that brokers support: in ZooKeeper mode there is none",
 }
 
 

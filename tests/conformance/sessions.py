@@ -176,7 +176,7 @@ class Session:
 
 def _in_order(values: list[Any], keys: tuple[str, ...]) -> list[Any]:
     key = next((k for k in keys if values and isinstance(values[0], dict) and k in values[0]), None)
-    return values if key is None else sorted(values, key=lambda v: f"{v[key] or 0:>20}")
+    return values if key is None else sorted(values, key=lambda v: f"{v[key] or 0!s:>20}")
 
 
 def _batches(records: bytes) -> list[Any]:

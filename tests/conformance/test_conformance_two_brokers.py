@@ -1,15 +1,16 @@
-"""Two brokers of each kind without replication: a listener that only one has, and preferred leaders by ZooKeeper."""
+"""Two brokers of each kind: a listener that only one has, preferred leaders by ZooKeeper, what brokers ask the controller."""
 
 from __future__ import annotations
 
 import json
 from base64 import urlsafe_b64decode
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from kazoo.client import KazooClient
-from pairs import BrokerPair, leave_topic, running_broker_pairs
+from pairs import LEFT_EPOCH, BrokerPair, leave_topic, running_broker_pairs
 from processes import eventually
 from sessions import (
     CREATE_TOPICS,
@@ -24,7 +25,10 @@ from sessions import (
     produce_message,
 )
 
+ALTER_PARTITION, UPDATE_FEATURES, ALLOCATE_PRODUCER_IDS = 56, 57, 67
 NOBODY = 7
+PROPOSALS = {"proposals": "AAAAAAAAQACAAAAAAAAAFA"}
+PRODUCER_IDS = "/latest_producer_id_block"
 NOT_CONTROLLER = 41
 WISH = "/admin/preferred_replica_election"
 TOPICS = {
@@ -206,3 +210,172 @@ def wish_for(znodes: KazooClient, chroot: str, wish: bytes) -> None:
 
 def await_no_wish(znodes: KazooClient, chroot: str) -> None:
     eventually(lambda: znodes.exists(f"{chroot}{WISH}") is None, what="the end of the wish")
+
+
+def controllers(session: Session) -> tuple[Session, Session]:
+    """Sessions with the broker that is controller and with the other one, which names it, too."""
+    found: list[Session] = []
+
+    def are_there() -> bool:
+        known = session.look(METADATA, 5, {"topics": [], "allow_auto_topic_creation": False})
+        ports = {b["node_id"]: (b["host"], b["port"]) for b in known["brokers"]}
+        controller_id = known["controller_id"]
+        if controller_id not in ports or len(ports) < 2:
+            return False
+        asked = [session.another(ports.pop(controller_id)), session.another(*ports.values())]
+        if asked[0].look(UPDATE_FEATURES, 1, {"feature_updates": []})["error_code"] == NOT_CONTROLLER:
+            return False
+        found.extend(asked)
+        return True
+
+    eventually(are_there, what="a controller")
+    return found[0], found[1]
+
+
+def broker_epoch(znodes: KazooClient, chroot: str, broker_id: int) -> int:
+    return int(znodes.get(f"{chroot}/brokers/ids/{broker_id}")[1].czxid)
+
+
+def test_in_sync_replicas_that_a_leader_proposes(brokers: BrokerPair) -> None:
+    """As broker 1 would ask, which leads both partitions and knows nothing of it."""
+    znodes = brokers.first.znodes
+    ((topic, topic_id),) = PROPOSALS.items()
+    for chroot in ("/kafka", "/headrace"):
+        in_sync = {0: [1, 2], 1: [1]}
+        leave_topic(znodes, chroot, topic, topic_id, {0: [1, 2], 1: [1, NOBODY]}, in_sync=in_sync)
+        znodes.delete(f"{chroot}/controller")
+
+    def script(session: Session) -> None:
+        chroot = "/kafka" if session._address == brokers.first.kafka.address else "/headrace"
+        known_topic = {"topics": [{"name": topic}], "allow_auto_topic_creation": False}
+
+        def is_led() -> bool:
+            partitions = session.look(METADATA, 5, known_topic)["topics"][0]["partitions"]
+            return [p["leader_id"] for p in partitions] == [1, 1]
+
+        eventually(is_led, what=topic)
+        controller, other = controllers(session)
+        own_epoch = broker_epoch(znodes, chroot, 1)
+
+        def propose(
+            version: int,
+            isr: Sequence[int],
+            partition_epoch: int,
+            *,
+            of: tuple[str, int] = (topic, 0),
+            leader_epoch: int = LEFT_EPOCH,
+            recovery: int = 0,
+            to: Session = controller,
+            broker: tuple[int, int] = (1, own_epoch),
+        ) -> None:
+            name, number = of
+            ids = {topic: UUID(bytes=urlsafe_b64decode(f"{topic_id}=="))}
+            partition: Message = {
+                "partition_index": number,
+                "leader_epoch": leader_epoch,
+                "partition_epoch": partition_epoch,
+            }
+            if version >= 1:
+                partition["leader_recovery_state"] = recovery
+            if version >= 3:
+                partition["new_isr_with_epochs"] = [{"broker_id": b, "broker_epoch": -1} for b in isr]
+            else:
+                partition["new_isr"] = list(isr)
+            named = {"topic_id": ids.get(name, UUID(int=77))} if version >= 2 else {"topic_name": name}
+            message = {
+                "broker_id": broker[0],
+                "broker_epoch": broker[1],
+                "topics": [{**named, "partitions": [partition]}],
+            }
+            session.note(
+                f"{isr} upon {partition_epoch} of {of} in version {version}",
+                session.comparable(to.look(ALTER_PARTITION, version, message, noted=True)),
+            )
+
+        for version in range(4):
+            known = 2 * version
+            propose(version, [1], known, broker=(1, own_epoch - 1))
+            propose(version, [1], known, broker=(1, own_epoch + 1))
+            propose(version, [1], known, broker=(NOBODY, own_epoch))
+            propose(version, [1], known, of=("nowhere", 0))
+            propose(version, [1], known, of=(topic, 9))
+            propose(version, [1], known, leader_epoch=LEFT_EPOCH - 1)
+            propose(version, [1], known, leader_epoch=LEFT_EPOCH + 1)
+            propose(version, [1], known + 1)
+            propose(version, [1, NOBODY], 0, of=(topic, 1))
+            propose(version, [1, 2], known)
+            propose(version, [1], known, to=other)
+            propose(version, [1], known)
+            propose(version, [1], known)
+            propose(version, [1, 2], known)
+            if version:
+                propose(version, [1, 2], known + 1, recovery=1)
+                propose(version, [1], known + 1, recovery=1)
+            propose(version, [1, 2], known + 1)
+        for partition in range(2):
+            state, _ = znodes.get(f"{chroot}/brokers/topics/{topic}/partitions/{partition}/state")
+            found = json.loads(state)
+            del found["controller_epoch"]
+            session.note(f"{topic}-{partition}", found)
+        controller.close()
+        other.close()
+
+    brokers.first.compare(script)
+
+
+def test_producer_ids_that_the_controller_gives_out(brokers: BrokerPair) -> None:
+    znodes = brokers.first.znodes
+
+    def script(session: Session) -> None:
+        chroot = "/kafka" if session._address == brokers.first.kafka.address else "/headrace"
+        controller, other = controllers(session)
+        before, _ = znodes.get(f"{chroot}{PRODUCER_IDS}")
+        own_epoch = broker_epoch(znodes, chroot, 2)
+
+        def allocate(to: Session, broker_id: int = 2, epoch: int = own_epoch) -> None:
+            message = {"broker_id": broker_id, "broker_epoch": epoch}
+            answer = to.look(ALLOCATE_PRODUCER_IDS, 0, message, noted=True)
+            session.note("allocated", session.comparable(answer))
+
+        newest = {"version": 1, "broker": 1, "block_start": "70000", "block_end": "70999"}
+        znodes.set(f"{chroot}{PRODUCER_IDS}", json.dumps(newest).encode())
+        allocate(controller)
+        allocate(controller)
+        session.note("block", json.loads(znodes.get(f"{chroot}{PRODUCER_IDS}")[0]))
+        allocate(controller, epoch=own_epoch - 1)
+        allocate(controller, epoch=own_epoch + 1)
+        allocate(controller, broker_id=NOBODY)
+        allocate(other)
+        last = {**newest, "block_start": str(2**63 - 1000), "block_end": str(2**63 - 1)}
+        for broken in (json.dumps(last).encode(), b"no JSON", b"{}"):
+            znodes.set(f"{chroot}{PRODUCER_IDS}", broken)
+            allocate(controller)
+        znodes.set(f"{chroot}{PRODUCER_IDS}", before)
+        controller.close()
+        other.close()
+
+    brokers.first.compare(script)
+
+
+def test_features_that_nobody_supports(brokers: BrokerPair) -> None:
+    def script(session: Session) -> None:
+        controller, other = controllers(session)
+
+        def update(to: Session, version: int, *updates: Message) -> None:
+            message = {"feature_updates": list(updates)}
+            answer = to.look(UPDATE_FEATURES, version, message, noted=True)
+            session.note(f"updated {updates} in version {version}", session.comparable(answer))
+
+        for version in range(2):
+            update(controller, version)
+            for feature in ("metadata.version", "kraft.version", "nothing", ""):
+                for level in (-1, 0, 1, 21):
+                    kinds = [{"upgrade_type": n} for n in range(5)]
+                    for kind in kinds if version else [{"allow_downgrade": False}, {"allow_downgrade": True}]:
+                        asked: Message = {"feature": feature, "max_version_level": level, **kind}
+                        update(controller, version, asked)
+            update(other, version, {"feature": "nothing", "max_version_level": 1})
+        controller.close()
+        other.close()
+
+    brokers.first.compare(script)

@@ -182,6 +182,10 @@ class Control(Protocol):
         """What the controller answers, this broker being it; raises NotControllerError."""
         ...
 
+    async def allocate_producer_ids(self, broker_id: int, broker_epoch: int, /) -> tuple[int, int]:
+        """(first id, count) of a block, this broker being controller; raises a KafkaError."""
+        ...
+
 
 class ConsumerOffsets(Protocol):
     """Offsets that consumers of old keep in ZooKeeper; raises KafkaErrors and MalformedZnodeError."""

@@ -240,13 +240,14 @@ Event = (
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateWrite:
     """One partition's new state; `zk_version` inside is the version to replace, `create` makes the znode
-    instead.
+    instead. `reason` says to people why.
     """
 
     topic: str
     partition: int
     state: PartitionState
     create: bool
+    reason: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

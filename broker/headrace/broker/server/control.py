@@ -138,6 +138,23 @@ class Control:
             raise NotControllerError(NO_CONTROLLER)
         return await self._office.answer(event)
 
+    async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> tuple[int, int]:
+        """(first id, count) of a block of producer ids, this broker being controller. Raises KafkaErrors."""
+        if self._office is None:
+            raise NotControllerError(NO_CONTROLLER)
+        return await self._office.allocate_producer_ids(broker_id, broker_epoch)
+
+    def controller_figures(self) -> tuple[int, int]:
+        """What the office tells."""
+        return (0, 0) if self._office is None else self._office.figures()
+
+    def elections(self) -> tuple[int, int]:
+        """How many leaders this broker elected as controller, and how many of them that were not in sync."""
+        if self._office is None:
+            return 0, 0
+        changes = self._office.changes
+        return changes.leader_elections, changes.unclean_leader_elections
+
     def log_directory_failed(self) -> None:
         """Have the controller ask which replicas of this broker are out of reach (KIP-112)."""
         event = paths.encode_log_directory_event(self._membership.broker_id)

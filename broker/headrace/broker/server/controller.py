@@ -18,10 +18,12 @@ from typing import TypeVar
 from headrace.broker.clock import Clock
 from headrace.broker.errors import (
     BrokerNotAvailableError,
+    ErrorCode,
     KafkaError,
     NotControllerError,
     StaleBrokerEpochError,
     StaleControllerEpochError,
+    error_of,
 )
 from headrace.broker.replication import events
 from headrace.broker.replication.controller.machine import Controller
@@ -31,6 +33,7 @@ from headrace.broker.server.admin_wishes import AdminWishes
 from headrace.broker.server.mailbox import Mailbox, Work
 from headrace.broker.server.orders import Orders
 from headrace.broker.server.peers import Peers
+from headrace.broker.server.state_changes import StateChanges
 from headrace.broker.server.term import ControllerMovedError, Term
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks
@@ -85,6 +88,7 @@ class ControllerOffice:
         self._make = make
         self._orders = Orders(peers(self._peer_overflowed), broker_id, listener, versions, self._answered)
         self._mailbox = Mailbox(self._failed)
+        self.changes = StateChanges()
         self._learn = learn
         self._balance_interval_s = balance_interval_s
         self._wishes = AdminWishes(zookeeper, self._mailbox.post, self._handle)
@@ -104,6 +108,13 @@ class ControllerOffice:
     def epoch(self) -> int:
         """The epoch of the term; -1 when not controller."""
         return -1 if self._core is None else self._core.cluster.epoch
+
+    def figures(self) -> tuple[int, int]:
+        """How many partitions nobody leads, and how many another than their first replica; 0 when not controller."""
+        if self._core is None:
+            return 0, 0
+        cluster = self._core.cluster
+        return cluster.offline_partition_count(), cluster.imbalance_count()
 
     def start(self) -> None:
         """Run for controller until the broker's tasks end."""
@@ -147,6 +158,24 @@ class ControllerOffice:
             if answer is None:
                 raise moved
             return answer
+
+        return await self._ask(work, moved)
+
+    async def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> tuple[int, int]:
+        """(first id, count) of a block for a broker. Raises NotControllerError, KafkaError of BROKER_ID_NOT_REGISTERED,
+        StaleBrokerEpochError and UnknownServerError.
+        """
+        moved = NotControllerError(NO_CONTROLLER)
+
+        async def work() -> tuple[int, int]:
+            if self._core is None or self._term is None:
+                raise moved
+            broker = self._core.cluster.brokers.get(broker_id)
+            if broker is None:
+                raise error_of(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {broker_id} is not registered.")
+            if broker_epoch != broker.epoch:
+                raise StaleBrokerEpochError(f"Broker {broker_id} is registered in epoch {broker.epoch}.")
+            return await self._term.allocate_producer_ids(broker_id)
 
         return await self._ask(work, moved)
 
@@ -419,7 +448,9 @@ class ControllerOffice:
         assert term is not None, "elected"
         match command:
             case events.WriteStates():
-                return await term.write_states(command.writes)
+                outcome = await term.write_states(command.writes)
+                await self.changes.tell(core.cluster.states, command, outcome)
+                return outcome
             case events.RemoveTopic():
                 return await self._remove_topic(term, command.topic)
             case events.RefuseDeletion():

@@ -159,6 +159,8 @@ class Broker:
             make_kazoo=surroundings.kazoo,
             connect=surroundings.connect,
         )
+        self.metrics.controller_figures = self.cluster.control.controller_figures
+        self.metrics.elections = self.cluster.control.elections
         self.metrics.controller = lambda: (self.metadata.controller_id, self.cluster.control.is_controller)
         self.metrics.groups = lambda: 0 if self.groups is None else self.groups.group_count
         self.metrics.zookeeper = self.cluster.membership.watch

@@ -71,6 +71,9 @@ class BrokerMetrics:
         self.groups: Callable[[], int] = lambda: 0
         # The id of the controller, -1 while unknown, and whether it is this broker.
         self.controller: Callable[[], tuple[int, bool]] = lambda: (-1, False)
+        # What this broker knows as controller, and how many leaders it elected, (all, unclean).
+        self.controller_figures: Callable[[], tuple[int, int]] = lambda: (0, 0)
+        self.elections: Callable[[], tuple[int, int]] = lambda: (0, 0)
         self.opening = OpeningProgress()
         self.zookeeper: ZooKeeperWatch | None = None
         # The data directories that are in use.
@@ -182,6 +185,7 @@ class BrokerMetrics:
         yield GaugeMetricFamily(
             "headrace_active_controller", "1 on the broker that is the controller.", is_controller
         )
+        yield from self._controller()
         yield GaugeMetricFamily("headrace_partitions", "Replicas here.", len(list(self.replicas())))
         yield GaugeMetricFamily("headrace_groups", "Consumer groups kept here.", self.groups())
         yield CounterMetricFamily("headrace_flushes", "Logs synced.", self.flush_times.count)
@@ -289,6 +293,22 @@ class BrokerMetrics:
                 "How long ago the last run ended.",
                 (now_ms - figures.ended_ms) / 1000,
             )
+
+    def _controller(self) -> Iterator[Metric]:
+        elections, unclean = self.elections()
+        yield CounterMetricFamily("headrace_leader_elections", "Leaders elected by this broker.", elections)
+        yield CounterMetricFamily(
+            "headrace_unclean_leader_elections", "Those of them that were not in sync.", unclean
+        )
+        offline, imbalance = self.controller_figures()
+        yield GaugeMetricFamily(
+            "headrace_offline_partitions", "Partitions of the cluster that nobody leads.", offline
+        )
+        yield GaugeMetricFamily(
+            "headrace_preferred_replica_imbalance",
+            "Partitions of the cluster that another than their first replica leads.",
+            imbalance,
+        )
 
     def _replication(self) -> Iterator[Metric]:
         led = list(self.led())

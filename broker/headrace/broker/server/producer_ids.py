@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
+from headrace.broker.errors import UnknownServerError
 from headrace.broker.server.membership import Membership
 from headrace.broker.structured_log import get_logger
 from headrace.broker.waiting.deferred import Deferred
@@ -19,6 +20,7 @@ from headrace.broker.zk.client import ZnodeVersionError, ZooKeeperClient
 
 PREFETCH_SHARE = 0.9
 BLOCK_SIZE = 1000
+LAST_PRODUCER_ID = 2**63 - 1
 
 logger = get_logger(__name__)
 
@@ -71,6 +73,18 @@ class ProducerIds:
             self._fetching = False
 
 
+def next_block(newest: bytes, broker_id: int) -> tuple[int, bytes]:
+    """The first id of the block after the newest one, and what the znode is to hold when that broker takes it.
+
+    Raises MalformedZnodeError, and UnknownServerError when there are no ids left.
+    """
+    first = paths.decode_producer_id_block(newest)[1] + 1 if newest else 0
+    last = first + BLOCK_SIZE - 1
+    if last > LAST_PRODUCER_ID:
+        raise UnknownServerError("all producer ids were given out")
+    return first, paths.encode_producer_id_block(broker_id, first, last)
+
+
 class ProducerIdBlocks:
     """Blocks of ids from ZooKeeper, for the broker that `membership` names."""
 
@@ -85,8 +99,7 @@ class ProducerIdBlocks:
             if znode is None:
                 await self._zookeeper.ensure(paths.PRODUCER_ID_BLOCK)
                 continue
-            first = paths.decode_producer_id_block(znode.data)[1] + 1 if znode.data else 0
-            data = paths.encode_producer_id_block(self._membership.broker_id, first, first + BLOCK_SIZE - 1)
+            first, data = next_block(znode.data, self._membership.broker_id)
             try:
                 await self._zookeeper.set(paths.PRODUCER_ID_BLOCK, data, znode.version)
             except ZnodeVersionError:

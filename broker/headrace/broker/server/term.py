@@ -15,8 +15,10 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
+from headrace.broker.errors import UnknownServerError
 from headrace.broker.replication import events
 from headrace.broker.replication.model import PartitionState, ReplicaAssignment, TopicAssignment
+from headrace.broker.server.producer_ids import BLOCK_SIZE, next_block
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.fields import ZERO_UUID
 from headrace.broker.wire.partitions import PartitionKey
@@ -135,6 +137,22 @@ class Term:
             except (NoZnodeError, ZnodeVersionError):
                 continue
             return
+
+    async def allocate_producer_ids(self, broker_id: int) -> tuple[int, int]:
+        """(first id, count) of a block for that broker. Raises ControllerMovedError, and UnknownServerError."""
+        while True:
+            znode = await self._zookeeper.get(paths.PRODUCER_ID_BLOCK)
+            if znode is None:
+                await self._zookeeper.ensure(paths.PRODUCER_ID_BLOCK)
+                continue
+            try:
+                first, data = next_block(znode.data, broker_id)
+            except paths.MalformedZnodeError as error:
+                logger.error("no producer ids can be given out: repair the znode", reason=error)
+                raise UnknownServerError(str(error)) from error
+            with contextlib.suppress(ZnodeVersionError):
+                await self.perform(Set(paths.PRODUCER_ID_BLOCK, data, znode.version))
+                return first, BLOCK_SIZE
 
     async def write_states(self, writes: Sequence[events.StateWrite]) -> events.StatesWritten:
         """Write what nobody else changed; the outcome. Raises ControllerMovedError."""

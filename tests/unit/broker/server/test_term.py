@@ -10,6 +10,7 @@ import pytest
 from ensemble import Ensemble, SimulatedKazoo
 from virtual_time import VirtualLoop
 
+from headrace.broker.errors import UnknownServerError
 from headrace.broker.replication.events import StatesWritten, StateWrite
 from headrace.broker.replication.model import PartitionState
 from headrace.broker.server import term
@@ -178,3 +179,41 @@ def test_a_transaction_of_the_longest_names_fits_into_a_request_to_zookeeper() -
     write = StateWrite(topic=long, partition=2**31 - 1, state=state(2**31 - 1), create=False)
     operation = term._operation(write)
     assert (len(operation.path) + 300) * term.OPERATIONS_PER_TRANSACTION_MAX < 2**20
+
+
+def test_blocks_of_producer_ids_follow_each_other_whoever_takes_them() -> None:
+    async def script(world: World) -> None:
+        writer = await world.begin()
+        assert await writer.allocate_producer_ids(1) == (0, 1000)
+        assert await writer.allocate_producer_ids(2) == (1000, 1000)
+        newest = world.ensemble.znodes[paths.PRODUCER_ID_BLOCK]
+        assert newest.data == paths.encode_producer_id_block(2, 1000, 1999)
+        world.ensemble.set(paths.PRODUCER_ID_BLOCK, paths.encode_producer_id_block(9, 7000, 7999), -1)
+        assert await writer.allocate_producer_ids(1) == (8000, 1000)
+
+    run(script)
+
+
+@pytest.mark.parametrize(
+    "stored", [b"no JSON", b"{}", paths.encode_producer_id_block(1, 2**63 - 1000, 2**63 - 1)]
+)
+def test_no_producer_ids_are_given_out_after_what_cannot_be_counted_on(stored: bytes) -> None:
+    async def script(world: World) -> None:
+        writer = await world.begin()
+        await writer.allocate_producer_ids(1)
+        world.ensemble.set(paths.PRODUCER_ID_BLOCK, stored, -1)
+        with pytest.raises(UnknownServerError):
+            await writer.allocate_producer_ids(1)
+        assert world.ensemble.znodes[paths.PRODUCER_ID_BLOCK].data == stored
+
+    run(script)
+
+
+def test_a_controller_of_the_past_gives_out_no_producer_ids() -> None:
+    async def script(world: World) -> None:
+        writer = await world.begin()
+        world.ensemble.set(paths.CONTROLLER_EPOCH, b"2", -1)
+        with pytest.raises(ControllerMovedError):
+            await writer.allocate_producer_ids(1)
+
+    run(script)

@@ -133,7 +133,7 @@ class Balance:
         choice = elect_preferred(replicas, state.isr, cluster.online(topic, partition) - cluster.leaving)
         if choice is None or choice[0] == state.leader:
             return None
-        return self._elections.successor(key, state, *choice)
+        return self._elections.successor(key, state, *choice, reason="its first replica is to lead")
 
     def _unclean_write(self, key: PartitionKey) -> StateWrite | None:
         """Any replica that is alive leads a partition that has no leader, one in sync if there is one."""
@@ -142,4 +142,6 @@ class Balance:
             return None
         replicas = self._cluster.topics[key[0]].partitions[key[1]].replicas
         choice = elect_offline(replicas, state.isr, self._cluster.online(*key), unclean=True)
-        return None if choice is None else self._elections.successor(key, state, *choice)
+        if choice is None:
+            return None
+        return self._elections.successor(key, state, *choice, reason="somebody is to lead, in sync or not")

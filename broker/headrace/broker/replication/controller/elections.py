@@ -35,6 +35,10 @@ from headrace.broker.replication.model import (
 )
 from headrace.broker.wire.partitions import PartitionKey
 
+LEADER_AWAY, REPLICA_AWAY = "its leader is away", "a replica in sync is away"
+NOBODY = "no replica that may lead is there"
+STOPPING = "its broker is about to stop"
+
 
 class Elections:
     """The states under way; `unclean(topic)` says whether an out-of-sync replica may lead that topic.
@@ -80,9 +84,9 @@ class Elections:
         return writes
 
     def successor(
-        self, key: PartitionKey, state: PartitionState, leader: int, isr: tuple[int, ...]
+        self, key: PartitionKey, state: PartitionState, leader: int, isr: tuple[int, ...], *, reason: str
     ) -> StateWrite:
-        """The write of the next leader epoch; one who was not in sync has something to recover from."""
+        """The write of the next leader epoch, and why there is one; one who was not in sync has something to recover from."""
         is_noted = self._notes_recovery and leader not in (NO_LEADER, *state.isr)
         successor = replace(
             state,
@@ -92,7 +96,7 @@ class Elections:
             controller_epoch=self._cluster.epoch,
             leader_recovery_state=RECOVERING if is_noted else state.leader_recovery_state,
         )
-        return StateWrite(topic=key[0], partition=key[1], state=successor, create=False)
+        return StateWrite(topic=key[0], partition=key[1], state=successor, create=False, reason=reason)
 
     def unclean_allowed(self, event: UncleanElectionsAllowed) -> list[Command]:
         """Replicas that are not in sync may lead from now on: they do where nobody else can."""
@@ -139,7 +143,9 @@ class Elections:
         """None when nobody else can lead."""
         online = self._cluster.online(topic, partition)
         choice = elect_for_shutdown(assignment.replicas, state.isr, online, self._cluster.leaving)
-        return None if choice is None else self.successor((topic, partition), state, *choice)
+        if choice is None:
+            return None
+        return self.successor((topic, partition), state, *choice, reason=STOPPING)
 
     def _left_write(
         self, topic: str, partition: int, state: PartitionState, leaving: int
@@ -148,7 +154,7 @@ class Elections:
         isr = tuple(r for r in state.isr if r != leaving)
         if not isr or isr == state.isr:
             return None
-        return self.successor((topic, partition), state, state.leader, isr)
+        return self.successor((topic, partition), state, state.leader, isr, reason=STOPPING)
 
     def _due_write(
         self, topic: str, partition: int, assignment: ReplicaAssignment, restarted: frozenset[int]
@@ -161,16 +167,18 @@ class Elections:
         eligible = live - self._cluster.leaving
         if state.leader in steady:
             isr = tuple(r for r in state.isr if r in steady)
-            return None if isr == state.isr else self.successor((topic, partition), state, state.leader, isr)
+            if isr == state.isr:
+                return None
+            return self.successor((topic, partition), state, state.leader, isr, reason=REPLICA_AWAY)
         choice = elect_offline(assignment.replicas, state.isr, eligible - restarted) or elect_offline(
             assignment.replicas, state.isr, eligible, unclean=self._unclean(topic)
         )
         if choice is not None:
-            return self.successor((topic, partition), state, *choice)
+            return self.successor((topic, partition), state, *choice, reason=LEADER_AWAY)
         isr = without_leader(state.isr, live)
         if state.leader == NO_LEADER and isr == state.isr:
             return None
-        return self.successor((topic, partition), state, NO_LEADER, isr)
+        return self.successor((topic, partition), state, NO_LEADER, isr, reason=NOBODY)
 
     def _registered_since(self, topic: str, partition: int) -> frozenset[int]:
         """The brokers that registered after this state was written, unless all that are in sync did, or nobody knows."""
@@ -192,4 +200,6 @@ class Elections:
             isr=choice[1],
             controller_epoch=self._cluster.epoch,
         )
-        return StateWrite(topic=topic, partition=partition, state=state, create=True)
+        return StateWrite(
+            topic=topic, partition=partition, state=state, create=True, reason="the partition is new"
+        )

@@ -103,7 +103,13 @@ class IsrChanges:
         changed = replace(
             state, isr=proposal.isr, leader_recovery_state=recovery, controller_epoch=self._cluster.epoch
         )
-        return StateWrite(topic=topic, partition=proposal.partition, state=changed, create=False)
+        return StateWrite(
+            topic=topic,
+            partition=proposal.partition,
+            state=changed,
+            create=False,
+            reason="its leader proposed it",
+        )
 
     def _fault(self, topic: str, proposal: ProposedIsr, state: PartitionState) -> ErrorCode | None:
         isr, recovery = proposal.isr, proposal.leader_recovery_state

@@ -56,6 +56,9 @@ class _Move:
     looked_at: PartitionState | None = None
 
 
+MOVING = "its replicas are reassigned"
+
+
 class Reassignments:
     """The moves under way; `cluster.moving` has their names."""
 
@@ -239,13 +242,17 @@ class Reassignments:
         if can_end or not assignment.is_moving:
             move.ending = ReplicaAssignment(replicas=target)
             isr = tuple(r for r in isr if r in target)
-            return self._elections.successor(key, state, NO_LEADER if leader is None else leader, isr)
+            return self._elections.successor(
+                key, state, NO_LEADER if leader is None else leader, isr, reason=MOVING
+            )
         if move.is_told and not move.dropped:
             return None
         if state.leader not in move.dropped:
-            return self._elections.successor(key, state, state.leader, isr)
+            return self._elections.successor(key, state, state.leader, isr, reason=MOVING)
         leader = elect_reassigned(NO_LEADER, assignment.replicas, isr, online)
-        return self._elections.successor(key, state, NO_LEADER if leader is None else leader, isr)
+        return self._elections.successor(
+            key, state, NO_LEADER if leader is None else leader, isr, reason=MOVING
+        )
 
     def _is_ending(self, key: PartitionKey) -> bool:
         move = self._moves.get(key)

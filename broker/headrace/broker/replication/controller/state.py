@@ -88,6 +88,23 @@ class ClusterState:
             if self.states[topic, partition].leader == broker_id
         ]
 
+    def offline_partition_count(self) -> int:
+        """Partitions that no live broker leads, those that are being deleted left aside."""
+        return sum(
+            (state := self.states.get((topic, partition))) is None or state.leader not in self.brokers
+            for topic, partition, _ in self.partitions()
+            if topic not in self.deleting
+        )
+
+    def imbalance_count(self) -> int:
+        """Partitions that another than their first replica leads, those that are being deleted left aside."""
+        return sum(
+            (state := self.states.get((topic, partition))) is not None
+            and state.leader != assignment.replicas[0]
+            for topic, partition, assignment in self.partitions()
+            if topic not in self.deleting and assignment.replicas
+        )
+
     def drop(self, topic: str) -> None:
         """Forget a topic with the states of its partitions."""
         self.doomed.discard(topic)

@@ -1,0 +1,68 @@
+"""What a controller changed of leaders and in-sync replicas: a line of the log for each, and counts of elections.
+
+Kafka's LeaderElectionRateAndTimeMs and UncleanLeaderElectionsPerSec count the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from headrace.broker.replication.events import StatesWritten, StateWrite, WriteStates
+from headrace.broker.replication.model import NO_LEADER, PartitionState
+from headrace.broker.structured_log import get_logger
+from headrace.broker.wire.partitions import PartitionKey
+
+logger = get_logger(__name__)
+LINES_AT_ONCE = 100
+"""Before others have their turn: about two milliseconds."""
+
+
+class StateChanges:
+    """Of this broker's terms; the counts live as long as the broker."""
+
+    def __init__(self) -> None:
+        self.leader_elections = 0
+        self.unclean_leader_elections = 0
+
+    async def tell(
+        self, before: Mapping[PartitionKey, PartitionState], command: WriteStates, outcome: StatesWritten
+    ) -> None:
+        """Tell of what was written in place of the states `before`."""
+        count = 0
+        for write in command.writes:
+            state = outcome.written.get((write.topic, write.partition))
+            if state is None:
+                continue
+            self._tell_one(before.get((write.topic, write.partition)), write, state)
+            count += 1
+            if count % LINES_AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    def _tell_one(self, before: PartitionState | None, write: StateWrite, state: PartitionState) -> None:
+        facts: dict[str, object] = {"topic": write.topic, "partition": write.partition}
+        old_leader, old_isr = (NO_LEADER, ()) if before is None else (before.leader, before.isr)
+        event = "in-sync replicas changed"
+        if state.leader != old_leader:
+            event = "partition has no leader" if state.leader == NO_LEADER else "leader elected"
+            facts |= {"leader": state.leader, "before": old_leader}
+            if state.leader != NO_LEADER:
+                self._count(is_unclean=before is not None and state.leader not in old_isr)
+        logger.info(
+            event,
+            **facts,
+            isr=_listed(state.isr),
+            isr_before=_listed(old_isr),
+            leader_epoch=state.leader_epoch,
+            partition_epoch=state.zk_version,
+            controller_epoch=state.controller_epoch,
+            reason=write.reason,
+        )
+
+    def _count(self, *, is_unclean: bool) -> None:
+        self.leader_elections += 1
+        self.unclean_leader_elections += is_unclean
+
+
+def _listed(isr: tuple[int, ...]) -> str:
+    return ",".join(map(str, isr))
