@@ -380,7 +380,7 @@ class Broker:
 
     def _ask_for_refused(self) -> None:
         """A full disk may have room again: have the controller send what this broker could not take."""
-        if self.partitions is not None and self.partitions.refused:
+        if self.partitions is not None and self.partitions.ask_again():
             self.cluster.control.log_directory_failed()
 
     def _make_moves(self, partitions: Partitions) -> ReplicaMoves:

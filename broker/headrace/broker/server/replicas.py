@@ -28,7 +28,7 @@ from headrace.broker.replication.control_requests import (
     ToldReplica,
     ToldStop,
 )
-from headrace.broker.replication.model import RECOVERED
+from headrace.broker.replication.model import NO_LEADER, RECOVERED
 from headrace.broker.replication.partition import Host, Partition
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.replica_logs import BeforeDeletion, ReplicaLogs
@@ -67,6 +67,8 @@ class Partitions:
         self._offline: set[PartitionKey] = set()
         # Replicas that could not be taken, as on a full disk: the controller has to be asked for them again.
         self.refused: set[PartitionKey] = set()
+        # Those for which it was asked, and that were not refused since.
+        self._asked: set[PartitionKey] = set()
         # How often this broker would not lead, as its log had lost what was committed.
         self.leaderships_refused = 0
         self._callbacks: list[PartitionCallback] = []
@@ -271,6 +273,8 @@ class Partitions:
         refusal = self._refusal(told)
         if refusal is ErrorCode.KAFKA_STORAGE_ERROR and (topic, number) not in self._offline:
             self._refuse_lead(told)
+        if refusal is ErrorCode.STALE_CONTROLLER_EPOCH and self._stays_refused(told):
+            return ErrorCode.KAFKA_STORAGE_ERROR
         if refusal is not ErrorCode.NONE:
             return refusal
         partition = self._partitions.get((topic, number))
@@ -290,12 +294,31 @@ class Partitions:
         except KafkaError as error:
             if (topic, number) not in self.refused:
                 logger.error("cannot take a partition", topic=topic, partition=number, reason=error)
-            self.refused.add((topic, number))
+            self._refuse((topic, number))
             return error.code
-        self.refused.discard((topic, number))
         self._log_change(partition)
         self._tell(partition)
+        if self._stays_refused(told):
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        self.refused.discard((topic, number))
         return ErrorCode.NONE
+
+    def _refuse(self, key: PartitionKey) -> None:
+        self.refused.add(key)
+        self._asked.discard(key)
+
+    def ask_again(self) -> bool:
+        """Be ready to try what was refused once more; whether there is any, so that the controller has to be asked."""
+        self._asked = set(self.refused)
+        return bool(self._asked)
+
+    def _stays_refused(self, told: ToldReplica) -> bool:
+        """Whether this word is no reason to call the replica well: it has nobody lead, which needs no disk.
+
+        Else the controller would have it lead, and be refused, as fast as they can talk.
+        """
+        key = told.topic, told.partition
+        return told.state.leader == NO_LEADER and key in self.refused and key not in self._asked
 
     def _refuse_lead(self, told: ToldReplica) -> None:
         key = (told.topic, told.partition)
@@ -312,7 +335,7 @@ class Partitions:
                 high_watermark=own_log.lost_end,
                 isr=_text(told.state.isr),
             )
-        self.refused.add(key)
+        self._refuse(key)
 
     def _log_change(self, partition: Partition) -> None:
         log = partition.log

@@ -472,6 +472,31 @@ def test_an_epoch_that_a_full_disk_refused_is_taken_when_the_controller_asks_aga
     assert not partitions.refused
 
 
+def test_a_refused_replica_is_not_well_because_nobody_leads_it_until_it_was_asked_for_again(
+    partitions: Partitions, logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(epoch: int) -> None:
+        raise StorageError("no space left on device")
+
+    take(partitions, leader_and_isr(state(leader=2, epoch=1)))
+    nobody = leader_and_isr(state(leader=-1, epoch=3))
+    with monkeypatch.context() as full:
+        full.setattr(logs.get("t", 0), "assign_epoch", refuse)
+        take(partitions, leader_and_isr(state(epoch=2)))
+        assert codes(take(partitions, nobody)) == [ErrorCode.KAFKA_STORAGE_ERROR]
+        assert held(partitions).leader_epoch == 3
+        assert codes(take(partitions, nobody)) == [ErrorCode.KAFKA_STORAGE_ERROR]
+        assert partitions.ask_again()
+        assert codes(take(partitions, nobody)) == [ErrorCode.STALE_CONTROLLER_EPOCH]
+        assert codes(take(partitions, leader_and_isr(state(epoch=4)))) == [ErrorCode.KAFKA_STORAGE_ERROR]
+        nobody_again = leader_and_isr(state(leader=-1, epoch=5))
+        assert codes(take(partitions, nobody_again)) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert partitions.ask_again()
+    assert codes(take(partitions, nobody_again)) == [ErrorCode.STALE_CONTROLLER_EPOCH]
+    assert codes(take(partitions, leader_and_isr(state(epoch=6)))) == [ErrorCode.NONE]
+    assert not partitions.ask_again()
+
+
 def test_a_new_epoch_of_a_log_in_use_is_brought_to_the_disk_in_a_thread(
     partitions: Partitions, logs: Logs
 ) -> None:
