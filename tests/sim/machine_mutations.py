@@ -56,7 +56,5 @@ MUTATIONS: dict[str, Mutation] = {
     "maximal ISR": _instead(Leadership, "committed", _without_proposed),
     "minimum for the watermark": _instead(Leadership, "committed", _without_minimum),
     "controller epoch": _instead(World, "write_states", _of_any_controller),
-    "registrations after the state": _instead(
-        Elections, "_registered_since", lambda elections, topic, partition: frozenset()
-    ),
+    "registrations after the state": _instead(Elections, "_registered_since", lambda *_: frozenset()),
 }

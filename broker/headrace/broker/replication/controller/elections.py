@@ -6,7 +6,7 @@ the next event; a partition of a topic that is being deleted is never given a le
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from headrace.broker.replication.controller.sending import leaders_to, metadata_to, stops_to
@@ -71,13 +71,13 @@ class Elections:
 
         Brokers that `restarted` since the last look lead nothing of before, and have to come into sync again: they may have
         lost what was not on their disks. For the first look of a term those are the ones that registered after the state
-        was written, for the controller before may have been gone when they did; if there is one in sync that did not.
+        was written, for the controller before may have been gone when they did.
         """
         writes = []
         for topic, partition, assignment in self._cluster.partitions(topics):
             if topic not in self._cluster.deleting:
                 if is_first_look:
-                    restarted = self._registered_since(topic, partition)
+                    restarted = self._registered_since(topic, partition, assignment.replicas)
                 write = self._due_write(topic, partition, assignment, restarted)
                 if write is not None:
                     writes.append(write)
@@ -180,13 +180,18 @@ class Elections:
             return None
         return self.successor((topic, partition), state, NO_LEADER, isr, reason=NOBODY)
 
-    def _registered_since(self, topic: str, partition: int) -> frozenset[int]:
-        """The brokers that registered after this state was written, unless all that are in sync did, or nobody knows."""
+    def _registered_since(self, topic: str, partition: int, replicas: Sequence[int]) -> frozenset[int]:
+        """The brokers that registered after this state was written, as far as anybody knows.
+
+        Where that is everybody in sync, those who have the partition have it; but a leader begins another epoch, for it may
+        have lost batches of this one that followers have.
+        """
         brokers, state = self._cluster.brokers, self._cluster.states.get((topic, partition))
-        if state is None or state.written_zxid == NO_ZXID:
+        if state is None or state.written_zxid == NO_ZXID or len(replicas) == 1:
             return frozenset()
         later = frozenset(b for b, broker in brokers.items() if broker.epoch > state.written_zxid)
-        return later if any(b in brokers and b not in later for b in state.isr) else frozenset()
+        is_known = state.leader in later or any(b in brokers and b not in later for b in state.isr)
+        return later if is_known else frozenset()
 
     def _first_state(self, topic: str, partition: int, assignment: ReplicaAssignment) -> StateWrite | None:
         choice = elect_first(
