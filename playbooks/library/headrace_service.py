@@ -15,7 +15,7 @@ from typing import Any
 
 from ansible.module_utils import headrace_fingerprint as fingerprint
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.headrace_health import PROBES, complaint, wait_until
+from ansible.module_utils.headrace_health import PROBES, complaint, out_of_sync, wait_until
 from ansible.module_utils.headrace_managers import Manager, ManagerError, Supervisor, Systemd
 from ansible.module_utils.headrace_writing import FILE_OPTIONS, FilesError, differences, validate_files, write
 
@@ -58,6 +58,11 @@ options:
       address: {description: Where to ask., type: str, required: true}
       port: {description: The port to ask., type: int, required: true}
       path: {description: The path of an HTTP request., type: str, default: /}
+      in_sync_timeout_s:
+        description: >
+          A broker that serves is changed once all replicas of its cluster are in sync, and the next host has its turn once
+          they are again; so long may each of the two take. Without it nobody waits for replicas.
+        type: int
   timeout_s: {description: How long the service may take to serve., type: int, default: 60}
   log: {description: Where a person reads what the service says., type: str, required: true}
 author: The headrace contributors
@@ -88,10 +93,19 @@ outdated:
 LOG_TAIL_LINES = 12
 # A service that runs and has not answered for this long serves nobody, and needs no turn of its own.
 SILENCE_S_MAX = 10
+UNSAFE = (
+    "is left as it is, since others might not have all of what it holds (bring back the broker that is missing, or move its "
+    "replicas with headrace topics reassign): after {} s"
+)
+BEHIND = "serves, and the hosts after it are left as they are, since replicas have not caught up after {} s"
 
 
 class NotServingError(Exception):
     """The service does not answer in time; the message is a sentence with the end of its log."""
+
+
+class NotInSyncError(Exception):
+    """Replicas lag; the message is a sentence that says what to do."""
 
 
 class Service:
@@ -157,6 +171,16 @@ class Service:
 
         return wait_until(ask, timeout_s)
 
+    def wait_until_in_sync(self, advice: str) -> None:
+        """Returns once no replica of the broker's cluster lags; raises NotInSyncError when one does for too long."""
+        health = self.arguments["health"]
+        if health is None or health["in_sync_timeout_s"] is None:
+            return
+        timeout_s = health["in_sync_timeout_s"]
+        lagging = wait_until(lambda: out_of_sync(health["address"], health["port"]), timeout_s)
+        if lagging is not None:
+            raise NotInSyncError(f"{advice.format(timeout_s)}: {lagging}.")
+
     def wait_until_well(self) -> None:
         timeout_s, log = self.arguments["timeout_s"], self.arguments["log"]
         wrong = self.complaint(timeout_s)
@@ -190,8 +214,12 @@ def started(service: Service, check_mode: bool) -> dict[str, Any]:
 
 def current(service: Service, check_mode: bool) -> dict[str, Any]:
     found = service.differences()
+    if found and not check_mode and service.found == "running" and service.complaint(0) is None:
+        service.wait_until_in_sync(UNSAFE)
     if found:
         service.bring(check_mode)
+    if found and not check_mode:
+        service.wait_until_in_sync(BEHIND)
     return {"changed": bool(found), "diff": found}
 
 
@@ -217,6 +245,7 @@ def argument_spec() -> dict[str, Any]:
         "address": {"type": "str", "required": True},
         "port": {"type": "int", "required": True},
         "path": {"type": "str", "default": "/"},
+        "in_sync_timeout_s": {"type": "int"},
     }
     return {
         "name": {"type": "str", "required": True},
@@ -248,7 +277,7 @@ def main() -> None:
     try:
         service = Service(module.params)
         result = STATES[module.params["state"]](service, module.check_mode)
-    except NotServingError as error:
+    except (NotServingError, NotInSyncError) as error:
         module.fail_json(msg=f"{name} {error}")
     except (ManagerError, FilesError, fingerprint.UnreadableError) as error:
         module.fail_json(msg=f"{name}: {error}")

@@ -26,7 +26,7 @@ options:
     suboptions:
       name: {description: The topic's name., type: str, required: true}
       partitions: {description: How many partitions it has., type: int, required: true}
-      replication_factor: {description: How many replicas each partition has., type: int, default: 1}
+      replication_factor: {description: "Replicas of each partition; -1: default.replication.factor.", type: int, default: -1}
       config: {description: "Topic configuration, such as cleanup.policy.", type: dict, default: {}}
   broker_ids: {description: The broker_id of each broker that the inventory has., type: list, elements: int, required: true}
   timeout_s: {description: How long the cluster may take., type: int, default: 60}
@@ -140,7 +140,7 @@ def main() -> None:
     topic_options = {
         "name": {"type": "str", "required": True},
         "partitions": {"type": "int", "required": True},
-        "replication_factor": {"type": "int", "default": 1},
+        "replication_factor": {"type": "int", "default": -1},
         "config": {"type": "dict", "default": {}},
     }
     module = AnsibleModule(
