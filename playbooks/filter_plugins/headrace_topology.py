@@ -29,6 +29,11 @@ FOLDERS = (
     "headrace_data_dir",
     "headrace_log_dir",
 )
+REPLICATION_FACTORS = (
+    "default.replication.factor",
+    "offsets.topic.replication.factor",
+    "transaction.state.log.replication.factor",
+)
 # The services that the hosts of a group run, and those of its offline hosts alone; in the order in which they stop.
 SERVICES = {
     "load": ("load",),
@@ -176,6 +181,7 @@ def inventory_problems(groups: Groups, hostvars: HostVars) -> list[str]:
         _shared_addresses,
         _idle_hosts,
         _machines,
+        _replicas,
     )
     for check in checks:
         problems = check(groups, hostvars)
@@ -345,6 +351,22 @@ def _machines(groups: Groups, hostvars: HostVars) -> list[str]:
             if machine not in groups.get(group, [])
         ]
     return problems
+
+
+def _replicas(groups: Groups, hostvars: HostVars) -> list[str]:
+    """Properties that ask for more replicas than there are brokers: no topic could be made."""
+    problems: dict[str, None] = {}
+    for host in groups["broker"]:
+        datacenter = str(hostvars[host]["headrace_datacenter"])
+        count = len(in_datacenter(groups["broker"], hostvars, datacenter))
+        for name in REPLICATION_FACTORS:
+            factor = str(dict(hostvars[host].get("broker_properties") or {}).get(name, ""))
+            if factor.isdecimal() and int(factor) > count:
+                problems[
+                    f"broker_properties of datacenter {datacenter} say {name} {factor}, and it has {count} brokers: "
+                    "say less, or leave it out."
+                ] = None
+    return list(problems)
 
 
 class FilterModule:

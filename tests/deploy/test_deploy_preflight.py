@@ -104,6 +104,10 @@ def forget_machine(inventory: Inventory) -> None:
 
 
 BROKEN = {
+    "more replicas than brokers": (
+        change_variable("off-broker-2", "broker_properties", {"default.replication.factor": 3}),
+        "broker_properties of datacenter off say default.replication.factor 3, and it has 2 brokers: say less, or leave it out.",
+    ),
     "host in no group that runs anything": (
         misspell_group,
         "Host east-broker-2 is in none of the groups zookeeper, broker, haproxy, registry, load, audit: put it in one, "

@@ -37,9 +37,6 @@ FIRST_BROKER_ID = 1
 PR_SET_PDEATHSIG = 1
 METADATA_VERSION = 12
 DEVELOPMENT_DEFAULTS = {
-    "offsets.topic.replication.factor": "1",
-    "transaction.state.log.replication.factor": "1",
-    "transaction.state.log.min.isr": "1",
     "group.initial.rebalance.delay.ms": "0",
     # A broker that was killed may come back soon under the same id.
     "zookeeper.session.timeout.ms": "6000",
@@ -84,7 +81,7 @@ def dev(
     Example: headrace dev --brokers 2 --set num.partitions=4
     """
     host, port = _address(listen, "--listen")
-    properties = _settings(settings)
+    properties = _settings(settings, broker_count)
     for number in stop_signals():
         signal.signal(number, _interrupt)
     try:
@@ -144,9 +141,15 @@ def _address(text: str, option: str) -> tuple[str, int]:
     return host or "127.0.0.1", int(port)
 
 
-def _settings(settings: Sequence[str]) -> dict[str, str]:
-    """The `--set` options as properties, checked before anything is started."""
-    properties = dict(DEVELOPMENT_DEFAULTS)
+def _settings(settings: Sequence[str], broker_count: int) -> dict[str, str]:
+    """The `--set` options as properties, checked before anything is started; internal topics get up to three replicas."""
+    replicas = str(min(3, broker_count))
+    properties = {
+        **DEVELOPMENT_DEFAULTS,
+        "offsets.topic.replication.factor": replicas,
+        "transaction.state.log.replication.factor": replicas,
+        "transaction.state.log.min.isr": str(min(2, broker_count)),
+    }
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not equals or not key:
