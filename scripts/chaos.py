@@ -2,6 +2,9 @@
 
 CHAOS_SEED repeats the order and the moments of an earlier run, CHAOS_SERVICES=a,b kills only those, DEMO_EVENTS and
 DEMO_RATE are the demo's own. Exit 0 when each service came back as another process and the demo ended complete.
+
+CHAOS_LOSE=offline-broker-2 kills that broker alone, deletes its data and never starts it again: of each datacenter's brokers
+any one may go so, and the demo ends complete.
 """
 
 from __future__ import annotations
@@ -29,14 +32,23 @@ def rampage(demo: DemoProcess, services: list[str], chance: random.Random) -> li
     return [service for service, pid in killed.items() if not demo.is_back(service, pid)]
 
 
-def run(seed: int, services: list[str], directory: Path) -> bool:
+def lose(demo: DemoProcess, broker: str, chance: random.Random) -> list[str]:
+    """Lose a broker for good; nobody has to come back."""
+    moment = chance.uniform(FIRST, LAST)
+    demo.wait_until_published(moment)
+    demo.lose(broker)
+    print(f"  lost {broker} and its data at {moment:.0%} of the replay", flush=True)
+    return []
+
+
+def run(seed: int, services: list[str], lost: str | None, directory: Path) -> bool:
     chance = random.Random(seed)
     chance.shuffle(services)
     environment = {name: os.environ.get(name) or value for name, value in ENVIRONMENT.items()}
     print(f"CHAOS_SEED={seed}: {environment['DEMO_EVENTS']} events to each live datacenter", flush=True)
     inventory = copy_of_local(directory, network=79)
     with DemoProcess(directory, inventory=inventory, environment=environment) as demo:
-        gone = rampage(demo, services, chance)
+        gone = lose(demo, lost, chance) if lost else rampage(demo, services, chance)
         code = demo.wait()
     print(demo.text())
     print(f"did not come back: {', '.join(gone) or 'none'}; the demo's exit code: {code}")
@@ -46,14 +58,17 @@ def run(seed: int, services: list[str], directory: Path) -> bool:
 def main() -> None:
     seed = int(os.environ.get("CHAOS_SEED") or random.SystemRandom().randrange(10**6))
     named = [name for name in os.environ.get("CHAOS_SERVICES", "").split(",") if name]
-    if unknown := set(named) - SERVICES:
+    lost = os.environ.get("CHAOS_LOSE") or None
+    if lost and "-broker-" not in lost:
+        raise SystemExit(f"{lost} is no broker: only brokers have replicas elsewhere.")
+    if unknown := {*named, *([lost] if lost else [])} - SERVICES:
         raise SystemExit(
             f"No service is called {', '.join(unknown)}: there are {', '.join(sorted(SERVICES))}."
         )
     directory = Path(tempfile.mkdtemp(prefix="headrace-chaos-"))
     try:
         with alone_on_this_machine():
-            well = run(seed, named or sorted(SERVICES), directory)
+            well = run(seed, named or sorted(SERVICES), lost, directory)
     except BusyError as error:
         raise SystemExit(str(error)) from error
     print(f"Logs and data are in {directory}.")

@@ -30,7 +30,16 @@ SERVICES: Final = frozenset(
     for datacenter, services in {
         "dc-east": ("zookeeper-1", "broker-1", "broker-2", "haproxy", "registry", "counter"),
         "dc-west": ("zookeeper-1", "broker-1", "broker-2", "haproxy", "registry", "counter"),
-        "offline": ("zookeeper-1", "broker-1", "broker-2", "registry", "counter", "load", "auditor"),
+        "offline": (
+            "zookeeper-1",
+            "broker-1",
+            "broker-2",
+            "broker-3",
+            "registry",
+            "counter",
+            "load",
+            "auditor",
+        ),
     }.items()
     for service in services
 )
@@ -135,6 +144,20 @@ class DemoProcess:
         pid = processes(self.root)[service]
         os.kill(pid, signal.SIGKILL)
         return pid
+
+    def lose(self, service: str) -> None:
+        """Kill a service's process with SIGKILL for good, and delete its data: as if its host had burnt."""
+        pid = processes(self.root)[service]
+        # A stopped process takes no notice of the supervisor's wish to end it, which keeps the supervisor from starting another.
+        os.kill(pid, signal.SIGSTOP)
+        config = self.root / "supervisor" / "supervisord.conf"
+        stopping = subprocess.Popen(
+            [PROGRAMS / "supervisorctl", "-c", config, "stop", service], stdout=subprocess.DEVNULL
+        )
+        assert eventually(lambda: service not in processes(self.root)), f"{service} is not being stopped"
+        os.kill(pid, signal.SIGKILL)
+        stopping.wait()
+        shutil.rmtree(self.root / "data" / service)
 
     def is_back(self, service: str, killed: int, seconds: float = 60.0) -> bool:
         """Whether the service runs again, as another process, within that time."""
