@@ -24,11 +24,14 @@ from bench.figures import (
 )
 from bench.runs import HEADRACE
 from bench.workloads import (
+    CLUSTERED,
     FETCH,
     FETCH_OF_64,
     LATENCY_1K,
+    LATENCY_1K_OF_3,
     LATENCY_10K,
     MANY,
+    MAX_BATCH,
     PRODUCE_1,
     PRODUCE_1_TO_8,
     PRODUCE_1_TO_64,
@@ -120,6 +123,18 @@ def _memory(workload: Workload, mebibytes: float) -> Budget:
     return Budget(cell=workload.name, figure=memory_mib, what="memory (MiB)", limit=mebibytes)
 
 
+def _memory_ratio(workload: Workload, times: float) -> Budget:
+    return Budget(cell=workload.name, figure=memory_mib, what="memory (MiB)", limit=times, is_ratio=True)
+
+
+def _replicated(workload: Workload) -> tuple[Budget, ...]:
+    """Of three brokers: half of Kafka's CPU at twice its rate; large batches are the kernel's work for both."""
+    if workload == LATENCY_1K_OF_3:
+        return _p99(workload), _memory_ratio(workload, 0.1)
+    is_large = workload.batch == MAX_BATCH
+    return _rate(workload, 1 if is_large else 2), _cpu_ratio(workload, 1 if is_large else 0.5)
+
+
 def _mirror(cell: str) -> Budget:
     limit = 10 * MIRROR_MAKER_MB_PER_CPU_SECOND
     return Budget(cell=cell, figure=mb_per_cpu_second, what="MB per CPU-second", limit=limit, is_floor=True)
@@ -151,6 +166,7 @@ BUDGETS = (
     _p99(LATENCY_1K),
     _p99(LATENCY_10K),
     _memory(MANY, 200),
+    *(budget for workload in CLUSTERED.values() for budget in _replicated(workload)),
     _mirror(mirror_cells.BATCH_50),
     _mirror(mirror_cells.BATCH_MAX),
     Budget(

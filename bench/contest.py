@@ -29,7 +29,6 @@ LOGGING = Path(__file__).with_name("log4j.properties")
 START_SECONDS_MAX = 90
 POLL_SECONDS = 0.02
 SETTINGS = {
-    "broker.id": "1",
     "auto.create.topics.enable": "false",
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
@@ -68,36 +67,55 @@ def zookeeper(data: Path) -> Iterator[str]:
 @contextlib.contextmanager
 def broker(kind: str, jars: Path | None, data: Path, ensemble: str) -> Iterator[Peer]:
     """A broker of that kind (HEADRACE or KAFKA, which needs the jars) with empty data and a chroot of its own."""
-    data.mkdir(parents=True, exist_ok=True)
-    port = _free_port()
-    bootstrap = f"127.0.0.1:{port}"
-    config, log = data / "server.properties", data / "broker.log"
-    properties = {
-        **SETTINGS,
-        "listeners": f"PLAINTEXT://{bootstrap}",
-        "log.dirs": str(data / "logs"),
-        "zookeeper.connect": f"{ensemble}/{data.name}-{port}",
-    }
-    config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
-    with _command(kind, jars, config, data) as command, _process(command, log) as process:
-        began = time.monotonic()
-        _until(lambda: brokers_known_to(bootstrap) == 1, process, log)
+    with cluster(kind, jars, data, ensemble, 1) as peer:
+        yield peer
+
+
+@contextlib.contextmanager
+def cluster(kind: str, jars: Path | None, data: Path, ensemble: str, broker_count: int) -> Iterator[Peer]:
+    """So many brokers of that kind; with more than one every partition is on all, and `acks=all` waits for two."""
+    ports = [_free_port() for _ in range(broker_count)]
+    bootstrap = ",".join(f"127.0.0.1:{port}" for port in ports)
+    began = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        processes, logs = [], []
+        for number, port in enumerate(ports, start=1):
+            home = data if broker_count == 1 else data / f"broker-{number}"
+            home.mkdir(parents=True, exist_ok=True)
+            config = home / "server.properties"
+            properties = {
+                **SETTINGS,
+                "broker.id": str(number),
+                "min.insync.replicas": str(min(2, broker_count)),
+                "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+                "log.dirs": str(home / "logs"),
+                "zookeeper.connect": f"{ensemble}/{data.name}-{ports[0]}",
+            }
+            config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+            logs.append(home / "broker.log")
+            command = stack.enter_context(_command(kind, jars, config, home))
+            processes.append(stack.enter_context(_process(command, logs[-1])))
+        for port, process, log in zip(ports, processes, logs, strict=True):
+            address = f"127.0.0.1:{port}"
+            _until(lambda address=address: brokers_known_to(address) == broker_count, process, log)  # type: ignore[misc]
+        first, *others = (psutil.Process(process.pid) for process in processes)
         yield Peer(
             name=kind,
             bootstrap=bootstrap,
-            process=psutil.Process(process.pid),
+            process=first,
             start_seconds=round(time.monotonic() - began, 3),
-            log_directory=data / "logs",
+            others=tuple(others),
+            log_directories=tuple(log.parent / "logs" for log in logs),
         )
 
 
 @contextlib.contextmanager
-def both(jars: Path | None, data: Path, ensemble: str) -> Iterator[Sequence[Peer]]:
-    """headrace, and Apache Kafka beside it if there are jars."""
+def both(jars: Path | None, data: Path, ensemble: str, broker_count: int = 1) -> Iterator[Sequence[Peer]]:
+    """headrace, and Apache Kafka beside it if there are jars; of each so many brokers."""
     with contextlib.ExitStack() as stack:
-        peers = [stack.enter_context(broker(HEADRACE, None, data / "headrace", ensemble))]
+        peers = [stack.enter_context(cluster(HEADRACE, None, data / "headrace", ensemble, broker_count))]
         if jars is not None:
-            peers.append(stack.enter_context(broker(KAFKA, jars, data / "kafka", ensemble)))
+            peers.append(stack.enter_context(cluster(KAFKA, jars, data / "kafka", ensemble, broker_count)))
         yield peers
 
 
@@ -123,9 +141,8 @@ def _delete_topic(peer: Peer, name: str) -> None:
             deleted.result(TOPIC_SECONDS_MAX)
     except (KafkaException, TimeoutError) as error:
         raise click.ClickException(f"topic {name} cannot be deleted: {error!r}") from error
-    assert peer.log_directory is not None
     deadline = time.monotonic() + TOPIC_SECONDS_MAX
-    while any(peer.log_directory.glob(f"{name}-*")):
+    while any(next(directory.glob(f"{name}-*"), None) for directory in peer.log_directories):
         if time.monotonic() > deadline:
             raise click.ClickException(f"{peer.name} keeps files of the deleted topic {name}.")
         time.sleep(POLL_SECONDS)

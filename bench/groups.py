@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
-from bench import broker_cells, load_cells, mirror_cells
+from bench import broker_cells, cluster_cells, load_cells, mirror_cells
 from bench.runs import Group, RawRun, Workshop
 
-GROUPS: tuple[Group, ...] = (broker_cells, mirror_cells, load_cells)
+GROUPS: tuple[Group, ...] = (broker_cells, cluster_cells, mirror_cells, load_cells)
 CELLS = tuple(cell for group in GROUPS for cell in group.cells)
-KAFKA_CELLS = set(broker_cells.cells) - {broker_cells.START_DEV}
+KAFKA_CELLS = {*broker_cells.cells, *cluster_cells.cells} - {broker_cells.START_DEV}
 """The cells that have Apache Kafka beside headrace."""
 
 

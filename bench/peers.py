@@ -16,6 +16,7 @@ import psutil
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from bench.machine import cpu_seconds
 from bench.runs import HEADRACE
 
 STOP_SECONDS_MAX = 60
@@ -24,28 +25,35 @@ TOPIC_SECONDS_MAX = 120
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """A running broker: where it listens, the process whose CPU and memory count, and how long its start took."""
+    """A running broker, or a cluster: where it listens, the processes whose CPU and memory count, how long its start took."""
 
     name: str
     bootstrap: str
     process: psutil.Process
     start_seconds: float
-    log_directory: Path | None = None
+    others: tuple[psutil.Process, ...] = ()
+    """The other brokers of a cluster."""
+    log_directories: tuple[Path, ...] = ()
     """Where its partitions lie, if the benchmark watches them go."""
 
     @property
     def memory_mib(self) -> int:
-        return int(self.process.memory_info().rss) // 2**20
+        return sum(int(process.memory_info().rss) for process in (self.process, *self.others)) // 2**20
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Of all its brokers, so far."""
+        return sum(map(cpu_seconds, (self.process, *self.others)))
 
     def admin(self) -> AdminClient:
         """A client whose errors come as exceptions alone, not also as lines on the terminal."""
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
 
     def create_topic(self, name: str, partitions: int) -> None:
-        """Create a topic with one replica a partition."""
+        """Create a topic with a replica of each partition on every broker."""
         admin = self.admin()
         try:
-            topic = NewTopic(name, partitions, 1)
+            topic = NewTopic(name, partitions, 1 + len(self.others))
             for created in admin.create_topics([topic], request_timeout=TOPIC_SECONDS_MAX).values():
                 created.result(TOPIC_SECONDS_MAX)
         except (KafkaException, TimeoutError) as error:

@@ -1,6 +1,6 @@
 """What a client does to a broker in one cell: the workloads and their names.
 
-A name says what differs from the usual: one partition, one connection.
+A name says what differs from the usual: one partition, one connection, one replica.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ class Workload:
     rate: int = 0
     partitions: int = 1
     connections: int = 1
+    replicas: int = 1
+    """With more than one every message is acknowledged when all replicas in sync have it."""
 
     @property
     def name(self) -> str:
@@ -30,6 +32,8 @@ class Workload:
             parts.append(f"{self.partitions:,} partitions")
         if self.connections != 1:
             parts.append(f"{self.connections} connections")
+        if self.replicas != 1:
+            parts.append(f"{self.replicas} replicas")
         return ", ".join(parts)
 
     @property
@@ -44,6 +48,8 @@ class Workload:
     def settings(self) -> dict[str, str | int]:
         """What the generator is told, but for the topic and how much."""
         common: dict[str, str | int] = {"partitions": self.partitions, "connections": self.connections}
+        if self.replicas != 1:
+            common["acks"] = "all"
         if self.kind == "fetch":
             return common
         return common | ({"rate": self.rate} if self.kind == "latency" else {"batch": self.batch})
@@ -63,7 +69,7 @@ FETCH_OF_64 = Workload(kind="fetch", partitions=64)
 LATENCY_1K = Workload(kind="latency", rate=1_000)
 LATENCY_10K = Workload(kind="latency", rate=10_000)
 MANY = Workload(kind="produce", batch=10, partitions=1_000, connections=100)
-WORKLOADS = {
+ALONE = {
     workload.name: workload
     for workload in (
         PRODUCE_1,
@@ -82,4 +88,17 @@ WORKLOADS = {
         MANY,
     )
 }
-"""In the order in which they run and stand on the page."""
+"""Those of one broker, in the order in which they run and stand on the page."""
+LATENCY_1K_OF_3 = Workload(kind="latency", rate=1_000, replicas=3)
+CLUSTERED = {
+    workload.name: workload
+    for workload in (
+        *(
+            Workload(kind="produce", batch=batch, partitions=partitions, connections=connections, replicas=3)
+            for batch in (1, 50, MAX_BATCH)
+            for partitions, connections in ((1, 1), (12, 50))
+        ),
+        LATENCY_1K_OF_3,
+    )
+}
+"""Those of three brokers that replicate."""

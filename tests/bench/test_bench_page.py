@@ -15,7 +15,7 @@ from bench.command import bench
 from bench.contest import KAFKA, in_turns
 from bench.groups import CELLS, KAFKA_CELLS
 from bench.peers import Peer
-from bench.workloads import FETCH, LATENCY_1K, PRODUCE_50, PRODUCE_50_BY_50, WORKLOADS
+from bench.workloads import ALONE, CLUSTERED, FETCH, LATENCY_1K, PRODUCE_50, PRODUCE_50_BY_50
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAIRS_MIN, ROUNDS_MIN = 7, 3
@@ -82,15 +82,17 @@ def test_every_cell_has_a_budget() -> None:
 
 def test_the_page_is_read_in_a_minute() -> None:
     text = (DOCS / "benchmarks.md").read_text()
-    assert len(CELLS) <= 20
+    assert len(CELLS) <= 25
     assert len(re.findall(r"^\|---", text, re.MULTILINE)) == 1
     assert text.count("![") == 1
 
 
 def test_a_cell_is_named_for_what_the_client_is_told() -> None:
     name = "produce, batch of 50, 50 connections"
-    assert WORKLOADS[name] is PRODUCE_50_BY_50
-    assert WORKLOADS[name].settings == {"partitions": 1, "connections": 50, "batch": 50}
+    assert ALONE[name] is PRODUCE_50_BY_50
+    assert ALONE[name].settings == {"partitions": 1, "connections": 50, "batch": 50}
+    replicated = CLUSTERED["produce, batch of 1, 12 partitions, 50 connections, 3 replicas"]
+    assert replicated.settings == {"partitions": 12, "connections": 50, "batch": 1, "acks": "all"}
 
 
 def test_the_one_that_began_a_pair_ends_the_next() -> None:
