@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -19,9 +19,11 @@ STOP_TIMEOUT_S = 40
 class ForegroundProcess:
     """A headrace process that announces itself with one `ready …` line on standard output."""
 
-    def __init__(self, arguments: list[str], log: Path) -> None:
+    def __init__(self, arguments: list[str], log: Path, inside: Sequence[str] = ()) -> None:
+        """`inside`: a command that runs another one, such as `ip netns exec NAME`."""
         self.log = log
         self._arguments = arguments
+        self._inside = inside
         log.parent.mkdir(parents=True, exist_ok=True)
         self.start()
 
@@ -29,7 +31,10 @@ class ForegroundProcess:
         """Start it, the first time or again, and wait until it is ready."""
         with self.log.open("ab") as stderr:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", *self._arguments], stdout=subprocess.PIPE, stderr=stderr, text=True
+                [*self._inside, sys.executable, "-m", *self._arguments],
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
             )
         assert self.process.stdout is not None
         self.ready = self.process.stdout.readline().split()
@@ -120,7 +125,13 @@ class BrokerProcess(ForegroundProcess):
     """`headrace broker` with a `server.properties` of its own, for tests that stop and start single brokers."""
 
     def __init__(
-        self, home: Path, *, broker_id: int, zookeeper: str, set: Mapping[str, str] | None = None
+        self,
+        home: Path,
+        *,
+        broker_id: int,
+        zookeeper: str,
+        set: Mapping[str, str] | None = None,
+        inside: Sequence[str] = (),
     ) -> None:
         home.mkdir(parents=True, exist_ok=True)
         self.home = home
@@ -135,7 +146,7 @@ class BrokerProcess(ForegroundProcess):
         }
         config = home / "server.properties"
         config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
-        super().__init__(["headrace.broker.command", "--config", str(config)], home / "broker.log")
+        super().__init__(["headrace.broker.command", "--config", str(config)], home / "broker.log", inside)
 
 
 def free_port() -> int:

@@ -14,26 +14,27 @@ from headrace.broker import zookeeper_server
 class ZooKeeperProcess:
     """One server on a port of its own, which it keeps over restarts, as it does its data."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, host: str = "127.0.0.1") -> None:
         home.mkdir(parents=True, exist_ok=True)
+        self._host = host
         with socket.socket() as sock:
-            sock.bind(("127.0.0.1", 0))
+            sock.bind((host, 0))
             self.port: int = sock.getsockname()[1]
         self._log = home / "zookeeper.log"
         self._config = home / "zoo.cfg"
-        text = zookeeper_server.config_text(home / "data", "127.0.0.1", self.port)
+        text = zookeeper_server.config_text(home / "data", host, self.port)
         self._config.write_text(text.replace("tickTime=2000", "tickTime=500"))
         self.start()
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self._host}:{self.port}"
 
     def start(self) -> None:
         command = zookeeper_server.command(zookeeper_server.find_jars(), self._config, sync=False)
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
-        eventually(lambda: zookeeper_server.is_serving("127.0.0.1", self.port), what="ZooKeeper's answer")
+        eventually(lambda: zookeeper_server.is_serving(self._host, self.port), what="ZooKeeper's answer")
 
     def kill(self) -> None:
         """SIGKILL."""

@@ -1,0 +1,139 @@
+"""Three brokers, three replicas, two in sync at least: whatever happens to one of them, nothing acknowledged is lost."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from processes import eventually
+from replicated_cluster import (
+    PARTITION_COUNT,
+    SESSION_TIMEOUT_MS,
+    GroupReader,
+    NetworkNamespaces,
+    ReplicatedCluster,
+    Writer,
+    check,
+)
+
+Harm = Callable[[ReplicatedCluster, Writer], None]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[ReplicatedCluster]:
+    cluster = ReplicatedCluster(tmp_path)
+    yield cluster
+    cluster.end()
+
+
+def killed_leaders(cluster: ReplicatedCluster, writer: Writer) -> None:
+    """Each in turn dies while it leads, and comes back."""
+    for partition in range(PARTITION_COUNT):
+        leader = cluster.leader(partition)
+        cluster.brokers[leader].kill()
+        eventually(lambda p=partition, n=leader: cluster.leader(p) != n, what="another leader")  # type: ignore[misc]
+        writer.wait_for_more()
+        cluster.start(leader)
+        cluster.wait_until_in_sync()
+
+
+def a_rolling_restart(cluster: ReplicatedCluster, writer: Writer) -> None:
+    for number in cluster.addresses:
+        assert cluster.brokers[number].stop() == 0
+        writer.wait_for_more()
+        cluster.start(number)
+        cluster.wait_until_in_sync()
+
+
+def a_leader_that_sleeps_through_its_session(cluster: ReplicatedCluster, writer: Writer) -> None:
+    leader = cluster.leader()
+    cluster.pause(leader, SESSION_TIMEOUT_MS / 1000 + 3)
+    writer.wait_for_more()
+
+
+def a_log_cut_back_while_its_broker_is_down(cluster: ReplicatedCluster, writer: Writer) -> None:
+    follower = next(number for number in cluster.addresses if number != cluster.leader())
+    cluster.brokers[follower].kill()
+    writer.wait_for_more()
+    log = max(cluster.directory(follower, 0).glob("*.log"))
+    os.truncate(log, random.Random(7).randrange(log.stat().st_size))
+    cluster.start(follower)
+    cluster.wait_until_in_sync()
+
+
+def a_broker_whose_data_is_gone(cluster: ReplicatedCluster, writer: Writer) -> None:
+    leader = cluster.leader()
+    cluster.brokers[leader].kill()
+    eventually(lambda: cluster.leader() != leader, what="another leader")
+    subprocess.run(["rm", "-r", str(cluster.home / f"broker-{leader}" / "logs")], check=True)
+    cluster.start(leader)
+    cluster.wait_until_in_sync()
+    writer.wait_for_more()
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        killed_leaders,
+        a_rolling_restart,
+        pytest.param(a_leader_that_sleeps_through_its_session, marks=pytest.mark.long),
+        a_log_cut_back_while_its_broker_is_down,
+        pytest.param(a_broker_whose_data_is_gone, marks=pytest.mark.long),
+    ],
+)
+def test_nothing_acknowledged_is_lost_by(cluster: ReplicatedCluster, harm: Harm) -> None:
+    writer, reader = Writer(cluster), GroupReader(cluster)
+    writer.wait_for_more()
+    harm(cluster, writer)
+    writer.wait_for_more()
+    check(cluster, writer, reader)
+
+
+@pytest.mark.long
+def test_nothing_acknowledged_is_lost_by_a_disk_that_fills(tmp_path: Path) -> None:
+    disk = tmp_path / "broker-2" / "logs"
+    disk.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(disk)], check=True)
+    try:
+        cluster = ReplicatedCluster(tmp_path)
+        try:
+            writer, reader = Writer(cluster), GroupReader(cluster)
+            writer.wait_for_more()
+            filling = disk / "filling"
+            full = subprocess.run(
+                ["dd", "if=/dev/zero", f"of={filling}", "bs=64k"], capture_output=True, check=False
+            )
+            assert b"No space left" in full.stderr
+            time.sleep(6)
+            writer.wait_for_more()
+            filling.unlink()
+            check(cluster, writer, reader)
+        finally:
+            cluster.end()
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.mark.long
+@pytest.mark.skipif(os.getuid() != 0, reason="network namespaces need root")
+def test_a_leader_that_reaches_clients_alone_acknowledges_nothing_that_is_lost(tmp_path: Path) -> None:
+    with NetworkNamespaces() as network:
+        cluster = ReplicatedCluster(
+            tmp_path, hosts=network.hosts, zookeeper_host=network.ZOOKEEPER, inside=network.inside
+        )
+        try:
+            writer, reader = Writer(cluster), GroupReader(cluster)
+            writer.wait_for_more()
+            leader = cluster.leader()
+            network.cut(leader)
+            eventually(lambda: cluster.leader() != leader, what="another leader")
+            writer.wait_for_more()
+            network.heal(leader)
+            check(cluster, writer, reader)
+        finally:
+            cluster.end()
