@@ -47,6 +47,11 @@ class KafkaProcess:
         self.process.terminate()
         self.process.wait(60)
 
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.process.kill()
+        self.process.wait()
+
     def end(self) -> None:
         """Whatever state it is in, it is gone afterwards."""
         if self.process.poll() is None:

@@ -24,6 +24,7 @@ class ForegroundProcess:
         self.log = log
         self._arguments = arguments
         self._inside = inside
+        self.process: subprocess.Popen[str]
         log.parent.mkdir(parents=True, exist_ok=True)
         self.start()
 

@@ -9,9 +9,9 @@ import subprocess
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -23,7 +23,7 @@ BROKER_COUNT = 3
 SESSION_TIMEOUT_MS = 3000
 TOPIC, PARTITION_COUNT = "events", 3
 IN_SYNC_SECONDS_MAX = 60.0
-SETTINGS = {
+SETTINGS: Mapping[str, str] = {
     "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
@@ -32,6 +32,18 @@ SETTINGS = {
     "replica.lag.time.max.ms": "3000",
     "auto.create.topics.enable": "false",
 }
+
+
+class ReplicaBroker(Protocol):
+    """A broker's process."""
+
+    process: subprocess.Popen[Any]
+
+    def stop(self) -> int | None: ...
+
+    def kill(self) -> None: ...
+
+    def end(self) -> None: ...
 
 
 class ReplicatedCluster:
@@ -48,7 +60,7 @@ class ReplicatedCluster:
         self.home = home
         self.zookeeper = ZooKeeperProcess(home / "zookeeper", zookeeper_host)
         self.addresses = {number: (host, free_port()) for number, host in enumerate(hosts, start=1)}
-        self.brokers: dict[int, BrokerProcess] = {}
+        self.brokers: dict[int, ReplicaBroker] = {}
         self._inside = inside
         self._znodes = KazooClient(self.zookeeper.address)
         self._znodes.start()
@@ -66,6 +78,7 @@ class ReplicatedCluster:
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
     def start(self, number: int) -> None:
+        """Start a broker, the first time or again, on the data that it has."""
         host, port = self.addresses[number]
         self.brokers[number] = BrokerProcess(
             self.home / f"broker-{number}",

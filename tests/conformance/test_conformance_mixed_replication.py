@@ -1,0 +1,97 @@
+"""headrace and Apache Kafka 3.9 as replicas of the same partitions: either leads, follows, coordinates and is controller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from kafka_oracle import KafkaProcess
+from processes import eventually
+from replicated_cluster import PARTITION_COUNT, SETTINGS, GroupReader, ReplicatedCluster, Writer, check
+
+HEADRACE, KAFKA = "headrace", "kafka"
+Start = Callable[[Mapping[int, str]], "MixedReplicas"]
+
+
+class MixedReplicas(ReplicatedCluster):
+    """Each broker is of the kind that `kinds` says when it is started; its data stays what it is."""
+
+    def __init__(self, home: Path, jars: Path, kinds: Mapping[int, str]) -> None:
+        self._jars = jars
+        self.kinds = dict(kinds)
+        super().__init__(home)
+
+    def start(self, number: int) -> None:
+        if self.kinds[number] == HEADRACE:
+            super().start(number)
+            return
+        host, port = self.addresses[number]
+        home = self.home / f"broker-{number}"
+        home.mkdir(exist_ok=True)
+        properties = {
+            **SETTINGS,
+            "broker.id": number,
+            "listeners": f"PLAINTEXT://{host}:{port}",
+            "log.dirs": home / "logs",
+            "zookeeper.connect": self.zookeeper.address,
+        }
+        config = home / "kafka.properties"
+        config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        broker = KafkaProcess(self._jars, config, bootstrap=f"{host}:{port}", log=home / "kafka.log")
+        self.brokers[number] = broker
+        broker.wait_until_serving()
+
+    def swap(self, number: int, kind: str) -> None:
+        """Stop a broker in order, and start the other kind on its data."""
+        self.brokers[number].stop()
+        self.kinds[number] = kind
+        self.start(number)
+        self.wait_until_in_sync()
+
+
+@pytest.fixture
+def replicas(kafka_jars: Path, tmp_path: Path) -> Iterator[Start]:
+    started: list[MixedReplicas] = []
+
+    def start(kinds: Mapping[int, str]) -> MixedReplicas:
+        started.append(MixedReplicas(tmp_path, kafka_jars, kinds))
+        return started[-1]
+
+    yield start
+    for cluster in started:
+        cluster.end()
+
+
+@pytest.mark.parametrize(
+    "kinds",
+    [
+        {1: HEADRACE, 2: KAFKA, 3: HEADRACE},
+        pytest.param({1: KAFKA, 2: HEADRACE, 3: KAFKA}, marks=pytest.mark.long),
+    ],
+)
+def test_leaders_of_either_kind_die_and_nothing_acknowledged_is_lost(
+    replicas: Start, kinds: Mapping[int, str]
+) -> None:
+    cluster = replicas(kinds)
+    writer, reader = Writer(cluster), GroupReader(cluster)
+    writer.wait_for_more()
+    led = {cluster.leader(partition): partition for partition in range(PARTITION_COUNT)}
+    for leader, partition in led.items():
+        cluster.brokers[leader].kill()
+        eventually(lambda p=partition, n=leader: cluster.leader(p) != n, what="another leader")  # type: ignore[misc]
+        writer.wait_for_more()
+        cluster.start(leader)
+        cluster.wait_until_in_sync()
+    check(cluster, writer, reader)
+
+
+@pytest.mark.long
+def test_a_rolling_swap_to_apache_kafka_and_back_under_load(replicas: Start) -> None:
+    cluster = replicas({1: HEADRACE, 2: HEADRACE, 3: HEADRACE})
+    writer, reader = Writer(cluster), GroupReader(cluster)
+    for kind in (KAFKA, HEADRACE):
+        for number in cluster.addresses:
+            cluster.swap(number, kind)
+            writer.wait_for_more()
+    check(cluster, writer, reader)
