@@ -66,8 +66,13 @@ class ReplicatedCluster:
         self._znodes.start()
         for number in self.addresses:
             self.start(number)
-        topic = NewTopic(TOPIC, PARTITION_COUNT, BROKER_COUNT)
-        self.admin().create_topics([topic])[TOPIC].result(30)
+        eventually(
+            lambda: len(self._children("/brokers/ids")) == BROKER_COUNT, timeout_s=60, what="one cluster"
+        )
+        admin = self.admin()
+        admin.create_topics([NewTopic(TOPIC, PARTITION_COUNT, BROKER_COUNT)], request_timeout=90)[
+            TOPIC
+        ].result(90)
         self.wait_until_in_sync()
 
     @property
@@ -97,6 +102,10 @@ class ReplicatedCluster:
         """The partition's state as ZooKeeper has it."""
         path = f"/brokers/topics/{TOPIC}/partitions/{partition}/state"
         found: dict[str, Any] = json.loads(self._znodes.retry(self._znodes.get, path)[0])
+        return found
+
+    def _children(self, path: str) -> list[str]:
+        found: list[str] = self._znodes.retry(self._znodes.get_children, path)
         return found
 
     def leader(self, partition: int = 0) -> int:
