@@ -127,8 +127,7 @@ class ReplicatedCluster:
 
     def end(self) -> None:
         for broker in self.brokers.values():
-            broker.process.send_signal(signal.SIGCONT)
-            broker.end()
+            broker.kill()
         self._znodes.stop()
         self._znodes.close()
         self.zookeeper.end()

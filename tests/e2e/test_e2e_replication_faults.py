@@ -58,9 +58,10 @@ def a_leader_that_sleeps_through_its_session(cluster: ReplicatedCluster, writer:
 
 def a_log_cut_back_while_its_broker_is_down(cluster: ReplicatedCluster, writer: Writer) -> None:
     follower = next(number for number in cluster.addresses if number != cluster.leader())
+    log = max(cluster.directory(follower, 0).glob("*.log"))
+    eventually(lambda: log.stat().st_size > 0, what="the follower's first batches")
     cluster.brokers[follower].kill()
     writer.wait_for_more()
-    log = max(cluster.directory(follower, 0).glob("*.log"))
     os.truncate(log, random.Random(7).randrange(log.stat().st_size))
     cluster.start(follower)
     cluster.wait_until_in_sync()

@@ -38,6 +38,8 @@ PR_SET_PDEATHSIG = 1
 METADATA_VERSION = 12
 DEVELOPMENT_DEFAULTS = {
     "group.initial.rebalance.delay.ms": "0",
+    # All brokers stop together: there is nobody to lead what one of them led.
+    "controlled.shutdown.enable": "false",
     # A broker that was killed may come back soon under the same id.
     "zookeeper.session.timeout.ms": "6000",
     # Buffers that the kernel sizes itself: Kafka's 100 KiB cost twice the CPU per byte in large batches and fetches.

@@ -8,7 +8,7 @@ office that this broker may hold.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from headrace.broker.clock import Clock
@@ -176,8 +176,8 @@ class Control:
             self._office.registered()
 
     async def take_leave(self) -> None:
-        """Have others lead what they can: ask the controller, again while it still has partitions to move, as often as
-        configured.
+        """Have others lead what they can: ask the controller, again while it still has partitions to move that another live
+        broker holds, as often as configured.
         """
         if not self._config.replication.controlled_shutdown_enable or self._partitions is None:
             return
@@ -243,7 +243,7 @@ class Control:
         """Whether the controller wants to be asked again."""
         broker_id, broker_epoch = self._membership.broker_id, self._membership.broker_epoch
         if self.is_controller:
-            return bool(await self.shut_down(broker_id, broker_epoch))
+            return self._others_hold_any(await self.shut_down(broker_id, broker_epoch))
         endpoint = self._metadata.endpoint(self._metadata.controller_id, self._config.inter_broker_listener)
         if endpoint is None:
             return False
@@ -260,4 +260,11 @@ class Control:
             )
         finally:
             link.close()
-        return bool(response["error_code"] or response["remaining_partitions"])
+        remaining = [(p["topic_name"], p["partition_index"]) for p in response["remaining_partitions"]]
+        return bool(response["error_code"]) or self._others_hold_any(remaining)
+
+    def _others_hold_any(self, remaining: Iterable[PartitionKey]) -> bool:
+        """Whether a live broker other than this one has a replica of any of them: only then is it worth asking again."""
+        others = self._metadata.brokers.keys() - {self._membership.broker_id}
+        known = (self._metadata.partition(*key) for key in remaining)
+        return any(others.intersection(partition.replicas) for partition in known if partition is not None)
