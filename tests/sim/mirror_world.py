@@ -238,6 +238,104 @@ class ModelSource:
         return batch.next_offset + LIE if is_lie else batch.next_offset
 
 
+class Judged:
+    """What every batch in a copy's log must be, given the source's whole life; `copied` is what its log holds."""
+
+    source: ModelSource
+    files: FaultyFiles
+    log: PartitionLog
+    copier: Copier
+    copied: list[Batch]
+    findings: list[CopyFinding]
+    now_ms: int
+
+    @property
+    def state(self) -> State:
+        """What the copier knows beyond its log."""
+        return self.copier.state
+
+    def judge(self, data: bytes, end: int) -> None:
+        """One appended batch, when the log ended at `end`."""
+        header = read_header(data)
+        known = self.source.ever.get((header.base_offset, header.crc))
+        assert known is not None, f"offset {header.base_offset} never held this at the source"
+        assert without_epoch(known.data) == without_epoch(data), "bytes differ from the source's"
+        last = self.copied[-1] if self.copied else None
+        place = self.state.next_offset(end)
+        if place != end:
+            is_cleaned = self.source.is_compacted and self.state.resumed_at != end
+            passed = range(end, place if is_cleaned else header.base_offset)
+            assert self._is_told(passed, {Kind.LOSS}), "skipped in silence"
+            is_next = header.base_offset == place or self.source.is_compacted
+            assert is_next or self.state.resumed_at == end or last is None, (
+                f"more was skipped than to {place}"
+            )
+        elif last is None:
+            may_begin = self.source.is_compacted or self.state.resumed_at is not None
+            assert may_begin or known.key in self.source.firsts, "the copy begins in the middle"
+        elif self.state.resumed_at == end:
+            passed = range(end, header.base_offset)
+            assert self._is_told(passed, {Kind.LOSS}), f"{passed} passed over in silence"
+        else:
+            assert (last.key, known.key) in self.source.followed, f"{known.key} never followed {last.key}"
+            assert self.source.is_compacted or header.base_offset == end, f"a gap before {known.key}"
+        self.copied.append(known)
+
+    def check_rot(self, finding: CopyFinding) -> None:
+        """What is called rotten is the one batch, or from its beginning on to nobody knows where."""
+        known = [b for b in self.source.ever.values() if b.base_offset == finding.first_offset]
+        lasts = {b.next_offset - 1 for b in known} | {-1}
+        lasts |= {b.base_offset - 1 for a, b in pairwise(self.source.batches) if a in known}
+        assert finding.last_offset in lasts, f"{finding} is more than a batch"
+
+    def _is_told(self, offsets: Iterable[int], kinds: Iterable[Kind]) -> bool:
+        told = {o for f in self.findings if f.kind in kinds for o in range(f.first_offset, f.last_offset + 1)}
+        return told.issuperset(offsets)
+
+    def check_end(self) -> None:
+        stopped = self.state.stopped
+        if stopped is not None:
+            assert self.copier.phase is Phase.STOPPED, "the stop was forgotten"
+            assert stopped in self.findings, "a stop that was not reported"
+            assert stopped.kind in STOPPING, "a finding that does not stop"
+            return
+        end = self.log.log_end_offset
+        is_waiting = self.state.resumed_at == end and all(b.base_offset < end for b in self.source.batches)
+        assert is_waiting or self.state.next_offset(end) == self.source.end, (
+            f"the copy ends at {end}, the source at {self.source.end}"
+        )
+
+    def check_logs(self) -> None:
+        """Batch by batch, the copy against what the source has now."""
+        copied = {batch.key for batch in self.batches_of_log()}
+        assert copied == {batch.key for batch in self.copied}, (
+            "the log holds something else than was appended"
+        )
+        if self.state.stopped is not None:
+            return
+        told = {Kind.LOSS, Kind.TRUNCATION, Kind.RECREATION}
+        kinds = {finding.kind for finding in self.findings}
+        start, end = self.log.log_start_offset, self.log.log_end_offset
+        for batch in self.source.batches:
+            if start <= batch.base_offset < end and batch.key not in copied:
+                offsets = range(batch.base_offset, min(batch.next_offset, end))
+                # Of a tail lost within an epoch the finding names the last batch only.
+                silent = set(offsets) - (self.source.overwritten if Kind.TRUNCATION in kinds else set())
+                assert self._is_told(silent, told), f"{batch.key} is missing in silence"
+
+    def batches_of_log(self) -> Iterable[Batch]:
+        log, _ = PartitionLog.open(self.files, DIRECTORY, CONFIG, now_ms=self.now_ms)
+        offset = log.log_start_offset
+        while offset < log.log_end_offset:
+            data = log.read(offset, size_max=2**20, upper_offset=log.log_end_offset).read()
+            for position, header in iter_batches(data):
+                known = self.source.ever.get((header.base_offset, header.crc))
+                assert known is not None, f"offset {header.base_offset} of the log is nothing of the source's"
+                assert without_epoch(known.data) == without_epoch(data[position : position + header.size])
+                yield known
+                offset = header.next_offset
+
+
 class CheckedTarget:
     """The real log; every append is judged."""
 
@@ -280,7 +378,7 @@ class CheckedTarget:
         start_at(self._log, offset)
 
 
-class MirrorWorld:
+class MirrorWorld(Judged):
     """One seed's life; the attributes below `journal` outlive a crash of the target."""
 
     def __init__(self, seed: int) -> None:
@@ -288,7 +386,7 @@ class MirrorWorld:
         self.now_ms = 1_000_000
         self.source = ModelSource(self.random)
         self.files = FaultyFiles()
-        self.state = State(target_id=TARGET_ID)
+        self.saved = State(target_id=TARGET_ID)
         self.findings: list[CopyFinding] = []
         self.arrivals: list[Arrival] = []
         self.copied: list[Batch] = []
@@ -307,8 +405,8 @@ class MirrorWorld:
         for finding in findings:
             assert finding.kind in self.source.causes | {Kind.LOSS}, f"nothing caused {finding}"
             if finding.kind is Kind.ROT:
-                self._check_rot(finding)
-        self.state = state
+                self.check_rot(finding)
+        self.saved = state
         self.findings += findings
         written()
 
@@ -336,8 +434,8 @@ class MirrorWorld:
             self.copier.located(self.source.locate(), self.now_ms)
             self._ask()
             self._deliver()
-        self._check_end()
-        self._check_logs()
+        self.check_end()
+        self.check_logs()
         self._check_arrivals()
 
     def _survive(self, step: object) -> None:
@@ -399,7 +497,7 @@ class MirrorWorld:
         self._complete_arrivals()
         target = CheckedTarget(self, self.log)
         self.copier = Copier(
-            "dc-east", "events", 0, target=target, journal=self, state=self.state, backoff_ms=(50, 400)
+            "dc-east", "events", 0, target=target, journal=self, state=self.saved, backoff_ms=(50, 400)
         )
 
     def _complete_arrivals(self) -> None:
@@ -415,7 +513,7 @@ class MirrorWorld:
         self.files.kill()
         held = self.copied
         self._questions, self._answers = [], []
-        self.copied = list(self._batches_of_log())
+        self.copied = list(self.batches_of_log())
         assert [b.key for b in self.copied][: len(held)] == [b.key for b in held], "a restart lost messages"
         self._start()
 
@@ -467,93 +565,12 @@ class MirrorWorld:
                     now_ms=self.now_ms,
                 )
 
-    # -- judgement
-
-    def judge(self, data: bytes, end: int) -> None:
-        """One appended batch, when the log ended at `end`."""
-        header = read_header(data)
-        known = self.source.ever.get((header.base_offset, header.crc))
-        assert known is not None, f"offset {header.base_offset} never held this at the source"
-        assert _without_epoch(known.data) == _without_epoch(data), "bytes differ from the source's"
-        last = self.copied[-1] if self.copied else None
-        place = self.state.next_offset(end)
-        if place != end:
-            assert self._is_told(range(end, header.base_offset), {Kind.LOSS}), "skipped in silence"
-            is_next = header.base_offset == place or self.source.is_compacted
-            assert is_next or self.state.resumed_at == end or last is None, (
-                f"more was skipped than to {place}"
-            )
-        elif last is None:
-            may_begin = self.source.is_compacted or self.state.resumed_at is not None
-            assert may_begin or known.key in self.source.firsts, "the copy begins in the middle"
-        elif self.state.resumed_at == end:
-            passed = range(end, header.base_offset)
-            assert self._is_told(passed, {Kind.LOSS}), f"{passed} passed over in silence"
-        else:
-            assert (last.key, known.key) in self.source.followed, f"{known.key} never followed {last.key}"
-            assert self.source.is_compacted or header.base_offset == end, f"a gap before {known.key}"
-        self.copied.append(known)
-
-    def _check_rot(self, finding: CopyFinding) -> None:
-        """What is called rotten is the one batch, or from its beginning on to nobody knows where."""
-        known = [b for b in self.source.ever.values() if b.base_offset == finding.first_offset]
-        lasts = {b.next_offset - 1 for b in known} | {-1}
-        lasts |= {b.base_offset - 1 for a, b in pairwise(self.source.batches) if a in known}
-        assert finding.last_offset in lasts, f"{finding} is more than a batch"
-
-    def _is_told(self, offsets: Iterable[int], kinds: Iterable[Kind]) -> bool:
-        told = {o for f in self.findings if f.kind in kinds for o in range(f.first_offset, f.last_offset + 1)}
-        return told.issuperset(offsets)
-
-    def _check_end(self) -> None:
-        stopped = self.state.stopped
-        if stopped is not None:
-            assert self.copier.phase is Phase.STOPPED, "the stop was forgotten"
-            assert stopped in self.findings, "a stop that was not reported"
-            assert stopped.kind in STOPPING, "a finding that does not stop"
-            return
-        end = self.log.log_end_offset
-        is_waiting = self.state.resumed_at == end and all(b.base_offset < end for b in self.source.batches)
-        assert is_waiting or self.state.next_offset(end) == self.source.end, (
-            f"the copy ends at {end}, the source at {self.source.end}"
-        )
-
-    def _check_logs(self) -> None:
-        """Batch by batch, the copy against what the source has now."""
-        copied = {batch.key for batch in self._batches_of_log()}
-        assert copied == {batch.key for batch in self.copied}, (
-            "the log holds something else than was appended"
-        )
-        if self.state.stopped is not None:
-            return
-        told = {Kind.LOSS, Kind.TRUNCATION, Kind.RECREATION}
-        kinds = {finding.kind for finding in self.findings}
-        start, end = self.log.log_start_offset, self.log.log_end_offset
-        for batch in self.source.batches:
-            if start <= batch.base_offset < end and batch.key not in copied:
-                offsets = range(batch.base_offset, min(batch.next_offset, end))
-                # Of a tail lost within an epoch the finding names the last batch only.
-                silent = set(offsets) - (self.source.overwritten if Kind.TRUNCATION in kinds else set())
-                assert self._is_told(silent, told), f"{batch.key} is missing in silence"
-
     def _check_arrivals(self) -> None:
         recorded = [o for a in self.arrivals for o in range(a.first_offset, a.last_offset + 1)]
         copied = [o for b in self.copied for o in range(b.base_offset, b.next_offset)]
         assert set(copied) <= set(recorded), "an arrival time is missing"
         assert recorded == sorted(set(recorded)), "an arrival time was recorded twice"
 
-    def _batches_of_log(self) -> Iterable[Batch]:
-        log, _ = PartitionLog.open(self.files, DIRECTORY, CONFIG, now_ms=self.now_ms)
-        offset = log.log_start_offset
-        while offset < log.log_end_offset:
-            data = log.read(offset, size_max=2**20, upper_offset=log.log_end_offset).read()
-            for position, header in iter_batches(data):
-                known = self.source.ever.get((header.base_offset, header.crc))
-                assert known is not None, f"offset {header.base_offset} of the log is nothing of the source's"
-                assert _without_epoch(known.data) == _without_epoch(data[position : position + header.size])
-                yield known
-                offset = header.next_offset
 
-
-def _without_epoch(data: bytes) -> bytes:
+def without_epoch(data: bytes) -> bytes:
     return data[:12] + data[16:]

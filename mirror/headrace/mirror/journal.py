@@ -25,7 +25,7 @@ from headrace.mirror.findings import CopyFinding
 from headrace.mirror.lead import Lead
 from headrace.mirror.own_topics import STATES, WRITTEN_PARTITION
 from headrace.mirror.reports import Report
-from headrace.mirror.state import LEADER, Claim, SkipOrder, State, key_of, place_of, state_key
+from headrace.mirror.state import LEADER, Claim, SkipOrder, State, Term, key_of, place_of, state_key
 from headrace.mirror.states import RecordKey, States
 
 logger = get_logger(__name__)
@@ -107,50 +107,47 @@ class Journal:
     # -- states
 
     def take_over(self, lead: Lead, source_bootstrap: str, ready: Callable[[State], None]) -> None:
-        """Claim a copy, read its state and write it anew as this leadership's: `ready(state)` once that is done, or never.
+        """Claim a copy, read its state and write it anew in this leadership's term: `ready(state)` once that is done, or never.
 
         A new copy has a fresh state.
         """
-        claim = Claim(target_id=lead.partition.topic_id, leader_epoch=lead.leader_epoch)
+        target_id = lead.partition.topic_id
+        claim = Claim(target_id=target_id, leader_epoch=lead.leader_epoch)
 
-        def adopt() -> None:
-            if self._is_superseded(lead):
+        def adopt(term: Term) -> None:
+            if self._is_superseded(lead, term):
                 return
-            found = self._states.newest(lead.place, claim.target_id)
-            fresh = State(target_id=claim.target_id, source_bootstrap=source_bootstrap)
-            state = replace(found or fresh, leader_epoch=lead.leader_epoch, untold=())
+            found = self._states.newest(lead.place, target_id)
+            fresh = State(target_id=target_id, source_bootstrap=source_bootstrap)
+            state = replace(found or fresh, term=term, untold=())
             self.write(lead, state, found.untold if found else (), lambda: adopted(state))
 
         def adopted(state: State) -> None:
-            for partition, key in self._states.outdated(lead.place, claim.target_id, lead.leader_epoch):
+            for partition, key in self._states.outdated(lead.place, target_id, state.term):
                 self._states_topic.append([(key, None)], partition=partition)
             ready(state)
 
-        self._states_topic.append(
-            [(key_of(lead.place, LEADER), claim.encode())], lambda offset: self._when_read(offset, adopt)
-        )
+        def claimed(offset: int) -> None:
+            self._when_read(offset, lambda: adopt((lead.leader_epoch, offset)))
 
-    def _is_superseded(self, lead: Lead) -> bool:
-        """Whether a later leadership has claimed the copy."""
-        claimed = self._states.claimed(lead.place, lead.partition.topic_id)
-        if claimed > lead.leader_epoch:
-            logger.info(
-                "copy is led in a later epoch",
-                partition=lead.place.decode(),
-                leader_epoch=lead.leader_epoch,
-                later=claimed,
-            )
-        return claimed > lead.leader_epoch
+        self._states_topic.append([(key_of(lead.place, LEADER), claim.encode())], claimed)
+
+    def _is_superseded(self, lead: Lead, term: Term) -> bool:
+        """Whether the copy was claimed in a later term."""
+        latest = self._states.claimed(lead.place, lead.partition.topic_id)
+        if latest > term:
+            logger.info("copy is another leader's", partition=lead.place.decode(), term=term, latest=latest)
+        return latest > term
 
     def write(
         self, lead: Lead, state: State, findings: Sequence[CopyFinding], written: Callable[[], None]
     ) -> None:
-        """Write a state, then the findings that came with it; `written` then, unless the copy is another leadership's."""
-        key = state_key(lead.place, lead.partition.topic_id, lead.leader_epoch)
-        saved = replace(state, leader_epoch=lead.leader_epoch, untold=tuple(findings))
+        """Write a state, then the findings that came with it; `written` then, unless the copy is another leader's."""
+        key = state_key(lead.place, lead.partition.topic_id, state.term)
+        saved = replace(state, untold=tuple(findings))
 
         def tell() -> None:
-            if self._is_superseded(lead):
+            if self._is_superseded(lead, state.term):
                 return
             if not findings:
                 written()

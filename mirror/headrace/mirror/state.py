@@ -3,12 +3,13 @@
 All keys begin with the copy's place, `<target topic>-<partition>`; values are JSON. The last record of a key holds all of
 it, so the topic is a compacted one.
 
-    <place>/<topic id>/<leader epoch>    the state, as the leader of that epoch left it: a key of its own for each, so that
-                                         what a deposed one writes late takes nothing of its successor's place
-    <place>/leader                       the leadership that is about to read the state: earlier ones write in vain from here
-    <place>/resume, <place>/skip         orders. The command writes them: they name the stop or the rot that they end, so
-                                         that one read twice or late ends no other
-    <place>                              the state as earlier versions wrote it, to whichever partition their broker led
+    <place>/leader                     a claim: the leader of an epoch is about to read the state, and earlier ones write in
+                                       vain from here
+    <place>/<topic id>/<epoch>/<claim>  the state, as the leader of that epoch left it, by its claim's offset: a key of its own
+                                       for each, so that what a deposed one writes late takes nothing of its successor's place
+    <place>/resume, <place>/skip       orders. The command writes them: they name the stop or the rot that they end, so that
+                                       one read twice or late ends no other
+    <place>                            the state as earlier versions wrote it, to whichever partition their broker led
 
 Pure values.
 """
@@ -28,7 +29,9 @@ EPOCHS_MAX = 64
 RESUME, SKIP, LEADER = "resume", "skip", "leader"
 SEPARATOR = "/"
 """In no topic's name."""
-NO_LEADER_EPOCH = -1
+Term = tuple[int, int]
+"""A leader epoch of the target, and where in `headrace.mirror` its leader claimed the copy: the later one is the greater."""
+NO_TERM: Term = (-1, -1)
 """Of a state that an earlier version wrote."""
 NO_ID = UUID(int=0)
 
@@ -58,8 +61,9 @@ class SkipOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """`target_id` is the target topic's id: a state of an earlier topic of that name is void. `leader_epoch` is the target's,
-    in which it was written, `untold` the findings that came with it, as long as it is not sure that they are told.
+    """`target_id` is the target topic's id: a state of an earlier topic of that name is void. `term` says whose it is: the
+    target's leader epoch, and the offset of the claim, since a broker may begin again within an epoch. `untold` are the
+    findings that came with it, as long as it is not sure that they are told.
 
     `epochs` are the source's leader epochs with the offset where each begins in the copy, oldest first: an epoch is
     noted before its first batch is appended, so one at or above the log's end was never copied.
@@ -77,7 +81,7 @@ class State:
     passed_from: int | None = None
     rotten: CopyFinding | None = None
     skipped: Skip | None = None
-    leader_epoch: int = NO_LEADER_EPOCH
+    term: Term = NO_TERM
     untold: tuple[CopyFinding, ...] = ()
 
     def next_offset(self, log_end_offset: int) -> int:
@@ -110,7 +114,7 @@ class State:
             "passed_from": self.passed_from,
             "rotten": self.rotten.as_dict() if self.rotten else None,
             "skipped": asdict(self.skipped) if self.skipped else None,
-            "leader_epoch": self.leader_epoch,
+            "term": self.term,
             "untold": [finding.as_dict() for finding in self.untold],
         }
         return json.dumps(fields, separators=(",", ":")).encode()
@@ -130,7 +134,7 @@ def decode(value: bytes) -> State:
             passed_from=_offset_or_none(fields.get("passed_from")),
             rotten=findings.from_dict(fields["rotten"]) if fields.get("rotten") else None,
             skipped=_skip(fields["skipped"]) if fields.get("skipped") else None,
-            leader_epoch=int(fields.get("leader_epoch", NO_LEADER_EPOCH)),
+            term=_term(fields["term"]) if "term" in fields else NO_TERM,
             untold=tuple(findings.from_dict(found) for found in fields.get("untold", ())),
         )
     except (KeyError, TypeError, AttributeError) as error:
@@ -139,6 +143,11 @@ def decode(value: bytes) -> State:
 
 def _offset_or_none(value: Any) -> int | None:
     return None if value is None else int(value)
+
+
+def _term(fields: Any) -> Term:
+    leader_epoch, claim = fields
+    return int(leader_epoch), int(claim)
 
 
 def _skip(fields: Any) -> Skip:
@@ -154,9 +163,9 @@ def place_of(topic: str, partition: int) -> bytes:
     return f"{topic}-{partition}".encode()
 
 
-def state_key(place: bytes, target_id: UUID, leader_epoch: int) -> bytes:
-    """The key of a state that the leader of this epoch writes."""
-    return place + f"{SEPARATOR}{target_id}{SEPARATOR}{leader_epoch}".encode()
+def state_key(place: bytes, target_id: UUID, term: Term) -> bytes:
+    """The key of a state that is written in this term."""
+    return place + SEPARATOR.join(("", str(target_id), *map(str, term))).encode()
 
 
 def key_of(place: bytes, what: str) -> bytes:

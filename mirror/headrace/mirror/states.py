@@ -1,8 +1,8 @@
 """What the topic `headrace.mirror` says, folded record by record: the newest state of every copy, and the last orders.
 
-Of two leaders the one of the higher epoch counts, whatever comes later in the log: what a deposed leader writes after its
-successor's claim is passed over. States of earlier versions, which know no epochs, count where there is none with one; the
-latest of them, since each broker wrote to a partition of its own. Pure.
+Of two terms the later one counts, whatever comes later in the log: what a deposed leader writes after its successor's claim
+is passed over. States of earlier versions, which know no terms, count where there is none with one; the latest of them, since
+each broker wrote to a partition of its own. Pure.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from uuid import UUID
 
 from headrace.broker.wire.batches import Record
 from headrace.mirror import state
-from headrace.mirror.state import LEADER, NO_LEADER_EPOCH, RESUME, SEPARATOR, SKIP, SkipOrder, State
+from headrace.mirror.state import LEADER, NO_TERM, RESUME, SEPARATOR, SKIP, SkipOrder, State, Term
 
 
 class RecordKey(NamedTuple):
@@ -25,10 +25,10 @@ class RecordKey(NamedTuple):
 
 @dataclass(slots=True)
 class _Copy:
-    """What is known of one place: `claimed` is the highest leader epoch of each topic id."""
+    """What is known of one place: `claimed` is the latest term of each topic id."""
 
     states: dict[RecordKey, tuple[int, State]] = field(default_factory=dict)
-    claimed: dict[UUID, int] = field(default_factory=dict)
+    claimed: dict[UUID, Term] = field(default_factory=dict)
     resume: str | None = None
     skip: SkipOrder | None = None
 
@@ -56,8 +56,8 @@ class States:
                 copy.skip = state.decode_skip(record.value)
             case x if x == LEADER:
                 claim = state.decode_claim(record.value)
-                self._claimed(copy, claim.target_id, claim.leader_epoch)
-            case text if not text or text.count(SEPARATOR) == 1:
+                self._claimed(copy, claim.target_id, (claim.leader_epoch, record.offset))
+            case text if not text or text.count(SEPARATOR) == 2:
                 self._take_state(
                     copy, RecordKey(partition, key), record.timestamp_ms, state.decode(record.value)
                 )
@@ -65,15 +65,15 @@ class States:
                 raise ValueError(f"{unknown!r} is nothing that this version knows")
 
     def _take_state(self, copy: _Copy, key: RecordKey, timestamp_ms: int, found: State) -> None:
-        is_late = found.leader_epoch < copy.claimed.get(found.target_id, NO_LEADER_EPOCH)
+        is_late = found.term < copy.claimed.get(found.target_id, NO_TERM)
         # Without any other it is what a compacted topic has kept: whoever claimed the place has written nothing.
         if not is_late or self._newest(copy, found.target_id) is None:
             copy.states[key] = timestamp_ms, found
-            self._claimed(copy, found.target_id, found.leader_epoch)
+            self._claimed(copy, found.target_id, found.term)
 
     @staticmethod
-    def _claimed(copy: _Copy, target_id: UUID, leader_epoch: int) -> None:
-        copy.claimed[target_id] = max(leader_epoch, copy.claimed.get(target_id, NO_LEADER_EPOCH))
+    def _claimed(copy: _Copy, target_id: UUID, term: Term) -> None:
+        copy.claimed[target_id] = max(term, copy.claimed.get(target_id, NO_TERM))
 
     def forget(self, partition: int) -> None:
         """This partition is read again from its start."""
@@ -96,22 +96,21 @@ class States:
     @staticmethod
     def _newest(copy: _Copy, target_id: UUID) -> State | None:
         found = [entry for entry in copy.states.values() if entry[1].target_id == target_id]
-        return max(found, key=lambda entry: (entry[1].leader_epoch, entry[0]))[1] if found else None
+        return max(found, key=lambda entry: (entry[1].term, entry[0]))[1] if found else None
 
-    def claimed(self, place: bytes, target_id: UUID) -> int:
-        """The highest leader epoch that claimed the place or wrote a state, -1 for none."""
+    def claimed(self, place: bytes, target_id: UUID) -> Term:
+        """The latest term that claimed the place or wrote a state."""
         copy = self._copies.get(place)
-        return NO_LEADER_EPOCH if copy is None else copy.claimed.get(target_id, NO_LEADER_EPOCH)
+        return NO_TERM if copy is None else copy.claimed.get(target_id, NO_TERM)
 
-    def outdated(self, place: bytes, target_id: UUID, leader_epoch: int) -> list[RecordKey]:
-        """Records of states that the one of this epoch has replaced for good."""
+    def outdated(self, place: bytes, target_id: UUID, term: Term) -> list[RecordKey]:
+        """Records of states that the one of this term has replaced for good."""
         copy = self._copies.get(place)
         found = {} if copy is None else copy.states
         return [
             key
             for key, (_, known) in found.items()
-            if known.leader_epoch == NO_LEADER_EPOCH
-            or (known.target_id == target_id and known.leader_epoch < leader_epoch)
+            if known.term == NO_TERM or (known.target_id == target_id and known.term < term)
         ]
 
     def records(self, place: bytes) -> list[RecordKey]:

@@ -140,11 +140,11 @@ def test_offsets_are_a_range(text: str) -> None:
 
 
 def test_of_two_leaders_states_that_of_the_later_epoch_counts() -> None:
-    later = replace(KNOWN, resumed_at=7, leader_epoch=5)
-    late, other = replace(KNOWN, leader_epoch=4), replace(KNOWN, target_id=UUID(int=4), leader_epoch=9)
+    later = replace(KNOWN, resumed_at=7, term=(5, 9))
+    late, other = replace(KNOWN, term=(4, 9)), replace(KNOWN, target_id=UUID(int=4), term=(9, 9))
     place, records = b"dc-east.t-1", []
     for number, state in enumerate((later, late, other)):
-        key = state_key(place, state.target_id, state.leader_epoch)
+        key = state_key(place, state.target_id, state.term)
         records.append(Record(number, number, key, state.encode(), []))
 
     async def read(topic: str) -> dict[int, list[Any]]:

@@ -36,8 +36,10 @@ class Cluster:
 
     def state(self, epoch: int) -> State:
         """The last that was written in this epoch."""
-        key = state_key(PLACE, ID, epoch)
-        return next(decode_state(v or b"") for k, v in reversed(self.states.pairs) if k == key)
+        begin = state_key(PLACE, ID, (epoch, 0))[:-1]
+        return next(
+            decode_state(v or b"") for k, v in reversed(self.states.pairs) if k.startswith(begin) and v
+        )
 
 
 class Ready(list[State]):
@@ -57,6 +59,21 @@ def copy_journal(journal: Journal, epoch: int) -> CopyJournal:
     return CopyJournal(journal, lead(LedPartition(), epoch), lambda *_: None)
 
 
+def test_a_broker_that_begins_again_in_the_same_epoch_is_not_disturbed_by_its_earlier_life() -> None:
+    cluster = Cluster()
+    first, second = cluster.journal(), cluster.journal()
+    (state,) = taken_over(first, 1)
+    cluster.states.is_away = True
+    copy_journal(first, 1).write(replace(state, resumed_at=7), (), lambda: pytest.fail("it is over"))
+    late = cluster.states.away.pop()
+    cluster.states.is_away = False
+    (adopted,) = taken_over(second, 1)
+    assert adopted.term > state.term
+    copy_journal(second, 1).write(replace(adopted, epochs=EPOCHS), (), lambda: None)
+    cluster.states.commit_one(*late)
+    assert taken_over(cluster.journal(), 1)[0].epochs == EPOCHS
+
+
 def test_a_new_copy_has_a_fresh_state_once_it_is_written_and_not_before() -> None:
     cluster = Cluster()
     journal = cluster.journal()
@@ -65,7 +82,7 @@ def test_a_new_copy_has_a_fresh_state_once_it_is_written_and_not_before() -> Non
     cluster.states.commit(1)
     assert ready == []
     cluster.states.commit(1)
-    fresh = State(target_id=ID, source_bootstrap="east:9092", leader_epoch=1)
+    fresh = State(target_id=ID, source_bootstrap="east:9092", term=(1, 0))
     assert ready == [fresh]
     assert cluster.state(1) == fresh
 
@@ -78,8 +95,8 @@ def test_who_takes_over_reads_what_its_predecessor_wrote_and_writes_it_as_its_ow
     copy_journal(first, 1).write(replace(state, epochs=EPOCHS), (), lambda: written.append("done"))
     assert written == ["done"]
     (found,) = taken_over(second, 2)
-    assert found == replace(state, epochs=EPOCHS, leader_epoch=2)
-    assert cluster.states.pairs[-1] == (state_key(PLACE, ID, 1), None), "what is replaced is deleted"
+    assert found == replace(state, epochs=EPOCHS, term=(2, 3))
+    assert cluster.states.pairs[-1] == (state_key(PLACE, ID, (1, 0)), None), "what is replaced is deleted"
 
 
 def test_a_claim_lies_before_what_is_read_so_nothing_that_was_acted_on_is_missed() -> None:
@@ -121,7 +138,7 @@ def test_a_claim_of_one_who_died_before_it_wrote_anything_takes_nothing_away() -
     cluster = Cluster()
     (state,) = taken_over(cluster.journal(), 1)
     cluster.states.append([(key_of(PLACE, "leader"), Claim(target_id=ID, leader_epoch=2).encode())])
-    cluster.states.append([(state_key(PLACE, ID, 1), replace(state, epochs=EPOCHS).encode())])
+    cluster.states.append([(state_key(PLACE, ID, state.term), replace(state, epochs=EPOCHS).encode())])
     last = {record.key: record for record in cluster.states.records}
     cluster.states.records = sorted(last.values())
     assert taken_over(cluster.journal(), 3)[0].epochs == EPOCHS, "it is all that compaction left"
@@ -133,7 +150,7 @@ def test_a_state_of_an_earlier_topic_of_the_name_is_void() -> None:
     again = LedPartition()
     again.topic_id = UUID(int=10)
     (state,) = taken_over(cluster.journal(), 0, again)
-    assert state == State(target_id=UUID(int=10), source_bootstrap="east:9092", leader_epoch=0)
+    assert state == State(target_id=UUID(int=10), source_bootstrap="east:9092", term=(0, 2))
 
 
 def test_states_of_earlier_versions_are_taken_over_and_deleted_where_they_lie() -> None:
@@ -147,7 +164,7 @@ def test_states_of_earlier_versions_are_taken_over_and_deleted_where_they_lie() 
         journal.read(partition, record.records, 1)
     assert journal.remembers(cast("Any", LedPartition(end=10)))
     (state,) = taken_over(journal, 4)
-    assert state == replace(old, leader_epoch=4), "the later one"
+    assert state == replace(old, term=(4, 0)), "the later one"
     assert sorted(cluster.states.elsewhere) == [(1, PLACE, None), (2, PLACE, None)]
 
 
@@ -222,7 +239,7 @@ def test_a_log_that_is_not_what_was_read_is_read_again_and_nobody_waits_for_ever
     journal.reread(0)
     cluster.states.read(journal)
     cluster.states.read(journal)
-    assert [state.leader_epoch for state in ready] == [1]
+    assert [state.term[0] for state in ready] == [1]
 
 
 def test_the_newest_report_waits_for_the_one_that_is_being_written() -> None:

@@ -98,7 +98,7 @@ def test_a_promoted_copy_is_forgotten_and_copied_to_no_more() -> None:
     assert source.copiers == {}
     assert not mirror.journal.remembers(cast("Any", partition))
     states = states_of(mirror)
-    assert states.pairs[-1] == (state_key(b"dc-east.failing-0", partition.topic_id, 1), None)
+    assert states.pairs[-1] == (state_key(b"dc-east.failing-0", partition.topic_id, (1, 0)), None)
     written = len(states.pairs)
     mirror._reconcile(source)
     assert len(states.pairs) == written
