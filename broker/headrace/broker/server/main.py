@@ -225,6 +225,7 @@ class Broker:
             connect=self._surroundings.connect,
             endpoint=lambda broker_id: self.metadata.endpoint(broker_id, listener),
             replicated=self.metrics.replicated_in,
+            sync=self.syncs.until_none_is_due,
             versions=versions_of(self.config.replication.inter_broker_protocol_version),
         )
         fetchers = ReplicaFetchers(context, self.tasks)

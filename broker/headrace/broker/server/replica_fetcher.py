@@ -9,7 +9,7 @@ any more. After a failure of the connection all wait for `replica.fetch.backoff.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -56,6 +56,7 @@ from headrace.broker.wire.partitions import PartitionKey
 from headrace.broker.wire.special_values import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
 if TYPE_CHECKING:
+    from headrace.broker.log.partition_log import PartitionLog
     from headrace.broker.log.store import LogStore
     from headrace.broker.log.truncation import Truncation
 
@@ -89,8 +90,9 @@ class Replicas(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class FetchContext:
-    """What all fetchers of a broker share. `endpoint` tells where another broker is, None while it is not alive;
-    `versions` are those of inter.broker.protocol.version, `replicated` counts bytes.
+    """What all fetchers of a broker share. `endpoint` tells where another broker is, None while it is not alive; `sync(log)`
+    brings to the disk what `flush.messages` wants there; `versions` are those of inter.broker.protocol.version;
+    `replicated` counts bytes.
     """
 
     broker_id: int
@@ -100,6 +102,7 @@ class FetchContext:
     connect: Connect
     endpoint: Callable[[int], Endpoint | None]
     replicated: Callable[[int], None]
+    sync: Callable[[PartitionLog], Awaitable[None]]
     versions: Versions
 
 
@@ -136,6 +139,8 @@ class ReplicaFetcher:
         # Whose question may be another than before, and who waits, has to cut its log or is out of range.
         self._moved: dict[PartitionKey, Followed] = {}
         self._held: dict[PartitionKey, Followed] = {}
+        # Whose log has to be on the disk before its leader is told that it has grown.
+        self._unsynced: list[Followed] = []
         self._news = asyncio.Event()
         self._problem = ""
         self._failures = 0
@@ -229,6 +234,8 @@ class ReplicaFetcher:
     async def _round(self, link: Link) -> None:
         """One request with all there is to ask, after what has to be done before."""
         await self._settle(link)
+        if self._unsynced:
+            await self._sync()
         self._name_topics()
         now_ms = self._context.clock.monotonic_ms()
         for followed in self._moved.values():
@@ -335,6 +342,8 @@ class ReplicaFetcher:
             self._tell_problem(follower, before)
         else:
             follower.appended(command.high_watermark)
+            if partition.log.awaits_sync and partition.log.is_sync_due:
+                self._unsynced.append(followed)
 
     def _append_records(self, follower: Follower, partition: Partition, records: memoryview) -> None:
         now_ms = self._context.clock.now_ms()
@@ -362,6 +371,15 @@ class ReplicaFetcher:
                 offset=follower.log.log_end_offset,
                 reason=follower.problem,
             )
+
+    async def _sync(self) -> None:
+        """To its leader, too, a log ends where it is on the disk, as far as `flush.messages` asks."""
+        unsynced, self._unsynced = self._unsynced, []
+        await asyncio.gather(*(self._context.sync(followed.partition.log) for followed in unsynced))
+        for followed in filter(self._is_current, unsynced):
+            if followed.partition.log.has_failed:
+                followed.follower.failed("its log could not be brought to the disk")
+                self._tell_problem(followed.follower, "")
 
     # -- what keeps partitions from being fetched
 

@@ -96,17 +96,26 @@ class Syncs:
             self._securing.discard(partition)
 
     async def _sync(self, partition: Partition) -> None:
+        def synced() -> None:
+            partition.synced()
+            self._wake(partition.topic, partition.partition)
+
         try:
-            while partition.log.is_sync_due and not partition.log.has_failed:
-                job = partition.log.flush_task()
-                if job is None:
-                    await asyncio.sleep(PAUSE_SECONDS)
-                    continue
-                await sync(partition.log, job, self._times, self._pool_of(partition.log))
-                partition.synced()
-                self._wake(partition.topic, partition.partition)
+            await self.until_none_is_due(partition.log, synced)
         finally:
             self._under_way.discard(partition)
+
+    async def until_none_is_due(
+        self, partition_log: PartitionLog, synced: Callable[[], None] = lambda: None
+    ) -> None:
+        """Sync a log as `flush.messages` asks, and call `synced()` after each; ends also when a sync failed."""
+        while partition_log.is_sync_due and not partition_log.has_failed:
+            job = partition_log.flush_task()
+            if job is None:
+                await asyncio.sleep(PAUSE_SECONDS)
+                continue
+            await sync(partition_log, job, self._times, self._pool_of(partition_log))
+            synced()
 
     def _pool_of(self, partition_log: PartitionLog) -> ThreadPoolExecutor:
         directory = os.path.dirname(partition_log.directory)

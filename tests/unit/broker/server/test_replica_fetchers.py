@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
@@ -25,6 +26,7 @@ from headrace.broker.replication.partition import Partition
 from headrace.broker.replication.versions import versions_of
 from headrace.broker.server.replica_fetcher import FetchContext
 from headrace.broker.server.replica_fetchers import ReplicaFetchers, SourceFigures
+from headrace.broker.server.syncing import FlushTimes, Syncs
 from headrace.broker.tasks import Tasks
 from headrace.broker.wire.api import k01_fetch
 from headrace.broker.wire.client.exchange import A, Q, Spoken
@@ -196,6 +198,7 @@ class Follows:
         self.leaders = {number: Leader(open_store(folder / f"leader-{number}")[0]) for number in (2, 3)}
         self.replicated = 0
         self.tasks = Tasks()
+        self.syncs = Syncs(self.tasks, lambda _, __: None, FlushTimes())
         context = FetchContext(
             broker_id=OWN_ID,
             config=CONFIG,
@@ -206,6 +209,7 @@ class Follows:
                 listener="PLAINTEXT", security_protocol="PLAINTEXT", host="h", port=broker
             ),
             replicated=self._count,
+            sync=self.syncs.until_none_is_due,
             versions=versions_of("3.9"),
         )
         self.fetchers = ReplicaFetchers(context, self.tasks)
@@ -471,5 +475,28 @@ def test_batches_of_an_epoch_that_is_followed_no_more_are_not_appended(tmp_path:
         with pytest.raises(KafkaError, match="has leader epoch 7, above 3"):
             partition.append_as_follower(batch(1, at=0), leader_epoch=3, now_ms=NOW_MS)
         assert partition.log.log_end_offset == 0
+
+    run(tmp_path, script)
+
+
+def test_with_flush_messages_a_leader_is_told_of_what_is_on_the_disk(tmp_path: Path) -> None:
+    async def script(broker: Follows) -> None:
+        leader, own = broker.leaders[2], broker.replicas.partition().log
+        own.update_config(replace(own.config, flush_messages=2))
+        points: dict[int, int] = {}
+
+        def look(_: WireKey, found: FetchedPartition) -> FetchedPartition:
+            for _, question in leader.requests[-1].asked:
+                points[question.offset] = own.recovery_point
+            return found
+
+        leader.spoil = look
+        for _ in range(4):
+            leader.append(batch(1))
+            broker.told()
+            await until(broker.holds)
+            end = own.log_end_offset
+            await until(lambda: end in points)  # noqa: B023
+        assert points == {0: 0, 1: 0, 2: 2, 3: 2, 4: 4}
 
     run(tmp_path, script)
