@@ -18,6 +18,8 @@ from headrace.broker.errors import InvalidRequestError
 DYNAMIC_KEYS = frozenset(
     (
         *(config.key.synonyms[0] for config in TOPIC_CONFIGS.values()),
+        "follower.replication.throttled.rate",
+        "leader.replication.throttled.rate",
         "log.cleaner.backoff.ms",
         "log.cleaner.dedupe.buffer.size",
         "log.cleaner.io.buffer.load.factor",
@@ -31,7 +33,13 @@ DYNAMIC_KEYS = frozenset(
     )
 )
 # Described only where they are set, and as read-only: Apache Kafka knows them by their dynamic values alone.
-QUOTA_KEYS = frozenset(("replica.alter.log.dirs.io.max.bytes.per.second",))
+QUOTA_KEYS = frozenset(
+    (
+        "follower.replication.throttled.rate",
+        "leader.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    )
+)
 _SYNONYMS = {name: config.key.synonyms for config in TOPIC_CONFIGS.values() for name in config.key.synonyms}
 
 

@@ -30,11 +30,7 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "zookeeper.max.in.flight.requests",
     ),
     "replication between brokers comes later": (
-        "follower.replication.throttled.rate",
-        "leader.replication.throttled.rate",
         "replica.socket.receive.buffer.bytes",
-        "replication.quota.window.num",
-        "replication.quota.window.size.seconds",
         "unclean.leader.election.interval.ms",
     ),
     "a move's rate forgets nothing": ("alter.log.dirs.replication.quota.window.num",),

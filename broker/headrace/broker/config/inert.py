@@ -1,7 +1,7 @@
-"""Topic configurations that are kept, checked and described as Apache Kafka's, and change nothing on this broker.
+"""Topic configurations that are kept, checked and described as Apache Kafka's, and change nothing about a log.
 
-Tools set them and read them back: the replicas under a throttle, which no follower feels here; the message format, which
-3.9 itself passes over; and the older name of two timestamp bounds, which sets those (`config.topics.TOPIC_ALIASES`). Pure.
+The replicas under a throttle, which concern those that bring them; the message format, which 3.9 itself passes over; and
+the older name of two timestamp bounds, which sets those (`config.topics.TOPIC_ALIASES`). Pure.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _VERSION = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class InertConfig:
-    """A topic configuration without effect: `pattern` is what its text must match, `wanted` says so to a person."""
+    """A topic configuration without effect on logs: `pattern` is what its text must match, `wanted` says so to a person."""
 
     key: Key
     default: str

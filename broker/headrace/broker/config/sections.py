@@ -176,6 +176,18 @@ class Replication:
     alter_log_dirs_replication_quota_window_size_seconds: int = integer(
         1, "The time for which they may copy at once.", low=1
     )
+    leader_replication_throttled_rate: int = long(
+        LONG_MAX,
+        "The most bytes a second that replicas of leader.replication.throttled.replicas are sent while out of sync.",
+        low=0,
+    )
+    follower_replication_throttled_rate: int = long(
+        LONG_MAX,
+        "The most bytes a second that replicas of follower.replication.throttled.replicas take while out of sync.",
+        low=0,
+    )
+    replication_quota_window_num: int = integer(11, "Windows over which those rates are measured.", low=1)
+    replication_quota_window_size_seconds: int = integer(1, "How long such a window is.", low=1)
     replica_high_watermark_checkpoint_interval_ms: int = long(5000, "How often high watermarks are written.")
     inter_broker_protocol_version: str = string(
         "3.9-IV0",

@@ -106,8 +106,24 @@ class Metrics(Protocol):
 
     def fetched(self, topic: str, size: int) -> None: ...
 
+    def replicated_out(self, size: int) -> None: ...
+
     def failed(self, key: int, error_code: int) -> None:
         """A request of that API, or a part of one, is answered with an error."""
+        ...
+
+
+class LeaderThrottle(Protocol):
+    """How fast replicas that are out of sync are brought up from here (KIP-73)."""
+
+    def covers(self, topic: str, partition: int) -> bool:
+        """Whether what is sent of this partition counts."""
+        ...
+
+    def record(self, size: int) -> None: ...
+
+    def holds_back(self, topic: str, partition: int) -> bool:
+        """Whether a follower of this partition that is out of sync has to wait."""
         ...
 
 
@@ -246,6 +262,7 @@ class Services:
     consumer_offsets: ConsumerOffsets
     waiting: Waiting
     metrics: Metrics
+    leader_throttle: LeaderThrottle
     groups: Groups
     producer_ids: ProducerIds
     moves: Moves

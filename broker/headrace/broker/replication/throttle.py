@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import lru_cache
 
 ALL = "*"
 WINDOWS_DEFAULT, WINDOW_MS_DEFAULT = 11, 1000
 
 
+@lru_cache(maxsize=1000)
 def throttled_partitions(text: str, broker_id: int) -> Callable[[int], bool]:
     """Which partitions of a topic `…replication.throttled.replicas` names for a broker: `*`, or `partition:broker,…`."""
     if text.strip() == ALL:

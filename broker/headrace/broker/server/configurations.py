@@ -84,6 +84,10 @@ class Configurations:
         """What `/config/topics/<t>` holds of the overrides that have an effect here, from memory."""
         return self._usable(topic, self._stored.of(topic))
 
+    def throttled(self, name: str, topic: str) -> str:
+        """What the topic says of the replicas under a throttle; `name` is that configuration's."""
+        return self._stored.of(topic).get(name, "")
+
     def is_unclean(self, topic: str) -> bool:
         """Whether a replica that is not in sync may lead the topic."""
         text = self._stored.of(topic).get(UNCLEAN)

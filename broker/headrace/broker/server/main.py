@@ -54,6 +54,7 @@ from headrace.broker.server.producer_ids import ProducerIds
 from headrace.broker.server.replica_fetcher import FetchContext
 from headrace.broker.server.replica_fetchers import ReplicaFetchers
 from headrace.broker.server.replica_host import ReplicaHost
+from headrace.broker.server.replica_throttle import FOLLOWER, LEADER, ReplicaThrottle
 from headrace.broker.server.replicas import Partitions
 from headrace.broker.server.start_report import StartReport
 from headrace.broker.server.surroundings import Surroundings
@@ -225,12 +226,25 @@ class Broker:
             connect=self._surroundings.connect,
             endpoint=lambda broker_id: self.metadata.endpoint(broker_id, listener),
             replicated=self.metrics.replicated_in,
+            throttle=self._make_throttle(FOLLOWER),
             sync=self.syncs.until_none_is_due,
             versions=versions_of(self.config.replication.inter_broker_protocol_version),
         )
         fetchers = ReplicaFetchers(context, self.tasks)
         partitions.on_change(fetchers.changed)
         self.metrics.followed = fetchers.figures
+
+    def _make_throttle(self, direction: str) -> ReplicaThrottle:
+        configurations = self.cluster.configurations
+        throttle = ReplicaThrottle(
+            direction,
+            self.cluster.membership.broker_id,
+            configurations.throttled,
+            self.clock,
+            configurations.in_effect,
+        )
+        configurations.on_change(throttle.use_config)
+        return throttle
 
     def _expire_producers(self, config: BrokerConfig) -> None:
         assert self.logs is not None, "they are open"
@@ -372,6 +386,7 @@ class Broker:
             consumer_offsets=self.cluster.consumer_offsets,
             waiting=self.waiting,
             metrics=self.metrics,
+            leader_throttle=self._make_throttle(LEADER),
             groups=self.groups,
             producer_ids=ProducerIds(self.cluster.producer_id_blocks.allocate, self._run),
             moves=self._make_moves(partitions),

@@ -85,7 +85,7 @@ class BrokerMetrics:
         self.led: Callable[[], Iterable[Partition]] = lambda: ()
         # What is followed, by leader, and how many bytes followers here were sent.
         self.followed: Callable[[], Iterable[SourceFigures]] = lambda: ()
-        self.replicated_bytes_in = 0
+        self.replicated_bytes_in = self.replicated_bytes_out = 0
         self.registry.register(self)
 
     def request(self, key: int, size: int) -> None:
@@ -102,6 +102,9 @@ class BrokerMetrics:
 
     def replicated_in(self, size: int) -> None:
         self.replicated_bytes_in += size
+
+    def replicated_out(self, size: int) -> None:
+        self.replicated_bytes_out += size
 
     def failed(self, key: int, error_code: int) -> None:
         known = (key, error_code)
@@ -244,6 +247,9 @@ class BrokerMetrics:
     def _following(self) -> Iterator[Metric]:
         yield CounterMetricFamily(
             "headrace_replication_bytes_in", "Bytes fetched from leaders.", self.replicated_bytes_in
+        )
+        yield CounterMetricFamily(
+            "headrace_replication_bytes_out", "Bytes sent to followers.", self.replicated_bytes_out
         )
         labels = ["leader"]
         partitions = GaugeMetricFamily(

@@ -39,6 +39,7 @@ from headrace.broker.replication.partition import Partition
 from headrace.broker.replication.versions import Versions
 from headrace.broker.server.peers import Connect, Link
 from headrace.broker.server.replica_logs import in_threads
+from headrace.broker.server.replica_throttle import ReplicaThrottle
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.api import k02_list_offsets
 from headrace.broker.wire.client.exchange import ProtocolError
@@ -74,6 +75,8 @@ PASSING_ERRORS = frozenset(
 )
 """What a leader answers while the controller's word is on its way to it: people are told when it takes long."""
 PASSING_FAILURES = 6
+THROTTLE_LOOK_MS = 100
+"""How often it is looked whether a throttle lets go on, while there is nothing else to do."""
 
 
 class Replicas(Protocol):
@@ -102,6 +105,7 @@ class FetchContext:
     connect: Connect
     endpoint: Callable[[int], Endpoint | None]
     replicated: Callable[[int], None]
+    throttle: ReplicaThrottle
     sync: Callable[[PartitionLog], Awaitable[None]]
     versions: Versions
 
@@ -139,6 +143,8 @@ class ReplicaFetcher:
         # Whose question may be another than before, and who waits, has to cut its log or is out of range.
         self._moved: dict[PartitionKey, Followed] = {}
         self._held: dict[PartitionKey, Followed] = {}
+        # Who has to wait for its turn under a throttle.
+        self._throttled: dict[PartitionKey, Followed] = {}
         # Whose log has to be on the disk before its leader is told that it has grown.
         self._unsynced: list[Followed] = []
         self._news = asyncio.Event()
@@ -168,6 +174,7 @@ class ReplicaFetcher:
         self._nameless.discard(key)
         self._moved.pop(key, None)
         self._held.pop(key, None)
+        self._throttled.pop(key, None)
         self._news.set()
 
     def _is_current(self, followed: Followed) -> bool:
@@ -238,6 +245,8 @@ class ReplicaFetcher:
             await self._sync()
         self._name_topics()
         now_ms = self._context.clock.monotonic_ms()
+        if self._throttled or self._context.throttle.is_active:
+            self._mind_throttle()
         for followed in self._moved.values():
             self._ask(followed, now_ms)
         self._moved.clear()
@@ -266,6 +275,20 @@ class ReplicaFetcher:
         if followed.follower.phase is not Phase.FAILED:
             self._held[followed.key] = followed
 
+    def _mind_throttle(self) -> None:
+        """While the rate is exceeded, those that it covers and that are out of sync are not asked for (KIP-73)."""
+        throttle = self._context.throttle
+        if not throttle.is_exceeded:
+            self._moved |= self._throttled
+            self._throttled = {}
+            return
+        for key, followed in self.followed.items():
+            if key not in self._throttled and throttle.covers(*key) and not followed.follower.is_in_sync:
+                self._throttled[key] = followed
+                self._session.forget(followed.wire_key)
+        for key in self._throttled:
+            self._moved.pop(key, None)
+
     def _request(self) -> ReplicaFetchRequest:
         context, config = self._context, self._context.config
         due = self._session.due()
@@ -292,6 +315,8 @@ class ReplicaFetcher:
             for followed in self._held.values()
             if (until_ms := followed.follower.waits_until_ms()) is not None
         ]
+        if self._throttled:
+            ends_ms.append(now_ms + THROTTLE_LOOK_MS)
         timeout = max(0, min(ends_ms) - now_ms) / 1000 if ends_ms else None
         self._news.clear()
         with suppress(TimeoutError):
@@ -354,6 +379,8 @@ class ReplicaFetcher:
                 f"the leader's batch at offset {partition.log.log_end_offset} claims to be longer than what was sent of it"
             )
         self._context.replicated(len(records))
+        if self._context.throttle.covers(partition.topic, partition.partition):
+            self._context.throttle.record(len(records))
 
     def _tell_problem(self, follower: Follower, before: str) -> None:
         """One line for each new trouble of a partition."""

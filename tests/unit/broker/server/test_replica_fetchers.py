@@ -15,6 +15,7 @@ from log_kit import NOW_MS, batch, open_store
 from replica_kit import ScriptedHost
 
 from headrace.broker.clock import SystemClock
+from headrace.broker.config.broker import BrokerConfig
 from headrace.broker.config.sections import Replication
 from headrace.broker.errors import ErrorCode, KafkaError
 from headrace.broker.log.appender import Appender
@@ -26,6 +27,7 @@ from headrace.broker.replication.partition import Partition
 from headrace.broker.replication.versions import versions_of
 from headrace.broker.server.replica_fetcher import FetchContext
 from headrace.broker.server.replica_fetchers import ReplicaFetchers, SourceFigures
+from headrace.broker.server.replica_throttle import FOLLOWER, ReplicaThrottle
 from headrace.broker.server.syncing import FlushTimes, Syncs
 from headrace.broker.tasks import Tasks
 from headrace.broker.wire.api import k01_fetch
@@ -198,6 +200,10 @@ class Follows:
         self.leaders = {number: Leader(open_store(folder / f"leader-{number}")[0]) for number in (2, 3)}
         self.replicated = 0
         self.tasks = Tasks()
+        self.throttled = ""
+        self.throttle = ReplicaThrottle(
+            FOLLOWER, OWN_ID, lambda _, __: self.throttled, SystemClock(), BrokerConfig()
+        )
         self.syncs = Syncs(self.tasks, lambda _, __: None, FlushTimes())
         context = FetchContext(
             broker_id=OWN_ID,
@@ -209,6 +215,7 @@ class Follows:
                 listener="PLAINTEXT", security_protocol="PLAINTEXT", host="h", port=broker
             ),
             replicated=self._count,
+            throttle=self.throttle,
             sync=self.syncs.until_none_is_due,
             versions=versions_of("3.9"),
         )
@@ -498,5 +505,32 @@ def test_with_flush_messages_a_leader_is_told_of_what_is_on_the_disk(tmp_path: P
             end = own.log_end_offset
             await until(lambda: end in points)  # noqa: B023
         assert points == {0: 0, 1: 0, 2: 2, 3: 2, 4: 4}
+
+    run(tmp_path, script)
+
+
+def test_a_throttle_holds_back_what_it_covers_and_what_is_out_of_sync(tmp_path: Path) -> None:
+    async def script(broker: Follows) -> None:
+        leader = broker.leaders[2]
+        for number in range(3):
+            leader.append(batch(1), number=number)
+            broker.told(number=number)
+        await until(lambda: all(broker.holds(number) for number in range(3)))
+        broker.throttled = f"0:{OWN_ID},1:{OWN_ID},2:9"
+        limited = BrokerConfig.from_properties({"follower.replication.throttled.rate": "1"})[0]
+        broker.throttle.use_config(limited)
+        # In sync, it counts, and is not held back.
+        leader.append(batch(1), number=0)
+        await until(lambda: broker.holds(0))
+        assert broker.throttle.is_exceeded
+        # A replica that has to catch up waits; one that the throttle does not cover, and those in sync, go on.
+        broker.told(number=1, epoch=1)
+        leader.append(batch(1), number=1)
+        for number in (0, 2):
+            leader.append(batch(1), number=number, epoch=0)
+        await until(lambda: broker.holds(0) and broker.holds(2))
+        assert not broker.holds(1)
+        broker.throttle.use_config(BrokerConfig())
+        await until(lambda: broker.holds(1))
 
     run(tmp_path, script)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from headrace.broker.errors import ErrorCode, KafkaError
 from headrace.broker.handlers.call import Call, Client
@@ -10,7 +10,7 @@ from headrace.broker.handlers.fetch.answer import encode_fetch
 from headrace.broker.handlers.fetch.found import UNKNOWN, Answer, Found
 from headrace.broker.handlers.fetch.plan import Reading, SessionReading
 from headrace.broker.handlers.fetch.read import TOPIC_ID_VERSION, read_fetch
-from headrace.broker.handlers.fetch_request import NO_SESSION, NO_SESSION_EPOCH, FetchTopic
+from headrace.broker.handlers.fetch_request import NO_SESSION, NO_SESSION_EPOCH, FetchRequest, FetchTopic
 from headrace.broker.handlers.fetch_sessions import Turn
 from headrace.broker.handlers.replies import Parts, Reply
 from headrace.broker.handlers.services import Services
@@ -47,12 +47,12 @@ def handle(broker: Services, call: Call, frame: memoryview) -> Reply:
         reading = SessionReading(broker, request, version, max_bytes, turn)
     answer, size, is_urgent = reading.read()
     if size >= min_bytes or is_urgent or request.max_wait_ms <= 0:
-        return _finish(broker, call, turn, answer)
+        return _finish(broker, call, request, turn, answer)
 
     def attempt(moved: Collection[tuple[str, int]] | None) -> Parts | None:
         answer, size, is_urgent = reading.read_again(moved)
         if moved is None or size >= min_bytes or is_urgent:
-            return _finish(broker, call, turn, answer)
+            return _finish(broker, call, request, turn, answer)
         return None
 
     return reading.wait(request.max_wait_ms, attempt)
@@ -65,7 +65,7 @@ def _reading_of(broker: Services, client: Client) -> Reading:
     return reading
 
 
-def _finish(broker: Services, call: Call, turn: Turn | None, answer: Answer) -> Parts:
+def _finish(broker: Services, call: Call, request: FetchRequest, turn: Turn | None, answer: Answer) -> Parts:
     error_code, session_id = ErrorCode.NONE, NO_SESSION
     if turn is not None:
         error_code, session_id, answer = turn.finish(answer, broker.clock.monotonic_ms())
@@ -79,9 +79,21 @@ def _finish(broker: Services, call: Call, turn: Turn | None, answer: Answer) -> 
         size = sum([item.records.size for item in found if item.encoded is None and item.records is not None])
         if size:
             name = topic.name if topic.topic_id is None else broker.metadata.topic_name(topic.topic_id)
-            if name is not None:
+            if name is not None and request.is_follower:
+                _count_replicated(broker, name, found)
+            elif name is not None:
                 broker.metrics.fetched(name, size)
     return encode_fetch(broker, call, error_code, session_id, answer)
+
+
+def _count_replicated(broker: Services, topic: str, found: Iterable[Found]) -> None:
+    """Replicas in sync count against a throttle, too, and are not held back."""
+    throttle = broker.leader_throttle
+    for item in found:
+        if item.records is not None:
+            broker.metrics.replicated_out(item.records.size)
+            if throttle.covers(topic, item.partition_index):
+                throttle.record(item.records.size)
 
 
 def _unless_unreadable(broker: Services, topic: FetchTopic, item: Found, is_old: bool) -> Found:

@@ -81,6 +81,8 @@ def read_partition(
             if notes:
                 _note(broker, partition, request, wanted)
             place.lags = request.replica_id not in partition.isr
+            if place.lags and broker.leader_throttle.holds_back(name, wanted.partition_index):
+                return _found(log, wanted, None)
         size_max = min(wanted.size_max, left)
         if size_max <= 0 and not at_least_one:
             log.check_offset(wanted.offset)

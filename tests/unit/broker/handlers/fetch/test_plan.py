@@ -39,7 +39,8 @@ class World(SimpleNamespace):
         self.names = {UUID(int=1): "t", UUID(int=2): "u"}
         self.read: list[tuple[str, int]] = []
         self.moved_away: set[tuple[str, int]] = set()
-        self.isr = (1, 2)
+        self.isr: tuple[int, ...] = (1, 2)
+        self.held_back: set[tuple[str, int]] = set()
         self.fetched: list[tuple[int, int]] = []
         self.soon: list[Callable[[], Any]] = []
         super().__init__(
@@ -50,6 +51,7 @@ class World(SimpleNamespace):
                 partition=lambda topic, index: SimpleNamespace(leader=2, leader_epoch=1),
             ),
             waiting=Waiting(self),
+            leader_throttle=SimpleNamespace(holds_back=lambda *key: key in self.held_back),
         )
 
     def replica(self, topic: str, index: int) -> Any:
@@ -297,6 +299,17 @@ def test_where_a_follower_is_is_noted_once_when_its_request_arrives(world: World
     assert waiting.read_again({("t", 0)})[1] == 100
     waiting.read_again(None)
     assert world.fetched == [(2, 10)]
+
+
+@pytest.mark.parametrize(("isr", "sizes"), [((1,), [0, 100]), ((1, 2), [100, 100])])
+def test_a_throttle_holds_back_followers_that_are_out_of_sync(
+    world: World, isr: tuple[int, ...], sizes: list[int]
+) -> None:
+    world.held_back, world.isr = {("t", 0)}, isr
+    found, size, is_urgent = reading(world, topic("t", (0, 9), (1, 9)), replica_id=2).read()
+    sent = [0 if item.records is None else item.records.size for _, items in found for item in items]
+    assert (sent, size, is_urgent) == (sizes, sum(sizes), False)
+    assert world.fetched == [(2, 9), (2, 9)], "where they are is known all the same"
 
 
 def test_a_follower_waits_for_the_end_of_the_log(world: World) -> None:
