@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -190,7 +191,7 @@ def test_a_broker_that_is_not_controller_any_more(own_pair: Pair) -> None:
 
 def test_fetches_of_brokers_that_are_no_followers(pair: Pair) -> None:
     def script(session: Session) -> None:
-        create_topic(session, "unfollowed")
+        topic_id = create_topic(session, "unfollowed")
         for version in (1, 4, 9, 11, 12):
             for epoch in (-1, 0, 3) if version >= 9 else (-1,):
                 for offset in (0, 7):
@@ -198,6 +199,12 @@ def test_fetches_of_brokers_that_are_no_followers(pair: Pair) -> None:
                         "unfollowed", **({"epoch": epoch} if version >= 9 else {}), offset=offset
                     )
                     session.ask(FETCH, version, message | {"replica_id": NOBODY}, note=f"{epoch} {offset}")
+        for version, epoch in itertools.product((15, 17), (-1, 0, 3)):
+            wanted = {"partition": 0, "fetch_offset": 0, "current_leader_epoch": epoch}
+            topics = [{"topic_id": topic_id, "partitions": [wanted | {"partition_max_bytes": 1000}]}]
+            replica = {"replica_id": NOBODY, "replica_epoch": 1}
+            message = {"max_wait_ms": 0, "min_bytes": 0, "topics": topics, "replica_state": replica}
+            session.ask(FETCH, version, message, note=f"{epoch} in version {version}")
 
     pair.compare(script)
 

@@ -17,6 +17,8 @@ from sessions import (
     produce_message,
 )
 
+DELETE_RECORDS = 21
+
 
 def produce(session: Session, topic: str, partition: int) -> None:
     session.look(PRODUCE, 7, produce_message(topic, batch(b"v" * 100), partition=partition, acks=-1))
@@ -129,6 +131,14 @@ def test_epochs_fetched_last_are_compared_with_the_log(pair: Pair) -> None:
                 FETCH, 16, {"max_wait_ms": 0, "min_bytes": 1, "topics": topics}, note=f"{offset}@{epoch}"
             )
             session.note("diverging", answer["responses"][0]["partitions"][0]["diverging_epoch"])
+        # What is deleted is out of range, wherever the logs part.
+        deleted = {"name": "parting", "partitions": [{"partition_index": 0, "offset": 2}]}
+        session.look(DELETE_RECORDS, 1, {"topics": [deleted], "timeout_ms": 5000})
+        for offset, epoch in ((1, 0), (2, 0), (9, 0)):
+            topics = [{"topic_id": topic_id, "partitions": [wanted(0, offset, last_fetched_epoch=epoch)]}]
+            session.ask(
+                FETCH, 16, {"max_wait_ms": 0, "min_bytes": 1, "topics": topics}, note=f"then {offset}@{epoch}"
+            )
 
     pair.compare(script)
 

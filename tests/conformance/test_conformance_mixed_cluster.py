@@ -7,6 +7,8 @@ import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -16,11 +18,17 @@ from kafka_oracle import KafkaBroker
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 from processes import BrokerProcess, eventually
+from raw_client import FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH, RawClient
 from zookeeper_process import ZooKeeperProcess
 
+from headrace.broker.errors import ErrorCode
+from headrace.broker.wire.api import k21_delete_records
 from headrace.broker.wire.batches import iter_batches
 
 HEADRACE, KAFKA, SECOND = 1, 2, 3
+DELETE_RECORDS = k21_delete_records.API.key
+RACKS = {HEADRACE: "rack-1", KAFKA: "rack-2"}
+RACK_AWARE = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
 
 
 class MixedCluster:
@@ -30,7 +38,13 @@ class MixedCluster:
         self.home = home
         self.zookeeper = ZooKeeperProcess(home / "zookeeper")
         self.start_headrace()
-        self.kafka = KafkaBroker(jars, home / "kafka", broker_id=KAFKA, zookeeper=self.zookeeper.address)
+        self.kafka = KafkaBroker(
+            jars,
+            home / "kafka",
+            broker_id=KAFKA,
+            zookeeper=self.zookeeper.address,
+            set={"broker.rack": RACKS[KAFKA], **RACK_AWARE},
+        )
         self.znodes = KazooClient(self.zookeeper.address)
         self.znodes.start()
         eventually(lambda: self.sees(KAFKA) and self.sees(HEADRACE), timeout_s=90, what="one cluster")
@@ -40,7 +54,12 @@ class MixedCluster:
             self.home / "headrace",
             broker_id=HEADRACE,
             zookeeper=self.zookeeper.address,
-            set={"zookeeper.session.timeout.ms": "3000", "replica.lag.time.max.ms": "4000"},
+            set={
+                "zookeeper.session.timeout.ms": "3000",
+                "replica.lag.time.max.ms": "4000",
+                "broker.rack": RACKS[HEADRACE],
+                **RACK_AWARE,
+            },
         )
 
     def address(self, broker: int) -> str:
@@ -109,6 +128,15 @@ class MixedCluster:
             producer.produce(topic, b"x", partition=partition, on_delivery=lambda e, _: errors.append(e))
         producer.flush(20)
         return errors
+
+    def ask(self, broker: int, key: int, version: int, message: dict[str, Any]) -> dict[str, Any]:
+        """What one of them answers to a raw request."""
+        host, port = self.address(broker).rsplit(":", 1)
+        client = RawClient(SimpleNamespace(addresses=[(host, int(port))]))  # type: ignore[arg-type]
+        try:
+            return client.ask(key, version, message)
+        finally:
+            client.socket.close()
 
     def end(self) -> None:
         self.kafka.end()
@@ -182,6 +210,11 @@ def test_either_kind_of_broker_replicates_what_the_other_leads(mixed: MixedClust
     for _ in range(3):
         assert mixed.produce(topic, HEADRACE, 2) == two
     eventually(lambda: mixed.is_replicated(topic, 3), timeout_s=30, what="the same on both")
+    by_headrace = told_by_leader_and_follower(mixed, topic, 0, HEADRACE, KAFKA)
+    assert by_headrace == told_by_leader_and_follower(mixed, topic, 1, KAFKA, HEADRACE)
+    assert by_headrace["sent to the follower's rack"] == (ErrorCode.NONE, "follower", False)
+    assert by_headrace["read from the follower"] == (ErrorCode.NONE, None, True)
+    assert by_headrace["records deleted"] == (ErrorCode.NONE, 1)
     mixed.headrace.kill()
     eventually(
         lambda: set(mixed.leaders(topic, KAFKA).values()) == {KAFKA}, timeout_s=40, what="Kafka as leader"
@@ -200,3 +233,71 @@ def test_either_kind_of_broker_replicates_what_the_other_leads(mixed: MixedClust
     eventually(lambda: mixed.is_replicated(topic, 5), timeout_s=60, what="Kafka's return")
     assert mixed.produce(topic, HEADRACE, 2) == two
     eventually(lambda: mixed.is_replicated(topic, 6), timeout_s=30, what="the same once more")
+
+
+def told_by_leader_and_follower(
+    mixed: MixedCluster, topic: str, partition: int, leader: int, follower: int
+) -> dict[str, object]:
+    """What a partition's leader and its follower answer to consumers and brokers of all kinds."""
+
+    def fetch(
+        broker: int, version: int, *, replica: int = -1, rack: str = "", **fields: int
+    ) -> tuple[Any, ...]:
+        """Error, which replica to read from rather, and whether records came."""
+        wanted = {"partition": partition, "fetch_offset": 0, "partition_max_bytes": 1 << 20} | fields
+        message: dict[str, Any] = {
+            "replica_id": replica,
+            "max_wait_ms": 0,
+            "min_bytes": 0,
+            "topics": [{"topic": topic, "partitions": [wanted]}],
+        }
+        if version >= 11:
+            message["rack_id"] = rack
+        (found,) = mixed.ask(broker, FETCH, version, message)["responses"][0]["partitions"]
+        rather = {leader: "leader", follower: "follower"}.get(found["preferred_read_replica"])
+        return found["error_code"], rather, bool(found["records"])
+
+    def end(broker: int, replica: int) -> tuple[int, int]:
+        wanted = {"partition_index": partition, "timestamp": -1}
+        message = {"replica_id": replica, "topics": [{"name": topic, "partitions": [wanted]}]}
+        (found,) = mixed.ask(broker, LIST_OFFSETS, 7, message)["topics"][0]["partitions"]
+        return found["error_code"], found["offset"]
+
+    def epoch_end(broker: int, epoch: int) -> tuple[int, int]:
+        wanted = {"partition": partition, "current_leader_epoch": epoch, "leader_epoch": 0}
+        message = {"replica_id": 9, "topics": [{"topic": topic, "partitions": [wanted]}]}
+        answer = mixed.ask(broker, OFFSET_FOR_LEADER_EPOCH, 4, message)
+        (found,) = answer["topics"][0]["partitions"]
+        return found["error_code"], found["end_offset"]
+
+    def deleted(offset: int) -> tuple[int, int]:
+        wanted = {"partition_index": partition, "offset": offset}
+        message = {"topics": [{"name": topic, "partitions": [wanted]}], "timeout_ms": 20_000}
+        (found,) = mixed.ask(leader, DELETE_RECORDS, 2, message)["topics"][0]["partitions"]
+        return found["error_code"], found["low_watermark"]
+
+    # A follower learns with its next fetch what is committed.
+    eventually(lambda: fetch(follower, 11)[2], what="committed records on the follower")
+    told: dict[str, object] = {
+        "sent to the follower's rack": fetch(leader, 11, rack=RACKS[follower]),
+        "read in the leader's rack": fetch(leader, 11, rack=RACKS[leader]),
+        "read in another rack": fetch(leader, 12, rack="elsewhere"),
+        "read from the follower": fetch(follower, 11, rack=RACKS[follower]),
+        "read from the follower's end": fetch(follower, 11, fetch_offset=3),
+        "read beyond the follower's end": fetch(follower, 11, fetch_offset=4),
+        "asked of the follower by who knows of none": fetch(follower, 10),
+        "records deleted": deleted(1),
+        "deleted above the watermark": deleted(4),
+    }
+    for broker, name in ((leader, "leader"), (follower, "follower")):
+        for epoch in (-1, 0, 7):
+            told[f"epoch {epoch} of the {name}"] = fetch(
+                broker, 11, current_leader_epoch=epoch, fetch_offset=1
+            )
+            told[f"a stranger to the {name} in epoch {epoch}"] = fetch(
+                broker, 12, replica=9, current_leader_epoch=epoch
+            )
+            told[f"the {name}'s end of epoch 0 in epoch {epoch}"] = epoch_end(broker, epoch)
+        for replica in (-1, -2, 9):
+            told[f"the {name}'s end for {replica}"] = end(broker, replica)
+    return told
