@@ -255,17 +255,18 @@ class Partitions:
         return ErrorCode.KAFKA_STORAGE_ERROR if self._may_not_lead(told) else ErrorCode.NONE
 
     def _may_not_lead(self, told: ToldReplica) -> bool:
-        """Whether this broker is to lead what others have more of (KIP-966): its log lost, in an unclean stop, what was
-        committed. It follows first; who knows that data is lost has an unclean election.
+        """Whether this broker's log lost, in an unclean stop, what was committed, and there is no leader to have it from
+        (KIP-966). It leads what it has after an unclean election, and where such are allowed and nobody else is in sync.
+
+        That goes for a partition without leader, too: by taking it this broker would say that it can lead it.
         """
-        if told.state.leader != self.broker_id or len(told.replicas) == 1:
+        state = told.state
+        if state.leader not in (self.broker_id, NO_LEADER) or len(told.replicas) == 1:
             return False
         own_log = self.logs.get(told.topic, told.partition)
-        return (
-            own_log is not None
-            and own_log.lost_end is not None
-            and told.state.leader_recovery_state == RECOVERED
-        )
+        if own_log is None or own_log.lost_end is None or state.leader_recovery_state != RECOVERED:
+            return False
+        return state.isr != (self.broker_id,) or not own_log.config.unclean_leader_election_enable
 
     def _take(self, told: ToldReplica) -> ErrorCode:
         """One partition of a LeaderAndIsr request, its log being ready."""

@@ -532,9 +532,10 @@ def test_a_log_that_lost_what_was_committed_is_not_led_from_before_it_has_follow
     partitions: Partitions, logs: Logs
 ) -> None:
     log = with_lost_tail(logs)
-    for _ in range(2):
-        lead = leader_and_isr(state(epoch=1, isr=(1,), replicas=(1, 2)))
-        assert codes(take(partitions, lead)) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    for epoch, leader in enumerate((1, 1, -1)):
+        partitions.ask_again()
+        word = leader_and_isr(state(epoch=epoch, leader=leader, isr=(1,), replicas=(1, 2)))
+        assert codes(take(partitions, word)) == [ErrorCode.KAFKA_STORAGE_ERROR]
     assert (partitions.leaderships_refused, log.epochs) == (1, [])
     assert partitions.get("t", 0) is None
     stop(partitions, stop_replica(delete=False))
@@ -577,3 +578,12 @@ def test_a_state_that_the_controller_has_answered_beyond_is_passed_over(partitio
     newer = leader_and_isr(state(leader=2, epoch=4, isr=(2,), replicas=(1, 2), partition_epoch=7))
     take(partitions, newer)
     assert held(partitions).leader == 2
+
+
+@pytest.mark.parametrize(("isr", "code"), [((1,), ErrorCode.NONE), ((1, 2), ErrorCode.KAFKA_STORAGE_ERROR)])
+def test_where_unclean_elections_are_allowed_the_last_in_sync_leads_what_it_has(
+    partitions: Partitions, logs: Logs, isr: tuple[int, ...], code: ErrorCode
+) -> None:
+    with_lost_tail(logs).config = LogConfig(unclean_leader_election_enable=True)
+    word = leader_and_isr(state(epoch=1, isr=isr, replicas=(1, 2)))
+    assert codes(take(partitions, word)) == [code]
