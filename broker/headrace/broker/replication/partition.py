@@ -230,19 +230,32 @@ class Partition:
             now_ms=self.host.monotonic_ms(),
         )
         if replica not in leadership.maximal_isr:
-            proposal = leadership.joining(replica, self.log.high_watermark)
-            if proposal is not None:
-                self.host.propose(self, proposal)
+            self._propose_joining(leadership, replica)
         self._move()
 
+    def _propose_joining(self, leadership: Leadership, replica: int) -> None:
+        proposal = leadership.joining(replica, self.log.high_watermark)
+        if proposal is not None:
+            self.host.propose(self, proposal)
+
+    def _propose_who_waits(self, leadership: Leadership) -> None:
+        """Have those in the ISR that caught up while another change was under way: with nothing to fetch, they do not say
+        again where they are.
+        """
+        for replica in leadership.followers:
+            if replica not in leadership.maximal_isr:
+                self._propose_joining(leadership, replica)
+
     def check_lag(self) -> None:
-        """Propose to have those out of the ISR that lag for too long; call every now and then."""
+        """Propose to have those out of the ISR that lag for too long, or who caught up in it; call every now and then."""
         leadership = self.leadership
         if leadership is None or not leadership.followers:
             return
         proposal = leadership.lagging(self.log.log_end_offset, self.isr_size_min, self.host.monotonic_ms())
         if proposal is not None:
             self.host.propose(self, proposal)
+        else:
+            self._propose_who_waits(leadership)
         # Who was caught up, and out of the ISR, is waited for only as long as it may lag.
         self._move()
 
@@ -254,6 +267,7 @@ class Partition:
         self.isr, self.partition_epoch = leadership.isr, leadership.partition_epoch
         self._secure_below_minimum()
         self._move()
+        self._propose_who_waits(leadership)
         return True
 
     @property

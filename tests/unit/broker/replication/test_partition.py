@@ -204,6 +204,27 @@ def test_a_refused_proposal_is_made_again_by_the_next_fetch(replica: Replica) ->
     assert len(replica.scripted.proposals) == 2
 
 
+def test_who_caught_up_while_another_joined_joins_after_it_with_nothing_more_to_fetch(
+    replica: Replica,
+) -> None:
+    replica.follow(told(isr=(1,), replicas=(1, 2, 3)))
+    replica.produce(5)
+    replica.follower_fetched(2, 5)
+    replica.follower_fetched(3, 5)
+    assert [p.isr for p in replica.scripted.proposals] == [(1, 2)]
+    replica.answer((1, 2), 1)
+    assert [p.isr for p in replica.scripted.proposals] == [(1, 2), (1, 2, 3)]
+
+
+def test_a_refused_proposal_is_made_again_in_time_with_nothing_to_fetch(replica: Replica) -> None:
+    replica.follow(told(isr=(1,), replicas=(1, 2)))
+    replica.follower_fetched(2, 0)
+    replica.proposal_answered(replica.scripted.proposals[0], ErrorCode.INELIGIBLE_REPLICA)
+    assert len(replica.scripted.proposals) == 1
+    replica.check_lag()
+    assert len(replica.scripted.proposals) == 2
+
+
 def test_a_replica_that_is_just_added_does_not_make_it_under_replicated(replica: Replica) -> None:
     word = told(isr=(1,), replicas=(1, 2))
     replica.follow(word._replace(adding=(2,)))
