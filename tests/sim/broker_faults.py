@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
 from node import Node
-from replicas_seen import places_of, replicas_of, state_of
+from replicas_seen import assignment_of, places_of, replicas_of, state_of
 from world import World
 
 from headrace.broker.wire.partitions import PartitionKey
@@ -130,10 +130,11 @@ class Faults:
             return self._is_flushed
         if self._lost_power not in (None, node) and not self._is_in_sync(self._lost_power):
             return False
-        if not all(self._has_another(place, node) for place in self._places()):
+        hit = [place for place in self._places() if self._is_in_sync_at(place, node)]
+        if not all(self._has_another(place, node) for place in hit):
             return False
         self._lost_power = node
-        self._unnoticed = {paths.partition_state(*place) for place in self._places()}
+        self._unnoticed = {paths.partition_state(*place) for place in hit}
         return True
 
     def _has_another(self, place: PartitionKey, node: Node) -> bool:
@@ -146,9 +147,14 @@ class Faults:
         )
 
     def _is_in_sync(self, node: Node | None) -> bool:
+        """With everything that it holds a replica of."""
         assert node is not None
-        states = [state_of(self._world, place) for place in self._places()]
-        return node.is_serving and all(s is not None and node.broker_id in s.isr for s in states)
+        held = [p for p in self._places() if node.broker_id in assignment_of(self._world, p)]
+        return node.is_serving and all(self._is_in_sync_at(place, node) for place in held)
+
+    def _is_in_sync_at(self, place: PartitionKey, node: Node) -> bool:
+        state = state_of(self._world, place)
+        return state is not None and node.broker_id in state.isr
 
     def _others(self, node: Node) -> list[str]:
         return [other.name for other in self._world.nodes.values() if other is not node]

@@ -184,7 +184,11 @@ class Life:
         """Run for controller."""
 
         def run() -> None:
-            if self.world.controller is None and self.has_session and not self.host.is_cut_from_zookeeper:
+            if self.world.controller is not None:
+                return
+            if not self.has_session or self.host.is_cut_from_zookeeper:
+                self.after(BACKOFF_MS, run)
+            else:
                 self.world.controller = self
                 self.world.controller_epoch += 1
                 self.office = Office(self, self.world.controller_epoch)

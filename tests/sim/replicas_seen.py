@@ -35,6 +35,13 @@ def places_of(world: World, topic: str) -> list[PartitionKey]:
     return [(topic, number) for number in paths.decode_topic(topic, znode.data).partitions]
 
 
+def assignment_of(world: World, place: PartitionKey) -> tuple[int, ...]:
+    """The brokers that hold a partition, or are to hold it, as the topic's znode says."""
+    topic, number = place
+    znode = world.ensemble.znodes[paths.topic(topic)]
+    return paths.decode_topic(topic, znode.data).partitions[number].replicas
+
+
 def state_of(world: World, place: PartitionKey) -> PartitionState | None:
     znode = world.ensemble.znodes.get(paths.partition_state(*place))
     if znode is None:
@@ -59,10 +66,13 @@ def contents(log: PartitionLog) -> Replica:
 
 
 def is_settled(world: World, place: PartitionKey, factor: int) -> bool:
-    """Whether all replicas are in sync and hold the same, all of it committed."""
+    """Whether so many replicas are in sync and hold the same, all of it committed.
+
+    Others may hold some yet: who was away when its replica was moved, and the controller too, is told by nobody, as in Kafka.
+    """
     state = state_of(world, place)
-    if state is None or len(state.isr) != factor:
+    if state is None or len(state.isr) != factor or set(assignment_of(world, place)) != set(state.isr):
         return False
-    found = [partition.log for _, partition in replicas_of(world, place)]
+    found = [partition.log for node, partition in replicas_of(world, place) if node.broker_id in state.isr]
     ends = {end for log in found for end in (log.log_end_offset, log.high_watermark)}
     return len(found) == factor and len(ends) == 1

@@ -27,7 +27,7 @@ from headrace.broker.groups.loader import GroupLoader
 from headrace.broker.log.producers import ProducerStates
 from headrace.broker.server.replicas import Partitions
 
-FIRST, _, LAST = os.environ.get("BROKER_SEEDS", "0-149").partition("-")
+FIRST, _, LAST = os.environ.get("BROKER_SEEDS", "0-199").partition("-")
 SEEDS = range(int(FIRST), int(LAST or FIRST) + 1)
 
 

@@ -14,7 +14,7 @@ from long_runs import first_of
 from machine_mutations import MUTATIONS
 from machine_simulation import FAULTS, simulate
 
-FIRST, _, LAST = os.environ.get("MACHINE_SEEDS", "0-1999").partition("-")
+FIRST, _, LAST = os.environ.get("MACHINE_SEEDS", "0-2499").partition("-")
 SEEDS = range(int(FIRST), int(LAST or FIRST) + 1)
 PIECE, MUTATION_SEEDS = 50, 400
 

@@ -33,6 +33,7 @@ from headrace.broker.wire.api import (
     k19_create_topics,
     k20_delete_topics,
     k22_init_producer_id,
+    k45_alter_partition_reassignments,
 )
 from headrace.broker.wire.client.view import MOVED, Address, ClusterView
 from headrace.broker.wire.fields import Message
@@ -523,3 +524,28 @@ class TopicMaker(Client):
         if code != other:
             check(code)
         return code
+
+
+class Mover(Client):
+    """Moves partitions to random brokers, as many as before, or cancels that, until it `is_over`."""
+
+    def __init__(self, world: World, name: str, history: History, places: list[PartitionKey]) -> None:
+        super().__init__(world, name, history)
+        self.places = places
+        self.is_over = False
+
+    async def run(self) -> None:
+        while not self.is_over:
+            await asyncio.sleep(self.world.random.uniform(0.2, 3.0))
+            topic, number = self.world.random.choice(self.places)
+            count = self.world.random.choice((0, 3, 3, 3))
+            replicas = self.world.random.sample(list(self.world.nodes), count) or None
+            wanted = {"partition_index": number, "replicas": replicas}
+            message = {"timeout_ms": 5000, "topics": [{"name": topic, "partitions": [wanted]}]}
+            with suppress(OSError):
+                await self.refresh([topic])
+                api = k45_alter_partition_reassignments.API
+                answer = await self.ask(self.view.addresses.get(self.controller), api, 0, message)
+                codes = [p["error_code"] for t in answer["responses"] for p in t["partitions"]]
+                code = ErrorCode(answer["error_code"] or codes[0])
+                self.history.happened[f"{'move' if replicas else 'cancel'}: {code.name}"] += 1
