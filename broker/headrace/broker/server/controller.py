@@ -33,7 +33,7 @@ from headrace.broker.server.admin_wishes import AdminWishes
 from headrace.broker.server.mailbox import Mailbox, Work
 from headrace.broker.server.orders import Orders
 from headrace.broker.server.peers import Peers
-from headrace.broker.server.state_changes import StateChanges
+from headrace.broker.server.state_changes import StateChange, StateChanges, state_changes
 from headrace.broker.server.term import ControllerMovedError, Term
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks
@@ -431,6 +431,7 @@ class ControllerOffice:
     async def _handle(self, event: events.Event) -> events.Answer | None:
         """One event, its commands, and the events that these bring about at once; the answer, when the event asks for one."""
         answer = None
+        changes: list[StateChange] = []
         pending: deque[events.Event] = deque([event])
         while pending and self._core is not None:
             for command in self._core.handle(pending.popleft()):
@@ -438,9 +439,13 @@ class ControllerOffice:
                     answer = command
                     continue
                 outcome = await self._perform(command, self._core)
+                if isinstance(command, events.WriteStates) and isinstance(outcome, events.StatesWritten):
+                    changes += state_changes(self._core.cluster.states, command, outcome)
                 if outcome is not None:
                     pending.append(outcome)
             self._orders.sent()
+        # Leaders first, then the log.
+        await self.changes.tell(changes)
         return answer
 
     async def _perform(self, command: events.Act, core: Controller) -> events.Event | None:
@@ -448,9 +453,7 @@ class ControllerOffice:
         assert term is not None, "elected"
         match command:
             case events.WriteStates():
-                outcome = await term.write_states(command.writes)
-                await self.changes.tell(core.cluster.states, command, outcome)
-                return outcome
+                return await term.write_states(command.writes)
             case events.RemoveTopic():
                 return await self._remove_topic(term, command.topic)
             case events.RefuseDeletion():

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from headrace.broker.log.store import LogStore
 
 logger = get_logger(__name__)
+TAKEN_AT_ONCE = 25
+"""Partitions of a request: some milliseconds."""
 PartitionCallback = Callable[[Partition], None]
 
 
@@ -172,13 +174,16 @@ class Partitions:
             try:
                 await self._open_logs(replicas)
                 await self._replica_logs.begin_epochs(self._begun_epochs(replicas))
-                return self._take_all(replicas)
+                return await self._take_all(replicas)
             finally:
                 self._replica_logs.end()
 
-    def _take_all(self, replicas: Sequence[ToldReplica]) -> dict[str, Any]:
+    async def _take_all(self, replicas: Sequence[ToldReplica]) -> dict[str, Any]:
+        """One after the other; clients have their turn in between, for they wait for other partitions."""
         topics: dict[str, tuple[UUID, list[dict[str, Any]]]] = {}
-        for told in replicas:
+        for count, told in enumerate(replicas):
+            if count and count % TAKEN_AT_ONCE == 0:
+                await asyncio.sleep(0)
             code = self._take(told)
             answer = {"topic_name": told.topic, "partition_index": told.partition, "error_code": code}
             topics.setdefault(told.topic, (told.topic_id, []))[1].append(answer)

@@ -6,7 +6,8 @@ Kafka's LeaderElectionRateAndTimeMs and UncleanLeaderElectionsPerSec count the s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from headrace.broker.replication.events import StatesWritten, StateWrite, WriteStates
 from headrace.broker.replication.model import NO_LEADER, PartitionState
@@ -18,6 +19,23 @@ LINES_AT_ONCE = 100
 """Before others have their turn: about two milliseconds."""
 
 
+class StateChange(NamedTuple):
+    """What was written, and in place of what."""
+
+    before: PartitionState | None
+    write: StateWrite
+    state: PartitionState
+
+
+def state_changes(
+    before: Mapping[PartitionKey, PartitionState], command: WriteStates, outcome: StatesWritten
+) -> list[StateChange]:
+    """The changes that a command made of the states `before`."""
+    written = outcome.written
+    keys = ((w, (w.topic, w.partition)) for w in command.writes)
+    return [StateChange(before.get(key), w, written[key]) for w, key in keys if key in written]
+
+
 class StateChanges:
     """Of this broker's terms; the counts live as long as the broker."""
 
@@ -25,19 +43,12 @@ class StateChanges:
         self.leader_elections = 0
         self.unclean_leader_elections = 0
 
-    async def tell(
-        self, before: Mapping[PartitionKey, PartitionState], command: WriteStates, outcome: StatesWritten
-    ) -> None:
-        """Tell of what was written in place of the states `before`."""
-        count = 0
-        for write in command.writes:
-            state = outcome.written.get((write.topic, write.partition))
-            if state is None:
-                continue
-            self._tell_one(before.get((write.topic, write.partition)), write, state)
-            count += 1
-            if count % LINES_AT_ONCE == 0:
+    async def tell(self, changes: Sequence[StateChange]) -> None:
+        """Count and log them."""
+        for count, change in enumerate(changes):
+            if count and count % LINES_AT_ONCE == 0:
                 await asyncio.sleep(0)
+            self._tell_one(*change)
 
     def _tell_one(self, before: PartitionState | None, write: StateWrite, state: PartitionState) -> None:
         facts: dict[str, object] = {"topic": write.topic, "partition": write.partition}

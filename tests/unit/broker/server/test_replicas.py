@@ -31,7 +31,8 @@ from headrace.broker.replication.control_requests import (
 from headrace.broker.replication.model import RECOVERED, RECOVERING, PartitionMetadata
 from headrace.broker.replication.partition import Partition
 from headrace.broker.server.metadata import MetadataCache
-from headrace.broker.server.replicas import Partitions
+from headrace.broker.server.replicas import TAKEN_AT_ONCE, Partitions
+from headrace.broker.tasks import Tasks
 from headrace.broker.wire.fields import ZERO_UUID
 from headrace.broker.wire.partitions import PartitionKey
 
@@ -587,3 +588,23 @@ def test_where_unclean_elections_are_allowed_the_last_in_sync_leads_what_it_has(
     with_lost_tail(logs).config = LogConfig(unclean_leader_election_enable=True)
     word = leader_and_isr(state(epoch=1, isr=isr, replicas=(1, 2)))
     assert codes(take(partitions, word)) == [code]
+
+
+def test_others_have_their_turn_while_many_partitions_are_taken(partitions: Partitions) -> None:
+    request = leader_and_isr(*(state(partition=p) for p in range(4 * TAKEN_AT_ONCE)))
+    seen: set[int] = set()
+
+    async def script() -> Message:
+        async def look() -> None:
+            while True:
+                seen.add(len(list(partitions.all())))
+                await asyncio.sleep(0)
+
+        tasks = Tasks()
+        tasks.start("look", look())
+        response = await partitions.leader_and_isr(request)
+        await tasks.stop()
+        return response
+
+    assert codes(asyncio.run(script())) == [ErrorCode.NONE] * (4 * TAKEN_AT_ONCE)
+    assert {TAKEN_AT_ONCE, 2 * TAKEN_AT_ONCE, 3 * TAKEN_AT_ONCE} <= seen
