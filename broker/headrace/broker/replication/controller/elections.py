@@ -103,11 +103,16 @@ class Elections:
         return self.write(self.due(event.topics))
 
     def states_written(self, event: StatesWritten) -> list[Command]:
-        """Tell of what was written, and of what was found instead; then decide again what is still to be done."""
+        """Tell of what was written, and of what was found instead; then decide again what is still to be done.
+
+        Partitions with another leader are told of first: nobody serves them until brokers know.
+        """
         cluster = self._cluster
         written = {tp: s for tp, s in event.written.items() if tp[0] in cluster.topics}
         led = {tp: cluster.states[tp].leader for tp in written if tp in cluster.states}
         cluster.states.update(written)
+        moved = {tp: s for tp, s in written.items() if s.leader != led.get(tp)}
+        written = {**moved, **written}
         new = self._created & written.keys()
         self._created.clear()
         for key in event.conflicts:
