@@ -183,7 +183,7 @@ class Moves:
                 successor.advance_high_watermark(source.log_start_offset)
                 successor.delete_before(source.log_start_offset)
             old_home = self._store.home_of(key)
-            doomed = f"{old_home.path}/{names.deleted_directory(*key, source.topic_id)}"
+            doomed = f"{old_home.path}/{names.deleted_directory(*key)}"
             self._files.rename(source.directory, doomed)
             self._files.sync_directory(old_home.path)
             self._store.doom(doomed, now_ms, source.config.file_delete_delay_ms)
@@ -372,7 +372,7 @@ class Moves:
     def _promote(self, key: PartitionKey, source: PartitionLog, successor: PartitionLog, now_ms: int) -> Job:
         """The log goes on as its successor from now on; the job makes that last."""
         home, old_home = self._targets[key], self._store.home_of(key)
-        doomed = f"{old_home.path}/{names.deleted_directory(*key, source.topic_id)}"
+        doomed = f"{old_home.path}/{names.deleted_directory(*key)}"
         with storage_errors(self._files, old_home.path):
             self._files.rename(source.directory, doomed)
         self._store.doom(doomed, now_ms, source.config.file_delete_delay_ms)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
@@ -52,9 +52,12 @@ def parse_partition_directory(name: str) -> tuple[str, int] | None:
     return match["topic"], int(match["partition"])
 
 
-def deleted_directory(topic: str, partition: int, unique: UUID | None = None) -> str:
-    """`pageviews-3.<32 hex digits>-delete`, the topic cut so that the name fits a file system."""
-    suffix = f"-{partition}.{(unique or uuid4()).hex}{DELETE_DIRECTORY_SUFFIX}"
+def deleted_directory(topic: str, partition: int) -> str:
+    """`pageviews-3.<32 hex digits>-delete`, the topic cut so that the name fits a file system.
+
+    A new name each time: what is deleted may come back, and be deleted again, before the first folder is gone.
+    """
+    suffix = f"-{partition}.{uuid4().hex}{DELETE_DIRECTORY_SUFFIX}"
     return topic[: _DIRECTORY_NAME_LENGTH_MAX - len(suffix)] + suffix
 
 

@@ -301,7 +301,7 @@ class LogStore:
             home = self._homes.pop(key, None)
             if home is not None:
                 log = home.logs.pop(key)
-                doomed = f"{home.path}/{names.deleted_directory(*key, log.topic_id)}"
+                doomed = f"{home.path}/{names.deleted_directory(*key)}"
                 renames.append((key, home, log.directory, doomed))
                 self.doom(doomed, now_ms, log.config.file_delete_delay_ms)
         copies = [(key, self.moves.cancel(key, now_ms)) for key in keys if self.moves.target(key) is not None]

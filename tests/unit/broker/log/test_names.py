@@ -13,4 +13,4 @@ def test_names_are_kafkas() -> None:
     assert parse_partition_directory(f"events-0.{TOPIC_ID.hex}-delete") is None
     assert offset_of("00000000000000000042.log") == 42
     assert offset_of("leader-epoch-checkpoint") is None
-    assert len(deleted_directory("t" * 249, 3, TOPIC_ID)) == 255
+    assert len(deleted_directory("t" * 249, 3)) == 255

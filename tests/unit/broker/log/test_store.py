@@ -1,6 +1,7 @@
 """The logs of a broker: where they are made, flushed, closed and deleted."""
 
 import errno
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import UUID
@@ -55,10 +56,24 @@ def test_a_deleted_partition_is_gone_at_once_and_its_files_after_a_delay(tmp_pat
     append(store.create("events", 0, TOPIC_ID, now_ms=NOW_MS), batch(3))
     store.delete("events", 0, now_ms=NOW_MS)
     assert store.get("events", 0) is None
-    assert [path.name for path in tmp_path.glob("*-delete")] == [f"events-0.{TOPIC_ID.hex}-delete"]
+    (deleted,) = tmp_path.glob("*-delete")
+    assert re.fullmatch(r"events-0\.[0-9a-f]{32}-delete", deleted.name)
     assert store.create("events", 0, None, now_ms=NOW_MS).log_end_offset == 0
     assert store.removals(NOW_MS + 99) == []
     assert list(tmp_path.glob("*-delete"))
+    for job in store.removals(NOW_MS + 100):
+        job()
+    assert not list(tmp_path.glob("*-delete"))
+
+
+def test_a_partition_may_come_and_go_again_before_its_files_are_gone(tmp_path: Path) -> None:
+    """As when a reassignment is turned back and forth."""
+    store, _ = open_store(tmp_path, config=DELAYED)
+    for _ in range(3):
+        append(store.create("events", 0, TOPIC_ID, now_ms=NOW_MS), batch(3))
+        store.delete("events", 0, now_ms=NOW_MS)
+    assert len(list(tmp_path.glob("*-delete"))) == 3
+    assert store.offline == {}
     for job in store.removals(NOW_MS + 100):
         job()
     assert not list(tmp_path.glob("*-delete"))
