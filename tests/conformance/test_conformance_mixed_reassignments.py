@@ -39,19 +39,21 @@ def test_partitions_move_by_kafkas_tools_and_under_either_controller(
             kafka_jars, f"org.apache.kafka.tools.{name}", "--bootstrap-server", address, *arguments
         )
 
-    def move(replicas: list[int]) -> None:
+    def move(replicas: list[int], *options: str) -> str:
         """Have all partitions get these replicas, and wait until the tool says so."""
         plan = tmp_path / "plan.json"
         listed = [{"topic": TOPIC, "partition": p, "replicas": replicas} for p in range(4)]
         plan.write_text(json.dumps({"version": 1, "partitions": listed}))
         wish = ("--reassignment-json-file", str(plan))
-        begun = tool("reassign.ReassignPartitionsCommand", *wish, "--execute")
+        begun = tool("reassign.ReassignPartitionsCommand", *wish, "--execute", *options)
         assert "Successfully started partition reassignments" in begun.stdout, begun.stdout + begun.stderr
         await_replicas(mixed, replicas)
         done = tool("reassign.ReassignPartitionsCommand", *wish, "--verify").stdout
         assert done.count("is completed.") == 4, done
+        return done
 
-    move([HEADRACE, KAFKA])
+    done = move([HEADRACE, KAFKA], "--throttle", "10000000")
+    assert f"Clearing topic-level throttles on topic {TOPIC}" in done
     assert mixed.produce(TOPIC, KAFKA) == [None] * 4
     elected = tool("LeaderElectionCommand", "--election-type", "preferred", "--all-topic-partitions")
     assert elected.returncode == 0, elected.stdout + elected.stderr

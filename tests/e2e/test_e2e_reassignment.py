@@ -59,7 +59,9 @@ def test_partitions_move_while_they_are_written(
     plan_file = tmp_path / "plan.json"
     plan_file.write_text(planned)
     assert {len(p["replicas"]) for p in json.loads(planned)["partitions"]} == {3}
-    moved = answer(cluster, "reassign", "start", "--plan", str(plan_file), "--wait")
+    throttled = ("--throttle", "50000000")
+    moved = answer(cluster, "reassign", "start", "--plan", str(plan_file), "--wait", *throttled)
+    assert answer(cluster, "describe", "moved")["configuration"] == {}
     assert ([row["partition"] for row in moved["moved"]], moved["refused"]) == ([0, 1, 2], [])
     assert all(len(found) == 3 and not late for found, late in replicas(cluster).values())
     send(MESSAGES)
