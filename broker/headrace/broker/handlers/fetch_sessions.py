@@ -372,7 +372,7 @@ class FetchSessions:
                 self._watches.drop(watch, unwatched)
         session.begin()
         self.partition_count += len(session.partitions) - before
-        is_watched = self._watches.extend(watch, [key for key in new if key in session.name_keys])
+        is_watched = not new or self._watches.extend(watch, [key for key in new if key in session.name_keys])
         if self.partition_count > PARTITIONS_COUNT_MAX or not is_watched:
             self._remove(session.id)
             raise error_of(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)

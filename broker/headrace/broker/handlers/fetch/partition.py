@@ -197,14 +197,16 @@ def _check_follower(partition: Partition, replica: int, wanted: FetchPartition) 
 
 def _note(broker: Services, partition: Partition, request: FetchRequest, wanted: FetchPartition) -> None:
     """Where the follower is. Who waits for records to be deleted everywhere hears of another start of its log."""
-    low_watermark = partition.low_watermark
+    leadership = partition.leadership
+    known = None if leadership is None else leadership.followers.get(request.replica_id)
+    begins_elsewhere = known is not None and known.log_start_offset != wanted.log_start_offset
     partition.follower_fetched(
         request.replica_id,
         wanted.offset,
         log_start_offset=wanted.log_start_offset,
         broker_epoch=request.replica_epoch,
     )
-    if partition.low_watermark > low_watermark:
+    if begins_elsewhere:
         broker.waiting.wake(partition.topic, partition.partition)
 
 

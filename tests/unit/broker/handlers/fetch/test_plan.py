@@ -75,7 +75,7 @@ class World(SimpleNamespace):
             broker_id=1,
             replicas=(1, 2),
             isr=self.isr,
-            low_watermark=0,
+            leadership=None,
             follower_fetched=lambda replica, offset, **_: self.fetched.append((replica, offset)),
         )
 
