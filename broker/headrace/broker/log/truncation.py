@@ -35,6 +35,7 @@ class Truncation:
         self._empties = empties or offset <= log.log_start_offset
         self.leaves_batches = offset >= log.log_end_offset and not self._empties
         self._first = first
+        self._has_run = False
         self._findings: list[LogFinding] = []
 
     def begin(self) -> None:
@@ -66,6 +67,7 @@ class Truncation:
                     self._body.epochs.truncate_from_end(self._offset)
                 else:
                     self._cut()
+            self._has_run = True
         except StorageError as error:
             self.error = error
 
@@ -83,9 +85,12 @@ class Truncation:
         body.epochs.clear()
 
     def end(self) -> None:
-        """On the loop, after `run`: the log has its new offsets. Raises StorageError when it could not be cut."""
+        """On the loop, after `run`: the log has its new offsets. Raises StorageError when it could not be cut, or was not."""
         log = self.log
         log.is_truncating = False
+        if not self._has_run and self.error is None:
+            # Whoever saw to it was stopped.
+            self.error = StorageError(f"{log.directory} was not cut to {self._offset}.")
         if self.error is not None:
             raise self.error
         log.findings += self._findings

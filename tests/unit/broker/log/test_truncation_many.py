@@ -243,3 +243,16 @@ def test_an_epoch_without_batches_goes_with_neither_batches_nor_a_checkpoint(tmp
     assert store.truncation(log, 7) is None
     append(log, batch())
     assert offsets(log) == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_truncation_that_nobody_ran_leaves_the_log_as_it_was(tmp_path: Path) -> None:
+    store, _ = open_store(tmp_path)
+    log = store.create("events", 0, None, now_ms=NOW_MS)
+    append(log, *(batch() for _ in range(5)))
+    truncation = store.truncation(log, 2)
+    assert truncation is not None
+    with pytest.raises(StorageError, match="was not cut to 2"):
+        truncation.end()
+    assert (offsets(log), log.is_truncating) == ([0, 1, 2, 3, 4], False)
+    store.truncate_at_once(log, 2)
+    assert offsets(log) == [0, 1]
