@@ -319,19 +319,19 @@ class BrokerMetrics:
     def _replication(self) -> Iterator[Metric]:
         led = list(self.led())
         counts = self.isr_counts
-        yield GaugeMetricFamily("headrace_leader_count", "Partitions led here.", len(led))
+        yield GaugeMetricFamily("headrace_led_partitions", "Partitions led here.", len(led))
         yield GaugeMetricFamily(
             "headrace_under_replicated_partitions",
             "Partitions led here that have replicas out of sync.",
             sum(partition.is_under_replicated for partition in led),
         )
         yield GaugeMetricFamily(
-            "headrace_under_min_isr_partition_count",
+            "headrace_under_min_isr_partitions",
             "Partitions led here with fewer in-sync replicas than min.insync.replicas.",
             sum(partition.is_under_min_isr for partition in led),
         )
         yield GaugeMetricFamily(
-            "headrace_at_min_isr_partition_count",
+            "headrace_at_min_isr_partitions",
             "Partitions led here with just min.insync.replicas in-sync replicas.",
             sum(len(partition.isr) == partition.isr_size_min for partition in led),
         )
