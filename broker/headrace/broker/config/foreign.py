@@ -29,10 +29,8 @@ WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
         "zookeeper.clientCnxnSocket",
         "zookeeper.max.in.flight.requests",
     ),
-    "replication between brokers comes later": (
-        "replica.socket.receive.buffer.bytes",
-        "unclean.leader.election.interval.ms",
-    ),
+    "the kernel sizes a fetcher's buffers": ("replica.socket.receive.buffer.bytes",),
+    "an unclean election that is allowed begins at once": ("unclean.leader.election.interval.ms",),
     "a move's rate forgets nothing": ("alter.log.dirs.replication.quota.window.num",),
     "transactions come later": (
         "transaction.abort.timed.out.transaction.cleanup.interval.ms",
