@@ -48,6 +48,7 @@ PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 FEATURE = "/feature"
 DEFAULT_ENTITY = "<default>"
 PORT_MAX = 65535
+INT32_MAX = 2**31 - 1
 
 PERSISTENT_PATHS = (
     "/consumers",
@@ -317,9 +318,12 @@ def decode_partition_state(
         recovery = _int32(fields.get("leader_recovery_state", RECOVERED))
         if recovery not in (RECOVERED, RECOVERING):
             raise ValueError(f"{recovery} is no leader recovery state")
+        leader_epoch = _int32(fields["leader_epoch"])
+        if leader_epoch == INT32_MAX:
+            raise ValueError(f"no leader epoch can follow {leader_epoch}")
         return PartitionState(
             leader=_int32(fields["leader"]),
-            leader_epoch=_int32(fields["leader_epoch"]),
+            leader_epoch=leader_epoch,
             isr=_broker_ids(fields["isr"]),
             controller_epoch=_int32(fields["controller_epoch"]),
             zk_version=zk_version,

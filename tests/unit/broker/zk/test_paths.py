@@ -154,7 +154,10 @@ def test_config_changes_of_both_versions_name_their_entity() -> None:
     assert paths.decode_config_change(b'{"version":9}') is None
 
 
-@pytest.mark.parametrize("data", [b"", b"no json", b"[1]", b'{"version":1}'])
+LAST_EPOCH = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":2147483647,"isr":[1]}'
+
+
+@pytest.mark.parametrize("data", [b"", b"no json", b"[1]", b'{"version":1}', LAST_EPOCH])
 def test_a_znode_that_no_kafka_wrote_is_reported(data: bytes) -> None:
     with pytest.raises(paths.MalformedZnodeError):
         paths.decode_partition_state("/brokers/topics/t/partitions/0/state", data, 0)

@@ -68,7 +68,7 @@ class Balance:
         """It is time to look for brokers that lead too few of the partitions whose first replica they hold."""
         preferred: dict[int, list[PartitionKey]] = defaultdict(list)
         for topic, partition, assignment in self._cluster.partitions():
-            if not self._cluster.is_doomed(topic):
+            if assignment.replicas and not self._cluster.is_doomed(topic):
                 preferred[assignment.replicas[0]].append((topic, partition))
         wanted: set[PartitionKey] = set()
         for broker_id, keys in preferred.items():
@@ -107,7 +107,7 @@ class Balance:
             return False
         if unclean:
             return state.leader in self._cluster.brokers
-        return state.leader == self._cluster.topics[key[0]].partitions[key[1]].replicas[0]
+        return self._cluster.topics[key[0]].partitions[key[1]].replicas[:1] == (state.leader,)
 
     def _answer(self, refusals: dict[PartitionKey, Refusal]) -> AnswerLeaders:
         failed = {k for k in self._wanted if not self._is_led_as_wished(k, self._unclean)}
