@@ -5,6 +5,7 @@ One request at a time; whoever is controller is found anew where it is another o
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -75,7 +76,8 @@ class ClusterAdmin:
         except ValueError as error:
             raise click.UsageError(f"--bootstrap: {error}") from None
         self._bootstrap = bootstrap
-        self._brokers = BlockingCluster(addresses, "headrace-topics", TIMEOUT_SECONDS)
+        self._addresses = deque(addresses)
+        self._brokers = self._connected()
 
     def __enter__(self) -> ClusterAdmin:
         return self
@@ -192,6 +194,15 @@ class ClusterAdmin:
             unknown=tuple(t["name"] for t in answer["topics"] if t["error_code"]),
         )
 
+    def _connected(self) -> BlockingCluster:
+        return BlockingCluster(tuple(self._addresses), "headrace-topics", TIMEOUT_SECONDS)
+
+    def _ask_others_first(self) -> None:
+        """A broker that hangs takes connections and answers nothing."""
+        self._brokers.close()
+        self._addresses.rotate(-1)
+        self._brokers = self._connected()
+
     def _asked(self, what: str, attempt: Callable[[], T]) -> T:
         failure: Exception | None = None
         for _ in attempts(ATTEMPTS_MAX):
@@ -199,7 +210,7 @@ class ClusterAdmin:
                 return attempt()
             except (OSError, MalformedError) as error:
                 failure = error
-                self._brokers.close()
+                self._ask_others_first()
             except KafkaError as error:
                 failure = error
                 if error.code not in (ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE):
