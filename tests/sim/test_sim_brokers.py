@@ -24,7 +24,11 @@ from headrace.broker.groups import offsets
 from headrace.broker.groups.decision import Turn
 from headrace.broker.groups.events import CommitOffsets
 from headrace.broker.groups.loader import GroupLoader
+from headrace.broker.log.epochs import LeaderEpochs
 from headrace.broker.log.producers import ProducerStates
+from headrace.broker.log.results import EpochEndOffset
+from headrace.broker.replication.controller.elections import Elections
+from headrace.broker.replication.leader import Leadership
 from headrace.broker.server.replicas import Partitions
 
 FIRST, _, LAST = os.environ.get("BROKER_SEEDS", "0-199").partition("-")
@@ -72,9 +76,9 @@ def _commit_of_anybody(group: object, event: CommitOffsets, turn: Turn, store: A
     store(None, replace(event, generation=-1), turn)
 
 
-def simulate_all(seeds: Iterable[int]) -> None:
+def simulate_all(seeds: Iterable[int], factor: int = 1) -> None:
     for seed in seeds:
-        simulate(seed)
+        simulate(seed, factor)
 
 
 @pytest.mark.parametrize(
@@ -97,3 +101,27 @@ def simulate_all(seeds: Iterable[int]) -> None:
 def test_a_rule_that_is_switched_off_is_missed(rule: Any, name: str, instead: Any, found: str) -> None:
     with patch.object(rule, name, instead), pytest.raises(AssertionError, match=found):
         simulate_all(range(100))
+
+
+def _at_once(leadership: Leadership, end_offset: int, isr_size_min: int, now_ms: int) -> int:
+    return end_offset
+
+
+def _one_epoch(epochs: LeaderEpochs, epoch: int, log_end_offset: int) -> EpochEndOffset:
+    return EpochEndOffset(epoch, log_end_offset)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("rule", "name", "instead"),
+    [
+        pytest.param(Leadership, "committed", _at_once, id="wait for the in-sync replicas"),
+        pytest.param(LeaderEpochs, "end_offset", _one_epoch, id="truncation by epoch"),
+        pytest.param(
+            Elections, "_registered_since", lambda *_: frozenset(), id="registrations after the state"
+        ),
+    ],
+)
+def test_a_rule_of_replication_that_is_switched_off_is_missed(rule: Any, name: str, instead: Any) -> None:
+    with patch.object(rule, name, instead), pytest.raises(AssertionError):
+        simulate_all(range(100), factor=3)
