@@ -9,13 +9,13 @@
    of one item, as librdkafka sends them, has a `Head`: all that stands before its records, which is the same for
    everything that a client sends to a partition, and is read once.
 
-2. `gather` takes the requests that came together as far as they can be written together: of one item each, a plain
-   batch for a partition whose log takes it as it is, all with the same acks and time limit.
-   What is not like that ends the gathering and is
-   served alone, in its turn. A gathering has a run of batches for each partition, in the order of the requests. Nobody is
-   promised an order between partitions (who wants one waits for the answer before sending on); within one it is kept, and
-   what depends on what came before, such as the sequence numbers of an idempotent producer, the log judges batch by
-   batch: whatever becomes of a request, the next one meets the log as if all had come alone.
+2. `gather` takes the requests that came together as far as they can be written together: of one item each, a plain batch for a
+   partition whose log takes it as it is, all with the same acks, and with the same time limit where they may have to wait.
+   What is not like that ends the gathering and is served alone, in its turn. A gathering has a run of batches for each
+   partition, in the order of the requests. Nobody is promised an order between partitions (who wants one waits for the answer
+   before sending on); within one it is kept, and what depends on what came before, such as the sequence numbers of an
+   idempotent producer, the log judges batch by batch: whatever becomes of a request, the next one meets the log as if all had
+   come alone.
 
 3. `check` refuses what no log needs to look at (acks that there are not, no records, transactions, zstd before its
    time, topics that only brokers write), and makes message formats 0 and 1, which versions 0-2 carry, format 2. What was

@@ -87,13 +87,16 @@ def _run_of(
     broker: Services, head: Head, first: Head | None, runs: dict[Partition, Run]
 ) -> tuple[Head, Run] | None:
     """The run to which a request with that head belongs; None when it has to be served alone."""
-    if first is not None and (head.acks, head.timeout_ms) != (first.acks, first.timeout_ms):
+    if first is not None and head.acks != first.acks:
         return None
     if head.acks not in (-1, 0, 1) or head.topic in INTERNAL_TOPICS:
         return None
     partition = broker.partitions.get(head.topic, head.partition_index)
     # What has to be unpacked takes its time.
     if partition is None or not partition.is_leader or partition.log.opens_batches:
+        return None
+    may_wait = head.acks == -1 or partition.log.awaits_sync
+    if may_wait and first is not None and head.timeout_ms != first.timeout_ms:
         return None
     run = runs.get(partition)
     if run is None:

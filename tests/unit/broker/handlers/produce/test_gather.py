@@ -318,13 +318,16 @@ def test_who_leads_on_in_the_next_epoch_acknowledges_what_it_appended(tmp_path: 
     assert attempt() == [0, 0, 0]
 
 
-def test_other_time_limits_are_not_gathered(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("acks", "expected"), [(-1, [2, 1]), (1, [3])])
+def test_other_time_limits_are_not_gathered_where_somebody_may_have_to_wait(
+    tmp_path: Path, acks: int, expected: list[int]
+) -> None:
     requests = [
-        request(9, number, bytes(batch()), acks=-1, timeout_ms=timeout_ms)
+        request(9, number, bytes(batch()), acks=acks, timeout_ms=timeout_ms)
         for number, timeout_ms in enumerate((1000, 1000, 2000))
     ]
     _, taken = serve_together(World(tmp_path), requests)
-    assert taken == [2, 1]
+    assert taken == expected
 
 
 def test_a_run_without_acknowledgement_has_no_answer_but_a_refused_batch_closes(tmp_path: Path) -> None:
