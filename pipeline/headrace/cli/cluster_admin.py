@@ -5,7 +5,6 @@ One request at a time; whoever is controller is found anew where it is another o
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -76,8 +75,7 @@ class ClusterAdmin:
         except ValueError as error:
             raise click.UsageError(f"--bootstrap: {error}") from None
         self._bootstrap = bootstrap
-        self._addresses = deque(addresses)
-        self._brokers = self._connected()
+        self._brokers = BlockingCluster(addresses, "headrace-topics", TIMEOUT_SECONDS)
 
     def __enter__(self) -> ClusterAdmin:
         return self
@@ -194,15 +192,6 @@ class ClusterAdmin:
             unknown=tuple(t["name"] for t in answer["topics"] if t["error_code"]),
         )
 
-    def _connected(self) -> BlockingCluster:
-        return BlockingCluster(tuple(self._addresses), "headrace-topics", TIMEOUT_SECONDS)
-
-    def _ask_others_first(self) -> None:
-        """A broker that hangs takes connections and answers nothing."""
-        self._brokers.close()
-        self._addresses.rotate(-1)
-        self._brokers = self._connected()
-
     def _asked(self, what: str, attempt: Callable[[], T]) -> T:
         failure: Exception | None = None
         for _ in attempts(ATTEMPTS_MAX):
@@ -210,7 +199,8 @@ class ClusterAdmin:
                 return attempt()
             except (OSError, MalformedError) as error:
                 failure = error
-                self._ask_others_first()
+                # The next attempt passes over who does not answer any more: a link begins with a question.
+                self._brokers.close()
             except KafkaError as error:
                 failure = error
                 if error.code not in (ErrorCode.NOT_CONTROLLER, ErrorCode.BROKER_NOT_AVAILABLE):
