@@ -156,7 +156,7 @@ class Replication:
     replica_socket_receive_buffer_bytes: int = integer(65536, "SO_RCVBUF of a follower's connection.")
     replica_fetch_max_bytes: int = integer(1048576, "Bytes a follower asks for, per partition.", low=0)
     replica_fetch_wait_max_ms: int = integer(500, "How long a follower's fetch may wait.")
-    replica_fetch_backoff_ms: int = integer(1000, "How long a follower waits after an error.", low=0)
+    replica_fetch_backoff_ms: int = integer(1000, "The longest that a follower waits after an error.", low=0)
     replica_fetch_min_bytes: int = integer(1, "Bytes a follower's fetch waits for.")
     replica_fetch_response_max_bytes: int = integer(10485760, "Bytes of a follower's fetch.", low=0)
     num_replica_fetchers: int = integer(1, "Connections to each leader.")

@@ -18,7 +18,7 @@ from headrace.broker.server.replica_fetcher import FetchContext, Followed, Repli
 from headrace.broker.tasks import Tasks
 from headrace.broker.wire.partitions import PartitionKey
 
-Place = tuple[int, int]
+FetcherKey = tuple[int, int]
 """The leader, and which of the fetchers that ask it."""
 
 
@@ -37,8 +37,8 @@ class ReplicaFetchers:
     def __init__(self, context: FetchContext, tasks: Tasks) -> None:
         self._context = context
         self._tasks = tasks
-        self._fetchers: dict[Place, tuple[ReplicaFetcher, asyncio.Task[None]]] = {}
-        self._places: dict[PartitionKey, Place] = {}
+        self._fetchers: dict[FetcherKey, tuple[ReplicaFetcher, asyncio.Task[None]]] = {}
+        self._places: dict[PartitionKey, FetcherKey] = {}
         self._is_sweeping = False
 
     def changed(self, partition: Partition) -> None:
@@ -53,7 +53,7 @@ class ReplicaFetchers:
             self._places[key] = place
             self._fetcher(place).follow(self._followed(partition))
 
-    def _place_of(self, partition: Partition) -> Place | None:
+    def _place_of(self, partition: Partition) -> FetcherKey | None:
         """Which fetcher brings it; None for a partition that is not followed."""
         context = self._context
         key = (partition.topic, partition.partition)
@@ -72,7 +72,7 @@ class ReplicaFetchers:
         )
         return Followed(follower, partition)
 
-    def _fetcher(self, place: Place) -> ReplicaFetcher:
+    def _fetcher(self, place: FetcherKey) -> ReplicaFetcher:
         found = self._fetchers.get(place)
         if found is None or found[1].done():
             fetcher = ReplicaFetcher(self._context, place[0], place[1])
