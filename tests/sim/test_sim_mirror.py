@@ -104,7 +104,7 @@ def _epochs_are_noted_after_the_append(patch: pytest.MonkeyPatch) -> None:
 def _stops_are_not_remembered(patch: pytest.MonkeyPatch) -> None:
     def stop(self: Any, kind: Kind, offsets: tuple[int, int], reason: str, now_ms: int) -> None:
         self._notes.write(self.state, self._finding(kind, offsets, reason, now_ms))
-        self._pause(now_ms)
+        self._pause.begin(now_ms)
         self.phase = copier_module.Phase.COPYING
 
     patch.setattr(Copier, "_stop", stop)

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from enum import StrEnum
-from typing import Protocol
 
 from headrace.broker.errors import (
     CorruptMessageError,
@@ -24,11 +23,12 @@ from headrace.broker.errors import (
     UnsupportedForMessageFormatError,
     error_of,
 )
-from headrace.broker.log.results import AppendResult
 from headrace.broker.log.segment import Place
 from headrace.broker.wire.batches import BatchHeader, check_crc
+from headrace.mirror.copy_log import Target
 from headrace.mirror.findings import CopyFinding, Kind
 from headrace.mirror.notes import Journal, Notes
+from headrace.mirror.pause import Pause
 from headrace.mirror.progress import Progress
 from headrace.mirror.questions import UNKNOWN, Fetch, Located, Survey, Surveyed
 from headrace.mirror.rot import places, rotten_offsets
@@ -39,38 +39,6 @@ VANISHED_AFTER_MS = 30_000
 ROTTEN = "rotten"
 TOO_FEW_IN_SYNC = "the copy has fewer replicas in sync than min.insync.replicas asks for"
 NOT_WRITTEN = "what is known of the copy is not written to headrace.mirror or headrace.findings yet"
-
-
-class Target(Protocol):
-    """The local log as the copier uses it."""
-
-    @property
-    def log_start_offset(self) -> int: ...
-
-    @property
-    def log_end_offset(self) -> int: ...
-
-    @property
-    def is_committed(self) -> bool:
-        """Whether all of it is: the next leader has it, too."""
-        ...
-
-    @property
-    def has_enough_in_sync(self) -> bool:
-        """Whether `min.insync.replicas` replicas are in sync; otherwise it takes nothing."""
-        ...
-
-    def append(self, records: memoryview) -> AppendResult:
-        """Append whole batches with their own offsets; raises KafkaErrors and then changes nothing."""
-        ...
-
-    def start_at(self, offset: int) -> None:
-        """Begin the empty log at `offset`."""
-        ...
-
-    def last_batch(self) -> BatchHeader | None:
-        """The header of the batch that ends at the log's end; None when none does."""
-        ...
 
 
 class Phase(StrEnum):
@@ -106,10 +74,7 @@ class Copier:
         self.problem = ""
         self._target = target
         self._journal = journal
-        self._backoff_ms_min, self._backoff_ms_max = backoff_ms
-        self._backoff_ms = self._backoff_ms_min
-        # When nothing is asked; a clock that is set back leaves it.
-        self._pausing_ms = range(0)
+        self._pause = Pause(*backoff_ms)
         self._source_start_offset = UNKNOWN
         self._missing_since_ms: int | None = None
         self._notes = Notes(journal, state)
@@ -193,7 +158,7 @@ class Copier:
     def wants(self, now_ms: int) -> Survey | Fetch | None:
         """What to ask the leader now; None while stopped, pausing, writing or without a leader."""
         found = self.located_at
-        if found is None or found.leader < 0 or now_ms in self._pausing_ms or not self._may_go_on():
+        if found is None or found.leader < 0 or self._pause.lasts(now_ms) or not self._may_go_on():
             return None
         end = self._target.log_end_offset
         if self.phase is Phase.SURVEYING:
@@ -259,7 +224,7 @@ class Copier:
         if self._may_jump():
             self._tell_passed(found, now_ms)
             if found.log_end_offset < end:
-                self._pause(now_ms)
+                self._pause.begin(now_ms)
                 return
         elif self._is_gone(found):
             reason = f"the source begins at {found.log_start_offset}, the copy ends at {end}"
@@ -312,7 +277,7 @@ class Copier:
         if self.phase in (Phase.COPYING, Phase.SURVEYING):
             self.problem = str(error_of(code))
             self.phase = Phase.SURVEYING
-            self._pause(now_ms)
+            self._pause.begin(now_ms)
 
     def failed(self, reason: str, now_ms: int) -> None:
         """No answer, or one that was no use: how far the source is by now is not known."""
@@ -323,7 +288,7 @@ class Copier:
         self.problem = reason
         if self.phase is Phase.COPYING:
             self.phase = Phase.SURVEYING
-        self._pause(now_ms)
+        self._pause.begin(now_ms)
 
     def resume(self, stop: str, now_ms: int) -> None:
         """Go on after the stop named `stop`: from the log's end, or the source's start when that is later."""
@@ -484,7 +449,7 @@ class Copier:
 
     def _refuse(self, offsets: tuple[int, int], reason: str, now_ms: int) -> None:
         """Bad data: never appended, asked for again, told once."""
-        self._pause(now_ms)
+        self._pause.begin(now_ms)
         self.problem = reason
         if not self._may_write():
             return
@@ -520,12 +485,8 @@ class Copier:
             reason=reason,
         )
 
-    def _pause(self, now_ms: int) -> None:
-        self._pausing_ms = range(now_ms, now_ms + self._backoff_ms)
-        self._backoff_ms = min(self._backoff_ms * 2, self._backoff_ms_max)
-
     def _went_well(self) -> None:
-        self._backoff_ms, self._pausing_ms = self._backoff_ms_min, range(0)
+        self._pause.end()
         self.problem = ""
         rotten = self.state.rotten
         if rotten is not None and self._is_past(rotten) and self._target.is_committed:

@@ -12,18 +12,16 @@ import contextlib
 from collections.abc import Callable, Mapping
 
 from headrace.broker.client.asynchronous import FAILURES
-from headrace.broker.errors import KafkaError, NotLeaderOrFollowerError
-from headrace.broker.log.results import AppendResult
+from headrace.broker.errors import KafkaError
 from headrace.broker.server.embedding import EmbeddingHost, Partition
 from headrace.broker.structured_log import get_logger
-from headrace.broker.wire.batches import BatchHeader
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.mirror import lineage
 from headrace.mirror.arrival_log import ArrivalLog
 from headrace.mirror.arrivals import Arrival
 from headrace.mirror.config import MirrorConfig, SourceConfig
 from headrace.mirror.copier import Copier
-from headrace.mirror.copy_log import changed_ms, last_batch
+from headrace.mirror.copy_log import LedTarget, changed_ms
 from headrace.mirror.journal import CopyJournal, Journal
 from headrace.mirror.lead import Lead
 from headrace.mirror.lineage import Standing
@@ -93,50 +91,6 @@ def _source(
         own_cluster=host.cluster_id,
         is_here=lambda name: host.metadata.topics(name) is not None,
     )
-
-
-class LedTarget:
-    """The local log behind a copier's `Target`, for as long as the leadership lasts."""
-
-    def __init__(self, host: EmbeddingHost, lead: Lead) -> None:
-        self._host = host
-        self._lead = lead
-        self._partition = lead.partition
-        self._log = lead.partition.log
-
-    @property
-    def log_start_offset(self) -> int:
-        return self._log.log_start_offset
-
-    @property
-    def log_end_offset(self) -> int:
-        return self._log.log_end_offset
-
-    @property
-    def is_committed(self) -> bool:
-        return self._partition.high_watermark >= self._log.log_end_offset
-
-    @property
-    def has_enough_in_sync(self) -> bool:
-        return not self._partition.is_under_min_isr
-
-    def append(self, records: memoryview) -> AppendResult:
-        self._check()
-        return self._host.append_mirrored(self._partition, records)
-
-    def start_at(self, offset: int) -> None:
-        self._check()
-        self._host.start_mirrored_at(self._partition, offset)
-
-    def _check(self) -> None:
-        if not self._lead.holds:
-            raise NotLeaderOrFollowerError(
-                f"this broker does not lead {self._partition.topic}-{self._partition.partition} in epoch "
-                f"{self._lead.leader_epoch} any more"
-            )
-
-    def last_batch(self) -> BatchHeader | None:
-        return last_batch(self._log)
 
 
 class Mirror:

@@ -10,16 +10,15 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from mirror_kit import LedPartition, SharedTopic, lead
+from mirror_kit import LedPartition, SharedTopic
 from prometheus_client import CollectorRegistry
 
-from headrace.broker.errors import NotLeaderOrFollowerError
 from headrace.mirror import service
 from headrace.mirror.arrival_log import ArrivalLog
 from headrace.mirror.config import SourceConfig, Tunables
 from headrace.mirror.journal import Journal
 from headrace.mirror.reports import Report
-from headrace.mirror.service import LedTarget, Mirror
+from headrace.mirror.service import Mirror
 from headrace.mirror.source import Source
 from headrace.mirror.state import state_key
 from headrace.mirror.targets import Targets
@@ -135,27 +134,6 @@ def test_a_state_that_comes_after_the_leadership_is_for_nobody() -> None:
     partition.is_leader = False
     states.commit()
     assert source.copiers == {}
-
-
-def test_a_target_takes_nothing_once_its_leadership_is_over_or_too_few_are_in_sync() -> None:
-    partition = LedPartition("dc-east.events")
-    appended: list[Any] = []
-    host = SimpleNamespace(append_mirrored=lambda *call: appended.append(call))
-    target = LedTarget(cast("Any", host), lead(partition))
-    target.append(memoryview(b""))
-    partition.is_under_min_isr = True
-    assert not target.has_enough_in_sync
-    partition.log.log_end_offset = 7
-    for partition.high_watermark in (6, 7):
-        assert target.is_committed is (partition.high_watermark == 7)
-    partition.leader_epoch += 1
-    with pytest.raises(
-        NotLeaderOrFollowerError, match=r"does not lead dc-east[.]events-0 in epoch 1 any more"
-    ):
-        target.append(memoryview(b""))
-    with pytest.raises(NotLeaderOrFollowerError):
-        target.start_at(7)
-    assert len(appended) == 1
 
 
 def test_a_source_that_answered_is_told_before_anything_of_it_is_copied(
