@@ -58,6 +58,8 @@ class Host:
         self.life: Life | None = None
         self.paused_until_ms = 0
         self.is_cut_from_zookeeper = False
+        # How often its session is about to end, whatever happens until then.
+        self.ending_count = 0
 
     def start(self) -> None:
         assert self.life is None, "it runs"
@@ -80,7 +82,7 @@ class Host:
     @property
     def is_well(self) -> bool:
         """Whether it can be elected, now and for as long as nothing else happens."""
-        is_away = self.is_paused or self.is_cut_from_zookeeper or self.log.is_full
+        is_away = self.is_paused or self.is_cut_from_zookeeper or self.ending_count or self.log.is_full
         return self.life is not None and self.life.has_session and not is_away
 
 

@@ -303,8 +303,14 @@ class Simulation:
     def _away_from_zookeeper(self, host: Host, later_ms: int) -> None:
         life = host.life
         if life is not None and later_ms > SESSION_MS:
-            self.world.after(SESSION_MS, life.session_ended)
+            host.ending_count += 1
+            self.world.after(SESSION_MS, lambda: self._end_session(life))
             self.world.after(later_ms, lambda: life.after(0, life.begin_session))
+
+    @staticmethod
+    def _end_session(life: Life) -> None:
+        life.host.ending_count -= 1
+        life.session_ended()
 
     def _join(self, host: Host) -> None:
         host.is_cut_from_zookeeper = False
