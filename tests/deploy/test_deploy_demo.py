@@ -186,7 +186,7 @@ def test_the_demo_finds_its_addresses_in_the_inventory() -> None:
 
     assert Rollout().topology() == Topology(
         live=(at("dc-east", 1, "127.0.1.100:9092"), at("dc-west", 2, "127.0.2.100:9092")),
-        offline=at("offline", 3, "127.0.3.1:9092,127.0.3.2:9092"),
+        offline=at("offline", 3, "127.0.3.1:9092,127.0.3.2:9092,127.0.3.3:9092"),
     )
 
 
