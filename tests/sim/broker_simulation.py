@@ -24,7 +24,7 @@ from clients import (
     RefusedError,
     TopicMaker,
 )
-from history import Finding, findings
+from history import Violation, findings
 from replicas_seen import assignment_of, contents, is_settled, places_of, replicas_of, state_of
 from virtual_time import VirtualLoop
 from world import World, unforeseen_failures, until
@@ -70,7 +70,7 @@ class Simulation:
         self.logs: dict[PartitionKey, dict[int, bytes]] = {}
         self._running: list[asyncio.Task[None]] = []
 
-    async def run(self) -> list[Finding]:
+    async def run(self) -> list[Violation]:
         """All that it found."""
         world = self.world
         world.start_dead()

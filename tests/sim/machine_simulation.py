@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from history import Finding, Replica, findings
+from history import Replica, Violation, findings
 from machine_broker import Host, Life
 from machine_world import PLACE, SESSION_MS, TOPIC, World
 
@@ -162,7 +162,7 @@ class Simulation:
         self.producers.append(Producer(world, "hasty", required_acks=1))
         self.reader = Reader(world, "reader")
 
-    def run(self) -> list[Finding]:
+    def run(self) -> list[Violation]:
         world = self.world
         for host in world.hosts.values():
             host.start()

@@ -34,7 +34,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Violation:
     """One of them, and where."""
 
     kind: Kind
@@ -141,9 +141,9 @@ class History:
         self.leaders[place, epoch].add(broker)
 
 
-def findings(history: History) -> list[Finding]:
+def findings(history: History) -> list[Violation]:
     """All that may not be; the gravest first for a place."""
-    found: list[Finding] = []
+    found: list[Violation] = []
     writes, reads = _by_place(history.writes), _by_place(history.reads)
     for place, replicas in history.replicas.items():
         log = max(replicas.values(), key=lambda replica: len(replica.values)).values
@@ -156,15 +156,15 @@ def findings(history: History) -> list[Finding]:
     for reader, place, floor, offset in history.ends:
         if offset < floor:
             story = f"{reader} knew {place} up to {floor}, then it ended at {offset}"
-            found.append(Finding(Kind.WENT_BACK, story))
+            found.append(Violation(Kind.WENT_BACK, story))
     for place, floor, offset in history.fetched_commits:
         if offset < floor:
             story = f"{place}: {floor} was committed, then {offset} was fetched"
-            found.append(Finding(Kind.COMMIT_WENT_BACK, story))
+            found.append(Violation(Kind.COMMIT_WENT_BACK, story))
     for (place, epoch), brokers in history.leaders.items():
         if len(brokers) > 1:
-            found.append(Finding(Kind.TWO_LEADERS, f"{place}: {sorted(brokers)} led in epoch {epoch}"))
-    return found + [Finding(Kind.NO_PROGRESS, story) for story in history.stuck]
+            found.append(Violation(Kind.TWO_LEADERS, f"{place}: {sorted(brokers)} led in epoch {epoch}"))
+    return found + [Violation(Kind.NO_PROGRESS, story) for story in history.stuck]
 
 
 def _by_place(entries: Iterable[Write | Read]) -> defaultdict[PartitionKey, list]:  # type: ignore[type-arg]
@@ -174,37 +174,37 @@ def _by_place(entries: Iterable[Write | Read]) -> defaultdict[PartitionKey, list
     return found
 
 
-def _of_writes(place: PartitionKey, writes: Sequence[Write], log: Mapping[int, bytes]) -> Iterable[Finding]:
+def _of_writes(place: PartitionKey, writes: Sequence[Write], log: Mapping[int, bytes]) -> Iterable[Violation]:
     """Acknowledged values are where they were said to be, refused ones nowhere."""
     present = set(log.values())
     for write in writes:
         for index, value in enumerate(write.values):
             if write.is_failed and value in present:
-                yield Finding(Kind.FAILED_SHOWN, f"{place}: {value!r} was refused")
+                yield Violation(Kind.FAILED_SHOWN, f"{place}: {value!r} was refused")
             elif write.ended is None or write.is_failed:
                 continue
             elif write.offset is None and value not in present:
-                yield Finding(Kind.LOST, f"{place}: {value!r} was acknowledged as a repeated one")
+                yield Violation(Kind.LOST, f"{place}: {value!r} was acknowledged as a repeated one")
             elif write.offset is not None and log.get(write.offset + index) != value:
                 at = write.offset + index
-                yield Finding(
+                yield Violation(
                     Kind.LOST, f"{place}: {value!r} was acknowledged at {at}, where {log.get(at)!r} is"
                 )
 
 
-def _of_order(place: PartitionKey, writes: Sequence[Write], log: Mapping[int, bytes]) -> Iterable[Finding]:
+def _of_order(place: PartitionKey, writes: Sequence[Write], log: Mapping[int, bytes]) -> Iterable[Violation]:
     """A write that began after another one was acknowledged is behind it; no value is there twice."""
     places: dict[bytes, list[int]] = defaultdict(list)
     for offset, value in log.items():
         places[value].append(offset)
     for value, offsets in places.items():
         if len(offsets) > 1:
-            yield Finding(Kind.DUPLICATED, f"{place}: {value!r} is at {sorted(offsets)}")
+            yield Violation(Kind.DUPLICATED, f"{place}: {value!r} is at {sorted(offsets)}")
     by_offset = sorted((write for write in writes if write.offset is not None), key=lambda w: w.offset or 0)
     earliest_end, earliest = float("inf"), b""
     for write in reversed(by_offset):
         if earliest_end < write.began:
-            yield Finding(
+            yield Violation(
                 Kind.REORDERED,
                 f"{place}: {write.values[0]!r} began after {earliest!r} was acknowledged behind it",
             )
@@ -214,7 +214,7 @@ def _of_order(place: PartitionKey, writes: Sequence[Write], log: Mapping[int, by
 
 def _of_sequences(
     place: PartitionKey, writes: Sequence[Write], log: Mapping[int, bytes], idempotent: set[str]
-) -> Iterable[Finding]:
+) -> Iterable[Violation]:
     """The values of an idempotent producer lie in the order in which it published them."""
     of_one = [
         (write.producer, value) for write in writes for value in write.values if write.producer in idempotent
@@ -225,7 +225,7 @@ def _of_sequences(
         producer, turn = turns.get(log[offset], ("", 0))
         if turn < last.get(producer, 0):
             story = f"{place}: {log[offset]!r} at {offset} is behind a later one of its producer"
-            yield Finding(Kind.REORDERED, story)
+            yield Violation(Kind.REORDERED, story)
         last[producer] = max(turn, last.get(producer, 0))
 
 
@@ -234,7 +234,7 @@ def _of_offsets(
     writes: Sequence[Write],
     reads: Sequence[Read],
     replicas: Mapping[int, Replica],
-) -> Iterable[Finding]:
+) -> Iterable[Violation]:
     """Of all that was acknowledged, read or is in a log below its watermark."""
     values: dict[int, bytes] = {}
     offsets: dict[bytes, int] = {}
@@ -249,34 +249,40 @@ def _of_offsets(
         known += [pair for pair in replica.values.items() if pair[0] < replica.high_watermark]
     for offset, value in dict.fromkeys(known):
         if values.setdefault(offset, value) != value:
-            yield Finding(Kind.TWO_VALUES, f"{place}: {values[offset]!r} and {value!r} at {offset}")
+            yield Violation(Kind.TWO_VALUES, f"{place}: {values[offset]!r} and {value!r} at {offset}")
         if offsets.setdefault(value, offset) != offset:
-            yield Finding(Kind.TWO_OFFSETS, f"{place}: {value!r} at {offsets[value]} and {offset}")
+            yield Violation(Kind.TWO_OFFSETS, f"{place}: {value!r} at {offsets[value]} and {offset}")
 
 
-def _of_replicas(place: PartitionKey, replicas: Mapping[int, Replica]) -> Iterable[Finding]:
+def _of_replicas(place: PartitionKey, replicas: Mapping[int, Replica]) -> Iterable[Violation]:
     first, *others = sorted(replicas)
     for other in others:
         one, two = replicas[first], replicas[other]
         common = min(one.high_watermark, two.high_watermark)
         for base in sorted({base for base in (*one.batches, *two.batches) if base < common}):
             if one.batches.get(base) != two.batches.get(base):
-                yield Finding(Kind.REPLICAS_DIFFER, f"{place}: {first} and {other} at {base}, below {common}")
+                yield Violation(
+                    Kind.REPLICAS_DIFFER, f"{place}: {first} and {other} at {base}, below {common}"
+                )
                 break
 
 
-def _of_read(read: Read, log: Mapping[int, bytes]) -> Finding | None:
+def _of_read(read: Read, log: Mapping[int, bytes]) -> Violation | None:
     who = f"{read.reader} asked {read.place} for {read.asked}"
     if read.values is None:
-        return Finding(Kind.WENT_BACK, f"{who}, which was there before")
+        return Violation(Kind.WENT_BACK, f"{who}, which was there before")
     offsets = list(read.values)
     if offsets[0] < read.asked:
-        return Finding(Kind.WENT_BACK, f"{who} and was given {offsets[0]}")
+        return Violation(Kind.WENT_BACK, f"{who} and was given {offsets[0]}")
     if offsets != list(range(read.asked, read.asked + len(offsets))):
-        return Finding(Kind.SKIPPED, f"{who} and was given {offsets}")
+        return Violation(Kind.SKIPPED, f"{who} and was given {offsets}")
     if offsets[-1] >= read.high_watermark:
-        return Finding(Kind.ABOVE_WATERMARK, f"{who} and was given {offsets[-1]}, with {read.high_watermark}")
+        return Violation(
+            Kind.ABOVE_WATERMARK, f"{who} and was given {offsets[-1]}, with {read.high_watermark}"
+        )
     taken_back = next((offset for offset in offsets if offset not in log), None)
     if taken_back is not None:
-        return Finding(Kind.ABOVE_WATERMARK, f"{who} and was given {taken_back}, which was taken back later")
+        return Violation(
+            Kind.ABOVE_WATERMARK, f"{who} and was given {taken_back}, which was taken back later"
+        )
     return None
