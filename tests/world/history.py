@@ -133,8 +133,12 @@ class History:
         self.committed[place] = max(offset, self.committed.get(place, -1))
 
     def fetched_commit(self, place: PartitionKey, floor: int, offset: int) -> None:
-        """What a group was told; `floor` had been committed before it asked."""
+        """What a group was told; `floor` had been committed before it asked.
+
+        It may be more than that: a commit may have taken effect whose answer was lost, or was an error.
+        """
         self.fetched_commits.append((place, floor, offset))
+        self.committed[place] = max(offset, self.committed.get(place, -1))
 
     def leads(self, place: PartitionKey, epoch: int, broker: int) -> None:
         self.happened["led"] += 1
