@@ -89,6 +89,9 @@ def test_a_new_topic_and_a_grown_one_are_picked_up_in_ten_seconds(
     )
     assert time.monotonic() - began < 10
     east.admin.create_partitions([NewPartitions("growing", 3)])["growing"].result(20)
+    eventually(
+        lambda: len(east.batches("growing")) == 3, what="the broker that is asked hearing of the growth"
+    )
     east.publish("growing", 90)
     copied(east, offline, "growing")
 
