@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from bench import contest, generator
 from bench.generator import Outcome
@@ -35,6 +36,7 @@ def warm_up(peer: Peer, workshop: Workshop) -> None:
     for number in itertools.count():
         with contest.topic(peer, f"warm-{number}", 1) as topic:
             for workload, seconds in WARM_UP_SECONDS.items():
+                workload = replace(workload, replicas=1 + len(peer.others))
                 messages += _flow(workload, peer, topic, seconds, workshop).messages
         if time.monotonic() - began >= seconds_min and messages >= messages_min:
             return
