@@ -64,6 +64,13 @@ class ReplicatedCluster:
         self._inside = inside
         self._znodes = KazooClient(self.zookeeper.address)
         self._znodes.start()
+        try:
+            self._begin()
+        except BaseException:
+            self.end()
+            raise
+
+    def _begin(self) -> None:
         for number in self.addresses:
             self.start(number)
         eventually(
