@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from long_runs import first_of
+from mirror_mutations import epochs_are_noted_after_the_append
 from mirror_world import MirrorWorld
 
 from headrace.broker.log import validation
@@ -81,26 +82,6 @@ def _epochs_are_not_noted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(State, "with_epoch", lambda self, epoch, start_offset: self)
 
 
-def _epochs_are_noted_after_the_append(patch: pytest.MonkeyPatch) -> None:
-    append_run, write = Copier._append_run, Notes.write
-    later: list[tuple[Notes, State]] = []
-
-    def write_later(self: Notes, state: State, *findings: CopyFinding) -> None:
-        if state.epochs and state.epochs != self.state.epochs:
-            later.append((self, state))
-        else:
-            write(self, state, *findings)
-
-    def append_first(self: Any, records: Any, run: Any, now_ms: int) -> None:
-        later_now, later[:] = list(later), []
-        append_run(self, records, run, now_ms)
-        for notes, state in later_now:
-            write(notes, state)
-
-    patch.setattr(Notes, "write", write_later)
-    patch.setattr(Copier, "_append_run", append_first)
-
-
 def _stops_are_not_remembered(patch: pytest.MonkeyPatch) -> None:
     def stop(self: Any, kind: Kind, offsets: tuple[int, int], reason: str, now_ms: int) -> None:
         self._notes.write(self.state, self._finding(kind, offsets, reason, now_ms))
@@ -162,7 +143,7 @@ def _crashes_leave_arrivals_out(patch: pytest.MonkeyPatch) -> None:
         _old_answers_count,
         _checksums_are_believed,
         _epochs_are_not_noted,
-        _epochs_are_noted_after_the_append,
+        epochs_are_noted_after_the_append,
         _stops_are_not_remembered,
         _a_resume_jumps_in_silence,
         _a_skip_is_silent,

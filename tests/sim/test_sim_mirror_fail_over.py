@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from long_runs import first_of
 from mirror_fail_over import Broker, FailOverWorld, Replica
+from mirror_mutations import epochs_are_noted_after_the_append
 
-from headrace.mirror.copier import Copier
-from headrace.mirror.findings import CopyFinding, Kind
+from headrace.mirror.findings import Kind
 from headrace.mirror.journal import Journal
 from headrace.mirror.notes import Notes
 from headrace.mirror.state import State
@@ -37,26 +37,6 @@ def test_copies_survive_fail_overs_without_a_finding_that_is_false_lost_or_doubl
 
 def _nothing_waits_for_the_journal(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Notes, "is_writing", property(lambda self: False))
-
-
-def _a_sources_epoch_is_written_after_its_first_batch(patch: pytest.MonkeyPatch) -> None:
-    append_run, write = Copier._append_run, Notes.write
-    later: list[tuple[Notes, State]] = []
-
-    def write_later(self: Notes, state: State, *findings: CopyFinding) -> None:
-        if state.epochs and state.epochs != self.state.epochs:
-            later.append((self, state))
-        else:
-            write(self, state, *findings)
-
-    def append_first(self: Any, records: Any, run: Any, now_ms: int) -> None:
-        later_now, later[:] = list(later), []
-        append_run(self, records, run, now_ms)
-        for notes, state in later_now:
-            write(notes, state)
-
-    patch.setattr(Notes, "write", write_later)
-    patch.setattr(Copier, "_append_run", append_first)
 
 
 def _the_last_state_counts_whoever_wrote_it(patch: pytest.MonkeyPatch) -> None:
@@ -102,7 +82,7 @@ def _arrivals_are_written_before_they_are_committed(patch: pytest.MonkeyPatch) -
     ("break_rule", "first_seed"),
     [
         (_nothing_waits_for_the_journal, 0),
-        (_a_sources_epoch_is_written_after_its_first_batch, 31),
+        (epochs_are_noted_after_the_append, 31),
         (_the_last_state_counts_whoever_wrote_it, 177),
         (_states_are_read_without_a_claim_before, 5),
         (_a_deposed_leader_believes_what_it_wrote, 50),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
 from uuid import UUID
+
+from controller_script import broker, brokers, of, state, topic
 
 from headrace.broker.replication import events as ev
 from headrace.broker.replication import requests
@@ -16,33 +17,11 @@ from headrace.broker.replication.model import (
     RECOVERED,
     RECOVERING,
     Broker,
-    Endpoint,
     PartitionState,
-    ReplicaAssignment,
     TopicAssignment,
 )
 from headrace.broker.replication.versions import versions_of
 from headrace.broker.wire.partitions import PartitionKey
-
-Command = TypeVar("Command")
-
-
-def broker(broker_id: int, epoch: int = 10) -> Broker:
-    endpoint = Endpoint(listener="PLAINTEXT", security_protocol="PLAINTEXT", host="h", port=9000 + broker_id)
-    return Broker(broker_id=broker_id, epoch=epoch, endpoints=(endpoint,))
-
-
-def brokers(*ids: int) -> dict[int, Broker]:
-    return {b: broker(b) for b in ids}
-
-
-def topic(name: str, *replicas: tuple[int, ...], topic_id: int = 1) -> TopicAssignment:
-    partitions = {p: ReplicaAssignment(replicas=r) for p, r in enumerate(replicas)}
-    return TopicAssignment(topic=name, topic_id=UUID(int=topic_id), partitions=partitions)
-
-
-def state(leader: int, epoch: int, *isr: int, version: int = 0) -> PartitionState:
-    return PartitionState(leader=leader, leader_epoch=epoch, isr=isr, controller_epoch=1, zk_version=version)
 
 
 def elected(
@@ -64,10 +43,6 @@ def elected(
         )
     )
     return controller, commands
-
-
-def of(kind: type[Command], commands: Sequence[ev.Command]) -> list[Command]:
-    return [c for c in commands if isinstance(c, kind)]
 
 
 def writes(commands: Sequence[ev.Command]) -> dict[PartitionKey, ev.StateWrite]:

@@ -1,0 +1,33 @@
+"""Rules of the mirror that more than one simulation has to miss when they are off."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace.mirror.copier import Copier
+from headrace.mirror.findings import CopyFinding
+from headrace.mirror.notes import Notes
+from headrace.mirror.state import State
+
+
+def epochs_are_noted_after_the_append(patch: pytest.MonkeyPatch) -> None:
+    """A source's new epoch is written once its first batch is in the log."""
+    append_run, write = Copier._append_run, Notes.write
+    later: list[tuple[Notes, State]] = []
+
+    def write_later(self: Notes, state: State, *findings: CopyFinding) -> None:
+        if state.epochs and state.epochs != self.state.epochs:
+            later.append((self, state))
+        else:
+            write(self, state, *findings)
+
+    def append_first(self: Any, records: Any, run: Any, now_ms: int) -> None:
+        later_now, later[:] = list(later), []
+        append_run(self, records, run, now_ms)
+        for notes, state in later_now:
+            write(notes, state)
+
+    patch.setattr(Notes, "write", write_later)
+    patch.setattr(Copier, "_append_run", append_first)
