@@ -7,7 +7,7 @@ values. Names and meaning are those of Apache Kafka's ZooKeeper mode; how the va
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -116,3 +116,8 @@ class PartitionMetadata:
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     offline_replicas: tuple[int, ...]
+
+
+def ids_text(broker_ids: Iterable[int]) -> str:
+    """How lines of a log write several brokers."""
+    return ",".join(map(str, broker_ids))

@@ -16,6 +16,7 @@ from headrace.broker.replication import alter_partition
 from headrace.broker.replication.events import Answer, AnswerIsrProposal, IsrAnswer, IsrProposed
 from headrace.broker.replication.isr_proposals import IsrProposals, ProposalOf
 from headrace.broker.replication.leader import IsrProposal
+from headrace.broker.replication.model import ids_text
 from headrace.broker.replication.partition import Partition
 from headrace.broker.server.controller_channel import ControllerChannel
 from headrace.broker.server.peers import PAUSE_SECONDS_MAX, PAUSE_SECONDS_MIN
@@ -168,7 +169,7 @@ class IsrChanges:
                 "ISR change refused",
                 topic=topic,
                 partition=number,
-                isr=_text(proposal.isr),
+                isr=ids_text(proposal.isr),
                 leader_epoch=proposal.leader_epoch,
                 partition_epoch=proposal.partition_epoch,
                 reason=answer.name if isinstance(answer, ErrorCode) else "another state came before",
@@ -182,7 +183,7 @@ class IsrChanges:
             "ISR changed",
             topic=topic,
             partition=number,
-            isr=_text(partition.isr),
+            isr=ids_text(partition.isr),
             leader_epoch=partition.leader_epoch,
             partition_epoch=partition.partition_epoch,
             high_watermark=partition.high_watermark,
@@ -192,9 +193,5 @@ class IsrChanges:
 
 def _reason(proposal: IsrProposal) -> str:
     if proposal.joining:
-        return f"{_text(proposal.joining)} caught up"
-    return f"{_text(proposal.leaving)} lagged for longer than replica.lag.time.max.ms"
-
-
-def _text(replicas: tuple[int, ...]) -> str:
-    return ",".join(map(str, replicas))
+        return f"{ids_text(proposal.joining)} caught up"
+    return f"{ids_text(proposal.leaving)} lagged for longer than replica.lag.time.max.ms"

@@ -28,7 +28,7 @@ from headrace.broker.replication.control_requests import (
     ToldReplica,
     ToldStop,
 )
-from headrace.broker.replication.model import NO_LEADER, RECOVERED
+from headrace.broker.replication.model import NO_LEADER, RECOVERED, ids_text
 from headrace.broker.replication.partition import Host, Partition
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.replica_logs import BeforeDeletion, ReplicaLogs
@@ -339,7 +339,7 @@ class Partitions:
                 leader_epoch=told.state.leader_epoch,
                 log_end_offset=own_log.log_end_offset,
                 high_watermark=own_log.lost_end,
-                isr=_text(told.state.isr),
+                isr=ids_text(told.state.isr),
             )
         self._refuse(key)
 
@@ -353,8 +353,8 @@ class Partitions:
             leader_epoch=partition.leader_epoch,
             partition_epoch=partition.partition_epoch,
             controller_epoch=partition.controller_epoch,
-            isr=_text(partition.isr),
-            replicas=_text(partition.replicas),
+            isr=ids_text(partition.isr),
+            replicas=ids_text(partition.replicas),
             log_end_offset=log.log_end_offset,
             high_watermark=log.high_watermark,
         )
@@ -391,7 +391,3 @@ class Partitions:
     def _tell(self, partition: Partition) -> None:
         for callback in self._callbacks:
             callback(partition)
-
-
-def _text(replicas: Iterable[int]) -> str:
-    return ",".join(map(str, replicas))

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from headrace.broker.replication.events import StatesWritten, StateWrite, WriteStates
-from headrace.broker.replication.model import NO_LEADER, PartitionState
+from headrace.broker.replication.model import NO_LEADER, PartitionState, ids_text
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.partitions import PartitionKey
 
@@ -62,8 +62,8 @@ class StateChanges:
         logger.info(
             event,
             **facts,
-            isr=_listed(state.isr),
-            isr_before=_listed(old_isr),
+            isr=ids_text(state.isr),
+            isr_before=ids_text(old_isr),
             leader_epoch=state.leader_epoch,
             partition_epoch=state.zk_version,
             controller_epoch=state.controller_epoch,
@@ -73,7 +73,3 @@ class StateChanges:
     def _count(self, *, is_unclean: bool) -> None:
         self.leader_elections += 1
         self.unclean_leader_elections += is_unclean
-
-
-def _listed(isr: tuple[int, ...]) -> str:
-    return ",".join(map(str, isr))
