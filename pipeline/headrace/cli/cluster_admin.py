@@ -28,8 +28,8 @@ from headrace.broker.wire.api import (
 )
 from headrace.broker.wire.fields import MalformedError
 from headrace.broker.wire.schema import Api
-from headrace.cli.asking import TIMEOUT_SECONDS
 from headrace.cli.reassignment_plan import Key
+from headrace.cli.shared import TIMEOUT_SECONDS
 
 METADATA_VERSION, DESCRIBE_VERSION, ALTER_VERSION = 12, 4, 1
 TOPIC, BROKER = 2, 4

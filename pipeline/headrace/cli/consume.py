@@ -19,7 +19,8 @@ from typing import Any, Final
 import click
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from headrace.cli.asking import TIMEOUT_SECONDS, asked, bootstrap_option, json_option, reason_of
+from headrace.cli.asking import asked, reason_of
+from headrace.cli.shared import TIMEOUT_SECONDS, bootstrap_option, json_option
 from headrace.events.times import AVRO_READERS
 
 POLL_SECONDS: Final = 0.2

@@ -10,7 +10,8 @@ from __future__ import annotations
 import click
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from headrace.cli.asking import TIMEOUT_SECONDS, reason_of
+from headrace.cli.asking import reason_of
+from headrace.cli.shared import TIMEOUT_SECONDS
 
 ANY_PARTITION = TopicPartition("__consumer_offsets", 0)
 

@@ -14,7 +14,8 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from headrace.broker.wire.partitions import PartitionKey
-from headrace.cli.asking import TIMEOUT_SECONDS, asked, reason_of
+from headrace.cli.asking import asked, reason_of
+from headrace.cli.shared import TIMEOUT_SECONDS
 
 Row = dict[str, Any]
 GONE = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC", "LEADER_NOT_AVAILABLE")

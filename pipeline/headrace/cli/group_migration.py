@@ -15,8 +15,9 @@ from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from headrace.broker.errors import KafkaError
 from headrace.broker.legacy.zookeeper_offsets import ZooKeeperOffsets
 from headrace.broker.zk.client import ZooKeeperClient, ZooKeeperError
-from headrace.cli.asking import TIMEOUT_SECONDS, admin_client, asked
+from headrace.cli.asking import admin_client, asked
 from headrace.cli.coordinator import await_coordinator
+from headrace.cli.shared import TIMEOUT_SECONDS
 
 COORDINATOR_SECONDS_MAX = 30.0
 """The first commit of a cluster makes `__consumer_offsets`."""

@@ -12,8 +12,9 @@ from rich.console import Console
 from rich.table import Table
 
 from headrace.cli import group_lag
-from headrace.cli.asking import TIMEOUT_SECONDS, admin_client, asked, bootstrap_option, json_option
+from headrace.cli.asking import admin_client, asked
 from headrace.cli.coordinator import await_coordinator
+from headrace.cli.shared import TIMEOUT_SECONDS, bootstrap_option, json_option
 
 NO_GROUP = "DEAD"
 

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, Final
 import click
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from headrace.cli.asking import bootstrap_option, json_option, parse_settings
+from headrace.cli.shared import bootstrap_option, json_option, parse_settings
 
 DEFAULTS: Final = {
     "acks": "all",

@@ -12,9 +12,9 @@ import click
 from rich.console import Console
 
 from headrace.broker.errors import KafkaError
-from headrace.cli.asking import bootstrap_option, json_option, print_rows
 from headrace.cli.cluster_admin import ClusterAdmin, ClusterLook, Move
 from headrace.cli.reassignment_plan import Key, PlanError, Replicas, plan
+from headrace.cli.shared import bootstrap_option, json_option, print_rows
 from headrace.cli.throttle import remove_throttle, throttle
 
 POLL_SECONDS: Final = 1.0

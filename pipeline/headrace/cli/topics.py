@@ -8,10 +8,10 @@ from typing import Any
 import click
 from confluent_kafka.admin import ConfigResource, NewTopic
 
-from headrace.cli.asking import (
+from headrace.cli.asking import admin_client, asked
+from headrace.cli.reassign import reassign
+from headrace.cli.shared import (
     TIMEOUT_SECONDS,
-    admin_client,
-    asked,
     bootstrap_option,
     cell,
     json_option,
@@ -19,7 +19,6 @@ from headrace.cli.asking import (
     print_rows,
     say,
 )
-from headrace.cli.reassign import reassign
 
 
 @click.group(epilog="Example: headrace topics list --bootstrap 127.0.0.1:9092")

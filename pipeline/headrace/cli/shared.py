@@ -1,0 +1,46 @@
+"""What all commands share that ask brokers, whatever client they ask with: options, patience, and how answers are printed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+TIMEOUT_SECONDS: Final = 10.0
+
+bootstrap_option = click.option("--bootstrap", required=True, metavar="HOST:PORT,...", help="Brokers to ask.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def parse_settings(settings: tuple[str, ...]) -> dict[str, str]:
+    """Return KEY=VALUE arguments as a dictionary; anything else is wrong use."""
+    parsed = {}
+    for setting in settings:
+        key, separator, value = setting.partition("=")
+        if not separator or not key:
+            raise click.UsageError(f"--set {setting}: write KEY=VALUE.")
+        parsed[key] = value
+    return parsed
+
+
+def say(result: dict[str, Any], sentence: str, *, as_json: bool) -> None:
+    """Print a sentence, or a result as JSON."""
+    click.echo(json.dumps(result) if as_json else sentence)
+
+
+def print_rows(rows: list[dict[str, Any]]) -> None:
+    """Print rows of the same columns as a table; lists without brackets."""
+    table = Table(box=None)
+    for name in rows[0] if rows else ():
+        table.add_column(name)
+    for row in rows:
+        table.add_row(*map(cell, row.values()))
+    Console().print(table)
+
+
+def cell(value: Any) -> str:
+    """A value for people: a list without brackets."""
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
