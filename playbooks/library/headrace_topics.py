@@ -1,17 +1,25 @@
 #!/usr/bin/python
 """Creates the topics of one cluster that do not exist yet, all in one request, and changes none that does; ends when all are led.
 
-It runs with the release's own Python, which has confluent-kafka. Invariant: a topic whose partition count differs from the
-inventory's is reported and left as it is, since keys would move between partitions. Since it knows the cluster's members, it also
-warns of brokers that the inventory does not have.
+It runs with the release's own Python and asks with headrace's own client, which every release has. Invariant: a topic whose
+partition count differs from the inventory's is reported and left as it is, since keys would move between partitions. Since it
+knows the cluster's members, it also warns of brokers that the inventory does not have.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.headrace_health import wait_until
+
+from headrace.broker.client.blocking_cluster import BlockingCluster, parse_bootstrap
+from headrace.broker.errors import ErrorCode, error_of
+from headrace.broker.wire.api import k03_metadata, k19_create_topics
+from headrace.broker.wire.client.view import addresses_of
+from headrace.broker.wire.fields import MalformedError
 
 DOCUMENTATION = r"""
 module: headrace_topics
@@ -50,89 +58,129 @@ created:
 """
 
 
+METADATA_VERSION = 12
+CREATE_VERSION = 7
+CLIENT_ID = "headrace-roll-out"
+# How much longer than the broker itself the roll-out waits for its answer.
+PATIENCE_S = 5
+# In check mode a cluster that is not there is nothing to wait for.
+CHECK_TIMEOUT_S = 5
+
+
 class TopicsError(Exception):
     """The cluster does not match the inventory or refuses; the message is a sentence."""
 
 
-def partition_counts(client: Any, timeout_s: int) -> dict[str, int]:
-    return {
-        name: len(topic.partitions) for name, topic in client.list_topics(timeout=timeout_s).topics.items()
-    }
+def metadata(cluster: BlockingCluster) -> dict[str, Any]:
+    """What any broker knows of all topics and brokers; raises OSError when none answers."""
+    request = {"topics": None, "allow_auto_topic_creation": False}
+    answer: dict[str, Any] = cluster.any().ask(k03_metadata.API, METADATA_VERSION, request)
+    return answer
 
 
-def warn_of_strangers(module: AnsibleModule, client: Any, timeout_s: int) -> None:
-    """Name the registered brokers that the inventory does not have, though only a person knows what they still hold."""
-    for number, broker in sorted(client.list_topics(timeout=timeout_s).brokers.items()):
-        if number not in module.params["broker_ids"]:
-            module.warn(
-                f"Broker {number} at {broker.host}:{broker.port} is in this cluster and no host of the inventory has it: "
-                "move its partitions away and stop it, or put its host back into the inventory."
-            )
+def partition_leaders(found: dict[str, Any]) -> dict[str, list[int]]:
+    """The leader of each partition of each topic, -1 where nobody leads."""
+    return {topic["name"]: [each["leader_id"] for each in topic["partitions"]] for topic in found["topics"]}
 
 
-def leaderless(client: Any, wanted: list[dict[str, Any]], timeout_s: int) -> str | None:
-    """Half a sentence about a topic with a partition that nobody leads, or None when all have a leader."""
-    found = client.list_topics(timeout=timeout_s).topics
-    for topic in wanted:
-        partitions = found[topic["name"]].partitions.values() if topic["name"] in found else ()
-        leaders = [partition.leader for partition in partitions]
-        if len(leaders) < topic["partitions"] or min(leaders) < 0:
-            return f"topic {topic['name']} has partitions without a leader ({leaders})"
-    return None
+def strangers(found: dict[str, Any], broker_ids: list[int]) -> list[str]:
+    """One sentence for each registered broker that the inventory does not have: only a person knows what it still holds."""
+    return [
+        f"Broker {number} at {host}:{port} is in this cluster and no host of the inventory has it: "
+        "move its partitions away and stop it, or put its host back into the inventory."
+        for number, (host, port) in sorted(addresses_of(found).items())
+        if number not in broker_ids
+    ]
 
 
-def missing_topics(wanted: list[dict[str, Any]], found: dict[str, int]) -> list[dict[str, Any]]:
+def missing_topics(wanted: list[dict[str, Any]], leaders: dict[str, list[int]]) -> list[dict[str, Any]]:
     """The wanted topics that are not there; raises TopicsError for one that is there with another partition count."""
     for topic in wanted:
-        count = found.get(topic["name"], topic["partitions"])
+        count = len(leaders.get(topic["name"], range(topic["partitions"])))
         if count != topic["partitions"]:
             raise TopicsError(
                 f"Topic {topic['name']} has {count} partitions, the inventory says {topic['partitions']}: "
                 "the roll-out does not change the partitions of a topic that exists."
             )
-    return [topic for topic in wanted if topic["name"] not in found]
+    return [topic for topic in wanted if topic["name"] not in leaders]
 
 
-def create(client: Any, topics: list[dict[str, Any]], timeout_s: int) -> None:
-    from confluent_kafka.admin import NewTopic
+def leaderless(wanted: list[dict[str, Any]], leaders: dict[str, list[int]]) -> str | None:
+    """Half a sentence about a topic with a partition that nobody leads, or None when all have a leader."""
+    for topic in wanted:
+        found = leaders.get(topic["name"], [])
+        if len(found) < topic["partitions"] or min(found) < 0:
+            return f"topic {topic['name']} has partitions without a leader ({found})"
+    return None
 
-    requests = [
-        NewTopic(
-            topic["name"],
-            num_partitions=topic["partitions"],
-            replication_factor=topic["replication_factor"],
-            config={key: str(value) for key, value in topic["config"].items()},
-        )
+
+def creation(topics: list[dict[str, Any]], timeout_s: int) -> dict[str, Any]:
+    wanted = [
+        {
+            "name": topic["name"],
+            "num_partitions": topic["partitions"],
+            "replication_factor": topic["replication_factor"],
+            "assignments": [],
+            "configs": [{"name": key, "value": str(value)} for key, value in topic["config"].items()],
+        }
         for topic in topics
     ]
-    for name, future in client.create_topics(requests, operation_timeout=timeout_s).items():
+    return {"topics": wanted, "timeout_ms": timeout_s * 1000, "validate_only": False}
+
+
+def create(cluster: BlockingCluster, topics: list[dict[str, Any]], timeout_s: int) -> str | None:
+    """Ask the controller once for the topics; half a sentence when it is another one by now, or not there.
+
+    Raises:
+        TopicsError: a topic is refused; one that somebody else made meanwhile is not.
+        OSError: nobody answers.
+    """
+    found = metadata(cluster)
+    address = addresses_of(found).get(found["controller_id"])
+    if address is None:
+        return "the cluster has no controller"
+    answer = cluster.to(address).ask(k19_create_topics.API, CREATE_VERSION, creation(topics, timeout_s))
+    for result in answer["topics"]:
+        code = result["error_code"]
+        if code == ErrorCode.NOT_CONTROLLER:
+            return f"the broker at {address[0]}:{address[1]} is the controller no more"
+        if code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            reason = str(error_of(code, result["error_message"] or "")).rstrip(".")
+            raise TopicsError(f"Topic {result['name']} was not created: {reason}.")
+    return None
+
+
+def patiently(cluster: BlockingCluster, ask: Callable[[], str | None], timeout_s: int) -> None:
+    """Ask until there is no complaint; whoever does not answer any more is passed over the next time."""
+
+    def attempt() -> str | None:
         try:
-            future.result()
-        except Exception as error:
-            raise TopicsError(f"Topic {name} was not created: {error}") from error
+            return ask()
+        except (OSError, MalformedError) as error:
+            cluster.close()
+            return str(error)
+
+    wrong = wait_until(attempt, timeout_s)
+    if wrong is not None:
+        raise TopicsError(f"After {timeout_s} s {wrong}: look into the brokers' logs.")
 
 
-def run(module: AnsibleModule) -> list[str]:
-    from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient
-
-    arguments = module.params
-    timeout_s = 5 if module.check_mode else arguments["timeout_s"]
-    client = AdminClient({"bootstrap.servers": arguments["bootstrap_servers"]}, logger=None)
+def run(module: AnsibleModule, cluster: BlockingCluster, timeout_s: int) -> list[str]:
+    """The names of the topics that were, or would be, created."""
+    wanted = module.params["topics"]
     try:
-        found = partition_counts(client, timeout_s)
-    except KafkaException as error:
+        found = metadata(cluster)
+    except OSError as error:
         if module.check_mode:
-            return [topic["name"] for topic in arguments["topics"]]
-        raise TopicsError(f"No broker of {arguments['bootstrap_servers']} answers: {error}") from error
-    warn_of_strangers(module, client, timeout_s)
-    topics = missing_topics(arguments["topics"], found)
+            return [topic["name"] for topic in wanted]
+        raise TopicsError(f"No broker of {module.params['bootstrap_servers']} answers: {error}.") from error
+    for sentence in strangers(found, module.params["broker_ids"]):
+        module.warn(sentence)
+    topics = missing_topics(wanted, partition_leaders(found))
     if not module.check_mode:
         if topics:
-            create(client, topics, timeout_s)
-        wrong = wait_until(lambda: leaderless(client, arguments["topics"], timeout_s), timeout_s)
-        if wrong is not None:
-            raise TopicsError(f"After {timeout_s} s {wrong}: look into the brokers' logs.")
+            patiently(cluster, lambda: create(cluster, topics, timeout_s), timeout_s)
+        patiently(cluster, lambda: leaderless(wanted, partition_leaders(metadata(cluster))), timeout_s)
     return [topic["name"] for topic in topics]
 
 
@@ -152,8 +200,11 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
+    timeout_s = CHECK_TIMEOUT_S if module.check_mode else module.params["timeout_s"]
+    addresses = parse_bootstrap(module.params["bootstrap_servers"])
     try:
-        created = run(module)
+        with closing(BlockingCluster(addresses, CLIENT_ID, timeout_s + PATIENCE_S)) as cluster:
+            created = run(module, cluster, timeout_s)
     except TopicsError as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=bool(created), created=created)
