@@ -5,7 +5,7 @@ PYTHON := .venv/bin/python
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(PYTHON) -m pytest tests --dist loadgroup --no-loadscope-reorder
 .DEFAULT_GOAL := help
-.PHONY: help setup demo chaos test test-long sim fuzz check bench terraform-plan clean
+.PHONY: help setup demo chaos test test-long sim fuzz check bench release terraform-plan clean
 
 help: ## list the commands
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,10 @@ check: ## lint, types, import contracts, playbooks
 bench: ## measure a broker beside Apache Kafka, the mirror and the load; writes docs/benchmarks.md
 	@scripts/setup bench
 	@$(PYTHON) -m bench
+
+release: ## build dist/headrace-VERSION/ for hosts: a bundle for each group of them, and a manifest of hashes
+	@scripts/setup release
+	@$(PYTHON) scripts/release.py $(if $(VERSION),--version $(VERSION))
 
 terraform-plan: ## plan the examples of terraform/, against moto where there are no AWS credentials
 	@scripts/setup test

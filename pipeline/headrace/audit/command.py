@@ -28,7 +28,7 @@ class _LazyCommands(click.Group):
             command: click.Command = getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name)
         except ModuleNotFoundError as error:
             raise click.ClickException(
-                f"`headrace audit {cmd_name}` needs the Python module {error.name!r}: install headrace[load]."
+                f"`headrace audit {cmd_name}` needs the Python module {error.name!r}: install headrace[audit]."
             ) from error
         return command
 

@@ -28,7 +28,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "query": ("headrace.load.query:query", "load", "Ask the warehouse tables a question in SQL."),
     "audit": (
         "headrace.audit.command:audit",
-        "load",
+        "audit",
         "Count, reconcile and report loss, duplicates and latency.",
     ),
     "mirror": ("headrace.mirror.command:mirror", "mirror", "Show, resume and promote copies."),
