@@ -14,7 +14,9 @@ from kafka_oracle import run_tool
 from processes import eventually
 from test_conformance_mixed_cluster import HEADRACE, KAFKA, MixedCluster
 
+from headrace.cli.cluster import look
 from headrace.cli.cluster_admin import ClusterAdmin
+from headrace.cli.cluster_status import problems
 
 TOPIC = "moves"
 Partitions = dict[int, tuple[list[int], list[int]]]
@@ -95,6 +97,12 @@ def begun_under_kafka_ended_under_headrace(mixed: MixedCluster) -> None:
     assert set(stored(mixed)["adding_replicas"]) == {"0", "1", "2", "3"}
     mixed.kafka.start()
     await_replicas(mixed, [KAFKA, HEADRACE])
+    seen = look(mixed.address(KAFKA))
+    assert {n: (b.engine, b.protocol, b.failure) for n, b in seen.brokers.items()} == {
+        HEADRACE: ("headrace", "3.9-IV0", None),
+        KAFKA: ("kafka", "3.9-IV0", None),
+    }
+    assert problems(seen) == []
 
 
 def begin(mixed: MixedCluster, through: int, replicas: list[int]) -> None:

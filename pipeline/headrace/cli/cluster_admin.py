@@ -5,8 +5,8 @@ One request at a time; whoever is controller is found anew where it is another o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import click
@@ -55,6 +55,10 @@ class ClusterLook:
     addresses: Mapping[int, tuple[str, int]]
     partitions: Mapping[Key, PartitionView]
     unknown: tuple[str, ...]
+
+    def of_topics(self, topics: Container[str]) -> ClusterLook:
+        """The same without the partitions of other topics."""
+        return replace(self, partitions={key: p for key, p in self.partitions.items() if key[0] in topics})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,11 @@ import click
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "broker": ("headrace.broker.command:broker", "broker", "Run one broker from a server.properties file."),
     "dev": ("headrace.broker.dev:dev", "broker", "Run a ZooKeeper and some brokers in the foreground."),
+    "cluster": (
+        "headrace.cli.cluster:cluster",
+        "broker",
+        "Show how a cluster is, and whether a broker may stop.",
+    ),
     "topics": ("headrace.cli.topics:topics", "producer", "List, describe, create, delete and move topics."),
     "produce": ("headrace.cli.produce:produce", "producer", "Publish lines from standard input or a file."),
     "consume": ("headrace.cli.consume:consume", "producer", "Print messages of a topic."),

@@ -1,12 +1,14 @@
 """DescribeConfigs (key 32), versions 0-4: topics, this broker, and what is set for all brokers (the empty name).
 
 Deviations: broker loggers and client metrics are refused with INVALID_REQUEST; keys that have no effect on this broker are
-not listed. Of a mirror's copy `headrace.mirror.clusters` is told, which Kafka has not.
+not listed. Of a mirror's copy `headrace.mirror.clusters` is told, and of a broker its release as `headrace.version`, which
+Kafka has not.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from importlib.metadata import version
 from itertools import dropwhile
 from typing import Any
 
@@ -37,6 +39,8 @@ VERSIONS = (0, 4)
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS = 2, 4, 8, 16
 RESOURCE_TYPES = (TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS)
+RELEASE_NAME = "headrace.version"
+RELEASE = Key(type="STRING", doc="The release of headrace that the broker runs.")
 UNKNOWN_TYPE = InvalidRequestError(
     "The request names a resource of an unknown type: only topics and brokers are described."
 )
@@ -168,6 +172,7 @@ def _broker_entries(config: BrokerConfig, levels: Levels) -> Iterable[Entry]:
             continue
         is_read_only = name not in DYNAMIC_KEYS - QUOTA_KEYS
         yield _entry(name, key, text_of(config.value(name)), synonyms, read_only=is_read_only)
+    yield _entry(RELEASE_NAME, RELEASE, version("headrace"), [], read_only=True)
 
 
 def _default_entries(levels: Levels) -> Iterable[Entry]:

@@ -1,4 +1,4 @@
-"""The commands topics, produce and consume: help with an example, wrong use exits 2, failures are one line."""
+"""The commands of the command line: help with an example, wrong use exits 2, failures are one line."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from click.testing import CliRunner
 from headrace.cli.main import main
 
 COMMANDS = [
+    ["cluster"],
+    ["cluster", "status"],
+    ["cluster", "may-stop"],
     ["topics"],
     ["topics", "list"],
     ["topics", "describe"],

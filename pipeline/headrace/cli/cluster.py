@@ -1,0 +1,132 @@
+"""`headrace cluster`: how a cluster is, and whether a broker of it may stop, for people, plays and Fabric alike.
+
+By the Kafka protocol alone, so it tells the same of Apache Kafka's brokers.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+from rich.console import Console
+
+from headrace.cli import cluster_status
+from headrace.cli.broker_look import look_at
+from headrace.cli.cluster_admin import ClusterAdmin
+from headrace.cli.cluster_status import ClusterState, name_of, stopping
+from headrace.cli.shared import bootstrap_option, json_option, print_rows
+
+MIN_ISR = "min.insync.replicas"
+
+
+@click.group(epilog="Example: headrace cluster status --bootstrap 127.0.1.1:9092")
+def cluster() -> None:
+    """Show how a cluster is, and whether one of its brokers may stop."""
+
+
+@cluster.command(epilog="Example: headrace cluster status --bootstrap 127.0.1.1:9092 --json")
+@bootstrap_option
+@json_option
+def status(bootstrap: str, as_json: bool) -> None:
+    """Print the brokers and what is not well with them and with the partitions; exit 1 while something is not.
+
+    \b
+    Well is a cluster with a controller, whose brokers answer and have all their
+    directories, and whose partitions have a leader and all replicas in sync.
+    """
+    state = look(bootstrap)
+    found = cluster_status.as_json(state)
+    if as_json:
+        click.echo(json.dumps(found))
+    else:
+        _print(found)
+    if not found["well"]:
+        raise click.exceptions.Exit(1)
+
+
+@cluster.command("may-stop", epilog="Example: headrace cluster may-stop 2 --bootstrap 127.0.1.1:9092")
+@click.argument("broker_id", type=click.IntRange(min=0), metavar="BROKER")
+@click.option(
+    "--allow-unavailable",
+    is_flag=True,
+    help="Pass over topics that have too few replicas for min.insync.replicas to hold without any one of them.",
+)
+@bootstrap_option
+@json_option
+def may_stop(broker_id: int, allow_unavailable: bool, bootstrap: str, as_json: bool) -> None:
+    """Tell whether BROKER may stop now: none of its partitions falls below min.insync.replicas; exit 1 if one does.
+
+    A broker that is not alive holds nobody up.
+    """
+    found = stopping(look(bootstrap), broker_id)
+    may = not found.hindered and (allow_unavailable or not found.never)
+    if as_json:
+        hindered, never = (
+            {name_of(key): left for key, left in each.items()} for each in (found.hindered, found.never)
+        )
+        click.echo(json.dumps({"may_stop": may, "hindered": hindered, "never": never}))
+    else:
+        click.echo(f"Broker {broker_id} may stop." if may else f"Broker {broker_id} may not stop now.")
+        for sentence in _reasons(found):
+            click.echo(sentence)
+    if not may:
+        raise click.exceptions.Exit(1)
+
+
+def look(bootstrap: str) -> ClusterState:
+    """Ask a cluster for all that its state is told from."""
+    with ClusterAdmin(bootstrap) as admin:
+        seen = admin.cluster()
+        topics = sorted({topic for topic, _ in seen.partitions})
+        configs = admin.topic_configs(topics, [MIN_ISR]) if topics else {}
+        # A topic that was deleted between the two questions has no configuration, and is no more of the cluster.
+        seen = seen.of_topics(configs)
+        moves = {} if seen.controller not in seen.addresses else admin.moves()
+    return ClusterState(
+        look=seen,
+        brokers=look_at(seen.addresses),
+        moves=moves,
+        min_isr={topic: int(config[MIN_ISR]) for topic, config in configs.items()},
+    )
+
+
+def _print(found: dict[str, Any]) -> None:
+    rows = [_row(broker, found["controller"]) for broker in found["brokers"]]
+    print_rows(rows)
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(f"{found['partitions']} partitions, {len(found['at_min_isr'])} at min.insync.replicas.")
+    if found["reassigning"]:
+        console.print(f"{len(found['reassigning'])} partitions are moving: headrace topics reassign show.")
+    for problem in found["problems"]:
+        console.print(problem, style="bold red", markup=False)
+    if found["well"]:
+        console.print("All is well.")
+
+
+def _row(broker: dict[str, Any], controller: int) -> dict[str, Any]:
+    return {
+        "broker": broker["broker"],
+        "address": broker["address"],
+        "rack": broker["rack"] or "",
+        "runs": " ".join(
+            filter(None, (broker["engine"], broker["version"] or f"(protocol {broker['protocol']})"))
+        ),
+        "leads": broker["leads"],
+        "": "controller" if broker["broker"] == controller else "",
+    }
+
+
+def _reasons(found: cluster_status.Stopping) -> list[str]:
+    sentences = []
+    if found.hindered:
+        sentences.append(
+            f"Without it these fall below min.insync.replicas: {cluster_status.named(list(found.hindered))}. "
+            "Wait until their other replicas are in sync."
+        )
+    if found.never:
+        sentences.append(
+            f"These have too few replicas to do without any one of them: {cluster_status.named(list(found.never))}. "
+            "Give them more replicas (headrace topics reassign), or allow it with --allow-unavailable."
+        )
+    return sentences

@@ -1,0 +1,139 @@
+"""How a cluster is, and whether one of its brokers may stop: decided from what was seen of it, without asking anybody.
+
+A partition that moves has replicas to come; these are not missed (as in kafka-topics).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headrace.cli.broker_look import BrokerLook
+from headrace.cli.cluster_admin import ClusterLook, Move, PartitionView
+from headrace.cli.reassignment_plan import Key
+
+PARTITIONS_NAMED_MAX: Final = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterState:
+    """All that was seen; `min_isr` is `min.insync.replicas` by topic."""
+
+    look: ClusterLook
+    brokers: Mapping[int, BrokerLook]
+    moves: Mapping[Key, Move]
+    min_isr: Mapping[str, int]
+
+    def without_leader(self) -> list[Key]:
+        return [key for key, p in self._partitions() if p.leader < 0]
+
+    def under_replicated(self) -> dict[Key, tuple[int, ...]]:
+        """The replicas out of sync, by partition."""
+        found = {}
+        for key, partition in self._partitions():
+            coming = self.moves[key].adding if key in self.moves else ()
+            late = tuple(r for r in partition.replicas if r not in partition.isr and r not in coming)
+            if late:
+                found[key] = late
+        return found
+
+    def below_min_isr(self) -> list[Key]:
+        return [key for key, p in self._partitions() if len(p.isr) < self.min_isr[key[0]]]
+
+    def at_min_isr(self) -> list[Key]:
+        return [key for key, p in self._partitions() if len(p.isr) == self.min_isr[key[0]]]
+
+    def absent(self) -> list[int]:
+        """Brokers that have replicas and are not alive."""
+        holders = {replica for _, p in self._partitions() for replica in p.replicas}
+        return sorted(holders - self.look.addresses.keys())
+
+    def _partitions(self) -> Iterable[tuple[Key, PartitionView]]:
+        return sorted(self.look.partitions.items(), key=lambda item: item[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopping:
+    """What would be if a broker stopped: partitions that fall below min.insync.replicas, with what would be left in sync.
+
+    `hindered` would not if their other replicas were in sync; `never` are of topics with too few replicas to keep the rule.
+    """
+
+    hindered: Mapping[Key, int]
+    never: Mapping[Key, int]
+
+
+def stopping(state: ClusterState, broker_id: int) -> Stopping:
+    """Whom it would hurt if this broker stopped now."""
+    hindered: dict[Key, int] = {}
+    never: dict[Key, int] = {}
+    for key, partition in sorted(state.look.partitions.items(), key=lambda item: item[0]):
+        needed, left = state.min_isr[key[0]], len(partition.isr) - 1
+        if broker_id in partition.isr and left < needed:
+            (never if len(partition.replicas) <= needed else hindered)[key] = left
+    return Stopping(hindered=hindered, never=never)
+
+
+def problems(state: ClusterState) -> list[str]:
+    """One sentence for each thing that is not well; none: all is."""
+    found = []
+    if state.look.controller not in state.look.addresses:
+        found.append("No broker is the controller: leaders that die are not replaced.")
+    if absent := state.absent():
+        found.append(f"Brokers that have replicas and are not alive: {', '.join(map(str, absent))}.")
+    for broker_id, broker in sorted(state.brokers.items()):
+        if broker.failure is not None:
+            found.append(f"Broker {broker_id} is registered, but does not answer: {broker.failure}.")
+        if broker.offline_log_dirs:
+            found.append(f"Broker {broker_id} lost log directories: {', '.join(broker.offline_log_dirs)}.")
+    if without := state.without_leader():
+        found.append(f"Partitions without a leader ({len(without)}): {named(without)}.")
+    if below := state.below_min_isr():
+        found.append(f"Partitions below min.insync.replicas ({len(below)}): {named(below)}.")
+    if late := state.under_replicated():
+        found.append(f"Partitions with replicas out of sync ({len(late)}): {named(list(late))}.")
+    return found
+
+
+def as_json(state: ClusterState) -> dict[str, Any]:
+    """What `headrace cluster status --json` prints."""
+    wrong = problems(state)
+    return {
+        "well": not wrong,
+        "problems": wrong,
+        "controller": state.look.controller,
+        "brokers": [
+            {
+                "broker": broker_id,
+                "address": "{}:{}".format(*address),
+                "rack": state.look.racks[broker_id],
+                "engine": state.brokers[broker_id].engine,
+                "version": state.brokers[broker_id].version,
+                "protocol": state.brokers[broker_id].protocol,
+                "answers": state.brokers[broker_id].failure is None,
+                "leads": sum(p.leader == broker_id for p in state.look.partitions.values()),
+                "offline_log_dirs": list(state.brokers[broker_id].offline_log_dirs),
+            }
+            for broker_id, address in sorted(state.look.addresses.items())
+        ],
+        "absent": state.absent(),
+        "partitions": len(state.look.partitions),
+        "without_leader": [name_of(key) for key in state.without_leader()],
+        "under_replicated": {name_of(key): list(late) for key, late in state.under_replicated().items()},
+        "below_min_isr": [name_of(key) for key in state.below_min_isr()],
+        "at_min_isr": [name_of(key) for key in state.at_min_isr()],
+        "reassigning": [name_of(key) for key in sorted(state.moves)],
+    }
+
+
+def name_of(key: Key) -> str:
+    return f"{key[0]}-{key[1]}"
+
+
+def named(keys: Sequence[Key]) -> str:
+    """The first partitions by name, and how many more there are."""
+    names = ", ".join(map(name_of, keys[:PARTITIONS_NAMED_MAX]))
+    return (
+        names if len(keys) <= PARTITIONS_NAMED_MAX else f"{names} and {len(keys) - PARTITIONS_NAMED_MAX} more"
+    )
