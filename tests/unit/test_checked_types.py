@@ -18,6 +18,7 @@ PLACES = (
     "bench",
     "demo",
     "playbooks/filter_plugins",
+    "playbooks/headrace_inventory",
     "playbooks/library",
     "playbooks/module_utils",
     "scripts",

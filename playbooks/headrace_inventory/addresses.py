@@ -1,0 +1,153 @@
+"""Where the services of an inventory are: hosts, names, addresses, ports, and what each host gets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+Groups = Mapping[str, list[str]]
+HostVars = Mapping[str, Mapping[str, Any]]
+
+SERVICE_GROUPS = ("zookeeper", "broker", "haproxy", "registry", "load", "audit")
+IDENTITIES = {"broker": "broker_id", "zookeeper": "zookeeper_id"}
+# The services that the hosts of a group run, and those of its offline hosts alone; in the order in which they stop.
+SERVICES = {
+    "load": ("load",),
+    "audit": ("counter",),
+    "registry": ("registry",),
+    "haproxy": ("haproxy",),
+    "broker": ("broker",),
+    "zookeeper": ("zookeeper",),
+}
+OFFLINE_SERVICES = {"audit": ("auditor",)}
+EXECUTABLES = {"zookeeper": "java", "load": "java", "haproxy": "haproxy"}
+# The role entry points whose argument specs bind a host of a group.
+ENTRY_POINTS = {
+    **{
+        group: ((group, "main"),)
+        for group in ("supervisor", "release", "zookeeper", "haproxy", "registry", "load")
+    },
+    "broker": (("broker", "main"), ("topics", "main")),
+    "audit": (("audit", "counter"), ("audit", "auditor")),
+}
+# The names, in headrace_ports, of what each service listens on.
+LISTENERS = {
+    "zookeeper": ("zookeeper", "zookeeper_peer", "zookeeper_election"),
+    "broker": ("broker", "metrics"),
+    "haproxy": ("bootstrap",),
+    "registry": ("registry",),
+    "load": ("metrics",),
+}
+
+
+def service_hosts(groups: Groups) -> list[str]:
+    """The hosts that run any service, in inventory order, each once."""
+    return list(dict.fromkeys(host for group in SERVICE_GROUPS for host in groups.get(group, [])))
+
+
+def in_datacenter(hosts: Iterable[str], hostvars: HostVars, datacenter: str) -> list[str]:
+    """The hosts of that datacenter, in inventory order."""
+    return [host for host in hosts if hostvars[host].get("headrace_datacenter") == datacenter]
+
+
+def addresses(hosts: Iterable[str], hostvars: HostVars, datacenter: str, port: int) -> list[str]:
+    """`address:port` of each of the hosts that is in that datacenter."""
+    return [
+        f"{hostvars[host]['headrace_address']}:{port}" for host in in_datacenter(hosts, hostvars, datacenter)
+    ]
+
+
+def datacenters(hosts: Iterable[str], hostvars: HostVars) -> list[str]:
+    """The names of the datacenters that the hosts are in, in inventory order, each once."""
+    return list(dict.fromkeys(str(hostvars[host]["headrace_datacenter"]) for host in hosts))
+
+
+def listeners(
+    hosts: Iterable[str], hostvars: HostVars, groups: Groups, ports: Mapping[str, int]
+) -> list[dict[str, Any]]:
+    """Where the services of these hosts listen: service, address and port."""
+    return [
+        {
+            "service": service_name(hostvars[host], group),
+            "address": hostvars[host]["headrace_address"],
+            "port": ports[name],
+        }
+        for host in hosts
+        for group in LISTENERS
+        if host in groups.get(group, [])
+        for name in port_names(group, host, hostvars, groups)
+    ]
+
+
+def service_name(variables: Mapping[str, Any], service: str) -> str:
+    """The supervisor program or systemd unit of a host's service; brokers and ZooKeepers carry their identity."""
+    name = f"{variables['headrace_service_prefix']}{service}"
+    return f"{name}-{variables[IDENTITIES[service]]}" if service in IDENTITIES else name
+
+
+def services(host: str, hostvars: HostVars, groups: Groups) -> list[str]:
+    """The names of all services that a host runs, in the order in which they stop."""
+    found = []
+    for group, names in SERVICES.items():
+        if host in groups.get(group, []):
+            offline = OFFLINE_SERVICES.get(group, ()) if host in groups["offline"] else ()
+            found += [service_name(hostvars[host], service) for service in offline + names]
+    return found
+
+
+def machine_services(machine: str, hostvars: HostVars, groups: Groups) -> list[str]:
+    """The names of all services that the inventory has on a machine."""
+    hosts = machine_hosts(machine, hostvars, groups)
+    return [name for host in hosts for name in services(host, hostvars, groups)]
+
+
+def machine_hosts(machine: str, hostvars: HostVars, groups: Groups) -> list[str]:
+    """The inventory's hosts that are this machine: itself, unless `headrace_machine` names another."""
+    return [host for host in groups["all"] if hostvars[host].get("headrace_machine", host) == machine]
+
+
+def executables(hosts: Iterable[str], groups: Groups) -> list[str]:
+    """The programs, beside the release's own, that the services of these hosts need."""
+    names = list(hosts)
+    return sorted(
+        {program for group, program in EXECUTABLES.items() if set(names) & set(groups.get(group, []))}
+    )
+
+
+def argument_spec(groups: Groups, host: str, roles_directory: str) -> dict[str, Any]:
+    """The options of every role that the host gets, from the roles' own specs."""
+    options: dict[str, Any] = {}
+    for group, entry_points in ENTRY_POINTS.items():
+        if host in groups.get(group, []):
+            for role, entry_point in entry_points:
+                path = Path(roles_directory, role, "meta", "argument_specs.yml")
+                options |= yaml.safe_load(path.read_text(encoding="utf-8"))["argument_specs"][entry_point][
+                    "options"
+                ]
+    return options
+
+
+def mirror_properties(
+    hosts: Iterable[str], hostvars: HostVars, topics: Iterable[str], port: int
+) -> dict[str, str]:
+    """What an offline broker's server.properties says of its sources; `hosts` are the brokers of all live datacenters."""
+    brokers = list(hosts)
+    sources = datacenters(brokers, hostvars)
+    # A class instead of a backslash: in a properties file a backslash would itself have to be escaped.
+    pattern = "|".join(topic.replace(".", "[.]") for topic in topics)
+    properties = {"mirror.sources": ",".join(sources)}
+    for name in sources:
+        properties[f"mirror.{name}.bootstrap.servers"] = ",".join(addresses(brokers, hostvars, name, port))
+        properties[f"mirror.{name}.topics"] = pattern
+    return properties
+
+
+def port_names(group: str, host: str, hostvars: HostVars, groups: Groups) -> tuple[str, ...]:
+    """The names, in headrace_ports, of what a group's service listens on at a host; a lone ZooKeeper has no peers."""
+    if group != "zookeeper":
+        return LISTENERS[group]
+    ensemble = in_datacenter(groups["zookeeper"], hostvars, hostvars[host]["headrace_datacenter"])
+    return LISTENERS[group] if len(ensemble) > 1 else LISTENERS[group][:1]

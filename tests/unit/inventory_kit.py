@@ -1,0 +1,53 @@
+"""A small inventory, as Ansible's groups and hostvars: good, and to be broken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace_inventory.addresses import SERVICE_GROUPS
+
+Inventory = tuple[dict[str, list[str]], dict[str, dict[str, Any]]]
+PORTS = {
+    "zookeeper": 2181,
+    "zookeeper_peer": 2888,
+    "zookeeper_election": 3888,
+    "broker": 9092,
+    "metrics": 9404,
+    "bootstrap": 9092,
+    "registry": 8081,
+}
+
+
+def good_inventory() -> Inventory:
+    """One live and one offline datacenter with two brokers each."""
+    groups: dict[str, list[str]] = {name: [] for name in ("live", "offline", *SERVICE_GROUPS)}
+    hostvars: dict[str, dict[str, Any]] = {}
+    for tier, name, network in (("live", "east", 1), ("offline", "off", 9)):
+        for group, number, identity in (
+            ("zookeeper", 1, "zookeeper_id"),
+            ("broker", 1, "broker_id"),
+            ("broker", 2, "broker_id"),
+            ("registry", 1, None),
+            ("audit", 1, None),
+            ("load", 1, None),
+        ):
+            if group == "load" and tier == "live":
+                continue
+            host = f"{name}-{group}-{number}"
+            groups[tier].append(host)
+            groups[group].append(host)
+            hostvars[host] = {
+                "headrace_datacenter": name,
+                "headrace_service_manager": "systemd",
+                "headrace_service_prefix": "headrace-",
+                "headrace_address": f"10.{network}.{len(hostvars)}.{number}",
+                "headrace_ports": PORTS,
+                "headrace_live_topics": [{"name": "pageviews", "partitions": 2}],
+                "headrace_offline_topics": [{"name": "_schemas", "partitions": 1}],
+                "headrace_loaded_topics": ["pageviews"],
+            }
+            if identity:
+                hostvars[host][identity] = number
+    groups["all"] = list(hostvars)
+    groups["machine"] = list(hostvars)
+    return groups, hostvars

@@ -1,0 +1,35 @@
+"""Where an inventory's services are, and in which order they stop."""
+
+from __future__ import annotations
+
+from inventory_kit import good_inventory
+
+from headrace_inventory.addresses import SERVICE_GROUPS, mirror_properties, services
+
+
+def test_a_host_stops_what_reads_before_what_is_read() -> None:
+    groups, hostvars = good_inventory()
+    for group in SERVICE_GROUPS:
+        groups[group].append("all-in-one")
+    groups["offline"].append("all-in-one")
+    hostvars["all-in-one"] = {"headrace_service_prefix": "headrace-", "broker_id": 7, "zookeeper_id": 3}
+    assert services("all-in-one", hostvars, groups) == [
+        "headrace-load",
+        "headrace-auditor",
+        "headrace-counter",
+        "headrace-registry",
+        "headrace-haproxy",
+        "headrace-broker-7",
+        "headrace-zookeeper-3",
+    ]
+
+
+def test_mirror_properties_name_every_source_and_escape_dots() -> None:
+    groups, hostvars = good_inventory()
+    brokers = [host for host in groups["broker"] if host in groups["live"]]
+    found = mirror_properties(brokers, hostvars, ["pageviews", "headrace.counts"], 9092)
+    assert found == {
+        "mirror.sources": "east",
+        "mirror.east.bootstrap.servers": "10.1.1.1:9092,10.1.2.2:9092",
+        "mirror.east.topics": "pageviews|headrace[.]counts",
+    }

@@ -1,0 +1,284 @@
+"""A bad inventory gets a sentence that names host and variable and says what is allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from inventory_kit import Inventory, good_inventory
+
+from headrace_inventory.problems import inventory_problems, limit_problems
+
+
+def change_variable(host: str, name: str, value: Any) -> Callable[[Inventory], None]:
+    def change(inventory: Inventory) -> None:
+        inventory[1][host][name] = value
+
+    return change
+
+
+def empty_group(name: str) -> Callable[[Inventory], None]:
+    def change(inventory: Inventory) -> None:
+        inventory[0][name] = []
+
+    return change
+
+
+def add_zookeeper(inventory: Inventory) -> None:
+    groups, hostvars = inventory
+    groups["zookeeper"].append("east-zookeeper-2")
+    groups["live"].append("east-zookeeper-2")
+    groups["machine"].append("east-zookeeper-2")
+    hostvars["east-zookeeper-2"] = {
+        **hostvars["east-zookeeper-1"],
+        "headrace_address": "10.1.7.2",
+        "zookeeper_id": 2,
+    }
+
+
+def move_load(inventory: Inventory) -> None:
+    inventory[0]["load"].append("east-audit-1")
+
+
+def drop_from_tier(inventory: Inventory) -> None:
+    inventory[0]["live"].remove("east-broker-1")
+
+
+def misspell_group(inventory: Inventory) -> None:
+    inventory[0]["brokers"] = ["east-broker-2"]
+    inventory[0]["broker"].remove("east-broker-2")
+
+
+def add_group(name: str, *hosts: str) -> Callable[[Inventory], None]:
+    def change(inventory: Inventory) -> None:
+        inventory[0][name] = list(hosts)
+
+    return change
+
+
+def change_all(name: str, value: Any) -> Callable[[Inventory], None]:
+    def change(inventory: Inventory) -> None:
+        for variables in inventory[1].values():
+            variables[name] = value
+
+    return change
+
+
+def live_topic(**topic: Any) -> Callable[[Inventory], None]:
+    good = {"name": "pageviews", "partitions": 2}
+    return change_all("headrace_live_topics", [good, {"partitions": 1, **topic}])
+
+
+def forget_machine(inventory: Inventory) -> None:
+    inventory[0]["machine"].remove("east-broker-1")
+
+
+BROKEN = {
+    "misspelt variable": (
+        change_all("headrace_loaded_topic", ["pageviews"]),
+        "Host east-zookeeper-1 (with 10 others) has the variable headrace_loaded_topic, which nothing of the kit reads: the "
+        "nearest name that is read is headrace_loaded_topics.",
+    ),
+    "variable like nothing": (
+        change_variable("off-load-1", "load_zzzzzzzzzzzzzzzzzzzz", 1),
+        "Host off-load-1 has the variable load_zzzzzzzzzzzzzzzzzzzz, which nothing of the kit reads: take it out or rename it.",
+    ),
+    "misspelt group": (
+        add_group("registries", "east-registry-1"),
+        "The inventory has a group registries, which no play reads: rename it to registry, or to something less alike.",
+    ),
+    "no partitions": (
+        live_topic(name="clicks", partitions=0),
+        "Host east-broker-1 has in headrace_live_topics the topic 'clicks' with 0 partitions: it must have at least 1.",
+    ),
+    "a topic's odd name": (
+        live_topic(name="page views"),
+        "Host east-broker-1 has in headrace_live_topics the topic 'page views' whose name Kafka refuses: it must be letters, "
+        "digits, dots, underscores and hyphens, 244 at most, and neither '.' nor '..'.",
+    ),
+    "a topic's name too long for the mirror": (
+        live_topic(name="x" * 245),
+        f"Host east-broker-1 has in headrace_live_topics the topic '{'x' * 245}' whose name Kafka refuses: it must be letters, "
+        "digits, dots, underscores and hyphens, 244 at most, and neither '.' nor '..'.",
+    ),
+    "a topic twice": (
+        live_topic(name="pageviews"),
+        "Host east-broker-1 has in headrace_live_topics the topic 'pageviews' 2 times: leave one.",
+    ),
+    "topics that Kafka does not tell apart": (
+        change_all(
+            "headrace_offline_topics", [{"name": "a.b", "partitions": 1}, {"name": "a_b", "partitions": 1}]
+        ),
+        "Host off-broker-1 has in headrace_offline_topics the topics 'a.b' and 'a_b', which Kafka refuses beside each other: "
+        "rename one.",
+    ),
+    "a topic with more replicas than brokers": (
+        live_topic(name="clicks", replication_factor=3),
+        "Host east-broker-1 has in headrace_live_topics the topic 'clicks' with the replication_factor 3, and its datacenter "
+        "has 2 brokers: it must be from 1 to 2, or left out.",
+    ),
+    "a loaded topic that nobody has": (
+        change_all("headrace_loaded_topics", ["pageview"]),
+        "Host off-load-1 has in headrace_loaded_topics the topic 'pageview', which is in no live datacenter's "
+        "headrace_live_topics (pageviews): add it there, or take it out here.",
+    ),
+    "more replicas in sync than brokers": (
+        change_variable("off-broker-2", "broker_properties", {"min.insync.replicas": 3}),
+        "broker_properties of datacenter off say min.insync.replicas 3, and it has 2 brokers: say less, or leave it out.",
+    ),
+    "two services at one place": (
+        change_variable("off-load-1", "headrace_address", "10.9.6.1"),
+        "the broker of off-broker-1 and the load of off-load-1 would both listen at 10.9.6.1:9404: give one of them another "
+        "host or headrace_address.",
+    ),
+    "a datacenter's odd name": (
+        lambda inventory: [
+            inventory[1][host].update(headrace_datacenter="east/1") for host in inventory[0]["live"]
+        ],
+        "Host east-zookeeper-1 has the headrace_datacenter 'east/1', which cannot begin topics' names and files' names: name it "
+        "with lower-case letters, digits and hyphens, beginning with a letter and ending with a letter or digit.",
+    ),
+    "a negative id": (
+        change_variable("east-broker-2", "broker_id", -2),
+        "Host east-broker-2 has the broker_id -2: it must be from 0 to 2147483647.",
+    ),
+    "a ZooKeeper without a number": (
+        change_variable("east-zookeeper-1", "zookeeper_id", "0"),
+        "Host east-zookeeper-1 has the zookeeper_id 0: it must be from 1 to 255.",
+    ),
+    "an unknown engine": (
+        change_variable("east-broker-2", "broker_engine", "redpanda"),
+        "Host east-broker-2 has the broker_engine 'redpanda': it must be headrace.",
+    ),
+    "more replicas than brokers": (
+        change_variable("off-broker-2", "broker_properties", {"default.replication.factor": 3}),
+        "broker_properties of datacenter off say default.replication.factor 3, and it has 2 brokers: say less, or leave it out.",
+    ),
+    "host in no group that runs anything": (
+        misspell_group,
+        "Host east-broker-2 is in none of the groups zookeeper, broker, haproxy, registry, load, audit: put it in one, "
+        "or take it out of its datacenter.",
+    ),
+    "host on no machine": (
+        forget_machine,
+        "Host east-broker-1 runs on east-broker-1, which is not in the group machine: add it there.",
+    ),
+    "supervisor that nobody starts": (
+        change_variable("east-broker-1", "headrace_service_manager", "supervisor"),
+        "Host east-broker-1 runs on east-broker-1, which is not in the group supervisor: add it there.",
+    ),
+    "duplicate broker id": (
+        change_variable("east-broker-2", "broker_id", 1),
+        "east-broker-1 and east-broker-2 in datacenter east have the same broker_id 1: each needs its own.",
+    ),
+    "duplicate broker id in quotes": (
+        change_variable("east-broker-2", "broker_id", "1"),
+        "east-broker-1 and east-broker-2 in datacenter east have the same broker_id 1: each needs its own.",
+    ),
+    "no broker id": (
+        change_variable("east-broker-2", "broker_id", None),
+        "Host east-broker-2 has no broker_id: set it in the inventory.",
+    ),
+    "no address": (
+        change_variable("off-load-1", "headrace_address", ""),
+        "Host off-load-1 has no headrace_address: set it in the inventory.",
+    ),
+    "shared address": (
+        change_variable("east-broker-2", "headrace_address", "10.1.1.1"),
+        "east-broker-1 and east-broker-2 of the group broker have the same headrace_address 10.1.1.1: each needs its own.",
+    ),
+    "unknown service manager": (
+        change_variable("east-broker-2", "headrace_service_manager", "upstart"),
+        "headrace_service_manager is 'upstart' on 1 hosts: it must be supervisor or systemd.",
+    ),
+    "even ensemble": (
+        add_zookeeper,
+        "Datacenter east has 2 ZooKeeper hosts: an even ensemble survives no more failures than one host fewer, "
+        "so use an odd count.",
+    ),
+    "a blank in a folder": (
+        change_variable("east-broker-2", "headrace_data_dir", "/srv/my data"),
+        "headrace_data_dir is '/srv/my data': a path with blanks or quotes cannot be rolled out, so use (or move the "
+        "checkout to) another.",
+    ),
+    "no live datacenter": (
+        empty_group("live"),
+        "The inventory has no live datacenter: put at least one datacenter's group under the group live.",
+    ),
+    "no offline datacenter": (
+        empty_group("offline"),
+        "The inventory has no offline datacenter: put one datacenter's group under the group offline.",
+    ),
+    "two offline datacenters": (
+        change_variable("off-load-1", "headrace_datacenter", "off-2"),
+        "The inventory has 2 offline datacenters (off, off-2): it must have one.",
+    ),
+    "live and offline": (
+        change_variable("off-load-1", "headrace_datacenter", "east"),
+        "Datacenter east is both live and offline: give one of the two another name.",
+    ),
+    "host in no tier": (
+        drop_from_tier,
+        "Host east-broker-1 is in neither the group live nor the group offline.",
+    ),
+    "missing group": (
+        empty_group("registry"),
+        "The inventory's group registry is missing or empty: every pipeline needs at least one such host.",
+    ),
+    "datacenter without a registry": (
+        lambda inventory: inventory[0]["registry"].remove("east-registry-1"),
+        "Datacenter east has no registry host: add one to the group registry.",
+    ),
+    "load in a live datacenter": (
+        move_load,
+        "Host east-audit-1 of the group load is not in the offline datacenter.",
+    ),
+}
+
+
+def test_a_good_inventory_has_no_problems() -> None:
+    assert inventory_problems(*good_inventory()) == []
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_bad_inventory_gets_its_sentence(name: str) -> None:
+    inventory = good_inventory()
+    change, sentence = BROKEN[name]
+    change(inventory)
+    assert sentence in inventory_problems(*inventory)
+
+
+def test_groups_that_are_only_a_little_alike_and_datacenters_own_are_anybodys() -> None:
+    groups, hostvars = good_inventory()
+    groups |= {"online": ["east-broker-1"], "live2": list(groups["live"]), "rack_a": ["east-broker-1"]}
+    assert inventory_problems(groups, hostvars) == []
+
+
+def test_what_does_not_hang_together_is_told_at_once() -> None:
+    inventory = good_inventory()
+    for name in ("misspelt variable", "misspelt group", "no partitions", "a negative id", "even ensemble"):
+        BROKEN[name][0](inventory)
+    assert len(inventory_problems(*inventory)) == 5
+
+
+@pytest.mark.parametrize(
+    ("limit", "unknown"),
+    [
+        ("", []),
+        ("broker:&live:!east-broker-1", []),
+        ("east-broker-*,broker[0],~east-.*,@retry", []),
+        ("east-broker-9", ["east-broker-9"]),
+        ("east-broker-1:brokers:&west", ["brokers", "west"]),
+    ],
+)
+def test_a_limit_that_names_nothing_gets_a_sentence(limit: str, unknown: list[str]) -> None:
+    assert limit_problems(limit, good_inventory()[0]) == [
+        f"--limit names {name}, which is neither a host nor a group of the inventory." for name in unknown
+    ]
+
+
+def test_the_service_groups_may_be_missing_altogether() -> None:
+    groups, hostvars = good_inventory()
+    del groups["haproxy"], groups["broker"]
+    assert any("group broker is missing" in problem for problem in inventory_problems(groups, hostvars))
