@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import urllib.request
 from collections.abc import Callable
@@ -43,6 +44,8 @@ def test_metrics_count_what_clients_do(dev_cluster: Start) -> None:
     assert after["headrace_sent_bytes_total"] - before["headrace_sent_bytes_total"] > 5000
     assert after["headrace_request_size_bytes_count"] > before["headrace_request_size_bytes_count"]
     assert after["headrace_connections_accepted_total"] > before["headrace_connections_accepted_total"]
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/ready", timeout=20) as answer:
+        assert json.load(answer)["state"] == "serving"
     threads = cluster.broker_process().num_threads()
     idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(100)]
     assert metrics_at(port)["process_max_fds"] > after["headrace_open_files"]

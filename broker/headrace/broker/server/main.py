@@ -46,11 +46,12 @@ from headrace.broker.server.later import Later
 from headrace.broker.server.listener import Acceptor
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.metrics import BrokerMetrics
-from headrace.broker.server.metrics_page import CONTENT_TYPE, MetricsPage
+from headrace.broker.server.metrics_page import MetricsPage
 from headrace.broker.server.metrics_server import MetricsServer
 from headrace.broker.server.moves import ReplicaMoves
 from headrace.broker.server.process_metrics import ProcessMetrics
 from headrace.broker.server.producer_ids import ProducerIds
+from headrace.broker.server.readiness import Phase, Readiness
 from headrace.broker.server.replica_fetcher import FetchContext
 from headrace.broker.server.replica_fetchers import ReplicaFetchers
 from headrace.broker.server.replica_host import ReplicaHost
@@ -141,9 +142,6 @@ class Broker:
         self.logs: LogStore | None = None
         self.groups: GroupCoordinator | None = None
         self.acceptor: Acceptor | None = None
-        self.metrics_server = MetricsServer(
-            MetricsPage(self.metrics.registry, ProcessMetrics()).text, CONTENT_TYPE
-        )
         self.is_serving = False
         self.sockets = [
             (listener, surroundings.bind(listener, config.network)) for listener in config.listeners
@@ -165,6 +163,14 @@ class Broker:
         self.metrics.controller = lambda: (self.metadata.controller_id, self.cluster.control.is_controller)
         self.metrics.groups = lambda: 0 if self.groups is None else self.groups.group_count
         self.metrics.zookeeper = self.cluster.membership.watch
+        self.readiness = Readiness(self.metrics.opening, self.cluster.membership.watch)
+        self.metrics_server = MetricsServer(
+            {
+                "/metrics": MetricsPage(self.metrics.registry, ProcessMetrics()).answer,
+                "/live": self.readiness.live,
+                "/ready": self.readiness.ready,
+            }
+        )
         self.waiting = Waiting(self._loop)
         self.syncs = Syncs(self.tasks, self.waiting.wake, self.metrics.flush_times)
         self.metadata.on_change(lambda: self.waiting.wake(*k03_metadata.UNTOLD))
@@ -177,7 +183,9 @@ class Broker:
         if self.config.network.headrace_metrics_listener:
             await self.metrics_server.start(self.config.network.headrace_metrics_listener)
         await self.cluster.connect(stored_broker_id(self.files, directories))
+        self.readiness.phase = Phase.RECOVERING
         self.logs = await self._open_logs(directories)
+        self.readiness.phase = Phase.REGISTERING
         partitions = self.partitions = self._make_partitions(self.logs)
         partitions.on_change(self._partition_changed)
         self._follow(partitions)
@@ -214,6 +222,7 @@ class Broker:
         )
         for name, start in embedded_parts():
             self.embedded.start(name, run_embedded(embedding, name, start))
+        self.readiness.phase = Phase.SERVING
         self.is_serving = self.metrics.is_serving = True
 
     def _follow(self, partitions: Partitions) -> None:
@@ -260,6 +269,7 @@ class Broker:
 
     async def stop(self) -> None:
         """Take down what `start` built, as far as it came."""
+        self.readiness.phase = Phase.DRAINING
         if self.acceptor is not None:
             self.acceptor.stop()
         await self.embedded.stop()

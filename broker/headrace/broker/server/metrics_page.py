@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator
+from http import HTTPStatus
 from itertools import chain
 from typing import cast
 
@@ -38,6 +39,10 @@ class MetricsPage:
         self._making = asyncio.Lock()
         self._page = b""
         self._page_until = -1.0
+
+    async def answer(self) -> tuple[HTTPStatus, str, bytes]:
+        """The answer to GET /metrics."""
+        return HTTPStatus.OK, CONTENT_TYPE, await self.text()
 
     async def text(self) -> bytes:
         """The page of now, or one that is nearly as new."""

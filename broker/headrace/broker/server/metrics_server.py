@@ -1,15 +1,15 @@
-"""HTTP for the metrics page, on the broker's own loop and within bounds.
+"""HTTP for the metrics and the probes, on the broker's own loop and within bounds.
 
 Invariants: at most `CONNECTIONS_COUNT_MAX` connections, of which the oldest makes room for a new one, so that idle ones
 never keep a scraper out; a request that is not whole in `REQUEST_S_MAX`, and a page that is not taken in `ANSWER_S_MAX`,
-end the connection; one request a connection. Must not know what the page says.
+end the connection; one request a connection. Must not know what the pages say.
 """
 
 from __future__ import annotations
 
 import asyncio
 from asyncio import TimerHandle, Transport
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import cast
 
@@ -24,15 +24,16 @@ CONNECTIONS_COUNT_MAX = 32
 REQUEST_SIZE_MAX = 16 << 10
 REQUEST_S_MAX = 5.0
 ANSWER_S_MAX = 10.0
-MakePage = Callable[[], Awaitable[bytes]]
+TEXT = "text/plain; charset=utf-8"
+MakePage = Callable[[], Awaitable[tuple[HTTPStatus, str, bytes]]]
+"""Makes a page: its status, its content type and its body."""
 
 
 class MetricsServer:
-    """Serves a page at one address; `start` and `stop` are each called once."""
+    """Serves pages, by their paths, at one address; `start` and `stop` are each called once."""
 
-    def __init__(self, make_page: MakePage, content_type: str) -> None:
-        self.make_page = make_page
-        self.content_type = content_type
+    def __init__(self, pages: Mapping[str, MakePage]) -> None:
+        self.pages = pages
         self.tasks = Tasks()
         # In the order in which they came.
         self.connections: dict[_Connection, None] = {}
@@ -98,7 +99,7 @@ class _Connection(asyncio.Protocol):
         if b"\r\n\r\n" in self._request or b"\n\n" in self._request:
             self._is_answered = True
             self._allow(ANSWER_S_MAX)
-            self._server.tasks.start("metrics page", self._answer(_method(self._request)))
+            self._server.tasks.start("metrics page", self._answer(*_asked(self._request)))
         elif len(self._request) > REQUEST_SIZE_MAX:
             self._is_answered = True
             self._send(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
@@ -114,27 +115,36 @@ class _Connection(asyncio.Protocol):
             self._deadline.cancel()
         self._deadline = asyncio.get_running_loop().call_later(seconds, self.abort)
 
-    async def _answer(self, method: str) -> None:
+    async def _answer(self, method: str, path: str) -> None:
         if method not in ("GET", "HEAD"):
             self._send(HTTPStatus.METHOD_NOT_ALLOWED, extra="Allow: GET, HEAD\r\n")
             return
+        make_page = self._server.pages.get(path)
+        if make_page is None:
+            paths = ", ".join(self._server.pages)
+            self._send(HTTPStatus.NOT_FOUND, body=f"There is no such page; there are {paths}.\n".encode())
+            return
         try:
-            page = await self._server.make_page()
+            status, content_type, body = await make_page()
         except Exception as error:
-            logger.failure("the metrics page failed", error)
+            logger.failure("a page failed", error, path=path)
             self._send(HTTPStatus.INTERNAL_SERVER_ERROR)
             return
-        self._send(HTTPStatus.OK, page, with_body=method == "GET")
+        self._send(status, content_type, body, with_body=method == "GET")
 
     def _send(
-        self, status: HTTPStatus, body: bytes = b"", *, with_body: bool = True, extra: str = ""
+        self,
+        status: HTTPStatus,
+        content_type: str = TEXT,
+        body: bytes = b"",
+        *,
+        with_body: bool = True,
+        extra: str = "",
     ) -> None:
         assert self._transport is not None, "it was made"
         if self._transport.is_closing():
             return
-        content_type = self._server.content_type if status is HTTPStatus.OK else "text/plain; charset=utf-8"
-        if status is not HTTPStatus.OK:
-            body = f"{status.phrase}\n".encode()
+        body = body or f"{status.phrase}\n".encode()
         head = (
             f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: {content_type}\r\n"
             f"Content-Length: {len(body)}\r\n{extra}Connection: close\r\n\r\n"
@@ -145,5 +155,7 @@ class _Connection(asyncio.Protocol):
         self._transport.close()
 
 
-def _method(request: bytearray) -> str:
-    return request.split(b" ", 1)[0].decode("latin-1")
+def _asked(request: bytearray) -> tuple[str, str]:
+    """The method and the path, without its query, of a request."""
+    words = request.split(b"\n", 1)[0].decode("latin-1").split()
+    return words[0] if words else "", words[1].partition("?")[0] if len(words) > 1 else ""

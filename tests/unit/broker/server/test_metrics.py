@@ -1,13 +1,14 @@
-"""The metrics page and its server: what the address may be, how long the page keeps others waiting, what clients may do."""
+"""The pages over HTTP and their server: what the address may be, how long a page keeps others waiting, what clients may do."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from http import HTTPStatus
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
@@ -17,7 +18,12 @@ from headrace.broker.config.keys import ConfigurationError
 from headrace.broker.server import metrics_server
 from headrace.broker.server.metrics import BrokerMetrics
 from headrace.broker.server.metrics_page import MetricsPage, lines
-from headrace.broker.server.metrics_server import CONNECTIONS_COUNT_MAX, REQUEST_SIZE_MAX, MetricsServer
+from headrace.broker.server.metrics_server import (
+    CONNECTIONS_COUNT_MAX,
+    REQUEST_SIZE_MAX,
+    MakePage,
+    MetricsServer,
+)
 from headrace.broker.server.process_metrics import ProcessMetrics
 
 
@@ -31,14 +37,17 @@ class Families:
         yield from self.families
 
 
-def serve(test: Callable[[MetricsServer], Awaitable[None]]) -> None:
-    """Run `test` beside a server whose page is `figures`."""
+async def figures() -> tuple[HTTPStatus, str, bytes]:
+    return HTTPStatus.OK, "text/plain", b"figures\n"
 
-    async def page() -> bytes:
-        return b"figures\n"
+
+def serve(
+    test: Callable[[MetricsServer], Awaitable[None]], pages: Mapping[str, MakePage] | None = None
+) -> None:
+    """Run `test` beside a server whose page /metrics is `figures`."""
 
     async def run() -> None:
-        server = MetricsServer(page, "text/plain")
+        server = MetricsServer(pages or {"/metrics": figures})
         await server.start("127.0.0.1:0")
         try:
             async with asyncio.timeout(60):
@@ -73,13 +82,13 @@ async def answer(server: MetricsServer, request: bytes) -> bytes:
 @pytest.mark.parametrize("listener", ["127.0.0.1", "127.0.0.1:x", "127.0.0.1:65536", "127.0.0.1:-1"])
 def test_an_address_that_is_none_is_refused_in_a_sentence(listener: str) -> None:
     with pytest.raises(ConfigurationError, match=r"headrace\.metrics\.listener"):
-        asyncio.run(MetricsServer(cast("Any", None), "text/plain").start(listener))
+        asyncio.run(MetricsServer({}).start(listener))
 
 
 def test_an_address_in_use_is_refused_in_a_sentence() -> None:
     async def test(server: MetricsServer) -> None:
         with pytest.raises(ConfigurationError, match="an address that is free here"):
-            await MetricsServer(server.make_page, "text/plain").start(f"127.0.0.1:{server.port}")
+            await MetricsServer({}).start(f"127.0.0.1:{server.port}")
 
     serve(test)
 
@@ -92,16 +101,23 @@ def test_a_page_is_answered_with_its_length_and_type() -> None:
         assert head.startswith(b"HTTP/1.1 200 OK\r\n")
         assert b"Content-Length: 8" in head
         assert body == b"figures\n"
-        assert (await answer(server, b"HEAD / HTTP/1.1\r\n\r\n")).endswith(b"\r\n\r\n")
+        assert (await answer(server, b"HEAD /metrics HTTP/1.1\r\n\r\n")).endswith(b"\r\n\r\n")
 
     serve(test)
 
 
 @pytest.mark.parametrize(
     ("request_bytes", "status"),
-    [(b"POST / HTTP/1.1\r\n\r\n", b"405"), (b"x" * (REQUEST_SIZE_MAX + 1), b"431")],
+    [
+        (b"POST /metrics HTTP/1.1\r\n\r\n", b"405"),
+        (b"GET / HTTP/1.1\r\n\r\n", b"404"),
+        (b"GET\r\n\r\n", b"404"),
+        (b"\r\n\r\n", b"405"),
+        (b"GET /metrics?name=a HTTP/1.1\r\n\r\n", b"200"),
+        (b"x" * (REQUEST_SIZE_MAX + 1), b"431"),
+    ],
 )
-def test_what_is_no_request_for_the_page_is_refused(request_bytes: bytes, status: bytes) -> None:
+def test_what_is_no_request_for_a_page_is_refused(request_bytes: bytes, status: bytes) -> None:
     async def test(server: MetricsServer) -> None:
         assert (await answer(server, request_bytes)).split(b" ")[1] == status
 
@@ -111,7 +127,7 @@ def test_what_is_no_request_for_the_page_is_refused(request_bytes: bytes, status
 def test_idle_connections_have_a_bound_and_keep_no_scraper_out() -> None:
     async def test(server: MetricsServer) -> None:
         idle = [await connect(server) for _ in range(3 * CONNECTIONS_COUNT_MAX)]
-        assert (await answer(server, b"GET / HTTP/1.1\r\n\r\n")).endswith(b"figures\n")
+        assert (await answer(server, b"GET /metrics HTTP/1.1\r\n\r\n")).endswith(b"figures\n")
         assert len(server.connections) <= CONNECTIONS_COUNT_MAX
         assert await rest(idle[0][0]) == b""
 
@@ -134,27 +150,25 @@ def test_a_page_that_nobody_takes_is_given_up(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(metrics_server, "ANSWER_S_MAX", 0)
 
     async def test(server: MetricsServer) -> None:
-        async def large() -> bytes:
-            return bytes(64 << 20)
-
-        server.make_page = large
         reader, writer = await connect(server)
-        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        writer.write(b"GET /metrics HTTP/1.1\r\n\r\n")
         assert len(await rest(reader)) < 64 << 20
         assert not server.connections
 
-    serve(test)
+    async def large() -> tuple[HTTPStatus, str, bytes]:
+        return HTTPStatus.OK, "text/plain", bytes(64 << 20)
+
+    serve(test, {"/metrics": large})
 
 
 def test_a_page_that_fails_is_an_error_of_the_server() -> None:
+    async def failing() -> tuple[HTTPStatus, str, bytes]:
+        raise ValueError("a collector's fault")
+
     async def test(server: MetricsServer) -> None:
-        async def failing() -> bytes:
-            raise ValueError("a collector's fault")
+        assert (await answer(server, b"GET /metrics HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 500")
 
-        server.make_page = failing
-        assert (await answer(server, b"GET / HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 500")
-
-    serve(test)
+    serve(test, {"/metrics": failing})
 
 
 def test_the_text_is_that_of_the_library() -> None:
