@@ -49,7 +49,10 @@ def advice(name: str, known: Iterable[str]) -> str:
 def known_variables() -> frozenset[str]:
     """The variables that roles and plays state or set."""
     names: set[str] = set()
-    for file in [PLAYBOOKS / "argument_specs.yml", *PLAYBOOKS.glob("roles/*/meta/argument_specs.yml")]:
+    for file in [
+        PLAYBOOKS / "headrace_inventory" / "argument_specs.yml",
+        *PLAYBOOKS.glob("roles/*/meta/argument_specs.yml"),
+    ]:
         for spec in _yaml(file)["argument_specs"].values():
             names |= set(spec.get("options", {}))
     for pattern in ("roles/*/defaults/*.yml", "roles/*/vars/*.yml", "group_vars/*.yml"):

@@ -9,6 +9,7 @@ one, for plays of one host at a time; nothing is written or stopped before every
 
 from __future__ import annotations
 
+import os
 import subprocess
 import xmlrpc.client
 from typing import Any
@@ -32,10 +33,11 @@ options:
     description:
       - C(started) writes the files of a service that does not serve and starts it; one that serves is left alone.
       - C(current) also changes a service that serves, when it runs something else than what is wanted.
-      - C(serving) only waits, and C(stopped) stops.
+      - C(serving) only waits.
+      - C(stopped) stops, and a boot does not bring the service back; C(absent) also removes its definition.
     type: str
     default: started
-    choices: [started, current, serving, stopped]
+    choices: [started, current, serving, stopped, absent]
   definition:
     description: The file that defines the service to its manager; needed to start one.
     type: dict
@@ -90,7 +92,6 @@ outdated:
   returned: always
 """
 
-LOG_TAIL_LINES = 12
 # A service that runs and has not answered for this long serves nobody, and needs no turn of its own.
 SILENCE_S_MAX = 10
 UNSAFE = (
@@ -141,6 +142,22 @@ class Service:
         }
         return None if before == after else texts
 
+    def boot_difference(self) -> list[dict[str, str]]:
+        """A service that serves and would not after the next boot, as Ansible shows it."""
+        if self.found != "running" or self.manager.comes_back() is not False:
+            return []
+        header = f"{self.name} after a boot"
+        return [
+            {"before": "stopped\n", "after": "running\n", "before_header": header, "after_header": header}
+        ]
+
+    def enabled(self, check_mode: bool) -> list[dict[str, str]]:
+        """Have a service that serves come back with the machine; what that changes."""
+        found = self.boot_difference()
+        if found and not check_mode:
+            self.manager.enable()
+        return found
+
     def differences(self) -> list[dict[str, str]]:
         started_from = self.started_from()
         written = differences(self.arguments["directories"], self.wanted_files())
@@ -186,17 +203,12 @@ class Service:
         wrong = self.complaint(timeout_s)
         if wrong is not None:
             raise NotServingError(
-                f"does not serve after {timeout_s} s: {wrong}. Its log is {log}.{log_tail(log)}"
+                f"does not serve after {timeout_s} s: {wrong}. Its log is {log}.{last_lines(self.manager.log_tail(log))}"
             )
 
 
-def log_tail(log: str) -> str:
-    try:
-        with open(log, encoding="utf-8", errors="replace") as file:
-            lines = file.readlines()[-LOG_TAIL_LINES:]
-    except OSError:
-        return ""
-    return " Its last lines:\n" + "".join(lines) if lines else " It is empty."
+def last_lines(lines: list[str]) -> str:
+    return " Its last lines:\n" + "\n".join(lines) if lines else " It is empty."
 
 
 def started(service: Service, check_mode: bool) -> dict[str, Any]:
@@ -209,7 +221,8 @@ def started(service: Service, check_mode: bool) -> dict[str, Any]:
         return {"changed": True, "diff": found}
     if not check_mode:
         service.wait_until_well()
-    return {"changed": False}
+    enabled = service.enabled(check_mode)
+    return {"changed": bool(enabled), "diff": enabled}
 
 
 def current(service: Service, check_mode: bool) -> dict[str, Any]:
@@ -230,13 +243,22 @@ def serving(service: Service, check_mode: bool) -> dict[str, Any]:
 
 
 def stopped(service: Service, check_mode: bool) -> dict[str, Any]:
-    changed = service.found in ("running", "failing")
+    changed = service.found in ("running", "failing") or bool(service.manager.comes_back())
     if changed and not check_mode:
         service.manager.stop()
     return {"changed": changed}
 
 
-STATES = {"started": started, "current": current, "serving": serving, "stopped": stopped}
+def absent(service: Service, check_mode: bool) -> dict[str, Any]:
+    result = stopped(service, check_mode)
+    definition = service.arguments["definition"]["path"]
+    changed = result["changed"] or service.found != "missing" or os.path.lexists(definition)
+    if changed and not check_mode:
+        service.manager.forget(definition)
+    return {"changed": changed}
+
+
+STATES = {"started": started, "current": current, "serving": serving, "stopped": stopped, "absent": absent}
 
 
 def argument_spec() -> dict[str, Any]:
@@ -270,6 +292,7 @@ def main() -> None:
             ("manager", "supervisor", ["socket"]),
             ("state", "started", ["definition"]),
             ("state", "current", ["definition"]),
+            ("state", "absent", ["definition"]),
         ],
         supports_check_mode=True,
     )

@@ -1,16 +1,19 @@
 """Supervisor and systemd, as a roll-out needs them: one service's state, its process, start, restart and stop.
 
-States: running (a process is there), failing (it ends again and again), stopped, missing (the manager does not know it).
+States: running (a process is there), failing (it ends again and again), stopped, missing (the manager does not know it). What a
+roll-out starts comes back with the machine where the manager does (systemd), and what it stops does not.
 """
 
 from __future__ import annotations
 
+import glob
 import os
 import subprocess
 import xmlrpc.client
 from typing import Any, ClassVar, Protocol
 
 FAULT_BAD_NAME = 10
+LOG_TAIL_LINES = 12
 
 
 class ManagerError(Exception):
@@ -24,6 +27,22 @@ class Manager(Protocol):
     def restart(self) -> None: ...
     def stop(self) -> None: ...
     def complaint(self) -> str | None: ...
+
+    def comes_back(self) -> bool | None:
+        """Whether it starts with the machine; None where nothing of the manager's does."""
+        ...
+
+    def enable(self) -> None:
+        """Have it start with the machine."""
+        ...
+
+    def forget(self, definition: str) -> None:
+        """Remove its definition, the file of that path, once it is stopped."""
+        ...
+
+    def log_tail(self, log: str) -> list[str]:
+        """The last lines that it said; `log` is the file where the manager keeps them, if it keeps a file."""
+        ...
 
 
 def supervisor_rpc(socket: str) -> Any:
@@ -116,6 +135,25 @@ class Supervisor:
     def stop(self) -> None:
         self.rpc.stopProcess(self.name, True)
 
+    def comes_back(self) -> bool | None:
+        return None
+
+    def enable(self) -> None:
+        """A supervisord starts nothing by itself, and nothing starts it."""
+
+    def forget(self, definition: str) -> None:
+        if os.path.exists(definition):
+            os.unlink(definition)
+        if self.rpc is not None and self.info() is not None:
+            self.rpc.removeProcessGroup(self.name)
+
+    def log_tail(self, log: str) -> list[str]:
+        try:
+            with open(log, encoding="utf-8", errors="replace") as file:
+                return file.read().splitlines()[-LOG_TAIL_LINES:]
+        except OSError:
+            return []
+
     def complaint(self) -> str | None:
         info = self.rpc.getProcessInfo(self.name)
         if info["statename"] == "RUNNING":
@@ -161,15 +199,45 @@ class Systemd:
 
     def load_definition(self) -> None:
         subprocess.run(["systemctl", "daemon-reload"], check=True)
-        if self.properties().get("UnitFileState") != "enabled":
-            self.systemctl("enable")
+        if not self.comes_back():
+            self.enable()
+
+    def comes_back(self) -> bool | None:
+        return self.properties().get("UnitFileState") == "enabled"
+
+    def enable(self) -> None:
+        self.systemctl("enable")
 
     def restart(self) -> None:
         self.load_definition()
         self.systemctl("restart")
 
     def stop(self) -> None:
-        self.systemctl("stop")
+        self.systemctl("disable", "--now")
+
+    def forget(self, definition: str) -> None:
+        folder = os.path.dirname(definition)
+        # Links that outlived their unit's file are no more found by `systemctl disable`.
+        for path in [definition, *glob.glob(os.path.join(folder, "*.*", self.unit))]:
+            if os.path.lexists(path):
+                os.unlink(path)
+        subprocess.run(["systemctl", "daemon-reload"], check=True)
+        # A unit that failed is otherwise listed until the next boot.
+        subprocess.run(["systemctl", "reset-failed", self.unit], capture_output=True, check=False)
+
+    def log_tail(self, log: str) -> list[str]:
+        command = [
+            "journalctl",
+            f"--unit={self.unit}",
+            f"--lines={LOG_TAIL_LINES}",
+            "--no-pager",
+            "--output=cat",
+        ]
+        try:
+            result = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        except OSError:
+            return []
+        return [line for line in result.stdout.splitlines() if line != "-- No entries --"]
 
     def complaint(self) -> str | None:
         found = self.properties()

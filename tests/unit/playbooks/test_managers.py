@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from playbooks_kit import load
 
-PLAYBOOKS = Path(__file__).resolve().parents[3] / "playbooks"
-
-
-def load(name: str) -> Any:
-    """A module of playbooks/module_utils, which is no package; Ansible imports it under its own name."""
-    path = PLAYBOOKS / "module_utils" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(f"ansible.module_utils.{name}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[f"ansible.module_utils.{name}"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-managers, _, writing, fingerprint = map(
-    load, ("headrace_managers", "headrace_health", "headrace_writing", "headrace_fingerprint")
+managers, writing, fingerprint = (
+    load(f"ansible.module_utils.headrace_{name}") for name in ("managers", "writing", "fingerprint")
 )
+service = load("headrace_service")
 
 
 @pytest.fixture
@@ -42,6 +28,11 @@ def systemctl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., 
             f'#!/bin/sh\necho "$*" >> {asked}\ncase $1 in show|list-units) printf "{shown}\\n" ;; esac\n'
         )
         program.chmod(0o755)
+        journal = tmp_path / "journalctl"
+        journal.write_text(
+            f'#!/bin/sh\necho "journalctl $*" >> {asked}\nprintf "disk on fire\\ngiving up\\n"\n'
+        )
+        journal.chmod(0o755)
         monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
         return asked
 
@@ -74,6 +65,82 @@ def test_a_restart_reads_the_definition_first_and_enables_the_unit(systemctl: Ca
         "enable headrace-broker-1.service",
         "restart headrace-broker-1.service",
     ]
+
+
+def asked_to_do(asked: Path) -> list[str]:
+    return [line for line in asked.read_text().splitlines() if not line.startswith("show")]
+
+
+def unit(**arguments: Any) -> Any:
+    """A service under systemd, which waits for nothing."""
+    wanted = {"manager": "systemd", "name": "headrace-broker-1", "timeout_s": 0, "health": None}
+    return service.Service({**wanted, "log": "journalctl --unit headrace-broker-1", **arguments})
+
+
+def test_a_unit_that_does_not_come_up_is_reported_with_its_logs_last_lines(
+    systemctl: Callable[..., Path],
+) -> None:
+    asked = systemctl(LoadState="loaded", ActiveState="failed", Result="exit-code")
+    with pytest.raises(service.NotServingError) as raised:
+        unit().wait_until_well()
+    assert str(raised.value) == (
+        "does not serve after 0 s: systemd says failed (exit-code). Its log is journalctl --unit headrace-broker-1. "
+        "Its last lines:\ndisk on fire\ngiving up"
+    )
+    assert asked_to_do(asked) == [
+        "journalctl --unit=headrace-broker-1.service --lines=12 --no-pager --output=cat"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("active_state", "unit_file_state", "expected"),
+    [
+        ("active", "enabled", ["disable --now headrace-broker-1.service"]),
+        ("inactive", "enabled", ["disable --now headrace-broker-1.service"]),
+        ("inactive", "disabled", []),
+    ],
+)
+def test_what_is_stopped_does_not_come_back_with_a_boot(
+    systemctl: Callable[..., Path], active_state: str, unit_file_state: str, expected: list[str]
+) -> None:
+    asked = systemctl(LoadState="loaded", ActiveState=active_state, UnitFileState=unit_file_state)
+    assert service.stopped(unit(), True) == {"changed": bool(expected)}
+    assert asked_to_do(asked) == []
+    assert service.stopped(unit(), False) == {"changed": bool(expected)}
+    assert asked_to_do(asked) == expected
+
+
+def test_what_serves_and_would_not_come_back_with_a_boot_is_enabled(
+    systemctl: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = systemctl(LoadState="loaded", ActiveState="active", UnitFileState="disabled")
+    monkeypatch.setattr(service.Service, "differences", lambda _: [])
+    assert service.started(unit(), False)["changed"] is True
+    assert asked_to_do(asked) == ["enable headrace-broker-1.service"]
+    systemctl(LoadState="loaded", ActiveState="active", UnitFileState="enabled")
+    assert service.started(unit(), False) == {"changed": False, "diff": []}
+
+
+def test_a_unit_that_is_removed_leaves_no_link(systemctl: Callable[..., Path], tmp_path: Path) -> None:
+    asked = systemctl(LoadState="loaded", ActiveState="active", UnitFileState="enabled")
+    (tmp_path / "multi-user.target.wants").mkdir()
+    link = tmp_path / "multi-user.target.wants" / "headrace-broker-1.service"
+    definition = tmp_path / "headrace-broker-1.service"
+    definition.write_text("[Service]")
+    link.symlink_to(definition)
+    removed = unit(definition={"path": str(definition), "content": ""})
+    assert service.absent(removed, True) == {"changed": True}
+    assert definition.exists()
+    assert service.absent(removed, False) == {"changed": True}
+    assert not definition.exists()
+    assert not os.path.lexists(link)
+    assert asked_to_do(asked) == [
+        "disable --now headrace-broker-1.service",
+        "daemon-reload",
+        "reset-failed headrace-broker-1.service",
+    ]
+    systemctl(LoadState="not-found", ActiveState="inactive")
+    assert service.absent(unit(definition={"path": str(definition)}), False) == {"changed": False}
 
 
 def test_units_that_run_are_known_by_their_names(systemctl: Callable[..., Path], tmp_path: Path) -> None:
