@@ -4,3 +4,4 @@ headrace audit count --once --bootstrap $LIVE --datacenter dc-east --tier live -
 headrace audit count --once --bootstrap $OFFLINE --datacenter offline --tier offline --topics dc-east.pageviews,dc-east.pageviews.rejected
 headrace audit report --bootstrap $OFFLINE --warehouse $WAREHOUSE --output report
 headrace audit report --bootstrap $OFFLINE --warehouse $WAREHOUSE --output report-of-hours --since 3h --until 0s
+headrace audit status --since 3h --latency-factor 3 --bootstrap $OFFLINE --warehouse $WAREHOUSE

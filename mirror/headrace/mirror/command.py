@@ -57,15 +57,21 @@ def mirror() -> None:
 
 @mirror.command(epilog="Example: headrace mirror status --bootstrap 127.0.3.1:9092 --json")
 @bootstrap_option
+@click.option(
+    "--lag-max",
+    type=click.IntRange(min=0),
+    metavar="MESSAGES",
+    help="Exit 1 also while a copy is further behind its source, or nobody knows how far.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def status(bootstrap: str, as_json: bool) -> None:
+def status(bootstrap: str, lag_max: int | None, as_json: bool) -> None:
     """Print every source, every topic without a copy and every mirror partition; exit 1 while one needs you."""
     found = _run(bootstrap, _status)
     if as_json:
         click.echo(json.dumps(found))
     else:
         _print(found)
-    if not overview.is_in_order(found):
+    if not overview.is_in_order(found) or not overview.is_within(found, lag_max):
         raise click.exceptions.Exit(1)
 
 

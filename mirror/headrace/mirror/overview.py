@@ -71,6 +71,12 @@ def is_in_order(found: Mapping[str, Collection[Row]]) -> bool:
     )
 
 
+def is_within(found: Mapping[str, Collection[Row]], lag_max: int | None) -> bool:
+    """Whether every copy that is being made is known to be at most that far behind its source."""
+    lags = [row["lag"] for row in found["partitions"] if row["state"] == "copying"]
+    return lag_max is None or all(lag is not None and lag <= lag_max for lag in lags)
+
+
 def offsets_of(finding: CopyFinding) -> str:
     """The offsets that a finding is about, as `--offsets` takes them."""
     last = "LAST" if finding.last_offset == UNKNOWN else finding.last_offset

@@ -13,6 +13,7 @@ import click
 COMMANDS = {
     "count": "headrace.audit.count_command",
     "report": "headrace.audit.ledger_commands",
+    "status": "headrace.audit.status_command",
     "watch": "headrace.audit.ledger_commands",
 }
 

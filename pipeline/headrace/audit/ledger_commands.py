@@ -41,7 +41,7 @@ REPORTED_MS: Final = 86_400_000
 
 logger = get_logger(__name__)
 
-_late_option: Final = click.option(
+late_option: Final = click.option(
     "--late-after",
     "late_after_seconds",
     type=click.FloatRange(min=0.001),
@@ -49,7 +49,7 @@ _late_option: Final = click.option(
     show_default=True,
     help="Seconds behind its own time after which an event's arrival is late.",
 )
-_silent_option: Final = click.option(
+silent_option: Final = click.option(
     "--silent-after",
     "silent_after_seconds",
     type=click.FloatRange(min=0.001),
@@ -106,8 +106,8 @@ class Auditor:
 @click.command()
 @bootstrap_option
 @warehouse_options
-@_late_option
-@_silent_option
+@late_option
+@silent_option
 @click.option(
     "--state",
     "directory",
@@ -140,7 +140,7 @@ def watch(
     make_folder(directory, "--state")
     if not _await_warehouse(warehouse, catalog_properties, stop, interval):
         return
-    auditor = _auditor(bootstrap, warehouse, catalog_properties, directory, late_after_seconds)
+    auditor = open_auditor(bootstrap, warehouse, catalog_properties, directory, late_after_seconds)
     metrics = _metrics(metrics_listener)
     logger.info("watching")
     saved = time.monotonic()
@@ -154,7 +154,7 @@ def watch(
             continue
         outcome = auditor.outcome(now_ms(), silent_after_seconds)
         if metrics is not None:
-            metrics.observe(outcome, auditor.ledger)
+            metrics.observe(outcome, auditor.ledger, now_ms())
         if changed and time.monotonic() - saved >= SAVE_SECONDS:
             state.save(auditor.ledger, directory)
             saved, changed = time.monotonic(), 0
@@ -165,8 +165,8 @@ def watch(
 @click.command()
 @bootstrap_option
 @warehouse_options
-@_late_option
-@_silent_option
+@late_option
+@silent_option
 @click.option(
     "--state",
     "directory",
@@ -210,10 +210,9 @@ def report(
     Example: headrace audit report --bootstrap 127.0.3.1:9092 --warehouse var/warehouse --output var/report
     """
     period = _period(since_ms, until_ms)
-    auditor = _auditor(bootstrap, warehouse, catalog_properties, directory, late_after_seconds)
+    auditor = open_auditor(bootstrap, warehouse, catalog_properties, directory, late_after_seconds)
     make_folder(output, "--output")
-    _read_all(auditor)
-    auditor.ledger.latencies.join(now_ms(), is_last=True)
+    read_all(auditor)
     outcome = auditor.outcome(now_ms(), silent_after_seconds, period)
     found = reports.as_json(outcome, auditor.ledger, now_ms())
     _write(output, found, auditor.ledger)
@@ -234,10 +233,12 @@ def _period(since_ms: int | None, until_ms: int | None) -> Period:
     return period
 
 
-def _read_all(auditor: Auditor) -> None:
+def read_all(auditor: Auditor) -> None:
+    """Read what is new, and observe what waits; what keeps failing becomes the command's one line."""
     for attempt in range(1, REPORT_ATTEMPTS_MAX + 1):
         try:
             auditor.update(now_ms())
+            auditor.ledger.latencies.join(now_ms(), is_last=True)
             return
         except (ConnectionFailedError, KafkaError) as error:
             raise click.ClickException(f"the offline cluster does not answer: {error}") from error
@@ -269,13 +270,14 @@ def _await_warehouse(
     return not stop.is_set()
 
 
-def _auditor(
+def open_auditor(
     bootstrap: str,
     warehouse: str,
     properties: dict[str, str],
     directory: Path | None,
     late_after_seconds: float,
 ) -> Auditor:
+    """The auditor of a warehouse that is there, with the ledger of a folder if one is named."""
     try:
         return Auditor(bootstrap, warehouse, properties, directory, round(late_after_seconds * 1000))
     except WarehouseError as error:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Gauge, start_http_server
 
+from headrace.audit.latency import SPANS
 from headrace.audit.ledger import Ledger
 from headrace.audit.outcome import Outcome
 from headrace.audit.parcels import is_rejected
+from headrace.audit.period import Period
+
+RECENT_MS = 600_000
 
 
 class AuditMetrics:
@@ -45,12 +49,18 @@ class AuditMetrics:
             ["datacenter", "hop", "figure"],
             registry=self._collected,
         )
+        self._recent_latency = Gauge(
+            "headrace_audit_recent_latency_seconds",
+            "Latency by hop, of the last ten minutes' events",
+            ["hop", "figure"],
+            registry=self._collected,
+        )
 
     def serve(self, host: str, port: int) -> None:
         """Serve the metrics over HTTP in a background thread that ends with the process."""
         start_http_server(port, addr=host, registry=self._collected)
 
-    def observe(self, outcome: Outcome, ledger: Ledger) -> None:
+    def observe(self, outcome: Outcome, ledger: Ledger, now_ms: int) -> None:
         for key, counts in outcome.topics.items():
             for name, gauge in self._counts.items():
                 if name != "warehouse" or not is_rejected(key[1]):
@@ -61,3 +71,9 @@ class AuditMetrics:
         for key, histogram in ledger.latencies.histograms.items():
             for figure, value in (histogram.summary() or {}).items():
                 self._latency.labels(*key, figure).set(value)
+        last = Period(now_ms - RECENT_MS, now_ms)
+        for span in SPANS:
+            figures = ledger.latencies.recent.figures(span, last)
+            if figures is not None:
+                for figure in ("p50", "p99"):
+                    self._recent_latency.labels(span, figure).set(getattr(figures, figure))

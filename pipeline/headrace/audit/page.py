@@ -10,7 +10,8 @@ from html import escape
 from importlib.resources import files
 from typing import Any, Final
 
-from headrace.audit.latency import HOPS, SPANS, Histogram
+from headrace.audit.histogram import Histogram
+from headrace.audit.latency import HOPS, SPANS
 from headrace.audit.plots import latency_plots
 from headrace.audit.report import sentence
 from headrace.audit.wording import duration, hop_name, is_unknown, skew

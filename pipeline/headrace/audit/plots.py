@@ -11,7 +11,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
-from headrace.audit.latency import SPANS, Histogram, upper_of
+from headrace.audit.histogram import Histogram, upper_of
+from headrace.audit.latency import SPANS
 from headrace.audit.wording import duration
 
 BARS: Final = 40

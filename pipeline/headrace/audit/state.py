@@ -20,11 +20,13 @@ from headrace.audit import promises, records
 from headrace.audit.accounts import Accounts, OpenAccount
 from headrace.audit.clocks import Hosts, Skews
 from headrace.audit.coverage import Coverage, Uncounted
-from headrace.audit.latency import Histogram, Latencies, SourcePartition, Spans
+from headrace.audit.histogram import Histogram
+from headrace.audit.latency import Latencies, SourcePartition, Spans
 from headrace.audit.ledger import Ledger
 from headrace.audit.parcels import Counter, Parcel
 from headrace.audit.passings import Passed
 from headrace.audit.period import Period
+from headrace.audit.recent import RecentLatencies
 from headrace.audit.records import Barrier
 from headrace.audit.windows import Depth, ProducerName, Stream, depth_from_json
 from headrace.broker.wire.partitions import TopicPartition
@@ -260,6 +262,7 @@ def _latencies(item: Latencies) -> dict[str, Any]:
         "committed": [[*key, value.as_json()] for key, value in item.committed.items()],
         "hosts": item.hosts.names,
         "servers": item.servers,
+        "recent": item.recent.as_json(),
         "skews": item.skews.as_json(),
         "next_offset": _pairs(item.next_offset),
     }
@@ -277,6 +280,7 @@ def _to_latencies(fields: Any, late_after_ms: int) -> Latencies:
         committed={SourcePartition(*key): Spans.from_json(value) for *key, value in fields["committed"]},
         hosts=_to_hosts(fields.get("hosts", ())),
         servers=fields.get("servers", {}),
+        recent=RecentLatencies.from_json(fields.get("recent", ())),
         skews=Skews.from_json(fields.get("skews", ())),
         next_offset={SourcePartition(*key): value for *key, value in fields["next_offset"]},
     )

@@ -11,7 +11,7 @@ from mirror_kit import finding
 
 from headrace.mirror import reports
 from headrace.mirror.findings import Kind
-from headrace.mirror.overview import Heard, bootstraps, is_in_order, overview
+from headrace.mirror.overview import Heard, bootstraps, is_in_order, is_within, overview
 from headrace.mirror.reports import (
     LISTED_MAX,
     SILENT_AFTER_MS,
@@ -60,6 +60,17 @@ def test_what_was_skipped_is_no_lag() -> None:
 
 def test_a_lag_that_nobody_can_ask_for_is_not_known() -> None:
     assert shown(heard(), source_end=None)[0]["lag"] is None
+
+
+@pytest.mark.parametrize(
+    ("source_end", "lag_max", "is_good"),
+    [(100, 10, True), (100, 9, False), (None, 1000, False), (None, None, True)],
+)
+def test_a_copy_may_be_so_far_behind_and_its_lag_must_be_known(
+    source_end: int | None, lag_max: int | None, *, is_good: bool
+) -> None:
+    ends = {} if source_end is None else {"dc-east": {"t-0": source_end}}
+    assert is_within(overview(heard(), ends, NOW), lag_max) is is_good
 
 
 @pytest.mark.parametrize(

@@ -1,22 +1,16 @@
-"""Histograms, and the times of events joined by sequence and offset."""
+"""The times of events, joined by sequence and offset."""
 
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
-from hypothesis import strategies as st
 
 from headrace.audit.clocks import Clocks, Skew
 from headrace.audit.latency import (
-    OBSERVED_MS_MAX,
     SPANS,
-    Histogram,
     Latencies,
     Rows,
     SourcePartition,
     Spans,
-    bucket_of,
-    upper_of,
 )
 from headrace.audit.windows import Stream
 
@@ -40,40 +34,6 @@ def rows(first: int, count: int, *, time_ms: int = NOW, file: str = "f") -> Rows
         sequence=at,
         offset=at,
     )
-
-
-@given(st.integers(0, 2**50))
-def test_a_bucket_is_at_most_one_percent_wide(value: int) -> None:
-    upper = upper_of(int(bucket_of(numbers(value))[0]))
-    assert value <= upper <= value * 1.01
-
-
-@given(st.lists(st.integers(0, 10**7), min_size=1, max_size=200))
-def test_mean_and_maximum_are_exact_and_percentiles_close(values: list[int]) -> None:
-    histogram = Histogram()
-    histogram.observe(np.array(values, dtype=np.int64))
-    summary = histogram.summary()
-    assert summary is not None
-    assert summary["max"] == max(values) / 1000
-    assert abs(summary["mean"] - sum(values) / len(values) / 1000) < 1e-5
-    exact = sorted(values)[-(-99 * len(values) // 100) - 1] / 1000
-    assert exact <= summary["p99"] + 1e-9
-    assert summary["p99"] <= exact * 1.01 + 1e-9
-    assert Histogram.from_json(histogram.as_json()).summary() == summary
-
-
-def test_times_out_of_all_bounds_are_counted_at_the_bound() -> None:
-    histogram = Histogram()
-    histogram.observe(np.array([2**62, 2**63 - 1, 5, -(2**63)], dtype=np.int64))
-    assert (histogram.count, histogram.max_ms, histogram.sum_ms) == (
-        4,
-        OBSERVED_MS_MAX,
-        2 * OBSERVED_MS_MAX + 5,
-    )
-
-
-def test_without_data_there_is_no_summary() -> None:
-    assert Histogram().summary() is None
 
 
 def test_spans_answer_for_what_they_cover() -> None:

@@ -12,7 +12,8 @@ from click.testing import CliRunner
 
 from headrace.audit import state
 from headrace.audit.command import audit
-from headrace.audit.latency import SPANS, Histogram
+from headrace.audit.histogram import Histogram
+from headrace.audit.latency import SPANS
 from headrace.audit.ledger import Ledger
 from headrace.audit.page import render
 from headrace.audit.reconcile import reconcile
