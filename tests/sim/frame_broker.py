@@ -8,6 +8,7 @@ else is a defect and comes out. What tasks of the broker did not foresee comes o
 from __future__ import annotations
 
 import asyncio
+import json
 from collections import deque
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -60,6 +61,7 @@ class FrameBroker:
         self.topics = topics
         world = World(self.loop, seed=0, broker_count=0)
         world.network.is_faulty = False
+        self._znodes = world.ensemble.znodes
         self.node = Node(self.loop, world.ensemble, world.network, BROKER_ID, SETTINGS, began_ms=BEGAN_MS)
         self.client = Client("127.0.0.1", "PLAINTEXT")
         self.parked: deque[tuple[Deferred[Any], Client]] = deque()
@@ -90,6 +92,22 @@ class FrameBroker:
         self.ask(10, 2, {"key": "any", "key_type": 0})
         led = 2 * len(topics) + 1
         self.loop.run_until_complete(until(lambda: len(list(self.partitions.led())) == led))
+
+    @property
+    def broker_epoch(self) -> int:
+        """That of its registration, which no answer tells."""
+        return self._znodes[f"/brokers/ids/{BROKER_ID}"].czxid
+
+    def replicas(self, topic: str, partition: int) -> dict[str, Any]:
+        """What the znodes say of a partition: its replicas, those that come and go, and its state."""
+        path, number = f"/brokers/topics/{topic}", str(partition)
+        told = json.loads(self._znodes[path].data)
+        return {
+            "replicas": told["partitions"][number],
+            "adding": told["adding_replicas"].get(number, []),
+            "removing": told["removing_replicas"].get(number, []),
+            "state": json.loads(self._znodes[f"{path}/partitions/{number}/state"].data),
+        }
 
     def configure(self) -> None:
         """Give the topics the configurations again that they had at first."""

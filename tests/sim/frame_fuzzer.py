@@ -101,6 +101,9 @@ USUAL: dict[str, tuple[Any, ...]] = {
     "broker_id": (2, 9),
     "validate_only": (True, True, False),
     "states_filter": ("Stable", "Empty", "nonsense"),
+    **dict.fromkeys(("replicas", "new_isr"), (1, 1, 1, 2, 9, -1)),
+    "election_type": (0, 1, 2),
+    "feature": ("metadata.version", "kraft.version", "no.such.feature", ""),
     "value": ("1000", "compact", None, "x"),
 }
 # The same in the elements of an array of that name, or in requests of that key, in this order of precedence.
@@ -109,6 +112,9 @@ USUAL_IN: dict[tuple[str | int, str], tuple[Any, ...]] = {
     (19, "name"): (*NEW_TOPICS, *NEW_TOPICS, "", "bad/name"),
     (19, "validate_only"): (True, False, False),
     (20, "name"): (*NEW_TOPICS, None),
+    ("new_isr_with_epochs", "broker_id"): (1, 1, 1, 2, 9, -1),
+    (56, "broker_id"): (1, 1, 1, 2, 9),
+    (67, "broker_id"): (1, 1, 2, 9),
 }
 COUNTS = (0, 1, 1, 1, 2, 3)
 COUNTS_OF: dict[str, tuple[int, ...]] = {"assignments": (0, 0, 0, 0, 1, 2), "configs": (0, 0, 1, 1, 2)}
@@ -136,7 +142,8 @@ class FrameFuzzer:
 
     def __init__(self, seed: int | str, keys: Sequence[int] | None = None) -> None:
         self._random = Random(seed)
-        self._keys = list(HANDLERS if keys is None else keys)
+        # Of those that make and delete topics two right ones have to meet: they come twice as often.
+        self._keys = [*HANDLERS, 19, 20] if keys is None else list(keys)
         self._learnt: dict[str, deque[Any]] = defaultdict(lambda: deque(maxlen=LEARNT_COUNT_MAX))
         # What is being written: the request's key, the array.
         self._key, self._array = -1, ""
@@ -151,6 +158,10 @@ class FrameFuzzer:
             (self._longer, 1),
             (self._noise, 1),
         ]
+
+    def know(self, name: str, value: Any) -> None:
+        """Fields of that name often hold that value, which no answer tells."""
+        self._learnt[name].append(value)
 
     def learn(self, answer: Any) -> None:
         """Take what later requests may say again from a decoded answer."""

@@ -13,6 +13,7 @@ from frame_corpus import corpus
 from frame_fuzzer import GROUPS, NEW_TOPICS, TOPICS, Frame, FrameFuzzer, closes
 from long_runs import first_of
 
+from headrace.broker.errors import ErrorCode
 from headrace.broker.handlers.table import HANDLERS
 from headrace.broker.wire import batches, frames
 from headrace.broker.wire.api import APIS
@@ -25,6 +26,25 @@ KNOWN = [
     for key, handler in sorted(HANDLERS.items())
     for version in range(handler.version_min, handler.version_max + 1)
 ]
+# What frames to the controller are answered with at least, by key.
+CODES = {
+    43: {ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_SERVER_ERROR},
+    45: {
+        ErrorCode.NONE,
+        ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+        ErrorCode.NO_REASSIGNMENT_IN_PROGRESS,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    },
+    46: {ErrorCode.NONE},
+    56: {
+        ErrorCode.NONE,
+        ErrorCode.STALE_BROKER_EPOCH,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+    },
+    57: {ErrorCode.NONE, ErrorCode.INVALID_REQUEST},
+    67: {ErrorCode.NONE, ErrorCode.STALE_BROKER_EPOCH},
+}
 
 
 @pytest.fixture
@@ -46,7 +66,17 @@ def decoded(frame: memoryview | bytes, reply: bytes) -> dict[str, object]:
     return APIS[header.key].decode_response(version, reply, offset)
 
 
-def examine(broker: FrameBroker, fuzzer: FrameFuzzer, frame: Frame, outcomes: Counter[str]) -> None:
+def codes_in(answer: Any) -> set[int]:
+    """All error codes of an answer."""
+    if isinstance(answer, dict):
+        own = {answer["error_code"]} if "error_code" in answer else set()
+        return own.union(*map(codes_in, answer.values()))
+    return set().union(*map(codes_in, answer)) if isinstance(answer, list) else set()
+
+
+def examine(
+    broker: FrameBroker, fuzzer: FrameFuzzer, frame: Frame, outcomes: Counter[str], codes: dict[int, set[int]]
+) -> None:
     """Serve what the bytes hold and check what comes out."""
     received, is_over = broker.receive(broker.stream(), frame.data)
     outcomes["no frame"] += is_over
@@ -55,7 +85,9 @@ def examine(broker: FrameBroker, fuzzer: FrameFuzzer, frame: Frame, outcomes: Co
         if bytes(request) == frame.data[4:] and frame.is_last:
             assert reply == b"", "a frame that is no request was served"
         if reply:
-            fuzzer.learn(decoded(request, reply))
+            answer = decoded(request, reply)
+            fuzzer.learn(answer)
+            codes.setdefault(frames.read_request_header(request).key, set()).update(codes_in(answer))
         outcomes["answered" if reply else "closed" if reply == b"" else "waits, or has no answer"] += 1
 
 
@@ -83,16 +115,23 @@ def session(broker: FrameBroker, offset: int) -> None:
     assert broker.ask(8, 5, request)["topics"][0]["partitions"][0]["error_code"] == 0
 
 
+def replicas_of_all(broker: FrameBroker) -> dict[tuple[str, int], Any]:
+    """What the znodes say of all partitions that are not made by frames."""
+    return {(topic, number): broker.replicas(topic, number) for topic in broker.topics for number in (0, 1)}
+
+
 @pytest.mark.parametrize("seed", first_of(1, SEEDS))
 def test_frames_before_and_after_a_valid_session(broker: FrameBroker, seed: str) -> None:
     fuzzer, outcomes = FrameFuzzer(seed), Counter[str]()
-    made = set()
+    fuzzer.know("broker_epoch", broker.broker_epoch)
+    made, codes = set(), dict[int, set[int]]()
+    replicas = replicas_of_all(broker)
     for number in range(FRAMES_COUNT):
         if number % (FRAMES_COUNT // 4) == 0:
             session(broker, number * 4 // FRAMES_COUNT)
         frame = fuzzer.next()
         try:
-            examine(broker, fuzzer, frame, outcomes)
+            examine(broker, fuzzer, frame, outcomes, codes)
         except Exception as error:
             error.add_note(f"seed {seed}, frame {number}, {APIS[frame.key].name}: {frame.data[:4000].hex()}")
             raise
@@ -107,6 +146,8 @@ def test_frames_before_and_after_a_valid_session(broker: FrameBroker, seed: str)
     assert outcomes["no frame"] > 0
     assert outcomes["waits, or has no answer"] > 0
     assert len(made) > 2, "hardly a topic was made and deleted"
+    assert all(codes[key] >= wanted for key, wanted in CODES.items()), {key: codes[key] for key in CODES}
+    assert replicas_of_all(broker) == replicas, "no broker but this one lives: nothing can move or change"
 
 
 @pytest.mark.parametrize(
