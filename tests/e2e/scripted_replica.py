@@ -1,4 +1,4 @@
-"""Broker 2 of a cluster as a script: it listens, and answers what a follower asks of the partition that it would lead."""
+"""Broker 2 of a cluster as a script: it listens, takes what a controller says, and answers what a follower asks of it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
+from uuid import UUID
 
-from raw_client import read_frame
-from sessions import FETCH, LIST_OFFSETS, TIMESTAMP_MS, Message
+from raw_client import FETCH, LIST_OFFSETS, read_frame
 
 from headrace.broker.errors import ErrorCode
 from headrace.broker.wire import batches, frames
@@ -18,6 +18,11 @@ from headrace.broker.wire.api import APIS
 
 BROKER_ID = 2
 IDLE_SECONDS = 0.05
+APPENDED_MS = 1_700_000_000_000
+
+Message = dict[str, Any]
+# By the key of the request: LeaderAndIsr, StopReplica, UpdateMetadata.
+TO_A_CONTROLLER: Mapping[int, Message] = {4: {"topics": []}, 5: {"partition_errors": []}, 6: {}}
 
 
 class Question(NamedTuple):
@@ -33,21 +38,25 @@ def records_of(epochs: Sequence[int], start: int = 0) -> bytes:
     found = bytearray()
     for offset, epoch in enumerate(epochs[start:], start):
         value = b"message %d of epoch %d" % (offset, epoch)
-        one = batches.encode_batch([batches.Record(0, TIMESTAMP_MS + offset, None, value, [])])
+        one = batches.encode_batch([batches.Record(0, APPENDED_MS + offset, None, value, [])])
         batches.set_base_offset_and_epoch(one, 0, offset, epoch)
         found += one
     return bytes(found)
 
 
 class ScriptedReplica:
-    """`answers` says what a question gets, all others an empty answer after a moment; `asked` are the questions in their
-    order, each once in a row. `end_offset` is what ListOffsets tells.
+    """Of the topic `topic_id`, or of all: `answers` says what a question gets, all others an empty answer after a moment;
+    `asked` are the questions in their order, each once in a row, `requests_count` how many requests there were. `end_offset`
+    is what ListOffsets tells. `spoil` makes other bytes of a whole answer to such a request; None closes the connection.
     """
 
     def __init__(self) -> None:
+        self.topic_id: UUID | None = None
         self.answers: Mapping[Question, Message] = {}
         self.asked: list[Question] = []
+        self.requests_count = 0
         self.end_offset = 0
+        self.spoil: Callable[[bytes], bytes | None] = bytes
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.address: tuple[str, int] = self._socket.getsockname()
         self._connections: list[socket.socket] = []
@@ -72,17 +81,36 @@ class ScriptedReplica:
     def _serve(self, connection: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while True:
-                frame = read_frame(connection)
-                header = frames.read_request_header(frame)
-                request = APIS[header.key].decode_request(header.version, frame, header.body_offset)
-                answer = {FETCH: self._fetch, LIST_OFFSETS: self._list_offsets}[header.key](request)
-                start = frames.encode_response_header(header.key, header.version, header.correlation_id)
-                body = APIS[header.key].encode_response(header.version, answer)
-                connection.sendall(frames.frame(start, body))
+                reply = self._reply(read_frame(connection))
+                if reply is None:
+                    connection.shutdown(socket.SHUT_RDWR)
+                else:
+                    connection.sendall(reply)
 
-    def _fetch(self, request: Message) -> Message:
+    def _reply(self, frame: bytes) -> bytes | None:
+        header = frames.read_request_header(frame)
+        api = APIS[header.key]
+        request = api.decode_request(header.version, frame, header.body_offset)
+        count = self.requests_count
+        if header.key == FETCH:
+            answer = self._fetched(request)
+        elif header.key == LIST_OFFSETS:
+            answer = self._listed(request)
+        else:
+            answer = {"error_code": 0, **TO_A_CONTROLLER[header.key]}
+        start = frames.encode_response_header(header.key, header.version, header.correlation_id)
+        reply = bytes(frames.frame(start, api.encode_response(header.version, answer)))
+        return reply if self.requests_count == count else self.spoil(reply)
+
+    def _fetched(self, request: Message) -> Message:
         topics = [
-            {"topic_id": topic["topic_id"], "partitions": list(map(self._told, topic["partitions"]))}
+            {
+                "topic_id": topic["topic_id"],
+                "partitions": [
+                    self._told(partition, is_meant=self.topic_id in (None, topic["topic_id"]))
+                    for partition in topic["partitions"]
+                ],
+            }
             for topic in request["topics"]
         ]
         told = [partition for topic in topics for partition in topic["partitions"]]
@@ -90,16 +118,20 @@ class ScriptedReplica:
             time.sleep(IDLE_SECONDS)
         return {"error_code": 0, "session_id": 0, "responses": topics}
 
-    def _told(self, wanted: Message) -> dict[str, Any]:
+    def _told(self, wanted: Message, *, is_meant: bool) -> Message:
+        empty = {"error_code": 0, "high_watermark": 0, "log_start_offset": 0, "records": b""}
+        told = {"partition_index": wanted["partition"], **empty}
+        if not is_meant:
+            return told
+        self.requests_count += 1
         question = Question(
             wanted["current_leader_epoch"], wanted["fetch_offset"], wanted["last_fetched_epoch"]
         )
         if self.asked[-1:] != [question]:
             self.asked.append(question)
-        empty = {"error_code": 0, "high_watermark": 0, "log_start_offset": 0, "records": b""}
-        return {"partition_index": wanted["partition"], **empty, **self.answers.get(question, {})}
+        return {**told, **self.answers.get(question, {})}
 
-    def _list_offsets(self, request: Message) -> Message:
+    def _listed(self, request: Message) -> Message:
         topics = [
             {"name": topic["name"], "partitions": list(map(self._offset, topic["partitions"]))}
             for topic in request["topics"]
