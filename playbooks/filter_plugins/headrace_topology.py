@@ -12,6 +12,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from headrace_inventory import addresses
 from headrace_inventory.problems import inventory_problems, limit_problems
+from headrace_inventory.properties import properties_text
 
 
 class FilterModule:
@@ -30,5 +31,6 @@ class FilterModule:
             "headrace_machine_hosts": addresses.machine_hosts,
             "headrace_machine_services": addresses.machine_services,
             "headrace_mirror_properties": addresses.mirror_properties,
+            "headrace_properties_text": properties_text,
             "headrace_services": addresses.services,
         }

@@ -43,8 +43,10 @@ options:
     type: dict
     suboptions: &file
       path: {description: Where the file is., type: path, required: true}
-      content: {description: "The whole content; C(@digest@) in a definition becomes its digest.", type: str, required: true}
+      content: {description: "The whole content; C(@digest@) in a definition becomes its digest.", type: str}
+      secret_content: {description: "In its place, for what no output may show.", type: str}
       mode: {description: The file's mode., type: str, default: "0644"}
+      group: {description: "The group that owns it, where not that of who writes it.", type: str}
       validate: {description: A command that accepts the new content; it names the file as %s., type: str}
   files: {description: "The files that the service is started from, C(run.sh) first.", type: list, elements: dict,
           default: [], suboptions: *file}

@@ -12,7 +12,7 @@ import os
 from typing import Any
 
 from ansible.module_utils.headrace_health import wait_until
-from ansible.module_utils.headrace_writing import file_bytes
+from ansible.module_utils.headrace_writing import content_of, file_bytes
 
 DEFINITION_VARIABLE = "HEADRACE_DEFINITION"
 VARIABLE = "HEADRACE_STARTED_FROM"
@@ -39,7 +39,7 @@ def with_digest(definition: dict[str, Any]) -> dict[str, Any]:
 def wanted(definition: dict[str, Any], files: list[dict[str, Any]], release: str) -> str:
     """The text that `run.sh` makes of this definition (without its digest), these files and this release."""
     lines = [f"{digest(definition['content'])}  definition"]
-    lines += [f"{digest(file['content'])}  {file['path']}" for file in files]
+    lines += [f"{digest(content_of(file))}  {file['path']}" for file in files]
     return "\n".join([*lines, os.path.realpath(release)])
 
 

@@ -1,7 +1,8 @@
 """Writes directories and files with given contents.
 
-Invariants: a file is replaced whole or not at all; a file whose content and mode are right is left alone; no file of a set
-is replaced before every `validate` command of the set accepted the new content.
+Invariants: a file is replaced whole or not at all; a file whose content, mode and group are right is left alone; no file of a
+set is replaced before every `validate` command of the set accepted the new content; a secret content is in no output, and never
+in a file that others may read.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ from typing import Any
 
 FILE_OPTIONS = {
     "path": {"type": "path", "required": True},
-    "content": {"type": "str", "required": True},
+    "content": {"type": "str"},
+    # In place of `content`, for what must not be seen.
+    "secret_content": {"type": "str", "no_log": True},
     "mode": {"type": "str", "default": "0644"},
+    "group": {"type": "str"},
     "validate": {"type": "str"},
 }
 DIRECTORY_MODE = 0o755
@@ -26,6 +30,11 @@ DIRECTORY_MODE = 0o755
 
 class FilesError(Exception):
     """A file cannot be written; the message says which and why."""
+
+
+def content_of(file: dict[str, Any]) -> str:
+    secret = file.get("secret_content")
+    return str((file.get("content") or "") if secret is None else secret)
 
 
 def file_bytes(content: str) -> bytes:
@@ -59,7 +68,7 @@ def validate_files(files: list[dict[str, Any]]) -> None:
     for file in files:
         words = shlex.split(file.get("validate") or "")
         if words and shutil.which(words[0]) is not None:
-            validate_file(file["path"], file["content"], words)
+            validate_file(file["path"], content_of(file), words)
 
 
 def validate_file(path: str, content: str, words: list[str]) -> None:
@@ -73,13 +82,27 @@ def validate_file(path: str, content: str, words: list[str]) -> None:
             raise FilesError(f"{path} was not replaced, since its new content is refused: {said}")
 
 
-def replace_file(path: str, content: str, mode: int) -> None:
+def group_id(file: dict[str, Any]) -> int:
+    """The group that the file shall have, -1 where any will do."""
+    if file.get("group") is None:
+        return -1
+    try:
+        return grp.getgrnam(file["group"]).gr_gid
+    except KeyError as error:
+        raise FilesError(
+            f"There is no group {file['group']!r} on this host: roll out the release first."
+        ) from error
+
+
+def replace_file(path: str, content: str, mode: int, group: int = -1) -> None:
+    """Until it has its mode and group, nobody else reads the new file."""
     directory = os.path.dirname(path)
     os.makedirs(directory, exist_ok=True)
     descriptor, temporary_path = tempfile.mkstemp(dir=directory, prefix=".headrace-")
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(file_bytes(content))
+        os.chown(temporary_path, -1, group)
         os.chmod(temporary_path, mode)
         os.replace(temporary_path, path)
     except BaseException:
@@ -88,12 +111,25 @@ def replace_file(path: str, content: str, mode: int) -> None:
 
 
 def file_difference(wanted: dict[str, Any]) -> dict[str, str] | None:
-    """What writing the file would change, as Ansible shows it, or None."""
-    path, content, mode = wanted["path"], wanted["content"], int(wanted["mode"], 8)
+    """What writing the file would change, as Ansible shows it, or None; of a secret, that it changes."""
+    path, content = wanted["path"], content_of(wanted)
     before = current_content(path)
-    if before == content and os.stat(path).st_mode & 0o7777 == mode:
+    if before == content and has_rights(wanted):
         return None
-    return {"before": before or "", "after": content, "before_header": path, "after_header": path}
+    texts = {"before": before or "", "after": content}
+    if wanted.get("secret_content") is not None:
+        texts = {
+            "before": f"{'' if before is None else 'a secret'}\n",
+            "after": "a secret, or rights, that differ\n",
+        }
+    return {**texts, "before_header": path, "after_header": path}
+
+
+def has_rights(wanted: dict[str, Any]) -> bool:
+    """Whether the file, which is there, has the mode and the group that are wanted."""
+    found = os.stat(wanted["path"])
+    group = group_id(wanted)
+    return found.st_mode & 0o7777 == int(wanted["mode"], 8) and group in (-1, found.st_gid)
 
 
 def directory_difference(path: str) -> dict[str, str] | None:
@@ -120,4 +156,4 @@ def write(directories: list[str], files: list[dict[str, Any]], owner: str | None
                 os.chown(path, *ids)
     for file in files:
         if file_difference(file) is not None:
-            replace_file(file["path"], file["content"], int(file["mode"], 8))
+            replace_file(file["path"], content_of(file), int(file["mode"], 8), group_id(file))

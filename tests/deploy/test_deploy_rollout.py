@@ -363,6 +363,28 @@ def test_services_of_a_host_that_the_inventory_has_no_more_are_named(rolled_out:
     assert "no host of the inventory has it" not in unlimited.stdout + unlimited.stderr
 
 
+def test_the_keys_of_a_catalog_are_seen_nowhere_but_in_the_services_file(rolled_out: Any) -> None:
+    catalog = {
+        "type": "sql",
+        "uri": f"sqlite:///{rolled_out.root}/data/warehouse/catalog.db",
+        "s3.secret-access-key": "c4n4ry",
+    }
+    result = rolled_out.play(
+        *("site.yml", "--diff", "-vvv", "--limit", "machine:offline-audit-1"),
+        *("-e", json.dumps({"headrace_catalog_properties": catalog})),
+    )
+    assert result.returncode == 0, result.stdout[-4000:]
+    assert "c4n4ry" not in result.stdout + result.stderr
+    assert (
+        "c4n4ry"
+        not in subprocess.run(["ps", "-eww", "-o", "args"], check=True, capture_output=True, text=True).stdout
+    )
+    file = rolled_out.root / "config" / "offline-auditor" / "catalog.properties"
+    assert file.stat().st_mode & 0o777 == 0o640
+    holders = {path for folder in ("config", "supervisor") for path in (rolled_out.root / folder).rglob("*")}
+    assert [path for path in holders if path.is_file() and b"c4n4ry" in path.read_bytes()] == [file]
+
+
 def test_down_stops_everything_and_removes_only_what_was_asked_for(rolled_out: Any) -> None:
     supervisord = int((rolled_out.root / "supervisor" / "supervisord.pid").read_text())
     pids = [supervisord, *processes(rolled_out.root).values()]

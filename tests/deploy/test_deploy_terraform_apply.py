@@ -178,13 +178,19 @@ def test_preflight_finds_nothing_wrong_with_groups_and_variables(applied: Applie
     applied.ansible("ansible-playbook", "playbooks/preflight.yml", "--tags", "inventory")
 
 
-def test_commands_that_open_tables_are_told_of_the_catalog(applied: Applied) -> None:
+def test_services_that_open_tables_are_told_of_the_catalog(applied: Applied) -> None:
     said = applied.ansible(
-        *("ansible", "offline-load-1", "--playbook-dir", "playbooks"),
-        *("-m", "ansible.builtin.debug", "-a", "msg={{ headrace_catalog_options }}"),
+        *("ansible", "offline-load-1", "--playbook-dir", "playbooks", "-e", "service_name=load"),
+        *(
+            "-m",
+            "ansible.builtin.debug",
+            "-a",
+            "msg={{ headrace_catalog_options }}:{{ headrace_catalog_files }}",
+        ),
     )
-    for option in ("type=glue", "glue.region=us-east-1", "s3.region=us-east-1"):
-        assert f" --catalog-property {option}" in said
+    assert " --catalog-properties /etc/headrace/load/catalog.properties:" in said
+    for line in ("type=glue", "glue.region=us-east-1", "s3.region=us-east-1"):
+        assert line in said
 
 
 def test_the_inventory_is_yaml_of_one_line_a_host(applied: Applied) -> None:

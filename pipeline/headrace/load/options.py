@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
+
+from headrace.broker.config.keys import ConfigurationError
+from headrace.broker.config.properties import parse_properties
 
 
 def _properties(
@@ -20,14 +24,33 @@ def _properties(
     return {key: value for key, _, value in split}
 
 
+def _properties_of_file(
+    context: click.Context, parameter: click.Parameter, path: Path | None
+) -> dict[str, str]:
+    try:
+        return {} if path is None else parse_properties(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, ConfigurationError) as error:
+        # Only the error's kind: what a line of the file says may be a key.
+        reason = error.strerror if isinstance(error, OSError) else "it is no properties file in UTF-8"
+        raise click.BadParameter(f"{path} cannot be read: {reason}.") from None
+
+
 def warehouse_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--warehouse` and `--catalog-property`, passed as `warehouse` and `catalog_properties`."""
+    """Add `--warehouse`, and `--catalog-property` with its file, both passed as `catalog_properties`; the option overrides."""
     where = click.option(
         "--warehouse",
         envvar="HEADRACE_WAREHOUSE",
         default="warehouse",
         show_default=True,
         help="The warehouse's folder, with a SQLite catalog in it; or the location for another catalog.",
+    )
+    file = click.option(
+        "--catalog-properties",
+        "file_properties",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        callback=_properties_of_file,
+        help="A file of such properties, a line each: of keys, since all users of a machine see its commands' options.",
     )
     properties = click.option(
         "--catalog-property",
@@ -37,7 +60,17 @@ def warehouse_options(command: Callable[..., Any]) -> Callable[..., Any]:
         callback=_properties,
         help="A property of another Iceberg catalog or its store, by pyiceberg's names (type=glue, s3.endpoint=…); repeat.",
     )
-    return where(properties(command))
+
+    @functools.wraps(command)
+    def merged(
+        *arguments: Any,
+        file_properties: dict[str, str],
+        catalog_properties: dict[str, str],
+        **options: Any,
+    ) -> Any:
+        return command(*arguments, catalog_properties=file_properties | catalog_properties, **options)
+
+    return where(properties(file(merged)))
 
 
 def make_folder(folder: Path, option: str) -> None:
