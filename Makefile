@@ -5,7 +5,7 @@ PYTHON := .venv/bin/python
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(PYTHON) -m pytest tests --dist loadgroup --no-loadscope-reorder
 .DEFAULT_GOAL := help
-.PHONY: help setup demo chaos test test-long sim fuzz check bench release terraform-plan clean
+.PHONY: help setup demo lab lab-down chaos test test-long test-lab sim fuzz check bench release terraform-plan clean
 
 help: ## list the commands
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -15,6 +15,13 @@ setup: ## install what is missing: Debian packages and .venv
 
 demo: setup ## roll out three datacenters here, replay real traffic, print the verdict
 	@$(PYTHON) -m demo
+
+lab: ## start a container for each host of INVENTORY (inventory/docker-small), to roll out on
+	@scripts/setup lab
+	@$(PYTHON) -m lab up $(if $(INVENTORY),--inventory $(INVENTORY))
+
+lab-down: ## remove what `make lab` started
+	@$(PYTHON) -m lab down
 
 chaos: setup ## run a demo in which every supervised process is killed once, at random moments
 	@$(PYTHON) scripts/chaos.py
@@ -26,7 +33,13 @@ test: ## run the tests, each in its short form
 
 test-long: ## run what repeats these deeper: more seeds, longer sessions (begins none after MINUTES)
 	@scripts/setup test
-	@$(PYTEST) --numprocesses 2 -m long $(if $(MINUTES),--minutes $(MINUTES))
+	@$(PYTEST) --numprocesses 2 -m "long and not lab" $(if $(MINUTES),--minutes $(MINUTES))
+
+test-lab: ## roll out, kill, reboot and cut off the small Docker lab (SHORT=1: what .ci/run does of it)
+	@scripts/setup lab
+	@scripts/setup release
+	@$(PYTHON) scripts/release.py
+	@$(PYTHON) -m pytest tests/deploy/lab -x -m "lab$(if $(SHORT), and not long)" $(if $(MINUTES),--minutes $(MINUTES))
 
 sim: ## simulate replication under SEEDS (1,000) seeds from FROM on, until one fails
 	@scripts/setup test
