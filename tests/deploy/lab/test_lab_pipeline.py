@@ -1,0 +1,186 @@
+"""A pipeline on hosts: rolled out from nothing, changed, killed, rebooted, cut off, and complete by the audit's ledger.
+
+One session, in this order: each test leaves the lab whole, and from the second on a front end publishes without a pause.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from lab_kit import CHECKOUT, PROGRAMS, SmallLab, Traffic, eventually, kill_session
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(1200)]
+FIRST_RUNS_MAX, SECOND_RUNS_MAX = 10, 5
+"""Module runs of one host: each costs half a second of a core."""
+SEED = int(os.environ.get("HEADRACE_LAB_SEED", "17"))
+
+
+def test_a_roll_out_from_nothing_takes_few_module_runs(rolled_out: SmallLab) -> None:
+    first = rolled_out.first
+    assert first is not None
+    assert set(rolled_out.hosts) <= set(first.module_runs)
+    assert {host: count for host, count in first.module_runs.items() if count > FIRST_RUNS_MAX} == {}
+    for host in rolled_out.hosts:
+        assert all(rolled_out.is_active(host, service) for service in rolled_out.services(host))
+
+
+def test_a_second_run_changes_nothing(rolled_out: SmallLab, traffic: Traffic) -> None:
+    second = rolled_out.play("site.yml")
+    assert second.returncode == 0, second.output[-6000:]
+    assert second.changed() == {}
+    assert {host: count for host, count in second.module_runs.items() if count > SECOND_RUNS_MAX} == {}
+    assert traffic.moves()
+
+
+@pytest.mark.parametrize(
+    ("host", "service"),
+    [
+        ("dc-east-broker-1", "headrace-broker-1"),
+        ("dc-east-zookeeper-1", "headrace-zookeeper-1"),
+        ("dc-east-haproxy-1", "headrace-haproxy"),
+        ("offline-services-1", "headrace-registry"),
+    ],
+)
+def test_a_service_cannot_write_etc(rolled_out: SmallLab, host: str, service: str) -> None:
+    """Tried by root in the service's own view of the files, where only its sandbox can be what forbids it."""
+    process = str(rolled_out.process_id(host, service))
+    tried = rolled_out.asked(host, "nsenter", "--target", process, "--mount", "touch", "/etc/written")
+    assert tried.returncode != 0
+    assert "Read-only file system" in tried.stderr
+    rolled_out.on(host, "touch", "/etc/written")
+    rolled_out.on(host, "rm", "/etc/written")
+
+
+def test_a_killed_service_comes_back(rolled_out: SmallLab, traffic: Traffic) -> None:
+    victims = [("dc-east-broker-2", "headrace-broker-2"), ("offline-services-1", "headrace-registry")]
+    for host, service in victims:
+        before = rolled_out.process_id(host, service)
+        rolled_out.on(host, "kill", "-KILL", str(before))
+        assert eventually(lambda: rolled_out.process_id(host, service) not in (0, before))  # noqa: B023
+    assert traffic.moves()
+
+
+def test_a_cut_road_holds_up_no_front_end(rolled_out: SmallLab, traffic: Traffic) -> None:
+    rolled_out.roads("cut", "dc-east")
+    try:
+        refused = rolled_out.asked(
+            "offline-broker-1", "timeout", "3", "bash", "-c", "exec 3<>/dev/tcp/10.77.1.1/9092"
+        )
+        assert refused.returncode == 124
+        assert traffic.moves()
+        assert traffic.moves()
+    finally:
+        rolled_out.roads("mend")
+    assert (
+        rolled_out.asked(
+            "offline-broker-1", "timeout", "3", "bash", "-c", "exec 3<>/dev/tcp/10.77.1.1/9092"
+        ).returncode
+        == 0
+    )
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "dc-east-broker-3",
+        *(
+            pytest.param(host, marks=pytest.mark.long)
+            for host in (
+                "dc-east-zookeeper-1",
+                "dc-east-haproxy-1",
+                "dc-east-services-1",
+                "offline-broker-1",
+                "offline-load-1",
+            )
+        ),
+    ],
+)
+def test_a_host_that_boots_brings_its_services_back(
+    rolled_out: SmallLab, traffic: Traffic, host: str
+) -> None:
+    services = rolled_out.services(host)
+    assert services
+    rolled_out.reboot(host)
+    assert eventually(lambda: all(rolled_out.is_active(host, service) for service in services))
+    assert traffic.moves()
+
+
+@pytest.mark.parametrize("turn", [0, *(pytest.param(turn, marks=pytest.mark.long) for turn in range(1, 5))])
+def test_a_killed_roll_out_is_ended_by_the_same_command(
+    rolled_out: SmallLab, tmp_path: Path, turn: int
+) -> None:
+    """`kill -9` of Ansible and its workers at a seeded moment of a change of all brokers of dc-east."""
+    moment_s = random.Random(f"{SEED}-{turn}").uniform(5, 60)
+    change = json.dumps(
+        {"broker_properties": {"num.partitions": 4 + turn, "offsets.topic.num.partitions": 3}}
+    )
+    arguments = ["--limit", "dc_east", "-e", change]
+    process = rolled_out.start_play("site.yml", *arguments, log=tmp_path / "killed.log")
+    try:
+        process.wait(moment_s)
+    except subprocess.TimeoutExpired:
+        print(f"killed after {moment_s:.1f} s")
+    finally:
+        kill_session(process)
+    ended = rolled_out.play("site.yml", *arguments)
+    assert ended.returncode == 0, ended.output[-6000:]
+    for number in (1, 2, 3):
+        host, service = f"dc-east-broker-{number}", f"headrace-broker-{number}"
+        wanted = f"num.partitions={4 + turn}"
+        assert wanted in rolled_out.on(host, "cat", f"/etc/headrace/{service}/server.properties").splitlines()
+        assert rolled_out.is_active(host, service)
+    assert rolled_out.play("site.yml", *arguments).changed() == {}
+
+
+def test_nothing_was_lost_or_doubled_meanwhile(rolled_out: SmallLab, traffic: Traffic) -> None:
+    published = traffic.stop()
+    assert (published["failed"], published["unknown"]) == (0, 0)
+
+    def is_complete() -> bool:
+        report = rolled_out.report()
+        totals = report["totals"]
+        print(
+            {
+                name: totals[name]
+                for name in ("produced", "live", "offline", "warehouse", "lost", "duplicated")
+            }
+        )
+        return bool(totals["produced"] >= published["acknowledged"] and report["verdict"] == "complete")
+
+    assert eventually(is_complete, timeout_s=400)
+    totals = rolled_out.report()["totals"]
+    assert (totals["lost"], totals["duplicated"]) == (0, 0)
+
+
+def test_what_is_down_stays_down_after_a_boot_until_it_is_rolled_out_again(rolled_out: SmallLab) -> None:
+    down = rolled_out.play("down.yml")
+    assert down.returncode == 0, down.output[-6000:]
+    hosts = ("dc-east-broker-1", "dc-east-zookeeper-1", "dc-east-haproxy-1")
+    for host in hosts:
+        rolled_out.reboot(host)
+        assert not [service for service in rolled_out.services(host) if rolled_out.is_active(host, service)]
+    again = rolled_out.play("site.yml")
+    assert again.returncode == 0, again.output[-6000:]
+    assert all(rolled_out.is_active(host, service) for host in hosts for service in rolled_out.services(host))
+
+
+@pytest.mark.long
+def test_the_commands_of_the_page_work(rolled_out: SmallLab, tmp_path: Path) -> None:
+    for entry in CHECKOUT.iterdir():
+        (tmp_path / entry.name).symlink_to(entry)
+    done = subprocess.run(
+        ["bash", "-x", CHECKOUT / "tests" / "deploy" / "lab" / "lab_page.sh"],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": f"{PROGRAMS}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    shutil.rmtree(tmp_path / "var", ignore_errors=True)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
