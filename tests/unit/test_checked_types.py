@@ -18,6 +18,7 @@ PLACES = (
     "bench",
     "demo",
     "lab",
+    "playbooks/action_plugins",
     "playbooks/filter_plugins",
     "playbooks/headrace_inventory",
     "playbooks/library",

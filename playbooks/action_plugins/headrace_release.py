@@ -1,0 +1,110 @@
+"""Brings a host the bundles of a release that it lacks, and has the module of the same name install them.
+
+Whether it lacks any is asked of the installed release's stamp, so that a host that has all of them costs one module run and
+nothing is sent. A bundle goes to one place on the host, which its digest names: sent before and whole, it is not sent again.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shlex
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+
+def module_utils(name: str) -> Any:
+    """What modules share; Ansible gives it to them on the hosts alone."""
+    path = Path(__file__).parents[1] / "module_utils" / f"{name}.py"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+releases = module_utils("headrace_releases")
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]
+    """Ansible finds it by this name."""
+
+    TRANSFERS_FILES = True
+    _supports_check_mode = True
+    _supports_diff = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        super().run(tmp, task_vars)
+        arguments = dict(self._task.args)
+        stamp = self._stamp(arguments)
+        release = described(arguments["folder"], arguments["version"], arguments["bundles"], stamp)
+        lacking = not releases.has_all(stamp, release["bundles"])
+        places: dict[str, str] = {}
+        try:
+            if lacking and not self._task.check_mode:
+                for name, bundle in release["bundles"].items():
+                    places[name] = self._bring(arguments["folder"], bundle)
+            found: dict[str, Any] = self._execute_module(
+                module_name="headrace_release",
+                module_args={**arguments, "release": release, "places": places},
+                task_vars=task_vars,
+            )
+            if not found.get("failed"):
+                self._remove(places.values())
+        finally:
+            self._remove_tmp_path(self._connection._shell.tmpdir)
+        return found
+
+    def _stamp(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
+        path = os.path.join(releases.folder_of(arguments["home"], arguments["version"]), releases.STAMP)
+        answer = self._low_level_execute_command(f"cat {shlex.quote(path)}")
+        if answer["rc"] != 0:
+            return None
+        stamp: dict[str, Any] = json.loads(answer["stdout"])
+        return stamp
+
+    def _bring(self, folder: str, bundle: dict[str, Any]) -> str:
+        """Copy a bundle to the host unless it is there whole; the module looks at its digest in any case."""
+        if not self._connection._shell.tmpdir:
+            self._make_tmp_path()
+        parent = os.path.dirname(self._connection._shell.tmpdir)
+        place = os.path.join(parent, f"headrace-{bundle['sha256'][:16]}.tar")
+        answer = self._low_level_execute_command(f"sha256sum {shlex.quote(place)}")
+        if not answer["stdout"].startswith(bundle["sha256"]):
+            self._connection.put_file(os.path.join(folder, bundle["file"]), place)
+        return place
+
+    def _remove(self, paths: Any) -> None:
+        names = " ".join(map(shlex.quote, paths))
+        if names:
+            self._low_level_execute_command(f"rm -f {names}")
+
+
+def described(folder: str, version: str, bundles: list[str], stamp: dict[str, Any] | None) -> dict[str, Any]:
+    """What the manifest says of the release, with those of these bundles, and of the ones that the host has, that are enough."""
+    try:
+        with open(os.path.join(folder, "manifest.json"), encoding="utf-8") as file:
+            manifest: dict[str, Any] = json.load(file)
+    except OSError as error:
+        raise AnsibleActionFail(
+            f"There is no release in {folder} ({error.strerror}): make it with `make release`, or say in release_dir where "
+            "it is."
+        ) from error
+    if manifest["version"] != version:
+        raise AnsibleActionFail(
+            f"{folder} holds the release {manifest['version']}, and release_version is {version}: make that one with "
+            f"`make release VERSION={version}`."
+        )
+    missing = [name for name in bundles if name not in manifest["bundles"]]
+    if missing:
+        raise AnsibleActionFail(
+            f"The release in {folder} has no bundle {missing[0]}: make it with `make release`."
+        )
+    # Something may run from what the host needs no more.
+    had = [name for name, bundle in manifest["bundles"].items() if releases.has_all(stamp, {name: bundle})]
+    return {**manifest, "bundles": releases.covering(manifest["bundles"], {*bundles, *had})}
