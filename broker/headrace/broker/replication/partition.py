@@ -240,10 +240,11 @@ class Partition:
 
     def _propose_who_waits(self, leadership: Leadership) -> None:
         """Have those in the ISR that caught up while another change was under way: with nothing to fetch, they do not say
-        again where they are.
+        again where they are. Who just left it for lagging has something to fetch, and joins once it does.
         """
-        for replica in leadership.followers:
-            if replica not in leadership.maximal_isr:
+        end_offset = self.log.log_end_offset
+        for replica, progress in leadership.followers.items():
+            if progress.end_offset == end_offset and replica not in leadership.maximal_isr:
                 self._propose_joining(leadership, replica)
 
     def check_lag(self) -> None:

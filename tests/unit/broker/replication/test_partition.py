@@ -225,6 +225,22 @@ def test_a_refused_proposal_is_made_again_in_time_with_nothing_to_fetch(replica:
     assert len(replica.scripted.proposals) == 2
 
 
+def test_who_left_as_it_hung_joins_by_a_fetch_alone(tmp_path: Path) -> None:
+    """Below the minimum the watermark stays where it is, so that it seems to have all that is committed."""
+    replica = Replica(tmp_path, LogConfig(min_insync_replicas=2))
+    replica.follow(told(isr=(1, 2)))
+    replica.produce(5)
+    replica.follower_fetched(2, 5)
+    replica.produce(1)
+    for _ in range(3):
+        replica.scripted.now_ms += LAG_MS_MAX + 1
+        replica.check_lag()
+        replica.answer((1,), 1)
+    assert [p.isr for p in replica.scripted.proposals] == [(1,)]
+    replica.follower_fetched(2, 5)
+    assert [p.isr for p in replica.scripted.proposals] == [(1,), (1, 2)]
+
+
 def test_a_replica_that_is_just_added_does_not_make_it_under_replicated(replica: Replica) -> None:
     word = told(isr=(1,), replicas=(1, 2))
     replica.follow(word._replace(adding=(2,)))
