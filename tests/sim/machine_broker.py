@@ -27,7 +27,6 @@ from headrace.broker.replication.model import NO_LEADER
 from headrace.broker.replication.partition import Partition
 from headrace.broker.wire.client.replica_fetch import DivergingEpoch, FetchedPartition, FetchQuestion
 
-LAG_MS_MAX = 2000
 BACKOFF_MS = 200
 FETCH_WAIT_MS = 120
 FETCH_ENTRIES_MAX = 5
@@ -57,8 +56,9 @@ class Host:
         self.log = StubLog()
         self.life: Life | None = None
         self.paused_until_ms = 0
+        self.lost_power_ms = -1
         self.is_cut_from_zookeeper = False
-        # How often its session is about to end, whatever happens until then.
+        # How often its session or its process is about to end, whatever happens until then.
         self.ending_count = 0
 
     def start(self) -> None:
@@ -69,6 +69,8 @@ class Host:
         life, self.life = self.life, None
         if life is not None:
             life.is_dead = True
+            if power_cut:
+                self.lost_power_ms = self.world.now_ms
             self.world.after(SESSION_MS, lambda: self.world.end_session(life))
             self.log = self.log.reopened(self.world.random if power_cut else None)
 
@@ -98,11 +100,10 @@ class Parked:
 class Life:
     """One process; it is its partition's `Host`, too."""
 
-    replica_lag_ms_max = LAG_MS_MAX
-
     def __init__(self, host: Host) -> None:
         self.host = host
         self.world = host.world
+        self.replica_lag_ms_max = host.world.ways.lag_ms_max
         self.broker_id = host.broker_id
         self.is_dead = False
         self.has_session = True
@@ -114,11 +115,14 @@ class Life:
         self.follower: Follower | None = None
         self.parked: list[Parked] = []
         self.office: Office | None = None
+        self.leads_since_ms = 0
+        # Up to where it knew last that everything is committed.
+        self._committed = host.log.high_watermark
         self._is_refused = False
         self._proposals = IsrProposals(self._is_wanted)
         self.broker_epoch = self.world.register(self)
         self.office_is_free()
-        self.after(LAG_MS_MAX // 2, self._check_lag)
+        self.after(self.replica_lag_ms_max // 2, self._check_lag)
         self.after(CHECKPOINT_MS, self._checkpoint)
 
     # -- time and ways
@@ -153,7 +157,7 @@ class Life:
         def reply(answer: Any) -> None:
             self.world.send(names[1], names[0], lambda: self.after(0, lambda: over(answer)))
 
-        self.world.send(*names, lambda: target.after(0, lambda: handle(target, reply)))
+        self.world.send_request(*names, lambda: target.after(0, lambda: handle(target, reply)))
         self.after(TIMEOUT_MS, lambda: over(None))
 
     def with_zookeeper(self, work: Callable[[], Any], answered: Reply) -> None:
@@ -217,10 +221,14 @@ class Life:
         self.after(self.world.random.randint(1, 30), partition.log.sync)  # type: ignore[attr-defined]
 
     def committed(self, partition: Partition) -> None:
+        if partition.is_leader:
+            self.world.committed(self, partition, self._committed)
+        self._committed = partition.high_watermark
         self._answer_parked()
 
     def propose(self, partition: Partition, proposal: IsrProposal) -> None:
         proposed = ProposalOf(TOPIC, NUMBER, TOPIC_ID, proposal)
+        self.world.at("proposed", self.broker_id, *proposal.joining, *proposal.leaving)
 
         def send() -> None:
             self._proposals.propose(proposed)
@@ -258,7 +266,8 @@ class Life:
             return
         for proposed, decided in self._proposals.answered(dict(zip([PLACE], answer, strict=True))):
             assert self.partition is not None
-            self.partition.proposal_answered(proposed.proposal, decided)
+            if self.partition.proposal_answered(proposed.proposal, decided):
+                self.world.at("decided", self.broker_id, *self.partition.replicas)
         self._answer_parked()
         if self._proposals.has_more:
             self.after(BACKOFF_MS, self._send_proposals)
@@ -292,6 +301,17 @@ class Life:
         (word,) = command.partitions
         told = ToldReplica(TOPIC, word.topic_id, NUMBER, word.state, word.assignment.replicas, word.is_new)
         reply(self._take_unless_refused(told))
+
+    def take_stops(self, epoch: int, command: ev.SendStopReplica, reply: Reply) -> None:
+        reply(ErrorCode.NONE)
+        if self.is_fenced(epoch, command.broker_epoch):
+            return
+        self.controller_epoch = epoch
+        ((_, _, leader_epoch),) = command.partitions
+        if self.partition is not None and leader_epoch >= self.partition.leader_epoch:
+            self.partition.stop()
+            self.follower = None
+            self._answer_parked()
 
     def _take_unless_refused(self, told: ToldReplica) -> ErrorCode:
         """A replica that could not be taken stays offline until it is asked for again."""
@@ -342,6 +362,7 @@ class Life:
         """It leads now, or follows another one."""
         self.follower = None
         if partition.is_leader:
+            self.leads_since_ms = self.world.now_ms
             self.world.history.leads(PLACE, partition.leader_epoch, self.broker_id)
         elif partition.leader >= 0:
             self.follower = Follower(
@@ -422,6 +443,8 @@ class Life:
         )
         self.world.history.happened["cut the log"] += 1
         self.host.log.truncate_to(cut.offset)
+        assert self.partition is not None
+        self.world.at("cut the log", self.broker_id, self.partition.leader)
         follower.truncated()
 
     def _offsets_told(self, follower: Follower, answer: Any) -> None:
@@ -508,6 +531,7 @@ class Life:
             reply((ErrorCode.NONE, result.base_offset))
             return
         self.parked.append(Parked(partition.leadership, result.base_offset, result.last_offset + 1, reply))
+        self.world.at("parked", self.broker_id, *partition.isr)
         self._answer_parked()
 
     def _answer_parked(self) -> None:
@@ -546,7 +570,7 @@ class Life:
         if self.partition is not None:
             self.partition.check_lag()
             self._answer_parked()
-        self.after(LAG_MS_MAX // 2, self._check_lag)
+        self.after(self.replica_lag_ms_max // 2, self._check_lag)
 
     def _checkpoint(self) -> None:
         self.host.log.checkpoint = self.host.log.high_watermark
@@ -610,6 +634,7 @@ class Office:
 
     def _write(self, command: ev.WriteStates, rest: deque[ev.Command]) -> None:
         self._is_busy = True
+        self._world.writing.append(command.writes)
 
         def written(outcome: ev.StatesWritten | None) -> None:
             self._is_busy = False
@@ -639,6 +664,11 @@ class Office:
                     command.broker_id,
                     lambda life, reply: life.take_metadata(epoch, command, reply),
                 )
+            case ev.SendStopReplica():
+                self._queue(
+                    command.broker_id,
+                    lambda life, reply: life.take_stops(epoch, command, reply),
+                )
             case ev.ForgetBroker():
                 self._queues.pop(command.broker_id, None)
             case ev.AnswerIsrProposal() if self._reply is not None:
@@ -662,13 +692,23 @@ class Office:
             self._life.after(BACKOFF_MS, lambda: self._send(broker_id, queue))
             return
 
+        request, is_answered = queue[0], False
+
+        def handle(life: Life, reply: Reply) -> None:
+            # What was sent again, on another connection, arrives late only from those who are deposed.
+            if not is_answered or self.is_over:
+                request(life, reply)
+
         def answered(answer: Any) -> None:
+            nonlocal is_answered
+            is_answered = True
             if answer is not None:
                 queue.popleft()
-                self._told(broker_id, answer)
             self._send(broker_id, queue)
+            if answer is not None:
+                self._told(broker_id, answer)
 
-        self._life.ask(target, queue[0], answered)
+        self._life.ask(target, handle, answered)
 
     def _told(self, broker_id: int, answer: Any) -> None:
         """What a broker says of LeaderAndIsr: a replica that it cannot take is offline."""

@@ -7,17 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from machine_broker import Life
 from machine_world import World
+from stub_log import StubLog
 
+from headrace.broker.errors import ErrorCode
 from headrace.broker.log.epochs import LeaderEpochs
 from headrace.broker.log.results import EpochEndOffset
 from headrace.broker.replication.controller.elections import Elections
-from headrace.broker.replication.leader import Leadership
+from headrace.broker.replication.controller.isr import IsrChanges
+from headrace.broker.replication.events import ProposedIsr
+from headrace.broker.replication.leader import IsrProposal, Leadership
+from headrace.broker.wire.special_values import NO_EPOCH
 
-_committed, _write_states = Leadership.committed, World.write_states
+_committed, _joining, _write_states = Leadership.committed, Leadership.joining, World.write_states
+_decided, _is_eligible = IsrChanges._decided, IsrChanges._is_eligible
 
 
 def _one_epoch(epochs: LeaderEpochs, epoch: int, log_end_offset: int) -> EpochEndOffset:
@@ -43,6 +51,30 @@ def _of_any_controller(world: World, writes: Any, epoch: int) -> Any:
     return _write_states(world, writes, world.controller_epoch)
 
 
+def _of_any_epoch(life: Life, leader_epoch: int) -> ErrorCode | None:
+    is_leader = life.partition is not None and life.partition.is_leader
+    return None if is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def _at_the_watermark(leadership: Leadership, replica: int, high_watermark: int) -> IsrProposal | None:
+    start, leadership.epoch_start_offset = leadership.epoch_start_offset, 0
+    try:
+        return _joining(leadership, replica, high_watermark)
+    finally:
+        leadership.epoch_start_offset = start
+
+
+def _upon_any_state(changes: IsrChanges, broker_id: int, topic: str | None, proposal: ProposedIsr) -> Any:
+    state = changes._cluster.states.get((topic or "", proposal.partition))
+    if state is not None and proposal.partition_epoch < state.zk_version:
+        proposal = replace(proposal, partition_epoch=state.zk_version)
+    return _decided(changes, broker_id, topic, proposal)
+
+
+def _whichever_life(changes: IsrChanges, broker_id: int, broker_epoch: int) -> bool:
+    return _is_eligible(changes, broker_id, NO_EPOCH)
+
+
 Mutation = Callable[[], AbstractContextManager[Any]]
 
 
@@ -56,5 +88,18 @@ MUTATIONS: dict[str, Mutation] = {
     "maximal ISR": _instead(Leadership, "committed", _without_proposed),
     "minimum for the watermark": _instead(Leadership, "committed", _without_minimum),
     "controller epoch": _instead(World, "write_states", _of_any_controller),
+    "epoch fence in Fetch": _instead(Life, "_epoch_fault", _of_any_epoch),
+    "epoch cache at election": _instead(StubLog, "assign_epoch", lambda *_: None),
+    "joining past the epoch's start": _instead(Leadership, "joining", _at_the_watermark),
+    "partition epoch": _instead(IsrChanges, "_decided", _upon_any_state),
+    "broker epoch in proposals": _instead(IsrChanges, "_is_eligible", _whichever_life),
+    "broker epoch in LeaderAndIsr": _instead(
+        Life, "is_fenced", lambda life, epoch, _: epoch < life.controller_epoch
+    ),
+    "controller epoch at brokers": _instead(
+        Life, "is_fenced", lambda life, _, epoch: epoch < life.broker_epoch
+    ),
+    "leadership of a parked reply": _instead(Life, "is_still_led", lambda *_: True),
+    "refusal after a lost tail": _instead(Life, "may_not_lead", lambda *_: False),
     "registrations after the state": _instead(Elections, "_registered_since", lambda *_: frozenset()),
 }

@@ -8,8 +8,8 @@ ZooKeeper holds is changed by one action each: sessions, registrations, the cont
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -17,17 +17,50 @@ from uuid import UUID
 from history import History
 
 from headrace.broker.replication.events import StatesWritten, StateWrite
-from headrace.broker.replication.model import Broker, PartitionState, ReplicaAssignment, TopicAssignment
+from headrace.broker.replication.model import (
+    NO_LEADER,
+    Broker,
+    PartitionState,
+    ReplicaAssignment,
+    TopicAssignment,
+)
 
 if TYPE_CHECKING:
     from machine_broker import Host, Life
+
+    from headrace.broker.replication.partition import Partition
 
 TOPIC, NUMBER = "t", 0
 PLACE = (TOPIC, NUMBER)
 TOPIC_ID = UUID(int=7)
 SESSION_MS = 1500
 HELD_MS = 40
-LOSS_CHANCE, SLOW_CHANCE, SLOW_MS_MAX = 0.01, 0.03, 800
+
+
+@dataclass(frozen=True)
+class Ways:
+    """How messages go under a seed, and how long is waited for them; a request between brokers may come after all time-outs."""
+
+    loss_chance: float
+    slow_chance: float
+    slow_ms_max: int
+    late_chance: float
+    late_ms_max: int
+    lag_ms_max: int
+    client_timeout_ms: int
+
+    @staticmethod
+    def drawn(random: Random) -> Ways:
+        slow_chance, slow_ms_max = random.choice(((0.03, 800), (0.03, 800), (0.15, 200), (0.02, 3000)))
+        return Ways(
+            random.choice((0.01, 0.01, 0.0)),
+            slow_chance,
+            slow_ms_max,
+            random.choice((0.0, 0.0, 0.02, 0.1)),
+            random.choice((300, 1500, 6000)),
+            random.choice((2000, 2000, 700, 300)),
+            random.choice((2000, 2000, 8000)),
+        )
 
 
 class Queue:
@@ -58,6 +91,10 @@ class World(Queue):
         self.hosts: dict[int, Host] = {}
         self.history = History()
         self.is_faulty = True
+        self.ways = Ways.drawn(self.random)
+        # At what moments faults strike, how often, and what is called then.
+        self.strikes: Mapping[str, float] = {}
+        self.strike: Callable[[str, Sequence[Host]], None] = lambda moment, hosts: None
         self.stories: list[str] = []
         self._cut: set[tuple[str, str]] = set()
         self._slow: set[tuple[str, str]] = set()
@@ -67,13 +104,21 @@ class World(Queue):
         self.controller_epoch = 0
         self.topic = TopicAssignment(topic=TOPIC, topic_id=TOPIC_ID)
         self.state: PartitionState | None = None
-        # The brokers that were out of sync at least once, since somebody cleared it.
-        self.left_isr: set[int] = set()
+        # What controllers are about to write.
+        self.writing: list[tuple[StateWrite, ...]] = []
+        # Called after each change of the state.
+        self.written: Callable[[], None] = lambda: None
         # Where the log of the only one in sync ended when it was left alone.
         self.end_when_alone = 0
 
     def tell(self, story: str) -> None:
         self.stories.append(f"{self.now_ms:6} {story}")
+
+    def at(self, moment: str, *broker_ids: int) -> None:
+        """Something is under way in which these brokers have a part, the leader first."""
+        chance = self.strikes.get(moment, 0.0)
+        if chance and self.is_faulty and self.random.random() < chance:
+            self.strike(moment, [self.hosts[b] for b in broker_ids if b in self.hosts])
 
     # -- ways
 
@@ -94,18 +139,47 @@ class World(Queue):
         """Have it arrive some time, or never while there are faults."""
         delay = self.random.randint(1, 4)
         if self.is_faulty:
-            chance = self.random.random()
-            if chance < LOSS_CHANCE:
+            ways, chance = self.ways, self.random.random()
+            if chance < ways.loss_chance:
                 return
-            if chance < LOSS_CHANCE + SLOW_CHANCE or (source, target) in self._slow:
-                delay = self.random.randint(1, SLOW_MS_MAX)
+            if chance < ways.loss_chance + ways.slow_chance or (source, target) in self._slow:
+                delay = self.random.randint(1, ways.slow_ms_max)
         self.after(delay, lambda: self._arrive(source, target, arrive))
+
+    def send_request(self, source: str, target: str, arrive: Callable[[], None]) -> None:
+        """From one broker to another: now and then it comes when nobody waits for an answer any more."""
+        if self.is_faulty and self.random.random() < self.ways.late_chance:
+            delay = self.random.randint(1, self.ways.late_ms_max)
+            self.after(delay, lambda: self._arrive(source, target, arrive))
+        else:
+            self.send(source, target, arrive)
 
     def _arrive(self, source: str, target: str, arrive: Callable[[], None]) -> None:
         if (source, target) in self._cut:
             self.after(HELD_MS, lambda: self._arrive(source, target, arrive))
         else:
             arrive()
+
+    # -- what is committed
+
+    def committed(self, leader: Life, partition: Partition, begin: int) -> None:
+        """A leader counts all as committed from `begin` up to its watermark: each replica in sync must have it.
+
+        Who lost power since this broker leads may lack it until the controller has it out of sync.
+        """
+        entries, end = leader.host.log.entries, partition.high_watermark
+        members = set(partition.isr)
+        if self.state is not None and self.state.leader_epoch == partition.leader_epoch:
+            members |= set(self.state.isr)
+        for member in members - {leader.broker_id}:
+            host = self.hosts[member]
+            if (
+                host.lost_power_ms < leader.leads_since_ms
+                and host.log.entries[begin:end] != entries[begin:end]
+            ):
+                self.history.uncovered.append(
+                    f"{leader.host.name} has {PLACE} up to {end} committed, {host.name} lacks it"
+                )
 
     # -- ZooKeeper
 
@@ -144,6 +218,7 @@ class World(Queue):
 
     def write_states(self, writes: tuple[StateWrite, ...], epoch: int) -> StatesWritten | None:
         """The outcome; None when another controller was elected since."""
+        self.writing.remove(writes)
         if epoch != self.controller_epoch:
             return None
         (write,) = writes
@@ -156,10 +231,19 @@ class World(Queue):
             self.tell(f"state {written.leader} in {written.leader_epoch}, in sync {written.isr}")
             if len(written.isr) == 1:
                 self.end_when_alone = self.hosts[written.isr[0]].log.log_end_offset
-            self.left_isr |= set(self.hosts) - set(write.state.isr)
+            if self.state is not None and self.state.leader != written.leader:
+                self.at(
+                    "elected",
+                    *(b for b in (written.leader, self.state.leader, *written.isr) if b != NO_LEADER),
+                )
             self.state = replace(write.state, zk_version=version, written_zxid=self.zxid)
+            self.written()
             return StatesWritten(written={PLACE: self.state})
         return StatesWritten(written={}, conflicts={PLACE: self.state})
+
+    def is_joining(self, broker_id: int) -> bool:
+        """Whether a controller is about to have a broker in sync."""
+        return any(broker_id in write.state.isr for writes in self.writing for write in writes)
 
     def assign(self, replicas: tuple[int, ...]) -> None:
         self.topic = TopicAssignment(

@@ -11,12 +11,31 @@ from collections.abc import Iterable
 
 import pytest
 from long_runs import first_of
+from machine_faults import KINDS
 from machine_mutations import MUTATIONS
-from machine_simulation import FAULTS, simulate
+from machine_simulation import simulate
 
 FIRST, _, LAST = os.environ.get("MACHINE_SEEDS", "0-2499").partition("-")
 SEEDS = range(int(FIRST), int(LAST or FIRST) + 1)
-PIECE, MUTATION_SEEDS = 50, 400
+PIECE, MUTATION_SEEDS = 50, 2500
+MISSED_BY = {
+    "truncation by epoch": 0,
+    "wait for the in-sync replicas": 0,
+    "maximal ISR": 32,
+    "minimum for the watermark": 250,
+    "controller epoch": 54,
+    "epoch fence in Fetch": 561,
+    "epoch cache at election": 529,
+    "joining past the epoch's start": 126,
+    "partition epoch": 349,
+    "broker epoch in proposals": 662,
+    "broker epoch in LeaderAndIsr": 1331,
+    "controller epoch at brokers": 11,
+    "leadership of a parked reply": 3,
+    "refusal after a lost tail": 69,
+    "registrations after the state": 4,
+}
+"""By rule, a seed that fails without it."""
 
 
 def simulate_all(seeds: Iterable[int]) -> None:
@@ -33,7 +52,7 @@ def test_the_schedules_reach_what_they_are_for() -> None:
     happened: Counter[str] = Counter()
     for seed in range(20):
         happened += simulate(seed).history.happened
-    for happening in (*FAULTS, "acknowledged", "refused", "led", "cut the log"):
+    for happening in (*KINDS, "acknowledged", "refused", "led", "cut the log"):
         assert happened[happening], happening
 
 
@@ -44,7 +63,9 @@ def test_a_seed_is_replayed_by_its_number() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("rule", MUTATIONS)
-def test_a_rule_that_is_switched_off_is_missed(rule: str) -> None:
+@pytest.mark.parametrize(("rule", "first"), MISSED_BY.items())
+def test_a_rule_that_is_switched_off_is_missed(rule: str, first: int) -> None:
+    """Among the ordinary seeds there is one that fails, at least; it is looked for from one on that was."""
+    seeds = range(MUTATION_SEEDS)
     with MUTATIONS[rule](), pytest.raises(AssertionError):
-        simulate_all(range(MUTATION_SEEDS))
+        simulate_all([*seeds[first:], *seeds[:first]])

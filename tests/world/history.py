@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from headrace.broker.wire.partitions import PartitionKey
@@ -30,6 +30,7 @@ class Kind(StrEnum):
     COMMIT_WENT_BACK = "a committed offset went back"
     TWO_LEADERS = "an epoch has two leaders"
     REPLICAS_DIFFER = "replicas differ below the watermark"
+    UNCOVERED = "a replica in sync lacks what is committed"
     NO_PROGRESS = "there is no progress after healing"
 
 
@@ -90,8 +91,11 @@ class History:
     leaders: dict[tuple[PartitionKey, int], set[int]] = field(default_factory=lambda: defaultdict(set))
     replicas: dict[PartitionKey, dict[int, Replica]] = field(default_factory=lambda: defaultdict(dict))
     stuck: list[str] = field(default_factory=list)
+    uncovered: list[str] = field(default_factory=list)
     idempotent: set[str] = field(default_factory=set)
     """The producers whose writes keep their order also where the outcome is unknown."""
+    forsaken: set[bytes] = field(default_factory=set)
+    """Values that may be gone, whatever was said of them: more was taken from the cluster than it promises to survive."""
     _step: int = 0
 
     def begin(self, place: PartitionKey, producer: str, values: Sequence[bytes]) -> Write:
@@ -140,6 +144,9 @@ class History:
         self.fetched_commits.append((place, floor, offset))
         self.committed[place] = max(offset, self.committed.get(place, -1))
 
+    def forsake(self, values: Iterable[bytes]) -> None:
+        self.forsaken.update(values)
+
     def leads(self, place: PartitionKey, epoch: int, broker: int) -> None:
         self.happened["led"] += 1
         self.leaders[place, epoch].add(broker)
@@ -148,7 +155,7 @@ class History:
 def findings(history: History) -> list[Violation]:
     """All that may not be; the gravest first for a place."""
     found: list[Violation] = []
-    writes, reads = _by_place(history.writes), _by_place(history.reads)
+    writes, reads = _by_place(_kept_writes(history)), _by_place(_kept_reads(history))
     for place, replicas in history.replicas.items():
         log = max(replicas.values(), key=lambda replica: len(replica.values)).values
         found += _of_writes(place, writes[place], log)
@@ -168,7 +175,21 @@ def findings(history: History) -> list[Violation]:
     for (place, epoch), brokers in history.leaders.items():
         if len(brokers) > 1:
             found.append(Violation(Kind.TWO_LEADERS, f"{place}: {sorted(brokers)} led in epoch {epoch}"))
+    found += [Violation(Kind.UNCOVERED, story) for story in history.uncovered]
     return found + [Violation(Kind.NO_PROGRESS, story) for story in history.stuck]
+
+
+def _kept_writes(history: History) -> Iterable[Write]:
+    """Nobody knows of forsaken ones whether they are there."""
+    for write in history.writes:
+        is_forsaken = not write.is_failed and not history.forsaken.isdisjoint(write.values)
+        yield replace(write, ended=None, offset=None) if is_forsaken else write
+
+
+def _kept_reads(history: History) -> Iterable[Read]:
+    for read in history.reads:
+        if read.values is None or history.forsaken.isdisjoint(read.values.values()):
+            yield read
 
 
 def _by_place(entries: Iterable[Write | Read]) -> defaultdict[PartitionKey, list]:  # type: ignore[type-arg]
