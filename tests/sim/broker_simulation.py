@@ -3,7 +3,8 @@
 What happens to the brokers is in `broker_faults`, what clients were promised and saw in a history. After the last fault
 everything gets on within `RECOVERY_SECONDS_MAX`: each partition takes writes, the group reads to the end, topics are made, all
 replicas are in sync. With factor 1 nobody survives a power cut, unless every write is flushed: odd seeds do that. With factor 3
-odd seeds have a fourth broker, and somebody moves partitions all the time.
+odd seeds have a fourth broker, and somebody moves partitions all the time; every other one of those holds back replicas that are
+out of sync. One reader reads from the broker in its rack whenever it may.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from clients import (
     Mover,
     PlainProducer,
     Publisher,
+    RackReader,
     Reader,
     RefusedError,
     TopicMaker,
@@ -41,7 +43,11 @@ REPLICATED = {
     "offsets.topic.replication.factor": "3",
     "replica.lag.time.max.ms": "3000",
     "replica.high.watermark.checkpoint.interval.ms": "1000",
+    "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
 }
+HELD_BACK = {"leader.replication.throttled.replicas": "*", "follower.replication.throttled.replicas": "*"}
+THROTTLED = {"leader.replication.throttled.rate": "3000", "follower.replication.throttled.rate": "3000"}
+"""Bytes a second of all replicas that are out of sync: some seconds' worth of what is published."""
 
 
 class Simulation:
@@ -52,11 +58,13 @@ class Simulation:
         has_moves = factor > 1 and seed % 2 == 1
         self.is_flushed = factor == 1 and seed % 2 == 1
         settings = REPLICATED if factor > 1 else FLUSHED if self.is_flushed else {}
+        if factor > 1 and seed % 4 == 1:
+            settings = settings | THROTTLED
         world = self.world = World(loop, seed, 4 if has_moves else 3, settings)
         history = self.history = world.history
         self.random = world.random
         self.places: list[PartitionKey] = [(TOPIC, number) for number in range(2 if factor > 1 else 4)]
-        self.maker = TopicMaker(world, "maker", history, factor)
+        self.maker = TopicMaker(world, "maker", history, factor, HELD_BACK if factor > 1 else {})
         self.producers: list[Publisher] = [
             IdempotentProducer(world, "producer-0", history, self.places),
             IdempotentProducer(world, "producer-1", history, self.places),
@@ -64,6 +72,8 @@ class Simulation:
         ]
         self.consumers = [Consumer(world, f"consumer-{n}", history, self.places) for n in range(2)]
         self.readers = [Reader(world, f"reader-{n}", history, self.places[n]) for n in range(2)]
+        if factor > 1:
+            self.readers.append(RackReader(world, "rack reader", history, self.places[0], seed % 3))
         self.movers = [Mover(world, "mover", history, self.places)] if has_moves else []
         names = [client.name for client in (*self.producers, *self.consumers, *self.readers)]
         self.faults = Faults(world, names, (TOPIC, OFFSETS), factor, self.is_flushed)

@@ -54,6 +54,7 @@ def test_the_schedules_reach_what_they_are_for() -> None:
         "tried again",
         "joined",
         "stalled",
+        "read from a follower",
         "committed",
         "create: NONE",
         "delete: NONE",

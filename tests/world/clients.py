@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from history import History, Write
@@ -154,6 +155,22 @@ class Client:
 
     async def fetch(self, place: PartitionKey, offset: int, max_wait_ms: int) -> dict[int, bytes]:
         """What follows an offset, up to the high watermark."""
+        found = await self.fetch_from(self.view.leader_of(place), place, offset, max_wait_ms)
+        if found["error_code"] == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self.history.read(self.name, place, offset, None, found["high_watermark"])
+        check(found["error_code"])
+        return self.read(place, offset, found)
+
+    def read(self, place: PartitionKey, offset: int, found: Message) -> dict[int, bytes]:
+        """What an answer has of a partition."""
+        values = values_in(bytes(found["records"] or b""), offset)
+        self.history.read(self.name, place, offset, values, found["high_watermark"])
+        return values
+
+    async def fetch_from(
+        self, address: Address | None, place: PartitionKey, offset: int, max_wait_ms: int, rack: str = ""
+    ) -> Message:
+        """What a broker answers for a partition; raises RefusedError when it does for the whole request."""
         topic, number = place
         wanted = {
             "partition": number,
@@ -165,16 +182,12 @@ class Client:
             "max_wait_ms": max_wait_ms,
             "min_bytes": 1,
             "topics": [{"topic": topic, "partitions": [wanted]}],
+            "rack_id": rack,
         }
-        answer = await self.ask(self.view.leader_of(place), k01_fetch.API, 11, message)
+        answer = await self.ask(address, k01_fetch.API, 11, message)
         check(answer["error_code"])
         (found,) = answer["responses"][0]["partitions"]
-        if found["error_code"] == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self.history.read(self.name, place, offset, None, found["high_watermark"])
-        check(found["error_code"])
-        values = values_in(bytes(found["records"] or b""), offset)
-        self.history.read(self.name, place, offset, values, found["high_watermark"])
-        return values
+        return dict(found)
 
 
 def values_in(records: bytes, offset: int) -> dict[int, bytes]:
@@ -368,6 +381,35 @@ class Reader(Client):
         return int(found["offset"])
 
 
+class RackReader(Reader):
+    """One in the rack of a broker: reads from there whenever the leader names it, until it answers otherwise (KIP-392)."""
+
+    def __init__(
+        self, world: World, name: str, history: History, place: PartitionKey, broker_id: int
+    ) -> None:
+        super().__init__(world, name, history, place)
+        self._rack = world.nodes[broker_id].rack
+        self._nearby: Address | None = None
+
+    async def fetch(self, place: PartitionKey, offset: int, max_wait_ms: int) -> dict[int, bytes]:
+        nearby, self._nearby = self._nearby, None
+        if nearby is not None:
+            found = await self.fetch_from(nearby, place, offset, max_wait_ms, self._rack)
+            # What it says of an error counts for nothing: the leader is asked next.
+            check(found["error_code"])
+            self.history.happened["read from a follower"] += 1
+            self._nearby = nearby
+            return self.read(place, offset, found)
+        found = await self.fetch_from(self.view.leader_of(place), place, offset, max_wait_ms, self._rack)
+        if found["preferred_read_replica"] >= 0:
+            self._nearby = self.view.addresses.get(found["preferred_read_replica"])
+            return {}
+        if found["error_code"] == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self.history.read(self.name, place, offset, None, found["high_watermark"])
+        check(found["error_code"])
+        return self.read(place, offset, found)
+
+
 class Consumer(Client):
     """A member of the group: joins, reads what it is assigned, commits as it goes."""
 
@@ -491,9 +533,17 @@ class Consumer(Client):
 class TopicMaker(Client):
     """Makes and deletes topics of a few names until it `is_over`."""
 
-    def __init__(self, world: World, name: str, history: History, factor: int = 1) -> None:
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        history: History,
+        factor: int = 1,
+        configs: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         super().__init__(world, name, history)
         self.factor = factor
+        self.configs = configs
         self.is_over = False
 
     async def run(self) -> None:
@@ -506,7 +556,12 @@ class TopicMaker(Client):
 
     async def create(self, name: str, partition_count: int = 2) -> int:
         """Its code, an expected one."""
-        topic = {"name": name, "num_partitions": partition_count, "replication_factor": self.factor}
+        topic = {
+            "name": name,
+            "num_partitions": partition_count,
+            "replication_factor": self.factor,
+            "configs": [{"name": key, "value": value} for key, value in self.configs.items()],
+        }
         answer = await self._ask_controller(k19_create_topics.API, 4, {"topics": [topic], "timeout_ms": 5000})
         return self._expected(answer["topics"][0]["error_code"], ErrorCode.TOPIC_ALREADY_EXISTS)
 

@@ -72,6 +72,7 @@ class Node:
         self.broker_id = broker_id
         self.disk = disk or FaultyFiles()
         self.name = f"broker-{broker_id}"
+        self.rack = f"rack-{broker_id}"
         self.address: Address = (self.name, PORT)
         self.broker: Broker | None = None
         self.kazoo: SimulatedKazoo | None = None
@@ -82,6 +83,7 @@ class Node:
         self._properties = {
             **SETTINGS,
             "broker.id": str(broker_id),
+            "broker.rack": self.rack,
             "listeners": f"PLAINTEXT://{self.name}:{PORT}",
             **(settings or {}),
         }
