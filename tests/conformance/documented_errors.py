@@ -11,7 +11,7 @@ from headrace.broker.errors import ErrorCode as Code
 
 ACLS = "there are no ACLs: security comes later"
 TRANSACTIONS = "belongs to transactions, which come later"
-FOLLOWERS = "takes replicas that lag or are gone, which come with replication"
+FOLLOWERS = "takes replicas that go away while the request waits"
 SHUTDOWN = "only of a coordinator that stopped, which a broker does after it has stopped answering"
 OLD_BROKERS = "only brokers before 2.6 send it"
 OLD_FORMAT = "takes message.format.version, which 3.9 passes over"
@@ -377,8 +377,6 @@ _OF_KEY = {
     (1, Code.REPLICA_NOT_AVAILABLE): OLD_BROKERS,
     (2, Code.REPLICA_NOT_AVAILABLE): OLD_BROKERS,
     (23, Code.REPLICA_NOT_AVAILABLE): OLD_BROKERS,
-    (2, Code.LEADER_NOT_AVAILABLE): FOLLOWERS,
-    (2, Code.OFFSET_NOT_AVAILABLE): FOLLOWERS,
     (8, Code.REQUEST_TIMED_OUT): FOLLOWERS,
     (8, Code.GROUP_ID_NOT_FOUND): NEW_PROTOCOL,
     (
@@ -388,7 +386,6 @@ _OF_KEY = {
     (9, Code.UNSTABLE_OFFSET_COMMIT): TRANSACTIONS,
     (9, Code.UNKNOWN_MEMBER_ID): NEW_PROTOCOL,
     (20, Code.INVALID_TOPIC_EXCEPTION): "no way leads to it in 3.9: an illegal name is an unknown topic",
-    (21, Code.REQUEST_TIMED_OUT): FOLLOWERS,
     (22, Code.NOT_COORDINATOR): TRANSACTIONS,
     (22, Code.INVALID_PRODUCER_EPOCH): TRANSACTIONS,
     (22, Code.PRODUCER_FENCED): TRANSACTIONS,

@@ -68,14 +68,20 @@ class Partition:
             "controller_epoch": int(pair.znodes.get(f"{chroot}/controller_epoch")[0]),
         }
 
-    def led_by(self, leader: int, epoch: int, other: tuple[str, int] = ("127.0.0.1", 9)) -> None:
-        """LeaderAndIsr: that replica leads, alone in sync."""
+    def led_by(
+        self,
+        leader: int,
+        epoch: int,
+        other: tuple[str, int] = ("127.0.0.1", 9),
+        in_sync: Sequence[int] = (),
+    ) -> None:
+        """LeaderAndIsr: that replica leads, alone in sync unless others are named, too."""
         state = {
             "partition_index": 0,
             "controller_epoch": self.office["controller_epoch"],
             "leader": leader,
             "leader_epoch": epoch,
-            "isr": [leader],
+            "isr": [leader, *in_sync],
             "partition_epoch": epoch,
             "replicas": [OWN_ID, BROKER_ID],
             "adding_replicas": [],
@@ -125,7 +131,9 @@ class Partition:
             told = self.session.look(PRODUCE, 9, produce_message(self.name, batch(b"a message")))
             assert told["responses"][0]["partition_responses"][0]["error_code"] == ErrorCode.NONE
 
-    def fetch(self, version: int, epoch: int, offset: int, last_epoch: int, replica: int) -> Message:
+    def fetch(
+        self, version: int, epoch: int, offset: int, last_epoch: int, replica: int, *, noted: bool = True
+    ) -> Message:
         """What the broker answers a follower, or a consumer (-1)."""
         wanted: Message = {
             "partition": 0,
@@ -141,9 +149,11 @@ class Partition:
             message["replica_id"] = replica
         elif replica >= 0:
             message["replica_state"] = {"replica_id": replica, "replica_epoch": -1}
-        answer = self.session.ask(
-            FETCH, version, message, note=f"{offset}@{last_epoch} in {epoch} of {replica}"
-        )
+        if noted:
+            note = f"{offset}@{last_epoch} in {epoch} of {replica}"
+            answer = self.session.ask(FETCH, version, message, note=note)
+        else:
+            answer = self.session.look(FETCH, version, message)
         found: Message = answer["responses"][0]["partitions"][0]
         return found
 
