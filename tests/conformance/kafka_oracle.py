@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import subprocess
 from collections.abc import Mapping
@@ -86,7 +87,43 @@ def run_tool(
     jars: Path, *arguments: str, timeout_s: int = 120, stdin: str | None = None
 ) -> subprocess.CompletedProcess[str]:
     """One of Kafka's command line tools, by its class name."""
-    command = [
+    return subprocess.run(
+        _tool(jars, *arguments),
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+        input=stdin,
+    )
+
+
+def check_replicas(jars: Path, bootstrap: str, topic: str, partition_count: int, report: Path) -> None:
+    """Kafka's ReplicaVerificationTool reads all replicas of a topic up to their ends and finds them the same.
+
+    It never ends by itself; `report` holds what it said.
+    """
+    tool = "org.apache.kafka.tools.ReplicaVerificationTool"
+    options = ("--topics-include", topic, "--time", "-2", "--report-interval-ms", "500")
+    wanted = re.compile(
+        rf"max lag is 0 for partition {topic}-\d+ at offset \d+ among {partition_count} partitions"
+    )
+    with report.open("w") as output:
+        command = _tool(jars, tool, "--broker-list", bootstrap, *options)
+        process = subprocess.Popen(command, stdout=output, stderr=output)
+        try:
+            eventually(
+                lambda: process.poll() is not None or wanted.search(report.read_text()),
+                what="the tool's report",
+            )
+            assert process.poll() is None, report.read_text()
+        finally:
+            process.kill()
+            process.wait()
+    assert "match" not in report.read_text(), report.read_text()
+
+
+def _tool(jars: Path, *arguments: str) -> list[str]:
+    return [
         "java",
         "-Xmx256m",
         "-XX:+UseSerialGC",
@@ -96,6 +133,3 @@ def run_tool(
         f"{jars}/*",
         *arguments,
     ]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=timeout_s, check=False, input=stdin
-    )

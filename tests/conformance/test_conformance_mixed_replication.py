@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from kafka_oracle import KafkaProcess
+from kafka_oracle import KafkaProcess, check_replicas
 from processes import eventually
-from replicated_cluster import PARTITION_COUNT, SETTINGS, GroupReader, ReplicatedCluster, Writer, check
+from replicated_cluster import PARTITION_COUNT, SETTINGS, TOPIC, GroupReader, ReplicatedCluster, Writer, check
+
+from headrace.cli.cluster_admin import ClusterAdmin
 
 HEADRACE, KAFKA = "headrace", "kafka"
 Start = Callable[[Mapping[int, str]], "MixedReplicas"]
@@ -49,6 +52,31 @@ class MixedReplicas(ReplicatedCluster):
         self.start(number)
         self.wait_until_in_sync()
 
+    def begin_move(self, replicas: list[int], through: int) -> None:
+        """Ask that broker to have all partitions on these replicas."""
+        host, port = self.addresses[through]
+        with ClusterAdmin(f"{host}:{port}") as admin:
+            assert admin.reassign({(TOPIC, p): replicas for p in range(PARTITION_COUNT)}) == {}
+
+    def has_moved(self, replicas: list[int]) -> bool:
+        """Whether they are there, all in sync, and no move is under way."""
+        topic = json.loads(self._znodes.retry(self._znodes.get, f"/brokers/topics/{TOPIC}")[0])
+        if topic["adding_replicas"] or topic["removing_replicas"]:
+            return False
+        states = [self.state(p) for p in range(PARTITION_COUNT)]
+        return all(found == replicas for found in topic["partitions"].values()) and all(
+            set(s["isr"]) == set(replicas) and s["leader"] in replicas for s in states
+        )
+
+    def controller(self) -> int:
+        if self._znodes.exists("/controller") is None:
+            return -1
+        return int(json.loads(self._znodes.retry(self._znodes.get, "/controller")[0])["brokerid"])
+
+    def check_replicas(self) -> None:
+        """Kafka's own tool finds them the same."""
+        check_replicas(self._jars, self.bootstrap, TOPIC, PARTITION_COUNT, self.home / "replicas.txt")
+
 
 @pytest.fixture
 def replicas(kafka_jars: Path, tmp_path: Path) -> Iterator[Start]:
@@ -84,6 +112,7 @@ def test_leaders_of_either_kind_die_and_nothing_acknowledged_is_lost(
         cluster.start(leader)
         cluster.wait_until_in_sync()
     check(cluster, writer, reader)
+    cluster.check_replicas()
 
 
 @pytest.mark.long
@@ -95,3 +124,24 @@ def test_a_rolling_swap_to_apache_kafka_and_back_under_load(replicas: Start) -> 
             cluster.swap(number, kind)
             writer.wait_for_more()
     check(cluster, writer, reader)
+    cluster.check_replicas()
+
+
+@pytest.mark.long
+def test_partitions_move_among_three_brokers_of_both_kinds_under_load(replicas: Start) -> None:
+    """Each pair in turn has them; once the controller dies in the middle, and one of the other kind goes on."""
+    cluster = replicas({1: HEADRACE, 2: KAFKA, 3: HEADRACE})
+    writer, reader = Writer(cluster), GroupReader(cluster)
+    for through, wanted in enumerate(([1, 2], [2, 3], [3, 1]), start=1):
+        cluster.begin_move(wanted, through)
+        eventually(lambda w=wanted: cluster.has_moved(w), what=f"replicas on {wanted}")  # type: ignore[misc]
+        writer.wait_for_more()
+    controller = cluster.controller()
+    cluster.begin_move([1, 2, 3], controller)
+    cluster.brokers[controller].kill()
+    eventually(lambda: cluster.controller() not in (-1, controller), what="another controller")
+    writer.wait_for_more()
+    cluster.start(controller)
+    eventually(lambda: cluster.has_moved([1, 2, 3]), what="replicas on all")
+    check(cluster, writer, reader)
+    cluster.check_replicas()
