@@ -61,6 +61,8 @@ class ReplicatedCluster:
         self.zookeeper = ZooKeeperProcess(home / "zookeeper", zookeeper_host)
         self.addresses = {number: (host, free_port()) for number, host in enumerate(hosts, start=1)}
         self.brokers: dict[int, ReplicaBroker] = {}
+        # By broker, beside SETTINGS, from its next start on.
+        self.own_settings: dict[int, Mapping[str, str]] = {}
         self._inside = inside
         self._znodes = KazooClient(self.zookeeper.address)
         self._znodes.start()
@@ -96,7 +98,11 @@ class ReplicatedCluster:
             self.home / f"broker-{number}",
             broker_id=number,
             zookeeper=self.zookeeper.address,
-            set={**SETTINGS, "listeners": f"PLAINTEXT://{host}:{port}"},
+            set={
+                **SETTINGS,
+                "listeners": f"PLAINTEXT://{host}:{port}",
+                **self.own_settings.get(number, {}),
+            },
             inside=self._inside[number - 1],
         )
 

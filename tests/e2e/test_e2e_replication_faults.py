@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
-from processes import eventually
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from processes import eventually, free_port
 from replicated_cluster import (
     PARTITION_COUNT,
     SESSION_TIMEOUT_MS,
+    TOPIC,
     GroupReader,
     NetworkNamespaces,
     ReplicatedCluster,
@@ -83,6 +87,42 @@ def a_broker_whose_data_is_gone(cluster: ReplicatedCluster, writer: Writer) -> N
     writer.wait_for_more()
 
 
+def a_log_that_ends_below_its_watermark(cluster: ReplicatedCluster, writer: Writer) -> None:
+    """Of the only one in sync, after a crash: it refuses to lead, whoever has all leads by an operator's word."""
+    leader = cluster.leader()
+    first, last = (number for number in cluster.addresses if number != leader)
+    for number in (first, last):
+        assert cluster.brokers[number].stop() == 0
+    eventually(lambda: cluster.state(0)["isr"] == [leader], what="a leader alone in sync")
+    checkpoint = cluster.home / f"broker-{leader}" / "logs" / "replication-offset-checkpoint"
+    committed = re.compile(rf"^{TOPIC} 0 [1-9]", re.MULTILINE)
+    eventually(
+        lambda: checkpoint.exists() and committed.search(checkpoint.read_text()),
+        what="a watermark on the disk",
+    )
+    cluster.brokers[leader].kill()
+    (log,) = cluster.directory(leader, 0).glob("*.log")
+    os.truncate(log, 0)
+    port = free_port()
+    cluster.own_settings[leader] = {"headrace.metrics.listener": f"127.0.0.1:{port}"}
+    cluster.start(leader)
+    told = cluster.home / f"broker-{leader}" / "broker.log"
+    eventually(lambda: "not leading: the log lost what was committed" in told.read_text(), what="a refusal")
+    eventually(lambda: cluster.leader() == -1, what="a partition that nobody leads")
+    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as metrics:
+        assert b"headrace_leaderships_refused_total 1.0" in metrics.read()
+    cluster.start(last)
+    allowed = ConfigEntry(
+        "unclean.leader.election.enable", "true", incremental_operation=AlterConfigOpType.SET
+    )
+    topic = ConfigResource(ResourceType.TOPIC, TOPIC, incremental_configs=[allowed])
+    admin = cluster.admin()
+    admin.incremental_alter_configs([topic])[topic].result(30)
+    eventually(lambda: cluster.leader() == last, what="a leader that has all")
+    cluster.start(first)
+    cluster.wait_until_in_sync()
+
+
 @pytest.mark.parametrize(
     "harm",
     [
@@ -91,6 +131,7 @@ def a_broker_whose_data_is_gone(cluster: ReplicatedCluster, writer: Writer) -> N
         pytest.param(a_leader_that_sleeps_through_its_session, marks=pytest.mark.long),
         a_log_cut_back_while_its_broker_is_down,
         pytest.param(a_broker_whose_data_is_gone, marks=pytest.mark.long),
+        pytest.param(a_log_that_ends_below_its_watermark, marks=pytest.mark.long),
     ],
 )
 def test_nothing_acknowledged_is_lost_by(cluster: ReplicatedCluster, harm: Harm) -> None:
