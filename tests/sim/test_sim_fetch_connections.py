@@ -54,7 +54,7 @@ class House:
         metadata = self.broker.services.metadata
         self.topic_ids = {topic: metadata.topic_id(topic) for topic in TOPICS}
         self.loop = ManualLoop()
-        self.turns = Turns(self.loop)  # type: ignore[arg-type]
+        self.turns = Turns(self.loop, self.broker.services.together)  # type: ignore[arg-type]
         self.visitors: list[Visitor] = []
         self.server = socket.create_server(("127.0.0.1", 0))
 

@@ -131,6 +131,28 @@ def serve_all(broker: FrameBroker, requests: Sequence[bytes], *, together: bool)
     return replies, counts
 
 
+def serve_in_round(broker: FrameBroker, requests: Sequence[bytes]) -> tuple[bytes, int]:
+    """The replies where no turn has more than three requests, and how many turns joined the round."""
+    waiting = deque(memoryview(bytearray(request)) for request in requests)
+    together, refusal = broker.services.together, b""
+    together.is_open, joins = True, together.joins
+    replies: list[Any] = []
+    while waiting:
+        frame = waiting.popleft()
+        try:
+            reply, more_count = broker.handle(frame, tuple(waiting)[:2])
+        except CloseConnectionError as error:
+            refusal = str(error).encode()
+            break
+        replies.append(reply)
+        for _ in range(more_count):
+            waiting.popleft()
+    together.end()
+    sent = [broker.reply(reply, seconds=60) for reply in replies]
+    assert all(sent)
+    return b"".join(data for data in sent if data) + refusal, together.joins - joins
+
+
 def logs_of(broker: FrameBroker) -> dict[str, bytes]:
     return {path: broker.files.read(path) for path in broker.files.paths(".log")}
 
@@ -151,6 +173,22 @@ def test_gathered_requests_come_to_the_same_as_one_by_one(
     assert files == logs_of(apart)
     assert sum(map(len, files.values())) > 100_000
     assert max(counts) > 10, "hardly anything was gathered"
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_turns_that_join_a_round_come_to_the_same_as_one_by_one(
+    brokers: tuple[FrameBroker, FrameBroker], seed: str
+) -> None:
+    together, apart = brokers
+    client = Client(seed)
+    joins_count = 0
+    for _ in range(WAKE_UPS_COUNT):
+        requests = client.wake_up()
+        replies, joins = serve_in_round(together, requests)
+        assert replies == serve_all(apart, requests, together=False)[0]
+        joins_count += joins
+    assert logs_of(together) == logs_of(apart)
+    assert joins_count > WAKE_UPS_COUNT, "hardly anything joined"
 
 
 def test_requests_for_every_partition_in_turn_are_served_at_once(

@@ -26,6 +26,7 @@ from headrace.broker.replication.partition import Partition
 from headrace.broker.replication.topic_requests import NewTopic, TopicResult
 from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.waiting.parking import Waiting
+from headrace.broker.waiting.round import Round
 from headrace.broker.wire.partitions import PartitionKey
 
 T = TypeVar("T")
@@ -270,6 +271,7 @@ class Services:
     later: Later
     metadata_bodies: MetadataBodies = field(default_factory=MetadataBodies)
     slicing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    together: Round = field(default_factory=Round)
     fetch_sessions: FetchSessions = field(init=False)
 
     def __post_init__(self) -> None:

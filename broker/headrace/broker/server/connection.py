@@ -161,6 +161,17 @@ class Connection:
         """Serve and send what is there until about `end`; whether there is more to do at once."""
         if not self.is_closed:
             self._go_on(end)
+        return self._has_more()
+
+    def settled(self, share_s: float) -> bool:
+        """The Produce requests that joined others in this connection's turn are done; whether there is more to do at once."""
+        self._metrics.handling_seconds[PRODUCE_KEY] += share_s
+        if not self.is_closed and self._channel.has_replies and not self._is_blocked:
+            self._send()
+            self._close_if_refused()
+        return self._has_more()
+
+    def _has_more(self) -> bool:
         if self.is_closed:
             return False
         channel = self._channel
@@ -180,7 +191,10 @@ class Connection:
             self._serve_frames(end)
         elif channel.has_replies:
             self._send()
-        if self._refusal is not None and not self._frames and not channel.is_parked:
+        self._close_if_refused()
+
+    def _close_if_refused(self) -> None:
+        if self._refusal is not None and not self._frames and not self._channel.is_parked:
             self.close(self._refusal)
 
     def _is_held_up(self) -> bool:
@@ -270,7 +284,8 @@ class Connection:
             if ended >= end:
                 break
             began = ended
-        self._send()
+        if channel.has_replies:
+            self._send()
 
     def _serve(self, frame: memoryview, began_s: float) -> int | None:
         """Serve a request, and those its handler serves with it; its key, or None when that closed the connection."""

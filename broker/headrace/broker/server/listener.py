@@ -73,7 +73,7 @@ class Acceptor:
         self._broker = broker
         self._metrics = metrics
         self._loop = loop
-        self._turns = Turns(loop, now)
+        self._turns = Turns(loop, broker.together, now)
         self._holdings = Holdings(broker.config.network.socket_request_max_bytes)
         self._connections: set[Connection] = set()
         self._by_host: Counter[str] = Counter()

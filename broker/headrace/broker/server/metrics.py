@@ -126,7 +126,7 @@ class BrokerMetrics:
         )
         yield self._by_api(
             "headrace_request_waiting_seconds",
-            "Time for which replies waited for data, replicas or members, by API.",
+            "Time for which replies waited for data, replicas, members or requests written together, by API.",
             self.waiting_seconds,
         )
         yield self._errors()

@@ -4,7 +4,8 @@ A turn is short, and who was served for long waits until the others had as much:
 and Cheng, SIGCOMM 1996) with the time that turns took as the cost. So a client that asks now and then waits for about
 one turn, however many others keep the broker busy. Readiness comes from an epoll of its own, edge-triggered: a
 connection that has to wait for its turn costs nothing meanwhile. Invariants: a connection is in the queue once at most;
-after `SLICE_S` the event loop has its turn, too. Must not know what a connection does in its turn.
+after `SLICE_S` the event loop has its turn, too. What takers join during a slice is done together at its end, and they have
+no other turn before that; its time is shared out among them. Must not know what a connection does in its turn.
 """
 
 from __future__ import annotations
@@ -16,11 +17,17 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Protocol
 
+from headrace.broker.waiting.round import Round
+
 TURN_S = 0.0005
 SLICE_S = 0.001
 # Who connects anew for each request must not overtake those who stay.
 NEWCOMER_S = 0.001
 EVENTS_COUNT_MAX = 256
+# Fewer takers have less to gain by doing things together than it costs.
+ROUND_SIZE_MIN = 4
+# A look at all sockets costs as much as a small turn.
+HEAR_S = 0.00005
 READABLE = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET
 READABLE_OR_WRITABLE = READABLE | select.EPOLLOUT
 
@@ -39,12 +46,21 @@ class Taker(Protocol):
         """Work until about `end`; whether there is more to do at once."""
         ...
 
+    def settled(self, share_s: float) -> bool:
+        """What it joined in its turn is done, its share of which took so long; whether there is more to do at once."""
+        ...
+
 
 class Turns:
     """The queue of those who have something to do."""
 
-    def __init__(self, loop: AbstractEventLoop, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, loop: AbstractEventLoop, together: Round, now: Callable[[], float] = time.monotonic
+    ) -> None:
         self.now = now
+        self._round = together
+        # Whose turn had them join the round.
+        self._joined: list[Taker] = []
         self._loop = loop
         self._epoll = select.epoll()
         self._takers: dict[int, Taker] = {}
@@ -101,29 +117,56 @@ class Turns:
 
     def _run(self) -> None:
         """Give turns for about `SLICE_S`."""
-        due = self._due
+        due, together, joined = self._due, self._round, self._joined
         is_scheduled, self._is_scheduled = self._is_scheduled, True
         try:
-            began = self.now()
+            began = heard = self.now()
             end = began + SLICE_S
             self._hear()
             while due:
                 start, _, taker = heappop(due)
                 taker.is_due = False
                 self._virtual_time = start
+                together.is_open = len(due) >= ROUND_SIZE_MIN or bool(joined)
+                joins = together.joins
                 more = taker.turn(began + TURN_S)
                 ended = self.now()
                 taker.served_until = start + ended - began
-                if more:
+                if together.joins != joins:
+                    taker.is_due = True
+                    joined.append(taker)
+                elif more:
                     self._queue(taker)
-                if not due or ended >= end:
-                    break
                 began = ended
-                self._hear()
+                if ended - heard >= HEAR_S:
+                    heard = ended
+                    self._hear()
+                if not due or ended >= end or together.is_full:
+                    break
+                if joined and due[0][0] > joined[0].served_until:
+                    # Who joined would be next.
+                    break
+            if joined:
+                self._end_round()
         finally:
             self._is_scheduled = is_scheduled
             if due:
                 self._schedule()
+
+    def _end_round(self) -> None:
+        joined, self._joined = self._joined, []
+        began = self.now()
+        self._round.end()
+        ended = self.now()
+        share_s = (ended - began) / len(joined)
+        for taker in joined:
+            began = ended
+            taker.is_due = False
+            more = taker.settled(share_s)
+            ended = self.now()
+            taker.served_until += share_s + ended - began
+            if more:
+                self._queue(taker)
 
     def _hear(self) -> None:
         takers = self._takers

@@ -62,6 +62,14 @@ class Deferred(Generic[T]):
             cancelled, self._cancelled = self._cancelled, None
             cancelled()
 
+    def follow(self, other: Deferred[T]) -> None:
+        """Take what `other` gives, or its failure; cancelling this one cancels it."""
+        if self.done:
+            other.cancel()
+            return
+        self.on_cancel(other.cancel)
+        other.then(self.complete, self.fail)
+
     def map(self, function: Callable[[T], U]) -> Deferred[U]:
         """A deferred of `function(value)`; cancelling it cancels this one, its failure and one of `function` come through."""
         mapped: Deferred[U] = Deferred()

@@ -29,6 +29,7 @@ from headrace.broker.server.holdings import Holdings
 from headrace.broker.server.metrics import KEY_COUNT
 from headrace.broker.server.turns import TURN_S, Turns
 from headrace.broker.waiting.deferred import Deferred
+from headrace.broker.waiting.round import Round
 from headrace.broker.wire import frames
 
 PRODUCE, METADATA, HEARTBEAT = 0, 3, 12
@@ -67,7 +68,7 @@ class Bench:
         monkeypatch.setattr(table, "HANDLERS", handlers)
         monkeypatch.setattr(transport, "_peer_of", lambda sock: "peer")
         self.readings_closed = 0
-        self.turns = Turns(self.loop, lambda: self.now_s)  # type: ignore[arg-type]
+        self.turns = Turns(self.loop, Round(), lambda: self.now_s)  # type: ignore[arg-type]
         self.holdings = Holdings(0)
         self.connection = Connection(
             ours,

@@ -19,6 +19,7 @@ from headrace.broker.server.connection import Connection
 from headrace.broker.server.holdings import LARGE_SIZE, Holdings
 from headrace.broker.server.metrics import BrokerMetrics
 from headrace.broker.server.turns import Turns
+from headrace.broker.waiting.round import Round
 
 MB = 1 << 20
 METADATA = 3
@@ -29,7 +30,7 @@ class Crowd:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.loop = ManualLoop()
-        self.turns = Turns(self.loop)  # type: ignore[arg-type]
+        self.turns = Turns(self.loop, Round())  # type: ignore[arg-type]
         monkeypatch.setattr(holdings_module, "HELD_SIZE_MAX", 40 * MB)
         self.holdings = Holdings(10 * MB)
         self.reply_size = 10

@@ -11,6 +11,7 @@ import pytest
 
 from headrace.broker.config.listeners import Listener
 from headrace.broker.server.listener import REPEAT_MS, Acceptor
+from headrace.broker.waiting.round import Round
 
 
 class ExhaustedSocket:
@@ -46,7 +47,9 @@ def test_out_of_descriptors_it_pauses_and_says_once_a_minute_what_to_do(
     clock = SimpleNamespace(now_ms=5)
     network = SimpleNamespace(socket_request_max_bytes=100)
     broker: Any = SimpleNamespace(
-        clock=SimpleNamespace(monotonic_ms=lambda: clock.now_ms), config=SimpleNamespace(network=network)
+        clock=SimpleNamespace(monotonic_ms=lambda: clock.now_ms),
+        config=SimpleNamespace(network=network),
+        together=Round(),
     )
     loop: Any = Loop()
     metrics: Any = SimpleNamespace()

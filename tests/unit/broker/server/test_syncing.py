@@ -27,6 +27,7 @@ from headrace.broker.server.syncing import FlushTimes, Syncs
 from headrace.broker.tasks import Tasks
 from headrace.broker.waiting.deferred import Deferred
 from headrace.broker.waiting.parking import Waiting
+from headrace.broker.waiting.round import Round
 from headrace.broker.wire import frames
 from headrace.broker.wire.api.k00_produce import API
 
@@ -71,6 +72,7 @@ class World(SimpleNamespace):
             ),
             waiting=waiting,
             clock=SimpleNamespace(now_ms=lambda: NOW_MS, monotonic_ms=lambda: 0),
+            together=Round(),
             metrics=SimpleNamespace(produced=lambda *_: None, failed=lambda *_: None),
             refused_writes=RefusedWrites(),
             metadata=SimpleNamespace(

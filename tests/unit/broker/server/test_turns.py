@@ -10,6 +10,8 @@ import pytest
 from manual_loop import ManualLoop
 
 from headrace.broker.server.turns import SLICE_S, TURN_S, Turns
+from headrace.broker.waiting import round as round_module
+from headrace.broker.waiting.round import Round
 
 
 class World:
@@ -18,7 +20,8 @@ class World:
     def __init__(self) -> None:
         self.now_s = 0.0
         self.loop = ManualLoop()
-        self.turns = Turns(self.loop, lambda: self.now_s)  # type: ignore[arg-type]
+        self.together = Round()
+        self.turns = Turns(self.loop, self.together, lambda: self.now_s)  # type: ignore[arg-type]
         self.order: list[str] = []
         self.sockets: list[socket.socket] = []
 
@@ -40,6 +43,7 @@ class FakeTaker:
     def __init__(self, world: World, name: str, cost_s: float) -> None:
         self.world, self.name, self.cost_s = world, name, cost_s
         self.work = 0
+        self.share_s = 0.0
         self.events: list[int] = []
         self.ours, self.theirs = socket.socketpair()
         world.sockets += [self.ours, self.theirs]
@@ -54,6 +58,11 @@ class FakeTaker:
             self.world.order.append(self.name)
             self.work -= 1
             self.world.now_s += self.cost_s
+        return self.work > 0
+
+    def settled(self, share_s: float) -> bool:
+        self.world.order.append(f"{self.name} settled")
+        self.share_s = share_s
         return self.work > 0
 
     def ask(self) -> None:
@@ -213,3 +222,66 @@ def test_nobody_waits_for_ever(world: World) -> None:
         for name in world.order:
             asked.pop(name, None)
         assert all(world.now_s - since <= 20 * 3 * 4 * TURN_S for since in asked.values())
+
+
+class Joining(FakeTaker):
+    """Joins the round in each turn, if there is one; together they cost what each says."""
+
+    def turn(self, end: float) -> bool:
+        together = self.world.together
+        if self.work and together.is_open:
+            together.join(self.performed, self, request_count=1, size=1)
+        return super().turn(end)
+
+    def performed(self, joined: list[FakeTaker]) -> None:
+        self.world.order.append("performed for " + "".join(taker.name for taker in joined))
+        self.world.now_s += self.cost_s * len(joined)
+
+
+def test_what_takers_join_is_done_once_all_of_them_had_their_turn_and_before_they_have_another(
+    world: World,
+) -> None:
+    takers = [Joining(world, name, TURN_S / 10) for name in "abcde"]
+    for taker in takers:
+        taker.work = 2
+        world.turns.want(taker)
+    world.loop.turn()
+    settled = [f"{name} settled" for name in "abcde"]
+    assert world.order == [*"abcde", "performed for abcde", *settled]
+    assert [taker.share_s for taker in takers] == [pytest.approx(TURN_S / 10)] * 5
+    world.order.clear()
+    world.loop.settle()
+    assert sorted(world.order[:5]) == list("abcde")
+    assert world.order[5].startswith("performed for")
+
+
+def test_few_takers_join_nobody(world: World) -> None:
+    for name in "abcd":
+        taker = Joining(world, name, TURN_S / 10)
+        taker.work = 2
+        world.turns.want(taker)
+    world.loop.settle()
+    assert sorted(world.order) == list("aabbccdd")
+
+
+def test_what_takers_have_done_together_counts_as_served(world: World) -> None:
+    joining = [Joining(world, name, TURN_S / 20) for name in "abcde"]
+    other = world.taker("o", TURN_S / 10)
+    for taker in (*joining, other):
+        taker.work = 300
+        world.turns.want(taker)
+    while other.work > 100:
+        world.loop.turn()
+    assert world.order.count("a") == pytest.approx(200, rel=0.1)
+
+
+def test_a_round_that_is_full_ends(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(round_module, "ROUND_REQUESTS_MAX", 2)
+    for name in "abcde":
+        taker = Joining(world, name, TURN_S / 100)
+        taker.work = 1
+        world.turns.want(taker)
+    world.loop.turn()
+    assert world.order == ["a", "b", "performed for ab", "a settled", "b settled"]
+    world.loop.settle()
+    assert world.order[5:] == ["c", "d", "e"]

@@ -57,3 +57,26 @@ def test_a_mapping_that_raises_fails_the_mapped_value() -> None:
     value.map(lambda number: 1 // number).then(seen.append, lambda error: seen.append(type(error)))
     value.complete(0)
     assert seen == [ZeroDivisionError]
+
+
+def test_following_passes_values_failures_and_cancellation_through() -> None:
+    seen: list[object] = []
+    first, second, third = (Deferred[int]() for _ in range(3))
+    for leader in (first, second, third):
+        follower: Deferred[int] = Deferred()
+        follower.then(seen.append, seen.append)
+        follower.follow(leader)
+        if leader is third:
+            follower.cancel()
+    failure = RuntimeError()
+    first.complete(1)
+    second.fail(failure)
+    assert seen == [1, failure]
+    assert third.done, "nobody waits for it"
+
+
+def test_who_is_gone_already_follows_nobody() -> None:
+    gone, other = Deferred[int](), Deferred[int]()
+    gone.cancel()
+    gone.follow(other)
+    assert other.done

@@ -1,6 +1,6 @@
 """Produce (key 0): the way of a client's batches into the logs that this broker leads, one file a step.
 
-    read → (gather) → check → append → (may park) → answer
+    read → (gather → (join)) → check → append → (may park) → answer
 
 `handler` is the way itself: it is given a request, and what came together with it, and goes through the steps.
 
@@ -17,25 +17,32 @@
    idempotent producer, the log judges batch by batch: whatever becomes of a request, the next one meets the log as if all had
    come alone.
 
-3. `check` refuses what no log needs to look at (acks that there are not, no records, transactions, zstd before its
+3. `gathered` takes what was gathered further: where other connections have their turn at once, what is not large joins the
+   round (`waiting.round`), at whose end each partition has one write for all of them; each connection is answered for
+   itself, as soon as what it sent may be acknowledged. What a connection sends behind something that has joined is never
+   appended before it.
+
+4. `check` refuses what no log needs to look at (acks that there are not, no records, transactions, zstd before its
    time, topics that only brokers write), and makes message formats 0 and 1, which versions 0-2 carry, format 2. What was
    gathered has been looked at already: it is plain.
 
-4. `append` hands records to the leader of their partition, those of a run with one write, and wakes once a run those who wait
+5. `append` hands records to the leader of their partition, those of a run with one write, and wakes once a run those who wait
    for the partition. An error belongs to its item, and leaves the log as it was. What became of an item is its `Outcome`.
 
-5. `park` holds an answer back: with acks=all until the high watermark has passed the records, with `flush.messages`
+6. `park` holds an answer back: with acks=all until the high watermark has passed the records, with `flush.messages`
    until they are on the disk, and not longer than the time limit. A leader that leads no more, or again, answers
    NOT_LEADER_OR_FOLLOWER, one with too few in sync NOT_ENOUGH_REPLICAS_AFTER_APPEND, a disk that failed
    KAFKA_STORAGE_ERROR. What was gathered is parked once, and answered together; what the client sends meanwhile is
    appended behind it (`server.channel` keeps the order).
 
-6. `answer` writes the outcomes, by hand where all went well, else with the codec, in the order of the requests. acks=0 has
+7. `answer` writes the outcomes, by hand where all went well, else with the codec, in the order of the requests. acks=0 has
    no answer: an error closes the connection, as in Kafka; what was gathered behind the refused batch may be in the log then.
 
 Bounds: a gathering has at most `gather.REQUESTS_MAX` requests and `gather.RUNS_MAX` runs, so that a turn (`server.turns`)
-does not last much longer than it should; what has to be unpacked is never gathered, and a request with many such batches
-is cut off after `handler.WORK_MS_MAX`: the rest of its items are refused with REQUEST_TIMED_OUT, to be sent again.
+does not last much longer than it should; what joins a round has at most `gathered.JOINING_REQUESTS_MAX` requests and
+`gathered.JOINING_SIZE_MAX` bytes, and a round ends when it is full. What has to be unpacked is never gathered, and a request
+with many such batches is cut off after `handler.WORK_MS_MAX`: the rest of its items are refused with REQUEST_TIMED_OUT, to
+be sent again.
 
 Deviation: transactional batches are refused with TRANSACTIONAL_ID_AUTHORIZATION_FAILED. A mirror's copy takes nothing
 from clients: POLICY_VIOLATION.

@@ -22,6 +22,8 @@ from headrace.broker.wire.frames import RequestHeader
 # Both are about a millisecond's work.
 REQUESTS_MAX, RUNS_MAX = 128, 64
 
+# Half the time of a call of the class.
+_new_tuple = tuple.__new__
 _KEY_AND_VERSION = Struct(">i")
 
 
@@ -44,14 +46,14 @@ class Gathered(NamedTuple):
 
 
 def gather(
-    broker: Services, header: RequestHeader, frame: memoryview, more: Iterable[memoryview]
+    broker: Services, header: RequestHeader, frame: memoryview, more: Iterable[memoryview], count_min: int
 ) -> Gathered | None:
-    """`frame` and the first of `more`, as far as they can be written together; None when those are not two."""
+    """`frame` and the first of `more`, as far as they can be written together; None when those are fewer than `count_min`."""
     version = header.version
     if version < ZSTD_VERSION:
         return None
     (key_and_version,) = _KEY_AND_VERSION.unpack_from(frame)
-    client = client_id_of(frame)
+    client: bytes | None = None
     known: dict[bytes, tuple[Head, Run]] = {}
     runs: dict[Partition, Run] = {}
     requests: list[tuple[int, Head]] = []
@@ -66,6 +68,7 @@ def gather(
                 break
             found = known.get(data)
             if found is None:
+                client = client or client_id_of(data)
                 head = head_of(version, data) if data.startswith(client) else None
                 found = None if head is None else _run_of(broker, head, first, runs)
                 if found is None:
@@ -78,9 +81,9 @@ def gather(
         run.appends.append(records)
         run.numbers.append(len(requests))
         requests.append((correlation_id, head))
-    if first is None or len(requests) < 2:
+    if first is None or len(requests) < count_min:
         return None
-    return Gathered(first.acks, first.timeout_ms, requests, list(runs.values()))
+    return _new_tuple(Gathered, (first.acks, first.timeout_ms, requests, [*runs.values()]))
 
 
 def _run_of(
@@ -102,7 +105,7 @@ def _run_of(
     if run is None:
         if len(runs) == RUNS_MAX:
             return None
-        run = runs[partition] = Run(head.topic, partition, [], [])
+        run = runs[partition] = _new_tuple(Run, (head.topic, partition, [], []))
     return head, run
 
 

@@ -7,11 +7,11 @@ from collections.abc import Collection
 from headrace.broker.errors import RequestTimedOutError
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.produce import answer, append, gather, park, read
-from headrace.broker.handlers.produce.outcome import AppendedRun, Outcome
-from headrace.broker.handlers.produce.read import Head, Item
-from headrace.broker.handlers.replies import Parts, Reply
+from headrace.broker.handlers.produce.gathered import serve_gathered
+from headrace.broker.handlers.produce.outcome import Outcome
+from headrace.broker.handlers.produce.read import Item
+from headrace.broker.handlers.replies import Reply
 from headrace.broker.handlers.services import Services
-from headrace.broker.log.results import AppendResult
 from headrace.broker.wire.api import k00_produce
 
 API = k00_produce.API
@@ -25,10 +25,15 @@ def handle_run(
     broker: Services, call: Call, frame: memoryview, more: Collection[memoryview]
 ) -> tuple[Reply, int]:
     """Serve `frame` and the first of `more` that can be written together with it; answers how many of `more` those were."""
-    gathered = gather.gather(broker, call.header, frame, more) if more else None
+    together = broker.together
+    gathered = None
+    if more or together.is_open:
+        count_min = 1 if together.is_open else 2
+        gathered = gather.gather(broker, call.header, frame, more, count_min)
     if gathered is None:
+        together.perform()
         return _serve_alone(broker, call, frame), 0
-    return _serve_gathered(broker, call, gathered), len(gathered.requests) - 1
+    return serve_gathered(broker, call, gathered), len(gathered.requests) - 1
 
 
 def _serve_alone(broker: Services, call: Call, frame: memoryview) -> Reply:
@@ -85,60 +90,3 @@ def _is_done(outcome: Outcome, acks: int) -> bool:
     assert outcome.partition is not None
     assert outcome.result is not None
     return park.is_done(outcome.partition, outcome.result.last_offset + 1, acks)
-
-
-def _serve_gathered(broker: Services, call: Call, gathered: gather.Gathered) -> Reply:
-    """Append what was gathered, partition by partition, and answer in the order of the requests, all at once."""
-    acks, timeout_ms, requests, runs = gathered
-    appended = [append.append_run(broker, run, acks) for run in runs]
-    if acks == 0:
-        _close_on_first_error(broker, appended)
-        return None
-    for run in appended:
-        if not park.is_done(run.partition, run.end_offset, acks):
-            return park.park_runs(
-                broker.waiting,
-                appended,
-                acks,
-                timeout_ms,
-                lambda: _answer_gathered(broker, call, acks, requests, appended),
-            )
-    return _answer_gathered(broker, call, acks, requests, appended)
-
-
-def _close_on_first_error(broker: Services, appended: list[AppendedRun]) -> None:
-    """acks=0: the first one that would have closed the connection, had all come alone."""
-    refused = [
-        (number, outcome)
-        for run in appended
-        for number, outcome in zip(run.numbers, run.outcomes, strict=True)
-        if isinstance(outcome, Outcome)
-    ]
-    answer.close_on_error(broker, [outcome for _, outcome in sorted(refused)[:1]])
-
-
-def _answer_gathered(
-    broker: Services,
-    call: Call,
-    acks: int,
-    requests: list[tuple[int, Head]],
-    appended: list[AppendedRun],
-) -> Parts:
-    replies = [b""] * len(requests)
-    for run in appended:
-        is_acknowledged = park.is_acknowledged(run, acks)
-        for number, outcome in zip(run.numbers, run.outcomes, strict=True):
-            correlation_id, head = requests[number]
-            if is_acknowledged and not isinstance(outcome, Outcome):
-                replies[number] = answer.of_single(head, correlation_id, outcome)
-                continue
-            settled = park.settle(_outcome_of(run, outcome), acks)
-            header = call.header._replace(correlation_id=correlation_id)
-            replies[number] = answer.of_items(broker, call._replace(header=header), [settled])
-    return [b"".join(replies)]
-
-
-def _outcome_of(run: AppendedRun, outcome: AppendResult | Outcome) -> Outcome:
-    if isinstance(outcome, Outcome):
-        return outcome
-    return Outcome(run.topic, run.partition.partition, run.partition, outcome, leadership=run.leadership)

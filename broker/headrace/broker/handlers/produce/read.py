@@ -115,10 +115,9 @@ def split_single(version: int, frame: memoryview) -> tuple[int, int, bytes, memo
     return key_and_version, correlation_id, bytes(frame[_HEAD_AT:size_at]), frame[size_at + 4 :]
 
 
-def client_id_of(frame: memoryview) -> bytes:
-    """What the head of a request begins with: the client's id behind its size."""
-    size = _START.unpack_from(frame)[2]
-    return bytes(frame[_HEAD_AT : _CLIENT_ID_AT + max(size, 0)])
+def client_id_of(data: bytes) -> bytes:
+    """What a head begins with: the client's id behind its size."""
+    return data[: _NAME.size + max(_NAME.unpack_from(data)[0], 0)]
 
 
 def head_of(version: int, data: bytes) -> Head | None:

@@ -14,6 +14,7 @@ from headrace.broker.handlers.refused_writes import REPEAT_MS, RefusedWrites
 from headrace.broker.handlers.replies import CloseConnectionError
 from headrace.broker.log.results import AppendResult
 from headrace.broker.waiting.deferred import Deferred
+from headrace.broker.waiting.round import Round
 from headrace.broker.wire import frames
 from headrace.broker.wire.api.k00_produce import API
 
@@ -97,6 +98,7 @@ class FakeBroker(SimpleNamespace):
                 failed=lambda *failed: self.errors.append(failed),
             ),
             refused_writes=RefusedWrites(),
+            together=Round(),
             metadata=SimpleNamespace(
                 partition=lambda topic, index: SimpleNamespace(leader=7, leader_epoch=6),
                 endpoint=lambda broker_id, listener: SimpleNamespace(host="seven", port=9092),
