@@ -10,11 +10,17 @@ import importlib.util
 import json
 import os
 import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
+
+# Ansible loads this file by itself, without a package around it.
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+from headrace_inventory.asking import answered
 
 
 def module_utils(name: str) -> Any:
@@ -40,6 +46,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         super().run(tmp, task_vars)
+        return answered(lambda: self._installed(task_vars), task_vars)
+
+    def _installed(self, task_vars: dict[str, Any] | None) -> dict[str, Any]:
         arguments = dict(self._task.args)
         stamp = self._stamp(arguments)
         release = described(arguments["folder"], arguments["version"], arguments["bundles"], stamp)

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from ansible.inventory.manager import split_host_pattern
 
 from headrace_inventory import groups as tiers
-from headrace_inventory import names, settings, sockets, topics
+from headrace_inventory import names, server_properties, settings, sockets, topics
 from headrace_inventory.addresses import Groups, HostVars
 
 Check = Callable[[Groups, HostVars], list[str]]
@@ -34,6 +34,7 @@ CHECKS: tuple[Check, ...] = (
     topics.topics,
     topics.loaded_topics,
     topics.replicas,
+    server_properties.server_properties,
 )
 
 

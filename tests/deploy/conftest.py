@@ -25,11 +25,11 @@ class Deployment:
     inventory: Path
     root: Path
 
-    def play(self, playbook: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def play(self, playbook: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             self.command(playbook, *arguments),
             cwd=CHECKOUT,
-            env=self.environment(),
+            env={**self.environment(), **environment},
             capture_output=True,
             text=True,
             check=False,

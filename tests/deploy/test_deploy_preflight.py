@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,40 @@ def test_preflight_accepts_the_local_inventory(deployment: Any) -> None:
     result = deployment.play("preflight.yml")
     assert result.returncode == 0, result.stdout
     assert not deployment.root.exists()
+
+
+@pytest.mark.parametrize(
+    ("connection", "reason"),
+    [
+        ("ssh", "(ssh to 127.0.0.1: Data could not be sent to remote host "),
+        ("community.docker.docker", "(docker to 127.0.0.1: container this-machine is not running)"),
+    ],
+)
+def test_a_machine_that_does_not_answer_is_named_with_what_is_undone(
+    deployment: Any, connection: str, reason: str
+) -> None:
+    programs = deployment.root.parent / "programs"
+    programs.mkdir()
+    docker = programs / "docker"
+    docker.write_text(
+        "#!/bin/sh\n"
+        "case $1 in\n"
+        "  version) echo 26.1.5 ;;\n"
+        "  exec) echo 'Error response from daemon: container this-machine is not running' >&2; exit 1 ;;\n"
+        "esac\n"
+    )
+    docker.chmod(0o755)
+    to = f"ansible_connection: {connection}, ansible_host: 127.0.0.1, ansible_port: 1"
+    deployment.edit("        this-machine:\n", f"        this-machine: {{{to}}}\n")
+    result = deployment.play("site.yml", PATH=f"{programs}:{os.environ['PATH']}")
+    assert result.returncode != 0
+    assert f"Host this-machine does not answer {reason}" in result.stdout
+    assert (
+        'the play "Check the machines" is unfinished, and nothing was done of: Install the release, Start supervisord, '
+        "Run ZooKeeper, Run the brokers, Create the topics, "
+    ) in result.stdout
+    assert "PLAY [Start supervisord]" not in result.stdout
+    assert "or leave it out with --limit 'all:!this-machine'." in result.stdout
 
 
 def test_preflight_names_a_variable_of_the_wrong_type(deployment: Any) -> None:

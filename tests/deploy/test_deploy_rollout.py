@@ -228,11 +228,8 @@ def test_a_value_that_no_broker_takes_changes_none_of_them(rolled_out: Any) -> N
         *("--limit", "broker", "-e", json.dumps({"broker_properties": {"num.partitions": "many"}})),
     )
     assert bad.returncode != 0
-    assert (
-        "num.partitions=many is not allowed: give a whole number from 1 to 2147483647."
-        in failures(bad.stdout)["dc-east-broker-1"]
-    )
-    assert set(failures(bad.stdout)) == {"dc-east-broker-1"}
+    (refused,) = failures(bad.stdout).values()
+    assert "num.partitions=many is not allowed: give a whole number from 1 to 2147483647." in refused
     assert changed_hosts(bad.stdout) == {}
     assert of_brokers(processes(rolled_out.root)) == pids
     assert broker_files(rolled_out) == files

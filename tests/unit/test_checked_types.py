@@ -19,6 +19,7 @@ PLACES = (
     "demo",
     "lab",
     "playbooks/action_plugins",
+    "playbooks/callback_plugins",
     "playbooks/filter_plugins",
     "playbooks/headrace_inventory",
     "playbooks/library",

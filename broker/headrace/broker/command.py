@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NoReturn
 
@@ -10,7 +11,7 @@ import click
 
 from headrace.broker import structured_log
 from headrace.broker.config import foreign
-from headrace.broker.config.broker import BrokerConfig
+from headrace.broker.config.broker import BrokerConfig, nearest_known
 from headrace.broker.config.keys import ConfigurationError
 from headrace.broker.config.properties import parse_properties
 from headrace.broker.errors import KafkaError
@@ -22,15 +23,34 @@ USAGE_ERROR = 2
 PROPERTIES_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-def load_config(path: Path) -> BrokerConfig:
-    """The configuration of a file that a broker can start with, the parts inside it included.
+def checked(properties: Mapping[str, str]) -> tuple[BrokerConfig, list[str]]:
+    """The configuration that a broker can start with, the parts inside it included, and the keys that nobody knows.
 
-    Warns of keys without effect. Raises ConfigurationError.
+    Raises ConfigurationError.
     """
-    config, unknown_keys = BrokerConfig.from_properties(parse_properties(path.read_text(encoding="utf-8")))
+    config, unknown_keys = BrokerConfig.from_properties(properties)
     if not config.zookeeper.zookeeper_connect:
         raise ConfigurationError("zookeeper.connect", "", "HOST:PORT,HOST:PORT/chroot of the ensemble")
     check_embedded(config.properties)
+    return config, unknown_keys
+
+
+def problem(properties: Mapping[str, str]) -> str | None:
+    """A sentence about the first value that no broker takes or, without one, about a key that nobody knows."""
+    try:
+        _, unknown_keys = checked(properties)
+    except ConfigurationError as error:
+        return str(error)
+    if not unknown_keys:
+        return None
+    nearest = nearest_known(unknown_keys[0])
+    advice = f"the nearest is {nearest}" if nearest else "take it out"
+    return f"{unknown_keys[0]} is no key that headrace or Apache Kafka knows: {advice}."
+
+
+def load_config(path: Path) -> BrokerConfig:
+    """The configuration of a file; warns of keys without effect. Raises ConfigurationError."""
+    config, unknown_keys = checked(parse_properties(path.read_text(encoding="utf-8")))
     for reason, keys in foreign.without_effect(config.properties).items():
         logger.warning("configuration without effect", keys=",".join(keys), reason=reason)
     for key in unknown_keys:
@@ -49,7 +69,7 @@ def load_config(path: Path) -> BrokerConfig:
     "--check",
     "checked_path",
     type=PROPERTIES_FILE,
-    help="Only say whether a broker starts with this file: nothing and exit code 0, or 2 and what to change.",
+    help="Only say whether a broker starts with this file and knows all of it: nothing and exit code 0, or 2 and what to change.",
 )
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
@@ -72,9 +92,11 @@ def broker(path: Path | None, checked_path: Path | None, log_level: str) -> None
 
 def _check(path: Path) -> None:
     try:
-        load_config(path)
+        found = problem(parse_properties(path.read_text(encoding="utf-8")))
     except (ConfigurationError, UnicodeDecodeError, OSError) as error:
-        click.echo(f"Error: {path}: {error}", err=True)
+        found = str(error)
+    if found is not None:
+        click.echo(f"Error: {path}: {found}", err=True)
         sys.exit(USAGE_ERROR)
 
 

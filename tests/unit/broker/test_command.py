@@ -19,6 +19,15 @@ REFUSED = {
         "zookeeper.connect=",
         "zookeeper.connect= is not allowed: give HOST:PORT,HOST:PORT/chroot of the ensemble.",
     ),
+    "a misspelt key": (
+        "num.partition=3",
+        "num.partition is no key that headrace or Apache Kafka knows: the nearest is num.partitions.",
+    ),
+    "a misspelt key of headrace's own": (
+        "headrace.metrics.listner=127.0.0.1:9404",
+        "headrace.metrics.listner is no key that headrace or Apache Kafka knows: the nearest is headrace.metrics.listener.",
+    ),
+    "a key like nothing": ("zzzz=1", "zzzz is no key that headrace or Apache Kafka knows: take it out."),
     "a source of the mirror without brokers": (
         "mirror.sources=east",
         "mirror.east.bootstrap.servers= is not allowed: give HOST:PORT,HOST:PORT of the source's brokers.",

@@ -127,6 +127,16 @@ BROKEN = {
         change_variable("off-broker-2", "broker_properties", {"min.insync.replicas": 3}),
         "broker_properties of datacenter off say min.insync.replicas 3, and it has 2 brokers: say less, or leave it out.",
     ),
+    "a value that no broker takes": (
+        change_all("broker_properties", {"num.partitions": "many", "unclean.leader.election.enable": False}),
+        "Host east-broker-1 has broker_properties of which a broker says: num.partitions=many is not allowed: give a whole "
+        "number from 1 to 2147483647.",
+    ),
+    "a key that no broker knows": (
+        change_variable("off-broker-1", "broker_properties", {"log.retention.hour": 1}),
+        "Host off-broker-1 has broker_properties of which a broker says: log.retention.hour is no key that headrace or Apache "
+        "Kafka knows: the nearest is log.retention.hours.",
+    ),
     "two services at one place": (
         change_variable("off-load-1", "headrace_address", "10.9.6.1"),
         "the broker of off-broker-1 and the load of off-load-1 would both listen at 10.9.6.1:9404: give one of them another "

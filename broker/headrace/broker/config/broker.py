@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any
 
 from headrace.broker.config import foreign, sections
@@ -30,7 +31,7 @@ SECTIONS: dict[str, Any] = {
     "groups": sections.Groups,
     "transactions": sections.Transactions,
 }
-PREFIXES_OF_EMBEDDED_PARTS = ("mirror.", "headrace.")
+PREFIXES_OF_EMBEDDED_PARTS = ("mirror.",)
 # Older names, and what they set where that has no value of its own.
 ALIASES = {
     "node.id": ("broker.id",),
@@ -122,6 +123,12 @@ def is_known(name: str) -> bool:
         or foreign.reason_without_effect(name) is not None
         or name.startswith(PREFIXES_OF_EMBEDDED_PARTS)
     )
+
+
+def nearest_known(name: str) -> str | None:
+    """The property that an unknown name is most like, if it is like one."""
+    known = [*BROKER_KEYS, *ALIASES, *foreign.CHECKED, *foreign.names_without_effect()]
+    return next(iter(get_close_matches(name, known, n=1)), None)
 
 
 def _check_broker_id(network: sections.Network, given: Mapping[str, str]) -> None:

@@ -6,7 +6,7 @@ somebody relies on (who may come in, what is refused, where data goes) is an err
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from headrace.broker.config.keys import ConfigurationError
 
@@ -145,6 +145,11 @@ def check(properties: Mapping[str, str]) -> None:
         value = properties.get(name, "").strip()
         if name in properties and not is_allowed(value):
             raise ConfigurationError(name, value, allowed)
+
+
+def names_without_effect() -> Iterable[str]:
+    """Those that are known by their whole name."""
+    return _REASONS
 
 
 def reason_without_effect(name: str) -> str | None:

@@ -1,0 +1,72 @@
+"""Says at a run's end which hosts did not answer, and what was left undone for it.
+
+A host that a module of the kit's does not reach fails there (headrace_inventory.asking) and ends the run; a host that another
+module does not reach is passed over from then on. What neither tells is which plays did not run.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.plugins.callback import CallbackBase
+
+DOCUMENTATION = r"""
+name: headrace_unanswered
+type: notification
+short_description: Names the hosts that did not answer, and what was left undone
+description:
+  - At the end of a run, one sentence for each host that could not be reached, whatever its connection.
+author: The headrace contributors
+"""
+
+# Plays of hosts that a play before them finds have nothing to do as long as it has not run.
+FOUND_LATER = "outdated_"
+
+
+def sentence(told: str, host: str, task: str, play: str, plays: list[str]) -> str:
+    """`plays` are all of the run that have hosts of their own, in their order; `told` says who does not answer."""
+    undone = plays[plays.index(play) + 1 :] if play in plays else []
+    after = f"nothing was done of: {', '.join(undone)}" if undone else "no play comes after it"
+    return (
+        f'{told} It was asked for "{task}"; the play "{play}" is unfinished, and {after}. '
+        f"Start the host and run again, or leave it out with --limit 'all:!{host}'."
+    )
+
+
+class CallbackModule(CallbackBase):  # type: ignore[misc]
+    """Hears what Ansible does; says its sentences last."""
+
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "notification"
+    CALLBACK_NAME = "headrace_unanswered"
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._plays: list[str] = []
+        self._play = ""
+        self._sentences: dict[str, str] = {}
+
+    def v2_playbook_on_start(self, playbook: Any) -> None:
+        plays = playbook.get_plays()
+        self._plays = [play.get_name() for play in plays if FOUND_LATER not in str(play.hosts)]
+
+    def v2_playbook_on_play_start(self, play: Any) -> None:
+        self._play = play.get_name()
+
+    def v2_runner_on_unreachable(self, result: Any) -> None:
+        host = result.host.get_name()
+        told = f"Host {host} does not answer, and nothing more is done there."
+        self._note(result, host, f"{told} {result.result.get('msg') or ''}".strip())
+
+    def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
+        told = result.result.get("headrace_unanswered")
+        if told and not ignore_errors:
+            self._note(result, result.host.get_name(), told)
+
+    def _note(self, result: Any, host: str, told: str) -> None:
+        task = result.task.get_name()
+        self._sentences.setdefault(host, sentence(told, host, task, self._play, self._plays))
+
+    def v2_playbook_on_stats(self, stats: Any) -> None:
+        for each in self._sentences.values():
+            self._display.display(f"\n{each}", color="red")

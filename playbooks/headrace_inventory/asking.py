@@ -1,0 +1,62 @@
+"""Runs a module on a host such that a host that does not answer is a failure, whatever the connection.
+
+Ansible goes on with its other hosts and plays where one is unreachable, even under any_errors_fatal, and so would begin to stop
+the next broker; a container that does not run is to it a module that went wrong. Here both are a failed task, which ends the run
+before any other host is touched; the callback headrace_unanswered then says what was left undone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible.plugins.action.normal import ActionModule as NormalAction
+
+# What Docker's client says of a container, or of an engine, that is not there.
+NO_CONTAINER = re.compile(
+    r"No such container[^\n]*|container \S+ is (?:not running|paused|restarting)[^\n]*|Cannot connect to the Docker daemon[^\n]*",
+    re.IGNORECASE,
+)
+REASON_LENGTH_MAX = 300
+
+
+def reason_in(said: str) -> str:
+    """Why a host does not answer, in half a sentence."""
+    found = NO_CONTAINER.search(said)
+    words = found.group() if found else " ".join(said.split())
+    return words[:REASON_LENGTH_MAX].strip().rstrip(".") or "no reason given"
+
+
+def answered(ask: Callable[[], dict[str, Any]], task_vars: dict[str, Any] | None) -> dict[str, Any]:
+    """The result of a module run, or a failure that says why its host does not answer."""
+    variables = task_vars or {}
+    try:
+        result = ask()
+    except AnsibleConnectionFailure as error:
+        return unanswered(str(error), variables)
+    except AnsibleError as error:
+        if NO_CONTAINER.search(str(error)) is None:
+            raise
+        return unanswered(str(error), variables)
+    # A module that ran has said something: what went wrong is then its own.
+    silent = result.get("failed") and not result.get("module_stdout")
+    if silent and NO_CONTAINER.search(str(result.get("module_stderr") or "")):
+        return unanswered(str(result["module_stderr"]), variables)
+    return result
+
+
+class AskingAction(NormalAction):  # type: ignore[misc]
+    """Runs the module of the task's name."""
+
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        return answered(lambda: NormalAction.run(self, tmp, task_vars), task_vars)
+
+
+def unanswered(said: str, variables: dict[str, Any]) -> dict[str, Any]:
+    host = variables.get("inventory_hostname", "")
+    connection = str(variables.get("ansible_connection", "ssh")).rpartition(".")[2]
+    address = variables.get("ansible_host", host)
+    sentence = f"Host {host} does not answer ({connection} to {address}: {reason_in(said)})."
+    return {"failed": True, "changed": False, "msg": sentence, "headrace_unanswered": sentence}

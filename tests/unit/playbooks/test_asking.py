@@ -1,0 +1,36 @@
+"""What is made of a host that does not answer; tests/deploy has it end a run."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace_inventory.asking import reason_in, unanswered
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (
+            "Failed to connect to the host via ssh: ssh: connect to host\n  10.0.0.1 port 22: Connection timed out.\n",
+            None,
+        ),
+        ("MODULE FAILURE\nError response from daemon: No such container: zk-1\n", "No such container: zk-1"),
+        ("Error response from daemon: container 0a1b is not running", "container 0a1b is not running"),
+        ("", "no reason given"),
+        ("x" * 1000, "x" * 300),
+    ],
+)
+def test_the_reason_is_half_a_sentence(said: str, reason: str | None) -> None:
+    expected = reason or (
+        "Failed to connect to the host via ssh: ssh: connect to host 10.0.0.1 port 22: Connection timed out"
+    )
+    assert reason_in(said) == expected
+
+
+def test_the_sentence_names_host_connection_and_address() -> None:
+    variables = {"inventory_hostname": "zk-1", "ansible_connection": "community.docker.docker"}
+    result = unanswered("No such container: zk-1", variables)
+    assert (result["failed"], result["msg"]) == (
+        True,
+        "Host zk-1 does not answer (docker to zk-1: No such container: zk-1).",
+    )
