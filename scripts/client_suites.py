@@ -1,7 +1,8 @@
 """The client suites in docs/compatibility.md: cases counted from the tests, librdkafka's own suite from docs/client-suites.json.
 
 The JSON holds what one run of that suite came to, a row a test number: `headrace` and `kafka` are passed, failed, skipped
-or no broker, and `note` tells why they differ or why both did not pass. The suite is run by hand; nothing of it is here.
+or no broker, and `note` tells why they differ or why both did not pass; `replicated` is a later run on replicated topics. The
+suite is run by hand; nothing of it is here.
 `others` are clients of other families, run by hand, too.
 """
 
@@ -106,6 +107,7 @@ def section() -> str:
     """The part of the page between its markers."""
     results = json.loads(RESULTS.read_text())
     local = ", ".join(t["test"] for t in results["tests"] if t["headrace"] == "no broker")
+    replicated = results["replicated"]
     return f"""
 Each of these cases runs the same script against headrace and Apache Kafka at once, and what comes of it must be the same
 (`{TESTS}`):
@@ -118,6 +120,9 @@ librdkafka {results["librdkafka"]}'s own test suite, one process a test number a
 {suite_summary(results)}
 
 {suite_table(results)}
+
+On {replicated["date"]} it was run against headrace once more, {replicated["servers"]}:
+{len(replicated["passed"])} test numbers passed ({", ".join(replicated["passed"])}). {replicated["note"]}
 
 Without a broker (they run on the client's own mock cluster, or on the client alone): {local}.
 
