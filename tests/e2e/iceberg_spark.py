@@ -59,7 +59,7 @@ def main() -> None:
     warehouse, jars = Path(sys.argv[1]), find_jars()
     catalog = "spark.sql.catalog.headrace"
     settings = {
-        "spark.driver.extraClassPath": f"{jars}/*",
+        "spark.jars": ",".join(map(str, sorted(jars.glob("*.jar")))),
         "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
         "spark.driver.memory": "768m",
         "spark.driver.bindAddress": "127.0.0.1",
