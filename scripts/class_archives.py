@@ -1,6 +1,6 @@
-"""Class archives (JEP 350) of Spark and of Apache Kafka, which tests start dozens of times: a start costs half as much with one.
+"""Class archives (JEP 350) of what tests start dozens of times, Spark, ZooKeeper and Apache Kafka: a start costs half as much.
 
-`python scripts/class_archives.py` makes those that are missing, which takes some 15 s of CPU each; `scripts/setup test` runs it.
+`python scripts/class_archives.py` makes those that are missing, which takes up to 15 s of CPU each; `scripts/setup test` runs it.
 A JVM for which an archive is not (another Java, other jars) goes on without it. Owns where they lie and how they are made.
 """
 
@@ -37,6 +37,11 @@ jvm.wait()
 def spark_archive() -> Path:
     """Where Spark's archive is, or is to be: with the jars that it is made of, in the virtual environment."""
     return Path(sys.prefix) / f"spark-{_java()}.jsa"
+
+
+def zookeeper_archive() -> Path:
+    """Where that of the ZooKeeper is that comes with Spark."""
+    return Path(sys.prefix) / f"zookeeper-{_java()}.jsa"
 
 
 def kafka_archive(jars: Path) -> Path:
@@ -78,28 +83,56 @@ def make_spark_archive() -> None:
         )
 
 
+def make_zookeeper_archive() -> None:
+    """Start ZooKeeper, let a client write, read, watch and delete, and stop it."""
+    from kazoo.client import KazooClient
+
+    with tempfile.TemporaryDirectory() as folder, _made_whole(zookeeper_archive()) as option:
+        (port,) = _free_ports(1)
+        with _zookeeper(Path(folder), port, option, "-Xlog:disable"):
+            client = KazooClient(f"127.0.0.1:{port}")
+            client.start(START_SECONDS)
+            client.create("/a/b", b"1", makepath=True)
+            client.create("/a/c", ephemeral=True, sequence=True)
+            client.get_children("/a", watch=lambda _: None)
+            version = client.get("/a/b", watch=lambda _: None)[1].version
+            transaction = client.transaction()
+            transaction.check("/a/b", version)
+            transaction.set_data("/a/b", b"2")
+            transaction.commit()
+            client.delete("/a", recursive=True)
+            client.stop()
+            client.close()
+
+
+@contextmanager
+def _zookeeper(home: Path, port: int, *options: str) -> Iterator[None]:
+    """A ZooKeeper that serves there, with these options of the JVM, until the end."""
+    from headrace.broker import zookeeper_server
+
+    config = home / "zoo.cfg"
+    config.write_text(zookeeper_server.config_text(home / "zookeeper", "127.0.0.1", port))
+    java, *rest = zookeeper_server.command(zookeeper_server.find_jars(), config, sync=False)
+    with _running([java, *options, *rest]):
+        _eventually(lambda: zookeeper_server.is_serving("127.0.0.1", port))
+        yield
+
+
 def make_kafka_archive(jars: Path) -> None:
     """Start Apache Kafka, let a client publish and read its topics, and stop it."""
     from bench import apache_kafka
-    from headrace.broker import zookeeper_server
 
     with tempfile.TemporaryDirectory() as folder, _made_whole(kafka_archive(jars)) as option:
         home, (zookeeper_port, port) = Path(folder), _free_ports(2)
-        (home / "zoo.cfg").write_text(
-            zookeeper_server.config_text(home / "zookeeper", "127.0.0.1", zookeeper_port)
-        )
         config = home / "server.properties"
         config.write_text(
             f"broker.id=1\nlisteners=PLAINTEXT://127.0.0.1:{port}\nlog.dirs={home}/logs\n"
             f"zookeeper.connect=127.0.0.1:{zookeeper_port}\noffsets.topic.replication.factor=1\n"
         )
-        zookeeper = zookeeper_server.command(zookeeper_server.find_jars(), home / "zoo.cfg", sync=False)
         kafka = apache_kafka.command(jars, config, (*KAFKA_JVM, option, "-Xlog:disable"))
-        with _running(zookeeper):
-            _eventually(lambda: zookeeper_server.is_serving("127.0.0.1", zookeeper_port))
-            with _running(kafka):
-                _eventually(lambda: _listens(port))
-                _use(f"127.0.0.1:{port}")
+        with _zookeeper(home, zookeeper_port), _running(kafka):
+            _eventually(lambda: _listens(port))
+            _use(f"127.0.0.1:{port}")
 
 
 def _use(bootstrap: str) -> None:
@@ -154,6 +187,8 @@ def main() -> None:
 
     if not spark_archive().is_file():
         _try("Spark", make_spark_archive)
+    if not zookeeper_archive().is_file():
+        _try("ZooKeeper", make_zookeeper_archive)
     try:
         jars = apache_kafka.find_jars()
     except apache_kafka.NoKafkaError:

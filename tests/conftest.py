@@ -17,8 +17,9 @@ from demo_process import BusyError, alone_on_this_machine
 # Tests start processes by the hundred, and none shall compile again what another has compiled.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-# Nor shall each Spark read and check its thousands of classes again.
+# Nor shall each Spark and each ZooKeeper read and check its classes by the hundred again.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(class_archives.options(class_archives.spark_archive())))
+os.environ.setdefault("SERVER_JVMFLAGS", " ".join(class_archives.options(class_archives.zookeeper_archive())))
 # A machine may be busy, and no test is timed: neither a property's examples nor their making have a deadline.
 hypothesis.settings.register_profile(
     "headrace", deadline=None, database=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]

@@ -7,6 +7,8 @@ the hundreds of others would slow its start down.
 from __future__ import annotations
 
 import importlib.util
+import os
+import shlex
 import shutil
 import socket
 from collections.abc import Sequence
@@ -63,11 +65,14 @@ def config_text(data_directory: Path, host: str, port: int) -> str:
 
 
 def command(jars: Sequence[Path], config_path: Path, *, sync: bool = True) -> list[str]:
-    """The command line. `sync=False` leaves writing to the disk to the system: for data that may be lost."""
+    """The command line. `sync=False` leaves writing to the disk to the system: for data that may be lost.
+
+    SERVER_JVMFLAGS in the environment adds options of the JVM, as it does for ZooKeeper's own script.
+    """
     java = shutil.which("java")
     if java is None:
         raise ZooKeeperServerError("ZooKeeper needs Java 11 or newer: install openjdk-17-jre-headless.")
-    options = list(JVM_OPTIONS)
+    options = [*JVM_OPTIONS, *shlex.split(os.environ.get("SERVER_JVMFLAGS", ""))]
     if not sync:
         options.append("-Dzookeeper.forceSync=no")
     return [java, *options, "-cp", ":".join(map(str, jars)), MAIN_CLASS, str(config_path)]
