@@ -98,6 +98,8 @@ class Life:
         self.monitoring_failures = 0
         self.is_closed = False
         """No event is taken any more."""
+        self._is_over = False
+        """Accounts that are not delivered are given up."""
         self._is_finished = False
         self._deadline: float | None = None
         threading.Thread(target=self._run, name="headrace-producer", daemon=True).start()
@@ -269,12 +271,21 @@ class Life:
         while (self._unpublished or under_way) and time.monotonic() < deadline:
             self._publish()
             under_way = self._client.flush(min(_POLL_SECONDS, max(0.0, deadline - time.monotonic())))
-        self.monitoring_failures += under_way + len(self._unpublished)
+        self._is_over = True
+        if len(self._client):
+            # Messages that it kept would keep the client, which asks for brokers as long as it lives.
+            self._client.purge()
+            self._client.flush(_POLL_SECONDS)
+        self.monitoring_failures += len(self._client) + len(self._unpublished)
 
     def _on_monitoring_delivery(self, topic: str, account: Account, error: KafkaError | None, _: Any) -> None:
         if error is None:
             self.streams[topic].is_announced = True
-        elif error.code() == KafkaError.MSG_SIZE_TOO_LARGE or len(self._unpublished) >= UNPUBLISHED_MAX:
+        elif (
+            self._is_over
+            or error.code() == KafkaError.MSG_SIZE_TOO_LARGE
+            or len(self._unpublished) >= UNPUBLISHED_MAX
+        ):
             self._give_up(error)
         else:
             _log.warning(

@@ -90,6 +90,7 @@ def test_the_end_keeps_its_limit_without_brokers(clock: Clock, seconds: float) -
     counts = life.streams["t"].counts
     assert (counts.acknowledged, counts.failed + counts.unknown) == (0, 3)
     assert life.monitoring_failures > 0
+    assert len(life._client) == 0, "what a client still has keeps it, and its threads, alive for good"
 
 
 def test_no_event_leaves_before_the_opening_heartbeat_was_acknowledged(clock: Clock) -> None:
