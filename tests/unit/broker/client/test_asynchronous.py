@@ -101,7 +101,7 @@ def test_a_peer_that_is_no_broker_is_no_use(reply: bytes) -> None:
 
 def test_a_link_that_waited_too_long_takes_no_other_answer_for_its_own() -> None:
     async def run(address: tuple[str, int]) -> None:
-        async with await AsyncLink.open(address, "test", 10, negotiates=False) as link:
+        async with await AsyncLink.open(address, "test", 300, negotiates=False) as link:
             for failure in (TimeoutError, ProtocolError):
                 with pytest.raises(failure):
                     await link.ask(k03_metadata.API, 12, {"topics": None})
