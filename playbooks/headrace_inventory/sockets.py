@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace_inventory.addresses import LISTENERS, Groups, HostVars, port_names
 
-Place = tuple[str, int]
+HostPort = tuple[str, int]
 
 
 def shared_addresses(groups: Groups, hostvars: HostVars) -> list[str]:
@@ -24,7 +24,7 @@ def shared_addresses(groups: Groups, hostvars: HostVars) -> list[str]:
 
 def shared_ports(groups: Groups, hostvars: HostVars) -> list[str]:
     """Services of different groups, of one host or of two, at one address and port."""
-    taken: dict[Place, dict[str, str]] = {}
+    taken: dict[HostPort, dict[str, str]] = {}
     for group in LISTENERS:
         for host in groups.get(group, []):
             for place in places(group, host, groups, hostvars):
@@ -37,7 +37,7 @@ def shared_ports(groups: Groups, hostvars: HostVars) -> list[str]:
     ]
 
 
-def places(group: str, host: str, groups: Groups, hostvars: HostVars) -> list[Place]:
+def places(group: str, host: str, groups: Groups, hostvars: HostVars) -> list[HostPort]:
     ports = hostvars[host]["headrace_ports"]
     return [
         (str(hostvars[host]["headrace_address"]), ports[name])
