@@ -72,7 +72,14 @@ class LogSimulation(DiskLife):
 
     def _step(self) -> None:
         steps = (self._append, self._append, self._append, self._append, self._flush, self._check_reads)
-        rare = (self._truncate, self._delete_before, self._fill_disk, self.roll, self._stop_cleanly)
+        rare = (
+            self._truncate,
+            self._delete_before,
+            self._fill_disk,
+            self.roll,
+            self._stop_cleanly,
+            self._note_epochs,
+        )
         self.random.choice(steps if self.random.random() < 0.85 else rare)()
 
     def _open(self) -> None:
@@ -85,8 +92,7 @@ class LogSimulation(DiskLife):
     def _append(self) -> None:
         if self.random.random() < 0.1:
             self.epoch += 1
-            for job in self.store.epoch_jobs([(self.log, self.epoch)]):
-                job()
+            self.log.assign_epoch(self.epoch)
         self.pending = self._new_batches(1 if self.is_mirror else self.random.choice((1, 1, 2, 5)))
         batches = list(self.pending)
         if len(batches) == 1:
@@ -193,6 +199,11 @@ class LogSimulation(DiskLife):
         self.pending = []
         # Truncation may leave a hole where a mirror had a gap; the log goes on at the offset it was told.
         assert self.log.log_end_offset == offset
+
+    def _note_epochs(self) -> None:
+        for log, job in self.store.epoch_tasks():
+            job()
+            log.epochs_noted()
 
     def _delete_before(self) -> None:
         if self.batches:

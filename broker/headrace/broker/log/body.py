@@ -30,7 +30,9 @@ class LogBody:
         self.epochs = loaded.epochs
         self.producers = loaded.producers
         self.snapshots = ProducerSnapshots(files, directory)
-        self.flusher = Flusher(files, directory, self.segments, self.snapshots, loaded.recovery_point)
+        self.flusher = Flusher(
+            files, directory, self.segments, self.epochs, self.snapshots, loaded.recovery_point
+        )
 
     def storage_errors(self) -> AbstractContextManager[None]:
         """Errors of the disk become StorageError, naming the directory."""

@@ -1,13 +1,16 @@
 """The leader epochs of one partition: from which offset on which leader wrote (KIP-101).
 
-Owns `leader-epoch-checkpoint`. Invariant: epochs and start offsets grow together; the file holds what memory holds, and
-until the first change epochs that begin at or behind the end of the log that was opened, which every opening drops.
+Owns `leader-epoch-checkpoint`. Invariants: epochs and start offsets grow together; memory is what the file holds and the
+batches that recovery reads after an unclean stop make of it. So a new epoch reaches the file when the recovery point is to
+pass it (`writing`), while an entry of the file that no longer holds is taken out of it before a batch comes that recovery
+would not correct it by.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable
+from contextlib import suppress
 
 from headrace.broker.log.checkpoints import LEADER_EPOCH_FILE, encode_epochs
 from headrace.broker.log.files import Files
@@ -18,26 +21,39 @@ UNDEFINED_EPOCH = -1
 
 
 class LeaderEpochs:
-    """See the module's text. Changes are on the disk when the call returns; raises OSError, nothing being changed.
-    `latest` is the newest epoch, -1 when none is known.
+    """See the module's text. Raises OSError, nothing being changed. `latest` is the newest epoch, -1 when none is known.
 
-    Only the name of a prepared file may not be there yet. It comes with the next segment or a clean stop, which sync the
-    directory; until then every batch of that epoch lies in the last segment, which recovery reads.
+    An epoch that no batch has is lost in an unclean stop, and in a clean one: every opening drops it.
     """
 
-    __slots__ = ("_directory", "_entries", "_files", "_prepared", "_written", "latest")
+    __slots__ = (
+        "_directory",
+        "_entries",
+        "_files",
+        "_is_contradicted",
+        "_under_way",
+        "_written",
+        "is_written",
+        "latest",
+    )
 
     def __init__(self, files: Files, directory: str, entries: list[tuple[int, int]]) -> None:
         self._files = files
         self._directory = directory
+        # What the file holds.
         self._written = entries
-        self._prepared: list[tuple[int, int]] | None = None
+        # What a job is writing, if one is out; None instead of it once something else was written.
+        self._under_way: list[list[tuple[int, int]] | None] = []
         self._have(entries)
 
     def _have(self, entries: list[tuple[int, int]]) -> None:
         self._entries = entries
         # The newest epoch; each append asks.
         self.latest = entries[-1][0] if entries else UNDEFINED_EPOCH
+        # Whether no epoch is known that the file does not hold.
+        self.is_written = self.latest <= _latest(self._written)
+        # Recovery believes the batches of newer epochs than the file's, and else the file.
+        self._is_contradicted = self.is_written and entries != self._written
 
     @property
     def entries(self) -> list[tuple[int, int]]:
@@ -47,34 +63,81 @@ class LeaderEpochs:
     def assign(self, epoch: int, start_offset: int) -> None:
         """Batches from `start_offset` on have this epoch; entries that contradict it go."""
         if epoch >= 0 and epoch != self.latest:
-            self._write(self._with(epoch, start_offset))
-        elif self._written is not self._entries:
+            entries = self._with(epoch, start_offset)
+            if epoch > _latest(self._written):
+                self._have(entries)
+            else:
+                self._write(entries)
+        elif self._is_contradicted:
             self._write(self._entries)
-
-    def preparation(self, epoch: int, start_offset: int) -> Callable[[], None] | None:
-        """A job for a thread, after which the same `assign` waits for no disk; None when there is nothing to assign."""
-        if epoch < 0 or epoch == self.latest:
-            return None
-        entries = self._with(epoch, start_offset)
-        if entries == self._written:
-            return None
-
-        def write() -> None:
-            file = self._files.open(self._prepared_path, create=True)
-            file.truncate(0)
-            file.write_at(encode_epochs(entries), 0)
-            file.sync()
-            self._prepared = entries
-
-        return write
-
-    @property
-    def _prepared_path(self) -> str:
-        return f"{self._directory}/{LEADER_EPOCH_FILE}.prepared{TEMPORARY_SUFFIX}"
 
     def _with(self, epoch: int, start_offset: int) -> list[tuple[int, int]]:
         kept = [entry for entry in self._entries if entry[0] < epoch and entry[1] < start_offset]
         return [*kept, (epoch, start_offset)]
+
+    # -- the file
+
+    def write(self) -> None:
+        """Have the file hold all epochs."""
+        if not self.is_written:
+            self._write(self._entries)
+
+    @property
+    def is_being_written(self) -> bool:
+        """Whether a job is out."""
+        return bool(self._under_way)
+
+    def writing(self) -> Callable[[], None] | None:
+        """A job for a thread that does `write`, but for the sync of the directory; None when there is nothing to do.
+
+        Call `job_done` on the loop when it has ended, however. One job is out at a time.
+        """
+        if self.is_written:
+            return None
+        assert not self._under_way, "one job at a time"
+        entries = self._entries
+        under_way = self._under_way = [entries]
+
+        def write() -> None:
+            # The folder of a partition that was deleted meanwhile has another name.
+            with suppress(FileNotFoundError):
+                file = self._files.open(self._temporary, create=True)
+                file.truncate(0)
+                file.write_at(encode_epochs(entries), 0)
+                file.sync()
+                # Whoever writes meanwhile says so first, and then takes the file away.
+                if under_way[0] is not None:
+                    self._files.rename(self._temporary, self._path)
+                    under_way.append(entries)
+
+        return write
+
+    def job_done(self) -> None:
+        """The job of `writing` has ended, well or not."""
+        before, *after = self._under_way
+        self._under_way = []
+        if before is not None and after:
+            self._written = before
+            self._have(self._entries)
+
+    @property
+    def _path(self) -> str:
+        return f"{self._directory}/{LEADER_EPOCH_FILE}"
+
+    @property
+    def _temporary(self) -> str:
+        return f"{self._path}.prepared{TEMPORARY_SUFFIX}"
+
+    def _write(self, entries: list[tuple[int, int]]) -> None:
+        """Have these entries, in the file too."""
+        if self._under_way:
+            self._under_way[0] = None
+            self._files.remove(self._temporary)
+        # What a job has written, if it has, nobody knows before it is done.
+        if self._under_way or entries != self._written:
+            self._files.replace_file(self._path, encode_epochs(entries))
+        self._written = entries
+        self._have(entries)
 
     def opened(self, log_end_offset: int) -> None:
         """The log that was opened ends there; writes nothing, as most logs get a new epoch there at once."""
@@ -114,14 +177,6 @@ class LeaderEpochs:
         if entries != self._entries:
             self._write(entries)
 
-    def _write(self, entries: list[tuple[int, int]]) -> None:
-        """Have these entries, in the file too."""
-        if entries != self._written:
-            prepared, self._prepared = self._prepared, None
-            path = f"{self._directory}/{LEADER_EPOCH_FILE}"
-            if entries == prepared:
-                self._files.rename(self._prepared_path, path)
-            else:
-                self._files.replace_file(path, encode_epochs(entries))
-        self._written = entries
-        self._have(entries)
+
+def _latest(entries: list[tuple[int, int]]) -> int:
+    return entries[-1][0] if entries else UNDEFINED_EPOCH

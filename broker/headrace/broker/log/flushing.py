@@ -1,9 +1,9 @@
 """Bringing a log to the disk: what is synced already, what one flush has to sync.
 
 Invariant: the recovery point never passes data that is not on the disk, not even when the log was truncated and
-written anew while a flush was under way. After one failed sync it stays where it is until the log is opened again: the
-kernel reports lost pages once, a second fsync would vouch for them. The jobs run in threads and touch nothing but the
-files they were given.
+written anew while a flush was under way, nor the begin of a leader epoch that is not. After one failed sync it stays
+where it is until the log is opened again: the kernel reports lost pages once, a second fsync would vouch for them. The
+jobs run in threads and touch nothing but the files they were given.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import partial
 
 from headrace.broker.errors import StorageError
+from headrace.broker.log.epochs import LeaderEpochs
 from headrace.broker.log.files import Files, storage_errors
 from headrace.broker.log.segments import Segments
 from headrace.broker.log.snapshots import ProducerSnapshots
@@ -24,10 +25,12 @@ class Flusher:
     __slots__ = (
         "_directory",
         "_end_under_way",
+        "_epochs",
         "_files",
         "_last_flush_ms",
         "_segments",
         "_snapshots",
+        "_writes_epochs",
         "has_failed",
         "recovery_point",
     )
@@ -37,12 +40,15 @@ class Flusher:
         files: Files,
         directory: str,
         segments: Segments,
+        epochs: LeaderEpochs,
         snapshots: ProducerSnapshots,
         recovery_point: int,
     ) -> None:
         self._files = files
         self._directory = directory
         self._segments = segments
+        self._epochs = epochs
+        self._writes_epochs = False
         self._snapshots = snapshots
         self._end_under_way: int | None = None
         self.has_failed = False
@@ -65,6 +71,7 @@ class Flusher:
         if (
             self.has_failed
             or self._end_under_way is not None
+            or self._epochs.is_being_written
             or not (self._segments.has_rolled or self.recovery_point < end_offset)
         ):
             return None
@@ -74,16 +81,22 @@ class Flusher:
             # An index has no room for its newest entries. No sync has failed, the next job may do better.
             return partial(_fail, error)
         self._end_under_way = end_offset
+        self._writes_epochs = self._epochs.is_being_written
         return job
 
     def _job(self, end_offset: int) -> Callable[[], int]:
         files, directory = self._files, self._directory
         with storage_errors(files, directory):
+            if not self._epochs.is_written:
+                self._segments.names_changed()
             to_sync, must_sync_directory = self._segments.unsynced(self.recovery_point)
         to_sync += self._snapshots.take_unsynced()
+        write_epochs = self._epochs.writing()
 
         def flush() -> int:
             with storage_errors(files, directory):
+                if write_epochs is not None:
+                    write_epochs()
                 for file in to_sync:
                     file.sync()
                 if must_sync_directory:
@@ -97,6 +110,9 @@ class Flusher:
     def done(self, recovery_point: int | None) -> None:
         """The end of a job: its answer, or None when it failed. One that began before the log moved says nothing."""
         end, self._end_under_way = self._end_under_way, None
+        if self._writes_epochs:
+            self._writes_epochs = False
+            self._epochs.job_done()
         if end is None:
             return
         if recovery_point is None:
@@ -107,6 +123,8 @@ class Flusher:
     def flush(self, end_offset: int) -> None:
         """Flush at once and wait for it. Raises StorageError, from the first failure on at every call."""
         self.check()
+        with storage_errors(self._files, self._directory):
+            self._epochs.write()
         job = self._job(end_offset)
         self.has_failed = True
         self.recovery_point = max(self.recovery_point, job())

@@ -27,6 +27,7 @@ from headrace.broker.log.results import (
     NOTHING_YET,
     DeletedSegment,
     EpochEndOffset,
+    Job,
     LogFinding,
     LogSlice,
     RecoveryReport,
@@ -248,6 +249,20 @@ class PartitionLog:
         """Begin a leader epoch at the log's end: this broker has become leader."""
         with self.body.storage_errors():
             self.body.epochs.assign(epoch, self.log_end_offset)
+
+    def epoch_task(self) -> Job | None:
+        """A job for a thread that notes new leader epochs on the disk, before a flush has to; None: nothing to do, or one is
+        out already. Call `epochs_noted` on the loop when it has ended, however. The job raises OSError.
+        """
+        epochs = self.body.epochs
+        if self.is_truncating or epochs.is_written or epochs.is_being_written:
+            return None
+        return epochs.writing()
+
+    def epochs_noted(self) -> None:
+        """The end of the job of `epoch_task`."""
+        self.body.epochs.job_done()
+        self.body.segments.names_changed()
 
     def advance_high_watermark(self, offset: int) -> None:
         """Let readers see up to `offset` (exclusive), at most the log's end; it never goes back."""

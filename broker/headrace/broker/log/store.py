@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from uuid import UUID
 
 from headrace.broker.config.sections import Transactions
@@ -30,6 +30,9 @@ from headrace.broker.wire.partitions import PartitionKey
 from headrace.broker.wire.special_values import NO_EPOCH
 
 FlushTask = tuple[PartitionLog, Callable[[], int]]
+EpochTask = tuple[PartitionLog, Job]
+EPOCH_TASKS_MAX = 100
+"""At once: half a second on a slow disk."""
 _Rename = tuple[PartitionKey, DataDirectory, str, str]
 MapLogs = Callable[[Callable[[PartitionLog], None], Iterable[PartitionLog]], Iterable[None]]
 
@@ -193,13 +196,14 @@ class LogStore:
                 made.setdefault(opening.home, []).append(opening)
         return [partial(sync_names, home, openings) for home, openings in made.items()]
 
-    def epoch_jobs(self, epochs: Iterable[tuple[PartitionLog, int]]) -> list[Job]:
-        """Jobs for threads, after which `assign_epoch` of each of these logs need not wait for the disk.
-
-        It does so after all when the job fails, or the log has grown meanwhile.
-        """
-        found = [(log, log.body.epochs.preparation(epoch, log.log_end_offset)) for log, epoch in epochs]
-        return [partial(_attempt, self._guarded(log.directory, job)) for log, job in found if job is not None]
+    def epoch_tasks(self) -> list[EpochTask]:
+        """Jobs for threads that note leader epochs on the disk; call each log's `epochs_noted` when its job has ended."""
+        due = ((log, log.epoch_task()) for log in self.all() if not log.body.epochs.is_written)
+        found = ((log, job) for log, job in due if job is not None)
+        return [
+            (log, partial(_attempt, self._guarded(log.directory, job)))
+            for log, job in islice(found, EPOCH_TASKS_MAX)
+        ]
 
     def truncation(self, log: PartitionLog, offset: int, *, empties: bool = False) -> Truncation | None:
         """Begin to cut a log, so that it ends at `offset` or, when that `empties` it, begins there; None: it does already.

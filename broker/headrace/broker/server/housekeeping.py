@@ -18,7 +18,7 @@ from headrace.broker.log.results import Job
 from headrace.broker.log.store import LogStore
 from headrace.broker.server.syncing import FlushTimes, sync
 from headrace.broker.structured_log import get_logger
-from headrace.broker.tasks import Tasks
+from headrace.broker.tasks import Tasks, in_thread
 
 logger = get_logger(__name__)
 
@@ -75,6 +75,7 @@ class Housekeeping:
 
     async def _wait_for_disk(self) -> None:
         await self._flush()
+        await self._note_epochs()
         # A deleted topic's disk space comes back when file.delete.delay.ms says, however rarely retention looks.
         await self._do(self._logs.removals(self._clock.now_ms()), "removal of deleted logs failed")
         now_ms = self._clock.monotonic_ms()
@@ -88,6 +89,22 @@ class Housekeeping:
             await sync(partition_log, job, self._flush_times)
         if tasks:
             await self._checkpoint()
+
+    async def _note_epochs(self) -> None:
+        """A flush would do it too, but may be far away."""
+        tasks = self._logs.epoch_tasks()
+        if not tasks:
+            return
+
+        def note() -> None:
+            for _, job in tasks:
+                job()
+
+        try:
+            await in_thread(note)
+        finally:
+            for partition_log, _ in tasks:
+                partition_log.epochs_noted()
 
     async def _checkpoint(self) -> None:
         await self._do(self._logs.checkpoint_jobs(), "checkpoint failed")

@@ -1,4 +1,4 @@
-"""The logs behind the replicas of a broker: made ready, given their epochs and put away, many at a time, in threads.
+"""The logs behind the replicas of a broker: made ready and put away, many at a time, in threads.
 
 Invariant: what was made ready for a request and not taken is abandoned with it. Must not know who leads or follows.
 """
@@ -54,10 +54,6 @@ class ReplicaLogs:
         await in_threads([opening.run for opening in openings])
         await in_threads(self._logs.name_syncs(openings))
         return out_of_reach
-
-    async def begin_epochs(self, epochs: Iterable[tuple[PartitionLog, int]]) -> None:
-        """Have these epochs on the disk, so that beginning them on the loop waits for none."""
-        await in_threads(self._logs.epoch_jobs(epochs))
 
     def take(self, key: PartitionKey) -> PartitionLog:
         """The log that was made ready. Raises why there is none."""

@@ -9,7 +9,7 @@ before is answered. Must not know ZooKeeper: the only source is the controller's
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -38,7 +38,6 @@ from headrace.broker.wire.partitions import PartitionKey
 from headrace.broker.wire.special_values import NO_EPOCH
 
 if TYPE_CHECKING:
-    from headrace.broker.log.partition_log import PartitionLog
     from headrace.broker.log.store import LogStore
 
 logger = get_logger(__name__)
@@ -173,7 +172,6 @@ class Partitions:
         async with self.changing:
             try:
                 await self._open_logs(replicas)
-                await self._replica_logs.begin_epochs(self._begun_epochs(replicas))
                 return await self._take_all(replicas)
             finally:
                 self._replica_logs.end()
@@ -235,14 +233,6 @@ class Partitions:
             if (told.topic, told.partition) not in self._partitions and self._refusal(told) is ErrorCode.NONE
         ]
         self._offline.update(await self._replica_logs.make_ready(wanted))
-
-    def _begun_epochs(self, replicas: Sequence[ToldReplica]) -> Iterator[tuple[PartitionLog, int]]:
-        """The logs in use whose leader this broker is in a new epoch."""
-        for told in replicas:
-            partition = self._partitions.get((told.topic, told.partition))
-            is_leader = told.state.leader == self.broker_id
-            if partition is not None and is_leader and not self._refusal(told):
-                yield partition.log, told.state.leader_epoch
 
     def _refusal(self, told: ToldReplica) -> ErrorCode:
         """Why this broker does not take a partition of a LeaderAndIsr request; NONE when it does."""

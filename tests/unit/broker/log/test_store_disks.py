@@ -155,29 +155,21 @@ def test_a_full_disk_refuses_new_logs_and_checkpoints_and_goes_on_when_there_is_
     assert "events 1" in (tmp_path / "recovery-point-offset-checkpoint").read_text()
 
 
-def test_a_prepared_epoch_waits_for_no_disk_and_counts_only_while_the_log_has_not_grown(
+def test_a_leader_begins_its_epoch_also_while_the_disk_is_full_and_notes_it_afterwards(
     tmp_path: Path,
 ) -> None:
     files = FullFiles()
     store, _ = open_store_on(files, tmp_path, "")
-    idle, busy = (store.create("events", partition, None, now_ms=NOW_MS) for partition in (0, 1))
-    for log in (idle, busy):
-        append(log, batch(3))
-    jobs = store.epoch_jobs([(idle, 4), (busy, 4), (idle, idle.latest_epoch)])
-    assert len(jobs) == 2
-    for job in jobs:
-        job()
-    append(busy, batch(2))
+    log = store.create("events", 0, None, now_ms=NOW_MS)
+    append(log, batch(3))
     files.is_full = True
-    idle.assign_epoch(4)
-    with pytest.raises(StorageError):
-        busy.assign_epoch(4)
-    files.is_full = False
-    busy.assign_epoch(4)
-    assert [log.latest_epoch for log in (idle, busy)] == [4, 4]
-    for log, start_offset in ((idle, 3), (busy, 5)):
-        epochs = Path(log.directory, "leader-epoch-checkpoint").read_text()
-        assert epochs == f"0\n2\n0 0\n4 {start_offset}\n"
+    log.assign_epoch(4)
+    assert log.epoch_end_offset(4) == (4, 3)
+    for due, job in store.epoch_tasks():
+        job()
+        due.epochs_noted()
+    assert Path(log.directory, "leader-epoch-checkpoint").read_text() == "0\n2\n0 0\n4 3\n"
+    assert store.epoch_tasks() == []
 
 
 def test_a_log_that_is_a_link_is_deleted_with_what_it_leads_to(tmp_path: Path) -> None:

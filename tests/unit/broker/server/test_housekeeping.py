@@ -24,6 +24,7 @@ class SlowLogs:
         self.begun, self.disk, self.removed = Event(), Event(), Event()
         self.flush_count = self.maintained_count = 0
         self.findings: list[LogFinding] = []
+        self.noted: list[int] = []
 
     def flush_tasks(self, monotonic_ms: int) -> list[tuple[Any, Callable[[], int]]]:
         self.flush_count += 1
@@ -33,6 +34,9 @@ class SlowLogs:
         self.begun.set()
         assert self.disk.wait(TIMEOUT_S)
         return 1
+
+    def epoch_tasks(self) -> list[tuple[Any, Job]]:
+        return [(SimpleNamespace(epochs_noted=lambda: self.noted.append(2)), lambda: self.noted.append(1))]
 
     def maintain(self, now_ms: int) -> list[LogFinding]:
         self.maintained_count += 1
@@ -79,6 +83,7 @@ def test_retention_goes_on_while_one_flush_takes_long() -> None:
             assert not logs.removed.is_set()
             logs.disk.set()
             assert await asyncio.to_thread(logs.removed.wait, TIMEOUT_S)
+            assert logs.noted == [1, 2]
         finally:
             logs.disk.set()
             await tasks.stop()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterable, Sequence, Sized
-from functools import partial
 from typing import Any, cast
 from uuid import UUID
 
@@ -80,7 +79,6 @@ class Logs:
         self.logs: dict[PartitionKey, Log] = {}
         self.deleted: list[PartitionKey] = []
         self.abandoned: list[PartitionKey] = []
-        self.prepared: list[int] = []
         self.has_offline = False
         self.is_full = False
         self.is_misconfigured = False
@@ -100,9 +98,6 @@ class Logs:
         if self.has_offline and not is_new and (topic, partition) not in self.logs:
             raise StorageError("it may be in a directory that failed")
         return Opening(self, (topic, partition), topic_id, epoch)
-
-    def epoch_jobs(self, epochs: Iterable[tuple[Log, int]]) -> list[Callable[[], None]]:
-        return [partial(self.prepared.append, epoch) for _, epoch in epochs]
 
     def name_syncs(self, openings: Iterable[Opening]) -> list[Callable[[], None]]:
         return []
@@ -496,16 +491,6 @@ def test_a_refused_replica_is_not_well_because_nobody_leads_it_until_it_was_aske
     assert codes(take(partitions, nobody_again)) == [ErrorCode.STALE_CONTROLLER_EPOCH]
     assert codes(take(partitions, leader_and_isr(state(epoch=6)))) == [ErrorCode.NONE]
     assert not partitions.ask_again()
-
-
-def test_a_new_epoch_of_a_log_in_use_is_brought_to_the_disk_in_a_thread(
-    partitions: Partitions, logs: Logs
-) -> None:
-    take(partitions, leader_and_isr(state(0), state(1)))
-    assert logs.prepared == []
-    take(partitions, leader_and_isr(state(0, epoch=2), state(1, epoch=2, leader=2, replicas=(1, 2))))
-    assert logs.prepared == [2]
-    assert partitions.leader_of("t", 0).leader_epoch == 2
 
 
 def test_one_partition_that_cannot_be_opened_leaves_the_others_alone(
