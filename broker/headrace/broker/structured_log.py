@@ -14,14 +14,21 @@ import logging
 import re
 import sys
 import traceback
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@+,\-]+\Z")
 _PREFIX = "headrace."
 
 
+Event = tuple[str, dict[str, object]]
+"""Its name and its facts."""
+
+
 def _value(value: object) -> str:
     text = str(value)
+    if type(value) is int:
+        return text
     return text if _PLAIN.match(text) else json.dumps(text)
 
 
@@ -45,6 +52,11 @@ class Logger:
     def error(self, event: str, **facts: object) -> None:
         self._log(logging.ERROR, event, facts)
 
+    def info_all(self, events: Sequence[Event]) -> None:
+        """A line for each, written in one go: costs a fifth of as many calls."""
+        if events and self._logger.isEnabledFor(logging.INFO):
+            self._logger.info("%s", events[0][0], extra={"events": events})
+
     def failure(self, event: str, error: BaseException, **facts: object) -> None:
         """Log an unexpected failure with its stack as one quoted value."""
         facts["error"] = repr(error)
@@ -57,21 +69,27 @@ class Logger:
 
 
 class LogfmtFormatter(logging.Formatter):
-    """Turns a record into one logfmt line; records of other libraries become events without facts."""
+    """Turns a record into a logfmt line for each of its events; records of other libraries become events without facts."""
 
     def format(self, record: logging.LogRecord) -> str:
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        parts = [
-            f"time={moment.replace('+00:00', 'Z')}",
-            f"level={record.levelname.lower()}",
-            f"logger={record.name.removeprefix(_PREFIX)}",
-            f"event={_value(record.getMessage())}",
-        ]
-        facts: dict[str, object] = getattr(record, "facts", {})
-        parts.extend(f"{name}={_value(value)}" for name, value in facts.items())
+        head = (
+            f"time={moment.replace('+00:00', 'Z')} level={record.levelname.lower()} "
+            f"logger={record.name.removeprefix(_PREFIX)}"
+        )
+        events: Sequence[Event] | None = getattr(record, "events", None)
+        if events is None:
+            events = [(record.getMessage(), getattr(record, "facts", {}))]
+        lines = [_line(head, event, facts) for event, facts in events]
         if record.exc_info and record.exc_info[1] is not None:
-            parts.append(f"stack={_value(''.join(traceback.format_exception(record.exc_info[1])))}")
-        return " ".join(parts)
+            lines[-1] += f" stack={_value(''.join(traceback.format_exception(record.exc_info[1])))}"
+        return "\n".join(lines)
+
+
+def _line(head: str, event: str, facts: Mapping[str, object]) -> str:
+    return " ".join(
+        [head, f"event={_value(event)}", *[f"{name}={_value(value)}" for name, value in facts.items()]]
+    )
 
 
 def get_logger(name: str) -> Logger:

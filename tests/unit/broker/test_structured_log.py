@@ -21,6 +21,19 @@ def test_an_event_is_a_line_of_named_values(caplog: pytest.LogCaptureFixture) ->
     )
 
 
+def test_several_events_are_a_line_each(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        logger = get_logger("headrace.x")
+        logger.info_all([("leads", {"topic": "a b", "partition": 0}), ("stopped", {"deleted": True})])
+        logger.info_all([])
+    (record,) = caplog.records
+    lines = LogfmtFormatter().format(record).split("\n")
+    assert [line.split(" ", 1)[1] for line in lines] == [
+        'level=info logger=x event=leads topic="a b" partition=0',
+        "level=info logger=x event=stopped deleted=True",
+    ]
+
+
 def test_hostile_values_cannot_forge_a_line(caplog: pytest.LogCaptureFixture) -> None:
     get_logger("headrace.x").warning("bad client", client_id='a" level=error\nevent=forged')
     line = line_of(caplog)

@@ -70,6 +70,10 @@ class Opening:
                 self._write_topic_id(log, self._topic_id)
             if self._epoch != NO_EPOCH:
                 log.assign_epoch(self._epoch)
+            if self.is_new:
+                # Kafka makes the file with the log.
+                with log.storage_errors():
+                    log.body.epochs.write()
             self.log = log
         except StorageError as error:
             self.error = error

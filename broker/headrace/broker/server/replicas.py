@@ -32,7 +32,7 @@ from headrace.broker.replication.model import NO_LEADER, RECOVERED, ids_text
 from headrace.broker.replication.partition import Host, Partition
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.replica_logs import BeforeDeletion, ReplicaLogs
-from headrace.broker.structured_log import get_logger
+from headrace.broker.structured_log import Event, get_logger
 from headrace.broker.wire.fields import ZERO_UUID
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.broker.wire.special_values import NO_EPOCH
@@ -73,6 +73,8 @@ class Partitions:
         # How often this broker would not lead, as its log had lost what was committed.
         self.leaderships_refused = 0
         self._callbacks: list[PartitionCallback] = []
+        # What is still to be logged.
+        self._changes: list[Event] = []
         # Held while replicas are taken, stopped or sent to other directories.
         self.changing = asyncio.Lock()
 
@@ -181,10 +183,12 @@ class Partitions:
         topics: dict[str, tuple[UUID, list[dict[str, Any]]]] = {}
         for count, told in enumerate(replicas):
             if count and count % TAKEN_AT_ONCE == 0:
+                self._log_changes()
                 await asyncio.sleep(0)
             code = self._take(told)
             answer = {"topic_name": told.topic, "partition_index": told.partition, "error_code": code}
             topics.setdefault(told.topic, (told.topic_id, []))[1].append(answer)
+        self._log_changes()
         return {
             "error_code": ErrorCode.NONE,
             "partition_errors": [answer for _, answers in topics.values() for answer in answers],
@@ -214,6 +218,7 @@ class Partitions:
             code = codes[topic, partition] = self._stop(topic, partition, leader_epoch, delete=delete)
             if delete and code is ErrorCode.NONE:
                 deleted.append((topic, partition))
+        self._log_changes()
         failures = await self._replica_logs.delete(deleted)
         return codes | {key: failure.code for key, failure in failures.items()}
 
@@ -292,7 +297,7 @@ class Partitions:
                 logger.error("cannot take a partition", topic=topic, partition=number, reason=error)
             self._refuse((topic, number))
             return error.code
-        self._log_change(partition)
+        self._changes.append(_change(partition))
         self._tell(partition)
         if self._stays_refused(told):
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -333,21 +338,9 @@ class Partitions:
             )
         self._refuse(key)
 
-    def _log_change(self, partition: Partition) -> None:
-        log = partition.log
-        logger.info(
-            "leads" if partition.is_leader else "follows",
-            topic=partition.topic,
-            partition=partition.partition,
-            leader=partition.leader,
-            leader_epoch=partition.leader_epoch,
-            partition_epoch=partition.partition_epoch,
-            controller_epoch=partition.controller_epoch,
-            isr=ids_text(partition.isr),
-            replicas=ids_text(partition.replicas),
-            log_end_offset=log.log_end_offset,
-            high_watermark=log.high_watermark,
-        )
+    def _log_changes(self) -> None:
+        changes, self._changes = self._changes, []
+        logger.info_all(changes)
 
     def _opened(self, topic: str, number: int, topic_id: UUID) -> Partition:
         own_log = self._replica_logs.take((topic, number))
@@ -368,16 +361,27 @@ class Partitions:
             self._partitions.pop((topic, number), None)
         if partition is not None:
             partition.stop()
-            logger.info(
-                "stopped",
-                topic=topic,
-                partition=number,
-                leader_epoch=partition.leader_epoch,
-                deleted=delete,
-            )
+            facts = {"topic": topic, "partition": number, "leader_epoch": partition.leader_epoch}
+            self._changes.append(("stopped", facts | {"deleted": delete}))
             self._tell(partition)
         return ErrorCode.NONE
 
     def _tell(self, partition: Partition) -> None:
         for callback in self._callbacks:
             callback(partition)
+
+
+def _change(partition: Partition) -> Event:
+    log = partition.log
+    return "leads" if partition.is_leader else "follows", {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "leader": partition.leader,
+        "leader_epoch": partition.leader_epoch,
+        "partition_epoch": partition.partition_epoch,
+        "controller_epoch": partition.controller_epoch,
+        "isr": ids_text(partition.isr),
+        "replicas": ids_text(partition.replicas),
+        "log_end_offset": log.log_end_offset,
+        "high_watermark": log.high_watermark,
+    }

@@ -32,8 +32,8 @@ def told(
         command, outcome = WriteStates(writes=(write,)), StatesWritten(written={KEY: after})
         asyncio.run(changes.tell(state_changes(known, command, outcome)))
     (record,) = caplog.records
-    facts: dict[str, object] = record.facts  # type: ignore[attr-defined]
-    return record.getMessage(), facts, (changes.leader_elections, changes.unclean_leader_elections)
+    ((event, facts),) = record.events  # type: ignore[attr-defined]
+    return event, facts, (changes.leader_elections, changes.unclean_leader_elections)
 
 
 def test_a_new_leader_is_told_with_epochs_and_reason(caplog: pytest.LogCaptureFixture) -> None:
