@@ -73,7 +73,7 @@ def test_what_was_created_is_read_and_parents_are_made(server: ZooKeeperProcess)
         with pytest.raises(ZnodeExistsError):
             await client.create("/made/deep/node")
         await client.ensure("/made/deep/node", b"other")
-        assert (await client.get_many(["/made/deep/node", "/nowhere"]))[1] is None
+        assert await client.get_many(["/made/deep/node", "/nowhere"]) == [znode, None]
 
     with_client(server, script)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -326,6 +326,13 @@ class SimulatedKazoo:
                 self._ensemble.data_watches[path].append((self, watch))
             znode = self._ensemble.znodes[path]
             return znode.data, _stat(znode)
+
+        return self._call(work)
+
+    def get_many_async(self, paths: Sequence[str]) -> Result:
+        def work() -> list[tuple[bytes, Znode] | None]:
+            znodes = map(self._ensemble.znodes.get, paths)
+            return [None if znode is None else (znode.data, _stat(znode)) for znode in znodes]
 
         return self._call(work)
 

@@ -250,8 +250,7 @@ class StateWrite:
     reason: str = field(default="", compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionWord:
+class PartitionWord(NamedTuple):
     """What the controller says of one partition."""
 
     topic: str

@@ -1,4 +1,4 @@
-"""The only file that knows kazoo: requests become awaitables, watches and session events become calls on
+"""The only file, beside `reading`, that knows kazoo: requests become awaitables, watches and session events become calls on
 the loop.
 
 Invariants: no callback runs outside the broker's loop; a request that ZooKeeper's absence interrupted, or that
@@ -16,7 +16,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from kazoo.client import KazooClient
 from kazoo.exceptions import (
     BadVersionError,
     ConnectionLoss,
@@ -26,16 +25,19 @@ from kazoo.exceptions import (
     NotEmptyError,
     OperationTimeoutError,
     SessionExpiredError,
+    UnimplementedError,
 )
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 
 from headrace.broker.structured_log import get_logger
+from headrace.broker.zk.reading import ReadingKazoo
 
 ANY_VERSION = -1
 MakeKazoo = Callable[[str, int], Any]
 RETRY_DELAY_SECONDS = 0.05
+READS_TOGETHER_MAX = 200
 RECONNECT_DELAY_SECONDS_MAX = 1.0
 _INTERRUPTED = (ConnectionLoss, OperationTimeoutError, SessionExpiredError, KazooTimeoutError, TimeoutError)
 logger = get_logger(__name__)
@@ -131,7 +133,7 @@ class SessionListener:
 
 def kazoo_client(hosts: str, session_timeout_ms: int) -> Any:
     """A client of kazoo that connects again for ever."""
-    return KazooClient(
+    return ReadingKazoo(
         hosts=hosts,
         timeout=session_timeout_ms / 1000,
         connection_retry=KazooRetry(
@@ -163,6 +165,8 @@ class ZooKeeperClient:
         self._closed = False
         self._listeners: list[SessionListener] = []
         self._subscriptions: dict[Subscription, None] = {}
+        # Until a server knows no such request.
+        self._reads_together = True
         self.session_id = 0
 
     async def connect(self) -> None:
@@ -217,8 +221,21 @@ class ZooKeeperClient:
             return None
 
     async def get_many(self, paths: Sequence[str]) -> list[Znode | None]:
-        """The znodes in order, read in one go."""
+        """The znodes in order, `READS_TOGETHER_MAX` with a request."""
+        if self._reads_together:
+            slices = [paths[n : n + READS_TOGETHER_MAX] for n in range(0, len(paths), READS_TOGETHER_MAX)]
+            try:
+                found = await asyncio.gather(*map(self._get_together, slices))
+            except ZooKeeperError as error:
+                if not isinstance(error.__cause__, UnimplementedError):
+                    raise
+                self._reads_together = False
+            else:
+                return [znode for znodes in found for znode in znodes]
         return list(await asyncio.gather(*(self.get(path) for path in paths)))
+
+    async def _get_together(self, paths: Sequence[str]) -> list[Znode | None]:
+        return list(map(_znode_or_none, await self._request(lambda: self._kazoo.get_many_async(paths))))
 
     async def children(self, path: str) -> list[str]:
         """The names of the children, sorted; empty when there is no such znode."""

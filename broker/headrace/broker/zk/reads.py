@@ -18,7 +18,7 @@ from headrace.broker.zk import paths
 from headrace.broker.zk.client import Znode, ZooKeeperClient
 
 logger = get_logger(__name__)
-READS_IN_FLIGHT_MAX = 200
+READS_IN_FLIGHT_MAX = 1_000
 T = TypeVar("T")
 
 

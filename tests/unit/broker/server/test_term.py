@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -30,7 +30,7 @@ class World:
         self.sizes: list[int] = []
         self.reads: list[str] = []
         self.before: Callable[[], None] = lambda: None
-        commit, get = self.kazoo.commit, self.kazoo.get_async
+        commit, get = self.kazoo.commit, self.kazoo.get_many_async
 
         def counted(operations: list[tuple[Any, ...]]) -> Any:
             self.sizes.append(len(operations) - 1)
@@ -39,11 +39,11 @@ class World:
             before()
             return result
 
-        def read(path: str, watch: Any = None) -> Any:
-            self.reads.append(path)
-            return get(path, watch)
+        def read(paths: Sequence[str]) -> Any:
+            self.reads += paths
+            return get(paths)
 
-        self.kazoo.commit, self.kazoo.get_async = counted, read  # type: ignore[method-assign]
+        self.kazoo.commit, self.kazoo.get_many_async = counted, read  # type: ignore[method-assign]
 
     async def begin(self) -> Term:
         client = ZooKeeperClient(

@@ -42,12 +42,14 @@ class Brokers:
             return []
         commands: list[Command] = [ForgetBroker(broker_id=b) for b in sorted(gone | restarted)]
         commands += metadata_to(cluster, cluster.brokers.keys() - started, ())
-        commands += metadata_to(cluster, started, cluster.all_known())
+        if started:
+            commands += metadata_to(cluster, started, cluster.all_known())
         writes = self._elections.due(restarted=restarted)
-        commands += leaders_to(cluster, started, cluster.settled(writes))
+        if started:
+            commands += leaders_to(cluster, started, cluster.settled(writes))
         commands += self._deletions.again_to(started)
         commands += self._deletions.stop_waiting_for(gone | restarted)
-        return commands + self._elections.write(writes)
+        return commands + self._elections.write_leaders_first(writes)
 
     def _forget(self, ended: frozenset[int] | set[int]) -> None:
         """What was known of lives of brokers that are over."""

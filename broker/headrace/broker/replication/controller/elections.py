@@ -53,12 +53,21 @@ class Elections:
         self._unclean = unclean
         self._notes_recovery = notes_recovery
         self._created: set[PartitionKey] = set()
+        # To be written once those are that are out.
+        self._postponed: list[StateWrite] = []
 
     def write(self, writes: Iterable[StateWrite]) -> list[Command]:
         """The command that writes these states, if there are any."""
         batch = tuple(writes)
         self._created |= {(w.topic, w.partition) for w in batch if w.create}
         return [WriteStates(writes=batch)] if batch else []
+
+    def write_leaders_first(self, writes: Sequence[StateWrite]) -> list[Command]:
+        """`write`, in two commands: partitions that nobody leads wait for no others."""
+        urgent = [w for w in writes if w.reason != REPLICA_AWAY]
+        others = [w for w in writes if w.reason == REPLICA_AWAY]
+        self._postponed = others if urgent else []
+        return self.write(urgent or others)
 
     def due(
         self,
@@ -123,7 +132,10 @@ class Elections:
         commands = leaders_to(cluster, cluster.brokers, words, led)
         if words:
             commands += metadata_to(cluster, cluster.brokers, words)
-        return commands + self.write(self.due(sorted({topic for topic, _ in found})))
+        again = self.due(sorted({topic for topic, _ in found}))
+        taken = {(w.topic, w.partition) for w in again}
+        postponed, self._postponed = self._postponed, []
+        return commands + self.write([*again, *(w for w in postponed if (w.topic, w.partition) not in taken)])
 
     def shutdown_requested(self, event: ShutdownRequested) -> list[Command]:
         """Another in-sync replica leads each partition of the broker, as far as there is one; what it follows is stopped

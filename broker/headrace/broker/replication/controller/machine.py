@@ -125,7 +125,8 @@ class Controller:
         writes = self._elections.due(is_first_look=True)
         settled = cluster.settled(writes)
         commands = metadata_to(cluster, cluster.brokers, settled) + deletions
-        return commands + leaders_to(cluster, cluster.brokers, settled) + self._elections.write(writes)
+        commands += leaders_to(cluster, cluster.brokers, settled)
+        return commands + self._elections.write_leaders_first(writes)
 
     def _topics_changed(self, event: TopicsChanged) -> list[Command]:
         cluster = self.cluster

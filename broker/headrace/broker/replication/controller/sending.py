@@ -6,7 +6,6 @@ Every command bears the epoch of the broker's registration, so that a later life
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 
 from headrace.broker.replication.controller.state import ClusterState
@@ -42,7 +41,7 @@ def leaders_to(
             ):
                 # An added replica may be made anew in any data directory until it is in sync.
                 is_new = replica in adding and replica not in word.state.isr
-                held[replica].append(replace(word, is_new=True) if is_new else word)
+                held[replica].append(word._replace(is_new=True) if is_new else word)
     # Who hears the same is given the same: it is made into a request once.
     common: dict[tuple[int, ...], tuple[PartitionWord, ...]] = {}
     return [

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from uuid import UUID
 
+import pytest
+
 from headrace.broker.replication import events as ev
 from headrace.broker.replication.controller.machine import Controller
 from headrace.broker.replication.model import Broker, PartitionState, ReplicaAssignment, TopicAssignment
+from headrace.broker.wire.partitions import PartitionKey
+
+BROKERS = {b: Broker(broker_id=b, epoch=10, endpoints=()) for b in (1, 2, 3)}
+REPLICAS = {p: (1 + p % 3, 1 + (p + 1) % 3, 1 + (p + 2) % 3) for p in range(9)}
+LED_BY_3 = [2, 5, 8]
+LED_BY_OTHERS = [0, 1, 3, 4, 6, 7]
 
 
-def test_partitions_with_another_leader_are_told_of_before_those_that_lost_a_follower() -> None:
-    brokers = {b: Broker(broker_id=b, epoch=10, endpoints=()) for b in (1, 2, 3)}
-    replicas = {p: (1 + p % 3, 1 + (p + 1) % 3, 1 + (p + 2) % 3) for p in range(9)}
+def elected(brokers: dict[int, Broker]) -> tuple[Controller, list[ev.Command]]:
+    """A controller, and what it does first."""
     controller = Controller()
-    controller.handle(
+    commands = controller.handle(
         ev.Elected(
             epoch=7,
             brokers=brokers,
@@ -21,19 +28,58 @@ def test_partitions_with_another_leader_are_told_of_before_those_that_lost_a_fol
                 "t": TopicAssignment(
                     topic="t",
                     topic_id=UUID(int=1),
-                    partitions={p: ReplicaAssignment(replicas=r) for p, r in replicas.items()},
+                    partitions={p: ReplicaAssignment(replicas=r) for p, r in REPLICAS.items()},
                 )
             },
             states={
                 ("t", p): PartitionState(leader=r[0], leader_epoch=4, isr=r, controller_epoch=1)
-                for p, r in replicas.items()
+                for p, r in REPLICAS.items()
             },
         )
     )
-    commands = controller.handle(ev.BrokersChanged(brokers={b: brokers[b] for b in (1, 2)}))
+    return controller, commands
+
+
+def writes_of(commands: list[ev.Command]) -> dict[PartitionKey, PartitionState]:
+    """What the only write among the commands, which is the last of them, writes."""
     (write,) = [c for c in commands if isinstance(c, ev.WriteStates)]
-    written = {(w.topic, w.partition): w.state for w in write.writes}
-    told = controller.handle(ev.StatesWritten(written=written))
-    for command in told:
-        assert isinstance(command, ev.SendLeaderAndIsr | ev.SendUpdateMetadata)
-        assert [w.partition for w in command.partitions] == [2, 5, 8, 0, 1, 3, 4, 6, 7]
+    assert write is commands[-1]
+    return {(w.topic, w.partition): w.state for w in write.writes}
+
+
+def told(commands: list[ev.Command]) -> list[list[int]]:
+    return [
+        [w.partition for w in command.partitions]
+        for command in commands
+        if isinstance(command, ev.SendLeaderAndIsr | ev.SendUpdateMetadata) and command.partitions
+    ]
+
+
+@pytest.mark.parametrize("is_new_term", [False, True])
+def test_partitions_that_lost_their_leader_wait_for_no_others(is_new_term: bool) -> None:
+    two = {b: BROKERS[b] for b in (1, 2)}
+    if is_new_term:
+        controller, commands = elected(two)
+    else:
+        controller, _ = elected(BROKERS)
+        commands = controller.handle(ev.BrokersChanged(brokers=two))
+    first = writes_of(commands)
+    assert [p for _, p in first] == LED_BY_3
+    commands = controller.handle(ev.StatesWritten(written=first))
+    assert told(commands) == [LED_BY_3] * 4
+    second = writes_of(commands)
+    assert [p for _, p in second] == LED_BY_OTHERS
+    assert {s.isr for s in second.values()} == {(1, 2), (2, 1)}
+    commands = controller.handle(ev.StatesWritten(written=second))
+    assert told(commands) == [LED_BY_OTHERS] * 4
+
+
+def test_what_was_put_off_is_decided_anew_where_somebody_else_wrote_meanwhile() -> None:
+    controller, _ = elected(BROKERS)
+    first = writes_of(controller.handle(ev.BrokersChanged(brokers={1: BROKERS[1]})))
+    lost = next(iter(first))
+    found = PartitionState(leader=1, leader_epoch=9, isr=(1,), controller_epoch=1, zk_version=5)
+    written = {key: state for key, state in first.items() if key != lost}
+    second = writes_of(controller.handle(ev.StatesWritten(written=written, conflicts={lost: found})))
+    assert second.keys() == {("t", p) for p in REPLICAS} - first.keys()
+    assert {s.leader for s in second.values()} == {1}
