@@ -6,14 +6,16 @@ A budget is met when the median of all runs of its cell is, or, beside Apache Ka
 from __future__ import annotations
 
 import statistics
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench import broker_cells, load_cells, mirror_cells
+from bench import broker_cells, catching_up_cells, fail_over_cells, idle_cells, load_cells, mirror_cells
 from bench.contest import KAFKA
 from bench.figures import (
     Figure,
     Run,
+    cpu_ratio,
     cpu_us_per_message,
     mb_per_cpu_second,
     memory_mib,
@@ -21,6 +23,7 @@ from bench.figures import (
     p99_ms,
     pair_ratios,
     seconds,
+    wake_ups_per_second,
 )
 from bench.runs import HEADRACE
 from bench.workloads import (
@@ -52,7 +55,7 @@ MIRROR_MAKER_MB_PER_CPU_SECOND = 52
 class Budget:
     """A limit on one figure of headrace in one cell: the most it may be, or with `is_floor` the least.
 
-    With `is_ratio` the limit is on the ratio to Apache Kafka, pair by pair.
+    With `is_ratio` the limit is on the ratio to Apache Kafka, pair by pair, or, where another cell is `beside`, to its median.
     """
 
     cell: str
@@ -61,6 +64,7 @@ class Budget:
     limit: float
     is_floor: bool = False
     is_ratio: bool = False
+    beside: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +144,25 @@ def _mirror(cell: str) -> Budget:
     return Budget(cell=cell, figure=mb_per_cpu_second, what="MB per CPU-second", limit=limit, is_floor=True)
 
 
+def _fail_over(cell: str, what: str, limit: float) -> tuple[Budget, ...]:
+    return (
+        Budget(cell=cell, figure=seconds, what=what, limit=limit),
+        Budget(cell=cell, figure=p99_ms, what="a bystander's p99 (ms)", limit=50),
+    )
+
+
+def _catching_up(cell: str) -> Budget:
+    return Budget(
+        cell=cell,
+        figure=mb_per_cpu_second,
+        what="MB per CPU-second",
+        limit=0.8,
+        is_floor=True,
+        is_ratio=True,
+        beside=catching_up_cells.MIRRORED[cell],
+    )
+
+
 BUDGETS = (
     Budget(cell=broker_cells.START_DEV, figure=seconds, what="seconds to ready", limit=5),
     _rate(PRODUCE_1, 4),
@@ -167,8 +190,14 @@ BUDGETS = (
     _p99(LATENCY_10K),
     _memory(MANY, 200),
     *(budget for workload in CLUSTERED.values() for budget in _replicated(workload)),
+    *_fail_over(fail_over_cells.KILLED, "seconds until all are led", 1),
+    *_fail_over(fail_over_cells.STOPPED, "seconds without leader", 1),
+    *_fail_over(fail_over_cells.CONTROLLER_KILLED, "seconds until all are led", 5),
+    Budget(cell=idle_cells.IDLE, figure=wake_ups_per_second, what="wake-ups a second", limit=16),
+    Budget(cell=idle_cells.IDLE, figure=cpu_ratio, what="CPU, × that of one a broker", limit=1.2),
     _mirror(mirror_cells.BATCH_50),
     _mirror(mirror_cells.BATCH_MAX),
+    *map(_catching_up, catching_up_cells.cells),
     Budget(
         cell=load_cells.FLAT,
         figure=messages_per_second,
@@ -181,15 +210,22 @@ BUDGETS = (
 
 def judge(runs: Sequence[Run]) -> list[Judged]:
     """Every budget beside what the runs say of it."""
-    return [_judged(budget, [run for run in runs if run["cell"] == budget.cell]) for budget in BUDGETS]
+    by_cell: dict[str, list[Run]] = defaultdict(list)
+    for run in runs:
+        by_cell[run["cell"]].append(run)
+    return [_judged(budget, by_cell[budget.cell], by_cell[budget.beside]) for budget in BUDGETS]
 
 
-def _judged(budget: Budget, runs: Sequence[Run]) -> Judged:
+def _judged(budget: Budget, runs: Sequence[Run], others: Sequence[Run]) -> Judged:
     own = [run for run in runs if run["peer"] == HEADRACE]
     rivals = [run for run in runs if run["peer"] == KAFKA]
+    ratios = pair_ratios(own, rivals, budget.figure)
+    if others:
+        beside = statistics.median(map(budget.figure, others))
+        ratios = [budget.figure(run) / beside for run in own]
     return Judged(
         budget=budget,
         own=tuple(map(budget.figure, own)),
         rivals=tuple(map(budget.figure, rivals)),
-        ratios=tuple(pair_ratios(own, rivals, budget.figure)),
+        ratios=tuple(ratios),
     )

@@ -11,12 +11,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import click
 import psutil
 from confluent_kafka import KafkaException
+from kazoo.client import KazooClient
 
 from bench import apache_kafka
 from bench.peers import STOP_SECONDS_MAX, TOPIC_SECONDS_MAX, Peer
@@ -72,10 +74,21 @@ def broker(kind: str, jars: Path | None, data: Path, ensemble: str) -> Iterator[
 
 
 @contextlib.contextmanager
-def cluster(kind: str, jars: Path | None, data: Path, ensemble: str, broker_count: int) -> Iterator[Peer]:
-    """So many brokers of that kind; with more than one every partition is on all, and `acks=all` waits for two."""
+def cluster(
+    kind: str,
+    jars: Path | None,
+    data: Path,
+    ensemble: str,
+    broker_count: int,
+    settings: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[Peer]:
+    """So many brokers of that kind; with more than one every partition is on all, and `acks=all` waits for two.
+
+    `settings` are added to their server.properties.
+    """
     ports = [_free_port() for _ in range(broker_count)]
     bootstrap = ",".join(f"127.0.0.1:{port}" for port in ports)
+    chroot = f"{ensemble}/{data.name}-{ports[0]}"
     began = time.monotonic()
     with contextlib.ExitStack() as stack:
         processes, logs = [], []
@@ -89,7 +102,8 @@ def cluster(kind: str, jars: Path | None, data: Path, ensemble: str, broker_coun
                 "min.insync.replicas": str(min(2, broker_count)),
                 "listeners": f"PLAINTEXT://127.0.0.1:{port}",
                 "log.dirs": str(home / "logs"),
-                "zookeeper.connect": f"{ensemble}/{data.name}-{ports[0]}",
+                "zookeeper.connect": chroot,
+                **settings,
             }
             config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
             logs.append(home / "broker.log")
@@ -106,6 +120,7 @@ def cluster(kind: str, jars: Path | None, data: Path, ensemble: str, broker_coun
             start_seconds=round(time.monotonic() - began, 3),
             others=tuple(others),
             log_directories=tuple(log.parent / "logs" for log in logs),
+            zookeeper=chroot,
         )
 
 
@@ -117,6 +132,18 @@ def both(jars: Path | None, data: Path, ensemble: str, broker_count: int = 1) ->
         if jars is not None:
             peers.append(stack.enter_context(cluster(KAFKA, jars, data / "kafka", ensemble, broker_count)))
         yield peers
+
+
+@contextlib.contextmanager
+def zookeeper_session(peer: Peer) -> Iterator[KazooClient]:
+    """A session with a cluster's ZooKeeper."""
+    zookeeper = KazooClient(hosts=peer.zookeeper, timeout=60)
+    zookeeper.start()
+    try:
+        yield zookeeper
+    finally:
+        zookeeper.stop()
+        zookeeper.close()
 
 
 @contextlib.contextmanager

@@ -37,6 +37,14 @@ def p99_ms(run: Run) -> float:
     return float(run["figures"]["p99_ms"])
 
 
+def wake_ups_per_second(run: Run) -> float:
+    return float(run["figures"]["wake_ups_per_second"])
+
+
+def cpu_ratio(run: Run) -> float:
+    return float(run["figures"]["cpu_ratio"])
+
+
 def pair_ratios(runs: Sequence[Run], others: Sequence[Run], figure: Figure) -> list[float]:
     """The figure of each run over that of the other run of the same round; rounds without both are left out."""
     by_round = {other["round"]: other for other in others}
@@ -60,7 +68,12 @@ def spread(values: Sequence[float]) -> str:
 
 def sentence(run: Run) -> str:
     """One line for the terminal."""
-    if "p99_ms" in run["figures"]:
+    figures = run["figures"]
+    if "wake_ups_per_second" in figures:
+        said = f"{number(wake_ups_per_second(run))} wake-ups/s, {number(cpu_ratio(run))} × the CPU"
+    elif "p99_ms" in figures and not run["messages"]:
+        said = f"{number(seconds(run))} s, p99 {number(p99_ms(run))} ms"
+    elif "p99_ms" in figures:
         said = f"p99 {number(p99_ms(run))} ms"
     elif run["messages"]:
         said = (

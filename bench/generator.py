@@ -57,16 +57,30 @@ def run(program: Path, mode: str, /, **options: str | float) -> Outcome:
 
     A failed message or a time-out is an error.
     """
+    return outcome(start(program, mode, **options))
+
+
+def start(program: Path, mode: str, /, **options: str | float) -> subprocess.Popen[str]:
+    """The generator at work; SIGTERM ends a `latency` before its time."""
     command = [str(program), mode, *(f"{name}={value}" for name, value in options.items())]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def outcome(running: subprocess.Popen[str]) -> Outcome:
+    """What it saw, once it has ended."""
+    assert isinstance(running.args, list), "start made it"
+    command = " ".join(map(str, running.args[1:]))
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_SECONDS_MAX, check=False)
+        output, errors = running.communicate(timeout=RUN_SECONDS_MAX)
     except subprocess.TimeoutExpired:
-        raise click.ClickException(f"`{' '.join(command[1:])}` did not end in {RUN_SECONDS_MAX} s") from None
-    if done.returncode:
-        raise click.ClickException(
-            f"`{' '.join(command[1:])}` failed: {done.stderr.strip()[:300] or done.stdout}"
-        )
-    seen = json.loads(done.stdout)
+        running.kill()
+        raise click.ClickException(f"`{command}` did not end in {RUN_SECONDS_MAX} s") from None
+    except BaseException:
+        running.kill()
+        raise
+    if running.returncode:
+        raise click.ClickException(f"`{command}` failed: {errors.strip()[:300] or output}")
+    seen = json.loads(output)
     latency = {name: seen[name] for name in PERCENTILES if name in seen}
     return Outcome(
         messages=seen["messages"],

@@ -5,13 +5,31 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
-from bench import broker_cells, cluster_cells, load_cells, mirror_cells
+from bench import (
+    broker_cells,
+    catching_up_cells,
+    cluster_cells,
+    fail_over_cells,
+    idle_cells,
+    load_cells,
+    mirror_cells,
+)
 from bench.runs import Group, RawRun, Workshop
 
-GROUPS: tuple[Group, ...] = (broker_cells, cluster_cells, mirror_cells, load_cells)
+GROUPS: tuple[Group, ...] = (
+    broker_cells,
+    cluster_cells,
+    fail_over_cells,
+    idle_cells,
+    mirror_cells,
+    catching_up_cells,
+    load_cells,
+)
 CELLS = tuple(cell for group in GROUPS for cell in group.cells)
-KAFKA_CELLS = {*broker_cells.cells, *cluster_cells.cells} - {broker_cells.START_DEV}
-"""The cells that have Apache Kafka beside headrace."""
+PAIRED_CELLS = {*broker_cells.cells, *cluster_cells.cells} - {broker_cells.START_DEV}
+"""The cells whose every run has one of Apache Kafka beside it."""
+KAFKA_CELLS = {*PAIRED_CELLS, *fail_over_cells.RIVALLED}
+"""The cells that have Apache Kafka beside headrace in one run at least."""
 
 
 def choose(names: tuple[str, ...]) -> set[str]:

@@ -6,14 +6,15 @@
  *
  * Names: bootstrap, topic, partitions (1), connections (1), messages (0: no end but `seconds`), seconds (0: no end but
  * `messages`), size (200), batch (messages a record batch may hold; 0: batches of up to 1 MB), acks (1), codec (none),
- * rate (messages a second), schema (-1: values are noise of `size` bytes; else flat Avro events, flat_event.avsc, of 200
+ * rate (messages a second), trace (none), schema (-1: values are noise of `size` bytes; else flat Avro events, flat_event.avsc, of 200
  * bytes on average behind the schema registry's frame).
  *
  * A connection's messages go round by message: each to the next partition, each message of the run to the next connection.
  *
  * `latency` is measured from the moment a message was due, so that a stalled client or broker is not excused, to its
  * arrival in the consumer; the first second warms up and is left out. Each connection is a client instance of its own;
- * partitions are shared among those that read.
+ * partitions are shared among those that read. SIGTERM ends it early; `trace` names a file that gets a line for each message
+ * that counts: when it was due (seconds of the monotonic clock) and its latency in milliseconds.
  *
  * A run prints one line of JSON: messages, seconds from the first call to the last acknowledgement (or message), payload
  * bytes, failures, and for `latency` percentiles in milliseconds. With acks=0 the run lasts until the broker has answered
@@ -22,6 +23,7 @@
  */
 #include <librdkafka/rdkafka.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +36,7 @@ enum { NOISE_SIZE = 65536, VALUE_SIZE_MAX = 65536, EVENT_SIZE_MAX = 512, PATH_SI
 static const double WARM_UP_SECONDS = 1;
 
 typedef struct {
-    const char *bootstrap, *topic, *acks, *codec;
+    const char *bootstrap, *topic, *acks, *codec, *trace;
     long partitions, connections, messages, size, batch, rate, schema;
     double seconds;
 } Options;
@@ -50,7 +52,7 @@ typedef struct {
     rd_kafka_topic_t *topic;
     rd_kafka_queue_t *queue;
     pthread_t thread;
-    double *latencies, counted_from; /* NULL: none are kept */
+    double *latencies, *dues, counted_from; /* NULL: none are kept */
     long latency_count, latency_space;
 } Reader;
 
@@ -58,6 +60,7 @@ static long acknowledged, failed;
 static double last_event;
 static atomic_long seen, seen_bytes, read_errors;
 static atomic_int stopped;
+static volatile sig_atomic_t is_ended;
 
 static double now_seconds(void) {
     struct timespec ts;
@@ -252,8 +255,9 @@ static int produce(const Options *options) {
 static void keep_latency(Reader *reader, const rd_kafka_message_t *message, double now) {
     double due;
     memcpy(&due, message->payload, sizeof due);
-    if (due >= reader->counted_from && reader->latency_count < reader->latency_space)
-        reader->latencies[reader->latency_count++] = now - due;
+    if (due < reader->counted_from || reader->latency_count >= reader->latency_space) return;
+    reader->dues[reader->latency_count] = due;
+    reader->latencies[reader->latency_count++] = now - due;
 }
 
 static void *read_on(void *argument) {
@@ -371,36 +375,53 @@ static int report_latencies(Reader *readers, long connections, long sent, double
     return report(sent, seconds, bytes, more);
 }
 
+static void write_trace(const char *path, const Reader *readers, long connections) {
+    FILE *file = fopen(path, "w");
+    if (!file) die("trace", "the file cannot be written");
+    for (long r = 0; r < connections; r++)
+        for (long i = 0; i < readers[r].latency_count; i++) fprintf(file, "%.6f %.4f\n", readers[r].dues[i], readers[r].latencies[i] * 1e3);
+    if (fclose(file)) die("trace", "the file cannot be written");
+}
+
+static void end_early(int number) {
+    (void)number;
+    is_ended = 1;
+}
+
 static int latency(const Options *options) {
     static Clients clients;
     static Reader readers[CONNECTIONS_MAX];
     static char value[VALUE_SIZE_MAX];
     const long connections = options->connections < options->partitions ? options->connections : options->partitions;
-    const long messages = (long)((options->seconds + WARM_UP_SECONDS) * (double)options->rate);
+    const long most = (long)((options->seconds + WARM_UP_SECONDS) * (double)options->rate);
+    long messages = 0;
+    signal(SIGTERM, end_early);
     memcpy(value, make_noise(), sizeof value);
     open_producers(&clients, options, 1);
     for (long r = 0; r < connections; r++) {
         open_reader(&readers[r], options, connections, 1);
-        readers[r].latency_space = messages;
-        readers[r].latencies = malloc((size_t)messages * sizeof *readers[r].latencies);
+        readers[r].latency_space = most;
+        readers[r].latencies = malloc((size_t)most * sizeof *readers[r].latencies);
+        readers[r].dues = malloc((size_t)most * sizeof *readers[r].dues);
         assign(&readers[r], options, r, connections, 1);
     }
     const double start = now_seconds() + 0.1;
     for (long r = 0; r < connections; r++) readers[r].counted_from = start + WARM_UP_SECONDS;
     start_readers(readers, connections);
-    for (long i = 0; i < messages; i++) {
-        const double due = start + (double)i / (double)options->rate;
-        const long c = i % clients.count;
+    for (; messages < most && !is_ended; messages++) {
+        const double due = start + (double)messages / (double)options->rate;
+        const long c = messages % clients.count;
         rd_kafka_poll(clients.rk[c], 0);
         if (now_seconds() < due) sleep_until(due);
         memcpy(value, &due, sizeof due);
-        publish(&clients, c, i % options->partitions, value, (size_t)options->size, start);
+        publish(&clients, c, messages % options->partitions, value, (size_t)options->size, start);
     }
     await_acknowledgements(&clients, messages, start);
     await_messages(messages, STRAGGLER_SECONDS_MAX);
     const double seconds = now_seconds() - start;
     stop_readers(readers, options, connections);
     close_all(&clients);
+    if (options->trace) write_trace(options->trace, readers, connections);
     return report_latencies(readers, connections, messages, seconds, (double)messages * (double)options->size);
 }
 
@@ -411,7 +432,7 @@ static int take(Options *options, const char *name, const char *value) {
         {"partitions", NULL, &options->partitions},  {"connections", NULL, &options->connections},
         {"messages", NULL, &options->messages},      {"size", NULL, &options->size},
         {"batch", NULL, &options->batch},            {"rate", NULL, &options->rate},
-        {"schema", NULL, &options->schema},
+        {"schema", NULL, &options->schema},          {"trace", &options->trace, NULL},
     };
     for (size_t k = 0; k < sizeof known / sizeof *known; k++)
         if (!strcmp(name, known[k].name)) {

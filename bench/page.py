@@ -80,6 +80,7 @@ def _runs(records: Mapping[str, Record]) -> list[Run]:
 def _row(judged: Judged) -> str:
     budget = judged.budget
     limit = f"{'≥' if budget.is_floor else '≤'} {number(budget.limit)}{' ×' if budget.is_ratio else ''}"
+    limit += " the mirror's" if budget.beside else ""
     word = "not measured"
     if judged.is_measured:
         word = "met" if judged.is_met else "**not met**"

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.machine import cpu_seconds
 from bench.runs import HEADRACE
+from headrace.broker.client.blocking_cluster import parse_bootstrap
+from headrace.broker.wire.client.view import Address
 
 STOP_SECONDS_MAX = 60
 TOPIC_SECONDS_MAX = 120
@@ -35,25 +37,42 @@ class Peer:
     """The other brokers of a cluster."""
     log_directories: tuple[Path, ...] = ()
     """Where its partitions lie, if the benchmark watches them go."""
+    zookeeper: str = ""
+    """HOST:PORT/CHROOT of a cluster's ZooKeeper."""
+
+    @property
+    def processes(self) -> tuple[psutil.Process, ...]:
+        """Of all its brokers, in the order of their ids, which begin with 1 in a cluster."""
+        return self.process, *self.others
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        """Of all its brokers, in the same order."""
+        return parse_bootstrap(self.bootstrap)
 
     @property
     def memory_mib(self) -> int:
-        return sum(int(process.memory_info().rss) for process in (self.process, *self.others)) // 2**20
+        return sum(int(process.memory_info().rss) for process in self.processes) // 2**20
 
     @property
     def cpu_seconds(self) -> float:
         """Of all its brokers, so far."""
-        return sum(map(cpu_seconds, (self.process, *self.others)))
+        return sum(map(cpu_seconds, self.processes))
 
     def admin(self) -> AdminClient:
         """A client whose errors come as exceptions alone, not also as lines on the terminal."""
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 2})
 
-    def create_topic(self, name: str, partitions: int) -> None:
-        """Create a topic with a replica of each partition on every broker."""
+    def create_topic(
+        self, name: str, partitions: int, replicas: Sequence[Sequence[int]] | None = None
+    ) -> None:
+        """Create a topic with a replica of each partition on every broker, or with these replicas of each."""
         admin = self.admin()
         try:
-            topic = NewTopic(name, partitions, 1 + len(self.others))
+            if replicas is None:
+                topic = NewTopic(name, partitions, 1 + len(self.others))
+            else:
+                topic = NewTopic(name, partitions, replica_assignment=[list(each) for each in replicas])
             for created in admin.create_topics([topic], request_timeout=TOPIC_SECONDS_MAX).values():
                 created.result(TOPIC_SECONDS_MAX)
         except (KafkaException, TimeoutError) as error:
