@@ -89,6 +89,8 @@ def up(inventory: str) -> None:
         name = image.ensure(docker, say)
         since = time.monotonic()
         started = containers.start(docker, topology, inventory_name(inventory), name)
+        if docker == engine.own():
+            engine.weigh(len(topology.hosts))
         containers.wait_until_up(docker, (host.name for host in topology.hosts))
     count = len(topology.hosts)
     if started:
@@ -110,8 +112,12 @@ def down(with_image: bool) -> None:
         if docker and with_image:
             for name in image.images(docker):
                 docker.run("image", "rm", name)
-        engine.stop()
-        if with_image and engine.data_folder().exists():
+        others = docker.run("ps", "--format", "{{.Names}}").split() if docker == engine.own() else []
+        if others:
+            say(f"The engine goes on, since it has other containers: {', '.join(others)}")
+        else:
+            engine.stop()
+        if with_image and not others and engine.data_folder().exists():
             shutil.rmtree(engine.data_folder())
     say(f"{count} hosts removed" if count else "There was no lab")
 

@@ -99,6 +99,15 @@ def start() -> None:
         time.sleep(POLL_INTERVAL_S)
 
 
+def weigh(hosts: int) -> None:
+    """Give the lab's hosts the turns of as many processes; otherwise all of them together would get those of one."""
+    wanted = dict.fromkeys(CGROUPS.glob(f"cpu*/{CGROUP}/cpu.shares"), 1024 * hosts)
+    wanted[CGROUPS / CGROUP / "cpu.weight"] = min(100 * hosts, 10_000)
+    for path, weight in wanted.items():
+        if path.exists():
+            path.write_text(str(weight), encoding="utf-8")
+
+
 def process_id() -> int | None:
     """The process of the lab's own engine, or None when it does not run."""
     try:
