@@ -72,6 +72,8 @@ def test_no_bundle_has_a_tool_of_developers_or_of_those_who_roll_out(bundle: str
 def test_only_the_load_has_spark() -> None:
     assert [name for name in EXTRAS if "pyspark" in closure(PROJECT, EXTRAS[name], required_by)] == ["load"]
     assert "confluent-kafka" not in closure(PROJECT, EXTRAS["broker"], required_by)
+    # Counters decode what they count as loads do.
+    assert "pyruhvro" in closure(PROJECT, EXTRAS["audit"], required_by)
 
 
 def test_what_the_lock_lacks_ends_with_a_sentence() -> None:
