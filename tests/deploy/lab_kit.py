@@ -99,9 +99,7 @@ class SmallLab:
             process.wait()
         finally:
             kill_session(process)
-        runs = log.with_suffix(".runs")
-        hosts = [line.split()[0] for line in runs.read_text().splitlines()] if runs.exists() else []
-        played = Played(process.returncode, log.read_text(), time.monotonic() - since, Counter(hosts))
+        played = Played(process.returncode, log.read_text(), time.monotonic() - since, module_runs(log))
         print(
             f"{playbook} {' '.join(arguments)}: {played.seconds:.0f} s, {played.module_runs.total()} module runs"
         )
@@ -157,6 +155,12 @@ class SmallLab:
         assert asked.stdout, asked.stderr
         found: dict[str, Any] = json.loads(asked.stdout)
         return found
+
+
+def module_runs(log: Path) -> Counter[str]:
+    """How many modules a play that writes to this log has begun to run on each host so far."""
+    runs = log.with_suffix(".runs")
+    return Counter(line.split()[0] for line in runs.read_text().splitlines()) if runs.exists() else Counter()
 
 
 def kill_session(process: subprocess.Popen[bytes]) -> None:

@@ -10,14 +10,19 @@ import os
 import random
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
-from lab_kit import CHECKOUT, PROGRAMS, SmallLab, Traffic, eventually, kill_session
+from lab_kit import CHECKOUT, PROGRAMS, SmallLab, Traffic, eventually, kill_session, module_runs
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(1200)]
 FIRST_RUNS_MAX, SECOND_RUNS_MAX = 10, 5
 """Module runs of one host: each costs half a second of a core."""
+LOAD_HOST = "offline-load-1"
+"""It has three services, and Spark is waited for when all else is done."""
+CHANGE_RUNS = 24
+"""Module runs of a change of the brokers of dc-east, give or take."""
 SEED = int(os.environ.get("HEADRACE_LAB_SEED", "17"))
 
 
@@ -26,15 +31,17 @@ def test_a_roll_out_from_nothing_takes_few_module_runs(rolled_out: SmallLab) -> 
     assert first is not None
     assert set(rolled_out.hosts) <= set(first.module_runs)
     assert {host: count for host, count in first.module_runs.items() if count > FIRST_RUNS_MAX} == {}
-    for host in rolled_out.hosts:
-        assert all(rolled_out.is_active(host, service) for service in rolled_out.services(host))
+    services = [(host, service) for host in rolled_out.hosts for service in rolled_out.services(host)]
+    assert [place for place in services if not rolled_out.is_active(*place)] == []
 
 
 def test_a_second_run_changes_nothing(rolled_out: SmallLab, traffic: Traffic) -> None:
     second = rolled_out.play("site.yml")
     assert second.returncode == 0, second.output[-6000:]
     assert second.changed() == {}
-    assert {host: count for host, count in second.module_runs.items() if count > SECOND_RUNS_MAX} == {}
+    allowed = {LOAD_HOST: SECOND_RUNS_MAX + 1}
+    runs = second.module_runs.items()
+    assert [(host, count) for host, count in runs if count > allowed.get(host, SECOND_RUNS_MAX)] == []
     assert traffic.moves()
 
 
@@ -118,19 +125,24 @@ def test_a_host_that_boots_brings_its_services_back(
 def test_a_killed_roll_out_is_ended_by_the_same_command(
     rolled_out: SmallLab, tmp_path: Path, turn: int
 ) -> None:
-    """`kill -9` of Ansible and its workers at a seeded moment of a change of all brokers of dc-east."""
-    moment_s = random.Random(f"{SEED}-{turn}").uniform(5, 60)
+    """`kill -9` of Ansible and its workers at a seeded moment of a change of all brokers of dc-east.
+
+    The moment is a count of module runs and a part of a second, so that a busy machine has it as well.
+    """
+    chosen = random.Random(f"{SEED}-{turn}")
+    run_count, delay_s = chosen.randint(1, CHANGE_RUNS), chosen.random()
     change = json.dumps(
         {"broker_properties": {"num.partitions": 4 + turn, "offsets.topic.num.partitions": 3}}
     )
     arguments = ["--limit", "dc_east", "-e", change]
-    process = rolled_out.start_play("site.yml", *arguments, log=tmp_path / "killed.log")
+    log = tmp_path / "killed.log"
+    process = rolled_out.start_play("site.yml", *arguments, log=log)
     try:
-        process.wait(moment_s)
-    except subprocess.TimeoutExpired:
-        print(f"killed after {moment_s:.1f} s")
+        assert eventually(lambda: process.poll() is not None or module_runs(log).total() >= run_count)
+        time.sleep(delay_s)
     finally:
         kill_session(process)
+    print(f"killed after {module_runs(log).total()} module runs")
     ended = rolled_out.play("site.yml", *arguments)
     assert ended.returncode == 0, ended.output[-6000:]
     for number in (1, 2, 3):
