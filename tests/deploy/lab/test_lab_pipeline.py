@@ -55,13 +55,37 @@ def test_a_second_run_changes_nothing(rolled_out: SmallLab, traffic: Traffic) ->
     ],
 )
 def test_a_service_cannot_write_etc(rolled_out: SmallLab, host: str, service: str) -> None:
-    """Tried by root in the service's own view of the files, where only its sandbox can be what forbids it."""
-    process = str(rolled_out.process_id(host, service))
-    tried = rolled_out.asked(host, "nsenter", "--target", process, "--mount", "touch", "/etc/written")
-    assert tried.returncode != 0
-    assert "Read-only file system" in tried.stderr
-    rolled_out.on(host, "touch", "/etc/written")
-    rolled_out.on(host, "rm", "/etc/written")
+    """A unit with the service's own sandbox, but root: only the sandbox can be what forbids it."""
+    assert "Read-only file system" in said_of_writing(rolled_out, host, service, "")
+    assert said_of_writing(rolled_out, host, service, "/^ProtectSystem=/d") == ""
+
+
+def said_of_writing(lab: SmallLab, host: str, service: str, edit: str) -> str:
+    """What a copy of the service's unit, edited, complains of when it writes /etc; nothing when it can."""
+    edits = [
+        "s|^ExecStart=.*|ExecStart=/bin/touch /etc/written|",
+        "s|^Restart=.*|Restart=no|",
+        "s|^User=.*|User=root|",
+        "/^Group=/d",
+        "/^Type=/d",
+        r"s|^\[Service\]|[Service]\nType=oneshot|",
+        edit,
+    ]
+    units = "/run/systemd/system"
+    lab.on(host, "mkdir", "-p", units)
+    copied = lab.on(
+        host, "sed", *(f"--expression={line}" for line in edits), f"/etc/systemd/system/{service}.service"
+    )
+    lab.on(host, "sh", "-c", f"printf '%s\n' \"$1\" >{units}/lab-probe.service", "sh", copied)
+    try:
+        lab.on(host, "systemctl", "daemon-reload")
+        if lab.asked(host, "systemctl", "start", "lab-probe").returncode == 0:
+            return ""
+        return lab.on(host, "journalctl", "--unit", "lab-probe", "--output", "cat")
+    finally:
+        lab.on(host, "rm", "--force", f"{units}/lab-probe.service", "/etc/written")
+        lab.asked(host, "systemctl", "reset-failed", "lab-probe")
+        lab.on(host, "systemctl", "daemon-reload")
 
 
 @pytest.mark.parametrize(
