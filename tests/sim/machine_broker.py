@@ -2,19 +2,21 @@
 
 A `Host` is what stays: the disk, and the ways. A `Life` is one process of it, with its session in ZooKeeper. It performs what
 the machines want done: fetches of followers, proposals of in-sync replicas, the requests of the controller, all as messages
-that may be late or lost. What only says yes or no to a request (the fences of epochs) stands here as in the broker's handlers.
+that may be late or lost. What only says yes or no to a request, the fences of epochs among it, is the broker's own where it can
+be; what parks replies stands here as in its handlers.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from machine_world import NUMBER, PLACE, SESSION_MS, TOPIC, TOPIC_ID, World
 from stub_log import StubLog
 
-from headrace.broker.errors import ErrorCode, KafkaError
+from headrace.broker.errors import ErrorCode, KafkaError, NotLeaderOrFollowerError
+from headrace.broker.handlers.led import led_partition
 from headrace.broker.log.results import AppendResult
 from headrace.broker.replication import alter_partition
 from headrace.broker.replication import events as ev
@@ -25,6 +27,7 @@ from headrace.broker.replication.isr_proposals import IsrProposals, ProposalOf
 from headrace.broker.replication.leader import IsrProposal, Leadership
 from headrace.broker.replication.model import NO_LEADER
 from headrace.broker.replication.partition import Partition
+from headrace.broker.server.replicas import Partitions
 from headrace.broker.wire.client.replica_fetch import DivergingEpoch, FetchedPartition, FetchQuestion
 
 BACKOFF_MS = 200
@@ -34,6 +37,13 @@ TIMEOUT_MS = 1500
 CHECKPOINT_MS = 700
 REFUSED_MS = 2000
 Reply = Callable[[Any], None]
+
+
+class Epochs(NamedTuple):
+    """Those of a request of the controller's."""
+
+    controller_epoch: int
+    broker_epoch: int
 
 
 class StubAppender:
@@ -88,6 +98,16 @@ class Host:
         return self.life is not None and self.life.has_session and not is_away
 
 
+class Logs:
+    """The host's, as a broker's replicas ask for it."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def get(self, topic: str, number: int) -> StubLog:
+        return self._host.log
+
+
 class Parked:
     """A write that waits to be committed."""
 
@@ -103,6 +123,7 @@ class Life:
     def __init__(self, host: Host) -> None:
         self.host = host
         self.world = host.world
+        self.logs = Logs(host)
         self.replica_lag_ms_max = host.world.ways.lag_ms_max
         self.broker_id = host.broker_id
         self.is_dead = False
@@ -281,7 +302,10 @@ class Life:
     # -- the controller's word
 
     def is_fenced(self, epoch: int, broker_epoch: int) -> bool:
-        return epoch < self.controller_epoch or broker_epoch < self.broker_epoch
+        """As the broker's replicas have it."""
+        request: Any = Epochs(epoch, broker_epoch)
+        replicas: Any = self
+        return Partitions.fenced(replicas, request) is not ErrorCode.NONE
 
     def take_metadata(self, epoch: int, command: ev.SendUpdateMetadata, reply: Reply) -> None:
         reply(ErrorCode.NONE)
@@ -326,8 +350,9 @@ class Life:
         return code
 
     def may_not_lead(self, told: ToldReplica) -> bool:
-        """Whether its log lost what was committed (KIP-966)."""
-        return told.state.leader == self.broker_id and self.host.log.lost_end is not None
+        """Whether its log lost what was committed, as the broker's replicas have it (KIP-966)."""
+        replicas: Any = self
+        return Partitions._may_not_lead(replicas, told)
 
     def _ask_again(self) -> None:
         self._is_refused = False
@@ -462,12 +487,18 @@ class Life:
 
     def _epoch_fault(self, leader_epoch: int) -> ErrorCode | None:
         """Of a request that names the epoch in which this broker is thought to lead."""
-        partition = self.partition
-        if partition is None or (leader_epoch > partition.leader_epoch):
-            return ErrorCode.UNKNOWN_LEADER_EPOCH
-        if leader_epoch < partition.leader_epoch:
-            return ErrorCode.FENCED_LEADER_EPOCH
-        return None if partition.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        replicas: Any = self
+        try:
+            led_partition(replicas, TOPIC, NUMBER, leader_epoch)
+        except KafkaError as error:
+            return error.code
+        return None
+
+    def replica(self, topic: str, number: int) -> Partition:
+        """Raises NotLeaderOrFollowerError before the controller told of it."""
+        if self.partition is None:
+            raise NotLeaderOrFollowerError(f"{topic}-{number} is not here yet")
+        return self.partition
 
     def offsets(self, leader_epoch: int) -> Any:
         return self._epoch_fault(leader_epoch) or (0, self.host.log.log_end_offset)

@@ -299,7 +299,7 @@ class Faults:
         known = office.core.cluster.brokers.get(lost.broker_id)
         is_over = known is None or known.epoch > self._lost_epoch
         if is_over and lost.broker_id not in state.isr and not self.world.is_joining(lost.broker_id):
-            self._is_noticed = True
+            self._is_noticed, self.world.lost_power = True, None
 
     def _is_steady(self, host: Host, state: PartitionState) -> bool:
         """Whether it has been there since the state was written, so that every controller sees that it lost nothing."""
@@ -320,7 +320,7 @@ class Faults:
             return False
         assert host.life is not None
         self._lost_power, self._lost_epoch = host, host.life.broker_epoch
-        self._is_noticed = False
+        self._is_noticed, self.world.lost_power = False, host
         return True
 
     def _black_out(self) -> None:

@@ -16,15 +16,19 @@ from machine_world import World
 from stub_log import StubLog
 
 from headrace.broker.errors import ErrorCode
+from headrace.broker.handlers import led
 from headrace.broker.log.epochs import LeaderEpochs
 from headrace.broker.log.results import EpochEndOffset
 from headrace.broker.replication.controller.elections import Elections
 from headrace.broker.replication.controller.isr import IsrChanges
 from headrace.broker.replication.events import ProposedIsr
 from headrace.broker.replication.leader import IsrProposal, Leadership
+from headrace.broker.replication.partition import Partition
+from headrace.broker.server.replicas import Partitions
 from headrace.broker.wire.special_values import NO_EPOCH
 
 _committed, _joining, _write_states = Leadership.committed, Leadership.joining, World.write_states
+_readable_partition, _fenced = led.readable_partition, Partitions.fenced
 _decided, _is_eligible = IsrChanges._decided, IsrChanges._is_eligible
 
 
@@ -51,9 +55,18 @@ def _of_any_controller(world: World, writes: Any, epoch: int) -> Any:
     return _write_states(world, writes, world.controller_epoch)
 
 
-def _of_any_epoch(life: Life, leader_epoch: int) -> ErrorCode | None:
-    is_leader = life.partition is not None and life.partition.is_leader
-    return None if is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
+def _in_any_epoch(
+    replicas: Any, topic: str, index: int, leader_epoch: int, *, is_from_leader: bool
+) -> Partition:
+    return _readable_partition(replicas, topic, index, NO_EPOCH, is_from_leader=is_from_leader)
+
+
+def _from_any_controller(replicas: Any, request: Any) -> ErrorCode:
+    return _fenced(replicas, request._replace(controller_epoch=2**31))
+
+
+def _to_any_life(replicas: Any, request: Any) -> ErrorCode:
+    return _fenced(replicas, request._replace(broker_epoch=NO_EPOCH))
 
 
 def _at_the_watermark(leadership: Leadership, replica: int, high_watermark: int) -> IsrProposal | None:
@@ -78,7 +91,7 @@ def _whichever_life(changes: IsrChanges, broker_id: int, broker_epoch: int) -> b
 Mutation = Callable[[], AbstractContextManager[Any]]
 
 
-def _instead(rule: type, name: str, other: Any) -> Mutation:
+def _instead(rule: object, name: str, other: Any) -> Mutation:
     return lambda: patch.object(rule, name, other)
 
 
@@ -88,18 +101,14 @@ MUTATIONS: dict[str, Mutation] = {
     "maximal ISR": _instead(Leadership, "committed", _without_proposed),
     "minimum for the watermark": _instead(Leadership, "committed", _without_minimum),
     "controller epoch": _instead(World, "write_states", _of_any_controller),
-    "epoch fence in Fetch": _instead(Life, "_epoch_fault", _of_any_epoch),
+    "epoch fence in Fetch": _instead(led, "readable_partition", _in_any_epoch),
     "epoch cache at election": _instead(StubLog, "assign_epoch", lambda *_: None),
     "joining past the epoch's start": _instead(Leadership, "joining", _at_the_watermark),
     "partition epoch": _instead(IsrChanges, "_decided", _upon_any_state),
     "broker epoch in proposals": _instead(IsrChanges, "_is_eligible", _whichever_life),
-    "broker epoch in LeaderAndIsr": _instead(
-        Life, "is_fenced", lambda life, epoch, _: epoch < life.controller_epoch
-    ),
-    "controller epoch at brokers": _instead(
-        Life, "is_fenced", lambda life, _, epoch: epoch < life.broker_epoch
-    ),
+    "broker epoch in LeaderAndIsr": _instead(Partitions, "fenced", _to_any_life),
+    "controller epoch at brokers": _instead(Partitions, "fenced", _from_any_controller),
     "leadership of a parked reply": _instead(Life, "is_still_led", lambda *_: True),
-    "refusal after a lost tail": _instead(Life, "may_not_lead", lambda *_: False),
+    "refusal after a lost tail": _instead(Partitions, "_may_not_lead", lambda *_: False),
     "registrations after the state": _instead(Elections, "_registered_since", lambda *_: frozenset()),
 }

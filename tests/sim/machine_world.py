@@ -106,6 +106,8 @@ class World(Queue):
         self.state: PartitionState | None = None
         # What controllers are about to write.
         self.writing: list[tuple[StateWrite, ...]] = []
+        # Whom a power cut hit, until the controller has acted upon it.
+        self.lost_power: Host | None = None
         # Called after each change of the state.
         self.written: Callable[[], None] = lambda: None
         # Where the log of the only one in sync ended when it was left alone.
@@ -165,18 +167,18 @@ class World(Queue):
     def committed(self, leader: Life, partition: Partition, begin: int) -> None:
         """A leader counts all as committed from `begin` up to its watermark: each replica in sync must have it.
 
-        Who lost power since this broker leads may lack it until the controller has it out of sync.
+        Who lost power may lack it until the controller has it out of sync, and as far as this leader knows even longer.
         """
         entries, end = leader.host.log.entries, partition.high_watermark
         members = set(partition.isr)
-        if self.state is not None and self.state.leader_epoch == partition.leader_epoch:
+        is_deposed = self.state is None or self.state.leader_epoch != partition.leader_epoch
+        if self.state is not None and not is_deposed:
             members |= set(self.state.isr)
         for member in members - {leader.broker_id}:
             host = self.hosts[member]
-            if (
-                host.lost_power_ms < leader.leads_since_ms
-                and host.log.entries[begin:end] != entries[begin:end]
-            ):
+            since_ms = -1 if is_deposed else leader.leads_since_ms
+            may_lack = host is self.lost_power or host.lost_power_ms > since_ms
+            if not may_lack and host.log.entries[begin:end] != entries[begin:end]:
                 self.history.uncovered.append(
                     f"{leader.host.name} has {PLACE} up to {end} committed, {host.name} lacks it"
                 )

@@ -31,6 +31,7 @@ class _NoDisk:
 @dataclass(slots=True)
 class StubConfig:
     min_insync_replicas: int = 2
+    unclean_leader_election_enable: bool = False
 
 
 @dataclass

@@ -25,7 +25,7 @@ MISSED_BY = {
     "minimum for the watermark": 250,
     "controller epoch": 54,
     "epoch fence in Fetch": 561,
-    "epoch cache at election": 529,
+    "epoch cache at election": 1344,
     "joining past the epoch's start": 126,
     "partition epoch": 349,
     "broker epoch in proposals": 662,
