@@ -138,6 +138,8 @@ class Connection:
         self._holdings.hold(self, 0)
         self._client.gone()
         self._frames.clear()
+        # The collector comes by for the rest.
+        self._decoder.close()
         self._transport.close()
         self._on_close(self)
 

@@ -68,6 +68,10 @@ class FrameDecoder:
         """Bytes that the buffer takes."""
         return len(self._buffer)
 
+    def close(self) -> None:
+        """Let go of the buffer; frames that somebody still holds stay as they are."""
+        self._allocate(0)
+
     def _allocate(self, size: int) -> None:
         self._buffer = bytearray(size)
         self._view = memoryview(self._buffer)

@@ -518,3 +518,18 @@ def test_what_a_client_fetched_is_forgotten_when_it_is_gone(bench: Bench) -> Non
     bench.client.close()
     bench.loop.turn()
     assert bench.readings_closed == 1
+
+
+def test_a_closed_connection_lets_go_of_its_buffer_but_not_of_what_is_still_answered(bench: Bench) -> None:
+    kept: list[memoryview] = []
+
+    def serve(broker: Any, call: Call, frame: memoryview) -> Any:
+        kept.append(frame)
+        return Deferred()
+
+    table.HANDLERS[METADATA] = Handler(METADATA, "M", 0, 1, serve)
+    bench.send(1)
+    before = bytes(kept[0])
+    bench.connection.close()
+    assert bench.connection._decoder.capacity == 0
+    assert bytes(kept[0]) == before
