@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import budgets
+from bench import budgets, misses
 from bench.budgets import Judged
 from bench.contest import KAFKA
 from bench.figures import Run, number, spread
@@ -64,13 +64,23 @@ def write(docs: Path) -> None:
 
 def render(records: Mapping[str, Record]) -> str:
     """The page's text."""
-    rows = [_row(judged) for judged in budgets.judge(_runs(records))]
+    judgements = budgets.judge(_runs(records))
+    rows = [_row(judged) for judged in judgements]
     notes = [
         f"- {group.title}: {group.note}. {_circumstances(some)}"
         for group in GROUPS
         if (some := [records[cell] for cell in group.cells if cell in records])
     ]
-    return "\n".join([HEAD, *rows, PLOT_LINE, METHOD, *notes, ""])
+    return "\n".join([HEAD, *rows, PLOT_LINE, *_profiles(judgements), METHOD, *notes, ""])
+
+
+def _profiles(judgements: Iterable[Judged]) -> list[str]:
+    """Where the time goes in the cells that miss a budget, as far as somebody has looked."""
+    missed = dict.fromkeys(
+        judged.budget.cell for judged in judgements if judged.is_measured and not judged.is_met
+    )
+    profiles = [f"- {cell}: {misses.PROFILES[cell]}" for cell in missed if cell in misses.PROFILES]
+    return ["## Where the time goes in what is missed", "", *profiles, ""] if profiles else []
 
 
 def _runs(records: Mapping[str, Record]) -> list[Run]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from bench import broker_cells, budgets, load_cells, mirror_cells, page
+from bench import broker_cells, budgets, load_cells, mirror_cells, misses, page
 from bench.command import bench
 from bench.contest import KAFKA, in_turns
 from bench.groups import CELLS, KAFKA_CELLS, PAIRED_CELLS
@@ -184,3 +184,15 @@ def test_without_jars_headrace_is_measured_alone(tmp_path: Path, monkeypatch: py
     assert outcome.exit_code == 0, outcome.output
     assert "headrace is measured alone" in outcome.output
     assert [run["peer"] for run in page.read(tmp_path)[BATCH_50]["runs"]] == ["headrace"]
+
+
+def test_a_miss_has_its_profile_beside_it_and_what_is_met_has_none() -> None:
+    cell = PRODUCE_50_BY_50.name
+    quick, slow = {"seconds": 1.0, "cpu_seconds": 0.1}, {"seconds": 4.0, "cpu_seconds": 4.0}
+    profile = misses.PROFILES[cell]
+    assert profile in rendered(*pairs(cell, [slow], [quick]))
+    assert profile not in rendered(*pairs(cell, [quick], [slow]))
+
+
+def test_profiles_are_of_cells_that_there_are() -> None:
+    assert set(misses.PROFILES) <= set(CELLS)
