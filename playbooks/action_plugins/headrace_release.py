@@ -6,11 +6,13 @@ nothing is sent. A bundle goes to one place on the host, which its digest names:
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
 import json
 import os
 import shlex
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,7 @@ def module_utils(name: str) -> Any:
 
 
 releases = module_utils("headrace_releases")
+ADDRESS_SECONDS = 3600
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -57,14 +60,18 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         try:
             if lacking and not self._task.check_mode:
                 for name, bundle in release["bundles"].items():
-                    places[name] = self._bring(arguments["folder"], bundle)
+                    places[name] = (
+                        offered(arguments["folder"], bundle, arguments["bucket"], arguments.get("region"))
+                        if arguments.get("bucket")
+                        else self._bring(arguments["folder"], bundle)
+                    )
             found: dict[str, Any] = self._execute_module(
                 module_name="headrace_release",
                 module_args={**arguments, "release": release, "places": places},
                 task_vars=task_vars,
             )
             if not found.get("failed"):
-                self._remove(places.values())
+                self._remove(place for place in places.values() if "://" not in place)
         finally:
             self._remove_tmp_path(self._connection._shell.tmpdir)
         return found
@@ -92,6 +99,35 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         names = " ".join(map(shlex.quote, paths))
         if names:
             self._low_level_execute_command(f"rm -f {names}")
+
+
+def offered(folder: str, bundle: dict[str, Any], bucket: str, region: str | None) -> str:
+    """An address, good for an hour, of a bundle in the bucket, where it is put once for all hosts of a datacenter.
+
+    Signed here, so that no host has a right to the bucket, or needs a program or credentials to read from it.
+    """
+    import boto3
+    from botocore.config import Config
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    key = f"releases/{bundle['sha256']}.tar"
+    client = boto3.client("s3", region_name=region, config=Config(signature_version="s3v4"))
+    lock = Path(tempfile.gettempdir()) / f"headrace-{bucket}-{bundle['sha256'][:16]}.lock"
+    try:
+        # Hosts of one datacenter come here at once, each in a process of its own: the first one uploads.
+        with lock.open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            listed = client.list_objects_v2(Bucket=bucket, Prefix=key).get("Contents", [])
+            if [each["Size"] for each in listed] != [bundle["size"]]:
+                client.upload_file(os.path.join(folder, bundle["file"]), bucket, key)
+        address: str = client.generate_presigned_url(
+            "get_object", Params={"Bucket": bucket, "Key": key}, ExpiresIn=ADDRESS_SECONDS
+        )
+    except (BotoCoreError, ClientError, OSError) as error:
+        raise AnsibleActionFail(
+            f"{bundle['file']} cannot be put into the bucket {bucket}: {error}"
+        ) from error
+    return address
 
 
 def described(folder: str, version: str, bundles: list[str], stamp: dict[str, Any] | None) -> dict[str, Any]:

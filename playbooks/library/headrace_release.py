@@ -25,7 +25,9 @@ options:
   folder: {description: "Here, the release's folder that `make release` built.", type: path}
   bundles: {description: The bundles that the host needs., type: list, elements: str}
   release: {description: "What the manifest says of the release and of these bundles.", type: dict}
-  places: {description: "Where on the host each bundle is, by its name.", type: dict}
+  places: {description: "Where each bundle is, by its name: a path on the host, or an address.", type: dict}
+  bucket: {description: The S3 bucket that a bundle is put into once and hosts fetch it from., type: str}
+  region: {description: The region of that bucket., type: str}
   home: {description: Where releases are installed., type: path, required: true}
   python: {description: The host's Python that the environment is made with., type: str, default: python3}
   user: {description: "The user that runs the services, made where it is missing.", type: str}
@@ -149,6 +151,8 @@ def main() -> None:
             "bundles": {"type": "list", "elements": "str"},
             "release": {"type": "dict"},
             "places": {"type": "dict"},
+            "bucket": {"type": "str"},
+            "region": {"type": "str"},
             "home": {"type": "path", "required": True},
             "python": {"type": "str", "default": "python3"},
             "user": {"type": "str"},

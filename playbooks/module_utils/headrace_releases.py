@@ -11,6 +11,7 @@ import ctypes
 import fcntl
 import glob
 import hashlib
+import http.client
 import json
 import os
 import shutil
@@ -18,6 +19,7 @@ import subprocess
 import tarfile
 import tempfile
 import time
+import urllib.request
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -28,6 +30,8 @@ MAKING, REMOVING = ".making-", ".removing-"
 REQUIREMENTS = "requirements.txt"
 PIECE_BYTES = 1 << 20
 LOCK_TIMEOUT_S = 600
+# Between two pieces of a bundle.
+FETCH_TIMEOUT_S = 60
 SAID_CHARACTERS_MAX = 1500
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
 # Where a Python keeps the wheel of pip that it makes virtual environments with, as its module ensurepip finds it.
@@ -96,6 +100,18 @@ def contradictions(stamp: dict[str, Any], bundles: dict[str, Any]) -> list[str]:
 def merged_requirements(texts: Iterable[str]) -> str:
     """The lines of several requirements files, each once: bundles of one release pin a distribution in the same way."""
     return "".join(f"{line}\n" for line in sorted({line for text in texts for line in text.splitlines()}))
+
+
+def fetched(place: str, target: str) -> str:
+    """The path of a bundle: the place itself, or the target when the place is an address, from which it is fetched."""
+    if "://" not in place:
+        return place
+    try:
+        with urllib.request.urlopen(place, timeout=FETCH_TIMEOUT_S) as answer, open(target, "wb") as file:
+            shutil.copyfileobj(answer, file, PIECE_BYTES)
+    except (OSError, http.client.HTTPException) as error:
+        raise ReleaseError(f"A bundle cannot be fetched from {place.split('?')[0]}: {error}.") from error
+    return target
 
 
 def check_digest(path: str, bundle: dict[str, Any]) -> None:
@@ -208,13 +224,15 @@ def install(home: str, python: str, release: dict[str, Any], places: dict[str, s
     Raises:
         ReleaseError: a bundle is another one than the manifest's, or the host's Python is.
     """
-    for name, bundle in release["bundles"].items():
-        check_digest(places[name], bundle)
     final = folder_of(home, release["version"])
     folder = tempfile.mkdtemp(prefix=MAKING, dir=os.path.dirname(final))
     try:
         os.chmod(folder, 0o755)
-        build(folder, final, python, release, places)
+        with tempfile.TemporaryDirectory(dir=folder) as received:
+            here = {name: fetched(places[name], os.path.join(received, name)) for name in release["bundles"]}
+            for name, bundle in release["bundles"].items():
+                check_digest(here[name], bundle)
+            build(folder, final, python, release, here)
         run("sync", "-f", folder)
         put(folder, final)
     finally:

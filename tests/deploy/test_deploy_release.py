@@ -36,7 +36,7 @@ class Host:
     home: Path
     python: Path
 
-    def install(self, release: Path, *bundles: str, check: bool = False) -> dict[str, Any]:
+    def install(self, release: Path, *bundles: str, check: bool = False, **more: str) -> dict[str, Any]:
         """The module's answer; `failed` is in it when it failed."""
         task = {
             "version": VERSION,
@@ -45,6 +45,7 @@ class Host:
             "home": str(self.home),
             "python": str(self.python),
             "keep": 2,
+            **more,
         }
         command = [str(PROGRAMS / "ansible"), "localhost", "-m", "headrace_release", "-a", json.dumps(task)]
         environment = {**os.environ, "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg"), "LC_ALL": "C.UTF-8"}
@@ -175,6 +176,38 @@ def test_another_content_under_the_same_version_is_refused_while_something_runs_
         f"is installed with another content ({wheel}), and process {process.pid} runs from it"
         in answer["msg"]
     )
+
+
+def test_a_bundle_goes_once_to_the_bucket_and_each_host_fetches_it(
+    release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import boto3
+    from moto.server import ThreadedMotoServer
+
+    for name, value in {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}.items():
+        monkeypatch.setenv(name, value)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://{host}:{port}")
+        bucket = boto3.resource("s3", region_name="us-east-1").create_bucket(Bucket="dc-east-ansible")
+        made = []
+        for name in ("first", "second"):
+            host_folder = Host(home=tmp_path / name, python=Path(sys.executable))
+            answer = host_folder.install(release, "zookeeper", bucket="dc-east-ansible", region="us-east-1")
+            assert answer["installed"], answer
+            assert (tmp_path / name / "releases" / VERSION / "zookeeper" / "zookeeper-3.9.4.jar").is_file()
+            made.append([(each.key, each.last_modified) for each in bucket.objects.all()])
+        assert made[0] == made[1]
+        assert len(made[0]) == 1
+        bucket.Object(made[0][0][0]).put(Body=b"x" * (release / "zookeeper.tar").stat().st_size)
+        answer = Host(home=tmp_path / "third", python=Path(sys.executable)).install(
+            release, "zookeeper", bucket="dc-east-ansible", region="us-east-1"
+        )
+        assert "zookeeper.tar arrived with SHA-256" in answer["msg"]
+    finally:
+        server.stop()
 
 
 def test_a_release_that_was_not_made_is_asked_for(host: Host, release: Path, tmp_path: Path) -> None:
