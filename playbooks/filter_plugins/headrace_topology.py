@@ -10,7 +10,7 @@ from typing import Any
 # Ansible loads this file by itself, without a package around it.
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
-from headrace_inventory import addresses
+from headrace_inventory import addresses, rolling
 from headrace_inventory.problems import inventory_problems, limit_problems
 from headrace_inventory.properties import properties_text
 
@@ -22,6 +22,7 @@ class FilterModule:
         return {
             "headrace_addresses": addresses.addresses,
             "headrace_argument_spec": addresses.argument_spec,
+            "headrace_restart_order": rolling.restart_order,
             "headrace_datacenters": addresses.datacenters,
             "headrace_executables": addresses.executables,
             "headrace_in_datacenter": addresses.in_datacenter,

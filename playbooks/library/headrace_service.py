@@ -33,11 +33,11 @@ options:
     description:
       - C(started) writes the files of a service that does not serve and starts it; one that serves is left alone.
       - C(current) also changes a service that serves, when it runs something else than what is wanted.
-      - C(serving) only waits.
+      - C(restarted) restarts a service as it is, and C(serving) only waits.
       - C(stopped) stops, and a boot does not bring the service back; C(absent) also removes its definition.
     type: str
     default: started
-    choices: [started, current, serving, stopped, absent]
+    choices: [started, current, restarted, serving, stopped, absent]
   definition:
     description: The file that defines the service to its manager; needed to start one.
     type: dict
@@ -238,6 +238,13 @@ def current(service: Service, check_mode: bool) -> dict[str, Any]:
     return {"changed": bool(found), "diff": found}
 
 
+def restarted(service: Service, check_mode: bool) -> dict[str, Any]:
+    if not check_mode:
+        service.manager.restart()
+        service.wait_until_well()
+    return {"changed": True}
+
+
 def serving(service: Service, check_mode: bool) -> dict[str, Any]:
     if not check_mode:
         service.wait_until_well()
@@ -260,7 +267,14 @@ def absent(service: Service, check_mode: bool) -> dict[str, Any]:
     return {"changed": changed}
 
 
-STATES = {"started": started, "current": current, "serving": serving, "stopped": stopped, "absent": absent}
+STATES = {
+    "started": started,
+    "current": current,
+    "restarted": restarted,
+    "serving": serving,
+    "stopped": stopped,
+    "absent": absent,
+}
 
 
 def argument_spec() -> dict[str, Any]:

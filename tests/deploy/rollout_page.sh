@@ -8,6 +8,7 @@ test ! -e var/local
 ansible-playbook -i inventory/local playbooks/site.yml
 again=$(ansible-playbook -i inventory/local playbooks/site.yml)
 if grep 'changed=[1-9]' <<<"$again"; then exit 1; fi
+ansible-playbook -i inventory/local playbooks/rolling_restart.yml --limit dc_east
 headrace broker --check var/local/config/dc-east-broker-1/server.properties
 fab status
 fab drain --service dc-east-broker-1

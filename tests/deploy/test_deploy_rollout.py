@@ -318,6 +318,30 @@ def test_a_change_restarts_only_what_it_concerns_one_host_at_a_time(rolled_out: 
     assert watch.down_together_max == 1
 
 
+@pytest.mark.long
+def test_brokers_are_restarted_one_at_a_time_unless_one_is_needed(rolled_out: Any) -> None:
+    before = processes(rolled_out.root)
+    eastern = {name for name in BROKERS if name.startswith("dc-east-")}
+    status = headrace("cluster", "status", "--json", "--bootstrap", "127.77.1.1:9092")
+    controller = f"dc-east-broker-{json.loads(status.stdout)['controller']}"
+
+    with Watch(rolled_out, BROKERS) as watch:
+        restarted = rolled_out.play("rolling_restart.yml", "--limit", "dc_east")
+    assert restarted.returncode == 0, restarted.stdout[-4000:]
+    assert changed_hosts(restarted.stdout) == dict.fromkeys(eastern, 1)
+    assert watch.down_together_max == 1
+    assert re.findall(r"^changed: \[(dc-east-broker-\d)\]", restarted.stdout, re.MULTILINE)[-1] == controller
+    after = processes(rolled_out.root)
+    assert {name for name in SERVICES if after.get(name) != before[name]} == eastern
+
+    headrace("topics", "create", "single", "--bootstrap", "127.77.1.1:9092")
+    refused = rolled_out.play("rolling_restart.yml", "--limit", "dc_east", "-e", "gate_timeout_s=0")
+    (sentence,) = failures(refused.stdout).values()
+    assert "These have too few replicas to do without any one of them: single-0." in sentence
+    assert len(set(processes(rolled_out.root).items()) - set(after.items())) <= 1
+    headrace("topics", "delete", "single", "--bootstrap", "127.77.1.1:9092")
+
+
 def test_a_service_that_does_not_start_is_named_with_its_log(rolled_out: Any) -> None:
     wrong = json.dumps({"haproxy_executable": "/bin/false"})
     result = rolled_out.play(

@@ -16,6 +16,7 @@ from headrace.audit.options import Moment, bootstrap_option, now_ms
 from headrace.audit.outcome import Counts
 from headrace.audit.period import END_MS, Period
 from headrace.audit.recent import Figures, RecentLatencies
+from headrace.audit.reconcile import reconcile
 from headrace.load.options import warehouse_options
 
 BEFORE_MS: Final = 3_600_000
@@ -68,7 +69,9 @@ def status(
     period = Period(since_ms, END_MS)
     auditor = open_auditor(bootstrap, warehouse, catalog_properties, directory, late_after_seconds)
     read_all(auditor)
-    outcome = auditor.outcome(now_ms(), silent_after_seconds, period)
+    # Judged without telling a watermark: nothing is written, so that anybody who may read may ask.
+    silent_after_ms = round(silent_after_seconds * 1000)
+    outcome = reconcile(auditor.ledger, now_ms(), period=period, silent_after_ms=silent_after_ms)
     totals = Counts()
     for counts in outcome.topics.values():
         totals.add(counts)
