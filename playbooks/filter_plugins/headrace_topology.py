@@ -11,6 +11,8 @@ from typing import Any
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from headrace_inventory import addresses, rolling
+from headrace_inventory.clocks import clock_problems
+from headrace_inventory.needs import needs
 from headrace_inventory.problems import inventory_problems, limit_problems
 from headrace_inventory.properties import properties_text
 
@@ -23,6 +25,7 @@ class FilterModule:
             "headrace_addresses": addresses.addresses,
             "headrace_argument_spec": addresses.argument_spec,
             "headrace_restart_order": rolling.restart_order,
+            "headrace_clock_problems": clock_problems,
             "headrace_datacenters": addresses.datacenters,
             "headrace_executables": addresses.executables,
             "headrace_in_datacenter": addresses.in_datacenter,
@@ -32,6 +35,7 @@ class FilterModule:
             "headrace_machine_hosts": addresses.machine_hosts,
             "headrace_machine_services": addresses.machine_services,
             "headrace_mirror_properties": addresses.mirror_properties,
+            "headrace_needs": needs,
             "headrace_properties_text": properties_text,
             "headrace_services": addresses.services,
         }

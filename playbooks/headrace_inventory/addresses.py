@@ -88,14 +88,19 @@ def service_name(variables: Mapping[str, Any], service: str) -> str:
     return f"{name}-{variables[IDENTITIES[service]]}" if service in IDENTITIES else name
 
 
-def services(host: str, hostvars: HostVars, groups: Groups) -> list[str]:
-    """The names of all services that a host runs, in the order in which they stop."""
-    found = []
-    for group, names in SERVICES.items():
+def kinds_of(host: str, groups: Groups) -> list[str]:
+    """The kinds of services that a host runs, in the order in which they stop."""
+    found: list[str] = []
+    for group, kinds in SERVICES.items():
         if host in groups.get(group, []):
             offline = OFFLINE_SERVICES.get(group, ()) if host in groups["offline"] else ()
-            found += [service_name(hostvars[host], service) for service in offline + names]
+            found += offline + kinds
     return found
+
+
+def services(host: str, hostvars: HostVars, groups: Groups) -> list[str]:
+    """The names of all services that a host runs, in the order in which they stop."""
+    return [service_name(hostvars[host], kind) for kind in kinds_of(host, groups)]
 
 
 def machine_services(machine: str, hostvars: HostVars, groups: Groups) -> list[str]:

@@ -1,29 +1,28 @@
 #!/usr/bin/python
-"""Looks whether a machine can take its services: programs installed, addresses its own, ports free. Changes nothing.
+"""Looks whether a machine can take its services, and changes nothing: all of it is one module run.
 
 Services that run on the machine and that the inventory has no more are named in a warning: only a person knows whether their
-data is still needed.
-
-A port that is taken is fine while our own service manager runs on the machine: then the holder is most likely the service
-itself, and the roll-out finds out when it asks the service.
+data is still needed. What the role `machine` would install is missed only where it may not (`packages`).
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import socket
-import subprocess
+import time
 from typing import Any
 
+from ansible.module_utils import headrace_machines as machines
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.headrace_managers import supervisor_services, systemd_services
+from ansible.module_utils.headrace_managers import Systemd, supervisor_processes, systemd_services
 
 DOCUMENTATION = r"""
 module: headrace_machine
 short_description: Check that a machine can take its services
 options:
   executables: {description: Programs that must be installed., type: list, elements: str, default: []}
+  python: {description: The Python that a release is installed with; none where none is., type: str}
+  packages: {description: Whether the roll-out installs the system's packages itself., type: bool, default: false}
   listeners:
     description: Where the machine's services will listen.
     type: list
@@ -33,6 +32,8 @@ options:
       service: {description: The service's name., type: str, required: true}
       address: {description: Its address., type: str, required: true}
       port: {description: Its port., type: int, required: true}
+  needs: {description: "What all services need together: memory_mb, disk by folder, open_files, jars.", type: dict, default: {}}
+  clock: {description: Whether its clock must be synchronised., type: bool, default: false}
   services: {description: The services that the inventory has on the machine., type: list, elements: str, default: []}
   manager: {description: Who keeps the processes., type: str, required: true, choices: [supervisor, systemd]}
   socket: {description: Path of supervisor's socket., type: path}
@@ -57,38 +58,14 @@ leftovers:
   description: The services that run and that the inventory has no more.
   type: list
   returned: always
+clock_s:
+  description: The time that the machine's clock shows, in seconds since 1970.
+  type: float
+  returned: always
 """
 
 # The longest path of a Unix socket that Linux takes, less the suffix supervisord (its pid) appends while it starts.
 SOCKET_PATH_BYTES_MAX = 107 - len(".4194304")
-# Debian keeps haproxy where only root's PATH looks.
-SEARCH_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
-
-
-def missing_executables(names: list[str]) -> list[str]:
-    return [
-        f"The program {name} is not installed on {socket.gethostname()}: {install_hint(name)}."
-        for name in names
-        if shutil.which(name, path=SEARCH_PATH) is None
-    ]
-
-
-def install_hint(name: str) -> str:
-    package = {"java": "openjdk-17-jre-headless"}.get(name, name)
-    return f"install it (apt-get install {package})"
-
-
-def listener_problem(service: str, address: str, port: int) -> str | None:
-    """A sentence when nobody could listen there now."""
-    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((address, port))
-            probe.listen(1)
-        except OSError as error:
-            reason = "something else listens there" if error.errno == 98 else error.strerror
-            return f"{service} cannot listen at {address}:{port}: {reason}. Stop it or change the inventory."
-    return None
 
 
 def supervisor_answers(path: str) -> bool:
@@ -100,19 +77,12 @@ def supervisor_answers(path: str) -> bool:
     return True
 
 
-def ours_runs(arguments: dict[str, Any], service: str) -> bool:
-    if arguments["manager"] == "supervisor":
-        return supervisor_answers(arguments["socket"])
-    return subprocess.run(["systemctl", "is-active", "--quiet", service], check=False).returncode == 0
-
-
-def leftovers(arguments: dict[str, Any]) -> list[str]:
-    """The services that the manager keeps here and that the inventory does not have."""
+def kept(arguments: dict[str, Any]) -> dict[str, int]:
+    """The services that the manager keeps here, each with its process."""
     if arguments["manager"] == "systemd":
-        kept = systemd_services()
-    else:
-        kept = supervisor_services(arguments["socket"]) if supervisor_answers(arguments["socket"]) else []
-    return sorted(set(kept) - set(arguments["services"]))
+        return {name: Systemd(name).process_id() for name in systemd_services()}
+    path = arguments["socket"]
+    return supervisor_processes(path) if supervisor_answers(path) else {}
 
 
 def leftover_sentence(name: str, manager: str, path: str | None) -> str:
@@ -126,46 +96,80 @@ def leftover_sentence(name: str, manager: str, path: str | None) -> str:
     )
 
 
-def problems(arguments: dict[str, Any]) -> list[str]:
-    found = missing_executables(arguments["executables"])
-    path = arguments["socket"] or ""
-    if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
-        found.append(
-            f"supervisor's socket path {path} is longer than {SOCKET_PATH_BYTES_MAX} bytes: "
-            "set headrace_root to a shorter folder."
-        )
-        return found
-    for listener in arguments["listeners"]:
-        if not ours_runs(arguments, listener["service"]):
-            problem = listener_problem(listener["service"], listener["address"], listener["port"])
-            found += [problem] if problem else []
+def programs(arguments: dict[str, Any]) -> list[str | None]:
+    """What is wrong with programs; one that the roll-out will install is not missed."""
+    missing = {name: machines.program_problem(name) for name in arguments["executables"]}
+    found = [problem for problem in missing.values() if not arguments["packages"]]
+    if missing.get("java", "") is None:
+        found.append(machines.java_problem())
+    if arguments["python"] is not None:
+        found.append(machines.python_problem(arguments["python"], arguments["packages"]))
     return found
 
 
-def main() -> None:
+def room(arguments: dict[str, Any]) -> list[str | None]:
+    needs = arguments["needs"]
+    found = [machines.memory_problem(needs.get("memory_mb", 0))]
+    found += [machines.disk_problem(folder, size_mb) for folder, size_mb in needs.get("disk", {}).items()]
+    if needs.get("open_files"):
+        limit = machines.open_files_max(arguments["manager"])
+        found += [machines.open_files_problem(need, limit) for need in needs["open_files"]]
+    return found + [machines.jars_problem(folder) for folder in needs.get("jars", [])]
+
+
+def problems(arguments: dict[str, Any], running: dict[str, int]) -> list[str]:
+    """One sentence for each thing that is in the way."""
+    path = arguments["socket"] or ""
+    if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
+        return [
+            f"supervisor's socket path {path} is longer than {SOCKET_PATH_BYTES_MAX} bytes: "
+            "set headrace_root to a shorter folder."
+        ]
+    found = programs(arguments) + room(arguments)
+    for listener in arguments["listeners"]:
+        service = listener["service"]
+        found.append(
+            machines.listener_problem(service, listener["address"], listener["port"], running.get(service, 0))
+        )
+    if arguments["clock"] and not arguments["packages"]:
+        found.append(machines.clock_problem())
+    return [problem for problem in found if problem is not None]
+
+
+def argument_spec() -> dict[str, Any]:
     listener_options = {
         "service": {"type": "str", "required": True},
         "address": {"type": "str", "required": True},
         "port": {"type": "int", "required": True},
     }
+    return {
+        "executables": {"type": "list", "elements": "str", "default": []},
+        "python": {"type": "str"},
+        "packages": {"type": "bool", "default": False},
+        "listeners": {"type": "list", "elements": "dict", "default": [], "options": listener_options},
+        "needs": {"type": "dict", "default": {}},
+        "clock": {"type": "bool", "default": False},
+        "services": {"type": "list", "elements": "str", "default": []},
+        "manager": {"type": "str", "required": True, "choices": ["supervisor", "systemd"]},
+        "socket": {"type": "path"},
+    }
+
+
+def main() -> None:
     module = AnsibleModule(
-        argument_spec={
-            "executables": {"type": "list", "elements": "str", "default": []},
-            "listeners": {"type": "list", "elements": "dict", "default": [], "options": listener_options},
-            "services": {"type": "list", "elements": "str", "default": []},
-            "manager": {"type": "str", "required": True, "choices": ["supervisor", "systemd"]},
-            "socket": {"type": "path"},
-        },
+        argument_spec=argument_spec(),
         required_if=[("manager", "supervisor", ["socket"])],
         supports_check_mode=True,
     )
-    found = problems(module.params)
+    clock_s = time.time()
+    running = kept(module.params)
+    found = problems(module.params, running)
     if found:
-        module.fail_json(msg=" ".join(found), problems=found)
-    left = leftovers(module.params)
+        module.fail_json(msg=" ".join(found), problems=found, clock_s=clock_s)
+    left = sorted(set(running) - set(module.params["services"]))
     for name in left:
         module.warn(leftover_sentence(name, module.params["manager"], module.params["socket"]))
-    module.exit_json(changed=False, problems=[], leftovers=left)
+    module.exit_json(changed=False, problems=[], leftovers=left, clock_s=clock_s)
 
 
 if __name__ == "__main__":

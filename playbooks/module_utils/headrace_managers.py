@@ -52,10 +52,10 @@ def supervisor_rpc(socket: str) -> Any:
     return xmlrpc.client.ServerProxy("http://127.0.0.1", transport=transport).supervisor
 
 
-def supervisor_services(socket: str) -> list[str]:
-    """The programs that a supervisord keeps running, or tries to."""
+def supervisor_processes(socket: str) -> dict[str, int]:
+    """The programs that a supervisord keeps running, or tries to, each with its process, 0 while it has none."""
     found = supervisor_rpc(socket).getAllProcessInfo()
-    return [info["name"] for info in found if info["statename"] in Supervisor.STATES]
+    return {info["name"]: int(info["pid"]) for info in found if info["statename"] in Supervisor.STATES}
 
 
 def systemd_services() -> list[str]:

@@ -111,7 +111,7 @@ def test_preflight_names_the_service_whose_port_is_taken(deployment: Any) -> Non
     with socket.create_server(("127.76.1.2", 9092)):
         result = deployment.play("preflight.yml")
     assert result.returncode != 0
-    assert "dc-east-broker-2 cannot listen at 127.76.1.2:9092: something else listens there." in result.stdout
+    assert f"dc-east-broker-2 cannot listen at 127.76.1.2:9092: process {os.getpid()} (" in result.stdout
 
 
 # preflight.yml is a part of site.yml.

@@ -1,24 +1,167 @@
-"""What a machine lacks for its services."""
+"""What a machine lacks for its services, asked of this one and of what it could say."""
 
 from __future__ import annotations
 
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import pytest
 from playbooks_kit import load
 
 machine = load("headrace_machine")
+machines = load("ansible.module_utils.headrace_machines")
+NAME = socket.gethostname()
+NOTHING: dict[str, Any] = {
+    "executables": [],
+    "python": None,
+    "packages": False,
+    "listeners": [],
+    "needs": {},
+    "clock": False,
+    "manager": "supervisor",
+    "socket": None,
+}
 
 
-def problems(**arguments: Any) -> list[str]:
-    found: list[str] = machine.problems({"executables": [], "listeners": [], "socket": None, **arguments})
+def problems(running: dict[str, int] | None = None, **arguments: Any) -> list[str]:
+    found: list[str] = machine.problems({**NOTHING, **arguments}, running or {})
     return found
 
 
-def test_a_program_that_is_missing_is_named_with_its_package() -> None:
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
+    """Put a program on the path that says this."""
+
+    def install(name: str, says: str) -> None:
+        file = tmp_path / name
+        file.write_text(f"#!/bin/sh\ncat <<'END'\n{says}\nEND\n")
+        file.chmod(0o755)
+        monkeypatch.setattr(machines, "SEARCH_PATH", f"{tmp_path}:/usr/bin:/bin")
+
+    return install
+
+
+def test_a_program_that_is_missing_is_named_unless_it_will_be_installed() -> None:
     assert problems(executables=["sh"]) == []
     (problem,) = problems(executables=["no-such-program"])
-    assert "The program no-such-program is not installed" in problem
-    assert "openjdk-17-jre-headless" in machine.install_hint("java")
+    assert problem.startswith(f"The program no-such-program is not installed on {NAME}: install it")
+    assert problems(executables=["no-such-program"], packages=True) == []
+
+
+@pytest.mark.parametrize(
+    ("says", "problem"),
+    [
+        ('openjdk version "17.0.13" 2024-10-15', None),
+        ('openjdk version "21" 2023-09-19', None),
+        ('java version "1.8.0_392"', f"Java on {NAME} is version 8: ZooKeeper and Spark need 17 or later."),
+        (
+            "Segmentation fault",
+            f"`java -version` does not tell its version on {NAME}: it says 'Segmentation fault'.",
+        ),
+    ],
+)
+def test_a_java_that_is_too_old_is_told(
+    program: Callable[[str, str], None], says: str, problem: str | None
+) -> None:
+    program("java", says)
+    assert problems(executables=["java"]) == ([problem] if problem else [])
+
+
+@pytest.mark.parametrize(
+    ("says", "problem"),
+    [
+        ("3 11", None),
+        ("3 9", "is version 3.9: a release needs Python 3.11 or later."),
+        (
+            "3 12\nModuleNotFoundError: No module named 'ensurepip'",
+            "makes no virtual environments: install python3-venv.",
+        ),
+    ],
+)
+def test_a_python_that_makes_no_release_is_told(
+    program: Callable[[str, str], None], says: str, problem: str | None
+) -> None:
+    program("python3.x", says)
+    expected = [f"release_python, python3.x on {NAME}, {problem}"] if problem else []
+    assert problems(python="python3.x") == expected
+    assert len(problems(python="no-such-python")) == 1
+    assert problems(python="no-such-python", packages=True) == []
+
+
+def test_too_little_memory_room_and_open_files_are_told_in_numbers(tmp_path: Path) -> None:
+    needs = {
+        "memory_mb": 1 << 30,
+        "disk": {str(tmp_path / "not" / "yet"): 1 << 40},
+        "open_files": [{"service": "haproxy", "count": 1 << 40, "advice": "raise the limit"}],
+    }
+    memory, disk, files = problems(needs=needs)
+    assert memory.startswith(f"{NAME} has ")
+    assert "MB of memory, and its services need 1073741824 MB" in memory
+    assert "MB free, and its services need 1099511627776 MB" in disk
+    assert "haproxy needs 1099511627776 open files" in files
+    assert problems(needs={"memory_mb": 1, "disk": {str(tmp_path): 1}, "open_files": []}) == []
+
+
+def test_systemd_allows_what_the_kernel_does_or_no_more_than_its_own_limit() -> None:
+    assert 1024 <= machines.open_files_max("systemd") <= 1 << 40
+
+
+def test_a_folder_without_zookeepers_jar_is_told(tmp_path: Path) -> None:
+    needs = {"jars": [str(tmp_path)]}
+    (tmp_path / "zookeeper-jute-3.9.3.jar").touch()
+    (problem,) = problems(needs=needs)
+    assert f"zookeeper_jars_dir is {tmp_path}, and there is no zookeeper-*.jar in it" in problem
+    (tmp_path / "zookeeper-3.9.3.jar").touch()
+    assert problems(needs=needs) == []
+    assert "has no such folder" in problems(needs={"jars": [str(tmp_path / "none")]})[0]
+
+
+@pytest.mark.parametrize(
+    ("state", "error_ms", "problem"),
+    [
+        (0, 30, None),
+        (5, 16000, f"The clock of {NAME} is not synchronised: "),
+        (0, 900, f"The clock of {NAME} may be 900 ms off: "),
+    ],
+)
+def test_a_clock_that_nobody_keeps_is_told(state: int, error_ms: int, problem: str | None) -> None:
+    told = machines.told_of_clock(state, error_ms)
+    assert told is None if problem is None else told.startswith(problem)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0", "::1"])
+def test_a_port_is_a_services_own_or_its_holder_is_named(address: str) -> None:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.create_server((address, 0), family=family) as server:
+        port = server.getsockname()[1]
+        taken = {
+            "service": "broker",
+            "address": "127.0.0.1" if address == "0.0.0.0" else address,
+            "port": port,
+        }
+        assert problems({"broker": os.getpid()}, listeners=[taken]) == []
+        # Even while another of ours runs.
+        (problem,) = problems({"broker": 1, "registry": os.getpid()}, listeners=[taken])
+    assert f"broker cannot listen at {taken['address']}:{port}: process {os.getpid()} (" in problem
+    assert problems(listeners=[taken]) == []
+
+
+def test_a_socket_of_ipv6_at_an_address_of_ipv4_is_a_services_own_as_javas_are() -> None:
+    with socket.socket(socket.AF_INET6) as server:
+        server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        server.bind(("::ffff:127.0.0.1", 0))
+        server.listen(1)
+        taken = {"service": "zookeeper", "address": "127.0.0.1", "port": server.getsockname()[1]}
+        assert problems({"zookeeper": os.getpid()}, listeners=[taken]) == []
+        assert f"process {os.getpid()} (" in problems({"zookeeper": 1}, listeners=[taken])[0]
+
+
+def test_an_address_of_another_machine_is_told() -> None:
+    (problem,) = problems(listeners=[{"service": "broker", "address": "192.0.2.1", "port": 9092}])
+    assert "broker cannot listen at 192.0.2.1:9092: Cannot assign requested address." in problem
 
 
 def test_a_folder_too_deep_for_a_socket_is_refused() -> None:
