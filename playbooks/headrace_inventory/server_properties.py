@@ -40,7 +40,7 @@ def server_properties(groups: Groups, hostvars: HostVars) -> list[str]:
 def whole(host: str, lines: Mapping[str, Any], groups: Groups, hostvars: HostVars) -> dict[str, str]:
     """The lines with what a broker needs beside them."""
     own = {
-        "broker.id": str(hostvars[host]["broker_id"]),
+        "broker.id": "1",
         "zookeeper.connect": PLACE,
         "listeners": f"PLAINTEXT://{PLACE}",
     }

@@ -75,14 +75,17 @@ def identities(groups: Groups, hostvars: HostVars) -> list[str]:
 
 
 def identity_ranges(groups: Groups, hostvars: HostVars) -> list[str]:
-    """Numbers that a server does not start with; what is no number is told by the role's argument spec."""
+    """What a server does not start with."""
     problems = []
     for group, identity in IDENTITIES.items():
         low, high = IDENTITY_RANGES[identity]
         for host in groups[group]:
-            number = whole_number(hostvars[host][identity])
-            if number is not None and not low <= number <= high:
-                problems.append(f"Host {host} has the {identity} {number}: it must be from {low} to {high}.")
+            value = hostvars[host][identity]
+            number = whole_number(value)
+            if number is None or not low <= number <= high:
+                problems.append(
+                    f"Host {host} has the {identity} {value}: it must be a whole number from {low} to {high}."
+                )
     return problems
 
 

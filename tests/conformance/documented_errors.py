@@ -390,6 +390,10 @@ _OF_KEY = {
     (22, Code.INVALID_PRODUCER_EPOCH): TRANSACTIONS,
     (22, Code.PRODUCER_FENCED): TRANSACTIONS,
     (42, Code.INVALID_GROUP_ID): "no way leads to it in 3.9: the empty group is one that is not found",
+    (
+        43,
+        Code.REQUEST_TIMED_OUT,
+    ): "whether leaders are known in time is a race on both sides; a test of the handler holds it",
     (56, Code.NEW_LEADER_ELECTED): "only KRaft controllers answer it",
     (57, Code.FEATURE_UPDATE_FAILED): "takes a feature that brokers support: in ZooKeeper mode there is none",
 }

@@ -127,7 +127,7 @@ def test_leaders_that_are_asked_for(own_pair: Pair) -> None:
         await_leaders(session, "lost-1", [1, 1])
         allow_unclean(session, BROKER, "")
         await_leaders(session, "lost-4", [1, 1])
-        elect(session, 2, UNCLEAN, [("lost-2", [0])], timeout_ms=0)
+        elect(session, 2, UNCLEAN, [("lost-2", [0])])
         elect(session, 2, UNCLEAN, None)
         elect(session, 2, PREFERRED, None)
         for topic in TOPICS:
@@ -176,11 +176,10 @@ def elect(
     version: int,
     election: int,
     topics: list[tuple[str, list[int]]] | None,
-    timeout_ms: int = 10_000,
 ) -> None:
     """Ask for leaders and note what becomes of each partition."""
     named = None if topics is None else [{"topic": t, "partitions": p} for t, p in topics]
-    message: Message = {"topic_partitions": named, "timeout_ms": timeout_ms}
+    message: Message = {"topic_partitions": named, "timeout_ms": 10_000}
     if version:
         message["election_type"] = election
     answer = session.look(ELECT_LEADERS, version, message, noted=True)

@@ -93,8 +93,8 @@ def test_a_machine_that_does_not_answer_is_named_with_what_is_undone(
     assert result.returncode != 0
     assert f"Host this-machine does not answer {reason}" in result.stdout
     assert (
-        'the play "Check the machines" is unfinished, and nothing was done of: Install the release, Start supervisord, '
-        "Run ZooKeeper, Run the brokers, Create the topics, "
+        'the play "Check the machines" is unfinished, and nothing was done of: Prepare the machines, Install the release, '
+        "Start supervisord, Run ZooKeeper, Run the brokers, Create the topics, "
     ) in result.stdout
     assert "PLAY [Start supervisord]" not in result.stdout
     assert "or leave it out with --limit 'all:!this-machine'." in result.stdout
@@ -104,7 +104,7 @@ def test_preflight_names_a_variable_of_the_wrong_type(deployment: Any) -> None:
     deployment.edit("broker_id: 2", "broker_id: two")
     result = deployment.play("preflight.yml")
     assert result.returncode != 0
-    assert "argument 'broker_id' is of type str and we were unable to convert to int" in result.stdout
+    assert "Host dc-east-broker-2 has the broker_id two: it must be a whole number from 0 to" in result.stdout
 
 
 def test_preflight_names_the_service_whose_port_is_taken(deployment: Any) -> None:

@@ -147,6 +147,10 @@ def _stuck(history: History) -> None:
     history.stuck.append("nobody leads")
 
 
+def _uncovered(history: History) -> None:
+    history.uncovered.append("broker 2 lacks offset 4")
+
+
 BAD: list[tuple[Callable[[History], None], Kind]] = [
     (_lost, Kind.LOST),
     (_lost_repeated, Kind.LOST),
@@ -167,6 +171,7 @@ BAD: list[tuple[Callable[[History], None], Kind]] = [
     (_leaders, Kind.TWO_LEADERS),
     (_other_bytes, Kind.REPLICAS_DIFFER),
     (_missing_bytes, Kind.REPLICAS_DIFFER),
+    (_uncovered, Kind.UNCOVERED),
     (_stuck, Kind.NO_PROGRESS),
 ]
 

@@ -151,11 +151,11 @@ BROKEN = {
     ),
     "a negative id": (
         change_variable("east-broker-2", "broker_id", -2),
-        "Host east-broker-2 has the broker_id -2: it must be from 0 to 2147483647.",
+        "Host east-broker-2 has the broker_id -2: it must be a whole number from 0 to 2147483647.",
     ),
     "a ZooKeeper without a number": (
         change_variable("east-zookeeper-1", "zookeeper_id", "0"),
-        "Host east-zookeeper-1 has the zookeeper_id 0: it must be from 1 to 255.",
+        "Host east-zookeeper-1 has the zookeeper_id 0: it must be a whole number from 1 to 255.",
     ),
     "an unknown engine": (
         change_variable("east-broker-2", "broker_engine", "redpanda"),
