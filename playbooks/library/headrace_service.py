@@ -67,6 +67,12 @@ options:
           A broker that serves is changed once all replicas of its cluster are in sync, and the next host has its turn once
           they are again; so long may each of the two take. Without it nobody waits for replicas.
         type: int
+  deferred:
+    description: >
+      A service that is started or restarted now need not answer yet, only stay up; a later run with C(serving) waits for the
+      answer.
+    type: bool
+    default: false
   timeout_s: {description: How long the service may take to serve., type: int, default: 60}
   log: {description: Where a person reads what the service says., type: str, required: true}
 author: The headrace contributors
@@ -175,11 +181,11 @@ class Service:
             self.manager.restart()
         elif self.found != "running":
             self.manager.start()
-        self.wait_until_well()
+        self.wait_until_well(asks=not self.arguments["deferred"])
 
-    def complaint(self, timeout_s: float) -> str | None:
-        """None once the process is up and answers; otherwise what is wrong when time has run out."""
-        health = self.arguments["health"]
+    def complaint(self, timeout_s: float, *, asks: bool = True) -> str | None:
+        """None once the process is up and, if it is asked, answers; otherwise what is wrong when time has run out."""
+        health = self.arguments["health"] if asks else None
 
         def ask() -> str | None:
             process = self.manager.complaint()
@@ -200,9 +206,9 @@ class Service:
         if lagging is not None:
             raise NotInSyncError(f"{advice.format(timeout_s)}: {lagging}.")
 
-    def wait_until_well(self) -> None:
+    def wait_until_well(self, *, asks: bool = True) -> None:
         timeout_s, log = self.arguments["timeout_s"], self.arguments["log"]
-        wrong = self.complaint(timeout_s)
+        wrong = self.complaint(timeout_s, asks=asks)
         if wrong is not None:
             raise NotServingError(
                 f"does not serve after {timeout_s} s: {wrong}. Its log is {log}.{last_lines(self.manager.log_tail(log))}"
@@ -296,6 +302,7 @@ def argument_spec() -> dict[str, Any]:
         "directory_owner": {"type": "str"},
         "socket": {"type": "path"},
         "health": {"type": "dict", "options": health_options},
+        "deferred": {"type": "bool", "default": False},
         "timeout_s": {"type": "int", "default": 60},
         "log": {"type": "str", "required": True},
     }

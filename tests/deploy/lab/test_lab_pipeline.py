@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.timeout(1200)]
 FIRST_RUNS_MAX, SECOND_RUNS_MAX = 10, 5
 """Module runs of one host: each costs half a second of a core."""
 LOAD_HOST = "offline-load-1"
-"""It has three services, and Spark is waited for when all else is done."""
+"""It has three services; others have two at most."""
 CHANGE_RUNS = 24
 """Module runs of a change of the brokers of dc-east, give or take."""
 SEED = int(os.environ.get("HEADRACE_LAB_SEED", "17"))
