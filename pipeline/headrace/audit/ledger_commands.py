@@ -58,6 +58,13 @@ silent_option: Final = click.option(
     help="Seconds without an account after which a producer holds the watermark no longer; its last windows are unknown.",
 )
 
+kept_ledger_option: Final = click.option(
+    "--state",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder of the ledger that `audit watch` keeps; without it everything is read again.",
+)
+
 
 class Auditor:
     """The ledger with what feeds it."""
@@ -167,12 +174,7 @@ def watch(
 @warehouse_options
 @late_option
 @silent_option
-@click.option(
-    "--state",
-    "directory",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Folder of the ledger that `audit watch` keeps; without it everything is read again.",
-)
+@kept_ledger_option
 @click.option(
     "--since",
     "since_ms",

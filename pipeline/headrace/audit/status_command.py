@@ -11,7 +11,13 @@ import click
 from rich.console import Console
 
 from headrace.audit.latency import SPANS
-from headrace.audit.ledger_commands import late_option, open_auditor, read_all, silent_option
+from headrace.audit.ledger_commands import (
+    kept_ledger_option,
+    late_option,
+    open_auditor,
+    read_all,
+    silent_option,
+)
 from headrace.audit.options import Moment, bootstrap_option, now_ms
 from headrace.audit.outcome import Counts
 from headrace.audit.period import END_MS, Period
@@ -32,12 +38,7 @@ SLOWER_S_MIN: Final = 1.0
 @warehouse_options
 @late_option
 @silent_option
-@click.option(
-    "--state",
-    "directory",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Folder of the ledger that `audit watch` keeps; without it everything is read again.",
-)
+@kept_ledger_option
 @click.option(
     "--since",
     "since_ms",
