@@ -104,10 +104,11 @@ def bring(arguments: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     result: dict[str, Any] = {
         "changed": lacking or no_user or to_link,
         "installed": lacking,
-        "removed": [],
+        "removed": releases.removable(home, version, arguments["keep"]),
         "diff": differences(release, home, lacking, no_user and user, to_link),
     }
     if check_mode:
+        result["changed"] = result["changed"] or bool(result["removed"])
         return result
     if no_user:
         make_user(user, home)

@@ -98,6 +98,10 @@ outdated:
   description: Whether it still runs something else than what is wanted.
   type: bool
   returned: always
+step:
+  description: What was, or would be, done to a process that shall run, C(start), C(restart) or C(none).
+  type: str
+  returned: always
 """
 
 # A service that runs and has not answered for this long serves nobody, and needs no turn of its own.
@@ -171,15 +175,22 @@ class Service:
         written = differences(self.arguments["directories"], self.wanted_files())
         return written + ([started_from] if started_from else [])
 
+    def step(self) -> str:
+        """What has to be done to the process for it to run from what is wanted."""
+        if self.found == "failing" or (self.found == "running" and self.started_from()):
+            return "restart"
+        return "none" if self.found == "running" else "start"
+
     def bring(self, check_mode: bool) -> None:
         """Write the files and have the service run from them, until it serves."""
         if check_mode:
             validate_files(self.wanted_files())
             return
+        step = self.step()
         write(self.arguments["directories"], self.wanted_files(), self.arguments["directory_owner"])
-        if self.found == "failing" or (self.found == "running" and self.started_from()):
+        if step == "restart":
             self.manager.restart()
-        elif self.found != "running":
+        elif step == "start":
             self.manager.start()
         self.wait_until_well(asks=not self.arguments["deferred"])
 
@@ -225,8 +236,9 @@ def started(service: Service, check_mode: bool) -> dict[str, Any]:
     if runs and found and (check_mode or service.complaint(SILENCE_S_MAX) is None):
         return {"changed": False, "outdated": True}
     if found or not runs:
+        step = service.step()
         service.bring(check_mode)
-        return {"changed": True, "diff": found}
+        return {"changed": True, "diff": found, "step": step}
     if not check_mode:
         service.wait_until_well()
     enabled = service.enabled(check_mode)
@@ -234,21 +246,21 @@ def started(service: Service, check_mode: bool) -> dict[str, Any]:
 
 
 def current(service: Service, check_mode: bool) -> dict[str, Any]:
-    found = service.differences()
+    found, step = service.differences(), service.step()
     if found and not check_mode and service.found == "running" and service.complaint(0) is None:
         service.wait_until_in_sync(UNSAFE)
     if found:
         service.bring(check_mode)
     if found and not check_mode:
         service.wait_until_in_sync(BEHIND)
-    return {"changed": bool(found), "diff": found}
+    return {"changed": bool(found), "diff": found, "step": step if found else "none"}
 
 
 def restarted(service: Service, check_mode: bool) -> dict[str, Any]:
     if not check_mode:
         service.manager.restart()
         service.wait_until_well()
-    return {"changed": True}
+    return {"changed": True, "step": "restart"}
 
 
 def serving(service: Service, check_mode: bool) -> dict[str, Any]:
@@ -329,7 +341,7 @@ def main() -> None:
         module.fail_json(msg=f"{name}: {error}")
     except (xmlrpc.client.Fault, OSError, subprocess.CalledProcessError) as error:
         module.fail_json(msg=f"{name}: {error}")
-    module.exit_json(**{"state": service.found, "outdated": False, **result})
+    module.exit_json(**{"state": service.found, "outdated": False, "step": "none", **result})
 
 
 if __name__ == "__main__":

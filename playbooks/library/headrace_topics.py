@@ -55,6 +55,10 @@ created:
   description: The topics that were, or would be, created.
   type: list
   returned: always
+strangers:
+  description: A sentence for each broker of the cluster that the inventory does not have.
+  type: list
+  returned: always
 """
 
 
@@ -165,23 +169,24 @@ def patiently(cluster: BlockingCluster, ask: Callable[[], str | None], timeout_s
         raise TopicsError(f"After {timeout_s} s {wrong}: look into the brokers' logs.")
 
 
-def run(module: AnsibleModule, cluster: BlockingCluster, timeout_s: int) -> list[str]:
-    """The names of the topics that were, or would be, created."""
+def run(module: AnsibleModule, cluster: BlockingCluster, timeout_s: int) -> tuple[list[str], list[str]]:
+    """The names of the topics that were, or would be, created, and what is to be said of brokers that nobody knows."""
     wanted = module.params["topics"]
     try:
         found = metadata(cluster)
     except OSError as error:
         if module.check_mode:
-            return [topic["name"] for topic in wanted]
+            return [topic["name"] for topic in wanted], []
         raise TopicsError(f"No broker of {module.params['bootstrap_servers']} answers: {error}.") from error
-    for sentence in strangers(found, module.params["broker_ids"]):
+    unknown = strangers(found, module.params["broker_ids"])
+    for sentence in unknown:
         module.warn(sentence)
     topics = missing_topics(wanted, partition_leaders(found))
     if not module.check_mode:
         if topics:
             patiently(cluster, lambda: create(cluster, topics, timeout_s), timeout_s)
         patiently(cluster, lambda: leaderless(wanted, partition_leaders(metadata(cluster))), timeout_s)
-    return [topic["name"] for topic in topics]
+    return [topic["name"] for topic in topics], unknown
 
 
 def main() -> None:
@@ -204,10 +209,10 @@ def main() -> None:
     addresses = parse_bootstrap(module.params["bootstrap_servers"])
     try:
         with closing(BlockingCluster(addresses, CLIENT_ID, timeout_s + PATIENCE_S)) as cluster:
-            created = run(module, cluster, timeout_s)
+            created, unknown = run(module, cluster, timeout_s)
     except TopicsError as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=bool(created), created=created)
+    module.exit_json(changed=bool(created), created=created, strangers=unknown)
 
 
 if __name__ == "__main__":

@@ -121,6 +121,22 @@ def test_what_serves_and_would_not_come_back_with_a_boot_is_enabled(
     assert service.started(unit(), False) == {"changed": False, "diff": []}
 
 
+@pytest.mark.parametrize(
+    ("active_state", "step"), [("active", "none"), ("activating", "restart"), ("inactive", "start")]
+)
+def test_a_check_says_what_would_be_done_to_the_process(
+    systemctl: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, active_state: str, step: str
+) -> None:
+    """It restarts for what it was started from, and not for a file that only lies there otherwise."""
+    systemctl(LoadState="loaded", ActiveState=active_state)
+    monkeypatch.setattr(service.Service, "differences", lambda _: [{"after_header": "a file"}])
+    monkeypatch.setattr(service.Service, "started_from", lambda _: None)
+    monkeypatch.setattr(service.Service, "wanted_files", lambda _: [])
+    assert service.current(unit(), True)["step"] == step
+    monkeypatch.setattr(service.Service, "started_from", lambda _: {"before": "", "after": ""})
+    assert service.current(unit(), True)["step"] == ("restart" if active_state == "active" else step)
+
+
 def test_a_unit_that_is_removed_leaves_no_link(systemctl: Callable[..., Path], tmp_path: Path) -> None:
     asked = systemctl(LoadState="loaded", ActiveState="active", UnitFileState="enabled")
     (tmp_path / "multi-user.target.wants").mkdir()

@@ -77,7 +77,8 @@ def run(
     with scripted_broker(script) as broker:
         script.address = broker.address
         with closing(BlockingCluster([broker.address], "test", 5)) as cluster:
-            made = topics.run(module, cluster, timeout_s)
+            made, strangers = topics.run(module, cluster, timeout_s)
+    assert strangers == module.warnings
     return made, module.warnings, [message for key, message in broker.asked if key == CREATE]
 
 
@@ -121,7 +122,7 @@ def test_a_partition_without_a_leader_is_waited_for_and_named() -> None:
 
 def test_a_check_of_a_cluster_that_is_not_there_yet_would_make_all() -> None:
     cluster = BlockingCluster([("127.0.0.1", 1)], "test", 1)
-    assert topics.run(Module(check_mode=True, topics=[topic("new")]), cluster, 5) == ["new"]
+    assert topics.run(Module(check_mode=True, topics=[topic("new")]), cluster, 5) == (["new"], [])
     with pytest.raises(topics.TopicsError, match=r"No broker of 127\.0\.0\.1:1 answers"):
         topics.run(Module(topics=[topic("new")]), cluster, 5)
 
