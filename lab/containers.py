@@ -12,6 +12,7 @@ import resource
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from lab.docker import Docker
@@ -23,6 +24,10 @@ SPECIFICATION_LABEL: Final = "headrace.lab.host"
 WORKERS: Final = 4
 UP_TIMEOUT_S: Final = 120
 POLL_INTERVAL_S: Final = 0.2
+INSTANCES_MAX: Final = Path("/proc/sys/fs/inotify/max_user_instances")
+INSTANCES_A_HOST: Final = 5
+"""What systemd, its journal, its logins and D-Bus watch files with; without one a unit of theirs fails."""
+INSTANCES_OF_OTHERS: Final = 10
 FILES_MAX: Final = 1_048_576
 """Open files a process may ask for, where this machine allows as many: units set limits of their own below it."""
 FLAGS: Final[tuple[str, ...]] = (
@@ -65,6 +70,7 @@ def start(docker: Docker, topology: Topology, inventory: str, image: str) -> lis
     others = sorted({other for other in inventories(docker).values() if other != inventory})
     if others:
         raise LabError(f"A lab of {others[0]} is there already: run `make lab-down` first.")
+    need_watches(len(topology.hosts))
     known = networks(docker)
     for network in topology.networks:
         if network.name not in known:
@@ -82,6 +88,17 @@ def start(docker: Docker, topology: Topology, inventory: str, image: str) -> lis
     started = [host.name for host in topology.hosts if host.name not in running]
     together(lambda name: docker.run("start", name), started)
     return started
+
+
+def need_watches(hosts: int) -> None:
+    """All containers take their inotify instances from one bound of this machine; raises LabError when it is too low."""
+    wanted = INSTANCES_A_HOST * hosts + INSTANCES_OF_OTHERS
+    allowed = int(INSTANCES_MAX.read_text(encoding="utf-8"))
+    if allowed < wanted:
+        raise LabError(
+            f"{hosts} hosts take {wanted} inotify instances, and this machine allows {allowed}: "
+            f"run sysctl fs.inotify.max_user_instances={wanted}."
+        )
 
 
 def open_files() -> int:

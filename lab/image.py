@@ -37,6 +37,8 @@ PACKAGES: Final = (
 ENABLED: Final = ("lab-routes.service",)
 DISABLED: Final = ("haproxy.service", "apt-daily.timer", "apt-daily-upgrade.timer", "e2scrub_all.timer")
 """Debian's own HAProxy with its own configuration, and what a container has no use for."""
+MASKED: Final = ("systemd-ask-password-console.path", "systemd-ask-password-wall.path")
+"""Nobody types passwords there, and each watch takes one of the few inotify instances that all containers share."""
 REMOVED: Final = (
     "var/cache/apt/archives/*.deb",
     "var/lib/apt/lists/*_*",
@@ -61,7 +63,7 @@ def overlay() -> dict[str, tuple[bool, str]]:
 
 def recipe() -> str:
     """All that decides what is in the image, as text."""
-    return json.dumps([SUITE, PACKAGES, ENABLED, DISABLED, REMOVED, COMMAND, overlay()])
+    return json.dumps([SUITE, PACKAGES, ENABLED, DISABLED, MASKED, REMOVED, COMMAND, overlay()])
 
 
 def image_name() -> str:
@@ -144,7 +146,7 @@ def configure(root: Path) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content, encoding="utf-8")
         file.chmod(0o755 if is_program else 0o644)
-    for verb, units in (("enable", ENABLED), ("disable", DISABLED)):
+    for verb, units in (("enable", ENABLED), ("disable", DISABLED), ("mask", MASKED)):
         subprocess.run(
             ["chroot", str(root), "systemctl", "--quiet", verb, *units], check=True, capture_output=True
         )
