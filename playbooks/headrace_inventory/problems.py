@@ -9,12 +9,13 @@ from fnmatch import fnmatchcase
 from ansible.inventory.manager import split_host_pattern
 
 from headrace_inventory import groups as tiers
-from headrace_inventory import names, server_properties, settings, sockets, topics
+from headrace_inventory import names, secrets, server_properties, settings, sockets, topics
 from headrace_inventory.addresses import Groups, HostVars
 
 Check = Callable[[Groups, HostVars], list[str]]
 # Each kind of these hides all that come after it, which need what it looks for.
 PREREQUISITES: tuple[Check, ...] = (
+    secrets.secrets_in_the_open,
     tiers.missing_groups,
     settings.unknown_service_managers,
     settings.missing_variables,

@@ -26,9 +26,7 @@ options:
     suboptions:
       path: {description: Where the file is., type: path, required: true}
       content: {description: The whole content., type: str}
-      secret_content: {description: "In its place, for what no output may show.", type: str}
       mode: {description: The file's mode., type: str, default: "0644"}
-      group: {description: "The group that owns it, where not that of who writes it.", type: str}
       validate: {description: A command that accepts the new content; it names the file as %s., type: str}
   directory_owner:
     description: User and group that own the directories; the user of the connection when absent. Files stay root's.

@@ -18,7 +18,15 @@ from ansible.module_utils import headrace_fingerprint as fingerprint
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.headrace_health import PROBES, complaint, out_of_sync, wait_until
 from ansible.module_utils.headrace_managers import Manager, ManagerError, Supervisor, Systemd
-from ansible.module_utils.headrace_writing import FILE_OPTIONS, FilesError, differences, validate_files, write
+from ansible.module_utils.headrace_writing import (
+    FILE_OPTIONS,
+    FilesError,
+    differences,
+    secret_files,
+    unwanted_secrets,
+    validate_files,
+    write,
+)
 
 DOCUMENTATION = r"""
 module: headrace_service
@@ -44,12 +52,13 @@ options:
     suboptions: &file
       path: {description: Where the file is., type: path, required: true}
       content: {description: "The whole content; C(@digest@) in a definition becomes its digest.", type: str}
-      secret_content: {description: "In its place, for what no output may show.", type: str}
       mode: {description: The file's mode., type: str, default: "0644"}
-      group: {description: "The group that owns it, where not that of who writes it.", type: str}
       validate: {description: A command that accepts the new content; it names the file as %s., type: str}
   files: {description: "The files that the service is started from, C(run.sh) first.", type: list, elements: dict,
           default: [], suboptions: *file}
+  secrets: {description: "Contents that no output may show, by names of files that end in C(.secret).", type: dict, default: {}}
+  secret_dir: {description: "The folder of these files, where no other such file stays.", type: path}
+  secret_group: {description: "The group that may read them, where not that of who writes them.", type: str}
   release: {description: "The folder or program whose place behind its symlinks tells the release.", type: path, default: /}
   directories: {description: Directories that it needs., type: list, elements: str, default: []}
   directory_owner: {description: User and group that own the directories., type: str}
@@ -134,16 +143,25 @@ class Service:
         )
         self.found = self.manager.state()
 
+    def secrets(self) -> list[dict[str, Any]]:
+        return secret_files(
+            self.arguments["secrets"], self.arguments["secret_dir"], self.arguments["secret_group"]
+        )
+
     def wanted_files(self) -> list[dict[str, Any]]:
         """The definition is the last: a process that comes back meanwhile is started from the old one, and says so."""
-        return [*self.arguments["files"], fingerprint.with_digest(self.arguments["definition"])]
+        definition = fingerprint.with_digest(self.arguments["definition"])
+        return [*self.arguments["files"], *self.secrets(), definition]
+
+    def unwanted_secrets(self) -> list[str]:
+        return unwanted_secrets(self.arguments["secrets"], self.arguments["secret_dir"])
 
     def started_from(self) -> dict[str, str] | None:
         """How what the process was started from differs from what is wanted, as Ansible shows it; None when it does not."""
         pid = self.manager.process_id() if self.found == "running" else 0
         before = fingerprint.running(pid) if pid else ""
         after = fingerprint.wanted(
-            self.arguments["definition"], self.arguments["files"], self.arguments["release"]
+            self.arguments["definition"], self.arguments["files"], self.secrets(), self.arguments["release"]
         )
         header = f"{self.name} is started from"
         texts = {
@@ -173,7 +191,11 @@ class Service:
     def differences(self) -> list[dict[str, str]]:
         started_from = self.started_from()
         written = differences(self.arguments["directories"], self.wanted_files())
-        return written + ([started_from] if started_from else [])
+        removed = [
+            {"before": "a secret\n", "after": "", "before_header": path, "after_header": path}
+            for path in self.unwanted_secrets()
+        ]
+        return written + removed + ([started_from] if started_from else [])
 
     def step(self) -> str:
         """What has to be done to the process for it to run from what is wanted."""
@@ -188,6 +210,8 @@ class Service:
             return
         step = self.step()
         write(self.arguments["directories"], self.wanted_files(), self.arguments["directory_owner"])
+        for path in self.unwanted_secrets():
+            os.unlink(path)
         if step == "restart":
             self.manager.restart()
         elif step == "start":
@@ -309,6 +333,9 @@ def argument_spec() -> dict[str, Any]:
         "state": {"type": "str", "default": "started", "choices": list(STATES)},
         "definition": {"type": "dict", "options": FILE_OPTIONS},
         "files": {"type": "list", "elements": "dict", "default": [], "options": FILE_OPTIONS},
+        "secrets": {"type": "dict", "default": {}, "no_log": True},
+        "secret_dir": {"type": "path"},
+        "secret_group": {"type": "str"},
         "release": {"type": "path", "default": "/"},
         "directories": {"type": "list", "elements": "str", "default": []},
         "directory_owner": {"type": "str"},

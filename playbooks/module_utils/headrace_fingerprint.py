@@ -2,7 +2,8 @@
 
 The first program of a service (the role's `run.sh`) puts a text into the process's environment: the definition's digest, the
 digest of each file, and the folder of the release behind its symlinks. The process itself therefore tells what it runs,
-however often it ended and came back since a file changed.
+however often it ended and came back since a file changed. Of a secret it tells which writing of the file it read, never a digest:
+whoever sees one can try what the secret may be.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import os
 from typing import Any
 
 from ansible.module_utils.headrace_health import wait_until
-from ansible.module_utils.headrace_writing import content_of, file_bytes
+from ansible.module_utils.headrace_writing import content_of, current_content, file_bytes
 
 DEFINITION_VARIABLE = "HEADRACE_DEFINITION"
 VARIABLE = "HEADRACE_STARTED_FROM"
@@ -36,11 +37,22 @@ def with_digest(definition: dict[str, Any]) -> dict[str, Any]:
     return {**definition, "content": content.replace(DIGEST_PLACE, digest(content))}
 
 
-def wanted(definition: dict[str, Any], files: list[dict[str, Any]], release: str) -> str:
-    """The text that `run.sh` makes of this definition (without its digest), these files and this release."""
+def wanted(
+    definition: dict[str, Any], files: list[dict[str, Any]], secrets: list[dict[str, Any]], release: str
+) -> str:
+    """The text that `run.sh` makes of this definition (without its digest), these files and secrets, and this release."""
     lines = [f"{digest(definition['content'])}  definition"]
     lines += [f"{digest(content_of(file))}  {file['path']}" for file in files]
+    lines += [f"{writing(file)}  {file['path']}" for file in secrets]
     return "\n".join([*lines, os.path.realpath(release)])
+
+
+def writing(secret: dict[str, Any]) -> str:
+    """Which writing of its file the secret is: a file is replaced whole, so that each has its own inode and time."""
+    if current_content(secret["path"]) != content_of(secret):
+        return "not written yet"
+    found = os.stat(secret["path"])
+    return f"{found.st_ino} {found.st_mtime_ns // 10**9}.{found.st_mtime_ns % 10**9:09d}"
 
 
 def running(pid: int) -> str:

@@ -1,12 +1,14 @@
 """Writes directories and files with given contents.
 
 Invariants: a file is replaced whole or not at all; a file whose content, mode and group are right is left alone; no file of a
-set is replaced before every `validate` command of the set accepted the new content; a secret content is in no output, and never
-in a file that others may read.
+set is replaced before every `validate` command of the set accepted the new content; a secret is in no output, and never in a file
+that others may read. A secret is a file whose dictionary says `secret`: modules take its content as a parameter of its own, which
+Ansible keeps out of outputs and of the host's journal, where it writes what each module was called with.
 """
 
 from __future__ import annotations
 
+import glob
 import grp
 import os
 import pwd
@@ -19,22 +21,43 @@ from typing import Any
 FILE_OPTIONS = {
     "path": {"type": "path", "required": True},
     "content": {"type": "str"},
-    # In place of `content`, for what must not be seen.
-    "secret_content": {"type": "str", "no_log": True},
     "mode": {"type": "str", "default": "0644"},
-    "group": {"type": "str"},
     "validate": {"type": "str"},
 }
 DIRECTORY_MODE = 0o755
+# A folder's files with this ending are all of the roll-out's: what is no more wanted of them is removed.
+SECRET_SUFFIX = ".secret"
+SECRET_MODE = "0640"
 
 
 class FilesError(Exception):
     """A file cannot be written; the message says which and why."""
 
 
+def secret_files(contents: dict[str, str], folder: str | None, group: str | None) -> list[dict[str, Any]]:
+    """The secrets of a service as files for its group alone, from their contents by their names."""
+    return [
+        {
+            "path": os.path.join(folder or "", name),
+            "content": content,
+            "mode": SECRET_MODE,
+            "group": group,
+            "secret": True,
+        }
+        for name, content in sorted(contents.items())
+    ]
+
+
+def unwanted_secrets(contents: dict[str, str], folder: str | None) -> list[str]:
+    """The secrets that are still in the folder, and that nobody wants any more."""
+    if folder is None:
+        return []
+    found = glob.glob(os.path.join(glob.escape(folder), f"*{SECRET_SUFFIX}"))
+    return sorted(path for path in found if os.path.basename(path) not in contents)
+
+
 def content_of(file: dict[str, Any]) -> str:
-    secret = file.get("secret_content")
-    return str((file.get("content") or "") if secret is None else secret)
+    return str(file.get("content") or "")
 
 
 def file_bytes(content: str) -> bytes:
@@ -117,10 +140,10 @@ def file_difference(wanted: dict[str, Any]) -> dict[str, str] | None:
     if before == content and has_rights(wanted):
         return None
     texts = {"before": before or "", "after": content}
-    if wanted.get("secret_content") is not None:
+    if wanted.get("secret"):
         texts = {
-            "before": f"{'' if before is None else 'a secret'}\n",
-            "after": "a secret, or rights, that differ\n",
+            "before": "" if before is None else "a secret\n",
+            "after": "a secret\n" if before is None else "a secret, or rights, that differ\n",
         }
     return {**texts, "before_header": path, "after_header": path}
 

@@ -385,26 +385,62 @@ def test_services_of_a_host_that_the_inventory_has_no_more_are_named(rolled_out:
     assert "no host of the inventory has it" not in unlimited.stdout + unlimited.stderr
 
 
-def test_the_keys_of_a_catalog_are_seen_nowhere_but_in_the_services_file(rolled_out: Any) -> None:
-    catalog = {
-        "type": "sql",
-        "uri": f"sqlite:///{rolled_out.root}/data/warehouse/catalog.db",
-        "s3.secret-access-key": "c4n4ry",
-    }
-    result = rolled_out.play(
-        *("site.yml", "--diff", "-vvv", "--limit", "machine:offline-audit-1"),
-        *("-e", json.dumps({"headrace_catalog_properties": catalog})),
+def holders_of(text: bytes, *patterns: Path) -> list[Path]:
+    """The files that match a pattern, can be read and hold the text."""
+    found = []
+    for pattern in patterns:
+        for path in Path("/").glob(str(pattern.relative_to("/"))):
+            with suppress(OSError):
+                if path.is_file() and text in path.read_bytes():
+                    found.append(path)
+    return found
+
+
+def test_a_secret_is_seen_nowhere_but_in_the_services_own_file(rolled_out: Any, tmp_path: Path) -> None:
+    """As docs/rollout.md says; the auditor finds its catalog by the secret alone. The lab has the same with systemd."""
+    for name in ("playbooks", "ansible.cfg", ".venv"):
+        (tmp_path / name).symlink_to(CHECKOUT / name)
+    (tmp_path / "inventory").mkdir()
+    (tmp_path / "inventory" / "local").symlink_to(rolled_out.inventory)
+    catalog = {"uri": f"sqlite:///{rolled_out.root}/data/warehouse/catalog.db", "s3.session-token": "c4n4ry"}
+    variables = {"headrace_catalog_properties": {"type": "sql"}, "headrace_catalog_secret": catalog}
+    vault = rolled_out.inventory / "group_vars" / "offline.yml"
+    vault.write_text(json.dumps(variables))
+    home = {"HOME": str(tmp_path), "ANSIBLE_VAULT_PASSWORD_FILE": str(tmp_path / ".headrace-vault")}
+    options = ("--diff", "-vvv", "--limit", "machine:offline-audit-1")
+    script = Path(__file__).with_name("secrets_page.sh")
+
+    checked = subprocess.run(
+        ["bash", script, *options, "--check", "-e", f"headrace_root={rolled_out.root}"],
+        cwd=tmp_path,
+        env={**rolled_out.environment(), **home, "PATH": f"{PROGRAMS}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert result.returncode == 0, result.stdout[-4000:]
-    assert "c4n4ry" not in result.stdout + result.stderr
-    assert (
-        "c4n4ry"
-        not in subprocess.run(["ps", "-eww", "-o", "args"], check=True, capture_output=True, text=True).stdout
-    )
-    file = rolled_out.root / "config" / "offline-auditor" / "catalog.properties"
+    assert checked.returncode == 0, checked.stdout[-4000:] + checked.stderr[-2000:]
+    assert vault.read_text().startswith("$ANSIBLE_VAULT;1.1;AES256")
+    before = processes(rolled_out.root)
+    changed = rolled_out.play("site.yml", *options, **home)
+    assert changed.returncode == 0, changed.stdout[-4000:]
+    after = processes(rolled_out.root)
+    assert {name for name in SERVICES if after[name] != before[name]} == {"offline-auditor"}
+    refused = rolled_out.play("site.yml", *options, "-e", "headrace_catalog_secret=c4n4ry", **home)
+    assert "argument 'headrace_catalog_secret' is of type str and we were unable to convert" in refused.stdout
+
+    for result in (checked, changed, refused):
+        assert "c4n4ry" not in result.stdout.replace("headrace_catalog_secret=c4n4ry", "") + result.stderr
+    assert "+a secret\n" in changed.stdout
+    file = rolled_out.root / "config" / "offline-auditor" / "catalog.secret"
     assert file.stat().st_mode & 0o777 == 0o640
-    holders = {path for folder in ("config", "supervisor") for path in (rolled_out.root / folder).rglob("*")}
-    assert [path for path in holders if path.is_file() and b"c4n4ry" in path.read_bytes()] == [file]
+    root = rolled_out.root
+    folders = [root / folder / "**" / "*" for folder in ("config", "supervisor", "log")]
+    assert holders_of(b"c4n4ry", *folders, Path("/proc/[0-9]*/cmdline"), Path("/proc/[0-9]*/environ")) == [
+        file
+    ]
+    log = root / "log" / "offline-auditor.log"
+    time.sleep(5)
+    assert processes(root)["offline-auditor"] == after["offline-auditor"], log.read_text()[-2000:]
 
 
 def test_down_stops_everything_and_removes_only_what_was_asked_for(rolled_out: Any) -> None:

@@ -24,11 +24,18 @@ def _properties(
     return {key: value for key, _, value in split}
 
 
-def _properties_of_file(
-    context: click.Context, parameter: click.Parameter, path: Path | None
+def _properties_of_files(
+    context: click.Context, parameter: click.Parameter, paths: tuple[Path, ...]
 ) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for path in paths:
+        found |= _properties_of_file(path)
+    return found
+
+
+def _properties_of_file(path: Path) -> dict[str, str]:
     try:
-        return {} if path is None else parse_properties(path.read_text(encoding="utf-8"))
+        return parse_properties(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, ConfigurationError) as error:
         # Only the error's kind: what a line of the file says may be a key.
         reason = error.strerror if isinstance(error, OSError) else "it is no properties file in UTF-8"
@@ -36,7 +43,7 @@ def _properties_of_file(
 
 
 def warehouse_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--warehouse`, and `--catalog-property` with its file, both passed as `catalog_properties`; the option overrides."""
+    """Add `--warehouse`, and `--catalog-property` with its files, all passed as `catalog_properties`; the option overrides."""
     where = click.option(
         "--warehouse",
         envvar="HEADRACE_WAREHOUSE",
@@ -47,10 +54,11 @@ def warehouse_options(command: Callable[..., Any]) -> Callable[..., Any]:
     file = click.option(
         "--catalog-properties",
         "file_properties",
+        multiple=True,
         type=click.Path(dir_okay=False, path_type=Path),
         metavar="FILE",
-        callback=_properties_of_file,
-        help="A file of such properties, a line each: of keys, since all users of a machine see its commands' options.",
+        callback=_properties_of_files,
+        help="A file of such properties, a line each: of keys, since all users of a machine see its commands' options; repeat.",
     )
     properties = click.option(
         "--catalog-property",

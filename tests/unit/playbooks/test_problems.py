@@ -6,9 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import yaml
 from inventory_kit import Inventory, good_inventory
+from playbooks_kit import PLAYBOOKS
 
 from headrace_inventory.problems import inventory_problems, limit_problems
+from headrace_inventory.secrets import OPEN, looks_secret
 
 
 def change_variable(host: str, name: str, value: Any) -> Callable[[Inventory], None]:
@@ -83,6 +86,31 @@ BROKEN = {
     "variable like nothing": (
         change_variable("off-load-1", "load_zzzzzzzzzzzzzzzzzzzz", 1),
         "Host off-load-1 has the variable load_zzzzzzzzzzzzzzzzzzzz, which nothing of the kit reads: take it out or rename it.",
+    ),
+    "a key of a store in the open": (
+        change_variable("off-load-1", "headrace_catalog_properties", {"s3.secret-access-key": "canary"}),
+        "Host off-load-1 has in headrace_catalog_properties the key s3.secret-access-key, which everybody may read there: put it "
+        "into headrace_catalog_secret, in a file that ansible-vault encrypts.",
+    ),
+    "a password in an address": (
+        change_all("headrace_catalog_properties", {"uri": "postgresql://load:canary@db/lake"}),
+        "Host east-zookeeper-1 (with 10 others) has in headrace_catalog_properties an address with a password at uri, which "
+        "everybody may read there: put it into headrace_catalog_secret, in a file that ansible-vault encrypts.",
+    ),
+    "a key in the environment": (
+        change_variable("off-load-1", "load_environment", {"AWS_SECRET_ACCESS_KEY": "canary"}),
+        "Host off-load-1 has in load_environment the key AWS_SECRET_ACCESS_KEY, which everybody may read there: put it into "
+        "headrace_catalog_secret, in a file that ansible-vault encrypts.",
+    ),
+    "a broker's password": (
+        change_variable("east-broker-1", "broker_properties", {"ssl.key.password": "canary"}),
+        "Host east-broker-1 has in broker_properties the key ssl.key.password, which everybody may read there: take it out, "
+        "since brokers read no secret.",
+    ),
+    "a password among Java's options": (
+        change_variable("east-zookeeper-1", "zookeeper_java_options", ["-Dssl.keyStore.password=canary"]),
+        "Host east-zookeeper-1 has in zookeeper_java_options the key ssl.keyStore.password, which everybody may read there: "
+        "name a file of the host's that holds it, as ssl.keyStore.passwordPath does, or take it out.",
     ),
     "misspelt group": (
         add_group("registries", "east-registry-1"),
@@ -257,6 +285,39 @@ def test_a_bad_inventory_gets_its_sentence(name: str) -> None:
     change, sentence = BROKEN[name]
     change(inventory)
     assert sentence in inventory_problems(*inventory)
+
+
+def test_a_secret_in_the_open_is_quoted_by_no_sentence() -> None:
+    for change, sentence in BROKEN.values():
+        inventory = good_inventory()
+        change(inventory)
+        if "may read there" in sentence:
+            assert "canary" not in "".join(inventory_problems(*inventory))
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"type": "glue", "glue.region": "eu-west-1", "s3.endpoint": "http://store:9000"},
+        {"oauth2-server-uri": "https://issuer/token", "s3.secret-access-key": None},
+        {"AWS_WEB_IDENTITY_TOKEN_FILE": "/run/token", "ssl.keyStore.passwordPath": "/etc/zookeeper/password"},
+        {"num.partitions": 4, "replica.fetch.key": "a", "log.cleaner.enable": True},
+    ],
+)
+def test_what_only_says_where_a_secret_is_is_none(properties: dict[str, Any]) -> None:
+    assert list(looks_secret(properties)) == []
+
+
+def test_every_variable_that_takes_keys_of_any_name_is_looked_at() -> None:
+    """Roles' options that are dictionaries, but for those that roles give each other."""
+    free = {
+        name
+        for file in PLAYBOOKS.glob("roles/*/meta/argument_specs.yml")
+        for spec in yaml.safe_load(file.read_text(encoding="utf-8"))["argument_specs"].values()
+        for name, option in spec["options"].items()
+        if option["type"] == "dict" and not name.endswith("_secret") and not name.startswith("service_")
+    }
+    assert free <= set(OPEN)
 
 
 def test_groups_that_are_only_a_little_alike_and_datacenters_own_are_anybodys() -> None:

@@ -32,6 +32,8 @@ def unit_of(name: str, **variables: Any) -> str:
         "service_description": f"{name} of dc-east",
         "service_directories": SERVICES[name],
         "service_final_environment": {"SAID": 'with "quotes" and 5%'},
+        "service_secrets": {},
+        "service_config_dir": f"/etc/headrace/headrace-{name}",
         "service_runner": {"path": f"/etc/headrace/headrace-{name}/run.sh"},
         "service_command": "/opt/headrace/releases/1.0/bin/headrace serve",
         "service_stop_timeout_s": 30,
@@ -67,3 +69,10 @@ def test_a_percent_sign_is_no_specifier_of_systemd() -> None:
     assert "ExecStart=/bin/sh /etc/headrace/headrace-load/run.sh a%%b" in unit_of(
         "load", service_command="a%b"
     )
+
+
+def test_a_secret_reaches_a_service_as_a_credential_and_stands_nowhere_in_its_unit() -> None:
+    unit = unit_of("load", service_secrets={"catalog.secret": "key=canary"})
+    assert "\nLoadCredential=catalog.secret:/etc/headrace/headrace-load/catalog.secret\n" in unit
+    assert "canary" not in unit
+    assert "LoadCredential" not in unit_of("load")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import grp
+import hashlib
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,26 +13,22 @@ import pytest
 from playbooks_kit import load
 
 writing = load("ansible.module_utils.headrace_writing")
+fingerprint = load("ansible.module_utils.headrace_fingerprint")
 GROUP = grp.getgrgid(os.getgid()).gr_name
 
 
-def secret(path: Path, content: str = "key=canary\n", **options: Any) -> dict[str, Any]:
-    return {
-        "path": str(path),
-        "secret_content": content,
-        "content": None,
-        "mode": "0640",
-        "group": GROUP,
-        **options,
-    }
+def secret(path: Path, content: str = "key=canary\n", group: str = GROUP) -> dict[str, Any]:
+    (file,) = writing.secret_files({path.name: content}, str(path.parent), group)
+    found: dict[str, Any] = file
+    return found
 
 
 def test_a_secret_is_written_for_its_group_and_shown_nowhere(tmp_path: Path) -> None:
-    file = secret(tmp_path / "catalog.properties")
+    file = secret(tmp_path / "catalog.secret")
     shown = writing.differences([], [file])
     assert "canary" not in str(shown)
     writing.write([], [file], None)
-    path = tmp_path / "catalog.properties"
+    path = tmp_path / "catalog.secret"
     assert (path.read_text(), path.stat().st_mode & 0o777, path.stat().st_gid) == (
         "key=canary\n",
         0o640,
@@ -55,3 +53,32 @@ def test_a_group_that_is_not_there_is_named_before_anything_is_written(tmp_path:
     with pytest.raises(writing.FilesError, match="There is no group 'no-such-group' on this host"):
         writing.write([], [file], None)
     assert not (tmp_path / "secret").exists()
+
+
+def test_a_secret_that_nobody_wants_any_more_is_found_and_nothing_else(tmp_path: Path) -> None:
+    for name in ("old.secret", "catalog.secret", "key.pem"):
+        (tmp_path / name).touch()
+    assert writing.unwanted_secrets({"catalog.secret": ""}, str(tmp_path)) == [str(tmp_path / "old.secret")]
+    assert writing.unwanted_secrets({}, None) == []
+
+
+def test_a_fingerprint_tells_which_writing_of_a_secret_it_is_and_no_digest(tmp_path: Path) -> None:
+    definition = {"path": "/etc/systemd/system/headrace-load.service", "content": "[Service]"}
+
+    def wanted(content: str) -> str:
+        text: str = fingerprint.wanted(definition, [], [secret(tmp_path / "catalog.secret", content)], "/")
+        return text
+
+    assert "not written yet  " in wanted("key=a")
+    writing.write([], [secret(tmp_path / "catalog.secret", "key=a")], None)
+    first = wanted("key=a")
+    assert "not written yet  " in wanted("key=b")
+    asked = ["stat", "-c", "%i %.9Y  %n", str(tmp_path / "catalog.secret")]
+    assert (
+        first.splitlines()[1]
+        == subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
+    )
+    for content in ("key=b", "key=a"):
+        writing.write([], [secret(tmp_path / "catalog.secret", content)], None)
+    assert wanted("key=a") != first
+    assert hashlib.sha256(b"key=a").hexdigest() not in wanted("key=a")

@@ -31,6 +31,13 @@ def test_options_override_what_a_file_says(tmp_path: Path) -> None:
     assert said(*where, "--catalog-property", "type=rest")[1].endswith("('type', 'rest')]\n")
 
 
+def test_a_later_file_overrides_an_earlier_one(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("type=glue\nuri=here\n")
+    (tmp_path / "b").write_text("uri=there\n")
+    where = [word for name in ("a", "b") for word in ("--catalog-properties", str(tmp_path / name))]
+    assert said(*where) == (0, "w warehouse [('type', 'glue'), ('uri', 'there')]\n")
+
+
 def test_a_file_that_cannot_be_read_is_named_and_not_quoted(tmp_path: Path) -> None:
     code, output = said("--catalog-properties", str(tmp_path / "none"))
     assert code == 2

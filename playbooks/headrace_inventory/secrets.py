@@ -1,0 +1,69 @@
+"""Keys, passwords and tokens that stand where everybody sees them: they belong in a variable that ends in `_secret`.
+
+Looked at before any other check says anything, since those quote values; no sentence here does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from headrace_inventory.addresses import Groups, HostVars
+from headrace_inventory.names import and_others
+
+CATALOG = "put it into headrace_catalog_secret, in a file that ansible-vault encrypts"
+ZOOKEEPER = "name a file of the host's that holds it, as ssl.keyStore.passwordPath does, or take it out"
+# Variables that take keys of any name, or addresses, each with where its secrets belong.
+OPEN = {
+    "broker_properties": "take it out, since brokers read no secret",
+    "headrace_catalog_properties": CATALOG,
+    "headrace_warehouse": CATALOG,
+    "load_environment": CATALOG,
+    "zookeeper_java_options": ZOOKEEPER,
+    "zookeeper_properties": ZOOKEEPER,
+}
+KEY = re.compile(
+    r"secret|passw(or)?d|passphrase|token|credential|(access|account|api|private|sas)[._-]?key|connection[._-]?string"
+)
+# Says where something is, or how long it holds.
+NO_SECRET = re.compile(r"(file|path|dir|location|uri|url|type|class|enabled|provider|_ms|[.-]ms)$")
+ADDRESS = re.compile(r"\w://[^/\s@]*:[^/\s@]+@")
+JAVA_OPTION = re.compile(r"-D([^=\s]+)=(.+)", re.DOTALL)
+
+
+def secrets_in_the_open(groups: Groups, hostvars: HostVars) -> list[str]:
+    """One sentence for each key that looks like a secret's, and for each address with a password in it."""
+    found: dict[str, list[str]] = {}
+    for host in groups["all"]:
+        for variable, advice in OPEN.items():
+            for what in looks_secret(hostvars[host].get(variable)):
+                found.setdefault(
+                    f"in {variable} {what}, which everybody may read there: {advice}.", []
+                ).append(host)
+    return [f"Host {hosts[0]}{and_others(hosts)} has {rest}" for rest, hosts in found.items()]
+
+
+def looks_secret(value: Any) -> Iterator[str]:
+    """What in a variable's value looks like a secret, by the names of its keys alone."""
+    for key, text in pairs(value):
+        if text and is_key(key):
+            yield f"the key {key}"
+        elif ADDRESS.search(text):
+            yield f"an address with a password{f' at {key}' if key else ''}"
+
+
+def is_key(name: str) -> bool:
+    lower = name.lower()
+    return KEY.search(lower) is not None and NO_SECRET.search(lower) is None
+
+
+def pairs(value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        yield from ((str(key), "" if text is None else str(text)) for key, text in value.items())
+    elif isinstance(value, list):
+        for each in value:
+            option = JAVA_OPTION.fullmatch(str(each))
+            yield (option[1], option[2]) if option else ("", str(each))
+    else:
+        yield "", "" if value is None else str(value)
