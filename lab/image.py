@@ -33,6 +33,8 @@ PACKAGES: Final = (
     "iproute2",
     "nftables",
     "procps",
+    # For drills of a clock that is off: all containers have their machine's.
+    "libfaketime",
 )
 ENABLED: Final = ("lab-routes.service",)
 DISABLED: Final = ("haproxy.service", "apt-daily.timer", "apt-daily-upgrade.timer", "e2scrub_all.timer")

@@ -156,6 +156,20 @@ class SmallLab:
         found: dict[str, Any] = json.loads(asked.stdout)
         return found
 
+    def wait_until_complete(self, acknowledged: int) -> None:
+        """Until the audit has so many events in all tiers; none of them lost, none twice."""
+        names = ("produced", "live", "offline", "warehouse", "lost", "duplicated")
+
+        def is_complete() -> bool:
+            report = self.report()
+            totals = report["totals"]
+            print({name: totals[name] for name in names})
+            return bool(totals["produced"] >= acknowledged and report["verdict"] == "complete")
+
+        assert eventually(is_complete, timeout_s=400)
+        totals = self.report()["totals"]
+        assert (totals["lost"], totals["duplicated"]) == (0, 0)
+
 
 def module_runs(log: Path) -> Counter[str]:
     """How many modules a play that writes to this log has begun to run on each host so far."""
