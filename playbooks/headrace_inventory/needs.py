@@ -56,13 +56,16 @@ def memory_mb(kind: str, variables: Mapping[str, Any]) -> int:
 
 
 def disk(kinds: Iterable[tuple[str, str]], hostvars: HostVars) -> dict[str, int]:
-    """Megabytes by folder."""
-    found: dict[str, int] = {}
-    for host, kind in kinds:
-        if kind in DISK_MB:
-            folder = str(hostvars[host]["headrace_data_dir"])
-            found[folder] = found.get(folder, 0) + DISK_MB[kind]
-    return found
+    """Megabytes by folder: a service's own, which may be a disk of its own."""
+    return {data_folder(hostvars[host], kind): DISK_MB[kind] for host, kind in kinds if kind in DISK_MB}
+
+
+def data_folder(variables: Mapping[str, Any], kind: str) -> str:
+    data = str(variables["headrace_data_dir"])
+    if kind == "load":
+        warehouse = str(variables.get("headrace_warehouse", data))
+        return data if "://" in warehouse else warehouse
+    return f"{data}/{service_name(variables, kind)}"
 
 
 def open_files(kind: str, variables: Mapping[str, Any]) -> list[tuple[int, str]]:

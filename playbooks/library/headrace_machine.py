@@ -110,7 +110,7 @@ def programs(arguments: dict[str, Any]) -> list[str | None]:
 def room(arguments: dict[str, Any]) -> list[str | None]:
     needs = arguments["needs"]
     found = [machines.memory_problem(needs.get("memory_mb", 0))]
-    found += [machines.disk_problem(folder, size_mb) for folder, size_mb in needs.get("disk", {}).items()]
+    found += machines.disk_problems(needs.get("disk", {}))
     if needs.get("open_files"):
         limit = machines.open_files_max(arguments["manager"])
         found += [machines.open_files_problem(need, limit) for need in needs["open_files"]]

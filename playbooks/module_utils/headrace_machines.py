@@ -13,6 +13,7 @@ import resource
 import shutil
 import socket
 import subprocess
+from collections.abc import Mapping
 from typing import Any
 
 JAVA_VERSION_MIN = 17
@@ -100,16 +101,29 @@ def memory_mb() -> int:
     return min(whole, int(limit) if limit.isdigit() else whole) >> 20
 
 
-def disk_problem(folder: str, needed_mb: int) -> str | None:
-    """Looks at the disk that the folder is, or will be, on."""
+def disk_problems(needed_mb: Mapping[str, int]) -> list[str]:
+    """A sentence for each disk that has less free than all the folders need that are, or will be, on it."""
+    disks: dict[int, list[str]] = {}
+    for folder in needed_mb:
+        disks.setdefault(os.stat(existing(folder)).st_dev, []).append(folder)
+    found = []
+    for folders in disks.values():
+        free_mb = shutil.disk_usage(existing(folders[0])).free >> 20
+        wanted_mb = sum(needed_mb[folder] for folder in folders)
+        if free_mb < wanted_mb:
+            found.append(
+                f"The disk of {', '.join(folders)} on {name()} has {free_mb} MB free, and its services need {wanted_mb} MB: "
+                "make room, or set headrace_data_dir."
+            )
+    return found
+
+
+def existing(folder: str) -> str:
+    """The folder, or what is there already of the path to it."""
     place = os.path.abspath(folder)
     while not os.path.exists(place):
         place = os.path.dirname(place)
-    free_mb = shutil.disk_usage(place).free >> 20
-    if free_mb >= needed_mb:
-        return None
-    need = f"its services need {needed_mb} MB: make room, or set headrace_data_dir"
-    return f"{folder} on {name()} has {free_mb} MB free, and {need}."
+    return place
 
 
 def open_files_max(manager: str) -> int:

@@ -94,15 +94,22 @@ def test_a_python_that_makes_no_release_is_told(
 def test_too_little_memory_room_and_open_files_are_told_in_numbers(tmp_path: Path) -> None:
     needs = {
         "memory_mb": 1 << 30,
-        "disk": {str(tmp_path / "not" / "yet"): 1 << 40},
+        "disk": {str(tmp_path / "not" / "yet"): 1 << 40, str(tmp_path): 1},
         "open_files": [{"service": "haproxy", "count": 1 << 40, "advice": "raise the limit"}],
     }
     memory, disk, files = problems(needs=needs)
     assert memory.startswith(f"{NAME} has ")
     assert "MB of memory, and its services need 1073741824 MB" in memory
-    assert "MB free, and its services need 1099511627776 MB" in disk
+    assert "MB free, and its services need 1099511627777 MB" in disk
     assert "haproxy needs 1099511627776 open files" in files
     assert problems(needs={"memory_mb": 1, "disk": {str(tmp_path): 1}, "open_files": []}) == []
+
+
+def test_a_disk_of_its_own_is_looked_at_by_itself(tmp_path: Path) -> None:
+    """/dev/shm is another disk than the folder of a test; neither lends the other room."""
+    needs = {"disk": {"/dev/shm/not/yet": 1 << 40, str(tmp_path): 1}}
+    (disk,) = problems(needs=needs)
+    assert disk.startswith(f"The disk of /dev/shm/not/yet on {NAME} has ")
 
 
 def test_systemd_allows_what_the_kernel_does_or_no_more_than_its_own_limit() -> None:

@@ -40,7 +40,7 @@ def test_a_machine_needs_what_all_of_its_services_do() -> None:
     hostvars["east-zookeeper-1"] |= {"zookeeper_heap_mb": 512, "zookeeper_jars_dir": "/jars"}
     found = needs(["east-broker-1", "east-zookeeper-1"], hostvars, groups)
     assert found["memory_mb"] == 40 + 100 + 64 + 512
-    assert found["disk"] == {"/data": 256 + 128}
+    assert found["disk"] == {"/data/headrace-broker-1": 256, "/data/headrace-zookeeper-1": 128}
     assert {need["service"]: need["count"] for need in found["open_files"]} == {
         "headrace-haproxy": 2256,
         "headrace-broker-1": 4096,
@@ -48,7 +48,10 @@ def test_a_machine_needs_what_all_of_its_services_do() -> None:
     assert (found["jars"], found["python"]) == (["/jars"], True)
     assert needs(["east-zookeeper-1"], hostvars, groups)["python"] is False
     offline = needs(["off-audit-1"], hostvars, groups)
-    assert (offline["memory_mb"], offline["disk"]) == (60 + 150, {"/data": 128})
+    assert (offline["memory_mb"], offline["disk"]) == (
+        60 + 150,
+        {"/data/headrace-auditor": 128},
+    )
 
 
 @pytest.mark.skipif(not HAPROXY.exists(), reason="HAProxy is not installed")
