@@ -5,7 +5,7 @@ PYTHON := .venv/bin/python
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(PYTHON) -m pytest tests --dist loadgroup --no-loadscope-reorder
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lab lab-down chaos test test-long test-lab sim fuzz check bench release terraform-plan clean
+.PHONY: help setup demo lab lab-down plan chaos test test-long test-lab sim fuzz check bench release terraform-plan clean
 
 help: ## list the commands
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ lab: ## start a container for each host of INVENTORY (inventory/docker-small), t
 
 lab-down: ## remove what `make lab` started
 	@$(PYTHON) -m lab down
+
+plan: setup ## show what a roll-out of INVENTORY (inventory/local) would do; ARGS="--limit HOSTS" (exit 0: nothing, 2: changes)
+	@$(PYTHON) scripts/plan.py $(if $(INVENTORY),--inventory $(INVENTORY)) $(ARGS)
 
 chaos: setup ## run a demo in which every supervised process is killed once, at random moments
 	@$(PYTHON) scripts/chaos.py

@@ -43,6 +43,19 @@ def supervisorctl(deployment: Any, *arguments: str) -> None:
     subprocess.run([PROGRAMS / "supervisorctl", "-c", config, *arguments], check=True, capture_output=True)
 
 
+def plan(deployment: Any, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """What `make plan` says of this inventory, as JSON."""
+    command = [sys.executable, "scripts/plan.py", "--json", "-i", str(deployment.inventory)]
+    return subprocess.run(
+        [*command, "-e", f"headrace_root={deployment.root}", *arguments],
+        cwd=CHECKOUT,
+        env=deployment.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
 class Watch:
     """Looks at some services all the time and keeps how many of them were down together at most."""
 
@@ -117,10 +130,9 @@ def test_every_service_runs_and_a_second_run_changes_nothing(rolled_out: Any) ->
     assert again.returncode == 0, again.stdout[-4000:]
     assert changed_hosts(again.stdout) == {}
     # A host of each kind is enough to see what --check makes of it.
-    each_kind = "machine:dc_east:offline-load-1:offline-audit-1"
-    checked = rolled_out.play("site.yml", "--check", "--diff", "--limit", each_kind)
-    assert checked.returncode == 0, checked.stdout[-4000:]
-    assert changed_hosts(checked.stdout) == {}
+    planned = plan(rolled_out, "--limit", "machine:dc_east:offline-load-1:offline-audit-1")
+    assert planned.returncode == 0, planned.stdout[-4000:] + planned.stderr[-2000:]
+    assert not any(json.loads(planned.stdout).values())
 
     assert processes(rolled_out.root) == before
 
@@ -298,9 +310,10 @@ def test_a_change_restarts_only_what_it_concerns_one_host_at_a_time(rolled_out: 
     before = processes(rolled_out.root)
     change = json.dumps({"broker_properties": {"num.partitions": 3, "offsets.topic.replication.factor": 1}})
 
-    checked = rolled_out.play("site.yml", "--check", "--diff", *EASTERN_BROKERS, "-e", change)
-    assert checked.returncode == 0, checked.stdout[-4000:]
-    assert "+num.partitions=3" in checked.stdout
+    planned = plan(rolled_out, "--limit", "broker:!dc_west", "-e", change)
+    assert planned.returncode == 2, planned.stdout[-4000:] + planned.stderr[-2000:]
+    expected = json.loads(planned.stdout)
+    assert all("+num.partitions=3" in file["lines"] for file in expected["files"])
     assert {name: processes(rolled_out.root).get(name) for name in BROKERS} == {
         name: before[name] for name in BROKERS
     }
@@ -313,6 +326,11 @@ def test_a_change_restarts_only_what_it_concerns_one_host_at_a_time(rolled_out: 
     assert changed.returncode == 0, changed.stdout[-4000:]
     concerned = {name for name in BROKERS if not name.startswith("dc-west-")}
     assert set(changed_hosts(changed.stdout)) == concerned
+    restarts = [(each["service"], each["step"], each["reason"]) for each in expected["services"]]
+    assert restarts == [
+        (name, "restart", "server.properties changes")
+        for name in re.findall(r"^changed: \[(\S+-broker-\d)\]", changed.stdout, re.MULTILINE)
+    ]
     after = processes(rolled_out.root)
     assert {name for name in SERVICES if after.get(name) != before[name]} == concerned
     assert watch.down_together_max == 1
