@@ -22,6 +22,7 @@ PLACES = (
     "playbooks/callback_plugins",
     "playbooks/filter_plugins",
     "playbooks/headrace_inventory",
+    "playbooks/headrace_views",
     "playbooks/library",
     "playbooks/module_utils",
     "scripts",
