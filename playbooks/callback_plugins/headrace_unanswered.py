@@ -20,7 +20,7 @@ author: The headrace contributors
 """
 
 # Plays of hosts that a play before them finds have nothing to do as long as it has not run.
-FOUND_LATER = "outdated_"
+FOUND_LATER = ("outdated_", "in_turn")
 
 
 def sentence(told: str, host: str, task: str, play: str, plays: list[str]) -> str:
@@ -48,7 +48,9 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
         plays = playbook.get_plays()
-        self._plays = [play.get_name() for play in plays if FOUND_LATER not in str(play.hosts)]
+        self._plays = [
+            play.get_name() for play in plays if not any(name in str(play.hosts) for name in FOUND_LATER)
+        ]
 
     def v2_playbook_on_play_start(self, play: Any) -> None:
         self._play = play.get_name()

@@ -24,7 +24,6 @@ class FilterModule:
         return {
             "headrace_addresses": addresses.addresses,
             "headrace_argument_spec": addresses.argument_spec,
-            "headrace_restart_order": rolling.restart_order,
             "headrace_clock_problems": clock_problems,
             "headrace_datacenters": addresses.datacenters,
             "headrace_executables": addresses.executables,
@@ -38,4 +37,5 @@ class FilterModule:
             "headrace_needs": needs,
             "headrace_properties_text": properties_text,
             "headrace_services": addresses.services,
+            "headrace_turn_order": rolling.turn_order,
         }

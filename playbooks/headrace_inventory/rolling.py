@@ -1,27 +1,63 @@
-"""In which order brokers are restarted: offline before live, one datacenter after the other, the controller last."""
+"""In which order hosts have their turns, one at a time: to be restarted, or to be upgraded.
+
+Offline before live and one datacenter after the other; in each the servers before their clients (ZooKeeper, brokers, HAProxy,
+registries, loads, audit), and of each kind the one that leads last, so that it hands over once. The way back is the reverse.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
 
-from headrace_inventory.addresses import Groups, HostVars, datacenters, in_datacenter
+from headrace_inventory.addresses import (
+    SERVICE_GROUPS,
+    Groups,
+    HostVars,
+    datacenters,
+    in_datacenter,
+    service_hosts,
+)
 
 
-def restart_order(brokers: Iterable[str], hostvars: HostVars, groups: Groups) -> list[str]:
-    """These brokers in their order; who is controller is in what one host of each datacenter registered."""
-    hosts = list(brokers)
-    controllers = {
-        hostvars[host]["headrace_datacenter"]: json.loads(told)["controller"]
-        for host in hosts
-        if (told := hostvars[host].get("rolling_status", {}).get("stdout"))
-    }
-    offline = [host for host in hosts if host in groups["offline"]]
+def turn_order(hosts: Iterable[str], hostvars: HostVars, groups: Groups) -> list[str]:
+    """Those of these hosts that run services, in their order; who leads is in what a host of each datacenter was told.
+
+    `turns_status` holds what `headrace cluster status --json` printed, `turns_ensemble` what headrace_gate found.
+    """
+    asked = set(hosts)
+    found = [host for host in service_hosts(groups) if host in asked]
+    offline = [host for host in found if host in groups["offline"]]
+    leading = controllers(found, hostvars, groups) | ensemble_leaders(found, hostvars, groups)
     return [
         host
-        for datacenter in datacenters([*offline, *hosts], hostvars)
+        for datacenter in datacenters([*offline, *found], hostvars)
         for host in sorted(
-            in_datacenter(hosts, hostvars, datacenter),
-            key=lambda host: int(hostvars[host]["broker_id"]) == controllers.get(datacenter),
+            in_datacenter(found, hostvars, datacenter),
+            key=lambda host: (first_kind(host, groups), host in leading),
         )
     ]
+
+
+def first_kind(host: str, groups: Groups) -> int:
+    """The place, among the kinds of services, of the first that the host runs."""
+    return next(place for place, group in enumerate(SERVICE_GROUPS) if host in groups.get(group, []))
+
+
+def controllers(hosts: Iterable[str], hostvars: HostVars, groups: Groups) -> set[str]:
+    """The hosts whose broker is its cluster's controller, as far as these were told."""
+    told = {
+        (hostvars[host]["headrace_datacenter"], json.loads(text)["controller"])
+        for host in hosts
+        if (text := hostvars[host].get("turns_status", {}).get("stdout"))
+    }
+    return {
+        host
+        for host in groups["broker"]
+        if (hostvars[host]["headrace_datacenter"], int(hostvars[host]["broker_id"])) in told
+    }
+
+
+def ensemble_leaders(hosts: Iterable[str], hostvars: HostVars, groups: Groups) -> set[str]:
+    """The hosts whose ZooKeeper leads its ensemble, as far as these were told."""
+    told = {hostvars[host].get("turns_ensemble", {}).get("leader") for host in hosts}
+    return {host for host in groups["zookeeper"] if hostvars[host]["headrace_address"] in told}

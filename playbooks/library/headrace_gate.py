@@ -2,8 +2,9 @@
 """Waits until a step of a roll-out may be taken, or has gone well: until every command of a gate ends with 0.
 
 The commands are those that people use (headrace cluster may-stop, cluster status, mirror status, audit status), so a gate
-never says anything else than they do. Invariants: changes nothing; the last pass of a gate that opens asked every command; a
-broker that opens its logs is waited for as long as it makes progress, however long that takes.
+never says anything else than they do; ZooKeeper, which has none, is asked `mntr`. Invariants: changes nothing; the last pass of a
+gate that opens asked every command; a broker that opens its logs is waited for as long as it makes progress, however long that
+takes.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import urllib.request
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from ansible.module_utils import headrace_ensemble as ensemble
 from ansible.module_utils.basic import AnsibleModule
 
 DOCUMENTATION = r"""
@@ -29,6 +31,14 @@ options:
   what: {description: "What waits, as half a sentence: the restart of dc-east-broker-1.", type: str, required: true}
   commands: {description: "Each a list: the program and its arguments.", type: list, elements: list, default: []}
   ready: {description: "A broker's /ready, which must answer 200 before any command is asked.", type: str}
+  ensemble:
+    description: The members of a ZooKeeper ensemble, as host:port; one must lead, and all others follow in step.
+    type: list
+    elements: str
+    default: []
+  stopping:
+    description: Of these members the one that is to stop; then a quorum without it is enough.
+    type: str
   timeout_s: {description: How long the gate may take without progress of the broker's start., type: int, default: 600}
 author: The headrace contributors
 """
@@ -49,6 +59,10 @@ seconds:
 answers:
   description: What each command printed when the gate opened.
   type: list
+  returned: success
+leader:
+  description: The address of the ZooKeeper that leads, if one was asked and does.
+  type: str
   returned: success
 """
 
@@ -103,6 +117,17 @@ def ready_question(url: str) -> Question:
     return ask
 
 
+def ensemble_question(addresses: Sequence[str], stopping: str | None) -> Question:
+    """Asks all members; what it answers is who leads."""
+
+    def ask() -> Answer:
+        members = {address: ensemble.ask(address) for address in addresses}
+        wrong = ensemble.stop_hindrance(members, stopping) if stopping else ensemble.hindrance(members)
+        return Answer(wrong is None, wrong or ensemble.leader(members))
+
+    return ask
+
+
 def _progress(text: str) -> object:
     try:
         told = json.loads(text)
@@ -141,18 +166,23 @@ def main() -> None:
             "what": {"type": "str", "required": True},
             "commands": {"type": "list", "elements": "list", "default": []},
             "ready": {"type": "str"},
+            "ensemble": {"type": "list", "elements": "str", "default": []},
+            "stopping": {"type": "str"},
             "timeout_s": {"type": "int", "default": 600},
         },
         supports_check_mode=True,
     )
     wanted = module.params
     questions = [ready_question(wanted["ready"])] if wanted["ready"] else []
+    if wanted["ensemble"]:
+        questions.append(ensemble_question(wanted["ensemble"], wanted["stopping"]))
     questions += [command_question([str(word) for word in command]) for command in wanted["commands"]]
     began = time.monotonic()
     hindrance, answers = wait(questions, 0 if module.check_mode else wanted["timeout_s"])
     seconds = round(time.monotonic() - began, 1)
     if hindrance is None:
-        module.exit_json(changed=False, seconds=seconds, answers=answers)
+        leader = answers[0] if wanted["ensemble"] and not wanted["ready"] else ""
+        module.exit_json(changed=False, seconds=seconds, answers=answers, leader=leader)
     text = f"{wanted['what']} has to wait: {hindrance}"
     if module.check_mode:
         module.warn(text)

@@ -1,0 +1,80 @@
+"""What the members of a ZooKeeper ensemble say of themselves (`mntr`), and whether all of them serve in step.
+
+Only the standard library: a host needs nothing of headrace for it.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from typing import NamedTuple
+
+MNTR_S_MAX = 2.0
+ANSWER_SIZE_MAX = 1 << 20
+LEADING = ("leader", "standalone")
+SERVING = (*LEADING, "follower")
+
+
+class Member(NamedTuple):
+    """One member's answer; `wrong` is half a sentence in its place."""
+
+    state: str = ""
+    synced_followers: int = 0
+    wrong: str = ""
+
+    @property
+    def serves(self) -> bool:
+        return self.state in SERVING
+
+
+def ask(address: str) -> Member:
+    """What the member says whose clients' port is at `host:port`."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), MNTR_S_MAX) as connection:
+            connection.sendall(b"mntr")
+            answer = b""
+            while len(answer) < ANSWER_SIZE_MAX and (part := connection.recv(65536)):
+                answer += part
+    except OSError as error:
+        return Member(wrong=f"does not answer: {error}")
+    return told(answer.decode(errors="replace"))
+
+
+def told(answer: str) -> Member:
+    """The member that gives this answer to `mntr`."""
+    numbers = dict(line.split("\t", 1) for line in answer.splitlines() if "\t" in line)
+    if "zk_server_state" in numbers:
+        return Member(numbers["zk_server_state"], int(float(numbers.get("zk_synced_followers", 0))))
+    if "whitelist" in answer:
+        return Member(wrong="may not tell its state: roll out with site.yml, which allows it to (mntr)")
+    return Member(wrong=f"serves nobody: {answer.strip()[:200]}")
+
+
+def leader(members: Mapping[str, Member]) -> str:
+    """The host of the member that leads, or nothing when none says so."""
+    return next((at.rpartition(":")[0] for at, member in members.items() if member.state in LEADING), "")
+
+
+def hindrance(members: Mapping[str, Member]) -> str | None:
+    """None when one member leads and all others follow it in step; otherwise what is wrong, as a sentence."""
+    for address, member in members.items():
+        if not member.serves:
+            return f"ZooKeeper at {address} {member.wrong or f'is {member.state}'}."
+    leaders = [address for address, member in members.items() if member.state in LEADING]
+    if len(leaders) != 1:
+        return f"Of {len(members)} ZooKeepers {len(leaders)} lead: {', '.join(leaders) or 'none'}."
+    synced, wanted = members[leaders[0]].synced_followers, len(members) - 1
+    if synced < wanted:
+        return f"ZooKeeper at {leaders[0]} leads and has {synced} of {wanted} followers in step."
+    return None
+
+
+def stop_hindrance(members: Mapping[str, Member], stopping: str) -> str | None:
+    """None when the ensemble keeps its quorum without the member at that address, or has none to lose; else a sentence."""
+    if not members[stopping].serves:
+        return None
+    left, needed = sum(member.serves for member in members.values()) - 1, len(members) // 2 + 1
+    if left >= needed:
+        return None
+    return f"Without ZooKeeper at {stopping} {left} of {len(members)} would serve, and {needed} are needed."
