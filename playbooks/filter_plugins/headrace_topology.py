@@ -10,7 +10,7 @@ from typing import Any
 # Ansible loads this file by itself, without a package around it.
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
-from headrace_inventory import addresses, rolling
+from headrace_inventory import addresses, draining, rolling
 from headrace_inventory.clocks import clock_problems
 from headrace_inventory.needs import needs
 from headrace_inventory.problems import inventory_problems, limit_problems
@@ -26,6 +26,9 @@ class FilterModule:
             "headrace_argument_spec": addresses.argument_spec,
             "headrace_clock_problems": clock_problems,
             "headrace_datacenters": addresses.datacenters,
+            "headrace_drained": draining.drained,
+            "headrace_drained_brokers": draining.drained_brokers,
+            "headrace_ensemble": draining.ensemble,
             "headrace_executables": addresses.executables,
             "headrace_in_datacenter": addresses.in_datacenter,
             "headrace_inventory_problems": inventory_problems,

@@ -20,12 +20,17 @@ from headrace_inventory.addresses import (
 
 
 def turn_order(hosts: Iterable[str], hostvars: HostVars, groups: Groups) -> list[str]:
-    """Those of these hosts that run services, in their order; who leads is in what a host of each datacenter was told.
+    """Those of these hosts that run services and are not drained, in their order.
 
-    `turns_status` holds what `headrace cluster status --json` printed, `turns_ensemble` what headrace_gate found.
+    Who leads is in what one host of each datacenter was told: `order_status` holds what `headrace cluster status --json`
+    printed, `order_ensemble` what headrace_gate found.
     """
     asked = set(hosts)
-    found = [host for host in service_hosts(groups) if host in asked]
+    found = [
+        host
+        for host in service_hosts(groups)
+        if host in asked and host not in hostvars[host].get("drained_hosts", {})
+    ]
     offline = [host for host in found if host in groups["offline"]]
     leading = controllers(found, hostvars, groups) | ensemble_leaders(found, hostvars, groups)
     return [
@@ -48,7 +53,7 @@ def controllers(hosts: Iterable[str], hostvars: HostVars, groups: Groups) -> set
     told = {
         (hostvars[host]["headrace_datacenter"], json.loads(text)["controller"])
         for host in hosts
-        if (text := hostvars[host].get("turns_status", {}).get("stdout"))
+        if (text := hostvars[host].get("order_status", {}).get("stdout"))
     }
     return {
         host
@@ -59,5 +64,5 @@ def controllers(hosts: Iterable[str], hostvars: HostVars, groups: Groups) -> set
 
 def ensemble_leaders(hosts: Iterable[str], hostvars: HostVars, groups: Groups) -> set[str]:
     """The hosts whose ZooKeeper leads its ensemble, as far as these were told."""
-    told = {hostvars[host].get("turns_ensemble", {}).get("leader") for host in hosts}
+    told = {hostvars[host].get("order_ensemble", {}).get("leader") for host in hosts}
     return {host for host in groups["zookeeper"] if hostvars[host]["headrace_address"] in told}

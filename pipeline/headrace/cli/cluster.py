@@ -6,6 +6,7 @@ By the Kafka protocol alone, so it tells the same of Apache Kafka's brokers.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -26,16 +27,23 @@ def cluster() -> None:
 
 
 @cluster.command(epilog="Example: headrace cluster status --bootstrap 127.0.1.1:9092 --json")
+@click.option(
+    "--drained",
+    type=click.IntRange(min=0),
+    metavar="BROKER",
+    multiple=True,
+    help="A broker that is stopped on purpose: it and its replicas are not missed. Once for each.",
+)
 @bootstrap_option
 @json_option
-def status(bootstrap: str, as_json: bool) -> None:
+def status(drained: tuple[int, ...], bootstrap: str, as_json: bool) -> None:
     """Print the brokers and what is not well with them and with the partitions; exit 1 while something is not.
 
     \b
     Well is a cluster with a controller, whose brokers answer and have all their
     directories, and whose partitions have a leader and all replicas in sync.
     """
-    state = look(bootstrap)
+    state = replace(look(bootstrap), drained=frozenset(drained))
     found = cluster_status.as_json(state)
     if as_json:
         click.echo(json.dumps(found))
@@ -98,6 +106,9 @@ def _print(found: dict[str, Any]) -> None:
     console.print(f"{found['partitions']} partitions, {len(found['at_min_isr'])} at min.insync.replicas.")
     if found["reassigning"]:
         console.print(f"{len(found['reassigning'])} partitions are moving: headrace topics reassign show.")
+    if found["waiting_for_drained"]:
+        drained = ", ".join(map(str, found["drained"]))
+        console.print(f"{len(found['waiting_for_drained'])} partitions wait for drained brokers ({drained}).")
     for problem in found["problems"]:
         console.print(problem, style="bold red", markup=False)
     if found["well"]:

@@ -1,6 +1,7 @@
 """How a cluster is, and whether one of its brokers may stop: decided from what was seen of it, without asking anybody.
 
-A partition that moves has replicas to come; these are not missed (as in kafka-topics).
+A partition that moves has replicas to come; these are not missed (as in kafka-topics). Nor are those of brokers that somebody
+drained, as long as enough others are in sync.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ PARTITIONS_NAMED_MAX: Final = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterState:
-    """All that was seen; `min_isr` is `min.insync.replicas` by topic."""
+    """All that was seen; `min_isr` is `min.insync.replicas` by topic, `drained` the brokers that are stopped on purpose."""
 
     look: ClusterLook
     brokers: Mapping[int, BrokerLook]
     moves: Mapping[Key, Move]
     min_isr: Mapping[str, int]
+    drained: frozenset[int] = frozenset()
 
     def without_leader(self) -> list[Key]:
         return [key for key, p in self._partitions() if p.leader < 0]
@@ -37,6 +39,14 @@ class ClusterState:
             if late:
                 found[key] = late
         return found
+
+    def lagging(self) -> list[Key]:
+        """Under-replicated partitions that do not wait for drained brokers alone."""
+        return [key for key, late in self.under_replicated().items() if not self.drained.issuperset(late)]
+
+    def waiting_for_drained(self) -> list[Key]:
+        """Under-replicated partitions that will be until drained brokers are restored."""
+        return [key for key, late in self.under_replicated().items() if self.drained.issuperset(late)]
 
     def below_min_isr(self) -> list[Key]:
         return [key for key, p in self._partitions() if len(p.isr) < self.min_isr[key[0]]]
@@ -80,7 +90,7 @@ def problems(state: ClusterState) -> list[str]:
     found = []
     if state.look.controller not in state.look.addresses:
         found.append("No broker is the controller: leaders that die are not replaced.")
-    if absent := state.absent():
+    if absent := [broker_id for broker_id in state.absent() if broker_id not in state.drained]:
         found.append(f"Brokers that have replicas and are not alive: {', '.join(map(str, absent))}.")
     for broker_id, broker in sorted(state.brokers.items()):
         if broker.failure is not None:
@@ -91,8 +101,8 @@ def problems(state: ClusterState) -> list[str]:
         found.append(f"Partitions without a leader ({len(without)}): {named(without)}.")
     if below := state.below_min_isr():
         found.append(f"Partitions below min.insync.replicas ({len(below)}): {named(below)}.")
-    if late := state.under_replicated():
-        found.append(f"Partitions with replicas out of sync ({len(late)}): {named(list(late))}.")
+    if late := state.lagging():
+        found.append(f"Partitions with replicas out of sync ({len(late)}): {named(late)}.")
     return found
 
 
@@ -121,6 +131,8 @@ def as_json(state: ClusterState) -> dict[str, Any]:
         "partitions": len(state.look.partitions),
         "without_leader": [name_of(key) for key in state.without_leader()],
         "under_replicated": {name_of(key): list(late) for key, late in state.under_replicated().items()},
+        "drained": sorted(state.drained),
+        "waiting_for_drained": [name_of(key) for key in state.waiting_for_drained()],
         "below_min_isr": [name_of(key) for key in state.below_min_isr()],
         "at_min_isr": [name_of(key) for key in state.at_min_isr()],
         "reassigning": [name_of(key) for key in sorted(state.moves)],

@@ -40,13 +40,13 @@ def hostvars(controllers: dict[str, int] | None = None, leaders: dict[str, int] 
             "headrace_datacenter": DATACENTERS[datacenter],
             "headrace_address": f"{datacenter}.{kind}.{number}",
             "broker_id": int(number),
-            "turns_status": {"skipped": True},
-            "turns_ensemble": {"skipped": True},
+            "order_status": {"skipped": True},
+            "order_ensemble": {"skipped": True},
         }
     for name, leading in (controllers or {}).items():
-        found[f"{name}-b-1"]["turns_status"] = {"stdout": json.dumps({"controller": leading})}
+        found[f"{name}-b-1"]["order_status"] = {"stdout": json.dumps({"controller": leading})}
     for name, leading in (leaders or {}).items():
-        found[f"{name}-b-1"]["turns_ensemble"] = {"leader": f"{name}.zk.{leading}"}
+        found[f"{name}-b-1"]["order_ensemble"] = {"leader": f"{name}.zk.{leading}"}
     return found
 
 
@@ -67,6 +67,12 @@ def test_a_leader_of_one_datacenter_is_none_of_another() -> None:
 def test_only_hosts_of_the_play_have_turns_and_who_is_not_known_to_lead_is_no_hindrance() -> None:
     assert turn_order(["w-b-2", "w-b-1"], hostvars({"w": -1}), GROUPS) == ["w-b-1", "w-b-2"]
     assert turn_order([], hostvars(), GROUPS) == []
+
+
+def test_a_drained_host_has_no_turn() -> None:
+    found = hostvars()
+    found["w-b-1"]["drained_hosts"] = {"w-b-1": "w-b-1 is drained"}
+    assert turn_order(["w-b-1", "w-b-2"], found, GROUPS) == ["w-b-2"]
 
 
 def test_a_host_without_services_has_no_turn() -> None:

@@ -36,6 +36,7 @@ def state(
         brokers=dict.fromkeys(alive, HEADRACE) | changes.pop("brokers", {}),
         moves=changes.pop("moves", {}),
         min_isr={topic: min_isr for topic, _ in partitions},
+        drained=frozenset(changes.pop("drained", ())),
     )
 
 
@@ -72,6 +73,29 @@ def test_each_thing_that_is_not_well_has_its_sentence() -> None:
         "Partitions with replicas out of sync (2): t-0, t-1.",
     ]
     assert as_json(seen)["under_replicated"] == {"t-0": [3], "t-1": [2, 3]}
+
+
+def test_a_broker_that_was_drained_is_not_missed() -> None:
+    partitions = {("t", 0): (1, (1, 2, 3), (1, 2)), ("t", 1): (1, (1, 2), (1, 2))}
+    found = as_json(state(partitions, alive=(1, 2), drained=(3,)))
+    assert found["well"]
+    assert (found["drained"], found["waiting_for_drained"]) == ([3], ["t-0"])
+    assert not as_json(state(partitions, alive=(1, 2)))["well"]
+
+
+def test_what_a_drained_broker_does_not_excuse_is_told() -> None:
+    partitions = {
+        ("t", 0): (1, (1, 2, 3), (1,)),
+        ("t", 1): (-1, (3,), ()),
+        ("t", 2): (1, (1, 2, 3), (1, 2)),
+    }
+    seen = state(partitions, alive=(1, 2), drained=(3,))
+    assert problems(seen) == [
+        "Partitions without a leader (1): t-1.",
+        "Partitions below min.insync.replicas (2): t-0, t-1.",
+        "Partitions with replicas out of sync (1): t-0.",
+    ]
+    assert stopping(seen, 2).hindered == {("t", 2): 1}
 
 
 def test_replicas_to_come_are_not_missed() -> None:
