@@ -26,21 +26,34 @@ class ScriptedBroker:
     listener: socket.socket
     address: tuple[str, int]
     asked: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
+    _connection: socket.socket | None = None
+    _ended: bool = False
 
     @property
     def keys(self) -> list[int]:
         return [key for key, _ in self.asked]
 
     def accept(self) -> None:
-        """Serve one connection after the other until the listener is closed."""
+        """Serve one connection after the other until the end."""
         with contextlib.suppress(OSError):
-            while True:
+            while not self._ended:
                 connection, _ = self.listener.accept()
                 with connection, connection.makefile("rb") as stream, contextlib.suppress(OSError):
-                    while (size := stream.read(4)) and self._serve(
-                        connection, stream.read(int.from_bytes(size, "big"))
+                    self._connection = connection
+                    while (
+                        not self._ended
+                        and (size := stream.read(4))
+                        and self._serve(connection, stream.read(int.from_bytes(size, "big")))
                     ):
                         pass
+
+    def end(self) -> None:
+        """Accept nothing more, and leave a client alone that keeps its connection open."""
+        self._ended = True
+        for end in (self.listener, self._connection):
+            with contextlib.suppress(OSError):
+                if end:
+                    end.shutdown(socket.SHUT_RDWR)
 
     def _serve(self, connection: socket.socket, request: bytes) -> bool:
         header = frames.read_request_header(request)
@@ -66,8 +79,8 @@ def scripted_broker(script: Script) -> Iterator[ScriptedBroker]:
         try:
             yield broker
         finally:
-            listener.shutdown(socket.SHUT_RDWR)
-            thread.join(10)
+            broker.end()
+            thread.join()
 
 
 def versions(served: dict[int, tuple[int, int]]) -> dict[str, Any]:
