@@ -15,7 +15,6 @@ from urllib.parse import urlparse
 
 from pyarrow import fs
 from pyiceberg.io import FileIO
-from pyiceberg.io.fsspec import FsspecFileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 REQUESTS_MAX: Final = 8
@@ -43,6 +42,9 @@ def filesystem_of(io: FileIO, location: str) -> tuple[Any, str]:
     if isinstance(io, PyArrowFileIO):
         scheme, host, path = io.parse_location(location, io.properties)
         return io.fs_by_scheme(scheme, host), path
+    # It takes a fifth of what a load imports, and few tables have it.
+    from pyiceberg.io.fsspec import FsspecFileIO
+
     if isinstance(io, FsspecFileIO):
         parsed = urlparse(location)
         filesystem = io.get_fs(parsed.scheme or "file", parsed.hostname)
