@@ -30,7 +30,8 @@ class SwappedBroker:
             "listeners": f"PLAINTEXT://{self.bootstrap}",
             "log.dirs": ",".join(map(str, self.directories)),
             "zookeeper.connect": self.zookeeper.address,
-            "zookeeper.session.timeout.ms": "3000",
+            # A busy machine stops a broker for seconds, and none shall lose what it leads for that.
+            "zookeeper.session.timeout.ms": "10000",
             "offsets.topic.replication.factor": "1",
             "offsets.topic.num.partitions": "3",
             "transaction.state.log.replication.factor": "1",

@@ -242,6 +242,8 @@ class Life:
     def read_everything(self) -> None:
         """From the begin to the end of every partition."""
         places = [*self.written, (COMPACTED, 0)]
+        # Whatever the cleaner does while all is read.
+        clean = self._broker.clean_offset(COMPACTED)
         found = read(self._broker.bootstrap, places)
         for (topic, partition), written in self.written.items():
             messages = found[topic, partition]
@@ -253,7 +255,6 @@ class Life:
                 assert all(m.timestamp()[1] >= self.begun_ms for m in messages)
         compacted = found[COMPACTED, 0]
         assert {m.key(): m.value() for m in compacted} == self.latest
-        clean = self._broker.clean_offset(COMPACTED)
         keys = [m.key() for m in compacted if (m.offset() or 0) < clean]
         assert len(keys) == len(set(keys)), "it is clean"
 
@@ -376,7 +377,7 @@ def read(bootstrap: str, places: list[PartitionKey]) -> dict[PartitionKey, list[
                 ended.add(place)
         return len(ended) == len(places)
 
-    eventually(is_read, timeout_s=40, what="the end of every partition")
+    eventually(is_read, what="the end of every partition")
     consumer.close()
     return found
 
@@ -386,7 +387,7 @@ def consumed(
 ) -> list[tuple[PartitionKey, list[int]]]:
     """The offsets that members of a group get until they have come to those wanted, one partition each.
 
-    By member, for a partition that changes hands is read from the committed offset again.
+    By member, and since it last got the partition, for one that changes hands is read from the committed offset again.
     """
     seen: dict[tuple[int, PartitionKey], list[int]] = defaultdict(list)
 
@@ -398,10 +399,13 @@ def consumed(
                 assert topic is not None
                 assert partition is not None
                 assert offset is not None
-                seen[number, (topic, partition)].append(offset)
+                offsets = seen[number, (topic, partition)]
+                if offsets and offset <= offsets[-1]:
+                    offsets.clear()  # it has lost the partition and got it back
+                offsets.append(offset)
         ends = {place: offsets[-1] + 1 for (_, place), offsets in seen.items()}
         has_come = all(ends.get(place, 0) >= end for place, end in wanted.items())
         return has_come and all(len(member.assignment()) == 1 for member in members)
 
-    eventually(is_done, timeout_s=40, what="the group's messages")
+    eventually(is_done, what="the group's messages")
     return [(place, offsets) for (_, place), offsets in seen.items()]

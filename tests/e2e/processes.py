@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import secrets
 import signal
 import socket
 import subprocess
@@ -14,6 +16,8 @@ import psutil
 
 START_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 40
+FIXED_PORTS = range(12_000, 32_000)
+"""Below those that Linux gives to clients and to servers that ask for any."""
 
 
 class ForegroundProcess:
@@ -150,12 +154,13 @@ class BrokerProcess(ForegroundProcess):
         super().__init__(["headrace.broker.command", "--config", str(config)], home / "broker.log", inside)
 
 
-def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens at now."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-    return port
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port that nobody listens at now, and that the system gives to nobody while a restarting server is away from it."""
+    while True:
+        port = secrets.choice(FIXED_PORTS)
+        with socket.socket() as sock, contextlib.suppress(OSError):
+            sock.bind((host, port))
+            return port
 
 
 def eventually(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 from pathlib import Path
 
-from processes import eventually
+from processes import eventually, free_port
 
 from headrace.broker import zookeeper_server
 
@@ -17,9 +16,7 @@ class ZooKeeperProcess:
     def __init__(self, home: Path, host: str = "127.0.0.1") -> None:
         home.mkdir(parents=True, exist_ok=True)
         self._host = host
-        with socket.socket() as sock:
-            sock.bind((host, 0))
-            self.port: int = sock.getsockname()[1]
+        self.port = free_port(host)
         self._log = home / "zookeeper.log"
         self._config = home / "zoo.cfg"
         text = zookeeper_server.config_text(home / "data", host, self.port)
