@@ -106,13 +106,19 @@ def test_the_last_load_stays_however_often_others_commit_above_it() -> None:
     assert kept(there, NOW_MS + 9 * DAY_MS)[0].snapshot_id == 1
 
 
-def fill(catalog: Catalog, run: Run, count: int, expirer: Expiry | None = None) -> None:
-    """Load one offset a commit, on top of what there is, and expire every 20."""
+def fill(
+    catalog: Catalog,
+    run: Run,
+    count: int,
+    expirer: Expiry | None = None,
+    every: int = expiry.EVERY_COMMITS,
+) -> None:
+    """Load one offset a commit, on top of what there is, and expire every so many."""
     held = history.positions(tables.ensure_table(catalog, "pageviews"))
     first = held.get(TopicPartition(TOPIC, 0), 0)
     for number in range(first, first + count):
         load(catalog, run, number, number + 1)
-        if expirer is not None and (number + 1) % expiry.EVERY_COMMITS == 0:
+        if expirer is not None and (number + 1) % every == 0:
             expirer.tidy("pageviews")
 
 
@@ -126,23 +132,24 @@ def test_a_tag_and_a_branch_outlive_the_expiry_and_its_files(
     catalog: Catalog, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expirer = Expiry(catalog, run)
+    expirer._default = Retention(newest=5)
     fill(catalog, run, 5)
     table = tables.load_table(catalog, "pageviews")
     second, fourth = (table.snapshots()[index].snapshot_id for index in (1, 3))
     table.manage_snapshots().create_tag(second, "audited").create_branch(fourth, "work").commit()
     table.overwrite(table.scan().to_arrow())
     later(monkeypatch, 6)
-    fill(catalog, run, 55, expirer)
+    fill(catalog, run, 15, expirer, every=5)
     table = tables.load_table(catalog, "pageviews")
     assert set(table.refs()) == {"main", "audited", "work"}
     assert [item.snapshot_id for item in table.snapshots()][:2] == [second, fourth]
     current_when_the_time_begins = [5, 6, 7]
     numbers = [item.sequence_number for item in table.snapshots()]
-    assert numbers == [2, 4, *current_when_the_time_begins, *range(43, 63)]
+    assert numbers == [2, 4, *current_when_the_time_begins, *range(18, 23)]
     rows = rows_by_snapshot(table)
     counts = [len(rows[item.snapshot_id]) for item in table.snapshots()]
-    assert counts == [2, 4, 5, 0, 5, *range(41, 61)]
-    assert history.positions(table) == {TopicPartition(TOPIC, 0): 60}
+    assert counts == [2, 4, 5, 0, 5, *range(16, 21)]
+    assert history.positions(table) == {TopicPartition(TOPIC, 0): 20}
 
 
 def test_expired_snapshots_leave_positions_rows_and_arrivals(catalog: Catalog, run: Run) -> None:
