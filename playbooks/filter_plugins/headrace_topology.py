@@ -38,6 +38,7 @@ class FilterModule:
             "headrace_machine_services": addresses.machine_services,
             "headrace_mirror_properties": addresses.mirror_properties,
             "headrace_needs": needs,
+            "headrace_program": addresses.program,
             "headrace_properties_text": properties_text,
             "headrace_services": addresses.services,
             "headrace_turn_order": rolling.turn_order,

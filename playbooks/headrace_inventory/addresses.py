@@ -88,6 +88,13 @@ def service_name(variables: Mapping[str, Any], service: str) -> str:
     return f"{name}-{variables[IDENTITIES[service]]}" if service in IDENTITIES else name
 
 
+def program(host: str, hostvars: HostVars, by_current: bool) -> str:
+    """The host's own `headrace`: that of the release which it shall run, or of the one that `current` names."""
+    variables = hostvars[host]
+    home = variables.get("release_home", "/opt/headrace")
+    return f"{home}/current/bin/headrace" if by_current else f"{variables['headrace_bin_dir']}/headrace"
+
+
 def kinds_of(host: str, groups: Groups) -> list[str]:
     """The kinds of services that a host runs, in the order in which they stop."""
     found: list[str] = []

@@ -4,7 +4,7 @@
 The commands are those that people use (headrace cluster may-stop, cluster status, mirror status, audit status), so a gate
 never says anything else than they do; ZooKeeper, which has none, is asked `mntr`. Invariants: changes nothing; the last pass of a
 gate that opens asked every command; a broker that opens its logs is waited for as long as it makes progress, however long that
-takes.
+takes; a service that does not serve has nothing to lose, and is not held up.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from ansible.module_utils import headrace_ensemble as ensemble
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.headrace_health import complaint, wait_until
 
 DOCUMENTATION = r"""
 module: headrace_gate
@@ -30,6 +31,9 @@ description:
 options:
   what: {description: "What waits, as half a sentence: the restart of dc-east-broker-1.", type: str, required: true}
   commands: {description: "Each a list: the program and its arguments.", type: list, elements: list, default: []}
+  unless_silent:
+    description: The address and port of a broker that is to stop; while it does not answer in its protocol, the gate is open.
+    type: str
   ready: {description: "A broker's /ready, which must answer 200 before any command is asked.", type: str}
   ensemble:
     description: The members of a ZooKeeper ensemble, as host:port; one must lead, and all others follow in step.
@@ -52,6 +56,10 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+open:
+  description: Whether it opened; in check mode it may not have.
+  type: bool
+  returned: success
 seconds:
   description: How long the gate took to open.
   type: float
@@ -70,6 +78,8 @@ POLL_S = 0.5
 COMMAND_S_MAX = 60
 ANSWER_LINES_MAX = 20
 READY_S_MAX = 5.0
+# A broker that has not answered for this long serves nobody.
+SILENCE_S_MAX = 10.0
 
 
 class Answer(NamedTuple):
@@ -128,6 +138,11 @@ def ensemble_question(addresses: Sequence[str], stopping: str | None) -> Questio
     return ask
 
 
+def is_silent(place: str, seconds: float = SILENCE_S_MAX) -> bool:
+    address, _, port = place.rpartition(":")
+    return wait_until(lambda: complaint("kafka", address, int(port), ""), seconds) is not None
+
+
 def _progress(text: str) -> object:
     try:
         told = json.loads(text)
@@ -165,6 +180,7 @@ def main() -> None:
         argument_spec={
             "what": {"type": "str", "required": True},
             "commands": {"type": "list", "elements": "list", "default": []},
+            "unless_silent": {"type": "str"},
             "ready": {"type": "str"},
             "ensemble": {"type": "list", "elements": "str", "default": []},
             "stopping": {"type": "str"},
@@ -178,15 +194,17 @@ def main() -> None:
         questions.append(ensemble_question(wanted["ensemble"], wanted["stopping"]))
     questions += [command_question([str(word) for word in command]) for command in wanted["commands"]]
     began = time.monotonic()
+    if wanted["unless_silent"] and is_silent(wanted["unless_silent"]):
+        module.exit_json(changed=False, open=True, seconds=0.0, answers=["It does not serve."])
     hindrance, answers = wait(questions, 0 if module.check_mode else wanted["timeout_s"])
     seconds = round(time.monotonic() - began, 1)
     if hindrance is None:
         leader = answers[0] if wanted["ensemble"] and not wanted["ready"] else ""
-        module.exit_json(changed=False, seconds=seconds, answers=answers, leader=leader)
+        module.exit_json(changed=False, open=True, seconds=seconds, answers=answers, leader=leader)
     text = f"{wanted['what']} has to wait: {hindrance}"
     if module.check_mode:
         module.warn(text)
-        module.exit_json(changed=False, seconds=seconds, answers=answers)
+        module.exit_json(changed=False, open=False, seconds=seconds, answers=answers)
     module.fail_json(msg=f"after {seconds:.0f} s {text}", seconds=seconds)
 
 

@@ -4,7 +4,8 @@
 All of it is one module run, since a run costs about 0.37 s of CPU however small its work. A service is compared as it runs:
 its process carries what it was started from (see headrace_fingerprint). Invariants: `started` touches no service that
 serves, so that it may run on all hosts at once, and reports one that should run something else; `current` changes such a
-one, for plays of one host at a time; nothing is written or stopped before every new file was accepted.
+one, for plays of one host at a time; nothing is written or stopped before every new file was accepted; what a service ran
+last that passed its gate is kept until what runs now has passed (see headrace_kept), and `previous` goes back to it.
 """
 
 from __future__ import annotations
@@ -15,17 +16,18 @@ import xmlrpc.client
 from typing import Any
 
 from ansible.module_utils import headrace_fingerprint as fingerprint
+from ansible.module_utils import headrace_kept as kept
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.headrace_health import PROBES, complaint, out_of_sync, wait_until
+from ansible.module_utils.headrace_health import PROBES, complaint, wait_until
 from ansible.module_utils.headrace_managers import Manager, ManagerError, Supervisor, Systemd
 from ansible.module_utils.headrace_writing import (
     FILE_OPTIONS,
     FilesError,
     differences,
+    place,
     secret_files,
     unwanted_secrets,
     validate_files,
-    write,
 )
 
 DOCUMENTATION = r"""
@@ -40,12 +42,13 @@ options:
   state:
     description:
       - C(started) writes the files of a service that does not serve and starts it; one that serves is left alone.
-      - C(current) also changes a service that serves, when it runs something else than what is wanted.
+      - C(current) also changes a service that serves, when it runs something else than what is wanted, and keeps what it ran.
+      - C(previous) goes back to what was kept, where something was; C(settled) forgets it, since what runs now is good.
       - C(restarted) restarts a service as it is, and C(serving) only waits.
       - C(stopped) stops, and a boot does not bring the service back; C(absent) also removes its definition.
     type: str
     default: started
-    choices: [started, current, restarted, serving, stopped, absent]
+    choices: [started, current, previous, settled, restarted, serving, stopped, absent]
   definition:
     description: The file that defines the service to its manager; needed to start one.
     type: dict
@@ -71,11 +74,13 @@ options:
       address: {description: Where to ask., type: str, required: true}
       port: {description: The port to ask., type: int, required: true}
       path: {description: The path of an HTTP request., type: str, default: /}
-      in_sync_timeout_s:
-        description: >
-          A broker that serves is changed once all replicas of its cluster are in sync, and the next host has its turn once
-          they are again; so long may each of the two take. Without it nobody waits for replicas.
-        type: int
+  kept:
+    description: The folder for what the service ran last that passed its gate; needed for C(current), C(previous), C(settled).
+    type: path
+  gated:
+    description: Whether gates come after C(current), so that what it ran before is kept until they have passed.
+    type: bool
+    default: false
   deferred:
     description: >
       A service that is started or restarted now need not answer yet, only stay up; a later run with C(serving) waits for the
@@ -104,30 +109,25 @@ state:
   type: str
   returned: always
 outdated:
-  description: Whether it still runs something else than what is wanted.
+  description: Whether it runs something else than what is wanted, or something that has not passed its gate.
   type: bool
   returned: always
 step:
   description: What was, or would be, done to a process that shall run, C(start), C(restart) or C(none).
   type: str
   returned: always
+kept:
+  description: The release whose files are kept, as its path; empty when nothing is.
+  type: str
+  returned: always
 """
 
 # A service that runs and has not answered for this long serves nobody, and needs no turn of its own.
 SILENCE_S_MAX = 10
-UNSAFE = (
-    "is left as it is, since others might not have all of what it holds (bring back the broker that is missing, or move its "
-    "replicas with headrace topics reassign): after {} s"
-)
-BEHIND = "serves, and the hosts after it are left as they are, since replicas have not caught up after {} s"
 
 
 class NotServingError(Exception):
     """The service does not answer in time; the message is a sentence with the end of its log."""
-
-
-class NotInSyncError(Exception):
-    """Replicas lag; the message is a sentence that says what to do."""
 
 
 class Service:
@@ -148,6 +148,20 @@ class Service:
             self.arguments["secrets"], self.arguments["secret_dir"], self.arguments["secret_group"]
         )
 
+    def kept_release(self) -> str:
+        """The release that can be gone back to; empty when what runs has passed its gate, or was never changed."""
+        folder = self.arguments.get("kept")
+        return kept.started_from(folder).splitlines()[-1] if folder and kept.is_kept(folder) else ""
+
+    def keep(self) -> str | None:
+        """Keep what the process was started from, unless something is kept; why that cannot be, or None."""
+        return kept.keep(self.arguments["kept"], self.told(), self.arguments["definition"]["path"])
+
+    def told(self) -> str:
+        """What the process says it was started from; empty where there is none."""
+        pid = self.manager.process_id() if self.found == "running" else 0
+        return fingerprint.running(pid) if pid else ""
+
     def wanted_files(self) -> list[dict[str, Any]]:
         """The definition is the last: a process that comes back meanwhile is started from the old one, and says so."""
         definition = fingerprint.with_digest(self.arguments["definition"])
@@ -158,8 +172,7 @@ class Service:
 
     def started_from(self) -> dict[str, str] | None:
         """How what the process was started from differs from what is wanted, as Ansible shows it; None when it does not."""
-        pid = self.manager.process_id() if self.found == "running" else 0
-        before = fingerprint.running(pid) if pid else ""
+        before = self.told()
         after = fingerprint.wanted(
             self.arguments["definition"], self.arguments["files"], self.secrets(), self.arguments["release"]
         )
@@ -205,18 +218,29 @@ class Service:
 
     def bring(self, check_mode: bool) -> None:
         """Write the files and have the service run from them, until it serves."""
+        validate_files(self.wanted_files())
         if check_mode:
-            validate_files(self.wanted_files())
             return
         step = self.step()
-        write(self.arguments["directories"], self.wanted_files(), self.arguments["directory_owner"])
+        unkept = self.keep() if self.arguments["state"] == "current" else None
+        place(self.arguments["directories"], self.wanted_files(), self.arguments["directory_owner"])
         for path in self.unwanted_secrets():
             os.unlink(path)
-        if step == "restart":
+        if step != "none":
+            self.run_anew()
+        try:
+            self.wait_until_well(asks=not self.arguments["deferred"])
+        except NotServingError as error:
+            raise NotServingError(
+                f"{error} It cannot be taken back: {unkept}." if unkept else f"{error}"
+            ) from None
+
+    def run_anew(self) -> None:
+        """Have the service run from the files that are there now."""
+        if self.found in ("running", "failing"):
             self.manager.restart()
-        elif step == "start":
+        else:
             self.manager.start()
-        self.wait_until_well(asks=not self.arguments["deferred"])
 
     def complaint(self, timeout_s: float, *, asks: bool = True) -> str | None:
         """None once the process is up and, if it is asked, answers; otherwise what is wrong when time has run out."""
@@ -230,16 +254,6 @@ class Service:
             return answer and f"{health['kind']} at {health['address']}:{health['port']}: {answer}"
 
         return wait_until(ask, timeout_s)
-
-    def wait_until_in_sync(self, advice: str) -> None:
-        """Returns once no replica of the broker's cluster lags; raises NotInSyncError when one does for too long."""
-        health = self.arguments["health"]
-        if health is None or health["in_sync_timeout_s"] is None:
-            return
-        timeout_s = health["in_sync_timeout_s"]
-        lagging = wait_until(lambda: out_of_sync(health["address"], health["port"]), timeout_s)
-        if lagging is not None:
-            raise NotInSyncError(f"{advice.format(timeout_s)}: {lagging}.")
 
     def wait_until_well(self, *, asks: bool = True) -> None:
         timeout_s, log = self.arguments["timeout_s"], self.arguments["log"]
@@ -255,6 +269,8 @@ def last_lines(lines: list[str]) -> str:
 
 
 def started(service: Service, check_mode: bool) -> dict[str, Any]:
+    if service.kept_release():
+        return {"changed": False, "outdated": True}
     found = service.differences()
     runs = service.found == "running"
     if runs and found and (check_mode or service.complaint(SILENCE_S_MAX) is None):
@@ -271,13 +287,37 @@ def started(service: Service, check_mode: bool) -> dict[str, Any]:
 
 def current(service: Service, check_mode: bool) -> dict[str, Any]:
     found, step = service.differences(), service.step()
-    if found and not check_mode and service.found == "running" and service.complaint(0) is None:
-        service.wait_until_in_sync(UNSAFE)
-    if found:
+    result = {"changed": bool(found) or step != "none", "diff": found, "step": step}
+    if result["changed"]:
         service.bring(check_mode)
-    if found and not check_mode:
-        service.wait_until_in_sync(BEHIND)
-    return {"changed": bool(found), "diff": found, "step": step if found else "none"}
+    elif not check_mode:
+        service.wait_until_well()
+    if not check_mode and not service.arguments["gated"]:
+        kept.settle(service.arguments["kept"])
+    return result
+
+
+def previous(service: Service, check_mode: bool) -> dict[str, Any]:
+    folder = service.arguments["kept"]
+    if not service.kept_release():
+        return {"changed": False}
+    # A change that got no further than to its files has changed no process.
+    step = "restart" if service.found in ("running", "failing") else "start"
+    step = "none" if service.told() == kept.started_from(folder) else step
+    result = {"changed": True, "diff": kept.differences(folder), "step": step}
+    if not check_mode:
+        kept.restore(folder)
+        if step != "none":
+            service.run_anew()
+        service.wait_until_well()
+    return result
+
+
+def settled(service: Service, check_mode: bool) -> dict[str, Any]:
+    release = service.kept_release()
+    if release and not check_mode:
+        kept.settle(service.arguments["kept"])
+    return {"changed": bool(release), "kept": ""}
 
 
 def restarted(service: Service, check_mode: bool) -> dict[str, Any]:
@@ -312,6 +352,8 @@ def absent(service: Service, check_mode: bool) -> dict[str, Any]:
 STATES = {
     "started": started,
     "current": current,
+    "previous": previous,
+    "settled": settled,
     "restarted": restarted,
     "serving": serving,
     "stopped": stopped,
@@ -325,7 +367,6 @@ def argument_spec() -> dict[str, Any]:
         "address": {"type": "str", "required": True},
         "port": {"type": "int", "required": True},
         "path": {"type": "str", "default": "/"},
-        "in_sync_timeout_s": {"type": "int"},
     }
     return {
         "name": {"type": "str", "required": True},
@@ -341,6 +382,8 @@ def argument_spec() -> dict[str, Any]:
         "directory_owner": {"type": "str"},
         "socket": {"type": "path"},
         "health": {"type": "dict", "options": health_options},
+        "kept": {"type": "path"},
+        "gated": {"type": "bool", "default": False},
         "deferred": {"type": "bool", "default": False},
         "timeout_s": {"type": "int", "default": 60},
         "log": {"type": "str", "required": True},
@@ -353,7 +396,9 @@ def main() -> None:
         required_if=[
             ("manager", "supervisor", ["socket"]),
             ("state", "started", ["definition"]),
-            ("state", "current", ["definition"]),
+            ("state", "current", ["definition", "kept"]),
+            ("state", "previous", ["kept"]),
+            ("state", "settled", ["kept"]),
             ("state", "absent", ["definition"]),
         ],
         supports_check_mode=True,
@@ -362,13 +407,14 @@ def main() -> None:
     try:
         service = Service(module.params)
         result = STATES[module.params["state"]](service, module.check_mode)
-    except (NotServingError, NotInSyncError) as error:
+    except NotServingError as error:
         module.fail_json(msg=f"{name} {error}")
     except (ManagerError, FilesError, fingerprint.UnreadableError) as error:
         module.fail_json(msg=f"{name}: {error}")
     except (xmlrpc.client.Fault, OSError, subprocess.CalledProcessError) as error:
         module.fail_json(msg=f"{name}: {error}")
-    module.exit_json(**{"state": service.found, "outdated": False, "step": "none", **result})
+    answer = {"state": service.found, "outdated": False, "step": "none", "kept": service.kept_release()}
+    module.exit_json(**{**answer, **result})
 
 
 if __name__ == "__main__":

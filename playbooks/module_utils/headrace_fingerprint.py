@@ -51,8 +51,30 @@ def writing(secret: dict[str, Any]) -> str:
     """Which writing of its file the secret is: a file is replaced whole, so that each has its own inode and time."""
     if current_content(secret["path"]) != content_of(secret):
         return "not written yet"
-    found = os.stat(secret["path"])
+    return writing_of(secret["path"])
+
+
+def writing_of(path: str) -> str:
+    found = os.stat(path)
     return f"{found.st_ino} {found.st_mtime_ns // 10**9}.{found.st_mtime_ns % 10**9:09d}"
+
+
+def is_secret(told: str) -> bool:
+    """Whether what a process tells of a file is which writing it is."""
+    return " " in told
+
+
+def is_of(path: str, content: str, told: str) -> bool:
+    """Whether a file is what a process says that it was started from; a definition carries its own digest."""
+    if is_secret(told):
+        return writing_of(path) == told
+    return digest(content.replace(told, DIGEST_PLACE)) == told
+
+
+def named_files(text: str, definition: str) -> dict[str, str]:
+    """What a process tells of each file that it was started from, by the file's path, the definition first."""
+    lines = [line.rpartition("  ") for line in text.splitlines()[:-1]]
+    return {definition if name == "definition" else name: told for told, _, name in lines}
 
 
 def running(pid: int) -> str:

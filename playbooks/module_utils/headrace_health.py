@@ -6,7 +6,6 @@ instead. Only the standard library: a host needs nothing of headrace for it.
 
 from __future__ import annotations
 
-import io
 import socket
 import struct
 import time
@@ -18,9 +17,6 @@ PROBE_TIMEOUT_S = 2.0
 POLL_INTERVAL_S = 0.1
 # Size, ApiVersions (18) version 0, correlation id 1, no client id.
 API_VERSIONS_REQUEST = struct.pack(">ihhih", 10, 18, 0, 1, -1)
-# Size, Metadata (3) version 1, correlation id 1, no client id, all topics.
-METADATA_REQUEST = struct.pack(">ihhihi", 14, 3, 1, 1, -1, -1)
-METADATA_SIZE_MAX = 64 << 20
 
 
 def probe_tcp(address: str, port: int, path: str) -> str | None:
@@ -60,55 +56,6 @@ PROBES: dict[str, Callable[[str, int, str], str | None]] = {
     "zookeeper": probe_zookeeper,
     "http": probe_http,
 }
-
-
-def out_of_sync(address: str, port: int) -> str | None:
-    """Half a sentence about partitions with fewer replicas in sync than they have, or None when there are none.
-
-    Told by a broker, of all topics of its cluster.
-    """
-    try:
-        with socket.create_connection((address, port), PROBE_TIMEOUT_S) as connection:
-            connection.sendall(METADATA_REQUEST)
-            head = receive(connection, 4)
-            size = struct.unpack(">i", head)[0] if len(head) == 4 else 0
-            answer = receive(connection, min(size, METADATA_SIZE_MAX))
-        behind = under_replicated(io.BytesIO(answer))
-    except OSError as error:
-        return f"kafka at {address}:{port}: {error}"
-    except struct.error:
-        return f"kafka at {address}:{port}: it does not say which replicas are in sync"
-    if not behind:
-        return None
-    return f"{len(behind)} partitions have replicas that are not in sync, {behind[0]} among them"
-
-
-def under_replicated(answer: io.BytesIO) -> list[str]:
-    """The partitions of a Metadata response (version 1) with fewer replicas in sync than they have; raises struct.error."""
-
-    def number(kind: str) -> int:
-        (value,) = struct.unpack(f">{kind}", answer.read(struct.calcsize(f">{kind}")))
-        return int(value)
-
-    def text() -> str:
-        return answer.read(max(number("h"), 0)).decode(errors="replace")
-
-    def numbers() -> list[int]:
-        return [number("i") for _ in range(number("i"))]
-
-    number("i")  # the correlation id
-    for _ in range(number("i")):  # brokers: id, host, port, rack
-        number("i"), text(), number("i"), text()
-    number("i")  # the controller
-    found = []
-    for _ in range(number("i")):
-        _, name, _ = number("h"), text(), number("b")
-        for _ in range(number("i")):
-            _, index, _ = number("h"), number("i"), number("i")
-            replicas, isr = numbers(), numbers()
-            if len(isr) < len(replicas):
-                found.append(f"{name}-{index}")
-    return found
 
 
 def receive(connection: socket.socket, size: int) -> bytes:

@@ -169,8 +169,13 @@ def differences(directories: list[str], files: list[dict[str, Any]]) -> list[dic
 
 def write(directories: list[str], files: list[dict[str, Any]], owner: str | None) -> None:
     """Bring all to what is wanted; nothing is touched when a new content is refused. Raises FilesError, OSError."""
-    ids = owner_ids(owner)
     validate_files(files)
+    place(directories, files, owner)
+
+
+def place(directories: list[str], files: list[dict[str, Any]], owner: str | None) -> None:
+    """The same with contents that were accepted before."""
+    ids = owner_ids(owner)
     for path in directories:
         if directory_difference(path) is not None:
             os.makedirs(path, exist_ok=True)

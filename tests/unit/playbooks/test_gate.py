@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
+import socket
+import struct
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from pathlib import Path
 from typing import Any
 
-PATH = Path(__file__).resolve().parents[3] / "playbooks" / "library" / "headrace_gate.py"
-SPEC = importlib.util.spec_from_file_location("headrace_gate_alone", PATH)
-assert SPEC is not None
-assert SPEC.loader is not None
-gate = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(gate)
+from playbooks_kit import load
+
+gate = load("headrace_gate")
 
 
 class Clock:
@@ -104,3 +101,19 @@ def test_a_broker_is_asked_whether_it_is_ready_and_how_far_it_is() -> None:
     with answering(200, b"{}") as url:
         assert gate.ready_question(url)().is_open
     assert "does not answer" in gate.ready_question(url)().text
+
+
+def test_who_does_not_serve_is_not_held_up() -> None:
+    """A broker that answers as it should is told from one that is not there."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        place = f"127.0.0.1:{server.getsockname()[1]}"
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(100)
+                connection.sendall(struct.pack(">iih", 6, 1, 0))
+
+        threading.Thread(target=serve, daemon=True).start()
+        assert not gate.is_silent(place)
+    assert gate.is_silent(place, 0.2)
