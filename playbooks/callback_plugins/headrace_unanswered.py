@@ -20,7 +20,7 @@ author: The headrace contributors
 """
 
 # Plays of hosts that a play before them finds have nothing to do as long as it has not run.
-FOUND_LATER = ("outdated_", "in_turn")
+FOUND_LATER = ("outdated_", "in_turn", "change_")
 
 
 def sentence(told: str, host: str, task: str, play: str, plays: list[str]) -> str:

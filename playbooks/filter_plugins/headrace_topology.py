@@ -10,7 +10,7 @@ from typing import Any
 # Ansible loads this file by itself, without a package around it.
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
-from headrace_inventory import addresses, draining, rolling
+from headrace_inventory import addresses, draining, rolling, upgrading
 from headrace_inventory.clocks import clock_problems
 from headrace_inventory.needs import needs
 from headrace_inventory.problems import inventory_problems, limit_problems
@@ -24,11 +24,13 @@ class FilterModule:
         return {
             "headrace_addresses": addresses.addresses,
             "headrace_argument_spec": addresses.argument_spec,
+            "headrace_back_order": upgrading.back_order,
             "headrace_clock_problems": clock_problems,
             "headrace_datacenters": addresses.datacenters,
             "headrace_drained": draining.drained,
             "headrace_drained_brokers": draining.drained_brokers,
             "headrace_ensemble": draining.ensemble,
+            "headrace_due_order": upgrading.due_order,
             "headrace_executables": addresses.executables,
             "headrace_in_datacenter": addresses.in_datacenter,
             "headrace_inventory_problems": inventory_problems,
@@ -40,6 +42,10 @@ class FilterModule:
             "headrace_needs": needs,
             "headrace_program": addresses.program,
             "headrace_properties_text": properties_text,
+            "headrace_release_before": upgrading.release_before,
+            "headrace_release_problems": upgrading.release_problems,
+            "headrace_released_kinds": upgrading.released_kinds,
             "headrace_services": addresses.services,
             "headrace_turn_order": rolling.turn_order,
+            "headrace_went_back": upgrading.went_back,
         }

@@ -286,13 +286,20 @@ def users(folder: str) -> list[str]:
     return found
 
 
+def stamps(home: str) -> list[dict[str, Any]]:
+    """What each whole installation says of itself, the newest first."""
+    paths = glob.glob(os.path.join(glob.escape(os.path.join(home, "releases")), "*", STAMP))
+    by_age = sorted(paths, key=lambda path: (os.path.getmtime(path), path), reverse=True)
+    found = [stamp_of(os.path.dirname(path)) for path in by_age]
+    return [stamp for stamp in found if stamp is not None]
+
+
 def removable(home: str, version: str, keep: int) -> list[str]:
-    """The versions, oldest first, that are neither this one, nor among the newest, nor in use."""
-    stamps = glob.glob(os.path.join(glob.escape(os.path.join(home, "releases")), "*", STAMP))
-    by_age = sorted(stamps, key=lambda path: (os.path.getmtime(path), path), reverse=True)
-    versions = [os.path.basename(os.path.dirname(path)) for path in by_age]
-    others = [each for each in versions if each != version]
-    return [each for each in reversed(others[max(0, keep - 1) :]) if not users(folder_of(home, each))]
+    """The versions, oldest first, that are neither this one, nor the current one, nor among the newest, nor in use."""
+    now = os.path.basename(current_of(home) or "")
+    others = [stamp["version"] for stamp in stamps(home) if stamp["version"] not in (version, now)]
+    spared = max(0, keep - 1 - (now not in ("", version)))
+    return [each for each in reversed(others[spared:]) if not users(folder_of(home, each))]
 
 
 def remove(home: str, version: str) -> None:

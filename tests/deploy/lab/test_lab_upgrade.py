@@ -1,0 +1,238 @@
+"""Upgrades of a pipeline on hosts under load: good releases lose nothing, broken ones are taken back and their fault is named.
+
+One session, in this order: a front end publishes from HAProxy's address without a pause, idempotent and with acks=all. What is
+broken is broken in a copy of the checkout, never by a switch of the product's.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from lab_kit import CHECKOUT, SmallLab, Traffic, eventually, kill_session, module_runs
+
+pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.timeout(1800)]
+BROKERS = {
+    "dc-east": ["10.77.1.1", "10.77.1.2", "10.77.1.3"],
+    "offline": ["10.77.9.1", "10.77.9.2", "10.77.9.3"],
+}
+UPGRADE_RUNS = 120
+"""Module runs of an upgrade of the small lab, give or take."""
+SEED = int(os.environ.get("HEADRACE_LAB_SEED", "17"))
+GATES = ("-e", "gate_timeout_s=90", "-e", "service_timeout_s=120", "-e", "change_audit_s=45")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """An edit that breaks a release, and what an upgrade to it has to say."""
+
+    path: str
+    before: str
+    after: str
+    said: str
+
+
+FAULTS = {
+    "does not start": Fault(
+        "broker/headrace/broker/command.py",
+        '    """The configuration of a file; warns of keys without effect. Raises ConfigurationError."""\n',
+        '    raise SystemExit("no storage engine in this release")\n',
+        "no storage engine in this release",
+    ),
+    "never catches up": Fault(
+        "broker/headrace/broker/server/replica_fetcher.py",
+        '        """Fetch for ever; ends by cancellation."""\n        while True:\n',
+        '        """Fetch for ever; ends by cancellation."""\n        while True:\n            await asyncio.sleep(3600)\n',
+        "Partitions with replicas out of sync",
+    ),
+    "answers slowly": Fault(
+        "broker/headrace/broker/log/appender.py",
+        "        log = self._log\n        config, segments = log.config, log.body.segments\n",
+        "        __import__('time').sleep(0.4)\n"
+        "        log = self._log\n        config, segments = log.config, log.body.segments\n",
+        "too slow",
+    ),
+    "loses a batch": Fault(
+        "pipeline/headrace/load/task.py",
+        "return pa.concat_tables(tables) if tables",
+        "return pa.concat_tables(tables).slice(1) if tables",
+        " lost, 0 doubled",
+    ),
+}
+
+
+class Watch:
+    """Knocks at every broker all the time, and keeps how many of a datacenter did not answer together at most."""
+
+    def __init__(self) -> None:
+        self.down_together_max = dict.fromkeys(BROKERS, 0)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+
+    def _look(self) -> None:
+        while not self._ended.wait(0.1):
+            for datacenter, addresses in BROKERS.items():
+                down = sum(not answers(address) for address in addresses)
+                self.down_together_max[datacenter] = max(self.down_together_max[datacenter], down)
+
+    def __enter__(self) -> Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+
+def answers(address: str) -> bool:
+    try:
+        with socket.create_connection((address, 9092), timeout=5):
+            return True
+    except OSError:
+        return False
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder where releases of this session are made."""
+    folder = tmp_path_factory.mktemp("releases")
+    subprocess.run(["git", "clone", "--quiet", "--no-hardlinks", CHECKOUT, folder / "checkout"], check=True)
+    return folder
+
+
+def make(made: Path, version: str, fault: Fault | None = None) -> list[str]:
+    """Make a release and return the arguments that name it."""
+    checkout = made / "checkout"
+    subprocess.run(["git", "checkout", "--quiet", "."], cwd=checkout, check=True)
+    if fault is not None:
+        text = (checkout / fault.path).read_text(encoding="utf-8")
+        assert fault.before in text
+        (checkout / fault.path).write_text(text.replace(fault.before, fault.after, 1), encoding="utf-8")
+    command = [sys.executable, "scripts/release.py", "--version", version, "--output", str(made)]
+    subprocess.run(command, cwd=checkout, check=True, capture_output=True)
+    return ["-e", f"release_version={version}", "-e", f"release_dir={made}/headrace-{version}", *GATES]
+
+
+def running(lab: SmallLab) -> dict[str, str]:
+    """The release that each service of the pipeline runs, those of HAProxy left out."""
+    found = {}
+    for host in lab.hosts:
+        for service in lab.services(host):
+            if service != "headrace-haproxy":
+                command = lab.on(host, "cat", f"/proc/{lab.process_id(host, service)}/cmdline")
+                found[f"{host} {service}"] = command.partition("/opt/headrace/releases/")[2].partition("/")[0]
+    return found
+
+
+def assert_all_run(lab: SmallLab, version: str) -> None:
+    assert {place: each for place, each in running(lab).items() if each != version} == {}
+    assert lab.version() == version
+    left = {
+        host: lab.on(host, "sh", "-c", "ls -d /etc/headrace/*/kept 2>/dev/null || true") for host in lab.hosts
+    }
+    assert {host: each for host, each in left.items() if each.strip()} == {}
+
+
+def test_an_upgrade_under_load_stops_one_broker_at_a_time(
+    rolled_out: SmallLab, traffic: Traffic, made: Path
+) -> None:
+    arguments = make(made, "0.1.1.dev1")
+    before = running(rolled_out)
+    with Watch() as watch:
+        upgraded = rolled_out.play("upgrade.yml", *arguments)
+    assert upgraded.returncode == 0, upgraded.output[-6000:]
+    assert watch.down_together_max == {"dc-east": 1, "offline": 1}
+    assert len(before) == len(running(rolled_out))
+    assert_all_run(rolled_out, "0.1.1.dev1")
+    assert traffic.moves()
+
+
+def test_the_same_again_and_a_roll_out_of_it_change_nothing(rolled_out: SmallLab, made: Path) -> None:
+    arguments = ["-e", "release_version=0.1.1.dev1", "-e", f"release_dir={made}/headrace-0.1.1.dev1"]
+    for playbook in ("upgrade.yml", "site.yml"):
+        again = rolled_out.play(playbook, *arguments)
+        assert again.returncode == 0, again.output[-6000:]
+        assert again.changed() == {}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_an_upgrade_to_a_broken_release_goes_back_and_names_the_cause(
+    rolled_out: SmallLab, traffic: Traffic, made: Path, name: str
+) -> None:
+    arguments = make(made, f"0.1.2.dev{list(FAULTS).index(name) + 1}", FAULTS[name])
+    with Watch() as watch:
+        ended = rolled_out.play("upgrade.yml", *arguments)
+    assert ended.returncode != 0
+    told = ended.output[ended.output.index("did not pass with release") :]
+    assert FAULTS[name].said in told, told[:4000]
+    assert max(watch.down_together_max.values()) <= 1
+    assert_all_run(rolled_out, "0.1.1.dev1")
+    assert traffic.moves()
+
+
+def killed_after(lab: SmallLab, arguments: list[str], log: Path, run_count: int, delay_s: float) -> None:
+    process = lab.start_play("upgrade.yml", *arguments, log=log)
+    try:
+        assert eventually(
+            lambda: process.poll() is not None or module_runs(log).total() >= run_count, timeout_s=600
+        )
+        time.sleep(delay_s)
+    finally:
+        kill_session(process)
+
+
+def test_a_killed_upgrade_is_ended_by_the_same_command(
+    rolled_out: SmallLab, traffic: Traffic, made: Path, tmp_path: Path
+) -> None:
+    """`kill -9` of Ansible and its workers, again and again, each time after a seeded number of module runs."""
+    arguments = make(made, "0.1.3.dev1")
+    chosen = random.Random(SEED)
+    for turn in range(3):
+        log = tmp_path / f"killed-{turn}.log"
+        killed_after(rolled_out, arguments, log, chosen.randint(1, UPGRADE_RUNS), chosen.random())
+        print(f"killed after {module_runs(log).total()} module runs")
+    ended = rolled_out.play("upgrade.yml", *arguments)
+    assert ended.returncode == 0, ended.output[-6000:]
+    assert_all_run(rolled_out, "0.1.3.dev1")
+    assert traffic.moves()
+
+
+def test_people_go_back_to_the_release_before(rolled_out: SmallLab, traffic: Traffic) -> None:
+    back = rolled_out.play("rollback.yml", *GATES, "-e", "release_version=0.1.1.dev1")
+    assert back.returncode == 0, back.output[-6000:]
+    assert_all_run(rolled_out, "0.1.1.dev1")
+    assert traffic.moves()
+    again = rolled_out.play("rollback.yml", *GATES, "-e", "release_version=0.0.9")
+    assert again.returncode != 0
+    assert "has no release 0.0.9 to go back to; it has " in again.output
+
+
+def test_nothing_was_lost_or_doubled_by_any_of_it(rolled_out: SmallLab, traffic: Traffic) -> None:
+    """But what the release that loses rows lost: those are in the brokers, and not in the tables."""
+    published = traffic.stop()
+    assert (published["failed"], published["unknown"]) == (0, 0)
+
+    def is_counted() -> bool:
+        totals = rolled_out.report()["totals"]
+        print(
+            {
+                name: totals[name]
+                for name in ("produced", "live", "offline", "warehouse", "lost", "duplicated")
+            }
+        )
+        return bool(
+            min(totals[tier] for tier in ("produced", "live", "offline")) >= published["acknowledged"]
+        )
+
+    assert eventually(is_counted, timeout_s=400)
+    totals = rolled_out.report()["totals"]
+    assert totals["duplicated"] == 0
+    assert totals["produced"] == totals["live"] == totals["offline"]
