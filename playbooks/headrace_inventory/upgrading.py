@@ -28,14 +28,16 @@ def release_before(hosts: Iterable[str], hostvars: HostVars) -> str:
     Where there is none it is the one in use itself.
     """
     looks = [hostvars[host]["release_look"] for host in hosts]
-    used = {each["version"] for look in looks for each in look["releases"] if each["runs"]}
+    used: set[str] = {each["version"] for look in looks for each in look["releases"] if each["runs"]}
     used |= {look["current"] for look in looks if look["current"]}
     if not used:
         return ""
     oldest = min(used, key=Version)
     if len(used) > 1:
         return oldest
-    everywhere = set.intersection(*({each["version"] for each in look["releases"]} for look in looks))
+    everywhere: set[str] = set.intersection(
+        *({each["version"] for each in look["releases"]} for look in looks)
+    )
     older = [version for version in everywhere if Version(version) < Version(oldest)]
     return max(older, key=Version, default=oldest)
 
