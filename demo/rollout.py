@@ -98,7 +98,10 @@ class Rollout:
             str(self.inventory),
             str(CHECKOUT / "playbooks" / playbook),
         ]
-        for setting in (json.dumps({"headrace_root": str(self.root)}), *settings):
+        for setting in (
+            json.dumps({"headrace_root": str(self.root), "headrace_support_bundle": False}),
+            *settings,
+        ):
             command += ["-e", setting]
         self.ansible_log.parent.mkdir(parents=True, exist_ok=True)
         # A session of its own: Ctrl-C reaches the demo alone, which then decides what ends and in which order.

@@ -35,7 +35,7 @@ KEPT = (
         "packages",
         "removed",
     ),
-    *("state", "step", "strangers", "warnings"),
+    *("sentence", "state", "step", "strangers", "warnings"),
 )
 
 

@@ -10,11 +10,12 @@ from typing import Any
 # Ansible loads this file by itself, without a package around it.
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
-from headrace_inventory import addresses, draining, rolling, upgrading
+from headrace_inventory import addresses, draining, looks, rolling, upgrading
 from headrace_inventory.clocks import clock_problems
 from headrace_inventory.needs import needs
 from headrace_inventory.problems import inventory_problems, limit_problems
 from headrace_inventory.properties import properties_text
+from headrace_views.health import health
 
 
 class FilterModule:
@@ -23,19 +24,24 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
             "headrace_addresses": addresses.addresses,
+            "headrace_answering": looks.answering,
             "headrace_argument_spec": addresses.argument_spec,
             "headrace_back_order": upgrading.back_order,
             "headrace_clock_problems": clock_problems,
             "headrace_datacenters": addresses.datacenters,
             "headrace_drained": draining.drained,
+            "headrace_drained_looks": looks.drained,
             "headrace_drained_brokers": draining.drained_brokers,
             "headrace_ensemble": draining.ensemble,
             "headrace_due_order": upgrading.due_order,
             "headrace_executables": addresses.executables,
+            "headrace_health": health,
             "headrace_in_datacenter": addresses.in_datacenter,
             "headrace_inventory_problems": inventory_problems,
             "headrace_limit_problems": limit_problems,
             "headrace_listeners": addresses.listeners,
+            "headrace_looked_at": looks.looked_at,
+            "headrace_looks": looks.looks,
             "headrace_machine_hosts": addresses.machine_hosts,
             "headrace_machine_services": addresses.machine_services,
             "headrace_mirror_properties": addresses.mirror_properties,

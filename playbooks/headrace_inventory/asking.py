@@ -54,6 +54,19 @@ class AskingAction(NormalAction):  # type: ignore[misc]
         return answered(lambda: NormalAction.run(self, tmp, task_vars), task_vars)
 
 
+class LookingAction(AskingAction):
+    """Runs a module that only looks: what keeps it from that is told of, as C(unanswered), and fails nothing."""
+
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result = super().run(tmp, task_vars)
+        if not result.get("failed"):
+            return result
+        host = (task_vars or {}).get("inventory_hostname", "")
+        said = str(result.get("module_stderr") or result.get("msg") or "")
+        sentence = f"Host {host} cannot be looked at ({reason_in(said)})."
+        return {"changed": False, "unanswered": result.get("headrace_unanswered") or sentence}
+
+
 def unanswered(said: str, variables: dict[str, Any]) -> dict[str, Any]:
     host = variables.get("inventory_hostname", "")
     connection = str(variables.get("ansible_connection", "ssh")).rpartition(".")[2]

@@ -68,7 +68,7 @@ def entries(seen: Seen) -> Iterator[tuple[str, dict[str, Any]]]:
         if not any(str(warning) == name or str(warning).startswith(f"{name} runs on ") for name in named):
             yield "warnings", {"host": host, "sentence": str(warning)}
     if result.get("drained"):
-        yield "drained", {"host": host, "sentence": str(result["drained"])}
+        yield "drained", {"host": host, "sentence": result["sentence"]}
     yield from changes(seen, module)
 
 
@@ -185,7 +185,7 @@ def text_of(plan: Plan, full: bool = False) -> str:
         block("Services, in this order:", services_shown(plan["services"])),
         block("Topics that would be created:", [f"{e['topic']}  by {e['host']}" for e in plan["topics"]]),
         block("Would also be done:", [f"{e['host']}  {e['what']}" for e in plan["others"]]),
-        block("Drained, and left so:", [f"{e['host']}  {e['sentence']}" for e in plan["drained"]]),
+        block("Drained, and left so:", sentences(plan["drained"])),
         block("Nobody wants any more, and left as it is:", sentences(plan["orphans"])),
         block("Warnings:", [f"{e['host']}  {e['sentence']}" for e in plan["warnings"]]),
         block(

@@ -37,7 +37,8 @@ class Deployment:
 
     def command(self, playbook: str, *arguments: str) -> list[str]:
         command = [str(PROGRAMS / "ansible-playbook"), "-i", str(self.inventory), f"playbooks/{playbook}"]
-        return [*command, "-e", f"headrace_root={self.root}", *arguments]
+        own = ("-e", f"headrace_root={self.root}", "-e", "headrace_support_bundle=false")
+        return [*command, *own, *arguments]
 
     def environment(self) -> dict[str, str]:
         return {**os.environ, "ANSIBLE_CONFIG": str(CHECKOUT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"}

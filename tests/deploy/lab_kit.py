@@ -30,8 +30,8 @@ OFFLINE: Final = "10.77.9.1:9092,10.77.9.2:9092,10.77.9.3:9092"
 PUBLISHED_A_SECOND: Final = 1000
 EVENTS_MAX: Final = 2_000_000
 REBOOT_S: Final = 90
-# Spark takes its time to start beside thirteen hosts that start as well.
-PATIENCE: Final = ("-e", "service_timeout_s=300")
+# Spark takes its time to start beside thirteen hosts that start as well. What fails on purpose needs no support bundle.
+PATIENCE: Final = ("-e", "service_timeout_s=300", "-e", "headrace_support_bundle=false")
 
 
 def eventually(condition: Callable[[], bool], timeout_s: float = 180) -> bool:

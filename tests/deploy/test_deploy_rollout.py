@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tarfile
 import threading
 import time
 import xmlrpc.client
@@ -459,6 +460,46 @@ def test_a_secret_is_seen_nowhere_but_in_the_services_own_file(rolled_out: Any, 
     log = root / "log" / "offline-auditor.log"
     time.sleep(5)
     assert processes(root)["offline-auditor"] == after["offline-auditor"], log.read_text()[-2000:]
+
+
+def test_health_names_a_stopped_broker(rolled_out: Any) -> None:
+    supervisorctl(rolled_out, "stop", "dc-east-broker-2")
+    try:
+        told = rolled_out.play("health.yml", "--limit", "dc_east")
+    finally:
+        supervisorctl(rolled_out, "start", "dc-east-broker-2")
+    assert told.returncode != 0
+    assert "dc-east-broker-2 on dc-east-broker-2 is not well: stopped." in told.stdout
+    assert "cluster dc-east is not well: " in told.stdout
+    assert re.search(r"^dc-east-broker-1 +dc-east-broker-1 +running .* yes$", told.stdout, re.MULTILINE)
+    assert "dc-west" not in told.stdout
+    assert eventually(partial(is_behind_both, "127.77.1.100:9092"))
+
+
+def test_a_support_bundle_holds_no_secret(rolled_out: Any, tmp_path: Path) -> None:
+    secret = rolled_out.root / "config" / "dc-east-registry" / "planted.properties"
+    secret.touch(mode=0o640)
+    secret.write_text("key=c4n4ry-kept\n", encoding="utf-8")
+    with (rolled_out.root / "log" / "dc-east-registry.log").open("a", encoding="utf-8") as log:
+        log.write("it said c4n4ry-kept, password=c4n4ry-told and http://me:c4n4ry-sent@127.0.0.1/\n")
+    made = rolled_out.play("support_bundle.yml", "--limit", "dc_east", "-e", f"support_dir={tmp_path}")
+    secret.unlink()
+    assert made.returncode == 0, made.stdout[-4000:]
+    (archive,) = tmp_path.glob("headrace-*.tar.gz")
+    assert f"Support bundle: {archive}" in made.stdout
+    assert archive.stat().st_mode & 0o777 == 0o600
+    texts = {}
+    with tarfile.open(archive) as tar:
+        for member in tar.getmembers():
+            file = tar.extractfile(member)
+            assert file is not None
+            texts[member.name.partition("/")[2].rpartition(str(rolled_out.root))[2]] = file.read().decode()
+    assert [name for name, text in texts.items() if "c4n4ry" in text] == []
+    assert "broker.id=1" in texts["/config/dc-east-broker-1/server.properties"]
+    assert "planted.properties" in next(text for name, text in texts.items() if name.endswith("/not-taken"))
+    registry_log = next(text for name, text in texts.items() if name.endswith("logs/dc-east-registry"))
+    assert "it said REDACTED, password=REDACTED" in registry_log
+    assert "dc-east-broker-2" in texts["health"]
 
 
 def test_down_stops_everything_and_removes_only_what_was_asked_for(rolled_out: Any) -> None:

@@ -102,6 +102,13 @@ def test_nothing_to_do_is_0_and_what_nobody_wants_is_no_change() -> None:
     assert summary(plan) == "Plan: nothing would change; 2 orphaned."
 
 
+def test_a_drained_host_is_named_and_is_no_change() -> None:
+    sentence = "h-1 is drained since noon by ann: disk"
+    plan = plan_of([seen("headrace_mark", changed=False, drained=True, sentence=sentence)])
+    assert exit_code(plan) == 0
+    assert sentence in text_of(plan)
+
+
 def test_a_failure_is_1_whatever_else_would_be_done() -> None:
     plan = plan_of([broker(), seen("headrace_machine", failed=True, msg="Too little memory.")])
     assert exit_code(plan) == 1

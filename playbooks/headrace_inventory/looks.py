@@ -1,0 +1,102 @@
+"""Who is looked at by a view of all hosts: the services of each machine, once, with where they answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from headrace_inventory.addresses import Groups, HostVars, kinds_of, service_name
+
+# By kind of service: protocol, name of the port in headrace_ports, path.
+PROBES = {
+    "zookeeper": (("zookeeper", "zookeeper", ""),),
+    "broker": (("kafka", "broker", ""), ("http", "metrics", "/ready")),
+    "haproxy": (("kafka", "bootstrap", ""),),
+    "registry": (("http", "registry", "/subjects"),),
+    "load": (("tcp", "metrics", ""),),
+}
+
+
+def looked_at(host: str, play_hosts: Iterable[str], hostvars: HostVars) -> list[str]:
+    """The hosts of the play that are the same machine, for the first of them; nothing for the others."""
+    machine = machine_of(host, hostvars)
+    same = [each for each in play_hosts if machine_of(each, hostvars) == machine]
+    return same if same[:1] == [host] else []
+
+
+def machine_of(host: str, hostvars: HostVars) -> str:
+    return str(hostvars[host].get("headrace_machine", host))
+
+
+def looks(
+    hosts: Iterable[str], hostvars: HostVars, groups: Groups, ports: Mapping[str, int]
+) -> list[dict[str, Any]]:
+    """The services of these hosts, those that are read first: name, host, and how they are asked whether they serve."""
+    return [
+        {
+            "name": service_name(hostvars[host], kind),
+            "host": host,
+            "probes": [
+                {
+                    "kind": protocol,
+                    "address": hostvars[host]["headrace_address"],
+                    "port": ports[port],
+                    "path": path,
+                }
+                for protocol, port, path in PROBES.get(kind, ())
+            ],
+        }
+        for host in hosts
+        for kind in reversed(kinds_of(host, groups))
+    ]
+
+
+def answering(hosts: Iterable[str], play_hosts: Iterable[str], hostvars: HostVars) -> list[str]:
+    """Those of the hosts that are in the play and on a machine that answered when it was looked at."""
+    play = list(play_hosts)
+    answered = {
+        machine_of(host, hostvars) for host in play if "services" in hostvars[host].get("health_look", {})
+    }
+    return [host for host in hosts if host in play and machine_of(host, hostvars) in answered]
+
+
+def found(play_hosts: Iterable[str], hostvars: HostVars) -> dict[str, Mapping[str, Any]]:
+    """What looking at each machine came to, by the host that stands for it."""
+    return {
+        host: look
+        for host in play_hosts
+        if "services" in (look := hostvars[host].get("health_look", {})) or "unanswered" in look
+    }
+
+
+def drained(play_hosts: Iterable[str], hostvars: HostVars) -> dict[str, str]:
+    """A sentence for each drained host."""
+    return {
+        mark["host"]: mark["sentence"]
+        for look in found(play_hosts, hostvars).values()
+        for mark in look.get("drained", [])
+    }
+
+
+def answers(play_hosts: Iterable[str], hostvars: HostVars) -> list[dict[str, Any]]:
+    """What clusters, mirror and audit said; of a host that went away since it was looked at, that it did."""
+    said: list[dict[str, Any]] = []
+    for host in play_hosts:
+        told = hostvars[host].get("health_answers", {})
+        said += told.get("answers", [])
+        if "unanswered" in told:
+            said.append({"name": f"what {host} was asked", "code": None, "said": told["unanswered"]})
+    return said
+
+
+def unasked(play_hosts: Iterable[str], hostvars: HostVars, groups: Groups) -> list[str]:
+    """What nobody could be asked about, since no host that could be asked answers."""
+    play = list(play_hosts)
+    said = {each["name"] for each in answers(play, hostvars)}
+    brokers = [host for host in groups["broker"] if host in play]
+    wanted = {f"cluster {hostvars[host]['headrace_datacenter']}": None for host in brokers}
+    if any(host in groups["offline"] for host in brokers):
+        wanted["mirror"] = None
+    if any(host in play and host in groups["offline"] for host in groups["audit"]):
+        wanted["audit"] = None
+    return [name for name in wanted if name not in said]
