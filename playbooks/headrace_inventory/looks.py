@@ -82,7 +82,7 @@ def answers(play_hosts: Iterable[str], hostvars: HostVars) -> list[dict[str, Any
     """What clusters, mirror and audit said; of a host that went away since it was looked at, that it did."""
     said: list[dict[str, Any]] = []
     for host in play_hosts:
-        told = hostvars[host].get("health_answers", {})
+        told = hostvars[host].get("gate_answers", {})
         said += told.get("answers", [])
         if "unanswered" in told:
             said.append({"name": f"what {host} was asked", "code": None, "said": told["unanswered"]})

@@ -50,9 +50,9 @@ def hostvars(**looks_found: Any) -> dict[str, dict[str, Any]]:
             "broker_id": int(host[-1]),
             "health_look": looks_found.get(key, look(host)),
         }
-    found["e-1"]["health_answers"] = {"answers": [{"name": "cluster dc-east", "code": 0, "said": ""}]}
+    found["e-1"]["gate_answers"] = {"answers": [{"name": "cluster dc-east", "code": 0, "said": ""}]}
     said = [{"name": name, "code": 0, "said": ""} for name in ("cluster offline", "mirror", "audit")]
-    found["o-1"]["health_answers"] = {"answers": said}
+    found["o-1"]["gate_answers"] = {"answers": said}
     return found
 
 
@@ -107,7 +107,7 @@ def test_a_drained_host_is_stopped_on_purpose() -> None:
 
 def test_what_a_command_said_and_what_nobody_could_be_asked_are_problems() -> None:
     found = hostvars()
-    found["o-1"]["health_answers"] = {"answers": [{"name": "mirror", "code": 1, "said": "one\ntwo"}]}
+    found["o-1"]["gate_answers"] = {"answers": [{"name": "mirror", "code": 1, "said": "one\ntwo"}]}
     assert told(found)["problems"] == [
         "mirror is not well: \n  one\n  two",
         "cluster offline could not be asked: none of the hosts that could be asked answers.",
