@@ -35,7 +35,7 @@ BUNDLE_S_MAX, ENDING_S_MAX = 30, 5
 # Of its time, what a host may take.
 COLLECT_S_MAX, QUESTION_S_MAX = 15, 5
 SINCE = "-30min"
-# A failure in one of these is a refusal, which changed nothing and says itself what is wrong.
+# A failure in one of these, or of an assertion, is a refusal, which changed nothing and says itself what is wrong.
 REFUSING = frozenset({"preflight.yml", "inventory.yml"})
 VIEWS = frozenset({"preflight.yml", "health.yml", "support_bundle.yml"})
 ECHOED = ("Missing: ", "Support bundle: ")
@@ -89,7 +89,8 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         if not result.result.get("headrace_unanswered"):
             self._note_answer(result)
         file = os.path.basename(result.task.get_path().rpartition(":")[0])
-        if not ignore_errors and file not in REFUSING:
+        refuses = file in REFUSING or result.task.action.rpartition(".")[2] == "assert"
+        if not ignore_errors and not refuses:
             self._failed = result.host
 
     def v2_runner_on_unreachable(self, result: Any) -> None:

@@ -123,6 +123,8 @@ def service_changes(seen: Seen) -> Iterator[tuple[str, dict[str, Any]]]:
             yield "settings", {"host": host, "what": f"{name} comes back after a boot"}
         else:
             yield "files", file_entry(host, each)
+    if step == "none" and not differences(result):
+        yield "others", {"host": host, "what": f"{name}: {seen['task']}"}
     if step != "none":
         yield "services", service_entry(seen, step, name, reason or "it ends again and again")
 

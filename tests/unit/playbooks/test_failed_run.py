@@ -110,6 +110,7 @@ def test_what_preflight_refused_and_what_went_well_get_none(
     monkeypatch: pytest.MonkeyPatch, made: list[list[str]]
 ) -> None:
     run(monkeypatch, result(file="preflight.yml"))
+    run(monkeypatch, result(file="upgrade.yml", action="ansible.builtin.assert"))
     run(monkeypatch)
     assert made == []
 

@@ -128,6 +128,7 @@ def test_every_module_is_told_and_what_has_no_words_by_its_task() -> None:
             seen("headrace_supervisord"),
             seen("headrace_topics", created=["pageviews"]),
             seen("command"),
+            seen("headrace_service", name="y", diff=[], kept=""),
             seen("headrace_service", name="x", diff=[difference("x after a boot", "stopped\n", "running\n")]),
         ]
     )
@@ -138,7 +139,7 @@ def test_every_module_is_told_and_what_has_no_words_by_its_task() -> None:
         "files": 1,
         "services": 1,
         "topics": 1,
-        "others": 1,
+        "others": 2,
     }
     assert exit_code(plan) == 2
     assert "h-1:/etc/new  (new, 2 lines)" in text_of(plan)
