@@ -7,7 +7,6 @@ nothing is sent. A bundle goes to one place on the host, which its digest names:
 from __future__ import annotations
 
 import fcntl
-import importlib.util
 import json
 import os
 import shlex
@@ -23,20 +22,8 @@ from ansible.plugins.action import ActionBase
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from headrace_inventory.asking import answered
+from headrace_inventory.bundles import BundleError, manifest_of, releases
 
-
-def module_utils(name: str) -> Any:
-    """What modules share; Ansible gives it to them on the hosts alone."""
-    path = Path(__file__).parents[1] / "module_utils" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-releases = module_utils("headrace_releases")
 ADDRESS_SECONDS = 3600
 
 
@@ -133,23 +120,9 @@ def offered(folder: str, bundle: dict[str, Any], bucket: str, region: str | None
 def described(folder: str, version: str, bundles: list[str], stamp: dict[str, Any] | None) -> dict[str, Any]:
     """What the manifest says of the release, with those of these bundles, and of the ones that the host has, that are enough."""
     try:
-        with open(os.path.join(folder, "manifest.json"), encoding="utf-8") as file:
-            manifest: dict[str, Any] = json.load(file)
-    except OSError as error:
-        raise AnsibleActionFail(
-            f"There is no release in {folder} ({error.strerror}): make it with `make release`, or say in release_dir where "
-            "it is."
-        ) from error
-    if manifest["version"] != version:
-        raise AnsibleActionFail(
-            f"{folder} holds the release {manifest['version']}, and release_version is {version}: make that one with "
-            f"`make release VERSION={version}`."
-        )
-    missing = [name for name in bundles if name not in manifest["bundles"]]
-    if missing:
-        raise AnsibleActionFail(
-            f"The release in {folder} has no bundle {missing[0]}: make it with `make release`."
-        )
+        manifest = manifest_of(folder, version, bundles)
+    except BundleError as error:
+        raise AnsibleActionFail(str(error)) from error
     # Something may run from what the host needs no more.
     had = [name for name, bundle in manifest["bundles"].items() if releases.has_all(stamp, {name: bundle})]
     return {**manifest, "bundles": releases.covering(manifest["bundles"], {*bundles, *had})}

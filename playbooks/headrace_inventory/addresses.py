@@ -26,10 +26,8 @@ OFFLINE_SERVICES = {"audit": ("auditor",)}
 EXECUTABLES = {"zookeeper": "java", "load": "java", "haproxy": "haproxy"}
 # The role entry points whose argument specs bind a host of a group.
 ENTRY_POINTS = {
-    **{
-        group: ((group, "main"),)
-        for group in ("supervisor", "release", "zookeeper", "haproxy", "registry", "load")
-    },
+    **{group: ((group, "main"),) for group in ("supervisor", "zookeeper", "haproxy", "registry", "load")},
+    "release": (("release", "main"), ("machine", "main")),
     "broker": (("broker", "main"), ("topics", "main")),
     "audit": (("audit", "counter"), ("audit", "auditor")),
 }

@@ -22,6 +22,7 @@ short_description: Check that a machine can take its services
 options:
   executables: {description: Programs that must be installed., type: list, elements: str, default: []}
   python: {description: The Python that a release is installed with; none where none is., type: str}
+  python_wanted: {description: "The version and the processor, as machine, that the release is for.", type: dict, default: {}}
   packages: {description: Whether the roll-out installs the system's packages itself., type: bool, default: false}
   listeners:
     description: Where the machine's services will listen.
@@ -103,7 +104,11 @@ def programs(arguments: dict[str, Any]) -> list[str | None]:
     if missing.get("java", "") is None:
         found.append(machines.java_problem())
     if arguments["python"] is not None:
-        found.append(machines.python_problem(arguments["python"], arguments["packages"]))
+        found.append(
+            machines.python_problem(
+                arguments["python"], arguments["python_wanted"], packages=arguments["packages"]
+            )
+        )
     return found
 
 
@@ -145,6 +150,7 @@ def argument_spec() -> dict[str, Any]:
     return {
         "executables": {"type": "list", "elements": "str", "default": []},
         "python": {"type": "str"},
+        "python_wanted": {"type": "dict", "default": {}},
         "packages": {"type": "bool", "default": False},
         "listeners": {"type": "list", "elements": "dict", "default": [], "options": listener_options},
         "needs": {"type": "dict", "default": {}},

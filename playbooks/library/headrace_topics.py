@@ -212,7 +212,17 @@ def main() -> None:
             created, unknown = run(module, cluster, timeout_s)
     except TopicsError as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=bool(created), created=created, strangers=unknown)
+    diff = [
+        {
+            "before": "",
+            "after": f"{topic['partitions']} partitions\n",
+            "before_header": f"topic {topic['name']}",
+            "after_header": f"topic {topic['name']}",
+        }
+        for topic in module.params["topics"]
+        if topic["name"] in created
+    ]
+    module.exit_json(changed=bool(created), created=created, strangers=unknown, diff=diff)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import platform
 import re
 import resource
 import shutil
@@ -53,7 +54,7 @@ def java_problem() -> str | None:
     return f"Java on {name()} is version {version}: ZooKeeper and Spark need {JAVA_VERSION_MIN} or later."
 
 
-def python_problem(program: str, packages: bool) -> str | None:
+def python_problem(program: str, wanted: dict[str, str], *, packages: bool) -> str | None:
     """Whether a release's virtual environment can be made with it, once the packages that may be installed are."""
     path = shutil.which(program, path=SEARCH_PATH)
     least = ".".join(map(str, PYTHON_VERSION_MIN))
@@ -66,9 +67,15 @@ def python_problem(program: str, packages: bool) -> str | None:
         )
     said = run([path, "-c", ABOUT_PYTHON])
     found = re.match(r"(\d+) (\d+)\n", said)
+    version = ".".join(found.groups()) if found else "unknown"
+    told = f"release_python, {program} on {name()}, is version {version}"
     if found is None or (int(found[1]), int(found[2])) < PYTHON_VERSION_MIN:
-        version = ".".join(found.groups()) if found else "unknown"
-        return f"release_python, {program} on {name()}, is version {version}: {needed}."
+        return f"{told}: {needed}."
+    if wanted and (version, platform.machine()) != (wanted["version"], wanted["machine"]):
+        return (
+            f"{told} on {platform.machine()}, and the release is for {wanted['version']} on {wanted['machine']}: name another in "
+            "release_python, or make the release where these are the same."
+        )
     if "ModuleNotFoundError" in said and not packages:
         return f"release_python, {program} on {name()}, makes no virtual environments: install python3-venv."
     return None

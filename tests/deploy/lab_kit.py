@@ -60,11 +60,12 @@ class Played:
 
 @dataclass
 class SmallLab:
-    """inventory/docker-small in its containers, which are up."""
+    """The containers of inventory/docker-small, which are up, and the inventory that is rolled out on them."""
 
     docker: Docker
     folder: Path
     hosts: list[str]
+    inventory: str = INVENTORY
     first: Played | None = None
     """How the roll-out from nothing went."""
 
@@ -79,7 +80,7 @@ class SmallLab:
         }
 
     def start_play(self, playbook: str, *arguments: str, log: Path) -> subprocess.Popen[bytes]:
-        command = [str(PROGRAMS / "ansible-playbook"), "-i", INVENTORY, f"playbooks/{playbook}"]
+        command = [str(PROGRAMS / "ansible-playbook"), "-i", self.inventory, f"playbooks/{playbook}"]
         with log.open("wb") as sink:
             return subprocess.Popen(
                 [*command, *PATIENCE, *arguments],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import socket
@@ -125,6 +126,28 @@ def test_playbooks_are_sound_for_every_inventory(checked_in: Any, playbook: str,
 def test_the_example_inventory_passes_every_check_that_needs_no_host(checked_in: Any) -> None:
     result = checked_in("example").play("preflight.yml", "--tags", "inventory")
     assert result.returncode == 0, result.stdout
+
+
+def test_a_bundle_with_a_flipped_bit_is_refused_before_any_host_is_asked(
+    checked_in: Any, tmp_path: Path
+) -> None:
+    bundles = {}
+    for name in ("audit", "broker", "load", "registry", "zookeeper"):
+        (tmp_path / f"{name}.tar").write_text(name)
+        digest = hashlib.sha256(name.encode()).hexdigest()
+        bundles[name] = {
+            "file": f"{name}.tar",
+            "size": len(name),
+            "sha256": digest,
+            "files": {name: {"sha256": name}},
+        }
+    manifest = {"version": "0.1.0", "python": "3.11", "machine": "x86_64", "bundles": bundles}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    (tmp_path / "load.tar").write_text("Load")
+    result = checked_in("example").play("site.yml", "-e", f"release_dir={tmp_path}")
+    assert result.returncode != 0
+    assert f"{tmp_path}/load.tar has the SHA-256 " in result.stdout
+    assert "ssh" not in result.stdout
 
 
 def test_every_role_states_its_variables() -> None:

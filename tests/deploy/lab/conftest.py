@@ -15,6 +15,17 @@ from lab.command import listing
 from lab.topology import topology_of
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """First what wants bare hosts, last what takes the lab down."""
+
+    def turn(item: pytest.Item) -> int:
+        if "test_lab_example" in item.nodeid:
+            return 0
+        return 2 if "the_commands_of_the_page" in item.nodeid and "/lab/" in item.nodeid else 1
+
+    items.sort(key=turn)
+
+
 @pytest.fixture(scope="session")
 def small_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallLab]:
     """Skipped with the reason where no lab can be, but not in CI. HEADRACE_LAB_KEEP=1 leaves it up."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +18,7 @@ NAME = socket.gethostname()
 NOTHING: dict[str, Any] = {
     "executables": [],
     "python": None,
+    "python_wanted": {},
     "packages": False,
     "listeners": [],
     "needs": {},
@@ -86,9 +88,22 @@ def test_a_python_that_makes_no_release_is_told(
 ) -> None:
     program("python3.x", says)
     expected = [f"release_python, python3.x on {NAME}, {problem}"] if problem else []
-    assert problems(python="python3.x") == expected
+    assert problems(python="python3.x", python_wanted={}) == expected
     assert len(problems(python="no-such-python")) == 1
     assert problems(python="no-such-python", packages=True) == []
+
+
+def test_a_python_that_the_release_is_not_for_is_told(program: Callable[[str, str], None]) -> None:
+    program("python3.x", "3 12")
+    here = {"version": "3.12", "machine": platform.machine()}
+    assert problems(python="python3.x", python_wanted=here) == []
+    for wanted in ({"version": "3.11"}, {"machine": "sparc"}):
+        (problem,) = problems(python="python3.x", python_wanted={**here, **wanted})
+        release = " on ".join({**here, **wanted}.values())
+        assert (
+            f"is version 3.12 on {platform.machine()}, and the release is for {release}: name another in"
+            in problem
+        )
 
 
 def test_too_little_memory_room_and_open_files_are_told_in_numbers(tmp_path: Path) -> None:
