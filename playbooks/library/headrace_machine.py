@@ -106,7 +106,7 @@ def programs(arguments: dict[str, Any]) -> list[str | None]:
     if arguments["python"] is not None:
         found.append(
             machines.python_problem(
-                arguments["python"], arguments["python_wanted"], packages=arguments["packages"]
+                arguments["python"], arguments["python_wanted"], installs=arguments["packages"]
             )
         )
     return found

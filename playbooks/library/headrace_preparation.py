@@ -12,6 +12,14 @@ import subprocess
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.headrace_packages import (
+    INSTALL,
+    PACKAGES,
+    PROGRAMS,
+    UnknownSystemError,
+    family,
+    os_release,
+)
 from ansible.module_utils.headrace_writing import FILE_OPTIONS, FilesError, differences, write
 
 DOCUMENTATION = r"""
@@ -48,44 +56,11 @@ packages:
 """
 
 SEARCH_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
-PROGRAMS = {"clock": ("chronyd", "ntpd"), "haproxy": ("haproxy",), "java": ("java",)}
-# By the ID or ID_LIKE of /etc/os-release.
-PACKAGES = {
-    "debian": {
-        "clock": "chrony",
-        "haproxy": "haproxy",
-        "java": "openjdk-17-jre-headless",
-        "python": "python3-venv",
-    },
-    "amzn": {
-        "clock": "chrony",
-        "haproxy": "haproxy",
-        "java": "java-17-amazon-corretto-headless",
-        "python": "python3.11",
-    },
-}
-INSTALL = {
-    "debian": ("apt-get", "install", "-y", "-q", "--no-install-recommends"),
-    "amzn": ("dnf", "install", "-y", "-q"),
-}
 SAID_CHARACTERS_MAX = 1500
 
 
 class PreparationError(Exception):
     """Why the host cannot be prepared; the message is a sentence."""
-
-
-def family(os_release: str) -> str:
-    """Which of PACKAGES a system is, from the text of its /etc/os-release."""
-    pairs = dict(line.replace('"', "").split("=", 1) for line in os_release.splitlines() if "=" in line)
-    names = [pairs.get(key, "") for key in ("ID", "ID_LIKE")]
-    for name in " ".join(names).split():
-        if name in PACKAGES:
-            return name
-    raise PreparationError(
-        f"No packages are known for {pairs.get('PRETTY_NAME', 'this system')}: install what preflight asks for and set "
-        "machine_packages to false."
-    )
 
 
 def is_there(need: str, python: str) -> bool:
@@ -166,7 +141,7 @@ def may_be_set(setting: dict[str, Any]) -> bool:
 def prepare(module: AnsibleModule) -> dict[str, Any]:
     arguments = module.params
     missing = [need for need in arguments["needs"] if not is_there(need, arguments["python"])]
-    system = family(read("/etc/os-release")) if missing else ""
+    system = family(os_release()) if missing else ""
     packages = [PACKAGES[system][need] for need in missing]
     found = differences([], arguments["files"])
     settings = unset(arguments["kernel"])
@@ -185,11 +160,6 @@ def prepare(module: AnsibleModule) -> dict[str, Any]:
         if any("/journald.conf.d/" in each["after_header"] for each in found):
             run("systemctl", "restart", "systemd-journald")
     return {"changed": bool(found), "diff": found, "packages": packages}
-
-
-def read(path: str) -> str:
-    with open(path, encoding="utf-8") as file:
-        return file.read()
 
 
 def shown(header: str, after: str, before: str = "") -> dict[str, str]:
@@ -213,7 +183,7 @@ def main() -> None:
     )
     try:
         result = prepare(module)
-    except (PreparationError, FilesError, OSError) as error:
+    except (PreparationError, UnknownSystemError, FilesError, OSError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(**result)
 

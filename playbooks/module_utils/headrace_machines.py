@@ -17,6 +17,8 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any
 
+from ansible.module_utils import headrace_packages as packages
+
 JAVA_VERSION_MIN = 17
 PYTHON_VERSION_MIN = (3, 11)
 # Half of how far two clocks may be apart: each is within so much of the true time.
@@ -26,7 +28,6 @@ CAP_SYS_RESOURCE = 24
 # Debian keeps haproxy where only root's PATH looks.
 SEARCH_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
 CGROUP_MEMORY = "/sys/fs/cgroup/memory.max"
-PACKAGES = {"java": "openjdk-17-jre-headless"}
 # Looks into itself for what a release's virtual environment is made with.
 ABOUT_PYTHON = "import sys; print(*sys.version_info[:2]); import ensurepip, venv"
 
@@ -38,8 +39,7 @@ def name() -> str:
 def program_problem(program: str) -> str | None:
     if shutil.which(program, path=SEARCH_PATH) is not None:
         return None
-    package = PACKAGES.get(program, program)
-    return f"The program {program} is not installed on {name()}: install it (apt-get install {package})."
+    return f"The program {program} is not installed on {name()}: {packages.advice(program)}."
 
 
 def java_problem() -> str | None:
@@ -54,7 +54,7 @@ def java_problem() -> str | None:
     return f"Java on {name()} is version {version}: ZooKeeper and Spark need {JAVA_VERSION_MIN} or later."
 
 
-def python_problem(program: str, wanted: dict[str, str], *, packages: bool) -> str | None:
+def python_problem(program: str, wanted: dict[str, str], *, installs: bool) -> str | None:
     """Whether a release's virtual environment can be made with it, once the packages that may be installed are."""
     path = shutil.which(program, path=SEARCH_PATH)
     least = ".".join(map(str, PYTHON_VERSION_MIN))
@@ -62,7 +62,7 @@ def python_problem(program: str, wanted: dict[str, str], *, packages: bool) -> s
     if path is None:
         return (
             None
-            if packages
+            if installs
             else f"release_python is {program}, which is not installed on {name()}: {needed}."
         )
     said = run([path, "-c", ABOUT_PYTHON])
@@ -76,8 +76,8 @@ def python_problem(program: str, wanted: dict[str, str], *, packages: bool) -> s
             f"{told} on {platform.machine()}, and the release is for {wanted['version']} on {wanted['machine']}: name another in "
             "release_python, or make the release where these are the same."
         )
-    if "ModuleNotFoundError" in said and not packages:
-        return f"release_python, {program} on {name()}, makes no virtual environments: install python3-venv."
+    if "ModuleNotFoundError" in said and not installs:
+        return f"release_python, {program} on {name()}, makes no virtual environments: {packages.advice('python')}."
     return None
 
 
@@ -185,7 +185,7 @@ def clock_problem() -> str | None:
 
 
 def told_of_clock(state: int, error_ms: int) -> str | None:
-    advice = f"have chrony keep it (apt-get install chrony; chronyc tracking), to {CLOCK_ERROR_MS_MAX} ms"
+    advice = f"have chrony keep it, to {CLOCK_ERROR_MS_MAX} ms ({packages.advice('clock')}; chronyc tracking)"
     if state in (-1, TIME_ERROR):
         return f"The clock of {name()} is not synchronised: {advice}."
     if error_ms > CLOCK_ERROR_MS_MAX:

@@ -80,7 +80,9 @@ class SmallLab:
         }
 
     def start_play(self, playbook: str, *arguments: str, log: Path) -> subprocess.Popen[bytes]:
-        command = [str(PROGRAMS / "ansible-playbook"), "-i", self.inventory, f"playbooks/{playbook}"]
+        command = [str(PROGRAMS / "ansible-playbook"), "-i", self.inventory]
+        # One of the kit's own, or a test's by its whole path.
+        command.append(str(CHECKOUT / "playbooks" / playbook))
         with log.open("wb") as sink:
             return subprocess.Popen(
                 [*command, *PATIENCE, *arguments],

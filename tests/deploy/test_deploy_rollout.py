@@ -415,7 +415,17 @@ def holders_of(text: bytes, *patterns: Path) -> list[Path]:
     return found
 
 
-def test_a_secret_is_seen_nowhere_but_in_the_services_own_file(rolled_out: Any, tmp_path: Path) -> None:
+@pytest.fixture
+def vault(rolled_out: Any) -> Iterator[Path]:
+    """A file of the inventory's variables; gone afterwards, since every play would ask for its password."""
+    file: Path = rolled_out.inventory / "group_vars" / "offline.yml"
+    yield file
+    file.unlink(missing_ok=True)
+
+
+def test_a_secret_is_seen_nowhere_but_in_the_services_own_file(
+    rolled_out: Any, vault: Path, tmp_path: Path
+) -> None:
     """As docs/rollout.md says; the auditor finds its catalog by the secret alone. The lab has the same with systemd."""
     for name in ("playbooks", "ansible.cfg", ".venv"):
         (tmp_path / name).symlink_to(CHECKOUT / name)
@@ -423,7 +433,6 @@ def test_a_secret_is_seen_nowhere_but_in_the_services_own_file(rolled_out: Any, 
     (tmp_path / "inventory" / "local").symlink_to(rolled_out.inventory)
     catalog = {"uri": f"sqlite:///{rolled_out.root}/data/warehouse/catalog.db", "s3.session-token": "c4n4ry"}
     variables = {"headrace_catalog_properties": {"type": "sql"}, "headrace_catalog_secret": catalog}
-    vault = rolled_out.inventory / "group_vars" / "offline.yml"
     vault.write_text(json.dumps(variables))
     home = {"HOME": str(tmp_path), "ANSIBLE_VAULT_PASSWORD_FILE": str(tmp_path / ".headrace-vault")}
     options = ("--diff", "-vvv", "--limit", "machine:offline-audit-1")

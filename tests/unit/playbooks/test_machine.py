@@ -79,7 +79,7 @@ def test_a_java_that_is_too_old_is_told(
         ("3 9", "is version 3.9: a release needs Python 3.11 or later."),
         (
             "3 12\nModuleNotFoundError: No module named 'ensurepip'",
-            "makes no virtual environments: install python3-venv.",
+            "makes no virtual environments: install it (apt-get install python3-venv).",
         ),
     ],
 )

@@ -9,6 +9,7 @@ import pytest
 from playbooks_kit import load
 
 preparation = load("headrace_preparation")
+packages = load("ansible.module_utils.headrace_packages")
 
 
 @pytest.mark.parametrize(
@@ -20,13 +21,13 @@ preparation = load("headrace_preparation")
     ],
 )
 def test_a_system_is_known_by_its_own_name_or_by_what_it_is_like(text: str, name: str) -> None:
-    assert preparation.family(text) == name
-    assert preparation.PACKAGES[name].keys() == {*preparation.PROGRAMS, "python"}
+    assert packages.family(text) == name
+    assert packages.PACKAGES[name].keys() == {*packages.PROGRAMS, "python"}
 
 
 def test_another_system_ends_with_what_to_do() -> None:
-    with pytest.raises(preparation.PreparationError, match=r"for Alpine 3: .* set machine_packages to false"):
-        preparation.family('ID=alpine\nPRETTY_NAME="Alpine 3"\n')
+    with pytest.raises(packages.UnknownSystemError, match=r"for Alpine 3: .* set machine_packages to false"):
+        packages.family('ID=alpine\nPRETTY_NAME="Alpine 3"\n')
 
 
 @pytest.fixture
@@ -66,3 +67,44 @@ def test_what_a_container_may_not_set_is_said(kernel: Path) -> None:
 def test_a_python_without_ensurepip_is_not_there() -> None:
     assert not preparation.is_there("python", "python-of-nobody")
     assert preparation.is_there("python", "python3")
+
+
+@pytest.mark.parametrize(
+    ("system", "commands"),
+    [
+        (
+            "debian",
+            [
+                "apt-get update -q",
+                "apt-get install -y -q --no-install-recommends chrony haproxy openjdk-17-jre-headless python3-venv",
+                "systemctl disable --now haproxy",
+                "systemctl enable --now chrony",
+            ],
+        ),
+        (
+            "amzn",
+            [
+                "dnf install -y -q chrony haproxy java-17-amazon-corretto-headless python3.11",
+                "systemctl disable --now haproxy",
+                "systemctl enable --now chronyd",
+            ],
+        ),
+    ],
+)
+def test_packages_are_installed_with_the_systems_own_program(
+    system: str, commands: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """test_lab_machine.py really does so on Debian; there is no Amazon Linux here."""
+    asked: list[str] = []
+    monkeypatch.setattr(preparation, "run", lambda *command: asked.append(" ".join(command)))
+    preparation.install(["clock", "haproxy", "java", "python"], system)
+    assert asked == commands
+
+
+def test_who_has_to_install_it_is_told_how(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packages, "OS_RELEASE", str(tmp_path / "os-release"))
+    assert packages.advice("java") == "install java"
+    (tmp_path / "os-release").write_text('ID="amzn"\n')
+    assert packages.advice("java") == "install it (dnf install java-17-amazon-corretto-headless)"
+    (tmp_path / "os-release").write_text("ID=debian\n")
+    assert packages.advice("clock") == "install it (apt-get install chrony)"
