@@ -5,13 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+PROGRAMS = Path(sys.executable).parent
 
 
 def test_preflight_tells_at_once_all_that_is_wrong_with_an_inventory(deployment: Any) -> None:
@@ -148,6 +152,41 @@ def test_a_bundle_with_a_flipped_bit_is_refused_before_any_host_is_asked(
     assert result.returncode != 0
     assert f"{tmp_path}/load.tar has the SHA-256 " in result.stdout
     assert "ssh" not in result.stdout
+
+
+@pytest.mark.parametrize("name", ["example", "docker-small"])
+def test_a_vault_beside_an_inventory_reaches_the_services_that_read_secrets(
+    name: str, tmp_path: Path
+) -> None:
+    """docs/rollout.md names its place, and test_deploy_rollout.py uses it in inventory/local.
+
+    Ansible would pass over group_vars/all.yml if there were a folder of that name.
+    """
+    inventory = tmp_path / name
+    shutil.copytree(CHECKOUT / "inventory" / name, inventory)
+    vault, password = inventory / "group_vars" / "offline.yml", tmp_path / "password"
+    vault.write_text("headrace_catalog_secret: {s3.session-token: c4n4ry}\n")
+    password.write_text("open sesame\n")
+    environment = {**os.environ, "ANSIBLE_VAULT_PASSWORD_FILE": str(password), "ANSIBLE_NOCOLOR": "1"}
+
+    def run(*command: Any) -> str:
+        return subprocess.run(
+            [PROGRAMS / command[0], *command[1:]],
+            cwd=CHECKOUT,
+            env=environment,
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+
+    run("ansible-vault", "encrypt", vault)
+    assert "c4n4ry" not in vault.read_text()
+    found = json.loads(run("ansible-inventory", "-i", inventory, "--list"))
+    for host, variables in found["_meta"]["hostvars"].items():
+        is_offline = variables.get("headrace_datacenter") == "offline"
+        assert variables.get("headrace_catalog_secret") == (
+            {"s3.session-token": "c4n4ry"} if is_offline else None
+        ), host
 
 
 def test_every_role_states_its_variables() -> None:
