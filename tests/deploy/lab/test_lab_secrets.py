@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,6 +75,16 @@ def holders(lab: SmallLab, canary: str) -> set[str]:
     return {*files, *(name for name, text in texts.items() if canary in text)}
 
 
+def bundled(lab: SmallLab, folder: Path) -> bytes:
+    """All that a support bundle of the host holds."""
+    folder.mkdir()
+    played = lab.play("support_bundle.yml", "--limit", HOST, "-e", f"support_dir={folder}")
+    assert played.returncode == 0, played.output[-6000:]
+    (archive,) = folder.glob("headrace-*.tar.gz")
+    with tarfile.open(archive) as tar:
+        return b"".join(file.read() for member in tar if (file := tar.extractfile(member)))
+
+
 def test_a_secret_is_seen_nowhere_but_in_the_services_own_files(rolled_out: SmallLab, vault: Vault) -> None:
     lab, plays = rolled_out, list[Played]()
 
@@ -98,6 +109,9 @@ def test_a_secret_is_seen_nowhere_but_in_the_services_own_files(rolled_out: Smal
         assert own in lab.on(HOST, "sh", "-c", f"tr '\\0' ' ' </proc/{pid}/cmdline")
         assert CANARIES[0] in lab.on(HOST, "cat", own)
         assert lab.asked(HOST, "setpriv", "--reuid=nobody", "--clear-groups", "cat", own).returncode != 0
+
+    if (CHECKOUT / "playbooks" / "support_bundle.yml").exists():
+        assert CANARIES[0].encode() not in bundled(lab, vault.folder / "bundle")
 
     # A secret with which they cannot work is told of with their logs; another one puts it right.
     wrong = vault.options("wrong", "sqlite:////nowhere/catalog.db", CANARIES[1])
