@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 
 from lab.docker import Docker
 from lab.errors import LabError
+from lab.image import COMMAND
 from lab.topology import Host, Network, Topology
 
 LABEL: Final = "headrace.lab"
@@ -44,6 +45,8 @@ FLAGS: Final[tuple[str, ...]] = (
 )
 # Docker's profile for AppArmor forbids every mount, and with it the sandboxes of units.
 APPARMOR_FLAGS: Final[tuple[str, ...]] = ("--security-opt", "apparmor=unconfined")
+# What systemd does on a machine by itself. Without it a unit's credentials, which are a mount, stay unseen by its process.
+BOOT: Final[tuple[str, ...]] = ("sh", "-c", f"mount --make-rshared / && exec {COMMAND}")
 _Result = TypeVar("_Result")
 
 
@@ -136,7 +139,7 @@ def host_arguments(host: Host, flags: Iterable[str], image: str) -> list[str]:
     arguments += ["--env", f"LAB_ROUTES={','.join(host.routes)}"]
     if host.is_router:
         arguments += ["--sysctl", "net.ipv4.ip_forward=1"]
-    return [*arguments, image]
+    return [*arguments, image, *BOOT]
 
 
 def digest(arguments: list[str]) -> str:

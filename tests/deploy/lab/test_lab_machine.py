@@ -34,7 +34,8 @@ def start(docker: Docker) -> None:
     flags.pop(len(flags) - flags[::-1].index("--cap-add") - 1)
     if "apparmor" in docker.run("info", "--format", "{{.SecurityOptions}}"):
         flags += containers.APPARMOR_FLAGS
-    docker.run("create", "--name", NAME, "--hostname", NAME, "--network", "host", *flags, image.image_name())
+    named = ("--name", NAME, "--hostname", NAME, "--network", "host")
+    docker.run("create", *named, *flags, image.image_name(), *containers.BOOT)
     docker.run("start", NAME)
     containers.wait_until_up(docker, [NAME])
     docker.run("exec", NAME, "apt-get", "purge", "-y", "-q", *PACKAGES, timeout_s=120)
