@@ -17,4 +17,4 @@ class FilterModule:
     """The filters of the plays."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
-        return {"headrace_release_problems": release_problems, "headrace_release_python": wanted_python}
+        return {"headrace_bundle_problems": release_problems, "headrace_bundle_python": wanted_python}

@@ -152,6 +152,12 @@ def test_a_bundle_with_a_flipped_bit_is_refused_before_any_host_is_asked(
     assert result.returncode != 0
     assert f"{tmp_path}/load.tar has the SHA-256 " in result.stdout
     assert "ssh" not in result.stdout
+    # Going back needs nothing of what lies here: a preflight of its own asks the hosts.
+    back = checked_in("example").play(
+        "rollback.yml", "-e", f"release_dir={tmp_path}", "--limit", "zookeeper[0]"
+    )
+    assert "has the SHA-256" not in back.stdout
+    assert "does not answer (ssh to zk-1.east.example.com" in back.stdout
 
 
 @pytest.mark.parametrize("name", ["example", "docker-small"])

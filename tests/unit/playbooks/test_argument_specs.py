@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,17 @@ def set_by(role: str) -> set[str]:
     for file in folder.glob("tasks/*.yml"):
         text = file.read_text(encoding="utf-8")
         names |= set(MADE.findall(text))
-        for task in read(file):
+        for task in all_tasks(read(file)):
             names |= set(task.get("ansible.builtin.set_fact", {})) | set(task.get("vars", {}))
     return names
+
+
+def all_tasks(tasks: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The tasks with those of their blocks."""
+    for task in tasks:
+        yield task
+        for part in ("block", "rescue", "always"):
+            yield from all_tasks(task.get(part, []))
 
 
 def text_of(role: str) -> str:
