@@ -15,6 +15,7 @@ from audit_simulation import (
     HEARD_MS,
     Fault,
     Pipeline,
+    build,
     faults_of,
     found_faults,
     found_late,
@@ -100,7 +101,7 @@ def test_what_was_never_counted_excuses_nothing_elsewhere(seed: int) -> None:
 
 def test_the_holes_leave_much_to_be_found() -> None:
     """Otherwise the seeds above would prove nothing."""
-    pipelines = [run(seed, blind=True)[0] for seed in SEEDS_WITH_HOLES[:12]]
+    pipelines = [build(seed, blind=True) for seed in SEEDS_WITH_HOLES[:12]]
     by_hop = Counter(hop for item in pipelines if item.holes for _, hop, _ in _known(item))
     assert all(by_hop[hop] > 5 for hop in HOPS), by_hop
 
@@ -143,7 +144,7 @@ def test_a_watermark_that_is_told_on_the_way_holds(seed: int) -> None:
 
 def test_the_odd_producers_are_odd() -> None:
     """Otherwise the seeds above would prove nothing."""
-    pipelines = [run(seed, odd=True)[0] for seed in SEEDS_WITH_ODD_PRODUCERS[:10]]
+    pipelines = [build(seed, odd=True) for seed in SEEDS_WITH_ODD_PRODUCERS[:10]]
     assert sum(len(item.overdue) for item in pipelines) > 20
     assert sum(len(item.killed) for item in pipelines) > 10
 
