@@ -17,8 +17,13 @@ from demo_process import BusyError, alone_on_this_machine
 # Tests start processes by the hundred, and none shall compile again what another has compiled.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-# Nor shall each Spark and each ZooKeeper read and check its classes by the hundred again.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(class_archives.options(class_archives.spark_archive())))
+# Nor shall each Spark and each ZooKeeper read and check its classes by the hundred again, or compile what runs for seconds well.
+SPARK_JVM = (
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    *class_archives.options(class_archives.spark_archive()),
+)
+os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join(SPARK_JVM))
 os.environ.setdefault("SERVER_JVMFLAGS", " ".join(class_archives.options(class_archives.zookeeper_archive())))
 # A machine may be busy, and no test is timed: neither a property's examples nor their making have a deadline.
 hypothesis.settings.register_profile(
@@ -32,11 +37,12 @@ FREE_FOLDERS = {"unit", "sim"}
 LONGEST_FIRST = (
     "alone",
     "test_e2e_audit_faults",
-    "pair",
-    "test_e2e_mirror_copies",
-    "test_e2e_load_elsewhere",
-    "test_e2e_load_exactly_once",
     "test_e2e_load_spark",
+    "pair",
+    "test_e2e_docs",
+    "test_e2e_load_elsewhere",
+    "test_e2e_mirror_copies",
+    "test_e2e_load_exactly_once",
     "test_e2e_cluster_faults",
     "test_e2e_broker_lifecycle",
     "test_e2e_producer_events",
@@ -46,7 +52,6 @@ LONGEST_FIRST = (
     "test_conformance_errors",
     "test_e2e_load_schemas",
     "test_conformance_engine_swap",
-    "test_e2e_docs",
     "test_deploy_preflight",
 )
 """Groups that begin before the others, so that none of them is what all workers wait for at the end."""
