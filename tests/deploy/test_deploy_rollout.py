@@ -364,6 +364,23 @@ def test_brokers_are_restarted_one_at_a_time_unless_one_is_needed(rolled_out: An
     headrace("topics", "delete", "single", "--bootstrap", "127.77.1.1:9092")
 
 
+@pytest.mark.long
+def test_a_change_with_which_replicas_are_never_in_sync_is_taken_back(rolled_out: Any) -> None:
+    """A broker that takes everybody off its ISR at once: no value of its configuration is wrong, only what comes of it."""
+    before, files = processes(rolled_out.root), broker_files(rolled_out)
+    change = json.dumps({"broker_properties": {"replica.lag.time.max.ms": 1}})
+    arguments = ("--limit", "dc-east-broker-1", "-e", change, "-e", "gate_timeout_s=20")
+    result = rolled_out.play("site.yml", *arguments)
+    assert result.returncode != 0
+    (sentence,) = failures(result.stdout).values()
+    assert "dc-east-broker-1 was taken back, and runs again what it ran before." in sentence
+    assert "Partitions with replicas out of sync" in sentence
+    assert broker_files(rolled_out) == files
+    after = processes(rolled_out.root)
+    assert {name for name in SERVICES if after.get(name) != before[name]} == {"dc-east-broker-1"}
+    assert not list((rolled_out.root / "config").glob("*/kept"))
+
+
 def test_a_service_that_does_not_start_is_named_with_its_log(rolled_out: Any) -> None:
     wrong = json.dumps({"haproxy_executable": "/bin/false"})
     result = rolled_out.play(
@@ -373,6 +390,7 @@ def test_a_service_that_does_not_start_is_named_with_its_log(rolled_out: Any) ->
     assert (
         "haproxy.cfg was not replaced" in result.stdout or "dc-east-haproxy does not serve" in result.stdout
     )
+    assert eventually(lambda: brokers_behind("127.77.1.100:9092") == {1, 2})
 
 
 def test_another_release_restarts_what_runs_from_it_one_host_at_a_time(rolled_out: Any) -> None:
