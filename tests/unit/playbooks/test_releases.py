@@ -125,6 +125,32 @@ def test_the_newest_releases_stay_and_the_wanted_one(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "releases").iterdir()} == {"1.1", "1.2", "1.3", "1.4"}
 
 
+def test_the_current_release_stays_while_another_is_made_ready(tmp_path: Path) -> None:
+    """An upgrade may have to go back to it, whatever its age."""
+    installed(tmp_path, "1.0", "1.1", "1.2", "1.3", "1.4")
+    releases.link_current(str(tmp_path), "1.0")
+    assert releases.removable(str(tmp_path), "1.4", 2) == ["1.1", "1.2", "1.3"]
+    assert releases.removable(str(tmp_path), "1.4", 3) == ["1.1", "1.2"]
+
+
+def test_a_host_tells_its_releases_and_names_one_of_them(tmp_path: Path) -> None:
+    look = load("headrace_installed")
+    assert look.bring(str(tmp_path), None, False) == {
+        "changed": False,
+        "releases": [],
+        "current": "",
+        "diff": [],
+    }
+    folder = tmp_path / "releases" / "1.0"
+    folder.mkdir(parents=True)
+    (folder / "release.json").write_text(json.dumps({"version": "1.0", "oldest_reader": "0.9"}))
+    assert look.bring(str(tmp_path), "1.0", True)["changed"]
+    assert look.bring(str(tmp_path), "1.0", False)["changed"]
+    again = look.bring(str(tmp_path), "1.0", False)
+    assert (again["changed"], again["current"]) == (False, "1.0")
+    assert again["releases"] == [{"version": "1.0", "oldest_reader": "0.9", "runs": False}]
+
+
 def test_a_release_that_something_runs_from_stays(tmp_path: Path) -> None:
     installed(tmp_path, "1.0", "1.1", "1.10")
     program = tmp_path / "releases" / "1.1" / "cat"
