@@ -17,6 +17,8 @@ from typing import Any
 
 from ansible.module_utils import headrace_fingerprint as fingerprint
 from ansible.module_utils import headrace_kept as kept
+from ansible.module_utils import headrace_marks as marks
+from ansible.module_utils import headrace_reloads as reloads
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.headrace_health import PROBES, complaint, wait_until
 from ansible.module_utils.headrace_managers import Manager, ManagerError, Supervisor, Systemd
@@ -44,8 +46,9 @@ options:
       - C(started) writes the files of a service that does not serve and starts it; one that serves is left alone.
       - C(current) also changes a service that serves, when it runs something else than what is wanted, and keeps what it ran.
       - C(previous) goes back to what was kept, where something was; C(settled) forgets it, since what runs now is good.
-      - C(restarted) restarts a service as it is, and C(serving) only waits.
+      - C(restarted) restarts a service as it is, or reloads one that can be, and C(serving) only waits.
       - C(stopped) stops, and a boot does not bring the service back; C(absent) also removes its definition.
+      - Of a drained host only these two do anything.
     type: str
     default: started
     choices: [started, current, previous, settled, restarted, serving, stopped, absent]
@@ -57,12 +60,21 @@ options:
       content: {description: "The whole content; C(@digest@) in a definition becomes its digest.", type: str}
       mode: {description: The file's mode., type: str, default: "0644"}
       validate: {description: A command that accepts the new content; it names the file as %s., type: str}
+      reloaded: {description: "Whether the service is told to read it anew; C(@digest@) in it becomes its digest.", type: bool,
+                 default: false}
   files: {description: "The files that the service is started from, C(run.sh) first.", type: list, elements: dict,
           default: [], suboptions: *file}
   secrets: {description: "Contents that no output may show, by names of files that end in C(.secret).", type: dict, default: {}}
   secret_dir: {description: "The folder of these files, where no other such file stays.", type: path}
   secret_group: {description: "The group that may read them, where not that of who writes them.", type: str}
   release: {description: "The folder or program whose place behind its symlinks tells the release.", type: path, default: /}
+  reload:
+    description: How a service is told to read its files anew, so that no connection is cut, and where it tells what it loaded.
+    type: dict
+    suboptions:
+      signal: {description: "The signal, as USR2; with systemd the unit's ExecReload.", type: str, required: true}
+      socket: {description: Where it answers C(show env) and C(show info)., type: path, required: true}
+  mark: {description: The file that is there while the host is drained., type: path}
   directories: {description: Directories that it needs., type: list, elements: str, default: []}
   directory_owner: {description: User and group that own the directories., type: str}
   socket: {description: Path of supervisor's socket., type: path}
@@ -105,7 +117,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 state:
-  description: What was found before anything was done.
+  description: What was found before anything was done; C(drained) where the host is.
   type: str
   returned: always
 outdated:
@@ -113,7 +125,7 @@ outdated:
   type: bool
   returned: always
 step:
-  description: What was, or would be, done to a process that shall run, C(start), C(restart) or C(none).
+  description: What was, or would be, done to a process that shall run, C(start), C(restart), C(reload) or C(none).
   type: str
   returned: always
 kept:
@@ -160,22 +172,38 @@ class Service:
     def told(self) -> str:
         """What the process says it was started from; empty where there is none."""
         pid = self.manager.process_id() if self.found == "running" else 0
-        return fingerprint.running(pid) if pid else ""
+        text = fingerprint.running(pid) if pid else ""
+        path = self.reloaded()
+        if not text or path is None:
+            return text
+        return fingerprint.with_loaded(text, reloads.told(self.arguments["reload"]["socket"]).digest, path)
+
+    def reloaded(self) -> str | None:
+        """The path of the file that it reads anew when it is told to."""
+        return next((file["path"] for file in self.arguments["files"] if file.get("reloaded")), None)
+
+    def wanted(self) -> str:
+        """What the process would say if it ran from what is wanted."""
+        arguments = self.arguments
+        return fingerprint.wanted(
+            arguments["definition"], arguments["files"], self.secrets(), arguments["release"]
+        )
 
     def wanted_files(self) -> list[dict[str, Any]]:
         """The definition is the last: a process that comes back meanwhile is started from the old one, and says so."""
+        files = [
+            fingerprint.with_digest(file) if file.get("reloaded") else file
+            for file in self.arguments["files"]
+        ]
         definition = fingerprint.with_digest(self.arguments["definition"])
-        return [*self.arguments["files"], *self.secrets(), definition]
+        return [*files, *self.secrets(), definition]
 
     def unwanted_secrets(self) -> list[str]:
         return unwanted_secrets(self.arguments["secrets"], self.arguments["secret_dir"])
 
     def started_from(self) -> dict[str, str] | None:
         """How what the process was started from differs from what is wanted, as Ansible shows it; None when it does not."""
-        before = self.told()
-        after = fingerprint.wanted(
-            self.arguments["definition"], self.arguments["files"], self.secrets(), self.arguments["release"]
-        )
+        before, after = self.told(), self.wanted()
         header = f"{self.name} is started from"
         texts = {
             "before": f"{before}\n",
@@ -212,9 +240,17 @@ class Service:
 
     def step(self) -> str:
         """What has to be done to the process for it to run from what is wanted."""
-        if self.found == "failing" or (self.found == "running" and self.started_from()):
-            return "restart"
-        return "none" if self.found == "running" else "start"
+        return self.step_to(self.wanted())
+
+    def step_to(self, wanted: str) -> str:
+        """The same for it to say this of itself."""
+        if self.found != "running":
+            return "restart" if self.found == "failing" else "start"
+        told, path = self.told(), self.reloaded()
+        if told == wanted:
+            return "none"
+        reloads_it = path is not None and fingerprint.without(told, path) == fingerprint.without(wanted, path)
+        return "reload" if reloads_it else "restart"
 
     def bring(self, check_mode: bool) -> None:
         """Write the files and have the service run from them, until it serves."""
@@ -227,7 +263,7 @@ class Service:
         for path in self.unwanted_secrets():
             os.unlink(path)
         if step != "none":
-            self.run_anew()
+            self.run_anew(step)
         try:
             self.wait_until_well(asks=not self.arguments["deferred"])
         except NotServingError as error:
@@ -235,12 +271,29 @@ class Service:
                 f"{error} It cannot be taken back: {unkept}." if unkept else f"{error}"
             ) from None
 
-    def run_anew(self) -> None:
+    def run_anew(self, step: str) -> None:
         """Have the service run from the files that are there now."""
-        if self.found in ("running", "failing"):
+        if step == "reload":
+            self.reload()
+        elif step == "restart":
             self.manager.restart()
         else:
             self.manager.start()
+
+    def reload(self) -> None:
+        """Tell the service to read its files anew, and wait until another process serves from them."""
+        how, timeout_s, log = (self.arguments[name] for name in ("reload", "timeout_s", "log"))
+        former = reloads.told(how["socket"]).pid
+        self.manager.reload(how["signal"])
+
+        def other() -> str | None:
+            return None if reloads.told(how["socket"]).pid not in (0, former) else "none has taken over"
+
+        if wait_until(other, timeout_s):
+            raise NotServingError(
+                f"goes on with what it had loaded: no process that read its files anew serves after {timeout_s} s. "
+                f"Its log is {log}.{last_lines(self.manager.log_tail(log))}"
+            )
 
     def complaint(self, timeout_s: float, *, asks: bool = True) -> str | None:
         """None once the process is up and, if it is asked, answers; otherwise what is wrong when time has run out."""
@@ -302,13 +355,12 @@ def previous(service: Service, check_mode: bool) -> dict[str, Any]:
     if not service.kept_release():
         return {"changed": False}
     # A change that got no further than to its files has changed no process.
-    step = "restart" if service.found in ("running", "failing") else "start"
-    step = "none" if service.told() == kept.started_from(folder) else step
+    step = service.step_to(kept.started_from(folder))
     result = {"changed": True, "diff": kept.differences(folder), "step": step}
     if not check_mode:
         kept.restore(folder)
         if step != "none":
-            service.run_anew()
+            service.run_anew(step)
         service.wait_until_well()
     return result
 
@@ -321,10 +373,11 @@ def settled(service: Service, check_mode: bool) -> dict[str, Any]:
 
 
 def restarted(service: Service, check_mode: bool) -> dict[str, Any]:
+    step = "reload" if service.arguments.get("reload") and service.found == "running" else "restart"
     if not check_mode:
-        service.manager.restart()
+        service.run_anew(step)
         service.wait_until_well()
-    return {"changed": True, "step": "restart"}
+    return {"changed": True, "step": step}
 
 
 def serving(service: Service, check_mode: bool) -> dict[str, Any]:
@@ -368,6 +421,10 @@ def argument_spec() -> dict[str, Any]:
         "port": {"type": "int", "required": True},
         "path": {"type": "str", "default": "/"},
     }
+    reload_options = {
+        "signal": {"type": "str", "required": True},
+        "socket": {"type": "path", "required": True},
+    }
     return {
         "name": {"type": "str", "required": True},
         "manager": {"type": "str", "required": True, "choices": ["supervisor", "systemd"]},
@@ -380,6 +437,8 @@ def argument_spec() -> dict[str, Any]:
         "release": {"type": "path", "default": "/"},
         "directories": {"type": "list", "elements": "str", "default": []},
         "directory_owner": {"type": "str"},
+        "reload": {"type": "dict", "options": reload_options},
+        "mark": {"type": "path"},
         "socket": {"type": "path"},
         "health": {"type": "dict", "options": health_options},
         "kept": {"type": "path"},
@@ -388,6 +447,13 @@ def argument_spec() -> dict[str, Any]:
         "timeout_s": {"type": "int", "default": 60},
         "log": {"type": "str", "required": True},
     }
+
+
+def mark_against(arguments: dict[str, Any]) -> marks.Mark | None:
+    """The mark of a drained host, whose services are only ever stopped."""
+    if arguments["mark"] is None or arguments["state"] in ("stopped", "absent"):
+        return None
+    return marks.read(arguments["mark"])
 
 
 def main() -> None:
@@ -405,11 +471,14 @@ def main() -> None:
     )
     name = module.params["name"]
     try:
+        if (mark := mark_against(module.params)) is not None:
+            module.warn(marks.sentence(mark))
+            module.exit_json(changed=False, state="drained", outdated=False, step="none", kept="")
         service = Service(module.params)
         result = STATES[module.params["state"]](service, module.check_mode)
     except NotServingError as error:
         module.fail_json(msg=f"{name} {error}")
-    except (ManagerError, FilesError, fingerprint.UnreadableError) as error:
+    except (ManagerError, FilesError, fingerprint.UnreadableError, marks.MarkError) as error:
         module.fail_json(msg=f"{name}: {error}")
     except (xmlrpc.client.Fault, OSError, subprocess.CalledProcessError) as error:
         module.fail_json(msg=f"{name}: {error}")

@@ -40,10 +40,14 @@ def with_digest(definition: dict[str, Any]) -> dict[str, Any]:
 def wanted(
     definition: dict[str, Any], files: list[dict[str, Any]], secrets: list[dict[str, Any]], release: str
 ) -> str:
-    """The text that `run.sh` makes of this definition (without its digest), these files and secrets, and this release."""
+    """The text that `run.sh` makes of this definition (without its digest), these files and secrets, and this release.
+
+    Of a file that is reloaded the process itself tells (see headrace_reloads), by the digest that the file carries.
+    """
     lines = [f"{digest(definition['content'])}  definition"]
-    lines += [f"{digest(content_of(file))}  {file['path']}" for file in files]
+    lines += [f"{digest(content_of(file))}  {file['path']}" for file in files if not file.get("reloaded")]
     lines += [f"{writing(file)}  {file['path']}" for file in secrets]
+    lines += [f"{digest(content_of(file))}  {file['path']}" for file in files if file.get("reloaded")]
     return "\n".join([*lines, os.path.realpath(release)])
 
 
@@ -75,6 +79,17 @@ def named_files(text: str, definition: str) -> dict[str, str]:
     """What a process tells of each file that it was started from, by the file's path, the definition first."""
     lines = [line.rpartition("  ") for line in text.splitlines()[:-1]]
     return {definition if name == "definition" else name: told for told, _, name in lines}
+
+
+def with_loaded(text: str, told: str, path: str) -> str:
+    """What the process carries, and what it has loaded since from the file of that path."""
+    *lines, release = text.splitlines() or [""]
+    return "\n".join([*lines, f"{told}  {path}", release])
+
+
+def without(text: str, path: str) -> list[str]:
+    """The lines of a text but that of the file of that path."""
+    return [line for line in text.splitlines() if line.rpartition("  ")[2] != path]
 
 
 def running(pid: int) -> str:

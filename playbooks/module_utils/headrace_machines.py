@@ -255,6 +255,9 @@ def listener_problem(service: str, address: str, port: int, pid: int) -> str | N
     if pid and listening(pid) & inodes:
         return None
     other = holder(inodes)
+    # What the first process of a service has started serves for it.
+    if pid and other and parent_of(other) == pid:
+        return None
     # Of a holder that cannot be seen nothing is known; the roll-out asks the service that runs whether it serves there.
     if pid and not other:
         return None
@@ -262,6 +265,15 @@ def listener_problem(service: str, address: str, port: int, pid: int) -> str | N
     return (
         f"{service} cannot listen at {address}:{port}: {who} listens there. Stop it or change the inventory."
     )
+
+
+def parent_of(pid: int) -> int:
+    """The process that started it; 0 when it is gone by now."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return int(file.read().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
 
 
 def command_of(pid: int) -> str:

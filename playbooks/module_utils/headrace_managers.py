@@ -25,6 +25,7 @@ class Manager(Protocol):
     def process_id(self) -> int: ...
     def start(self) -> None: ...
     def restart(self) -> None: ...
+    def reload(self, signal: str) -> None: ...
     def stop(self) -> None: ...
     def complaint(self) -> str | None: ...
 
@@ -132,6 +133,9 @@ class Supervisor:
         self.stop()
         self.start()
 
+    def reload(self, signal: str) -> None:
+        self.rpc.signalProcess(self.name, signal)
+
     def stop(self) -> None:
         self.rpc.stopProcess(self.name, True)
 
@@ -211,6 +215,10 @@ class Systemd:
     def restart(self) -> None:
         self.load_definition()
         self.systemctl("restart")
+
+    def reload(self, signal: str) -> None:
+        """The unit has the signal."""
+        self.systemctl("reload")
 
     def stop(self) -> None:
         self.systemctl("disable", "--now")

@@ -23,6 +23,8 @@ FILE_OPTIONS = {
     "content": {"type": "str"},
     "mode": {"type": "str", "default": "0644"},
     "validate": {"type": "str"},
+    # Whether the service reads it anew when it is told to, so that a change of it needs no restart.
+    "reloaded": {"type": "bool", "default": False},
 }
 DIRECTORY_MODE = 0o755
 # A folder's files with this ending are all of the roll-out's: what is no more wanted of them is removed.

@@ -130,11 +130,39 @@ def test_a_check_says_what_would_be_done_to_the_process(
     """It restarts for what it was started from, and not for a file that only lies there otherwise."""
     systemctl(LoadState="loaded", ActiveState=active_state)
     monkeypatch.setattr(service.Service, "differences", lambda _: [{"after_header": "a file"}])
-    monkeypatch.setattr(service.Service, "started_from", lambda _: None)
     monkeypatch.setattr(service.Service, "wanted_files", lambda _: [])
+    monkeypatch.setattr(service.Service, "reloaded", lambda _: None)
+    monkeypatch.setattr(service.Service, "told", lambda _: "a  file\n/release")
+    monkeypatch.setattr(service.Service, "wanted", lambda _: "a  file\n/release")
     assert service.current(unit(), True)["step"] == step
-    monkeypatch.setattr(service.Service, "started_from", lambda _: {"before": "", "after": ""})
+    monkeypatch.setattr(service.Service, "wanted", lambda _: "b  file\n/release")
     assert service.current(unit(), True)["step"] == ("restart" if active_state == "active" else step)
+    monkeypatch.setattr(service.Service, "reloaded", lambda _: "file")
+    assert service.current(unit(), True)["step"] == ("reload" if active_state == "active" else step)
+    monkeypatch.setattr(service.Service, "wanted", lambda _: "b  file\n/other")
+    assert service.current(unit(), True)["step"] == ("restart" if active_state == "active" else step)
+
+
+def test_a_reload_is_over_once_another_process_serves(
+    systemctl: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = systemctl(LoadState="loaded", ActiveState="active")
+    serving = [7, 7, 0, 8]
+    monkeypatch.setattr(service.reloads, "told", lambda _: service.reloads.Loaded("", serving.pop(0)))
+    reloaded = unit(reload={"signal": "USR2", "socket": "/stats"}, timeout_s=10, log="log")
+    reloaded.reload()
+    assert serving == []
+    assert "reload headrace-broker-1.service" in asked.read_text().splitlines()
+
+
+def test_a_reload_that_nobody_serves_after_is_told(
+    systemctl: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    systemctl(LoadState="loaded", ActiveState="active")
+    monkeypatch.setattr(service.reloads, "told", lambda _: service.reloads.Loaded("", 7))
+    reloaded = unit(reload={"signal": "USR2", "socket": "/stats"}, timeout_s=0, log="log")
+    with pytest.raises(service.NotServingError, match="goes on with what it had loaded"):
+        reloaded.reload()
 
 
 def test_a_unit_that_is_removed_leaves_no_link(systemctl: Callable[..., Path], tmp_path: Path) -> None:
@@ -183,3 +211,13 @@ def test_nothing_is_written_when_one_of_the_contents_is_refused(tmp_path: Path) 
 
 def test_a_process_without_the_text_was_started_from_something_else() -> None:
     assert fingerprint.running(2**22 + 1) == ""
+
+
+def test_services_of_a_drained_host_are_only_ever_stopped(tmp_path: Path) -> None:
+    mark = tmp_path / "east-1.json"
+    arguments = {"mark": str(mark)}
+    assert service.mark_against({**arguments, "state": "started"}) is None
+    mark.write_text('{"host": "east-1", "who": "ana", "why": "its disk", "since": "2026-11-23T08:30:00Z"}')
+    for state in service.STATES:
+        found = service.mark_against({**arguments, "state": state})
+        assert (found is None) == (state in ("stopped", "absent")), state

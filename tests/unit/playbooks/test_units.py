@@ -18,7 +18,7 @@ EXPOSURE_MAX = 3.0
 SERVICES: dict[str, list[str]] = {
     "zookeeper-1": ["/var/lib/headrace/headrace-zookeeper-1"],
     "broker-1": ["/var/lib/headrace/headrace-broker-1"],
-    "haproxy": [],
+    "haproxy": ["/var/lib/headrace/headrace-haproxy"],
     "registry": [],
     "load": ["/var/lib/headrace/warehouse"],
     "counter": [],
@@ -37,6 +37,7 @@ def unit_of(name: str, **variables: Any) -> str:
         "service_runner": {"path": f"/etc/headrace/headrace-{name}/run.sh"},
         "service_command": "/opt/headrace/releases/1.0/bin/headrace serve",
         "service_stop_timeout_s": 30,
+        "service_reload": {"signal": "USR2"} if name == "haproxy" else {},
         "service_open_files": 100000,
         "service_memory_max": "80%",
         "headrace_user": "headrace",
@@ -62,6 +63,11 @@ def test_a_service_could_do_little_harm(name: str, tmp_path: Path) -> None:
 def test_a_service_writes_its_own_directories_alone(name: str) -> None:
     written = re.findall(r"(?m)^ReadWritePaths=(.*)$", unit_of(name))
     assert written == ([" ".join(SERVICES[name])] if SERVICES[name] else [])
+
+
+def test_only_what_reads_its_file_anew_is_told_to() -> None:
+    assert "ExecReload=/bin/kill -USR2 $MAINPID" in unit_of("haproxy").splitlines()
+    assert "ExecReload" not in unit_of("broker-1")
 
 
 def test_a_percent_sign_is_no_specifier_of_systemd() -> None:
