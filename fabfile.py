@@ -1,10 +1,12 @@
-"""What a person does by hand to the pipeline of inventory/local: `fab --list` names it.
+"""What a person does by hand to a pipeline, that of inventory/local unless another is named: `fab --list` names it.
 
-Thin on purpose: whatever changes a configuration is a playbook, not a task here.
+Thin on purpose: whatever changes a host is a playbook, not a task here.
 """
 
 from __future__ import annotations
 
+import json
+import shlex
 from pathlib import Path
 
 from invoke import Context, task
@@ -12,6 +14,15 @@ from invoke import Context, task
 CHECKOUT = Path(__file__).resolve().parent
 PROGRAMS = CHECKOUT / ".venv" / "bin"
 SUPERVISOR = CHECKOUT / "var" / "local" / "supervisor" / "supervisord.conf"
+LOCAL = "inventory/local"
+INVENTORY = {"inventory": f"the inventory; {LOCAL} by default"}
+
+
+def play(context: Context, inventory: str, playbook: str, *arguments: str) -> None:
+    words = [str(PROGRAMS / "ansible-playbook"), "-i", inventory, f"playbooks/{playbook}", *arguments]
+    result = context.run(f"cd {shlex.quote(str(CHECKOUT))} && {shlex.join(words)}", warn=True)
+    if result is not None and result.exited != 0:
+        raise SystemExit(1)
 
 
 def supervisorctl(context: Context, arguments: str) -> None:
@@ -23,25 +34,33 @@ def supervisorctl(context: Context, arguments: str) -> None:
         raise SystemExit(1)
 
 
-@task
-def status(context: Context) -> None:
-    """Show every service with its state and process id."""
-    supervisorctl(context, "status")
+@task(help=INVENTORY)
+def status(context: Context, inventory: str = LOCAL) -> None:
+    """Show which hosts are drained, and of inventory/local every service with its state and process id."""
+    if inventory == LOCAL:
+        supervisorctl(context, "status")
+    play(context, inventory, "drained.yml")
 
 
-@task(help={"service": "the service's name, as `fab status` shows it"})
-def drain(context: Context, service: str) -> None:
-    """Take one service out: it stops in order, and clients go on with the others."""
-    supervisorctl(context, f"stop {service}")
+@task(
+    help={
+        "host": "the host's name in the inventory",
+        "reason": "why, for others to read",
+        **INVENTORY,
+    }
+)
+def drain(context: Context, host: str, reason: str, inventory: str = LOCAL) -> None:
+    """Take a host out: its services stop in order, clients go on with the others, and nothing but `restore` starts them."""
+    play(context, inventory, "drain.yml", "--limit", host, "-e", json.dumps({"drain_reason": reason}))
 
 
-@task(help={"service": "the service's name, as `fab status` shows it"})
-def restore(context: Context, service: str) -> None:
-    """Bring a drained service back."""
-    supervisorctl(context, f"start {service}")
+@task(help={"host": "the host's name in the inventory", **INVENTORY})
+def restore(context: Context, host: str, inventory: str = LOCAL) -> None:
+    """Bring a drained host back."""
+    play(context, inventory, "restore.yml", "--limit", host)
 
 
-@task
-def down(context: Context) -> None:
+@task(help=INVENTORY)
+def down(context: Context, inventory: str = LOCAL) -> None:
     """Stop the pipeline and keep its data."""
-    context.run(f"cd {CHECKOUT} && {PROGRAMS}/ansible-playbook -i inventory/local playbooks/down.yml")
+    play(context, inventory, "down.yml")

@@ -66,10 +66,11 @@ def datacenters(hosts: Iterable[str], hostvars: HostVars) -> list[str]:
 def listeners(
     hosts: Iterable[str], hostvars: HostVars, groups: Groups, ports: Mapping[str, int]
 ) -> list[dict[str, Any]]:
-    """Where the services of these hosts listen: service, address and port."""
+    """Where the services of these hosts listen: service, host, address and port."""
     return [
         {
             "service": service_name(hostvars[host], group),
+            "host": host,
             "address": hostvars[host]["headrace_address"],
             "port": ports[name],
         }

@@ -13,9 +13,13 @@ def clock_problems(looks: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """One sentence for each machine whose clock is surely too far from that of the one that contradicts the fewest.
 
     `looks` are the results of headrace_machine by host; a host's `clock_ahead_s` are the bounds of how far its clock is ahead
-    of the one that asked.
+    of the one that asked. A machine that is drained (`away`) counts for nothing.
     """
-    bounds = {host: look["clock_ahead_s"] for host, look in looks.items() if "clock_ahead_s" in look}
+    bounds = {
+        host: look["clock_ahead_s"]
+        for host, look in looks.items()
+        if "clock_ahead_s" in look and not look.get("away")
+    }
     against: dict[str, set[str]] = {host: set() for host in bounds}
     for one, other in combinations(bounds, 2):
         if apart_s(bounds[one], bounds[other]) > APART_S_MAX:

@@ -1,18 +1,42 @@
-"""Which hosts are drained, from what each was told of its mark, and what gates then do not miss."""
+"""Whose marks are looked at, which hosts are drained by them, and what gates then do not miss."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from headrace_inventory.addresses import Groups, HostVars, in_datacenter
+from headrace_inventory.addresses import Groups, HostVars, datacenters, in_datacenter
+
+
+def machine_of(host: str, hostvars: HostVars) -> str:
+    return str(hostvars[host].get("headrace_machine", host))
+
+
+def one_a_machine(hosts: Iterable[str], hostvars: HostVars) -> list[str]:
+    """The first of these hosts on each machine: it tells the marks of all hosts there."""
+    found: dict[str, str] = {}
+    for host in hosts:
+        found.setdefault(machine_of(host, hostvars), host)
+    return list(found.values())
+
+
+def beyond(hosts: Iterable[str], hostvars: HostVars, groups: Groups) -> list[str]:
+    """Hosts, one a machine, that tell of those brokers and ZooKeepers that gates ask about and these hosts do not tell of."""
+    told = list(hosts)
+    machines = {machine_of(host, hostvars) for host in told}
+    near = datacenters(told, hostvars) if told else []
+    asked = [
+        host
+        for host in (*groups["broker"], *groups["zookeeper"])
+        if hostvars[host]["headrace_datacenter"] in near or host in groups["offline"]
+    ]
+    return one_a_machine((host for host in asked if machine_of(host, hostvars) not in machines), hostvars)
 
 
 def drained(hosts: Iterable[str], hostvars: HostVars, others: Mapping[str, Any]) -> dict[str, str]:
-    """A sentence for each drained host: these told of themselves (`drained_look`), others one after the other."""
-    looks = {host: hostvars[host].get("drained_look", {}) for host in hosts}
-    looks |= {look["item"]: look for look in others.get("results", [])}
-    return {host: look["sentence"] for host, look in looks.items() if look.get("drained")}
+    """A sentence for each drained host, as these hosts told (`drained_look`), and others."""
+    looks = [hostvars[host].get("drained_look", {}) for host in hosts] + list(others.get("results", []))
+    return {host: sentence for look in looks for host, sentence in look.get("sentences", {}).items()}
 
 
 def drained_brokers(

@@ -2,7 +2,8 @@
 """Looks whether a machine can take its services, and changes nothing: all of it is one module run.
 
 Services that run on the machine and that the inventory has no more are named in a warning: only a person knows whether their
-data is still needed. What the role `machine` would install is missed only where it may not (`packages`).
+data is still needed. What the role `machine` would install is missed only where it may not (`packages`). A drained host is named
+as well, and neither its ports nor, where all hosts of the machine are drained, the clock is in the way of anything.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from __future__ import annotations
 import os
 import socket
 import time
+from collections.abc import Collection
 from typing import Any
 
 from ansible.module_utils import headrace_machines as machines
+from ansible.module_utils import headrace_marks as marks
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.headrace_managers import Systemd, supervisor_processes, systemd_services
 
@@ -31,10 +34,13 @@ options:
     default: []
     suboptions:
       service: {description: The service's name., type: str, required: true}
+      host: {description: The host of the inventory that has it., type: str, required: true}
       address: {description: Its address., type: str, required: true}
       port: {description: Its port., type: int, required: true}
   needs: {description: "What all services need together: memory_mb, disk by folder, open_files, jars.", type: dict, default: {}}
   clock: {description: Whether its clock must be synchronised., type: bool, default: false}
+  hosts: {description: The inventory's hosts that are this machine., type: list, elements: str, default: []}
+  config_dir: {description: Where marks of drained hosts are., type: path, required: true}
   services: {description: The services that the inventory has on the machine., type: list, elements: str, default: []}
   manager: {description: Who keeps the processes., type: str, required: true, choices: [supervisor, systemd]}
   socket: {description: Path of supervisor's socket., type: path}
@@ -58,6 +64,14 @@ problems:
 leftovers:
   description: The services that run and that the inventory has no more.
   type: list
+  returned: always
+drained:
+  description: A sentence for each host that is drained.
+  type: dict
+  returned: always
+away:
+  description: Whether all hosts that are this machine are drained.
+  type: bool
   returned: always
 clock_s:
   description: The time that the machine's clock shows, in seconds since 1970.
@@ -122,8 +136,8 @@ def room(arguments: dict[str, Any]) -> list[str | None]:
     return found + [machines.jars_problem(folder) for folder in needs.get("jars", [])]
 
 
-def problems(arguments: dict[str, Any], running: dict[str, int]) -> list[str]:
-    """One sentence for each thing that is in the way."""
+def problems(arguments: dict[str, Any], running: dict[str, int], drained: Collection[str]) -> list[str]:
+    """One sentence for each thing that is in the way; of a drained host's services nothing is."""
     path = arguments["socket"] or ""
     if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
         return [
@@ -132,18 +146,26 @@ def problems(arguments: dict[str, Any], running: dict[str, int]) -> list[str]:
         ]
     found = programs(arguments) + room(arguments)
     for listener in arguments["listeners"]:
+        if listener["host"] in drained:
+            continue
         service = listener["service"]
         found.append(
             machines.listener_problem(service, listener["address"], listener["port"], running.get(service, 0))
         )
-    if arguments["clock"] and not arguments["packages"]:
+    if arguments["clock"] and not arguments["packages"] and not is_away(arguments["hosts"], drained):
         found.append(machines.clock_problem())
     return [problem for problem in found if problem is not None]
+
+
+def is_away(hosts: Collection[str], drained: Collection[str]) -> bool:
+    """Whether nothing but drained hosts is here."""
+    return bool(hosts) and set(hosts) <= set(drained)
 
 
 def argument_spec() -> dict[str, Any]:
     listener_options = {
         "service": {"type": "str", "required": True},
+        "host": {"type": "str", "required": True},
         "address": {"type": "str", "required": True},
         "port": {"type": "int", "required": True},
     }
@@ -155,6 +177,8 @@ def argument_spec() -> dict[str, Any]:
         "listeners": {"type": "list", "elements": "dict", "default": [], "options": listener_options},
         "needs": {"type": "dict", "default": {}},
         "clock": {"type": "bool", "default": False},
+        "hosts": {"type": "list", "elements": "str", "default": []},
+        "config_dir": {"type": "path", "required": True},
         "services": {"type": "list", "elements": "str", "default": []},
         "manager": {"type": "str", "required": True, "choices": ["supervisor", "systemd"]},
         "socket": {"type": "path"},
@@ -169,13 +193,20 @@ def main() -> None:
     )
     clock_s = time.time()
     running = kept(module.params)
-    found = problems(module.params, running)
+    try:
+        drained = {mark.host: marks.sentence(mark) for mark in marks.read_all(module.params["config_dir"])}
+    except marks.MarkError as error:
+        module.fail_json(msg=str(error))
+    for sentence in drained.values():
+        module.warn(sentence)
+    found = problems(module.params, running, drained)
     if found:
         module.fail_json(msg=" ".join(found), problems=found, clock_s=clock_s)
     left = sorted(set(running) - set(module.params["services"]))
     for name in left:
         module.warn(leftover_sentence(name, module.params["manager"], module.params["socket"]))
-    module.exit_json(changed=False, problems=[], leftovers=left, clock_s=clock_s)
+    away = is_away(module.params["hosts"], drained)
+    module.exit_json(changed=False, problems=[], leftovers=left, drained=drained, away=away, clock_s=clock_s)
 
 
 if __name__ == "__main__":

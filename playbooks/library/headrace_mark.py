@@ -50,6 +50,10 @@ sentence:
   description: Who drained it, why and since when; empty when nobody did.
   type: str
   returned: always
+sentences:
+  description: The same of each host that is drained of those that are this machine.
+  type: dict
+  returned: when C(state) is C(told)
 """
 
 
@@ -68,12 +72,10 @@ def absent(path: str, check_mode: bool) -> dict[str, Any]:
     return {"changed": there, "drained": False, "sentence": ""}
 
 
-def told(found: marks.Mark | None) -> dict[str, Any]:
-    return {
-        "changed": False,
-        "drained": found is not None,
-        "sentence": marks.sentence(found) if found else "",
-    }
+def told(arguments: dict[str, Any]) -> dict[str, Any]:
+    found = {mark.host: marks.sentence(mark) for mark in marks.read_all(arguments["config_dir"])}
+    sentence = found.get(arguments["host"], "")
+    return {"changed": False, "drained": bool(sentence), "sentence": sentence, "sentences": found}
 
 
 def run(arguments: dict[str, Any], check_mode: bool) -> dict[str, Any]:
@@ -81,7 +83,7 @@ def run(arguments: dict[str, Any], check_mode: bool) -> dict[str, Any]:
     if arguments["state"] == "absent":
         return absent(path, check_mode)
     if arguments["state"] == "told":
-        return told(marks.read(path))
+        return told(arguments)
     wanted = marks.Mark(arguments["host"], arguments["who"], arguments["why"], arguments["since"])
     try:
         found = marks.read(path)

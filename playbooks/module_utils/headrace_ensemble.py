@@ -1,5 +1,7 @@
 """What the members of a ZooKeeper ensemble say of themselves (`mntr`), and whether all of them serve in step.
 
+One that may not tell (it was started from another `4lw.commands.whitelist`) is asked `srvr`, which does not say who is in step.
+
 Only the standard library: a host needs nothing of headrace for it.
 """
 
@@ -9,7 +11,7 @@ import socket
 from collections.abc import Mapping
 from typing import NamedTuple
 
-MNTR_S_MAX = 2.0
+WORD_S_MAX = 2.0
 ANSWER_SIZE_MAX = 1 << 20
 LEADING = ("leader", "standalone")
 SERVING = (*LEADING, "follower")
@@ -19,7 +21,7 @@ class Member(NamedTuple):
     """One member's answer; `wrong` is half a sentence in its place."""
 
     state: str = ""
-    synced_followers: int = 0
+    synced_followers: int | None = None
     wrong: str = ""
 
     @property
@@ -31,24 +33,35 @@ def ask(address: str) -> Member:
     """What the member says whose clients' port is at `host:port`."""
     host, _, port = address.rpartition(":")
     try:
-        with socket.create_connection((host, int(port)), MNTR_S_MAX) as connection:
-            connection.sendall(b"mntr")
-            answer = b""
-            while len(answer) < ANSWER_SIZE_MAX and (part := connection.recv(65536)):
-                answer += part
+        answer = told(word(host, int(port), b"mntr"))
+        return answer if answer is not None else told_shortly(word(host, int(port), b"srvr"))
     except OSError as error:
         return Member(wrong=f"does not answer: {error}")
-    return told(answer.decode(errors="replace"))
 
 
-def told(answer: str) -> Member:
-    """The member that gives this answer to `mntr`."""
+def word(host: str, port: int, command: bytes) -> str:
+    with socket.create_connection((host, port), WORD_S_MAX) as connection:
+        connection.sendall(command)
+        answer = b""
+        while len(answer) < ANSWER_SIZE_MAX and (part := connection.recv(65536)):
+            answer += part
+    return answer.decode(errors="replace")
+
+
+def told(answer: str) -> Member | None:
+    """The member that gives this answer to `mntr`; None when it may not."""
     numbers = dict(line.split("\t", 1) for line in answer.splitlines() if "\t" in line)
     if "zk_server_state" in numbers:
         return Member(numbers["zk_server_state"], int(float(numbers.get("zk_synced_followers", 0))))
     if "whitelist" in answer:
-        return Member(wrong="may not tell its state: roll out with site.yml, which allows it to (mntr)")
+        return None
     return Member(wrong=f"serves nobody: {answer.strip()[:200]}")
+
+
+def told_shortly(answer: str) -> Member:
+    """The member that gives this answer to `srvr`."""
+    modes = [line.partition(": ")[2] for line in answer.splitlines() if line.startswith("Mode: ")]
+    return Member(modes[0]) if modes else Member(wrong=f"serves nobody: {answer.strip()[:200]}")
 
 
 def leader(members: Mapping[str, Member]) -> str:
@@ -65,7 +78,7 @@ def hindrance(members: Mapping[str, Member]) -> str | None:
     if len(leaders) != 1:
         return f"Of {len(members)} ZooKeepers {len(leaders)} lead: {', '.join(leaders) or 'none'}."
     synced, wanted = members[leaders[0]].synced_followers, len(members) - 1
-    if synced < wanted:
+    if synced is not None and synced < wanted:
         return f"ZooKeeper at {leaders[0]} leads and has {synced} of {wanted} followers in step."
     return None
 

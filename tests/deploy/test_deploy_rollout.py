@@ -11,6 +11,7 @@ import shlex
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tarfile
@@ -36,6 +37,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(sys.executable).parent
 BROKERS = {name for name in SERVICES if "-broker-" in name}
 # What is done one host at a time takes as long as there are hosts, and dc-west has those of dc-east once more.
+API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 EASTERN_BROKERS = ("--limit", "dc_east:&broker")
 # Each host costs a roll-out a second of CPU. Of the two kinds of brokers and of every other service, this has one at least.
 EACH_KIND = ("--limit", "machine:dc_east:offline-broker-1:offline-load-1:offline-audit-1")
@@ -161,24 +163,51 @@ def test_the_questions_of_the_page_are_answered(
         exec(program, {})
 
 
-def test_a_service_is_drained_and_restored_as_the_page_says(rolled_out: Any, tmp_path: Path) -> None:
-    """What docs/rollout.md does to a pipeline that runs; test_deploy_page.py runs the whole page."""
-    (tmp_path / ".venv").symlink_to(CHECKOUT / ".venv")
-    (tmp_path / "fabfile.py").write_bytes((CHECKOUT / "fabfile.py").read_bytes())
-    (tmp_path / "var").mkdir()
-    (tmp_path / "var" / "local").symlink_to(rolled_out.root)
-    script = (Path(__file__).with_name("rollout_page.sh")).read_text(encoding="utf-8")
-    commands = script[script.index("headrace broker --check") : script.index("fab down")]
-    done = subprocess.run(
-        ["bash", "-euxo", "pipefail", "-c", commands],
-        cwd=tmp_path,
-        env={**os.environ, "PATH": f"{PROGRAMS}:{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_a_drained_host_is_left_alone_until_it_is_restored(rolled_out: Any) -> None:
+    """test_deploy_page.py has the same by Fabric."""
+    broker, limit = "dc-east-broker-1", ("--limit", "dc-east-broker-1")
+    others = {name: pid for name, pid in processes(rolled_out.root).items() if name != broker}
+    unsaid = rolled_out.play("drain.yml", *limit)
+    assert unsaid.returncode != 0
+    assert "Say why, for others to read" in unsaid.stdout
+    reason = ("-e", json.dumps({"drain_reason": "its disk is replaced", "drain_by": "ana"}))
+    drained = rolled_out.play("drain.yml", *limit, *reason)
+    assert drained.returncode == 0, drained.stdout[-4000:]
+    assert processes(rolled_out.root) == others
+
+    rolled = rolled_out.play("site.yml", "--limit", "machine:dc-east-broker-1:dc-east-broker-2")
+    assert rolled.returncode == 0, rolled.stdout[-4000:]
+    assert changed_hosts(rolled.stdout) == {}
+    said = " ".join((rolled.stdout + rolled.stderr).split())
+    assert len(re.findall(f"{broker} is drained since [-0-9T:Z]+ by ana: its disk is replaced", said)) == 1
+    assert processes(rolled_out.root) == others
+
+    restored = rolled_out.play("restore.yml", *limit)
+    assert restored.returncode == 0, restored.stdout[-4000:]
+    assert set(processes(rolled_out.root)) == {*others, broker}
     assert eventually(partial(is_behind_both, "127.77.1.100:9092"))
+
+
+def serves(connection: socket.socket) -> bool:
+    """Whether a broker answers ApiVersions over this connection."""
+    connection.sendall(API_VERSIONS)
+    (size,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
+    return len(connection.recv(size, socket.MSG_WAITALL)) == int(size)
+
+
+def test_haproxy_is_changed_by_a_reload_that_cuts_no_connection(rolled_out: Any) -> None:
+    before = processes(rolled_out.root)
+    file = rolled_out.root / "config" / "dc-east-haproxy" / "haproxy.cfg"
+    with socket.create_connection(("127.77.1.100", 9092), timeout=20) as connection:
+        assert serves(connection)
+        # The second one takes the change back.
+        for change, wanted in ((("-e", '{"haproxy_connections_max": 399}'), 399), ((), 400)):
+            changed = rolled_out.play("site.yml", "--limit", "dc-east-haproxy-1", *change)
+            assert changed.returncode == 0, changed.stdout[-4000:]
+            assert changed_hosts(changed.stdout) == {"dc-east-haproxy-1": 1}
+            assert f"maxconn {wanted}\n" in file.read_text()
+            assert serves(connection)
+    assert processes(rolled_out.root) == before
 
 
 def is_behind_both(bootstrap: str) -> bool:
@@ -348,7 +377,7 @@ def test_brokers_are_restarted_one_at_a_time_unless_one_is_needed(rolled_out: An
     controller = f"dc-east-broker-{json.loads(status.stdout)['controller']}"
 
     with Watch(rolled_out, BROKERS) as watch:
-        restarted = rolled_out.play("rolling_restart.yml", "--limit", "dc_east")
+        restarted = rolled_out.play("rolling_restart.yml", "--limit", "dc_east", "--tags", "broker")
     assert restarted.returncode == 0, restarted.stdout[-4000:]
     assert changed_hosts(restarted.stdout) == dict.fromkeys(eastern, 1)
     assert watch.down_together_max == 1
@@ -357,7 +386,9 @@ def test_brokers_are_restarted_one_at_a_time_unless_one_is_needed(rolled_out: An
     assert {name for name in SERVICES if after.get(name) != before[name]} == eastern
 
     headrace("topics", "create", "single", "--bootstrap", "127.77.1.1:9092")
-    refused = rolled_out.play("rolling_restart.yml", "--limit", "dc_east", "-e", "gate_timeout_s=0")
+    refused = rolled_out.play(
+        "rolling_restart.yml", "--limit", "dc_east", "--tags", "broker", "-e", "gate_timeout_s=0"
+    )
     (sentence,) = failures(refused.stdout).values()
     assert "These have too few replicas to do without any one of them: single-0." in sentence
     assert len(set(processes(rolled_out.root).items()) - set(after.items())) <= 1

@@ -29,3 +29,4 @@ def test_the_one_that_contradicts_the_others_is_named() -> None:
     (problem,) = clock_problems(looks(a=(-0.5, 0.5), b=(599.5, 600.5), c=(-0.4, 0.6)))
     assert problem.startswith("The clock of b is +600.0 s off that of a: they must be within 500 ms")
     assert clock_problems({**looks(a=(0.0, 0.1)), "b": {"failed": True}}) == []
+    assert clock_problems({**looks(a=(0.0, 0.1)), "b": {"clock_ahead_s": [599.5, 600.5], "away": True}}) == []

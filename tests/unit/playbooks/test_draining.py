@@ -4,27 +4,36 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace_inventory.draining import drained, drained_brokers, ensemble
+from headrace_inventory.draining import beyond, drained, drained_brokers, ensemble, one_a_machine
 
-GROUPS = {"broker": ["e-1", "e-2", "w-1"], "zookeeper": ["e-zk-1", "e-zk-2"]}
+GROUPS = {"broker": ["e-1", "e-2", "w-1", "o-1"], "zookeeper": ["e-zk-1", "e-zk-2"], "offline": ["o-1"]}
 HOSTVARS: dict[str, dict[str, Any]] = {
     "e-1": {"headrace_datacenter": "dc-east", "broker_id": 1},
     "e-2": {"headrace_datacenter": "dc-east", "broker_id": 2},
     "w-1": {"headrace_datacenter": "dc-west", "broker_id": 1},
+    "o-1": {"headrace_datacenter": "offline", "broker_id": 1},
     "e-zk-1": {"headrace_datacenter": "dc-east", "headrace_address": "10.0.1.11"},
     "e-zk-2": {"headrace_datacenter": "dc-east", "headrace_address": "10.0.1.12"},
 }
-LOOK = {"drained": True, "sentence": "drained since yesterday"}
 
 
-def test_hosts_tell_of_themselves_and_others_are_asked() -> None:
+def test_hosts_tell_of_all_on_their_machine_and_others_are_asked() -> None:
     hostvars = HOSTVARS | {
-        "e-1": HOSTVARS["e-1"] | {"drained_look": LOOK},
-        "e-2": HOSTVARS["e-2"] | {"drained_look": {"drained": False, "sentence": ""}},
+        "e-1": HOSTVARS["e-1"] | {"drained_look": {"sentences": {"e-1": "away", "e-2": "away"}}}
     }
-    others = {"results": [{"item": "w-1", **LOOK}, {"item": "e-zk-1", "failed": True}]}
-    assert drained(["e-1", "e-2"], hostvars, others) == dict.fromkeys(["e-1", "w-1"], LOOK["sentence"])
+    others = {"results": [{"item": "w-1", "sentences": {"w-1": "gone"}}, {"item": "e-zk-1", "failed": True}]}
+    assert drained(["e-1", "e-2"], hostvars, others) == {"e-1": "away", "e-2": "away", "w-1": "gone"}
     assert drained(["e-2"], hostvars, {"skipped": True}) == {}
+
+
+def test_one_host_a_machine_is_asked_and_those_beyond_the_play_that_gates_ask_about() -> None:
+    assert one_a_machine(["e-1", "e-2"], HOSTVARS) == ["e-1", "e-2"]
+    assert beyond(["e-1"], HOSTVARS, GROUPS) == ["e-2", "o-1", "e-zk-1", "e-zk-2"]
+    assert beyond(HOSTVARS, HOSTVARS, GROUPS) == []
+    assert beyond([], HOSTVARS, GROUPS) == ["o-1"]
+    shared = {host: {**found, "headrace_machine": "here"} for host, found in HOSTVARS.items()}
+    assert one_a_machine(shared, shared) == ["e-1"]
+    assert beyond(["e-1"], shared, GROUPS) == []
 
 
 def test_the_gates_miss_no_drained_broker_of_their_datacenter() -> None:

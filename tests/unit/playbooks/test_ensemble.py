@@ -27,7 +27,6 @@ def members(*answers: str) -> dict[str, Any]:
         ((FOLLOWER, LEADER, SILENT), "10.0.0.3:2181 serves nobody: This ZooKeeper instance is not"),
         ((FOLLOWER, FOLLOWER), "Of 2 ZooKeepers 0 lead: none."),
         ((ALONE, LEADER), "Of 2 ZooKeepers 2 lead: 10.0.0.1:2181, 10.0.0.2:2181."),
-        (("mntr is not executed because it is not in the whitelist.",), "roll out with site.yml"),
     ],
 )
 def test_an_ensemble_is_whole_with_one_leader_and_all_followers_in_step(
@@ -53,3 +52,11 @@ def test_a_member_may_stop_where_a_quorum_is_left() -> None:
 
 def test_nobody_there_is_said() -> None:
     assert "does not answer" in ensemble.ask("127.0.0.1:1").wrong
+
+
+def test_a_member_that_may_not_tell_all_tells_its_mode() -> None:
+    assert ensemble.told("mntr is not executed because it is not in the whitelist.\n") is None
+    leader = ensemble.told_shortly("Zookeeper version: 3.9.3\nMode: leader\nNode count: 5\n")
+    assert ensemble.hindrance({"10.0.0.1:2181": leader, **members(SILENT, FOLLOWER)}) is not None
+    assert ensemble.hindrance({"10.0.0.9:2181": leader, **members(FOLLOWER, FOLLOWER)}) is None
+    assert "serves nobody" in ensemble.told_shortly(SILENT).wrong

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import platform
 import socket
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,13 +25,19 @@ NOTHING: dict[str, Any] = {
     "listeners": [],
     "needs": {},
     "clock": False,
+    "hosts": ["east-1"],
     "manager": "supervisor",
     "socket": None,
 }
 
 
-def problems(running: dict[str, int] | None = None, **arguments: Any) -> list[str]:
-    found: list[str] = machine.problems({**NOTHING, **arguments}, running or {})
+UNREACHABLE = {"service": "broker", "host": "east-1", "address": "192.0.2.1", "port": 9092}
+
+
+def problems(
+    running: dict[str, int] | None = None, drained: tuple[str, ...] = (), **arguments: Any
+) -> list[str]:
+    found: list[str] = machine.problems({**NOTHING, **arguments}, running or {}, drained)
     return found
 
 
@@ -161,6 +169,7 @@ def test_a_port_is_a_services_own_or_its_holder_is_named(address: str) -> None:
         port = server.getsockname()[1]
         taken = {
             "service": "broker",
+            "host": "east-1",
             "address": "127.0.0.1" if address == "0.0.0.0" else address,
             "port": port,
         }
@@ -176,13 +185,39 @@ def test_a_socket_of_ipv6_at_an_address_of_ipv4_is_a_services_own_as_javas_are()
         server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         server.bind(("::ffff:127.0.0.1", 0))
         server.listen(1)
-        taken = {"service": "zookeeper", "address": "127.0.0.1", "port": server.getsockname()[1]}
+        taken = {
+            "service": "zookeeper",
+            "host": "east-1",
+            "address": "127.0.0.1",
+            "port": server.getsockname()[1],
+        }
         assert problems({"zookeeper": os.getpid()}, listeners=[taken]) == []
         assert f"process {os.getpid()} (" in problems({"zookeeper": 1}, listeners=[taken])[0]
 
 
+def test_a_port_that_a_service_has_another_process_serve_is_its_own() -> None:
+    serve = "import socket, sys; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True)"
+    command = [sys.executable, "-c", f"{serve}; sys.stdin.read()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as worker:
+        assert worker.stdout is not None
+        port = int(worker.stdout.readline())
+        taken = {"service": "haproxy", "host": "east-1", "address": "127.0.0.1", "port": port}
+        assert problems({"haproxy": os.getpid()}, listeners=[taken]) == []
+        assert f"process {worker.pid} (" in problems({"haproxy": 1}, listeners=[taken])[0]
+        worker.communicate()
+
+
+def test_nothing_of_a_drained_host_is_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machines, "clock_problem", lambda: "The clock is off.")
+    assert len(problems(listeners=[UNREACHABLE], clock=True)) == 2
+    assert problems(drained=("east-1",), listeners=[UNREACHABLE], clock=True) == []
+    both = ["east-1", "east-2"]
+    found = problems(drained=("east-1",), listeners=[UNREACHABLE], hosts=both, clock=True)
+    assert found == ["The clock is off."]
+
+
 def test_an_address_of_another_machine_is_told() -> None:
-    (problem,) = problems(listeners=[{"service": "broker", "address": "192.0.2.1", "port": 9092}])
+    (problem,) = problems(listeners=[UNREACHABLE])
     assert "broker cannot listen at 192.0.2.1:9092: Cannot assign requested address." in problem
 
 

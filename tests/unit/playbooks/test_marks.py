@@ -21,9 +21,12 @@ def run(folder: Path, state: str, *, check_mode: bool = False, **changes: str) -
 
 
 def test_a_host_is_drained_from_its_mark_on_until_that_is_taken_away(tmp_path: Path) -> None:
-    assert run(tmp_path, "told") == {"changed": False, "drained": False, "sentence": ""}
+    nobody: dict[str, str] = {}
+    unmarked = {"changed": False, "drained": False, "sentence": "", "sentences": nobody}
+    assert run(tmp_path, "told") == unmarked
     assert run(tmp_path, "present") == {"changed": True, "drained": True, "sentence": SENTENCE}
-    assert run(tmp_path, "told") == {"changed": False, "drained": True, "sentence": SENTENCE}
+    marked = {"changed": False, "drained": True, "sentence": SENTENCE, "sentences": {"east-1": SENTENCE}}
+    assert run(tmp_path, "told") == marked
     assert marks.read_all(str(tmp_path)) == [marks.Mark(host="east-1", **MARK)]
     assert run(tmp_path, "absent") == {"changed": True, "drained": False, "sentence": ""}
     assert run(tmp_path, "absent")["changed"] is False
