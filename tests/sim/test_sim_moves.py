@@ -74,9 +74,9 @@ def _whatever_was_truncated_meanwhile(patch: pytest.MonkeyPatch) -> None:
     ("break_rule", "first_seed"),
     [
         (_successors_always_count, 0),
-        (_truncations_leave_no_mark, 140),
-        (_truncations_leave_the_checkpoint, 0),
-        (_the_copy_need_not_be_synced, 0),
+        (_truncations_leave_no_mark, 190),
+        (_truncations_leave_the_checkpoint, 8),
+        (_the_copy_need_not_be_synced, 8),
         (_copies_are_never_cut, 0),
         (_whatever_was_truncated_meanwhile, 30),
     ],
