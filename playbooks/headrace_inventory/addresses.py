@@ -38,6 +38,8 @@ LISTENERS = {
     "haproxy": ("bootstrap",),
     "registry": ("registry",),
     "load": ("metrics",),
+    "counter": ("counter_metrics",),
+    "auditor": ("auditor_metrics",),
 }
 
 
@@ -69,15 +71,14 @@ def listeners(
     """Where the services of these hosts listen: service, host, address and port."""
     return [
         {
-            "service": service_name(hostvars[host], group),
+            "service": service_name(hostvars[host], kind),
             "host": host,
             "address": hostvars[host]["headrace_address"],
             "port": ports[name],
         }
         for host in hosts
-        for group in LISTENERS
-        if host in groups.get(group, [])
-        for name in port_names(group, host, hostvars, groups)
+        for kind in kinds_of(host, groups)
+        for name in port_names(kind, host, hostvars, groups)
     ]
 
 
@@ -156,9 +157,9 @@ def mirror_properties(
     return properties
 
 
-def port_names(group: str, host: str, hostvars: HostVars, groups: Groups) -> tuple[str, ...]:
-    """The names, in headrace_ports, of what a group's service listens on at a host; a lone ZooKeeper has no peers."""
-    if group != "zookeeper":
-        return LISTENERS[group]
+def port_names(kind: str, host: str, hostvars: HostVars, groups: Groups) -> tuple[str, ...]:
+    """The names, in headrace_ports, of what a service of a kind listens on at a host; a lone ZooKeeper has no peers."""
+    if kind != "zookeeper":
+        return LISTENERS[kind]
     ensemble = in_datacenter(groups["zookeeper"], hostvars, hostvars[host]["headrace_datacenter"])
-    return LISTENERS[group] if len(ensemble) > 1 else LISTENERS[group][:1]
+    return LISTENERS[kind] if len(ensemble) > 1 else LISTENERS[kind][:1]

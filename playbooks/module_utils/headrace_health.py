@@ -6,6 +6,7 @@ instead. Only the standard library: a host needs nothing of headrace for it.
 
 from __future__ import annotations
 
+import json
 import socket
 import struct
 import time
@@ -17,6 +18,7 @@ PROBE_TIMEOUT_S = 2.0
 POLL_INTERVAL_S = 0.1
 # Size, ApiVersions (18) version 0, correlation id 1, no client id.
 API_VERSIONS_REQUEST = struct.pack(">ihhih", 10, 18, 0, 1, -1)
+REASON_SIZE_MAX = 4 << 10
 
 
 def probe_tcp(address: str, port: int, path: str) -> str | None:
@@ -47,7 +49,16 @@ def probe_http(address: str, port: int, path: str) -> str | None:
         with urllib.request.urlopen(url, timeout=PROBE_TIMEOUT_S):
             return None
     except urllib.error.HTTPError as error:
-        return f"GET {path} answers {error.code}"
+        return f"GET {path} answers {error.code}{reason_of(error.read(REASON_SIZE_MAX))}"
+
+
+def reason_of(body: bytes) -> str:
+    """What an answer of JSON gives as its `reason`."""
+    try:
+        reason = json.loads(body)["reason"]
+    except (ValueError, LookupError, TypeError):
+        return ""
+    return f": {reason}"
 
 
 PROBES: dict[str, Callable[[str, int, str], str | None]] = {

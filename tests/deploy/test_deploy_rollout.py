@@ -424,6 +424,17 @@ def test_a_service_that_does_not_start_is_named_with_its_log(rolled_out: Any) ->
     assert eventually(lambda: brokers_behind("127.77.1.100:9092") == {1, 2})
 
 
+def test_a_counter_that_counts_nothing_ends_the_roll_out_with_its_reason(rolled_out: Any) -> None:
+    wrong = json.dumps({"audit_counted_topics": ["nothing"], "service_timeout_s": 5})
+    result = rolled_out.play("site.yml", "-e", wrong, "--limit", "dc-east-audit-1")
+    assert result.returncode != 0
+    assert (
+        "dc-east-counter does not serve after 5 s: http at 127.77.1.13:9405: GET /ready answers 503: the cluster has no topic "
+        "nothing; `headrace topics list` shows those it has. Its log is"
+    ) in result.stdout
+    assert "counting datacenter=dc-east" in result.stdout
+
+
 def test_another_release_restarts_what_runs_from_it_one_host_at_a_time(rolled_out: Any) -> None:
     before = processes(rolled_out.root)
     registries = {"dc-east-registry", "dc-west-registry"}

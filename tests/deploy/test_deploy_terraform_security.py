@@ -18,7 +18,7 @@ pytestmark = [needs_provider, pytest.mark.timeout(900)]
 EXAMPLES = ("small", "production")
 # DESIGN section 6: brokers and their load balancer, the registry, metrics, ZooKeeper's three; and the endpoints' HTTPS.
 PORTS_BY_GROUP = {
-    "audit": set(),
+    "audit": {9405, 9406},
     "broker": {9092, 9404},
     "endpoint": {443},
     "load": {9404},
@@ -41,7 +41,14 @@ FLOWS = {
 }
 # And on which ports blocks come in, by the attribute that names them.
 DOORS = {
-    "admin_cidrs": {("broker", 9092), ("broker", 9404), ("load", 9404), ("registry", 8081)},
+    "admin_cidrs": {
+        ("audit", 9405),
+        ("audit", 9406),
+        ("broker", 9092),
+        ("broker", 9404),
+        ("load", 9404),
+        ("registry", 8081),
+    },
     "publish_cidrs": {("broker", 9092), ("load_balancer", 9092), ("registry", 8081)},
 }
 INGRESS = "aws_vpc_security_group_ingress_rule"

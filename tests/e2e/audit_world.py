@@ -12,7 +12,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -120,11 +120,13 @@ class AuditWorld:
             ",".join(topics),
         ]
 
-    def counter(self, tier: str, log: Path, pattern: str | None = None) -> subprocess.Popen[bytes]:
+    def counter(
+        self, tier: str, log: Path, pattern: str | None = None, options: Sequence[str] = ()
+    ) -> subprocess.Popen[bytes]:
         """Start the continuous counter of a tier."""
         with log.open("ab") as stderr:
             return subprocess.Popen(
-                [HEADRACE, "audit", "count", *self._counted(tier, pattern)], stderr=stderr
+                [HEADRACE, "audit", "count", *self._counted(tier, pattern), *options], stderr=stderr
             )
 
     def noise(self, count: int) -> None:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import pytest
 from audit_world import DATACENTER, NOISE, TOPIC, VIEW, AuditWorld, end_offset, sequence_of, values_of
 from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient, NewTopic
-from processes import eventually
+from processes import eventually, free_port
 
 from headrace.events.avro_schemas import schema_text
 from headrace.load.tables import load_table, open_catalog
@@ -219,14 +220,20 @@ def check_silence(world: AuditWorld, whole_until: str) -> None:
 def test_restarts_leave_no_finding(mirrored_world: AuditWorld, tmp_path: Path) -> None:
     """Counters are killed while they count, the real mirror copies, an auditor keeps its ledger and is stopped."""
     world = mirrored_world
-    counters = {tier: world.counter(tier, tmp_path / f"{tier}.log") for tier in ("live", "offline")}
+    listeners = {tier: f"127.0.0.1:{free_port()}" for tier in ("live", "offline")}
+
+    def counter_of(tier: str) -> subprocess.Popen[bytes]:
+        log = tmp_path / f"{tier}.log"
+        return world.counter(tier, log, options=["--metrics-listener", listeners[tier]])
+
+    counters = {tier: counter_of(tier) for tier in listeners}
     try:
         for _ in range(3):
             world.publish(300)
             for tier, counter in counters.items():
                 counter.kill()
                 counter.wait()
-                counters[tier] = world.counter(tier, tmp_path / f"{tier}.log")
+                counters[tier] = counter_of(tier)
         with world.producer() as producer:
             producer.send(f"{TOPIC}.rejected", {"reason": "r", "line": b"x", "size": 1, "sha256": ""})
 
@@ -236,6 +243,11 @@ def test_restarts_leave_no_finding(mirrored_world: AuditWorld, tmp_path: Path) -
             return bool(report["totals"]["warehouse"] == 900 and report["verdict"] == "complete")
 
         eventually(arrived, timeout_s=60, what="a complete report")
+        for listener in listeners.values():
+            assert page(listener, "/ready").startswith('{"ready": true')
+            assert re.search(
+                r'^headrace_counter_lag_offsets\{topic="\S*pageviews"} 0.0$', page(listener), re.MULTILINE
+            )
     finally:
         for counter in counters.values():
             counter.send_signal(signal.SIGTERM)
@@ -280,13 +292,23 @@ def test_what_compaction_removed_of_a_new_topic_is_no_loss(
     assert report["uncounted"] == []
 
 
+def page(listener: str, path: str = "/metrics") -> str:
+    """A page of a process that has the listener; raises HTTPError where it answers anything but 200."""
+    with urllib.request.urlopen(f"http://{listener}{path}", timeout=10) as answer:
+        text: str = answer.read().decode()
+        return text
+
+
 def check_ledger(world: AuditWorld, state: Path, report: dict[str, Any]) -> None:
     """A report on the auditor's ledger says the same as one that reads everything."""
     command = [HEADRACE, "audit", "watch", "--bootstrap", world.offline.bootstrap, "--interval", "0.2"]
     command += ["--warehouse", str(world.warehouse), "--state", str(state)]
-    auditor = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    listener = f"127.0.0.1:{free_port()}"
+    auditor = subprocess.Popen([*command, "--metrics-listener", listener], stderr=subprocess.DEVNULL)
     ledger = state / "ledger.json"
     eventually(lambda: ledger.exists() and json.loads(ledger.read_text())["files"], what="a ledger")
+    assert page(listener, "/ready").startswith('{"ready": true')
+    assert re.search(r'^headrace_audit_warehouse\{\S*topic="pageviews"} 900.0$', page(listener), re.MULTILINE)
     auditor.terminate()
     assert auditor.wait(20) == 0
     kept = world.report("--state", str(state))
@@ -323,10 +345,10 @@ def test_the_page_fetches_nothing_and_shows_the_numbers(world: AuditWorld) -> No
     assert (negative["from_host"], negative["to_host"]) == ("web-1", "127.0.0.1")
     assert 3500 < negative["skew_seconds"] < 3600
     assert report["latency_seconds"]["live_to_offline"] is None
-    page = (world.home / "report" / "report.html").read_text(encoding="utf-8")
-    assert producer in page
-    assert "<b>123</b>" in page
-    assert "the clock of web-1 is ahead of the clock of 127.0.0.1" in page
+    shown = (world.home / "report" / "report.html").read_text(encoding="utf-8")
+    assert producer in shown
+    assert "<b>123</b>" in shown
+    assert "the clock of web-1 is ahead of the clock of 127.0.0.1" in shown
     assert report["verdict"] == "incomplete"
-    assert ">123 unknown<" in page
-    assert not any(mark in page for mark in ('src="', "url(http", "@import", "<link", "<script"))
+    assert ">123 unknown<" in shown
+    assert not any(mark in shown for mark in ('src="', "url(http", "@import", "<link", "<script"))

@@ -13,6 +13,8 @@ PORTS = {
     "zookeeper_election": 3888,
     "broker": 9092,
     "metrics": 9404,
+    "counter_metrics": 9405,
+    "auditor_metrics": 9406,
     "bootstrap": 9092,
     "registry": 8081,
 }

@@ -11,12 +11,21 @@ import click
 
 from headrace.audit import topic_names
 from headrace.audit.counter import FAILURES, LogCounter, Publisher, PublishError
-from headrace.audit.options import RETRY_SECONDS, bootstrap_option, now_ms, stop_on_signals
+from headrace.audit.counter_metrics import CounterMetrics
+from headrace.audit.options import (
+    RETRY_SECONDS,
+    bootstrap_option,
+    listener_option,
+    now_ms,
+    serve_pages,
+    stop_on_signals,
+)
 from headrace.audit.records import CounterTier
 from headrace.audit.topic_names import TopicNames
 from headrace.audit.windows import WINDOW_SIZE_MS
 from headrace.broker.structured_log import configure, get_logger
 from headrace.load.log_client import LogClient
+from headrace.load.rounds import Rounds
 
 CLEANUP_POLICY: Final = "cleanup.policy"
 
@@ -47,13 +56,20 @@ def _topic_names(context: click.Context, parameter: click.Parameter, value: str)
 @click.option(
     "--interval", default=1.0, show_default=True, type=click.FloatRange(min=0.05), help="Seconds per round."
 )
+@listener_option
 @click.option(
     "--once",
     is_flag=True,
     help="Count what is there now and end; exit 1 when a name or pattern takes no topic.",
 )
 def count(
-    bootstrap: str, datacenter: str, tier: CounterTier, wanted: TopicNames, interval: float, once: bool
+    bootstrap: str,
+    datacenter: str,
+    tier: CounterTier,
+    wanted: TopicNames,
+    interval: float,
+    metrics_listener: str | None,
+    once: bool,
 ) -> None:
     """Count a cluster's own log and publish the counts to its topic headrace.counts, until stopped.
 
@@ -63,6 +79,9 @@ def count(
     """
     configure()
     stop = stop_on_signals()
+    rounds = Rounds("headrace_counter", interval)
+    metrics = CounterMetrics(wanted)
+    serve_pages(metrics_listener, metrics.registry, rounds)
     client = LogClient(bootstrap, client_id="headrace-counter")
     try:
         counter = _retried(
@@ -75,17 +94,18 @@ def count(
                 window_size_ms=WINDOW_SIZE_MS,
                 clock_ms=now_ms,
                 policies=lambda topics: client.topic_settings(topics, CLEANUP_POLICY),
+                went_on=rounds.went_on,
             ),
+            rounds,
             stop,
         )
         if counter is not None:
+            metrics.counter = counter
             logger.info("counting", tier=tier, datacenter=datacenter, topics=str(wanted))
-            _count_on(counter, interval, once, stop)
-            missing = wanted.missing(counter.known_topics) if once and not stop.is_set() else []
+            _count_on(counter, rounds, wanted, interval, once, stop)
+            missing = _missing(counter, wanted) if once and not stop.is_set() else ""
             if missing:
-                raise click.ClickException(
-                    f"the cluster has no topic {' and no '.join(missing)}; `headrace topics list` shows those it has."
-                )
+                raise click.ClickException(missing)
     except PublishError as error:
         raise click.ClickException(
             f"{error}; start the counter again, it goes on from its last record"
@@ -94,27 +114,55 @@ def count(
         client.close()
 
 
-def _retried(make: Callable[[], LogCounter], stop: threading.Event) -> LogCounter | None:
+def _retried(make: Callable[[], LogCounter], rounds: Rounds, stop: threading.Event) -> LogCounter | None:
     """Wait for the cluster to answer; None when told to stop before."""
     while not stop.is_set():
         try:
             return make()
         except FAILURES as error:
             logger.warning("waiting for the cluster", reason=error)
+            rounds.failed(f"it waits for the cluster: {error}")
             stop.wait(RETRY_SECONDS)
     return None
 
 
-def _count_on(counter: LogCounter, interval: float, once: bool, stop: threading.Event) -> None:
+def _count_on(
+    counter: LogCounter,
+    rounds: Rounds,
+    wanted: TopicNames,
+    interval: float,
+    once: bool,
+    stop: threading.Event,
+) -> None:
     while not stop.is_set():
         begun = time.monotonic()
         try:
             has_more = counter.round()
         except FAILURES as error:
             logger.warning("round incomplete", reason=error)
+            rounds.failed(error)
             stop.wait(RETRY_SECONDS)
             continue
+        rounds.ended(time.monotonic() - begun, _hindrance(counter, wanted))
         if once and not has_more:
             return
         if not has_more:
             stop.wait(max(0.0, interval - (time.monotonic() - begun)))
+
+
+def _missing(counter: LogCounter, wanted: TopicNames) -> str:
+    """A sentence about the names and patterns that take no topic."""
+    missing = wanted.missing(counter.known_topics)
+    if not missing:
+        return ""
+    return f"the cluster has no topic {' and no '.join(missing)}; `headrace topics list` shows those it has."
+
+
+def _hindrance(counter: LogCounter, wanted: TopicNames) -> str:
+    """Why the last round counted nothing although it ended."""
+    if not counter.known_topics:
+        return _missing(counter, wanted)
+    unreachable = counter.figures.unreachable
+    if not unreachable or counter.figures.reached:
+        return ""
+    return f"no leader answers of its {unreachable} partitions"

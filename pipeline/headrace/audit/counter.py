@@ -9,7 +9,7 @@ goes on from what was published.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from confluent_kafka import KafkaError as DeliveryError
@@ -39,6 +39,8 @@ OFFSETS_PER_RECORD_MAX: Final = 20_000
 """Bound of a count record: even runs of single sequences stay below a message's size."""
 RANGES_PER_ROUND_MAX: Final = 50
 """Ranges of one partition before the others get their turn."""
+FLUSH_INTERVAL_MS: Final = 5_000
+"""How long a round may go on before what it counted so far is seen to be acknowledged."""
 ROT_LEFT_OUT_AFTER_MS: Final = 600_000
 """A batch that is rotten for so long is not waited for any more: what lies behind it counts."""
 PUBLISH_TIMEOUT_S: Final = 60.0
@@ -49,6 +51,20 @@ POLICY_INTERVAL_MS: Final = 10_000
 """How old the answer may be to the question which topics are compacted; a new topic is asked for at once."""
 
 logger = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundFigures:
+    """What a round found, at its end."""
+
+    lag: Mapping[str, int] = field(default_factory=dict)
+    """By topic: offsets that are readable and not counted."""
+    reached: int = 0
+    """Partitions whose leader answered."""
+    unreachable: int = 0
+    """Partitions whose leader did not."""
+    standstills: int = 0
+    """Partitions that cannot be counted on."""
 
 
 class PublishError(Exception):
@@ -104,7 +120,8 @@ class Publisher:
 class LogCounter:
     """Counts those topics of one cluster that are in `topics`, new ones from the next round on.
 
-    `policies` tells the cleanup.policy of topics, as the brokers say now.
+    `policies` tells the cleanup.policy of topics, as the brokers say now; `went_on` is called when counts of a round that
+    goes on are acknowledged.
     """
 
     def __init__(
@@ -118,6 +135,7 @@ class LogCounter:
         window_size_ms: int,
         clock_ms: Callable[[], int],
         policies: Callable[[Collection[str]], Mapping[str, str]] = lambda _: {},
+        went_on: Callable[[], None] = lambda: None,
     ) -> None:
         self._client = client
         self._publisher = publisher
@@ -125,6 +143,7 @@ class LogCounter:
         self._datacenter = datacenter
         self._topics = topics
         self._policies = policies
+        self._went_on = went_on
         self._known: frozenset[str] = frozenset()
         self._compacted: frozenset[str] = frozenset()
         self._policies_ms = 0
@@ -135,6 +154,10 @@ class LogCounter:
         self._told: Barrier | None = None
         self._clock_ms = clock_ms
         self.counted_events = 0
+        self.counted_offsets: dict[str, int] = {}
+        """By topic."""
+        self.figures = RoundFigures()
+        """Of the last round."""
         self.positions = published_positions(client, tier, datacenter)
 
     @property
@@ -155,16 +178,35 @@ class LogCounter:
         self._ask_policies(frozenset(partition.topic for partition in partitions), begun_ms)
         offsets = self._client.reachable_log_offsets(partitions)
         behind = {partition.topic for partition in partitions if partition not in offsets}
+        flushed_ms = begun_ms
         try:
             for partition, ends in sorted(offsets.items()):
                 if not self._count(partition, ends):
                     behind.add(partition.topic)
+                if self._clock_ms() - flushed_ms >= FLUSH_INTERVAL_MS:
+                    self._publisher.flush()
+                    self._went_on()
+                    flushed_ms = self._clock_ms()
         finally:
             self._publisher.flush()
+        self.figures = self._figures(partitions, offsets)
         self._tell(monitoring, frozenset(partition.topic for partition in partitions) - behind, begun_ms)
         return bool(behind) and any(
             self.positions.get(partition, 0) < ends.end and partition not in self._standstills
             for partition, ends in offsets.items()
+        )
+
+    def _figures(
+        self, partitions: Collection[TopicPartition], offsets: Mapping[TopicPartition, LogOffsets]
+    ) -> RoundFigures:
+        lag = {partition.topic: 0 for partition in partitions}
+        for partition, ends in offsets.items():
+            lag[partition.topic] += max(0, ends.end - self.positions[partition])
+        return RoundFigures(
+            lag=lag,
+            reached=len(offsets),
+            unreachable=len(partitions) - len(offsets),
+            standstills=len(self._standstills),
         )
 
     def _ask_policies(self, topics: frozenset[str], now_ms: int) -> None:
@@ -230,6 +272,8 @@ class LogCounter:
                     )
                 )
                 self.positions[partition] = chunk.next_offset
+                counted = self.counted_offsets.get(partition.topic, 0)
+                self.counted_offsets[partition.topic] = counted + chunk.next_offset - position
                 self.counted_events += sum(item.count for item in found.tallies)
                 self._standstills.pop(partition, None)
         except StandstillError as error:

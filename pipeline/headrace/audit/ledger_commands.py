@@ -17,18 +17,27 @@ from headrace.audit import report as reports
 from headrace.audit.latency import SPANS
 from headrace.audit.ledger import LATE_AFTER_MS, ForeignLedgerError, Ledger
 from headrace.audit.metrics import AuditMetrics
-from headrace.audit.options import RETRY_SECONDS, Moment, bootstrap_option, now_ms, stop_on_signals
+from headrace.audit.options import (
+    RETRY_SECONDS,
+    Moment,
+    bootstrap_option,
+    listener_option,
+    now_ms,
+    serve_pages,
+    stop_on_signals,
+)
 from headrace.audit.outcome import Outcome
 from headrace.audit.period import ALWAYS, END_MS, Period
 from headrace.audit.reconcile import reconcile
 from headrace.audit.topics import OfflineTopics
 from headrace.audit.warehouse import Warehouse
 from headrace.audit.watermark import SILENT_AFTER_MS
-from headrace.broker.client.blocking_cluster import ConnectionFailedError, parse_bootstrap
+from headrace.broker.client.blocking_cluster import ConnectionFailedError
 from headrace.broker.errors import KafkaError
 from headrace.broker.structured_log import configure, get_logger
 from headrace.load.log_client import LogClient
 from headrace.load.options import make_folder, warehouse_options
+from headrace.load.rounds import Rounds
 from headrace.load.tables import WarehouseError, is_present, open_present
 
 SAVE_SECONDS: Final = 15.0
@@ -76,6 +85,8 @@ class Auditor:
         self._warehouse = Warehouse(open_present(warehouse, properties))
         self._directory = directory
         self.ledger = state.load(directory, late_ms)
+        self.records = self.files = 0
+        """Read so far: messages of topics, data files of tables."""
 
     def update(self, now_ms: int) -> int:
         """Read what is new; returns how much. A ledger of another cluster is begun anew."""
@@ -106,8 +117,26 @@ class Auditor:
         outcome.watermarks = {key: promise.until_ms for key, promise in self.ledger.promised.items()}
         return outcome
 
+    @property
+    def lag(self) -> dict[str, int]:
+        """By topic, the offsets that were there when it was read last, and are not read."""
+        return self._topics.lag(self.ledger)
+
+    @property
+    def hindrance(self) -> str:
+        """Why the last reading read nothing of the cluster although it ended."""
+        if self._topics.reached:
+            return ""
+        if self.ledger.unread:
+            return f"no leader answers of its {len(self.ledger.unread)} partitions"
+        return "the offline cluster has no topic of counts, accounts or arrivals; brokers with a mirror and counters make them"
+
     def _read(self) -> int:
-        return self._topics.read_into(self.ledger) + self._warehouse.read_into(self.ledger)
+        records = self._topics.read_into(self.ledger)
+        self.records += records
+        files = self._warehouse.read_into(self.ledger)
+        self.files += files
+        return records + files
 
 
 @click.command()
@@ -125,7 +154,7 @@ class Auditor:
 @click.option(
     "--interval", default=10.0, show_default=True, type=click.FloatRange(min=0.1), help="Seconds per round."
 )
-@click.option("--metrics-listener", metavar="HOST:PORT", help="Serve Prometheus metrics there.")
+@listener_option
 def watch(
     bootstrap: str,
     warehouse: str,
@@ -145,23 +174,29 @@ def watch(
     configure()
     stop = stop_on_signals()
     make_folder(directory, "--state")
-    if not _await_warehouse(warehouse, catalog_properties, stop, interval):
+    rounds = Rounds("headrace_audit", interval)
+    metrics = AuditMetrics()
+    serve_pages(metrics_listener, metrics.registry, rounds)
+    if not _await_warehouse(warehouse, catalog_properties, rounds, stop):
         return
     auditor = open_auditor(bootstrap, warehouse, catalog_properties, directory, late_after_seconds)
-    metrics = _metrics(metrics_listener)
     logger.info("watching")
     saved = time.monotonic()
     changed = 0
     while not stop.is_set():
+        begun = time.monotonic()
         try:
             changed += auditor.update(now_ms())
         except READ_FAILURES as error:
             logger.warning("round incomplete", reason=error)
+            rounds.failed(error)
             stop.wait(RETRY_SECONDS)
             continue
         outcome = auditor.outcome(now_ms(), silent_after_seconds)
-        if metrics is not None:
+        if metrics_listener is not None:
             metrics.observe(outcome, auditor.ledger, now_ms())
+            metrics.observe_reading(auditor.records, auditor.files, auditor.lag, len(auditor.ledger.unread))
+        rounds.ended(time.monotonic() - begun, auditor.hindrance)
         if changed and time.monotonic() - saved >= SAVE_SECONDS:
             state.save(auditor.ledger, directory)
             saved, changed = time.monotonic(), 0
@@ -263,12 +298,14 @@ def _write(output: Path, found: dict[str, Any], ledger: Ledger) -> None:
 
 
 def _await_warehouse(
-    warehouse: str, properties: dict[str, str], stop: threading.Event, interval: float
+    warehouse: str, properties: dict[str, str], rounds: Rounds, stop: threading.Event
 ) -> bool:
     """Wait for the load to make the warehouse; False when told to stop before."""
-    while not is_present(warehouse, properties) and not stop.is_set():
+    if not is_present(warehouse, properties):
+        rounds.reason = f"it waits for the warehouse {warehouse}, which the load makes"
         logger.warning("waiting for the warehouse, which is not there yet", warehouse=warehouse)
-        stop.wait(interval)
+    while not stop.is_set() and not is_present(warehouse, properties):
+        stop.wait(RETRY_SECONDS)
     return not stop.is_set()
 
 
@@ -284,15 +321,3 @@ def open_auditor(
         return Auditor(bootstrap, warehouse, properties, directory, round(late_after_seconds * 1000))
     except WarehouseError as error:
         raise click.ClickException(str(error)) from error
-
-
-def _metrics(listener: str | None) -> AuditMetrics | None:
-    if listener is None:
-        return None
-    metrics = AuditMetrics()
-    try:
-        ((host, port),) = parse_bootstrap(listener)
-        metrics.serve(host, port)
-    except (ValueError, OSError) as error:
-        raise click.BadParameter(str(error), param_hint="--metrics-listener") from error
-    return metrics

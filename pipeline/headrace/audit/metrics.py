@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Gauge, start_http_server
+from collections.abc import Mapping
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from headrace.audit.latency import SPANS
 from headrace.audit.ledger import Ledger
-from headrace.audit.outcome import Outcome
+from headrace.audit.outcome import Outcome, open_windows
 from headrace.audit.parcels import is_rejected
 from headrace.audit.period import Period
+from headrace.audit.windows import WINDOW_SIZE_MS
 
-RECENT_MS = 600_000
+RECENT_MS: Final = 600_000
+OPEN_WINDOWS_MS: Final = 86_400_000
 
 
 class AuditMetrics:
-    """What the ledger says, by datacenter and topic; `serve` opens the port."""
+    """What the ledger says, by datacenter and topic, and what was read for it."""
 
     def __init__(self) -> None:
-        self._collected = CollectorRegistry()
+        self.registry = CollectorRegistry()
+        self._records = self._files = self._unread = 0
+        self._lag: Mapping[str, int] = {}
+        self._open_windows: Mapping[tuple[str, str], int] = {}
+        self.registry.register(self)
         labels = ["datacenter", "topic"]
         self._counts = {
-            name: Gauge(f"headrace_audit_{name}", text, labels, registry=self._collected)
+            name: Gauge(f"headrace_audit_{name}", text, labels, registry=self.registry)
             for name, text in (
                 ("produced", "Events that producers were told are written"),
                 ("live", "Events counted in the live cluster"),
@@ -35,30 +45,58 @@ class AuditMetrics:
         self._complete_until = Gauge(
             "headrace_audit_complete_until_seconds",
             "Time up to which everything is whole, since the epoch",
-            registry=self._collected,
+            registry=self.registry,
         )
         self._topic_complete_until = Gauge(
             "headrace_audit_topic_complete_until_seconds",
             "Time up to which everything of a topic is whole, since the epoch",
             labels,
-            registry=self._collected,
+            registry=self.registry,
         )
         self._latency = Gauge(
             "headrace_audit_latency_seconds",
             "Latency by hop, of all events so far",
             ["datacenter", "hop", "figure"],
-            registry=self._collected,
+            registry=self.registry,
         )
         self._recent_latency = Gauge(
             "headrace_audit_recent_latency_seconds",
             "Latency by hop, of the last ten minutes' events",
             ["hop", "figure"],
-            registry=self._collected,
+            registry=self.registry,
         )
 
-    def serve(self, host: str, port: int) -> None:
-        """Serve the metrics over HTTP in a background thread that ends with the process."""
-        start_http_server(port, addr=host, registry=self._collected)
+    def collect(self) -> list[Metric]:
+        """The families whose labels come and go, and those of what was read."""
+        windows = GaugeMetricFamily(
+            "headrace_audit_open_windows",
+            "Windows of the last 24 hours that are not complete, those with loss or duplicates left aside.",
+            labels=["datacenter", "topic"],
+        )
+        for place, count in self._open_windows.items():
+            windows.add_metric(place, count)
+        lag = GaugeMetricFamily(
+            "headrace_audit_lag_offsets",
+            "Offsets of the audit's inputs that the last round could reach and did not read, by topic.",
+            labels=["topic"],
+        )
+        for topic, count in self._lag.items():
+            lag.add_metric([topic], count)
+        return [
+            windows,
+            lag,
+            CounterMetricFamily("headrace_audit_read_records", "Records of topics read.", self._records),
+            CounterMetricFamily("headrace_audit_read_files", "Data files of tables read.", self._files),
+            GaugeMetricFamily(
+                "headrace_audit_unread_partitions",
+                "Partitions of the audit's inputs whose leader did not answer in the last round.",
+                self._unread,
+            ),
+        ]
+
+    def observe_reading(self, records: int, files: int, lag: Mapping[str, int], unread: int) -> None:
+        """Take what was read since the process began, and what is left after the last round."""
+        self._records, self._files, self._lag, self._unread = records, files, lag, unread
 
     def observe(self, outcome: Outcome, ledger: Ledger, now_ms: int) -> None:
         for key, counts in outcome.topics.items():
@@ -68,6 +106,8 @@ class AuditMetrics:
         self._complete_until.set((outcome.complete_until or 0) / 1000)
         for key in outcome.topics:
             self._topic_complete_until.labels(*key).set(outcome.watermarks.get(key, 0) / 1000)
+        day = Period(now_ms - OPEN_WINDOWS_MS, now_ms)
+        self._open_windows = open_windows(outcome, day, WINDOW_SIZE_MS)
         for key, histogram in ledger.latencies.histograms.items():
             for figure, value in (histogram.summary() or {}).items():
                 self._latency.labels(*key, figure).set(value)

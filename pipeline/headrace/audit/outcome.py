@@ -141,6 +141,18 @@ def windows(outcome: Outcome) -> list[WindowVerdict]:
     return [window for topic in sorted(by_topic) for window in _swept(by_topic[topic], outcome.period)]
 
 
+def open_windows(outcome: Outcome, period: Period, window_size_ms: int) -> dict[tuple[str, str], int]:
+    """Return how many windows of a period nobody can call complete yet, by (datacenter, topic)."""
+    found = dict.fromkeys(outcome.topics, 0)
+    for window in windows(outcome):
+        first = max(window.period.since_ms, period.since_ms) // window_size_ms
+        following = -(-min(window.period.until_ms, period.until_ms) // window_size_ms)
+        place = (window.datacenter, window.topic)
+        if window.verdict == "incomplete" and following > first:
+            found[place] = found.get(place, 0) + following - first
+    return found
+
+
 def _swept(items: list[WindowVerdict], period: Period) -> Iterator[WindowVerdict]:
     """Yield the worst verdict of each time, of one topic."""
     datacenter, topic = items[0].datacenter, items[0].topic

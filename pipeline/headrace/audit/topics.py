@@ -45,6 +45,8 @@ class OfflineTopics:
 
     def __init__(self, client: LogClient) -> None:
         self._client = client
+        self._ends: dict[TopicPartition, int] = {}
+        """Of those whose leaders answered last time."""
 
     def read_into(self, ledger: Ledger) -> int:
         """Read what is new; returns how many records.
@@ -56,9 +58,23 @@ class OfflineTopics:
         partitions = self._client.partitions(is_input)
         offsets = self._client.reachable_log_offsets(partitions)
         ledger.unread = {partition for partition in partitions if partition not in offsets}
+        self._ends = {partition: ends.end for partition, ends in offsets.items()}
         return sum(
             self._read_partition(ledger, partition, ends) for partition, ends in sorted(offsets.items())
         )
+
+    @property
+    def reached(self) -> int:
+        """Partitions whose leaders answered last time."""
+        return len(self._ends)
+
+    def lag(self, ledger: Ledger) -> dict[str, int]:
+        """Return, by topic, how many offsets of those that the last reading could reach it has not read."""
+        found: dict[str, int] = {}
+        for partition, end in self._ends.items():
+            left = max(0, end - ledger.read.get(partition, 0))
+            found[partition.topic] = found.get(partition.topic, 0) + left
+        return found
 
     def _read_partition(self, ledger: Ledger, partition: TopicPartition, ends: LogOffsets) -> int:
         first = ledger.read.get(partition, 0)

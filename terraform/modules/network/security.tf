@@ -2,7 +2,9 @@
 
 locals {
   _ports = {
+    auditor_metrics    = 9406
     broker             = 9092
+    counter_metrics    = 9405
     endpoint           = 443
     metrics            = 9404
     registry           = 8081
@@ -46,6 +48,11 @@ locals {
     [
       for pair in setproduct(["broker", "load"], var.admin_cidrs) :
       { to = pair[0], port = "metrics", cidr = pair[1] }
+    ],
+    # The auditor is where the load is: in the offline datacenter.
+    [
+      for pair in setproduct(contains(var.groups, "load") ? ["counter_metrics", "auditor_metrics"] : ["counter_metrics"], var.admin_cidrs) :
+      { to = "audit", port = pair[0], cidr = pair[1] }
     ],
   )
   # A block that both publishes and administers is one rule.

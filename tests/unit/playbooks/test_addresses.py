@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from inventory_kit import good_inventory
+from inventory_kit import PORTS, good_inventory
 
-from headrace_inventory.addresses import SERVICE_GROUPS, mirror_properties, services
+from headrace_inventory.addresses import SERVICE_GROUPS, listeners, mirror_properties, services
 
 
 def test_a_host_stops_what_reads_before_what_is_read() -> None:
@@ -33,3 +33,13 @@ def test_mirror_properties_name_every_source_and_escape_dots() -> None:
         "mirror.east.bootstrap.servers": "10.1.1.1:9092,10.1.2.2:9092",
         "mirror.east.topics": "pageviews|headrace[.]counts",
     }
+
+
+def test_counters_and_the_auditor_listen_beside_each_other() -> None:
+    groups, hostvars = good_inventory()
+    found = listeners(groups["audit"], hostvars, groups, PORTS)
+    assert [(item["service"], item["address"], item["port"]) for item in found] == [
+        ("headrace-counter", "10.1.4.1", 9405),
+        ("headrace-auditor", "10.9.9.1", 9406),
+        ("headrace-counter", "10.9.9.1", 9405),
+    ]

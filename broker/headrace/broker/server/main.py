@@ -27,6 +27,7 @@ from headrace.broker.handlers.services import Services
 from headrace.broker.log.results import RecoveryReport
 from headrace.broker.log.startup import open_logs
 from headrace.broker.log.store import LogStore
+from headrace.broker.page_server import PageServer
 from headrace.broker.replication.partition import Partition
 from headrace.broker.replication.versions import versions_of
 from headrace.broker.server.addresses import data_directories, endpoints, stored_broker_id, with_ports
@@ -47,7 +48,6 @@ from headrace.broker.server.listener import Acceptor
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.metrics import BrokerMetrics
 from headrace.broker.server.metrics_page import MetricsPage
-from headrace.broker.server.metrics_server import MetricsServer
 from headrace.broker.server.moves import ReplicaMoves
 from headrace.broker.server.process_metrics import ProcessMetrics
 from headrace.broker.server.producer_ids import ProducerIds
@@ -168,7 +168,7 @@ class Broker:
         self.metrics.groups = lambda: 0 if self.groups is None else self.groups.group_count
         self.metrics.zookeeper = self.cluster.membership.watch
         self.readiness = Readiness(self.metrics.opening, self.cluster.membership.watch)
-        self.metrics_server = MetricsServer(
+        self.page_server = PageServer(
             {
                 "/metrics": MetricsPage(self.metrics.registry, ProcessMetrics()).answer,
                 "/live": self.readiness.live,
@@ -185,7 +185,9 @@ class Broker:
         directories = data_directories(self.config)
         self.tasks.start("loop delay", self.metrics.loop_delay.run())
         if self.config.network.headrace_metrics_listener:
-            await self.metrics_server.start(self.config.network.headrace_metrics_listener)
+            await self.page_server.start(
+                "headrace.metrics.listener", self.config.network.headrace_metrics_listener
+            )
         await self.cluster.connect(stored_broker_id(self.files, directories))
         self.readiness.phase = Phase.RECOVERING
         self.logs = await self._open_logs(directories)
@@ -287,7 +289,7 @@ class Broker:
         if self.logs is not None:
             with self._surroundings.threads(CLOSING_THREADS) as pool:
                 self.logs.close(pool.map)
-        await self.metrics_server.stop()
+        await self.page_server.stop()
 
     async def _open_logs(self, directories: Sequence[str]) -> LogStore:
         progress = self.metrics.opening

@@ -32,6 +32,7 @@ run "a_live_network" {
 
   assert {
     condition = toset(keys(aws_vpc_security_group_ingress_rule.door)) == toset([
+      "audit counter_metrics from 10.1.0.0/16",
       "broker broker from 10.1.0.0/16", "broker broker from 10.20.0.0/16", "broker metrics from 10.1.0.0/16",
       "load_balancer broker from 10.1.0.0/16", "load_balancer broker from 10.20.0.0/16",
       "registry registry from 10.1.0.0/16", "registry registry from 10.20.0.0/16",
@@ -67,6 +68,11 @@ run "an_offline_network" {
   assert {
     condition     = aws_vpc_security_group_ingress_rule.flow["load to registry registry"].to_port == 8081 && aws_vpc_security_group_ingress_rule.door["load metrics from 10.1.0.0/16"].to_port == 9404
     error_message = "The load reaches the registry and shows its metrics."
+  }
+
+  assert {
+    condition     = aws_vpc_security_group_ingress_rule.door["audit counter_metrics from 10.1.0.0/16"].to_port == 9405 && aws_vpc_security_group_ingress_rule.door["audit auditor_metrics from 10.1.0.0/16"].to_port == 9406
+    error_message = "The offline audit host shows the metrics of its counter and of the auditor."
   }
 }
 

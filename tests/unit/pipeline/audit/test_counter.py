@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, cast
 
 import pytest
@@ -12,10 +12,12 @@ from fastavro import schemaless_writer
 from headrace.audit.counter import (
     BARRIER_INTERVAL_MS,
     COUNTS,
+    FLUSH_INTERVAL_MS,
     POLICY_INTERVAL_MS,
     ROT_LEFT_OUT_AFTER_MS,
     LogCounter,
     Publisher,
+    RoundFigures,
 )
 from headrace.audit.records import Barrier, Counted, CountRecord, Standstill, encode
 from headrace.audit.topic_names import parse
@@ -56,6 +58,7 @@ class MemoryCluster:
             COUNTS: bytearray(),
         }
         self.starts: dict[TopicPartition, int] = {}
+        self.silent: set[TopicPartition] = set()
         self.published: list[CountRecord] = []
         self.now_ms = 0
         self.policies: dict[str, str] = {}
@@ -77,7 +80,11 @@ class MemoryCluster:
         return [partition for partition in self.logs if wanted(partition.topic)]
 
     def reachable_log_offsets(self, partitions: Any, **_: Any) -> dict[TopicPartition, LogOffsets]:
-        return {item: LogOffsets(self.starts.get(item, 0), self.end(item)) for item in partitions}
+        return {
+            item: LogOffsets(self.starts.get(item, 0), self.end(item))
+            for item in partitions
+            if item not in self.silent
+        }
 
     log_offsets = reachable_log_offsets
 
@@ -101,7 +108,7 @@ class MemoryCluster:
     def flush(self) -> None:
         pass
 
-    def counter(self, topics: str = "pageviews") -> LogCounter:
+    def counter(self, topics: str = "pageviews", went_on: Callable[[], None] = lambda: None) -> LogCounter:
         return LogCounter(
             self,  # type: ignore[arg-type]
             self,  # type: ignore[arg-type]
@@ -111,6 +118,7 @@ class MemoryCluster:
             window_size_ms=1000,
             clock_ms=lambda: self.now_ms,
             policies=self.policies_of,
+            went_on=went_on,
         )
 
     def news(self) -> list[tuple[str, int, int]]:
@@ -145,6 +153,44 @@ def test_counts_what_is_new_and_then_says_how_far_it_is(cluster: MemoryCluster) 
         whole=frozenset({"pageviews"}),
         at_ms=0,
     )
+
+
+def test_a_round_says_what_it_read_and_what_it_left(cluster: MemoryCluster) -> None:
+    other, silent = TopicPartition("other", 0), TopicPartition("other", 1)
+    cluster.append(PAGES, event(0), event(1), b"no event")
+    cluster.logs[other] = bytearray()
+    cluster.append(other, event(0))
+    counter = cluster.counter("pageviews,other")
+    counter.round()
+    assert (counter.counted_events, counter.counted_offsets) == (3, {"pageviews": 3, "other": 1})
+    assert counter.figures == RoundFigures(lag={"pageviews": 0, "other": 0}, reached=2)
+    cluster.logs[silent] = bytearray()
+    cluster.append(PAGES, event(2))
+    cluster.logs[PAGES][-1] ^= 1
+    cluster.silent = {silent}
+    counter.round()
+    assert counter.figures == RoundFigures(
+        lag={"pageviews": 1, "other": 0}, reached=2, unreachable=1, standstills=1
+    )
+
+
+def test_a_long_round_says_that_it_goes_on(cluster: MemoryCluster) -> None:
+    second = TopicPartition("pageviews", 1)
+    cluster.logs[second] = bytearray()
+    cluster.append(PAGES, event(0))
+    cluster.append(second, event(1))
+    heard: list[int] = []
+
+    fetch = cluster.fetch
+
+    def slow(partition: TopicPartition, offset: int, **rest: Any) -> Fetched:
+        cluster.now_ms += FLUSH_INTERVAL_MS
+        return fetch(partition, offset, **rest)
+
+    counter = cluster.counter(went_on=lambda: heard.append(cluster.now_ms))
+    cluster.fetch = slow  # type: ignore[method-assign]
+    counter.round()
+    assert len(heard) == 2
 
 
 def test_a_new_counter_goes_on_from_what_was_published(cluster: MemoryCluster) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from audit_pipeline import DATACENTER, NOW, TOPIC, WINDOW_MS, Pipeline
 
-from headrace.audit.outcome import windows
+from headrace.audit.outcome import open_windows, windows
 from headrace.audit.period import BEGIN_MS, END_MS, Period
 from headrace.audit.records import Standstill
 from headrace.audit.report import as_json, sentence
@@ -28,6 +28,19 @@ def pipeline() -> Pipeline:
     pipeline.pass_time(WINDOW_MS)
     pipeline.close("p")
     return pipeline
+
+
+def test_open_windows_are_those_that_may_still_be_complete(pipeline: Pipeline) -> None:
+    def found(since_ms: int) -> dict[tuple[str, str], int]:
+        return open_windows(pipeline.outcome(), Period(since_ms, pipeline.now_ms), WINDOW_MS)
+
+    assert found(NOW) == {(DATACENTER, TOPIC): 0}
+    pipeline.open("q")
+    pipeline.send("q")
+    pipeline.pass_time(3 * WINDOW_MS, kill=("q",))
+    assert found(NOW)[DATACENTER, TOPIC] == 3
+    assert found(pipeline.now_ms - WINDOW_MS)[DATACENTER, TOPIC] == 1
+    assert found(pipeline.now_ms) == {(DATACENTER, TOPIC): 0}
 
 
 def test_windows_that_are_not_complete_are_named_in_order(pipeline: Pipeline) -> None:

@@ -1,4 +1,4 @@
-"""HTTP for the metrics and the probes, on the broker's own loop and within bounds.
+"""HTTP for a process's metrics and probes, on an event loop and within bounds.
 
 Invariants: at most `CONNECTIONS_COUNT_MAX` connections, of which the oldest makes room for a new one, so that idle ones
 never keep a scraper out; a request that is not whole in `REQUEST_S_MAX`, and a page that is not taken in `ANSWER_S_MAX`,
@@ -16,10 +16,9 @@ from typing import cast
 from headrace.broker.config.keys import ConfigurationError
 from headrace.broker.structured_log import get_logger
 from headrace.broker.tasks import Tasks
-from headrace.broker.zk.paths import PORT_MAX
 
 logger = get_logger(__name__)
-METRICS_KEY = "headrace.metrics.listener"
+PORT_MAX = 65535
 CONNECTIONS_COUNT_MAX = 32
 REQUEST_SIZE_MAX = 16 << 10
 REQUEST_S_MAX = 5.0
@@ -29,7 +28,7 @@ MakePage = Callable[[], Awaitable[tuple[HTTPStatus, str, bytes]]]
 """Makes a page: its status, its content type and its body."""
 
 
-class MetricsServer:
+class PageServer:
     """Serves pages, by their paths, at one address; `start` and `stop` are each called once."""
 
     def __init__(self, pages: Mapping[str, MakePage]) -> None:
@@ -39,11 +38,11 @@ class MetricsServer:
         self.connections: dict[_Connection, None] = {}
         self._server: asyncio.Server | None = None
 
-    async def start(self, listener: str) -> None:
-        """Listen at HOST:PORT. Raises ConfigurationError."""
+    async def start(self, setting: str, listener: str) -> None:
+        """Listen at HOST:PORT, which that setting names. Raises ConfigurationError."""
         host, colon, port = listener.rpartition(":")
         if not colon or not port.isdecimal() or int(port) > PORT_MAX:
-            raise ConfigurationError(METRICS_KEY, listener, "HOST:PORT, for example 127.0.0.1:9404")
+            raise ConfigurationError(setting, listener, "HOST:PORT, for example 127.0.0.1:9404")
         host = host.removeprefix("[").removesuffix("]")
         try:
             self._server = await asyncio.get_running_loop().create_server(
@@ -51,7 +50,7 @@ class MetricsServer:
             )
         except OSError as error:
             raise ConfigurationError(
-                METRICS_KEY, listener, f"an address that is free here ({error.strerror})"
+                setting, listener, f"an address that is free here ({error.strerror})"
             ) from None
 
     @property
@@ -72,7 +71,7 @@ class MetricsServer:
 class _Connection(asyncio.Protocol):
     """One request and its answer."""
 
-    def __init__(self, server: MetricsServer) -> None:
+    def __init__(self, server: PageServer) -> None:
         self._server = server
         self._request = bytearray()
         self._is_answered = False

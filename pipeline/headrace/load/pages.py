@@ -1,0 +1,62 @@
+"""The pages of a process whose main thread works: its metrics and its probes, served by another thread.
+
+Owns that thread and its event loop; who may connect, and for how long, is `PageServer`'s matter. The thread ends with the
+process, or before it with `close`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import threading
+from concurrent.futures import Future
+from http import HTTPStatus
+from importlib.metadata import version
+
+from prometheus_client import CollectorRegistry, Gauge, ProcessCollector, generate_latest
+
+from headrace.broker.page_server import PageServer
+from headrace.load.rounds import Rounds
+
+SETTING = "--metrics-listener"
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Pages:
+    """GET /metrics, /live and /ready at HOST:PORT. Raises ConfigurationError."""
+
+    def __init__(self, listener: str, registry: CollectorRegistry, rounds: Rounds) -> None:
+        registry.register(rounds)
+        ProcessCollector(registry=registry)
+        build = Gauge("headrace_build_info", "What runs here.", ["version", "python"], registry=registry)
+        build.labels(version("headrace"), platform.python_version()).set(1)
+        self._registry = registry
+        self._rounds = rounds
+        self._serving: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, int]] = Future()
+        self._thread = threading.Thread(target=self._run, args=(listener,), name="pages", daemon=True)
+        self._thread.start()
+        self._loop, self._over, self.port = self._serving.result()
+
+    def close(self) -> None:
+        """Close the address, and return when the thread is gone."""
+        self._loop.call_soon_threadsafe(self._over.set)
+        self._thread.join()
+
+    def _run(self, listener: str) -> None:
+        try:
+            asyncio.run(self._serve(listener))
+        except Exception as error:
+            self._serving.set_exception(error)
+
+    async def _serve(self, listener: str) -> None:
+        server = PageServer(
+            {"/metrics": self._metrics, "/live": self._rounds.live, "/ready": self._rounds.ready}
+        )
+        await server.start(SETTING, listener)
+        over = asyncio.Event()
+        self._serving.set_result((asyncio.get_running_loop(), over, server.port))
+        await over.wait()
+        await server.stop()
+
+    async def _metrics(self) -> tuple[HTTPStatus, str, bytes]:
+        return HTTPStatus.OK, METRICS_TYPE, generate_latest(self._registry)
