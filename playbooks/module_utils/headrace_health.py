@@ -53,12 +53,11 @@ def probe_http(address: str, port: int, path: str) -> str | None:
 
 
 def reason_of(body: bytes) -> str:
-    """What an answer of JSON gives as its `reason`."""
+    """What an answer of JSON gives as its `reason`, to end a sentence with."""
     try:
-        reason = json.loads(body)["reason"]
+        return f": {json.loads(body)['reason']}".rstrip(".")
     except (ValueError, LookupError, TypeError):
         return ""
-    return f": {reason}"
 
 
 PROBES: dict[str, Callable[[str, int, str], str | None]] = {

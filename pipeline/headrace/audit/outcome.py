@@ -148,8 +148,8 @@ def open_windows(outcome: Outcome, period: Period, window_size_ms: int) -> dict[
         first = max(window.period.since_ms, period.since_ms) // window_size_ms
         following = -(-min(window.period.until_ms, period.until_ms) // window_size_ms)
         place = (window.datacenter, window.topic)
-        if window.verdict == "incomplete" and following > first:
-            found[place] = found.get(place, 0) + following - first
+        if window.verdict == "incomplete" and following > first and place in found:
+            found[place] += following - first
     return found
 
 
