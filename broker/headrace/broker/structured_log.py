@@ -16,9 +16,11 @@ import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@+,\-]+\Z")
 _PREFIX = "headrace."
+WORDS_KEPT_MAX, WORD_SIZE_MAX = 1000, 100
 
 
 Event = tuple[str, dict[str, object]]
@@ -29,7 +31,14 @@ def _value(value: object) -> str:
     text = str(value)
     if type(value) is int:
         return text
+    return _kept(text) if len(text) <= WORD_SIZE_MAX else _quoted(text)
+
+
+def _quoted(text: str) -> str:
     return text if _PLAIN.match(text) else json.dumps(text)
+
+
+_kept = lru_cache(WORDS_KEPT_MAX)(_quoted)
 
 
 class Logger:

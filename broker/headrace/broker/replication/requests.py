@@ -28,7 +28,7 @@ from headrace.broker.wire.schema import Api
 from headrace.broker.wire.special_values import NO_EPOCH
 
 CONTROLLED_SHUTDOWN_VERSION = 3
-PARTITIONS_PER_REQUEST_MAX = 250
+PARTITIONS_PER_REQUEST_MAX = 100
 SECURITY_PROTOCOL_IDS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 Command = SendLeaderAndIsr | SendUpdateMetadata | SendStopReplica
 _EPOCH = Struct(">q")

@@ -75,6 +75,8 @@ PASSING_ERRORS = frozenset(
 )
 """What a leader answers while the controller's word is on its way to it: people are told when it takes long."""
 PASSING_FAILURES = 6
+TAKEN_AT_ONCE = 50
+"""Partitions of an answer before others have their turn: about a millisecond without data."""
 THROTTLE_LOOK_MS = 100
 """How often it is looked whether a throttle lets go on, while there is nothing else to do."""
 
@@ -145,6 +147,8 @@ class ReplicaFetcher:
         self._held: dict[PartitionKey, Followed] = {}
         # Who has to wait for its turn under a throttle.
         self._throttled: dict[PartitionKey, Followed] = {}
+        # Who learned from an answer that the controller has spoken, and has not heard it yet.
+        self._awaiting: list[Follower] = []
         # Whose log has to be on the disk before its leader is told that it has grown.
         self._unsynced: list[Followed] = []
         self._news = asyncio.Event()
@@ -255,7 +259,7 @@ class ReplicaFetcher:
             return
         request = self._request()
         answer = await link.ask(REPLICA_FETCH, self._version, request)
-        self._take(request, answer)
+        await self._take(request, answer)
         self._failures = 0
         if self._problem:
             logger.info("leader is fetched from again", leader=self._source)
@@ -325,14 +329,19 @@ class ReplicaFetcher:
 
     # -- answers
 
-    def _take(self, request: ReplicaFetchRequest, answer: ReplicaFetchAnswer) -> None:
-        """Raises the error of the whole answer, other than that of a session that has ended."""
+    async def _take(self, request: ReplicaFetchRequest, answer: ReplicaFetchAnswer) -> None:
+        """Raises the error of the whole answer, other than that of a session that has ended.
+
+        The receive buffer holds the answer until the next request; partitions may be dropped and followed anew in between.
+        """
         if not self._session.answered(answer.error_code, answer.session_id):
             if request.session_epoch == FULL_EPOCH or answer.error_code not in SESSION_ERRORS:
                 raise error_of(answer.error_code)
             return
         by_wire_key, now_ms = self._by_wire_key, self._context.clock.monotonic_ms()
-        for wire_key, found in answer.partitions:
+        for count, (wire_key, found) in enumerate(answer.partitions):
+            if count and count % TAKEN_AT_ONCE == 0:
+                await asyncio.sleep(0)
             followed = by_wire_key.get(wire_key)
             # One that was dropped meanwhile, or that nobody asked for.
             if followed is not None:
@@ -342,6 +351,7 @@ class ReplicaFetcher:
                     # The others go on.
                     followed.follower.failed(repr(error))
                     logger.failure("partition cannot be followed", error, partition=followed.key)
+        self._tell_awaiting()
 
     def _take_one(self, followed: Followed, found: FetchedPartition, now_ms: int) -> None:
         follower = followed.follower
@@ -384,10 +394,10 @@ class ReplicaFetcher:
 
     def _tell_problem(self, follower: Follower, before: str) -> None:
         """One line for each new trouble of a partition."""
-        if follower.problem and follower.problem != before:
-            # At every change of leaders some hear of it before others.
-            tell = logger.info if follower.problem == AWAITING_CONTROLLER else logger.warning
-            tell(
+        if follower.problem == AWAITING_CONTROLLER:
+            self._awaiting.append(follower)
+        elif follower.problem and follower.problem != before:
+            logger.warning(
                 "partition cannot be followed"
                 if follower.phase is Phase.FAILED
                 else "partition is followed later",
@@ -397,6 +407,19 @@ class ReplicaFetcher:
                 leader_epoch=follower.leader_epoch,
                 offset=follower.log.log_end_offset,
                 reason=follower.problem,
+            )
+
+    def _tell_awaiting(self) -> None:
+        """One line for all of an answer: at every change of leaders some hear of it before others."""
+        awaiting, self._awaiting = self._awaiting, []
+        if awaiting:
+            logger.info(
+                "partitions are followed later",
+                leader=self._source,
+                partitions=len(awaiting),
+                first=f"{awaiting[0].topic}-{awaiting[0].partition}",
+                leader_epoch=awaiting[0].leader_epoch,
+                reason=AWAITING_CONTROLLER,
             )
 
     async def _sync(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import replace
@@ -22,10 +23,11 @@ from headrace.broker.log.appender import Appender
 from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.store import LogStore
 from headrace.broker.replication.control_requests import ToldReplica
+from headrace.broker.replication.follower import Command, Follower
 from headrace.broker.replication.model import Endpoint, PartitionState
 from headrace.broker.replication.partition import Partition
 from headrace.broker.replication.versions import versions_of
-from headrace.broker.server.replica_fetcher import FetchContext
+from headrace.broker.server.replica_fetcher import TAKEN_AT_ONCE, FetchContext
 from headrace.broker.server.replica_fetchers import ReplicaFetchers, SourceFigures
 from headrace.broker.server.replica_throttle import FOLLOWER, ReplicaThrottle
 from headrace.broker.server.syncing import FlushTimes, Syncs
@@ -471,6 +473,41 @@ def test_a_leader_in_a_later_epoch_fails_the_partition_until_the_controller_tell
         assert count <= 2
 
     run(tmp_path, script)
+
+
+def test_an_answer_of_many_partitions_is_told_in_one_line_and_others_have_their_turns(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count, turns = 2 * TAKEN_AT_ONCE + 1, 0
+    seen: set[int] = set()
+    answered = Follower.answered
+
+    def noted(follower: Follower, found: FetchedPartition, now_ms: int) -> Command | None:
+        seen.add(turns)
+        return answered(follower, found, now_ms)
+
+    monkeypatch.setattr(Follower, "answered", noted)
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def script(broker: Follows) -> None:
+        fenced = FetchedPartition(ErrorCode.FENCED_LEADER_EPOCH, -1, -1, None, None)
+        broker.leaders[2].spoil = lambda _, __: fenced
+        for number in range(count):
+            broker.told(number=number)
+        broker.tasks.start("others", others())
+        await until(lambda: list(broker.fetchers.figures()) == [SourceFigures(2, count, 0, count)])
+
+    with caplog.at_level(logging.INFO):
+        run(tmp_path, script)
+    assert len(seen) == 3
+    (facts,) = [r.facts for r in caplog.records if r.getMessage() == "partitions are followed later"]  # type: ignore[attr-defined]
+    assert (facts["partitions"], facts["first"], facts["leader"]) == (count, "events-0", 2)
+    assert "partition cannot be followed" not in caplog.text
 
 
 def test_batches_of_an_epoch_that_is_followed_no_more_are_not_appended(tmp_path: Path) -> None:
