@@ -27,9 +27,9 @@ class Flusher:
         "_end_under_way",
         "_epochs",
         "_files",
-        "_last_flush_ms",
         "_segments",
         "_snapshots",
+        "_waits_since_ms",
         "_writes_epochs",
         "has_failed",
         "recovery_point",
@@ -52,19 +52,21 @@ class Flusher:
         self._snapshots = snapshots
         self._end_under_way: int | None = None
         self.has_failed = False
-        self._last_flush_ms = 0
+        self._waits_since_ms: int | None = None
         self.recovery_point = recovery_point
 
-    def is_due(self, end_offset: int, monotonic_ms: int, flush_ms: int) -> bool:
-        """Whether to flush now: a segment was rolled, or something has waited for `flush_ms`."""
+    def is_due(self, monotonic_ms: int, looked_ms: int, flush_ms: int) -> bool:
+        """Whether to flush now what there is to flush: a segment was rolled, or something may have waited for `flush_ms`.
+
+        `looked_ms`: at the look before this one nothing waited, unless this was asked.
+        """
         if self.has_failed:
             return False
         if self._segments.has_rolled:
             return True
-        if self.recovery_point >= end_offset:
-            self._last_flush_ms = monotonic_ms
-            return False
-        return monotonic_ms - self._last_flush_ms >= flush_ms
+        if self._waits_since_ms is None:
+            self._waits_since_ms = looked_ms
+        return monotonic_ms - self._waits_since_ms >= flush_ms
 
     def task(self, end_offset: int) -> Callable[[], int] | None:
         """A job for a thread, or None: nothing to do, or one is out already."""
@@ -119,6 +121,7 @@ class Flusher:
             self.has_failed = True
         else:
             self.recovery_point = max(self.recovery_point, min(recovery_point, end))
+            self._waits_since_ms = None
 
     def flush(self, end_offset: int) -> None:
         """Flush at once and wait for it. Raises StorageError, from the first failure on at every call."""
@@ -129,6 +132,7 @@ class Flusher:
         self.has_failed = True
         self.recovery_point = max(self.recovery_point, job())
         self.has_failed = False
+        self._waits_since_ms = None
 
     def check(self) -> None:
         """Raises StorageError when a sync failed."""

@@ -331,13 +331,21 @@ class PartitionLog:
         """Every batch below it is on the disk."""
         return self.body.flusher.recovery_point
 
-    def flush_due(self, monotonic_ms: int) -> bool:
-        """Whether data should be flushed now: a segment was rolled, or flush.ms is over."""
+    @property
+    def is_flushed(self) -> bool:
+        """Whether there is nothing to flush, as in a log that rests."""
+        body = self.body
+        segments = body.segments
+        return body.flusher.recovery_point >= segments.active.next_offset and not segments.has_rolled
+
+    def flush_due(self, monotonic_ms: int, looked_ms: int) -> bool:
+        """Whether data should be flushed now: a segment was rolled, or flush.ms is over.
+
+        `looked_ms`: when it was asked last, of a log that `is_flushed` had it been asked.
+        """
         if self.is_truncating:
             return False
-        return self.body.flusher.is_due(
-            self.body.segments.active.next_offset, monotonic_ms, self.config.flush_ms
-        )
+        return self.body.flusher.is_due(monotonic_ms, looked_ms, self.config.flush_ms)
 
     def flush_task(self) -> Callable[[], int] | None:
         """A job for a thread: it syncs all appended so far and returns the new recovery point. None: nothing to do.

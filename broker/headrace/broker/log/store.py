@@ -60,6 +60,8 @@ class LogStore:
         self._busy: set[PartitionKey] = set()
         # Folders of deleted partitions.
         self._deleted = Deleted()
+        # When it was looked last which logs are to be flushed.
+        self._looked_ms = 0
 
     def failed(self, path: str, error: OSError) -> list[PartitionKey] | None:
         """The disk failed at `path`, a data directory or a log: the directory goes offline.
@@ -404,7 +406,9 @@ class LogStore:
 
     def flush_tasks(self, monotonic_ms: int) -> list[FlushTask]:
         """Flush jobs that are due, for threads; hand each answer to its log's `flushed`, then call `checkpoint`."""
-        due = ((log, log.flush_task()) for log in self.all() if log.flush_due(monotonic_ms))
+        looked_ms, self._looked_ms = self._looked_ms, monotonic_ms
+        unflushed = [log for log in self.all() if not log.is_flushed]
+        due = ((log, log.flush_task()) for log in unflushed if log.flush_due(monotonic_ms, looked_ms))
         return [(log, task) for log, task in due if task is not None]
 
     def close(self, map_logs: MapLogs = map) -> None:

@@ -195,6 +195,18 @@ class Leadership:
         self.maximal_isr = proposal.isr
         return proposal
 
+    def all_have(self, end_offset: int, now_ms: int) -> bool:
+        """Whether every follower is in the ISR and has all up to this end of the log, as it then has until now."""
+        progresses = self.followers.values()
+        if self.proposed is not None or len(self.isr) <= len(progresses):
+            return False
+        for progress in progresses:
+            if progress.end_offset != end_offset:
+                return False
+        for progress in progresses:
+            progress.caught_up_ms = max(progress.caught_up_ms, now_ms)
+        return True
+
     def lagging(self, end_offset: int, isr_size_min: int, now_ms: int) -> IsrProposal | None:
         """The proposal to have those out of the ISR that were not caught up for too long."""
         if self.proposed is not None or len(self.isr) == 1:

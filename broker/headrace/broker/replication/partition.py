@@ -252,7 +252,15 @@ class Partition:
         leadership = self.leadership
         if leadership is None or not leadership.followers:
             return
-        proposal = leadership.lagging(self.log.log_end_offset, self.isr_size_min, self.host.monotonic_ms())
+        log, now_ms = self.log, self.host.monotonic_ms()
+        end_offset = log.log_end_offset
+        if (
+            log.high_watermark == end_offset
+            and not log.awaits_sync
+            and leadership.all_have(end_offset, now_ms)
+        ):
+            return
+        proposal = leadership.lagging(end_offset, self.isr_size_min, now_ms)
         if proposal is not None:
             self.host.propose(self, proposal)
         else:

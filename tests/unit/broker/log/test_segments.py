@@ -208,7 +208,7 @@ def test_after_a_failed_sync_nothing_is_vouched_for_any_more(tmp_path: Path) -> 
     assert log.flush_task() is not None
     log.flushed(None)
     roll(log)
-    assert (log.flush_due(NOW_MS), log.flush_task(), log.recovery_point) == (False, None, 0)
+    assert (log.flush_due(NOW_MS, NOW_MS), log.flush_task(), log.recovery_point) == (False, None, 0)
     with pytest.raises(StorageError, match="earlier sync failed"):
         log.close()
     assert offsets(open_log(tmp_path)[0]) == [0, 1, 2]
@@ -252,15 +252,24 @@ def test_a_log_whose_sync_failed_takes_no_more_where_syncs_are_awaited(tmp_path:
 
 def test_flush_is_due_after_a_roll_and_after_flush_ms(tmp_path: Path) -> None:
     log, _ = open_log(tmp_path, LogConfig(flush_ms=1000, segment_ms=HOUR_MS))
-    assert not log.flush_due(NOW_MS)
+    found = [log.is_flushed]
     append(log, batch())
-    assert not log.flush_due(NOW_MS + 999)
-    assert log.flush_due(NOW_MS + 1000)
+    found.append(log.is_flushed)
+    assert not log.flush_due(NOW_MS + 999, NOW_MS)
+    assert log.flush_due(NOW_MS + 1000, NOW_MS + 999)
+    job = log.flush_task()
+    assert job is not None
+    log.flushed(job())
+    assert [*found, log.is_flushed] == [True, False, True]
+    append(log, batch())
+    assert not log.flush_due(NOW_MS + 2999, NOW_MS + 2000), "it waits since the look before"
+    assert log.flush_due(NOW_MS + 3000, NOW_MS + 2999)
     lazy, _ = open_log(tmp_path / "other", LogConfig(segment_ms=HOUR_MS))
     append(lazy, batch())
-    assert not lazy.flush_due(NOW_MS + 100 * HOUR_MS)
+    assert not lazy.flush_due(NOW_MS + 100 * HOUR_MS, NOW_MS)
     roll(lazy)
-    assert lazy.flush_due(NOW_MS)
+    assert lazy.flush_due(NOW_MS, NOW_MS)
+    assert not lazy.is_flushed
 
 
 def test_a_time_index_is_checked_once_and_again_from_there(tmp_path: Path) -> None:

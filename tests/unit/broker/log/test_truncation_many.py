@@ -138,7 +138,7 @@ def _is_read(store: LogStore, log: PartitionLog) -> object:
 
 
 def _is_flushed(store: LogStore, log: PartitionLog) -> object:
-    return log.flush_due(NOW_MS * 2) or log.flush_task()
+    return log.flush_due(NOW_MS * 2, NOW_MS) or log.flush_task()
 
 
 def _is_cleaned(store: LogStore, log: PartitionLog) -> object:

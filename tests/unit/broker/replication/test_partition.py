@@ -160,6 +160,22 @@ def test_who_lags_leaves_through_the_controller(replica: Replica) -> None:
     assert (replica.isr, replica.high_watermark, len(replica.scripted.woken)) == ((1,), 5, 1)
 
 
+def test_who_has_everything_stays_however_long_it_rests_and_may_lag_from_then_on(replica: Replica) -> None:
+    replica.follow(told(isr=(1, 2)))
+    replica.produce(5)
+    replica.follower_fetched(2, 5)
+    for _ in range(3):
+        replica.scripted.now_ms += LAG_MS_MAX
+        replica.check_lag()
+    replica.produce(1)
+    replica.scripted.now_ms += LAG_MS_MAX
+    replica.check_lag()
+    assert replica.scripted.proposals == []
+    replica.scripted.now_ms += 1
+    replica.check_lag()
+    assert [p.isr for p in replica.scripted.proposals] == [(1,)]
+
+
 def test_an_answer_after_the_lead_was_lost_changes_nothing(replica: Replica) -> None:
     replica.follow(told(isr=(1,), replicas=(1, 2)))
     replica.follower_fetched(2, 0)
