@@ -14,6 +14,8 @@ PROBES = {
     "haproxy": (("kafka", "bootstrap", ""),),
     "registry": (("http", "registry", "/subjects"),),
     "load": (("tcp", "metrics", ""),),
+    "counter": (("http", "counter_metrics", "/ready"),),
+    "auditor": (("http", "auditor_metrics", "/ready"),),
 }
 
 
