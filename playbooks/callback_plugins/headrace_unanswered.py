@@ -6,6 +6,7 @@ module does not reach is passed over from then on. What neither tells is which p
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from ansible.plugins.callback import CallbackBase
@@ -15,7 +16,7 @@ name: headrace_unanswered
 type: notification
 short_description: Names the hosts that did not answer, and what was left undone
 description:
-  - At the end of a run, one sentence for each host that could not be reached, whatever its connection.
+  - At the end of a run, one sentence for each reason for which hosts could not be reached, whatever their connection.
 author: The headrace contributors
 """
 
@@ -23,14 +24,24 @@ author: The headrace contributors
 FOUND_LATER = ("outdated_", "in_turn", "change_")
 
 
-def sentence(told: str, host: str, task: str, play: str, plays: list[str]) -> str:
-    """`plays` are all of the run that have hosts of their own, in their order; `told` says who does not answer."""
+def sentence(told: str, hosts: list[str], task: str, play: str, plays: list[str]) -> str:
+    """`plays` are all of the run that have hosts of their own, in their order; `told` says who does not answer, or the first."""
     undone = plays[plays.index(play) + 1 :] if play in plays else []
     after = f"nothing was done of: {', '.join(undone)}" if undone else "no play comes after it"
+    several = len(hosts) > 1
+    begin = f"{len(hosts)} hosts do not answer, all for one reason: {', '.join(hosts)}. " if several else ""
+    asked, them, these = ("They were", "them", "hosts") if several else ("It was", "it", "host")
     return (
-        f'{told} It was asked for "{task}"; the play "{play}" is unfinished, and {after}. '
-        f"Start the host and run again, or leave it out with --limit 'all:!{host}'."
+        f'{begin}{told} {asked} asked for "{task}"; the play "{play}" is unfinished, and {after}. '
+        f"Start the {these} and run again, or leave {them} out with --limit 'all:!{':!'.join(hosts)}'."
     )
+
+
+def reason_of(told: str, host: str, address: str) -> str:
+    """What is the same of two hosts that do not answer for one reason."""
+    for name in sorted({host, address}, key=len, reverse=True):
+        told = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w-])", "HOST", told)
+    return told
 
 
 class CallbackModule(CallbackBase):  # type: ignore[misc]
@@ -44,7 +55,8 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
         super().__init__(*arguments, **options)
         self._plays: list[str] = []
         self._play = ""
-        self._sentences: dict[str, str] = {}
+        # Hosts, with what is told of the first, by reason, task and play.
+        self._unanswered: dict[tuple[str, str, str], tuple[str, list[str]]] = {}
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
         plays = playbook.get_plays()
@@ -66,9 +78,12 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
             self._note(result, result.host.get_name(), told)
 
     def _note(self, result: Any, host: str, told: str) -> None:
-        task = result.task.get_name()
-        self._sentences.setdefault(host, sentence(told, host, task, self._play, self._plays))
+        if any(host in hosts for _, hosts in self._unanswered.values()):
+            return
+        address = str(result.host.get_vars().get("ansible_host", host))
+        key = (reason_of(told, host, address), result.task.get_name(), self._play)
+        self._unanswered.setdefault(key, (told, []))[1].append(host)
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
-        for each in self._sentences.values():
-            self._display.display(f"\n{each}", color="red")
+        for (_, task, play), (told, hosts) in self._unanswered.items():
+            self._display.display(f"\n{sentence(told, hosts, task, play, self._plays)}", color="red")

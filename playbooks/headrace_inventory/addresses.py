@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -135,11 +136,16 @@ def argument_spec(groups: Groups, host: str, roles_directory: str) -> dict[str, 
     for group, entry_points in ENTRY_POINTS.items():
         if host in groups.get(group, []):
             for role, entry_point in entry_points:
-                path = Path(roles_directory, role, "meta", "argument_specs.yml")
-                options |= yaml.safe_load(path.read_text(encoding="utf-8"))["argument_specs"][entry_point][
+                options |= specs(Path(roles_directory, role, "meta", "argument_specs.yml"))[entry_point][
                     "options"
                 ]
     return options
+
+
+@cache
+def specs(file: Path) -> dict[str, Any]:
+    """A role's argument specs, by entry point."""
+    return dict(yaml.safe_load(file.read_text(encoding="utf-8"))["argument_specs"])
 
 
 def mirror_properties(

@@ -12,6 +12,8 @@ from headrace_inventory.addresses import (
 )
 
 NEEDED_GROUPS = ("live", "offline", "zookeeper", "broker", "registry", "load", "audit")
+# What every datacenter has.
+DATACENTER_GROUPS = ("zookeeper", "broker", "registry", "audit")
 
 
 def missing_groups(groups: Groups, hostvars: HostVars) -> list[str]:
@@ -29,13 +31,23 @@ def missing_groups(groups: Groups, hostvars: HostVars) -> list[str]:
     ]
 
 
-def idle_hosts(groups: Groups, hostvars: HostVars) -> list[str]:
-    """Hosts of a datacenter that no play would ever touch: most often their group's name is misspelt."""
+def idle(groups: Groups) -> list[str]:
     busy = set(service_hosts(groups))
+    return [host for host in dict.fromkeys([*groups["live"], *groups["offline"]]) if host not in busy]
+
+
+def idle_hosts(groups: Groups, hostvars: HostVars) -> list[str]:
+    """Hosts of a datacenter that no play would ever touch; one that could be what its datacenter lacks is told of there."""
+    lacking = {
+        name
+        for name in datacenters(service_hosts(groups), hostvars)
+        for group in DATACENTER_GROUPS
+        if not in_datacenter(groups[group], hostvars, name)
+    }
     return [
         f"Host {host} is in none of the groups {', '.join(SERVICE_GROUPS)}: put it in one, or take it out of its datacenter."
-        for host in dict.fromkeys([*groups["live"], *groups["offline"]])
-        if host not in busy
+        for host in idle(groups)
+        if hostvars[host].get("headrace_datacenter") not in lacking
     ]
 
 
@@ -64,9 +76,13 @@ def datacenters_whole(groups: Groups, hostvars: HostVars) -> list[str]:
     hosts = service_hosts(groups)
     for name in datacenters(hosts, hostvars):
         count = {group: len(in_datacenter(groups.get(group, []), hostvars, name)) for group in SERVICE_GROUPS}
-        for group in ("zookeeper", "broker", "registry", "audit"):
+        spare = in_datacenter(idle(groups), hostvars, name)
+        such_as = f", such as {spare[0]}, which is in no group of services" if spare else ""
+        for group in DATACENTER_GROUPS:
             if count[group] == 0:
-                problems.append(f"Datacenter {name} has no {group} host: add one to the group {group}.")
+                problems.append(
+                    f"Datacenter {name} has no {group} host: add one to the group {group}{such_as}."
+                )
         if count["zookeeper"] and count["zookeeper"] % 2 == 0:
             problems.append(
                 f"Datacenter {name} has {count['zookeeper']} ZooKeeper hosts: an even ensemble survives no more failures "

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from ansible.inventory.manager import split_host_pattern
 
 from headrace_inventory import groups as tiers
-from headrace_inventory import names, secrets, server_properties, settings, sockets, topics
+from headrace_inventory import names, options, secrets, server_properties, settings, sockets, topics
 from headrace_inventory.addresses import Groups, HostVars
 
 Check = Callable[[Groups, HostVars], list[str]]
@@ -17,14 +17,13 @@ Check = Callable[[Groups, HostVars], list[str]]
 PREREQUISITES: tuple[Check, ...] = (
     secrets.secrets_in_the_open,
     tiers.missing_groups,
-    settings.unknown_service_managers,
-    settings.missing_variables,
+    options.missing_variables,
+    options.wrong_values,
     tiers.tiers,
 )
 CHECKS: tuple[Check, ...] = (
     settings.folders,
     settings.datacenter_names,
-    settings.engines,
     settings.identities,
     settings.identity_ranges,
     sockets.shared_addresses,
@@ -41,6 +40,7 @@ CHECKS: tuple[Check, ...] = (
 
 def inventory_problems(groups: Groups, hostvars: HostVars) -> list[str]:
     """One sentence for each thing wrong with the inventory."""
+    hostvars = options.defined(groups, hostvars)
     problems = names.misspelt_groups(groups, hostvars) + names.unknown_variables(groups, hostvars)
     for check in PREREQUISITES:
         found = check(groups, hostvars)

@@ -1,15 +1,12 @@
-"""Variables of single hosts: what is missing, and values that nothing can be rolled out with."""
+"""Variables of single hosts: values that nothing can be rolled out with."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from typing import Any
 
 from headrace_inventory.addresses import IDENTITIES, Groups, HostVars, service_hosts
 
-SERVICE_MANAGERS = ("supervisor", "systemd")
-ENGINES = ("headrace",)
 FOLDERS = (
     "headrace_root",
     "headrace_bin_dir",
@@ -21,30 +18,6 @@ FOLDERS = (
 DATACENTER = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
 # What a broker.id may be at most (reserved.broker.max.id) is looked at with its other properties.
 IDENTITY_RANGES = {"broker_id": (0, 2**31 - 1), "zookeeper_id": (1, 255)}
-
-
-def unknown_service_managers(groups: Groups, hostvars: HostVars) -> list[str]:
-    managers = {
-        host: str(hostvars[host].get("headrace_service_manager", "")) for host in service_hosts(groups)
-    }
-    unknown = Counter(manager for manager in managers.values() if manager not in SERVICE_MANAGERS)
-    return [
-        f"headrace_service_manager is {manager!r} on {count} hosts: it must be supervisor or systemd."
-        for manager, count in unknown.items()
-    ]
-
-
-def missing_variables(groups: Groups, hostvars: HostVars) -> list[str]:
-    needed = {host: ["headrace_datacenter", "headrace_address"] for host in service_hosts(groups)}
-    for group, identity in IDENTITIES.items():
-        for host in groups[group]:
-            needed[host].append(identity)
-    return [
-        f"Host {host} has no {name}: set it in the inventory."
-        for host, names in needed.items()
-        for name in names
-        if hostvars[host].get(name) in (None, "")
-    ]
 
 
 def folders(groups: Groups, hostvars: HostVars) -> list[str]:
@@ -103,12 +76,4 @@ def datacenter_names(groups: Groups, hostvars: HostVars) -> list[str]:
         "name it with lower-case letters, digits and hyphens, beginning with a letter and ending with a letter or digit."
         for name, host in hosts.items()
         if DATACENTER.fullmatch(name) is None
-    ]
-
-
-def engines(groups: Groups, hostvars: HostVars) -> list[str]:
-    return [
-        f"Host {host} has the broker_engine {engine!r}: it must be {' or '.join(ENGINES)}."
-        for host in groups["broker"]
-        if (engine := hostvars[host].get("broker_engine", ENGINES[0])) not in ENGINES
     ]

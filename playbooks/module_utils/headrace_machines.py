@@ -70,7 +70,7 @@ def python_problem(program: str, wanted: dict[str, str], *, installs: bool) -> s
     version = ".".join(found.groups()) if found else "unknown"
     told = f"release_python, {program} on {name()}, is version {version}"
     if found is None or (int(found[1]), int(found[2])) < PYTHON_VERSION_MIN:
-        return f"{told}: {needed}."
+        return f"{told}: {needed}. {packages.python_advice(installs=installs)}"
     if wanted and (version, platform.machine()) != (wanted["version"], wanted["machine"]):
         return (
             f"{told} on {platform.machine()}, and the release is for {wanted['version']} on {wanted['machine']}: name another in "

@@ -55,3 +55,15 @@ def advice(need: str) -> str:
         return f"install {need}"
     program, verb = INSTALL[system][:2]
     return f"install it ({program} {verb} {PACKAGES[system].get(need, need)})"
+
+
+def python_advice(*, installs: bool) -> str:
+    """What to do where the system's own Python is too old for a release."""
+    try:
+        amazon = family(os_release()) == "amzn"
+    except (UnknownSystemError, OSError):
+        amazon = False
+    if not amazon:
+        return "Set release_python to another Python of the host's."
+    how = "which the roll-out installs" if installs else f"after you {advice('python')}"
+    return f"Set release_python to {PACKAGES['amzn']['python']}, {how}."

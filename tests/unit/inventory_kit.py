@@ -41,6 +41,13 @@ def good_inventory() -> Inventory:
             hostvars[host] = {
                 "headrace_datacenter": name,
                 "headrace_service_manager": "systemd",
+                "headrace_bin_dir": "/opt/headrace/bin",
+                "headrace_config_dir": "/etc/headrace",
+                "headrace_data_dir": "/var/lib/headrace",
+                "headrace_log_dir": "/var/log/headrace",
+                "headrace_user": "headrace",
+                "headrace_warehouse": "/var/lib/headrace/warehouse",
+                "release_version": "0.1.0",
                 "headrace_service_prefix": "headrace-",
                 "headrace_address": f"10.{network}.{len(hostvars)}.{number}",
                 "headrace_ports": PORTS,
@@ -52,4 +59,5 @@ def good_inventory() -> Inventory:
                 hostvars[host][identity] = number
     groups["all"] = list(hostvars)
     groups["machine"] = list(hostvars)
+    groups["release"] = list(hostvars)
     return groups, hostvars

@@ -16,6 +16,7 @@ from playbooks_kit import load
 
 machine = load("headrace_machine")
 machines = load("ansible.module_utils.headrace_machines")
+packages = load("ansible.module_utils.headrace_packages")
 NAME = socket.gethostname()
 NOTHING: dict[str, Any] = {
     "executables": [],
@@ -84,7 +85,10 @@ def test_a_java_that_is_too_old_is_told(
     ("says", "problem"),
     [
         ("3 11", None),
-        ("3 9", "is version 3.9: a release needs Python 3.11 or later."),
+        (
+            "3 9",
+            "is version 3.9: a release needs Python 3.11 or later. Set release_python to another Python of the host's.",
+        ),
         (
             "3 12\nModuleNotFoundError: No module named 'ensurepip'",
             "makes no virtual environments: install it (apt-get install python3-venv).",
@@ -99,6 +103,25 @@ def test_a_python_that_makes_no_release_is_told(
     assert problems(python="python3.x", python_wanted={}) == expected
     assert len(problems(python="no-such-python")) == 1
     assert problems(python="no-such-python", packages=True) == []
+
+
+@pytest.mark.parametrize(
+    ("installs", "how"),
+    [(True, "which the roll-out installs"), (False, "after you install it (dnf install python3.11)")],
+)
+def test_amazon_linux_is_told_of_its_other_python(
+    program: Callable[[str, str], None],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    *,
+    installs: bool,
+    how: str,
+) -> None:
+    (tmp_path / "os-release").write_text('ID="amzn"\n')
+    monkeypatch.setattr(packages, "OS_RELEASE", str(tmp_path / "os-release"))
+    program("python3.x", "3 9")
+    (problem,) = problems(python="python3.x", python_wanted={}, packages=installs)
+    assert problem.endswith(f"Set release_python to python3.11, {how}.")
 
 
 def test_a_python_that_the_release_is_not_for_is_told(program: Callable[[str, str], None]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from inventory_kit import Inventory, good_inventory
+from jinja2 import StrictUndefined
 from playbooks_kit import PLAYBOOKS
 
 from headrace_inventory.problems import inventory_problems, limit_problems
@@ -30,9 +31,8 @@ def empty_group(name: str) -> Callable[[Inventory], None]:
 
 def add_zookeeper(inventory: Inventory) -> None:
     groups, hostvars = inventory
-    groups["zookeeper"].append("east-zookeeper-2")
-    groups["live"].append("east-zookeeper-2")
-    groups["machine"].append("east-zookeeper-2")
+    for name in ("all", "live", "zookeeper", "machine", "release"):
+        groups[name].append("east-zookeeper-2")
     hostvars["east-zookeeper-2"] = {
         **hostvars["east-zookeeper-1"],
         "headrace_address": "10.1.7.2",
@@ -216,11 +216,51 @@ BROKEN = {
     ),
     "no broker id": (
         change_variable("east-broker-2", "broker_id", None),
-        "Host east-broker-2 has no broker_id: set it in the inventory.",
+        "Host east-broker-2 has no broker_id (the broker's number in its datacenter's cluster): set it beside the host, in the "
+        "inventory's hosts.yml.",
     ),
     "no address": (
         change_variable("off-load-1", "headrace_address", ""),
-        "Host off-load-1 has no headrace_address: set it in the inventory.",
+        "Host off-load-1 has no headrace_address (the address that its metrics and its probes are served at): set it beside "
+        "the host, in the inventory's hosts.yml.",
+    ),
+    "no release's version": (
+        change_all("release_version", None),
+        "Host east-zookeeper-1 (with 10 others) has no release_version (the version of headrace to run): set it in the "
+        "inventory's group_vars/all.yml.",
+    ),
+    "no warehouse": (
+        change_all("headrace_warehouse", ""),
+        "Hosts off-load-1, east-audit-1 and off-audit-1 have no headrace_warehouse (where the tables are): set it in the "
+        "inventory's group_vars/all.yml.",
+    ),
+    "a heap in words": (
+        change_variable("east-zookeeper-1", "zookeeper_heap_mb", "lots"),
+        "Host east-zookeeper-1 has the zookeeper_heap_mb 'lots': it must be a whole number.",
+    ),
+    "a list in words": (
+        change_variable("off-load-1", "headrace_loaded_topics", "pageviews"),
+        "Host off-load-1 has the headrace_loaded_topics 'pageviews': it must be a list.",
+    ),
+    "a secret that is a text": (
+        change_variable("off-load-1", "headrace_catalog_secret", "canary"),
+        "Host off-load-1 has the headrace_catalog_secret: it must be a dictionary.",
+    ),
+    "a topic without a name": (
+        change_variable("east-broker-1", "headrace_live_topics", [{"partitions": 2}]),
+        "Host east-broker-1 has in headrace_live_topics {'partitions': 2}: it must have name.",
+    ),
+    "a topic with partitions in words": (
+        change_variable("east-broker-1", "headrace_live_topics", [{"name": "a", "partitions": "two"}]),
+        "Host east-broker-1 has in headrace_live_topics {'name': 'a', 'partitions': 'two'}: its partitions must be a whole "
+        "number.",
+    ),
+    "a topic with what no topic has": (
+        change_variable(
+            "east-broker-1", "headrace_live_topics", [{"name": "a", "partitions": 2, "parts": 1}]
+        ),
+        "Host east-broker-1 has in headrace_live_topics {'name': 'a', 'partitions': 2, 'parts': 1}: parts is none of name, "
+        "partitions, replication_factor, config.",
     ),
     "shared address": (
         change_variable("east-broker-2", "headrace_address", "10.1.1.1"),
@@ -228,7 +268,7 @@ BROKEN = {
     ),
     "unknown service manager": (
         change_variable("east-broker-2", "headrace_service_manager", "upstart"),
-        "headrace_service_manager is 'upstart' on 1 hosts: it must be supervisor or systemd.",
+        "Host east-broker-2 has the headrace_service_manager 'upstart': it must be supervisor or systemd.",
     ),
     "even ensemble": (
         add_zookeeper,
@@ -266,7 +306,8 @@ BROKEN = {
     ),
     "datacenter without a registry": (
         lambda inventory: inventory[0]["registry"].remove("east-registry-1"),
-        "Datacenter east has no registry host: add one to the group registry.",
+        "Datacenter east has no registry host: add one to the group registry, such as east-registry-1, which is in no group of "
+        "services.",
     ),
     "load in a live datacenter": (
         move_load,
@@ -353,3 +394,34 @@ def test_the_service_groups_may_be_missing_altogether() -> None:
     groups, hostvars = good_inventory()
     del groups["haproxy"], groups["broker"]
     assert any("group broker is missing" in problem for problem in inventory_problems(groups, hostvars))
+
+
+def test_what_is_made_of_a_variable_that_is_not_set_is_told_with_it_alone() -> None:
+    groups, hostvars = good_inventory()
+    for variables in hostvars.values():
+        del variables["release_version"]
+        variables["headrace_bin_dir"] = StrictUndefined(name="release_version")
+    (problem,) = inventory_problems(groups, hostvars)
+    assert "no release_version" in problem
+    for variables in hostvars.values():
+        variables |= {"release_version": "1", "headrace_bin_dir": StrictUndefined(name="home")}
+    (problem,) = inventory_problems(groups, hostvars)
+    assert (
+        "has a headrace_bin_dir (the release's programs) of which 'home' is undefined: set that in" in problem
+    )
+
+
+def test_a_host_that_its_datacenter_lacks_is_told_once() -> None:
+    groups, hostvars = good_inventory()
+    groups["registry"].remove("off-registry-1")
+    assert inventory_problems(groups, hostvars) == [
+        "Datacenter off has no registry host: add one to the group registry, such as off-registry-1, which is in no group of "
+        "services."
+    ]
+
+
+def test_numbers_and_truths_may_be_texts_as_on_a_command_line() -> None:
+    groups, hostvars = good_inventory()
+    for variables in hostvars.values():
+        variables |= {"zookeeper_heap_mb": "512", "machine_packages": "no", "gate_latency_factor": "2.5"}
+    assert inventory_problems(groups, hostvars) == []
