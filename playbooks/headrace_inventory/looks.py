@@ -14,8 +14,8 @@ PROBES = {
     "haproxy": (("kafka", "bootstrap", ""),),
     "registry": (("http", "registry", "/subjects"),),
     "load": (("tcp", "metrics", ""),),
-    "counter": (("http", "counter_metrics", "/ready"),),
-    "auditor": (("http", "auditor_metrics", "/ready"),),
+    "counter": (("http", "counter_metrics", "/ready"), ("http", "counter_metrics", "/metrics")),
+    "auditor": (("http", "auditor_metrics", "/ready"), ("http", "auditor_metrics", "/metrics")),
 }
 
 
