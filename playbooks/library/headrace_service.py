@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import subprocess
 import xmlrpc.client
+from functools import cached_property
 from typing import Any
 
 from ansible.module_utils import headrace_fingerprint as fingerprint
@@ -167,10 +168,11 @@ class Service:
 
     def keep(self) -> str | None:
         """Keep what the process was started from, unless something is kept; why that cannot be, or None."""
-        return kept.keep(self.arguments["kept"], self.told(), self.arguments["definition"]["path"])
+        return kept.keep(self.arguments["kept"], self.told, self.arguments["definition"]["path"])
 
+    @cached_property
     def told(self) -> str:
-        """What the process says it was started from; empty where there is none."""
+        """What the process that was found says it was started from; empty where there is none."""
         pid = self.manager.process_id() if self.found == "running" else 0
         text = fingerprint.running(pid) if pid else ""
         path = self.reloaded()
@@ -203,7 +205,7 @@ class Service:
 
     def started_from(self) -> dict[str, str] | None:
         """How what the process was started from differs from what is wanted, as Ansible shows it; None when it does not."""
-        before, after = self.told(), self.wanted()
+        before, after = self.told, self.wanted()
         header = f"{self.name} is started from"
         texts = {
             "before": f"{before}\n",
@@ -246,7 +248,7 @@ class Service:
         """The same for it to say this of itself."""
         if self.found != "running":
             return "restart" if self.found == "failing" else "start"
-        told, path = self.told(), self.reloaded()
+        told, path = self.told, self.reloaded()
         if told == wanted:
             return "none"
         reloads_it = path is not None and fingerprint.without(told, path) == fingerprint.without(wanted, path)

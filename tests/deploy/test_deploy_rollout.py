@@ -360,10 +360,9 @@ def test_a_change_restarts_only_what_it_concerns_one_host_at_a_time(rolled_out: 
     concerned = {name for name in BROKERS if not name.startswith("dc-west-")}
     assert set(changed_hosts(changed.stdout)) == concerned
     restarts = [(each["service"], each["step"], each["reason"]) for each in expected["services"]]
-    assert restarts == [
-        (name, "restart", "server.properties changes")
-        for name in re.findall(r"^changed: \[(\S+-broker-\d)\]", changed.stdout, re.MULTILINE)
-    ]
+    # First its service is changed, then what was kept to take it back is let go.
+    turns = dict.fromkeys(re.findall(r"^changed: \[(\S+-broker-\d)\]", changed.stdout, re.MULTILINE))
+    assert restarts == [(name, "restart", "server.properties changes") for name in turns]
     after = processes(rolled_out.root)
     assert {name for name in SERVICES if after.get(name) != before[name]} == concerned
     assert watch.down_together_max == 1
@@ -432,41 +431,7 @@ def test_a_counter_that_counts_nothing_ends_the_roll_out_with_its_reason(rolled_
         "dc-east-counter does not serve after 5 s: http at 127.77.1.13:9405: GET /ready answers 503: the cluster has no topic "
         "nothing; `headrace topics list` shows those it has. Its log is"
     ) in result.stdout
-    assert "counting datacenter=dc-east" in result.stdout
-
-
-def test_another_release_restarts_what_runs_from_it_one_host_at_a_time(rolled_out: Any) -> None:
-    before = processes(rolled_out.root)
-    registries = {"dc-east-registry", "dc-west-registry"}
-    current = rolled_out.root.parent / "current"
-    current.unlink()
-    current.symlink_to("release-2")
-
-    with Watch(rolled_out, registries) as watch:
-        moved = rolled_out.play(
-            "site.yml", "--limit", "machine:dc-east-registry-1:dc-west-registry-1:dc-east-haproxy-1"
-        )
-    assert moved.returncode == 0, moved.stdout[-4000:]
-    after = processes(rolled_out.root)
-    assert {name for name in SERVICES if after.get(name) != before[name]} == registries
-    assert watch.down_together_max == 1
-
-
-def test_services_of_a_host_that_the_inventory_has_no_more_are_named(rolled_out: Any, tmp_path: Path) -> None:
-    inventory = tmp_path / "inventory"
-    shutil.copytree(rolled_out.inventory, inventory)
-    smaller = replace(rolled_out, inventory=inventory)
-    hosts = (inventory / "hosts.yml").read_text(encoding="utf-8")
-    (inventory / "hosts.yml").write_text(re.sub(r"\n +dc-west-broker-2:.*", "", hosts), encoding="utf-8")
-
-    result = smaller.play("site.yml", "--check", "--limit", "machine:dc-west-broker-1")
-    assert result.returncode == 0, result.stdout[-4000:]
-    said = result.stdout + result.stderr
-    assert "dc-west-broker-2 runs on " in said
-    assert "no host of the inventory has it: stop it there with `supervisorctl " in said
-    assert "Broker 2 at 127.77.2.2:9092 is in this cluster and no host of the inventory has it" in said
-    unlimited = rolled_out.play("preflight.yml")
-    assert "no host of the inventory has it" not in unlimited.stdout + unlimited.stderr
+    assert "datacenter=dc-east topics=nothing" in result.stdout
 
 
 def holders_of(text: bytes, *patterns: Path) -> list[Path]:
@@ -519,7 +484,8 @@ def test_a_secret_is_seen_nowhere_but_in_the_services_own_file(
     after = processes(rolled_out.root)
     assert {name for name in SERVICES if after[name] != before[name]} == {"offline-auditor"}
     refused = rolled_out.play("site.yml", *options, "-e", "headrace_catalog_secret=c4n4ry", **home)
-    assert "argument 'headrace_catalog_secret' is of type str and we were unable to convert" in refused.stdout
+    assert refused.returncode != 0
+    assert "the headrace_catalog_secret: it must be a dictionary." in refused.stdout
 
     for result in (checked, changed, refused):
         assert "c4n4ry" not in result.stdout.replace("headrace_catalog_secret=c4n4ry", "") + result.stderr
@@ -534,6 +500,40 @@ def test_a_secret_is_seen_nowhere_but_in_the_services_own_file(
     log = root / "log" / "offline-auditor.log"
     time.sleep(5)
     assert processes(root)["offline-auditor"] == after["offline-auditor"], log.read_text()[-2000:]
+
+
+def test_another_release_restarts_what_runs_from_it_one_host_at_a_time(rolled_out: Any) -> None:
+    before = processes(rolled_out.root)
+    registries = {"dc-east-registry", "dc-west-registry"}
+    current = rolled_out.root.parent / "current"
+    current.unlink()
+    current.symlink_to("release-2")
+
+    with Watch(rolled_out, registries) as watch:
+        moved = rolled_out.play(
+            "site.yml", "--limit", "machine:dc-east-registry-1:dc-west-registry-1:dc-east-haproxy-1"
+        )
+    assert moved.returncode == 0, moved.stdout[-4000:]
+    after = processes(rolled_out.root)
+    assert {name for name in SERVICES if after.get(name) != before[name]} == registries
+    assert watch.down_together_max == 1
+
+
+def test_services_of_a_host_that_the_inventory_has_no_more_are_named(rolled_out: Any, tmp_path: Path) -> None:
+    inventory = tmp_path / "inventory"
+    shutil.copytree(rolled_out.inventory, inventory)
+    smaller = replace(rolled_out, inventory=inventory)
+    hosts = (inventory / "hosts.yml").read_text(encoding="utf-8")
+    (inventory / "hosts.yml").write_text(re.sub(r"\n +dc-west-broker-2:.*", "", hosts), encoding="utf-8")
+
+    result = smaller.play("site.yml", "--check", "--limit", "machine:dc-west-broker-1")
+    assert result.returncode == 0, result.stdout[-4000:]
+    said = result.stdout + result.stderr
+    assert "dc-west-broker-2 runs on " in said
+    assert "no host of the inventory has it: stop it there with `supervisorctl " in said
+    assert "Broker 2 at 127.77.2.2:9092 is in this cluster and no host of the inventory has it" in said
+    unlimited = rolled_out.play("preflight.yml")
+    assert "no host of the inventory has it" not in unlimited.stdout + unlimited.stderr
 
 
 def test_health_names_a_stopped_broker(rolled_out: Any) -> None:
