@@ -295,9 +295,10 @@ class Life:
         """Configurations that were changed while a broker ran."""
 
         def is_known() -> bool:
-            (future,) = self.admin.describe_configs([ConfigResource("TOPIC", GROUPED)]).values()
+            described = self.admin.describe_configs([ConfigResource("TOPIC", GROUPED)], request_timeout=10)
+            (future,) = described.values()
             try:
-                return bool(future.result(20)["max.message.bytes"].value == "54321")
+                return bool(future.result()["max.message.bytes"].value == "54321")
             except KafkaException:
                 # A broker serves before the controller has told it of the topics.
                 return False

@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 import pytest
 from kazoo.client import KazooClient
 from processes import BrokerProcess, eventually
-from raw_client import RawClient, make_topic, produce
+from raw_client import RawClient, produce
 from scripted_replica import BROKER_ID, Message, Question, ScriptedReplica, records_of
 from zookeeper_process import ZooKeeperProcess
 
@@ -100,7 +100,8 @@ def neighbours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Neighbours]
     broker = BrokerProcess(home / "broker", broker_id=OWN_ID, zookeeper=zookeeper.address, set=SETTINGS)
     with ScriptedReplica() as other:
         found = Neighbours(zookeeper, broker, other)
-        make_topic(found.client, "beside")
+        found.create("beside", {"0": [OWN_ID]})
+        eventually(lambda: found.leader("beside") == OWN_ID, what="a leader of the topic beside")
         yield found
         assert broker.stop() == 0
         found.znodes.stop()

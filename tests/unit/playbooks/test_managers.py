@@ -132,7 +132,7 @@ def test_a_check_says_what_would_be_done_to_the_process(
     monkeypatch.setattr(service.Service, "differences", lambda _: [{"after_header": "a file"}])
     monkeypatch.setattr(service.Service, "wanted_files", lambda _: [])
     monkeypatch.setattr(service.Service, "reloaded", lambda _: None)
-    monkeypatch.setattr(service.Service, "told", lambda _: "a  file\n/release")
+    monkeypatch.setattr(service.Service, "told", "a  file\n/release")
     monkeypatch.setattr(service.Service, "wanted", lambda _: "a  file\n/release")
     assert service.current(unit(), True)["step"] == step
     monkeypatch.setattr(service.Service, "wanted", lambda _: "b  file\n/release")
