@@ -28,7 +28,7 @@ BOOTSTRAP: Final = "10.77.1.100:9092"
 REGISTRY: Final = "http://10.77.1.21:8081"
 OFFLINE: Final = "10.77.9.1:9092,10.77.9.2:9092,10.77.9.3:9092"
 PUBLISHED_A_SECOND: Final = 1000
-EVENTS_MAX: Final = 2_000_000
+EVENTS_MAX: Final = 10_000_000
 REBOOT_S: Final = 90
 # Spark takes its time to start beside thirteen hosts that start as well. What fails on purpose needs no support bundle.
 PATIENCE: Final = ("-e", "service_timeout_s=300", "-e", "headrace_support_bundle=false")
@@ -68,6 +68,8 @@ class SmallLab:
     inventory: str = INVENTORY
     first: Played | None = None
     """How the roll-out from nothing went."""
+    acknowledged: int = 0
+    """The events of all front ends that ended."""
 
     def environment(self, module_runs: Path) -> dict[str, str]:
         return {
@@ -159,15 +161,15 @@ class SmallLab:
         found: dict[str, Any] = json.loads(asked.stdout)
         return found
 
-    def wait_until_complete(self, acknowledged: int) -> None:
-        """Until the audit has so many events in all tiers; none of them lost, none twice."""
+    def wait_until_complete(self) -> None:
+        """Until the audit has all acknowledged events in all tiers; none of them lost, none twice."""
         names = ("produced", "live", "offline", "warehouse", "lost", "duplicated")
 
         def is_complete() -> bool:
             report = self.report()
             totals = report["totals"]
             print({name: totals[name] for name in names})
-            return bool(totals["produced"] >= acknowledged and report["verdict"] == "complete")
+            return bool(totals["produced"] >= self.acknowledged and report["verdict"] == "complete")
 
         assert eventually(is_complete, timeout_s=400)
         totals = self.report()["totals"]
@@ -211,7 +213,8 @@ def descendants(ancestor: int) -> set[int]:
 class Traffic:
     """A front end of dc-east: an idempotent producer with acks=all that starts from HAProxy's address."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, lab: SmallLab, folder: Path) -> None:
+        self.lab = lab
         self.result = folder / "replay.json"
         self.log = folder / "replay.log"
         command = [str(PROGRAMS / "headrace"), "replay", "--json", "--progress", "--datacenter", "dc-east"]
@@ -232,8 +235,10 @@ class Traffic:
 
     def stop(self) -> dict[str, Any]:
         """End it in order; what it knows of each event that it published."""
-        if self.process.poll() is None:
+        going_on = self.process.poll() is None
+        if going_on:
             self.process.send_signal(signal.SIGTERM)
             self.process.wait()
         found: dict[str, Any] = json.loads(self.result.read_text())
+        self.lab.acknowledged += found["acknowledged"] if going_on else 0
         return found

@@ -59,10 +59,10 @@ def rolled_out(small_lab: SmallLab) -> SmallLab:
     return small_lab
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def traffic(rolled_out: SmallLab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traffic]:
-    """Published to dc-east from here on, until a test ends it or the session does."""
-    found = Traffic(tmp_path_factory.mktemp("traffic"))
+    """Published to dc-east from here on, until a test ends it or the module does."""
+    found = Traffic(rolled_out, tmp_path_factory.mktemp("traffic"))
     try:
         assert found.moves(), found.log.read_text()
         yield found
