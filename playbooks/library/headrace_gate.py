@@ -74,7 +74,9 @@ leader:
   returned: success
 """
 
-POLL_S = 0.5
+POLL_S, POLL_S_MAX = 0.5, 5.0
+# Each time that the commands are asked costs the host a second of CPU: who has waited for long waits this share of it longer.
+POLL_SHARE = 0.1
 COMMAND_S_MAX = 60
 ANSWER_LINES_MAX = 20
 READY_S_MAX = 5.0
@@ -170,9 +172,9 @@ def wait(
             return None, answers
         if answer.progress is not None and answer.progress != progress:
             deadline, progress = now() + timeout_s, answer.progress
-        if now() >= deadline:
+        if (left_s := deadline - now()) <= 0:
             return answer.text, answers
-        sleep(POLL_S)
+        sleep(min(left_s, max(POLL_S, min(POLL_S_MAX, POLL_SHARE * (timeout_s - left_s)))))
 
 
 def main() -> None:

@@ -55,6 +55,17 @@ def test_without_progress_time_runs_out_and_the_hindrance_is_told() -> None:
     assert (hindrance, seconds) == ("not yet", 10)
 
 
+def test_what_takes_long_is_asked_less_often() -> None:
+    asked: list[None] = []
+
+    def closed() -> Any:
+        asked.append(None)
+        return CLOSED
+
+    assert waited(closed, timeout_s=600)[2] == 600
+    assert 120 < len(asked) < 200
+
+
 def test_a_broker_that_opens_its_logs_is_waited_for_as_long_as_it_makes_progress() -> None:
     recovering = [gate.Answer(False, "recovering", ("recovering", n // 15, 0)) for n in range(200)]
     assert waited(scripted(*recovering, OPEN))[0] is None
