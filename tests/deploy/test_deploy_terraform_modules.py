@@ -12,7 +12,6 @@ import pytest
 import terraform_regions
 import terraform_tools
 import yaml
-from long_runs import first_of
 from terraform_kit import CHECKOUT, MODULES, TERRAFORM, Workspace, needs_provider, needs_terraform
 
 BLOCK = re.compile(r'^(variable|output) "(\w+)" \{\n(.*?)^\}$', re.M | re.S)
@@ -97,9 +96,11 @@ def test_every_validation_has_a_test_that_expects_its_failure(module: Path) -> N
         assert expected.count(f"var.{name}") >= validations, f"{module.name}: {name}"
 
 
+# In short: test_deploy_terraform_maps.py runs those of the variables, and test_deploy_terraform_security.py plans all modules.
+@pytest.mark.long
 @needs_provider
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("module", first_of(1, MODULES), ids=identifier)
+@pytest.mark.parametrize("module", MODULES, ids=identifier)
 def test_a_module_is_valid_and_passes_its_tests(module: Path, tmp_path: Path) -> None:
     settings = terraform_tools.environment(tmp_path)
     pipeline = terraform_tools.copy_of_terraform(tmp_path)
