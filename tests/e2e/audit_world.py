@@ -23,6 +23,7 @@ from fastavro import schemaless_reader
 from load_helpers import create_topic
 from processes import DevCluster
 from registry_process import RegistryProcess
+from zookeeper_process import ZooKeeperProcess
 
 from headrace.events.avro_schemas import parsed_schema, schema_text
 from headrace.load import task
@@ -52,13 +53,17 @@ def values_of(found: list[Message]) -> list[bytes]:
 class AuditWorld:
     """One live datacenter `dc-east` and the offline one on free ports; with `mirror` the brokers copy by themselves."""
 
-    def __init__(self, home: Path, *, mirror: bool = False) -> None:
+    def __init__(self, home: Path, zookeeper: ZooKeeperProcess, *, mirror: bool = False) -> None:
         self.home = home
         self.offline_behind_ms = 0
         """By how much the clock of the offline broker is behind."""
         self.warehouse = home / "warehouse"
         open_catalog(str(self.warehouse))  # as a load does when it starts
-        self.live = DevCluster(home / "live", set={"log.cleaner.backoff.ms": "500"})
+        self.live = DevCluster(
+            home / "live",
+            set={"log.cleaner.backoff.ms": "500"},
+            zookeeper=zookeeper.under_chroot(home / "live"),
+        )
         self.registry = RegistryProcess(home / "registry.log", self.live.bootstrap)
         settings = {
             "mirror.sources": DATACENTER,
@@ -67,7 +72,11 @@ class AuditWorld:
         }
         for topic, partitions in COPIED_TOPICS.items():
             create_topic(self.live.bootstrap, topic, partitions)
-        self.offline = DevCluster(home / "offline", set=settings if mirror else {})
+        self.offline = DevCluster(
+            home / "offline",
+            set=settings if mirror else {},
+            zookeeper=zookeeper.under_chroot(home / "offline"),
+        )
         create_topic(self.offline.bootstrap, "headrace.counts", 1)
         if not mirror:
             create_topic(self.offline.bootstrap, "headrace.arrivals", 1)
@@ -190,9 +199,7 @@ class AuditWorld:
 
 
 def run(*arguments: str) -> None:
-    done = subprocess.run(
-        [HEADRACE, "audit", *arguments], capture_output=True, text=True, timeout=120, check=False
-    )
+    done = headrace("audit", *arguments)
     assert done.returncode == 0, done.stderr[-3000:]
 
 

@@ -1,10 +1,11 @@
 """A `headrace` command run in the test's own process, where what it imports has been imported: a second of CPU less a call.
 
-For commands that end by themselves and listen to no signal. That the program does the same is seen where a page's commands run.
+For commands that end by themselves. That the program does the same is seen where a page's commands run.
 """
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass
 
 from click.testing import CliRunner
@@ -23,7 +24,12 @@ class Done:
 
 def headrace(*arguments: str) -> Done:
     """Run it; what no command expects is raised."""
-    result = CliRunner().invoke(main, arguments)
+    listening = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        result = CliRunner().invoke(main, arguments)
+    finally:
+        for number, handler in listening.items():
+            signal.signal(number, handler)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
     return Done(result.exit_code, result.stdout, result.stderr)

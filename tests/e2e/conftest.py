@@ -7,11 +7,23 @@ from pathlib import Path
 
 import pytest
 from processes import BrokerProcess, DevCluster
+from zookeeper_process import ZooKeeperProcess
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperProcess]:
+    """What clusters share that leave their ZooKeeper alone: a JVM costs more than all else of a small cluster."""
+    process = ZooKeeperProcess(tmp_path_factory.mktemp("zookeeper"))
+    yield process
+    process.end()
 
 
 @pytest.fixture
-def dev_cluster(tmp_path: Path) -> Iterator[Callable[..., DevCluster]]:
-    """`dev_cluster(brokers=1, set={…}, data=PATH)` starts a `headrace dev` and gives its DevCluster."""
+def dev_cluster(tmp_path: Path, zookeeper: ZooKeeperProcess) -> Iterator[Callable[..., DevCluster]]:
+    """`dev_cluster(brokers=1, set={…}, data=PATH)` starts a `headrace dev` and gives its DevCluster.
+
+    With `own_zookeeper` it starts one, as it does for people.
+    """
     running: list[DevCluster] = []
 
     def start(
@@ -20,10 +32,11 @@ def dev_cluster(tmp_path: Path) -> Iterator[Callable[..., DevCluster]]:
         set: Mapping[str, str] | None = None,
         data: Path | None = None,
         listen: str = "127.0.0.1:0",
-        zookeeper: str | None = None,
+        own_zookeeper: bool = False,
     ) -> DevCluster:
         home = data or tmp_path / f"dev-{len(running)}"
-        cluster = DevCluster(home, brokers=brokers, set=set, listen=listen, zookeeper=zookeeper)
+        place = None if own_zookeeper else zookeeper.under_chroot(home)
+        cluster = DevCluster(home, brokers=brokers, set=set, listen=listen, zookeeper=place)
         running.append(cluster)
         return cluster
 
@@ -49,8 +62,9 @@ def broker_process(tmp_path: Path) -> Iterator[Callable[..., BrokerProcess]]:
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCluster]:
+def broker(tmp_path_factory: pytest.TempPathFactory, zookeeper: ZooKeeperProcess) -> Iterator[DevCluster]:
     """One broker shared by the tests of a module; use topics of your own."""
-    cluster = DevCluster(tmp_path_factory.mktemp("broker") / "data")
+    home = tmp_path_factory.mktemp("broker") / "data"
+    cluster = DevCluster(home, zookeeper=zookeeper.under_chroot(home))
     yield cluster
     cluster.end()

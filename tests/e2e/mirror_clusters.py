@@ -21,11 +21,13 @@ from headrace.mirror.lineage import INTERNAL
 
 
 class Cluster:
-    """A ZooKeeper and brokers that are killed and started again under the same address."""
+    """Brokers that are killed and started again under the same address."""
 
-    def __init__(self, home: Path, brokers: int, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, home: Path, zookeeper: ZooKeeperProcess, brokers: int, settings: dict[str, str] | None = None
+    ) -> None:
         self.home = home
-        self.zookeeper = ZooKeeperProcess(home / "zookeeper")
+        self.zookeeper = zookeeper.under_chroot(home)
         self.ports = [free_port() for _ in range(brokers)]
         self.metrics_ports = [free_port() for _ in range(brokers)]
         self.settings = settings or {}
@@ -37,7 +39,7 @@ class Cluster:
         self.brokers[number] = BrokerProcess(
             self.home / f"broker-{number}",
             broker_id=number,
-            zookeeper=self.zookeeper.address,
+            zookeeper=self.zookeeper,
             set={
                 "listeners": f"PLAINTEXT://127.0.0.1:{self.ports[number]}",
                 "headrace.metrics.listener": f"127.0.0.1:{self.metrics_ports[number]}",
@@ -152,7 +154,6 @@ class Cluster:
     def end(self) -> None:
         for broker in self.brokers.values():
             broker.end()
-        self.zookeeper.end()
 
 
 def copied(live: Cluster, offline: Cluster, topic: str, source: str = "dc-east") -> None:

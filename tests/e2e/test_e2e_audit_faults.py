@@ -19,6 +19,7 @@ from audit_world import DATACENTER, NOISE, TOPIC, VIEW, AuditWorld, end_offset, 
 from confluent_kafka import Message
 from confluent_kafka.admin import AdminClient, NewTopic
 from processes import eventually, free_port
+from zookeeper_process import ZooKeeperProcess
 
 from headrace.events.avro_schemas import schema_text
 from headrace.load.tables import load_table, open_catalog
@@ -28,15 +29,15 @@ LINE = '1.2.3.4 - - [17/May/2015:10:05:03 +0000] "GET /{n} HTTP/1.1" 200 1 "-" "
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[AuditWorld]:
-    world = AuditWorld(tmp_path)
+def world(tmp_path: Path, zookeeper: ZooKeeperProcess) -> Iterator[AuditWorld]:
+    world = AuditWorld(tmp_path, zookeeper)
     yield world
     world.end()
 
 
 @pytest.fixture
-def mirrored_world(tmp_path: Path) -> Iterator[AuditWorld]:
-    world = AuditWorld(tmp_path, mirror=True)
+def mirrored_world(tmp_path: Path, zookeeper: ZooKeeperProcess) -> Iterator[AuditWorld]:
+    world = AuditWorld(tmp_path, zookeeper, mirror=True)
     yield world
     world.end()
 
@@ -217,6 +218,7 @@ def check_silence(world: AuditWorld, whole_until: str) -> None:
     assert before["totals"]["produced"] <= report["totals"]["produced"]
 
 
+@pytest.mark.timeout(600)
 def test_restarts_leave_no_finding(mirrored_world: AuditWorld, tmp_path: Path) -> None:
     """Counters are killed while they count, the real mirror copies, an auditor keeps its ledger and is stopped."""
     world = mirrored_world
@@ -242,7 +244,7 @@ def test_restarts_leave_no_finding(mirrored_world: AuditWorld, tmp_path: Path) -
             report = world.report()
             return bool(report["totals"]["warehouse"] == 900 and report["verdict"] == "complete")
 
-        eventually(arrived, timeout_s=60, what="a complete report")
+        eventually(arrived, timeout_s=180, what="a complete report")
         for listener in listeners.values():
             assert page(listener, "/ready").startswith('{"ready": true')
             assert re.search(

@@ -29,20 +29,23 @@ SESSION_TIMEOUT_MS = 3000
 class Cluster:
     """Brokers on addresses that they keep over restarts, and a look into their ZooKeeper."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, zookeeper: str) -> None:
         self.home = home
-        self.zookeeper = ZooKeeperProcess(home / "zookeeper")
+        self.zookeeper = zookeeper
         self.brokers: dict[int, BrokerProcess] = {}
         self._ports: dict[int, int] = {}
-        self.znodes = KazooClient(self.zookeeper.address)
+        address, _, chroot = zookeeper.partition("/")
+        self.znodes = KazooClient(address)
         self.znodes.start()
+        self.znodes.ensure_path(chroot)
+        self.znodes.chroot = f"/{chroot}"
 
     def start(self, broker_id: int) -> BrokerProcess:
         port = self._ports.setdefault(broker_id, free_port())
         self.brokers[broker_id] = BrokerProcess(
             self.home / f"broker-{broker_id}",
             broker_id=broker_id,
-            zookeeper=self.zookeeper.address,
+            zookeeper=self.zookeeper,
             set={
                 "listeners": f"PLAINTEXT://127.0.0.1:{port}",
                 "zookeeper.session.timeout.ms": str(SESSION_TIMEOUT_MS),
@@ -60,7 +63,6 @@ class Cluster:
             broker.end()
         self.znodes.stop()
         self.znodes.close()
-        self.zookeeper.end()
 
     @property
     def bootstrap(self) -> str:
@@ -119,13 +121,28 @@ class Cluster:
         return values
 
 
+@pytest.fixture(scope="module")
+def module_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperProcess]:
+    process = ZooKeeperProcess(tmp_path_factory.mktemp("zookeeper"))
+    yield process
+    process.end()
+
+
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Callable[[int], Cluster]]:
+def server(module_zookeeper: ZooKeeperProcess) -> ZooKeeperProcess:
+    """The ZooKeeper of all clusters here, for a test to kill; it serves when the next one begins."""
+    if module_zookeeper.process.poll() is not None:
+        module_zookeeper.start()
+    return module_zookeeper
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, server: ZooKeeperProcess) -> Iterator[Callable[[int], Cluster]]:
     """`cluster(n)` starts brokers 1 to n."""
     running: list[Cluster] = []
 
     def start(count: int) -> Cluster:
-        running.append(Cluster(tmp_path))
+        running.append(Cluster(tmp_path, server.under_chroot(tmp_path)))
         for broker_id in range(1, count + 1):
             running[-1].start(broker_id)
         eventually(lambda: all_know(running[-1], count), what="every broker's knowledge of all others")
@@ -240,30 +257,32 @@ def test_another_broker_takes_over_from_a_killed_controller(cluster: Callable[[i
 
 
 def test_data_flows_while_zookeeper_is_away_and_topics_are_made_when_it_is_back(
-    cluster: Callable[[int], Cluster],
+    cluster: Callable[[int], Cluster], server: ZooKeeperProcess
 ) -> None:
     two = cluster(2)
     two.create("t", 2)
     two.produce("t", 0, b"with")
-    two.zookeeper.kill()
+    server.kill()
     for partition in range(2):
         two.produce("t", partition, b"without")
-    two.zookeeper.start()
+    server.start()
     eventually(lambda: two.controller() is not None, what="a controller")
     eventually(lambda: created(two, "later"), what="a topic after ZooKeeper's return")
     assert two.read("t", 0, 2) == [b"with", b"without"]
     assert [b.process.poll() for b in two.brokers.values()] == [None, None]
 
 
-def test_zookeeper_away_for_longer_than_the_session_is_survived(cluster: Callable[[int], Cluster]) -> None:
+def test_zookeeper_away_for_longer_than_the_session_is_survived(
+    cluster: Callable[[int], Cluster], server: ZooKeeperProcess
+) -> None:
     one = cluster(1)
     one.create("t", 1)
-    one.zookeeper.kill()
+    server.kill()
     time.sleep(2 * SESSION_TIMEOUT_MS / 1000)
     log = one.home / "broker-1" / "broker.log"
     eventually(lambda: "ZooKeeper still does not answer" in log.read_text(), what="the line about the outage")
     one.produce("t", 0, b"without")
-    one.zookeeper.start()
+    server.start()
     eventually(lambda: created(one, "later"), what="a topic after ZooKeeper's return")
     assert one.read("t", 0, 1) == [b"without"]
 
@@ -378,7 +397,7 @@ def test_a_second_broker_of_the_same_id_does_not_start(
         BrokerProcess(
             tmp_path / "impostor",
             broker_id=1,
-            zookeeper=one.zookeeper.address,
+            zookeeper=one.zookeeper,
             set={"zookeeper.session.timeout.ms": "1000"},
         )
     assert one.controller() == 1

@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import confluent_kafka
 import pytest
 from load_helpers import EVENT, EVENT_ID, account, create_topic, every_offset_once, publish, schemas_served
 from long_runs import first_of
 from moto.server import ThreadedMotoServer
 from processes import DevCluster
+from pyiceberg.catalog import Catalog
 
-from headrace.load import leftovers, tables
+from headrace.load import leftovers, tables, task
+from headrace.load.driver import LoadConfig, Loader
 from headrace.load.write import FileWriter, target_of
 
 PROGRAMS = Path(sys.executable).parent
@@ -80,9 +83,10 @@ def run(environment: dict[str, str], *arguments: str, statuses: tuple[int, ...] 
 def test_only_the_catalogs_properties_say_where_the_store_is(
     broker: DevCluster, registry: str, store: str, tmp_path: Path
 ) -> None:
-    """Load, start again with something left over, query and audit, all without one AWS_ variable."""
+    """Load once more what a load began, tell the group, query and audit, all without one AWS_ variable."""
     topic, environment, properties = "dc-s3.pageviews", without_aws(tmp_path), properties_of(store, tmp_path)
-    where = ["--warehouse", f"s3://{BUCKET}/warehouse"]
+    warehouse = f"s3://{BUCKET}/warehouse"
+    where = ["--warehouse", warehouse]
     # One of them as an option, which comes before what the file says; the others in the file, keys among them.
     option = "s3.endpoint"
     file = tmp_path / "catalog.properties"
@@ -92,24 +96,46 @@ def test_only_the_catalogs_properties_say_where_the_store_is(
     loading += ["--topics", topic]
     create_topic(broker.bootstrap, topic, 2)
     publish(broker.bootstrap, topic, 2, 60, garbage_every=10)
-    assert run(environment, *loading)["rows"] == 54
+    load(broker, registry, tables.open_catalog(warehouse, properties), topic)
     publish(broker.bootstrap, topic, 2, 40, garbage_every=10)
-    assert run(environment, *loading)["rows"] == 36
-    question = (
-        "SELECT count(*) AS n, count(DISTINCT (_topic_partition, _offset)) AS d FROM warehouse.pageviews"
-    )
-    assert run(environment, "query", "--json", *where, question) == [{"n": 90, "d": 90}]
+    totals = run(environment, *loading)
+    assert (totals["rows"], totals["dead_letters"], totals["lag"]) == (36, 4, 0)
+    assert committed(broker, topic) == [50, 50]
+    question = "SELECT _datacenter, _topic, count(*) AS n, count(DISTINCT (_topic_partition, _offset)) AS d "
+    question += "FROM warehouse.pageviews GROUP BY ALL"
+    assert run(environment, "query", "--json", *where, question) == [
+        {"_datacenter": "dc-s3", "_topic": "pageviews", "n": 90, "d": 90}
+    ]
     reporting = ["--bootstrap", broker.bootstrap, "--output", str(tmp_path / "report"), "--json"]
     reporting += ["--since", "2023-11-14T00:00:00Z"]
     report = run(environment, "audit", "report", *reporting, *where, statuses=(0, 1))
     assert report["totals"]["warehouse"] == 90
-    table = tables.load_table(tables.open_catalog(f"s3://{BUCKET}/warehouse", properties), "pageviews")
+    table = tables.load_table(tables.open_catalog(warehouse, properties), "pageviews")
     lost = left_over(table)
     assert leftovers.remove_dead_data(table) == []
     assert leftovers.remove_dead_data(table, grace_seconds=-60) == [lost]
     assert leftovers.remove_old_metadata(table, grace_seconds=-60) == []
     counts = [table.scan(snapshot_id=item.snapshot_id).to_arrow().num_rows for item in table.snapshots()]
     assert counts[-2:] == [54, 90]
+
+
+def load(broker: DevCluster, registry: str, catalog: Catalog, topic: str) -> None:
+    """Load all there is, in this process."""
+    config = LoadConfig(
+        bootstrap=broker.bootstrap, registry=registry, task_count_max=2, wanted=lambda name: name == topic
+    )
+    loader = Loader(catalog, config, lambda assignments: [task.run(assignment) for assignment in assignments])
+    while loader.round().moved:
+        pass
+    loader.close()
+
+
+def committed(broker: DevCluster, topic: str) -> list[int]:
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "headrace-load"})
+    wanted = [confluent_kafka.TopicPartition(topic, number) for number in range(2)]
+    offsets = [item.offset for item in consumer.committed(wanted, timeout=20)]
+    consumer.close()
+    return offsets
 
 
 def left_over(table: Any) -> str:
@@ -156,9 +182,9 @@ def test_the_master_of_spark_submit_wins(
     assert account(tmp_path / "warehouse") == every_offset_once(2, 40)
 
 
-@pytest.mark.parametrize(
-    ("given", "master"), first_of(1, [({}, "local[3,4]"), ({"MASTER": "local[1]"}, "local[1]")])
-)
+# test_e2e_load_spark.py asks the same of the session that its tests share.
+@pytest.mark.long
+@pytest.mark.parametrize(("given", "master"), [({}, "local[3,4]"), ({"MASTER": "local[1]"}, "local[1]")])
 def test_a_load_brings_a_master_that_retries_where_none_is_given(given: dict[str, str], master: str) -> None:
     asked = "from headrace.load.spark import spark_session; print(spark_session(3).sparkContext.master)"
     environment = {key: value for key, value in os.environ.items() if key != "MASTER"} | given

@@ -17,6 +17,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from load_helpers import EVENT, EVENT_ID, account, create_topic, every_offset_once, publish, schemas_served
 from processes import DevCluster, eventually
+from zookeeper_process import ZooKeeperProcess
 
 from headrace.broker.wire import partitions
 from headrace.broker.wire.batches import iter_batches
@@ -246,8 +247,10 @@ def test_a_rotten_batch_is_skipped_and_nothing_else(
     assert account(tmp_path) == span(0, 0, first) + span(0, following, 100)
 
 
-def test_the_audit_calls_lost_what_was_passed_over_and_nothing_is_on_its_way(tmp_path: Path) -> None:
-    world = AuditWorld(tmp_path)
+def test_the_audit_calls_lost_what_was_passed_over_and_nothing_is_on_its_way(
+    tmp_path: Path, zookeeper: ZooKeeperProcess
+) -> None:
+    world = AuditWorld(tmp_path, zookeeper)
     try:
         world.publish(100)
         world.count("live")

@@ -16,6 +16,7 @@ from typing import Any
 
 import confluent_kafka
 import pytest
+from commands import headrace
 from load_helpers import (
     EVENT,
     EVENT_ID,
@@ -64,6 +65,10 @@ def load_all(broker: DevCluster, registry: str, warehouse: Path, topic: str, run
     while loader.round().moved:
         pass
     loader.close()
+
+
+def test_a_session_brings_a_master_that_retries_where_none_is_given(session: Any) -> None:
+    assert session.sparkContext.master == "local[2,4]"
 
 
 def test_two_workers_decode_and_no_row_reaches_the_driver(
@@ -198,8 +203,8 @@ def test_a_time_that_python_lacks_is_told_by_a_dataframe_and_loaded_and_answered
     load_all(broker, registry, tmp_path, topic, spark_tasks(session))
     sql = "SELECT header, _reason FROM (SELECT header, NULL AS _reason, _offset FROM pageviews UNION ALL "
     sql += "SELECT NULL, _reason, _offset FROM dead_letter) ORDER BY _offset"
-    asked = [str(HEADRACE), "query", "--warehouse", str(tmp_path), "--json", sql]
-    answer = json.loads(subprocess.run(asked, stdout=subprocess.PIPE, check=True, timeout=60).stdout)
+    asked = ["query", "--warehouse", str(tmp_path), "--json", sql]
+    answer = json.loads(headrace(*asked).stdout)
     assert answer[0]["header"]["time"] == YEAR_50000_MS
     assert "out of bounds" in answer[1]["_reason"]
     assert answer[2]["header"]["time"] == "2023-11-14T22:13:20+00:00"
@@ -217,34 +222,6 @@ def command(broker: DevCluster, registry: str, warehouse: Path, topics: str, *mo
     return [str(HEADRACE), "load", *where, "--topics", topics, *more]
 
 
-def test_the_command_loads_once_queries_and_tells_the_group(
-    broker: DevCluster, registry: str, tmp_path: Path
-) -> None:
-    create_topic(broker.bootstrap, "dc-once.pageviews", 2)
-    publish(broker.bootstrap, "dc-once.pageviews", 2, 100, garbage_every=10)
-    done = subprocess.run(
-        command(broker, registry, tmp_path, r"dc-once\..*", "--once", "--json"),
-        stdout=subprocess.PIPE,
-        timeout=120,
-        check=False,
-    )
-    totals = json.loads(done.stdout)
-    assert (done.returncode, totals["rows"], totals["dead_letters"], totals["lag"]) == (0, 90, 10, 0)
-    sql = "SELECT _datacenter, _topic, count(*) AS n FROM warehouse.pageviews GROUP BY ALL"
-    asked = [str(HEADRACE), "query", "--warehouse", str(tmp_path), "--json", sql]
-    answer = json.loads(subprocess.run(asked, stdout=subprocess.PIPE, check=True, timeout=60).stdout)
-    assert answer == [{"_datacenter": "dc-once", "_topic": "pageviews", "n": 90}]
-    assert committed(broker, "dc-once.pageviews") == [50, 50]
-
-
-def committed(broker: DevCluster, topic: str) -> list[int]:
-    consumer = confluent_kafka.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "headrace-load"})
-    wanted = [confluent_kafka.TopicPartition(topic, number) for number in range(2)]
-    offsets = [item.offset for item in consumer.committed(wanted, timeout=20)]
-    consumer.close()
-    return offsets
-
-
 @pytest.mark.parametrize("number", first_of(1, [signal.SIGTERM, signal.SIGINT]))
 def test_the_continuous_command_follows_the_log_and_ends_cleanly_on_a_signal(
     broker: DevCluster, registry: str, tmp_path: Path, number: signal.Signals
@@ -255,7 +232,7 @@ def test_the_continuous_command_follows_the_log_and_ends_cleanly_on_a_signal(
     try:
         for total in (50, 100, 150):
             publish(broker.bootstrap, topic, 2, 50)
-            eventually(partial(has_loaded, tmp_path, total), timeout_s=60, what=f"{total} offsets loaded")
+            eventually(partial(has_loaded, tmp_path, total), timeout_s=180, what=f"{total} offsets loaded")
         process.send_signal(number)
         assert process.wait(60) == 0
     finally:
@@ -325,16 +302,13 @@ def test_rot_in_the_log_stops_its_partition_alone_and_is_said(
     ],
 )
 def test_wrong_use_is_told_in_a_sentence(arguments: list[str], sentence: str) -> None:
-    done = subprocess.run(
-        [str(HEADRACE), *arguments], stderr=subprocess.PIPE, text=True, timeout=60, check=False
-    )
+    done = headrace(*arguments)
     assert done.returncode == 2
     assert sentence in done.stderr
 
 
 def test_a_query_of_a_warehouse_that_is_not_there_makes_none(tmp_path: Path) -> None:
-    asked = [str(HEADRACE), "query", "--warehouse", str(tmp_path / "none"), "SELECT 1"]
-    done = subprocess.run(asked, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    done = headrace("query", "--warehouse", str(tmp_path / "none"), "SELECT 1")
     assert done.returncode == 1
     assert "there is no warehouse" in done.stderr
     assert not (tmp_path / "none").exists()

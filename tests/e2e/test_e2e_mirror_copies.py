@@ -16,6 +16,7 @@ from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions
 from mirror_clusters import Cluster, copied
 from processes import eventually, free_port
+from zookeeper_process import ZooKeeperProcess
 
 from headrace.broker.wire.batches import iter_batches
 
@@ -28,11 +29,13 @@ SOURCE_SETTINGS = {
 
 
 @pytest.fixture(scope="module")
-def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, Cluster, Cluster]]:
+def clusters(
+    tmp_path_factory: pytest.TempPathFactory, zookeeper: ZooKeeperProcess
+) -> Iterator[tuple[Cluster, Cluster, Cluster]]:
     """(dc-east with two brokers, dc-west with one, offline with two); a third source is never there."""
     home = tmp_path_factory.mktemp("mirror")
-    east = Cluster(home / "east", 2, SOURCE_SETTINGS)
-    west = Cluster(home / "west", 1, SOURCE_SETTINGS)
+    east = Cluster(home / "east", zookeeper, 2, SOURCE_SETTINGS)
+    west = Cluster(home / "west", zookeeper, 1, SOURCE_SETTINGS)
     sources = {
         "mirror.sources": "dc-east,dc-west,dc-gone",
         "mirror.dc-east.bootstrap.servers": east.bootstrap,
@@ -41,7 +44,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster
         "mirror.dc-gone.bootstrap.servers": GONE,
         "mirror.metadata.max.age.ms": "1000",
     }
-    offline = Cluster(home / "offline", 2, sources)
+    offline = Cluster(home / "offline", zookeeper, 2, sources)
     yield east, west, offline
     for cluster in (offline, west, east):
         cluster.end()
@@ -261,8 +264,10 @@ def test_a_promoted_copy_is_written_by_clients_and_left_alone_by_the_mirror(
     assert "dc-east.failing" not in _mirror("status", "--bootstrap", offline.bootstrap).stdout
 
 
-def test_two_clusters_mirror_each_other_and_each_topic_is_copied_once(tmp_path: Path) -> None:
-    here, there = Cluster(tmp_path / "here", 1), Cluster(tmp_path / "there", 1)
+def test_two_clusters_mirror_each_other_and_each_topic_is_copied_once(
+    tmp_path: Path, zookeeper: ZooKeeperProcess
+) -> None:
+    here, there = Cluster(tmp_path / "here", zookeeper, 1), Cluster(tmp_path / "there", zookeeper, 1)
     try:
         for cluster, own in ((here, "orders"), (there, "invoices")):
             for topic in (own, "events", "headrace.monitoring", "__own"):
@@ -290,7 +295,7 @@ def test_a_bad_setting_ends_the_broker_with_a_sentence(clusters: tuple[Cluster, 
     offline = clusters[2]
     config = offline.home / "bad.properties"
     config.write_text(
-        f"zookeeper.connect={offline.zookeeper.address}\nmirror.sources=dc-east\n"
+        f"zookeeper.connect={offline.zookeeper}\nmirror.sources=dc-east\n"
         "mirror.dc-east.bootstrap.servers=nowhere\n"
     )
     command = [sys.executable, "-m", "headrace.broker.command", "--config", str(config)]

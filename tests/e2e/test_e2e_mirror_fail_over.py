@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from mirror_clusters import Cluster, copied
 from processes import eventually
+from zookeeper_process import ZooKeeperProcess
 
 REPLICATED = {
     "default.replication.factor": "3",
@@ -19,14 +20,15 @@ REPLICATED = {
 
 
 @pytest.fixture
-def clusters(tmp_path: Path) -> Iterator[tuple[Cluster, Cluster]]:
+def clusters(tmp_path: Path, zookeeper: ZooKeeperProcess) -> Iterator[tuple[Cluster, Cluster]]:
     """(dc-east with one broker, whose topic `late` begins above offset 0, offline with three)."""
-    east = Cluster(tmp_path / "east", 1, {"log.retention.check.interval.ms": "300"})
+    east = Cluster(tmp_path / "east", zookeeper, 1, {"log.retention.check.interval.ms": "300"})
     east.create("late", 1, segment_bytes="20000", retention_bytes="30000")
     east.publish("late", 1000)
     eventually(lambda: len(east.batches("late")[0]) < 10, what="retention")
     offline = Cluster(
         tmp_path / "offline",
+        zookeeper,
         3,
         REPLICATED
         | {

@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 from mirror_clusters import Cluster, copied
 from processes import eventually
+from zookeeper_process import ZooKeeperProcess
 
 from headrace.mirror import state as states
 from headrace.mirror.own_topics import ARRIVALS, FINDINGS, OWN_TOPICS, STATES, WRITTEN_PARTITION
@@ -33,10 +34,10 @@ class Kept(NamedTuple):
 
 
 @pytest.fixture
-def clusters(tmp_path: Path) -> Iterator[tuple[Cluster, Cluster]]:
+def clusters(tmp_path: Path, zookeeper: ZooKeeperProcess) -> Iterator[tuple[Cluster, Cluster]]:
     """(dc-east with one broker, offline with two, whose copy of `events` has stopped at a gap)."""
-    east = Cluster(tmp_path / "east", 1)
-    offline = Cluster(tmp_path / "offline", 2)
+    east = Cluster(tmp_path / "east", zookeeper, 1)
+    offline = Cluster(tmp_path / "offline", zookeeper, 2)
     east.create("events", 1)
     east.publish("events", 500)
     offline.mirror({"dc-east": east})

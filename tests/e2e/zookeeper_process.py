@@ -1,7 +1,8 @@
-"""A real ZooKeeper server for tests that look into it, kill it and bring it back."""
+"""A real ZooKeeper server: one that clusters share, each under a chroot, or one to kill and bring back."""
 
 from __future__ import annotations
 
+import hashlib
 import subprocess
 from pathlib import Path
 
@@ -26,6 +27,10 @@ class ZooKeeperProcess:
     @property
     def address(self) -> str:
         return f"{self._host}:{self.port}"
+
+    def under_chroot(self, home: Path) -> str:
+        """HOST:PORT/CHROOT of the cluster with that home, each time the same."""
+        return f"{self.address}/{hashlib.sha256(bytes(home)).hexdigest()[:16]}"
 
     def start(self) -> None:
         command = zookeeper_server.command(zookeeper_server.find_jars(), self._config, sync=False)
