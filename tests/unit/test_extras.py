@@ -13,8 +13,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 KINDS = {
     "broker": ("broker,mirror", "headrace.broker", "headrace.mirror", "headrace_topics"),
     "registry": ("registry", "headrace.registry"),
-    "load": ("load", "headrace.load"),
-    "audit": ("load", "headrace.audit"),
+    "load or audit": ("load", "headrace.load", "headrace.audit"),
 }
 # Argument 1: extras; the others: what to import, submodules and imports inside functions included.
 PROGRAM = """
