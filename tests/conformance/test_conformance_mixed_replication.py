@@ -91,13 +91,9 @@ def replicas(kafka_jars: Path, tmp_path: Path) -> Iterator[Start]:
         cluster.end()
 
 
-@pytest.mark.parametrize(
-    "kinds",
-    [
-        {1: HEADRACE, 2: KAFKA, 3: HEADRACE},
-        pytest.param({1: KAFKA, 2: HEADRACE, 3: KAFKA}, marks=pytest.mark.long),
-    ],
-)
+# In short: either kind replicates what the other leads in test_conformance_mixed_cluster.py.
+@pytest.mark.long
+@pytest.mark.parametrize("kinds", [{1: HEADRACE, 2: KAFKA, 3: HEADRACE}, {1: KAFKA, 2: HEADRACE, 3: KAFKA}])
 def test_leaders_of_either_kind_die_and_nothing_acknowledged_is_lost(
     replicas: Start, kinds: Mapping[int, str]
 ) -> None:
