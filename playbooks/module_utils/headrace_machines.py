@@ -15,6 +15,7 @@ import shutil
 import socket
 import subprocess
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from ansible.module_utils import headrace_packages as packages
@@ -198,12 +199,15 @@ def listening(pid: int) -> set[str]:
     folder = f"/proc/{pid}/fd"
     found = set()
     try:
-        for entry in os.listdir(folder):
+        entries = os.listdir(folder)
+    except OSError:
+        return found
+    for entry in entries:
+        # What is closed meanwhile is none that it listens to.
+        with suppress(OSError):
             target = os.readlink(f"{folder}/{entry}")
             if target.startswith("socket:["):
                 found.add(target[8:-1])
-    except OSError:
-        return found
     return found
 
 

@@ -247,3 +247,11 @@ def test_an_address_of_another_machine_is_told() -> None:
 def test_a_folder_too_deep_for_a_socket_is_refused() -> None:
     (problem,) = problems(socket=f"/tmp/{'x' * 100}/supervisor.sock")
     assert "set headrace_root to a shorter folder" in problem
+
+
+def test_what_is_closed_while_it_is_looked_at_hides_no_other_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        inode = str(os.fstat(server.fileno()).st_ino)
+        entries = os.listdir(f"/proc/{os.getpid()}/fd")
+        monkeypatch.setattr(machines.os, "listdir", lambda _: ["999999", *entries])
+        assert inode in machines.listening(os.getpid())
