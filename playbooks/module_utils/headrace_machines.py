@@ -197,7 +197,7 @@ def told_of_clock(state: int, error_ms: int) -> str | None:
 def listening(pid: int) -> set[str]:
     """The inodes of the sockets that a process holds; none of a process that is not one's own."""
     folder = f"/proc/{pid}/fd"
-    found = set()
+    found: set[str] = set()
     try:
         entries = os.listdir(folder)
     except OSError:
