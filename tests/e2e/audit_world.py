@@ -20,14 +20,13 @@ from commands import headrace
 from confluent_kafka import Consumer, Message, TopicPartition
 from confluent_kafka import Producer as KafkaProducer
 from fastavro import schemaless_reader
+from load_driver import load
 from load_helpers import create_topic
 from processes import DevCluster
 from registry_process import RegistryProcess
 from zookeeper_process import ZooKeeperProcess
 
 from headrace.events.avro_schemas import parsed_schema, schema_text
-from headrace.load import task
-from headrace.load.driver import LoadConfig, Loader
 from headrace.load.tables import open_catalog
 from headrace.producer import Producer
 
@@ -170,20 +169,8 @@ class AuditWorld:
 
     def load(self, wanted: str = TOPIC) -> None:
         """Load what the offline cluster has of a topic, in this process."""
-        config = LoadConfig(
-            bootstrap=self.offline.bootstrap,
-            registry=self.registry.url,
-            task_count_max=2,
-            wanted=lambda topic: topic == f"{DATACENTER}.{wanted}",
-        )
-        loader = Loader(
-            open_catalog(str(self.warehouse)),
-            config,
-            lambda assignments: [task.run(assignment) for assignment in assignments],
-        )
-        while (report := loader.round()).moved:
-            assert not report.failures
-        loader.close()
+        catalog = open_catalog(str(self.warehouse))
+        load(self.offline.bootstrap, self.registry.url, catalog, f"{DATACENTER}.{wanted}")
 
     def report(self, *arguments: str) -> dict[str, Any]:
         """Return report.json; its exit code is checked against the verdict."""

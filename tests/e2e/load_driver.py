@@ -9,14 +9,17 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from inspect import getattr_static
 from typing import Any
 
+from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 
 from headrace.load import commit, leftovers, tables, task
 from headrace.load.driver import LoadConfig, Loader
+from headrace.load.spark import RunTasks
+from headrace.load.task import Assignment, TaskResult
 
 STEPS: dict[str, tuple[Any, str]] = {
     "settle": (commit, "settle"),
@@ -54,15 +57,20 @@ def main() -> None:
         function = step.__func__ if isinstance(step, staticmethod) else step
         wrapped = killing(function, kill[0])
         setattr(owner, name, staticmethod(wrapped) if isinstance(step, staticmethod) else wrapped)
-    load(bootstrap, registry, warehouse, topic)
+    load(bootstrap, registry, tables.open_catalog(warehouse), topic)
 
 
-def load(bootstrap: str, registry: str, warehouse: str, topic: str) -> None:
-    """Load a topic, with tasks in this process, until nothing is left."""
+def run_here(work: Sequence[Assignment]) -> list[TaskResult]:
+    """Tasks in this process."""
+    return [task.run(item) for item in work]
+
+
+def load(bootstrap: str, registry: str, catalog: Catalog, topic: str, run_tasks: RunTasks = run_here) -> None:
+    """Load a topic until nothing is left; a round that fails fails the test."""
     config = LoadConfig(
         bootstrap=bootstrap, registry=registry, task_count_max=2, wanted=lambda name: name == topic
     )
-    loader = Loader(tables.open_catalog(warehouse), config, lambda work: [task.run(item) for item in work])
+    loader = Loader(catalog, config, run_tasks)
     while True:
         report = loader.round()
         assert not report.failures, report.failures

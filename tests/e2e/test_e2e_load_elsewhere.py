@@ -13,14 +13,13 @@ from typing import Any
 import boto3
 import confluent_kafka
 import pytest
+from load_driver import load
 from load_helpers import EVENT, EVENT_ID, account, create_topic, every_offset_once, publish, schemas_served
 from long_runs import first_of
 from moto.server import ThreadedMotoServer
 from processes import DevCluster
-from pyiceberg.catalog import Catalog
 
-from headrace.load import leftovers, tables, task
-from headrace.load.driver import LoadConfig, Loader
+from headrace.load import leftovers, tables
 from headrace.load.write import FileWriter, target_of
 
 PROGRAMS = Path(sys.executable).parent
@@ -96,7 +95,7 @@ def test_only_the_catalogs_properties_say_where_the_store_is(
     loading += ["--topics", topic]
     create_topic(broker.bootstrap, topic, 2)
     publish(broker.bootstrap, topic, 2, 60, garbage_every=10)
-    load(broker, registry, tables.open_catalog(warehouse, properties), topic)
+    load(broker.bootstrap, registry, tables.open_catalog(warehouse, properties), topic)
     publish(broker.bootstrap, topic, 2, 40, garbage_every=10)
     totals = run(environment, *loading)
     assert (totals["rows"], totals["dead_letters"], totals["lag"]) == (36, 4, 0)
@@ -117,17 +116,6 @@ def test_only_the_catalogs_properties_say_where_the_store_is(
     assert leftovers.remove_old_metadata(table, grace_seconds=-60) == []
     counts = [table.scan(snapshot_id=item.snapshot_id).to_arrow().num_rows for item in table.snapshots()]
     assert counts[-2:] == [54, 90]
-
-
-def load(broker: DevCluster, registry: str, catalog: Catalog, topic: str) -> None:
-    """Load all there is, in this process."""
-    config = LoadConfig(
-        bootstrap=broker.bootstrap, registry=registry, task_count_max=2, wanted=lambda name: name == topic
-    )
-    loader = Loader(catalog, config, lambda assignments: [task.run(assignment) for assignment in assignments])
-    while loader.round().moved:
-        pass
-    loader.close()
 
 
 def committed(broker: DevCluster, topic: str) -> list[int]:

@@ -43,11 +43,11 @@ def test_a_driver_killed_around_any_step_loses_and_doubles_nothing(
     topic = f"dc-{step.replace(' ', '-')}-{when}.pageviews"
     create_topic(broker.bootstrap, topic, PARTITIONS)
     publish(broker.bootstrap, topic, PARTITIONS, 60, garbage_every=7)
-    load(broker.bootstrap, registry, str(tmp_path), topic)
+    load(broker.bootstrap, registry, tables.open_catalog(str(tmp_path)), topic)
     publish(broker.bootstrap, topic, PARTITIONS, 60, garbage_every=7)
     assert start(broker, registry, tmp_path, topic, when, step).wait(120) == -signal.SIGKILL
     publish(broker.bootstrap, topic, PARTITIONS, 60, garbage_every=7)
-    load(broker.bootstrap, registry, str(tmp_path), topic)
+    load(broker.bootstrap, registry, tables.open_catalog(str(tmp_path)), topic)
     assert account(tmp_path) == every_offset_once(PARTITIONS, 180)
     assert leftover_files(tmp_path) == []
 

@@ -17,6 +17,7 @@ from typing import Any
 import confluent_kafka
 import pytest
 from commands import headrace
+from load_driver import load
 from load_helpers import (
     EVENT,
     EVENT_ID,
@@ -34,7 +35,6 @@ from processes import DevCluster, eventually
 
 from headrace.broker.wire.partitions import TopicPartition
 from headrace.load import history, tables, task
-from headrace.load.driver import LoadConfig, Loader
 from headrace.load.log_client import LogClient
 from headrace.load.spark import RunTasks, spark_session, spark_tasks
 from headrace.load.task import Assignment, TaskResult
@@ -58,13 +58,7 @@ def registry() -> Iterator[str]:
 
 
 def load_all(broker: DevCluster, registry: str, warehouse: Path, topic: str, run_tasks: RunTasks) -> None:
-    config = LoadConfig(
-        bootstrap=broker.bootstrap, registry=registry, task_count_max=2, wanted=lambda name: name == topic
-    )
-    loader = Loader(tables.open_catalog(str(warehouse)), config, run_tasks)
-    while loader.round().moved:
-        pass
-    loader.close()
+    load(broker.bootstrap, registry, tables.open_catalog(str(warehouse)), topic, run_tasks)
 
 
 def test_a_session_brings_a_master_that_retries_where_none_is_given(session: Any) -> None:
