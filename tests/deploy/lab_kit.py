@@ -69,7 +69,7 @@ class SmallLab:
     first: Played | None = None
     """How the roll-out from nothing went."""
     acknowledged: int = 0
-    """The events of all front ends that ended."""
+    """The events of the front ends of earlier modules."""
 
     def environment(self, module_runs: Path) -> dict[str, str]:
         return {
@@ -161,15 +161,17 @@ class SmallLab:
         found: dict[str, Any] = json.loads(asked.stdout)
         return found
 
-    def wait_until_complete(self) -> None:
-        """Until the audit has all acknowledged events in all tiers; none of them lost, none twice."""
+    def wait_until_complete(self, acknowledged: int) -> None:
+        """Until the audit has so many events in all tiers, and those of earlier modules; none of them lost, none twice."""
         names = ("produced", "live", "offline", "warehouse", "lost", "duplicated")
 
         def is_complete() -> bool:
             report = self.report()
             totals = report["totals"]
             print({name: totals[name] for name in names})
-            return bool(totals["produced"] >= self.acknowledged and report["verdict"] == "complete")
+            return bool(
+                totals["produced"] >= self.acknowledged + acknowledged and report["verdict"] == "complete"
+            )
 
         assert eventually(is_complete, timeout_s=400)
         totals = self.report()["totals"]
@@ -213,8 +215,7 @@ def descendants(ancestor: int) -> set[int]:
 class Traffic:
     """A front end of dc-east: an idempotent producer with acks=all that starts from HAProxy's address."""
 
-    def __init__(self, lab: SmallLab, folder: Path) -> None:
-        self.lab = lab
+    def __init__(self, folder: Path) -> None:
         self.result = folder / "replay.json"
         self.log = folder / "replay.log"
         command = [str(PROGRAMS / "headrace"), "replay", "--json", "--progress", "--datacenter", "dc-east"]
@@ -235,10 +236,8 @@ class Traffic:
 
     def stop(self) -> dict[str, Any]:
         """End it in order; what it knows of each event that it published."""
-        going_on = self.process.poll() is None
-        if going_on:
+        if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             self.process.wait()
         found: dict[str, Any] = json.loads(self.result.read_text())
-        self.lab.acknowledged += found["acknowledged"] if going_on else 0
         return found

@@ -62,9 +62,9 @@ def rolled_out(small_lab: SmallLab) -> SmallLab:
 @pytest.fixture(scope="module")
 def traffic(rolled_out: SmallLab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Traffic]:
     """Published to dc-east from here on, until a test ends it or the module does."""
-    found = Traffic(rolled_out, tmp_path_factory.mktemp("traffic"))
+    found = Traffic(tmp_path_factory.mktemp("traffic"))
     try:
         assert found.moves(), found.log.read_text()
         yield found
     finally:
-        found.stop()
+        rolled_out.acknowledged += found.stop()["acknowledged"]

@@ -116,4 +116,4 @@ def test_a_clock_ten_minutes_off_is_refused_by_name_and_loses_nothing(
 def test_nothing_was_lost_or_doubled_by_these_faults(rolled_out: SmallLab, traffic: Traffic) -> None:
     published = traffic.stop()
     assert (published["failed"], published["unknown"]) == (0, 0)
-    rolled_out.wait_until_complete()
+    rolled_out.wait_until_complete(published["acknowledged"])

@@ -180,7 +180,7 @@ def test_a_killed_roll_out_is_ended_by_the_same_command(
 def test_nothing_was_lost_or_doubled_meanwhile(rolled_out: SmallLab, traffic: Traffic) -> None:
     published = traffic.stop()
     assert (published["failed"], published["unknown"]) == (0, 0)
-    rolled_out.wait_until_complete()
+    rolled_out.wait_until_complete(published["acknowledged"])
 
 
 def test_what_is_down_stays_down_after_a_boot_until_it_is_rolled_out_again(rolled_out: SmallLab) -> None:

@@ -193,4 +193,4 @@ def test_a_drained_broker_stays_down_through_roll_outs_and_a_boot(
 def test_no_front_end_saw_any_of_it(rolled_out: SmallLab, traffic: Traffic) -> None:
     published = traffic.stop()
     assert (published["failed"], published["unknown"]) == (0, 0)
-    rolled_out.wait_until_complete()
+    rolled_out.wait_until_complete(published["acknowledged"])

@@ -228,7 +228,8 @@ def test_nothing_was_lost_or_doubled_by_any_of_it(rolled_out: SmallLab, traffic:
                 for name in ("produced", "live", "offline", "warehouse", "lost", "duplicated")
             }
         )
-        return bool(min(totals[tier] for tier in ("produced", "live", "offline")) >= rolled_out.acknowledged)
+        acknowledged = rolled_out.acknowledged + published["acknowledged"]
+        return bool(min(totals[tier] for tier in ("produced", "live", "offline")) >= acknowledged)
 
     assert eventually(is_counted, timeout_s=400)
     totals = rolled_out.report()["totals"]
