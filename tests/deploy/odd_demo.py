@@ -12,7 +12,7 @@ EVENTS = 3_000
 REJECTED = 6
 TIERS = ("produced", "live", "offline", "warehouse")
 HOPS = ("producer_to_live", "live_to_offline", "offline_to_warehouse", "end_to_end")
-LATENCY_SECONDS_MAX = 300
+LATENCY_SECONDS_MAX = 120
 
 
 def line(path: bytes, end: bytes = b"\n") -> bytes:
