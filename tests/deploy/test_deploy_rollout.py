@@ -342,11 +342,21 @@ def interrupt_before_the_restart(deployment: Any, folder: Path, change: str, *ar
 
 
 @pytest.mark.parametrize(
-    ("limit", "partitions"),
-    first_of(1, [("machine:dc-east-haproxy-1:dc-east-broker-1:dc-east-broker-2", 3), ("all:!dc_west", 5)]),
+    ("limit", "concerned", "partitions"),
+    first_of(
+        1,
+        [
+            (
+                "machine:dc-east-haproxy-1:dc-east-broker-1:dc-east-broker-2",
+                {"dc-east-broker-1", "dc-east-broker-2"},
+                3,
+            ),
+            ("all:!dc_west", {name for name in BROKERS if not name.startswith("dc-west-")}, 5),
+        ],
+    ),
 )
 def test_a_change_restarts_only_what_it_concerns_one_host_at_a_time(
-    rolled_out: Any, tmp_path: Path, limit: str, partitions: int
+    rolled_out: Any, tmp_path: Path, limit: str, concerned: set[str], partitions: int
 ) -> None:
     """In two turns; what is long has a turn for the brokers of both kinds, and the lab one for three on hosts of their own."""
     before = processes(rolled_out.root)
@@ -368,7 +378,6 @@ def test_a_change_restarts_only_what_it_concerns_one_host_at_a_time(
     with Watch(rolled_out, BROKERS) as watch:
         changed = rolled_out.play("site.yml", "--limit", limit, *change)
     assert changed.returncode == 0, changed.stdout[-4000:]
-    concerned = {name for name in BROKERS if name in limit or ("all" in limit and "dc-west-" not in name)}
     assert set(changed_hosts(changed.stdout)) == concerned
     restarts = [(each["service"], each["step"], each["reason"]) for each in expected["services"]]
     # First its service is changed, then what was kept to take it back is let go.
@@ -552,6 +561,13 @@ def test_services_of_a_host_that_the_inventory_has_no_more_are_named(
     assert result.returncode == 0, result.stdout[-4000:]
     said = result.stdout + result.stderr
     assert [sentence for sentence in sentences if sentence not in said] == []
+
+
+@pytest.mark.long
+def test_a_preflight_of_all_hosts_names_none_as_left(rolled_out: Any) -> None:
+    unlimited = rolled_out.play("preflight.yml")
+    assert unlimited.returncode == 0, unlimited.stdout[-4000:]
+    assert "no host of the inventory has it" not in unlimited.stdout + unlimited.stderr
 
 
 def test_health_names_a_stopped_broker(rolled_out: Any) -> None:
