@@ -10,8 +10,10 @@ from mirror_world import MirrorWorld
 
 from headrace.broker.log import validation
 from headrace.mirror import copier as copier_module
+from headrace.mirror import course as course_module
 from headrace.mirror import survey
 from headrace.mirror.copier import Copier
+from headrace.mirror.course import Course, Stop
 from headrace.mirror.findings import CopyFinding, Kind
 from headrace.mirror.notes import Notes
 from headrace.mirror.state import SkipOrder, State
@@ -47,7 +49,7 @@ def test_the_seeds_meet_every_kind_of_finding() -> None:
 
 
 def _recreation_is_not_seen(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Copier, "_is_recreated", lambda self, found: False)
+    patch.setattr(Course, "recreation", lambda self, found: None)
 
 
 def _divergence_is_not_seen(patch: pytest.MonkeyPatch) -> None:
@@ -63,11 +65,11 @@ def _a_shorter_source_is_not_seen(patch: pytest.MonkeyPatch) -> None:
 
 
 def _a_deleted_start_is_not_seen(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Copier, "_is_gone", lambda self, found: False)
+    patch.setattr(Course, "is_gone", lambda self, found: False)
 
 
 def _gaps_are_legal(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Copier, "_follows", lambda self, header, next_offset: header.base_offset >= next_offset)
+    patch.setattr(Course, "follows", lambda self, header, next_offset: header.base_offset >= next_offset)
 
 
 def _old_answers_count(patch: pytest.MonkeyPatch) -> None:
@@ -83,8 +85,8 @@ def _epochs_are_not_noted(patch: pytest.MonkeyPatch) -> None:
 
 
 def _stops_are_not_remembered(patch: pytest.MonkeyPatch) -> None:
-    def stop(self: Any, kind: Kind, offsets: tuple[int, int], reason: str, now_ms: int) -> None:
-        self._notes.write(self.state, self._finding(kind, offsets, reason, now_ms))
+    def stop(self: Any, found: Stop, now_ms: int) -> None:
+        self._notes.write(self.state, self._finding(found.kind, found.offsets, found.reason, now_ms))
         self._pause.begin(now_ms)
         self.phase = copier_module.Phase.COPYING
 
@@ -92,7 +94,7 @@ def _stops_are_not_remembered(patch: pytest.MonkeyPatch) -> None:
 
 
 def _a_resume_jumps_in_silence(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Copier, "_tell_jump", lambda self, header, now_ms: None)
+    patch.setattr(Copier, "_tell_jump", lambda self, passed, now_ms: None)
 
 
 def _a_skip_is_silent(patch: pytest.MonkeyPatch) -> None:
@@ -115,7 +117,8 @@ def _a_rotten_header_is_believed(patch: pytest.MonkeyPatch) -> None:
     def believed(records: Any, rotten: Any, high_watermark: int) -> tuple[int, int]:
         return rotten.header.base_offset, rotten.header.last_offset
 
-    patch.setattr(copier_module, "rotten_offsets", believed)
+    for module in (copier_module, course_module):
+        patch.setattr(module, "rotten_offsets", believed)
 
 
 def _a_stop_is_not_reported(patch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""One partition's copy: decides what to ask its source for, what of the answers is appended, and when to stop.
+"""One partition's copy: asks its source, appends what its course says comes next, and stops where that says so.
 
     copier.located(…)            the source's metadata, seen again and again
     copier.wants(now_ms)         → Survey | Fetch | None: what to ask the partition's leader next
@@ -24,8 +24,9 @@ from headrace.broker.errors import (
     error_of,
 )
 from headrace.broker.log.segment import Place
-from headrace.broker.wire.batches import BatchHeader, check_crc
+from headrace.broker.wire.batches import check_crc
 from headrace.mirror.copy_log import Target
+from headrace.mirror.course import Course, Offsets, Refusal, Step, Stop
 from headrace.mirror.findings import CopyFinding, Kind
 from headrace.mirror.notes import Journal, Notes
 from headrace.mirror.pause import Pause
@@ -33,7 +34,6 @@ from headrace.mirror.progress import Progress
 from headrace.mirror.questions import UNKNOWN, Fetch, Located, Survey, Surveyed
 from headrace.mirror.rot import places, rotten_offsets
 from headrace.mirror.state import NO_ID, Skip, SkipOrder, State, stop_id
-from headrace.mirror.survey import truncation
 
 VANISHED_AFTER_MS = 30_000
 ROTTEN = "rotten"
@@ -121,15 +121,10 @@ class Copier:
             self._missing(now_ms)
             return
         self._missing_since_ms = None
-        if self._is_recreated(found):
-            if self._notes.is_writing:
-                return
-            self._stop(
-                Kind.RECREATION,
-                (0, self._target.log_end_offset - 1),
-                f"the topic's id was {self.state.source_id} and is {found.topic_id}: it was deleted and created again",
-                now_ms,
-            )
+        recreation = self._course().recreation(found)
+        if recreation is not None:
+            if not self._notes.is_writing:
+                self._stop(recreation, now_ms)
             return
         if (self.state.source_id, self.state.source_bootstrap) != (found.topic_id, found.bootstrap):
             source_id = found.topic_id if found.topic_id != NO_ID else self.state.source_id
@@ -138,9 +133,17 @@ class Copier:
             self.phase = Phase.SURVEYING
         self.located_at = found
 
-    def _is_recreated(self, found: Located) -> bool:
-        known = self.state.source_id
-        return NO_ID not in (known, found.topic_id) and known != found.topic_id
+    def _course(self) -> Course:
+        """What is known now of where the copy goes on."""
+        found = self.located_at
+        return Course(
+            state=self.state,
+            log_start_offset=self._target.log_start_offset,
+            log_end_offset=self._target.log_end_offset,
+            source_start_offset=self._source_start_offset,
+            source_end_offset=self.progress.source_end_offset,
+            is_compacted=found is not None and found.is_compacted,
+        )
 
     def _missing(self, now_ms: int) -> None:
         """Metadata of a broker that has just started may lack what is there: only a lasting absence is a finding."""
@@ -168,34 +171,17 @@ class Copier:
                 log_end_offset=end,
                 epoch=self.state.epoch_before(end),
                 # A cleaner may have written a compacted source's batch anew.
-                tail=None if found.is_compacted or self._may_jump() else self._target.last_batch(),
+                tail=None if found.is_compacted or self._course().may_jump else self._target.last_batch(),
             )
         if self.phase is Phase.COPYING:
-            return Fetch(
-                topic_id=found.topic_id, leader_epoch=found.leader_epoch, offset=self._wanted_offset()
-            )
+            offset = self._course().wanted_offset
+            return Fetch(topic_id=found.topic_id, leader_epoch=found.leader_epoch, offset=offset)
         return None
 
     def _may_go_on(self) -> bool:
         """Whether the copy takes messages and the journal has what was decided; a survey needs all of it committed."""
         is_ahead = self.phase is Phase.COPYING and not self._awaits_commit
         return not self.obstacle and (is_ahead or self._target.is_committed)
-
-    def _wanted_offset(self) -> int:
-        """As `next_offset`; for a copy that may begin or go on elsewhere, the source's start when that is later."""
-        return max(self.next_offset, self._source_start_offset) if self._may_jump() else self.next_offset
-
-    def _may_jump(self) -> bool:
-        return self._is_empty() or self._is_realigning()
-
-    def _is_empty(self) -> bool:
-        """Nothing was ever copied."""
-        end = self._target.log_end_offset
-        return self._target.log_start_offset == end and self.state.epoch_before(end) is None
-
-    def _is_realigning(self) -> bool:
-        """Resumed, and nothing was appended since."""
-        return self.state.resumed_at == self._target.log_end_offset
 
     def _is_of_now(self, request: Survey | Fetch, phase: Phase) -> bool:
         """Whether the question that was answered still stands: delayed and repeated answers are dropped."""
@@ -221,36 +207,22 @@ class Copier:
         if found.log_end_offset < self.next_offset:
             # What was skipped is no longer there: other messages may come in its place.
             self._notes.write(replace(self.state, skipped=None))
-        if self._may_jump():
-            self._tell_passed(found, now_ms)
-            if found.log_end_offset < end:
-                self._pause.begin(now_ms)
-                return
-        elif self._is_gone(found):
-            reason = f"the source begins at {found.log_start_offset}, the copy ends at {end}"
-            self._stop(Kind.GAP, (self.next_offset, found.log_start_offset - 1), reason, now_ms)
-            return
-        elif (lost := truncation(request, found)) is not None:
-            self._stop(Kind.TRUNCATION, *lost, now_ms)
-            return
-        self.phase = Phase.COPYING
+        course = self._course()
+        if course.may_jump:
+            self._tell_passed(course.passed_anew(found), now_ms)
+        verdict = course.of_survey(request, found)
+        if isinstance(verdict, Stop):
+            self._stop(verdict, now_ms)
+        elif verdict is Step.WAIT:
+            self._pause.begin(now_ms)
+        else:
+            self.phase = Phase.COPYING
 
-    def _tell_passed(self, found: Surveyed, now_ms: int) -> None:
-        """Resumed, and the source lost more than was told then: it is another one from further below."""
-        passed_from = self.state.passed_from
-        if passed_from is None:
-            return
-        agreed = min(found.log_end_offset, passed_from)
-        if found.epoch >= 0:
-            agreed = min(agreed, found.epoch_end, self.state.epoch_end(found.epoch, passed_from))
-        if agreed < passed_from:
+    def _tell_passed(self, passed: Offsets | None, now_ms: int) -> None:
+        if passed is not None:
             reason = "resumed, and the source was truncated again: its new messages at these offsets are passed over"
-            loss = self._finding(Kind.LOSS, (agreed, passed_from - 1), reason, now_ms)
-            self._notes.write(replace(self.state, passed_from=agreed), loss)
-
-    def _is_gone(self, found: Surveyed) -> bool:
-        """The source has already deleted what comes next."""
-        return found.log_start_offset > self.next_offset
+            loss = self._finding(Kind.LOSS, passed, reason, now_ms)
+            self._notes.write(replace(self.state, passed_from=passed[0]), loss)
 
     def fetched(
         self, request: Fetch, records: memoryview, *, high_watermark: int, log_start_offset: int, now_ms: int
@@ -263,10 +235,10 @@ class Copier:
         try:
             self._take(records, now_ms)
         except UnsupportedForMessageFormatError as error:
-            place = self.next_offset
-            self._stop(Kind.FORMAT, (place, place), f"{error}; the source must keep format 2", now_ms)
+            place, reason = self.next_offset, f"{error}; the source must keep format 2"
+            self._stop(Stop(kind=Kind.FORMAT, offsets=(place, place), reason=reason), now_ms)
         except CorruptMessageError as error:
-            self._refuse((self.next_offset, UNKNOWN), str(error), now_ms)
+            self._refuse(Refusal(offsets=(self.next_offset, UNKNOWN), reason=str(error)), now_ms)
         except KafkaError as error:
             self._look_again(str(error), now_ms)
         if self.next_offset >= high_watermark:
@@ -295,19 +267,13 @@ class Copier:
         stopped = self.state.stopped
         if stopped is None or stop_id(stopped) != stop or not self._may_write():
             return
-        resumed_at = passed_from = self._target.log_end_offset
+        going_on, lost = self._course().resumed()
         told: list[CopyFinding] = []
-        if stopped.kind in (Kind.RECREATION, Kind.TRUNCATION):
-            passed_from = stopped.first_offset
+        if lost is not None:
             reason = (
                 f"resumed after a {stopped.kind}: the source's new messages at these offsets are passed over"
             )
-            told.append(self._finding(Kind.LOSS, (passed_from, stopped.last_offset), reason, now_ms))
-        going_on = replace(self.state, stopped=None, resumed_at=resumed_at, passed_from=passed_from)
-        if stopped.kind in (Kind.RECREATION, Kind.TRUNCATION):
-            going_on = replace(going_on, skipped=None)
-        if stopped.kind is Kind.RECREATION:
-            going_on = replace(going_on, source_id=NO_ID, epochs=())
+            told.append(self._finding(Kind.LOSS, lost, reason, now_ms))
         self._notes.write(going_on, *told)
         self.phase, self.located_at, self._source_start_offset = Phase.LOCATING, None, UNKNOWN
         self._went_well()
@@ -341,67 +307,38 @@ class Copier:
             raise CorruptMessageError(
                 f"the source's batch at offset {self.next_offset} claims to be longer than what the source sends of it"
             )
-        for position, header in found:
-            next_offset = run[-1].header.next_offset if run else self.next_offset
-            if not run and (self._is_passed(header) or self._is_rot_behind(records, Place(position, header))):
+        course = self._course()
+        for place in found:
+            step = course.of_batch(records, place, run[-1].header.next_offset if run else None)
+            if step is Step.PASS:
                 continue
-            if not run and self._may_jump():
-                self._tell_jump(header, now_ms)
-            elif not self._follows(header, next_offset):
+            if step is Step.JUMP:
+                self._tell_jump(course.jumped(place.header), now_ms)
+            elif step is not Step.FOLLOW:
                 if self._append(records, run, now_ms):
-                    self._stop_at(records, Place(position, header), next_offset, now_ms)
+                    self._depart(step, now_ms)
                 return
-            elif run and header.leader_epoch != run[-1].header.leader_epoch:
+            if run and place.header.leader_epoch != run[-1].header.leader_epoch:
                 if not self._append(records, run, now_ms):
                     return
                 run = []
-            run.append(Place(position, header))
+            run.append(place)
         if not self._append(records, run, now_ms):
             return
         if failure is not None:
             raise failure
         self._went_well()
 
-    def _is_passed(self, header: BatchHeader) -> bool:
-        """A batch before the place that was asked for: a broker may begin earlier; a resumed copy passes it over."""
-        overlaps = header.base_offset < self._target.log_end_offset and not self._is_empty()
-        return header.last_offset < self._wanted_offset() or (overlaps and self._is_realigning())
-
-    def _is_rot_behind(self, records: memoryview, place: Place) -> bool:
-        """A rotten batch that was copied before it rotted, or skipped, and whose header claims to reach further."""
-        return place.header.base_offset < self.next_offset and not check_crc(records, *place)
-
-    def _tell_jump(self, header: BatchHeader, now_ms: int) -> None:
-        """The copy goes on at this batch: tell what that passes over, if it does not begin there."""
-        place = self.next_offset
-        if header.base_offset > place and not self._begins():
+    def _tell_jump(self, passed: Offsets | None, now_ms: int) -> None:
+        if passed is not None:
             reason = "resumed: the source has no messages at these offsets"
-            loss = self._finding(Kind.LOSS, (place, header.base_offset - 1), reason, now_ms)
-            self._notes.write(self.state, loss)
+            self._notes.write(self.state, self._finding(Kind.LOSS, passed, reason, now_ms))
 
-    def _begins(self) -> bool:
-        """Whether the copy begins with the next batch, wherever that is."""
-        return self._is_empty() and self.next_offset == self._target.log_end_offset
-
-    def _follows(self, header: BatchHeader, next_offset: int) -> bool:
-        """Whether the batch may come next: only compaction leaves gaps."""
-        if header.last_offset_delta < 0 or header.base_offset < next_offset:
-            return False
-        found = self.located_at
-        return header.base_offset == next_offset or (found is not None and found.is_compacted)
-
-    def _stop_at(self, records: memoryview, place: Place, next_offset: int, now_ms: int) -> None:
-        base, last = place.header.base_offset, place.header.last_offset
-        if place.header.last_offset_delta < 0 or last < next_offset:
-            offsets = rotten_offsets(records, place, self.progress.source_end_offset)
-            reason = f"offsets {base} to {last} came after {next_offset - 1}"
-            self._refuse(offsets if base == next_offset else (next_offset, UNKNOWN), reason, now_ms)
-        elif base < next_offset:
-            reason = f"the source's batch of offsets {base} to {last} does not begin where the copy ends"
-            self._stop(Kind.TRUNCATION, (base, next_offset - 1), reason, now_ms)
-        else:
-            reason = f"the source goes on at {base}, the copy ends at {next_offset}"
-            self._stop(Kind.GAP, (next_offset, base - 1), reason, now_ms)
+    def _depart(self, departure: Step | Stop | Refusal, now_ms: int) -> None:
+        if isinstance(departure, Stop):
+            self._stop(departure, now_ms)
+        elif isinstance(departure, Refusal):
+            self._refuse(departure, now_ms)
 
     def _append(self, records: memoryview, run: list[Place], now_ms: int) -> bool:
         """Append batches of one leader epoch, of a run with rot what comes before it; whether all were appended.
@@ -417,7 +354,7 @@ class Copier:
             self._notes.write(self.state.with_epoch(first.leader_epoch, first.base_offset))
         if self._notes.is_writing:
             return False
-        if self._begins() and first.base_offset != self._target.log_end_offset:
+        if first.base_offset != self._target.log_end_offset and self._course().begins:
             self._target.start_at(first.base_offset)
         try:
             self._append_run(records, run, now_ms)
@@ -443,28 +380,29 @@ class Copier:
             self._append_run(records, run[:good], now_ms)
         rotten = run[min(good, len(run) - 1)]
         reason = "the checksum of the source's batch is wrong; it is asked for again until it is right"
-        self._refuse(rotten_offsets(records, rotten, self.progress.source_end_offset), reason, now_ms)
+        offsets = rotten_offsets(records, rotten, self.progress.source_end_offset)
+        self._refuse(Refusal(offsets=offsets, reason=reason), now_ms)
 
     # -- what happens then
 
-    def _refuse(self, offsets: tuple[int, int], reason: str, now_ms: int) -> None:
+    def _refuse(self, refusal: Refusal, now_ms: int) -> None:
         """Bad data: never appended, asked for again, told once."""
         self._pause.begin(now_ms)
-        self.problem = reason
+        self.problem = refusal.reason
         if not self._may_write():
             return
-        finding = self._finding(Kind.ROT, offsets, reason, now_ms)
+        finding = self._finding(Kind.ROT, refusal.offsets, refusal.reason, now_ms)
         if self.state.rotten is None or self.state.rotten.id != finding.id:
             self._notes.write(replace(self.state, rotten=finding), finding)
 
-    def _stop(self, kind: Kind, offsets: tuple[int, int], reason: str, now_ms: int) -> None:
+    def _stop(self, stop: Stop, now_ms: int) -> None:
         if not self._may_write():
-            self._look_again(reason, now_ms)
+            self._look_again(stop.reason, now_ms)
             return
-        finding = self._finding(kind, offsets, reason, now_ms)
+        finding = self._finding(stop.kind, stop.offsets, stop.reason, now_ms)
         self._notes.write(replace(self.state, stopped=finding, rotten=None), finding)
         self.phase = Phase.STOPPED
-        self.problem = reason
+        self.problem = stop.reason
 
     # -- writing
 
