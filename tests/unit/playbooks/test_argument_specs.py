@@ -12,6 +12,8 @@ import yaml
 from playbooks_kit import PLAYBOOKS
 
 ROLES = sorted(role.name for role in (PLAYBOOKS / "roles").iterdir())
+# An operator of arithmetic, beside a variable.
+BEFORE, AFTER = r"(?:[*/+-]|//) *", r" *(?:[*/+-]|//)"
 # What a task or a play makes for the ones after it.
 MADE = re.compile(r"(?:register: |loop_var: |add_host:\n.*?groups: )(\w+)", re.DOTALL)
 
@@ -69,3 +71,15 @@ def test_every_option_says_what_it_is_and_of_which_type(role: str) -> None:
         for name, option in spec["options"].items():
             assert {"type", "description"} <= option.keys(), name
             assert option.get("no_log") is True or not name.endswith(("_secret", "_secrets")), name
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_calculates_with_numbers(role: str) -> None:
+    """What `-e name=7` gives is a text, and twice that text is 77."""
+    specs = read(PLAYBOOKS / "roles" / role / "meta" / "argument_specs.yml")["argument_specs"]
+    numbers = [
+        name for spec in specs.values() for name, option in spec["options"].items() if option["type"] == "int"
+    ]
+    for expression in re.findall(r"\{\{.*?\}\}", text_of(role)):
+        for name in numbers:
+            assert not re.search(rf"{BEFORE}{name}\b(?! \| int)|\b{name}{AFTER}", expression), expression
