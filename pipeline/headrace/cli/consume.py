@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
 
 import click
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -209,10 +210,11 @@ def _avro_decoder(registry: str, topic: str) -> Decode:
     from fastavro.read import LOGICAL_READERS
 
     LOGICAL_READERS.update(AVRO_READERS)
+    shown = _without_credentials(registry)
     try:
         deserializer = AvroDeserializer(SchemaRegistryClient({"url": registry, "max.retries": 1}))
     except ValueError as error:
-        raise click.UsageError(f"--registry: {error}.") from error
+        raise click.UsageError(f"--registry: {str(error).replace(registry, shown)}.") from error
     context = SerializationContext(topic, MessageField.VALUE)
     odd_values = (ValueError, EOFError, LookupError, TypeError, ArithmeticError, RecursionError, struct.error)
     undecodable = (SerializationError, ConsumeError, SchemaParseException, *odd_values)
@@ -226,10 +228,15 @@ def _avro_decoder(registry: str, topic: str) -> Decode:
             if isinstance(error, SchemaRegistryError) and error.http_status_code == NOT_FOUND:
                 raise UndecodableError(_reason(error)) from error
             raise click.ClickException(
-                f"registry {registry} does not answer: {_reason(error)}; nothing more was read."
+                f"registry {shown} does not answer: {_reason(error).replace(registry, shown)}; nothing more was read."
             ) from error
 
     return decode
+
+
+def _without_credentials(url: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 def _reason(error: Exception) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import click
 import confluent_kafka
 import pytest
 from click.testing import CliRunner
 
+from headrace.cli.consume import _avro_decoder
 from headrace.cli.main import main
 
 COMMANDS = [
@@ -84,3 +86,17 @@ def test_consume_waits_for_the_brokers_as_long_as_for_messages(
     result = CliRunner().invoke(main, ["consume", "t", "--bootstrap", "127.0.0.1:1", *told])
     assert (result.exit_code, waits) == (1, [waited])
     assert result.output.startswith("Error: consume t: no broker answered")
+
+
+@pytest.mark.parametrize(
+    ("registry", "told"),
+    [
+        ("http://ann:s3cret@127.0.0.1:9", "registry http://127.0.0.1:9 does not answer"),
+        ("ftp://ann:s3cret@127.0.0.1:9", "--registry: Invalid url ftp://127.0.0.1:9."),
+    ],
+)
+def test_consume_tells_no_password_of_a_registry(registry: str, told: str) -> None:
+    with pytest.raises(click.ClickException) as ended:
+        _avro_decoder(registry, "t")(b"\0\0\0\0\1abc")
+    assert ended.value.message.startswith(told)
+    assert "s3cret" not in ended.value.message
