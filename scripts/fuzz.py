@@ -61,12 +61,12 @@ def own_broker() -> Iterator[DevCluster]:
 
 def fuzz(cluster: DevCluster, options: argparse.Namespace) -> dict[str, Any]:
     """Warm up, then frames and sessions by turns; the result."""
-    address, process = cluster.addresses[0], cluster.broker_process()
-    witness = Witness(address)
+    process = cluster.broker_process()
+    witness = Witness(cluster.addresses[0])
     try:
         witness.make_topics()
         witness.session()
-        flood = Flood(address, options.seed, connections=options.connections)
+        flood = Flood(cluster, options.seed, connections=options.connections)
         flood.run(min(WARM_UP_COUNT, options.frames))
         resident = [resident_size(process)]
         began, began_cpu = time.monotonic(), cpu_seconds(process)

@@ -16,12 +16,17 @@ from random import Random
 from typing import Any
 
 import psutil
-from frame_fuzzer import TOPICS, Frame, FrameFuzzer
+from frame_fuzzer import Frame, FrameFuzzer
+from frame_rights import BROKER_ID, Epochs
+from frame_values import TOPICS
+from kazoo.client import KazooClient
+from processes import DevCluster
 from raw_client import read_frame
 
 from headrace.broker.wire import batches, frames
 from headrace.broker.wire.api import APIS
 from headrace.broker.wire.fields import MalformedError
+from headrace.broker.zk import paths
 
 PRODUCE, FETCH, METADATA, OFFSET_COMMIT, FIND_COORDINATOR, CREATE_TOPICS = 0, 1, 3, 8, 10, 19
 WITNESS = "witness"
@@ -124,8 +129,9 @@ class Witness:
 class Flood:
     """Connections that send frames until enough were examined."""
 
-    def __init__(self, address: tuple[str, int], seed: str, *, connections: int) -> None:
-        self._address = address
+    def __init__(self, cluster: DevCluster, seed: str, *, connections: int) -> None:
+        self._address = cluster.addresses[0]
+        self._zookeeper = cluster.zookeeper
         self._connections = connections
         self._fuzzer = FrameFuzzer(seed)
         self._random = Random(seed)
@@ -133,6 +139,7 @@ class Flood:
 
     def run(self, count: int) -> None:
         """Until `count` more frames were examined."""
+        self._fuzzer.know(epochs_in(self._zookeeper))
         asyncio.run(self._run(self.tally.examined + count))
 
     async def _run(self, until: int) -> None:
@@ -199,6 +206,19 @@ class Flood:
             self._fuzzer.learn(APIS[frame.key].decode_response(frame.version, reply, offset))
         except (MalformedError, KeyError, ValueError, UnicodeDecodeError):
             return
+
+
+def epochs_in(zookeeper: str) -> Epochs:
+    """What the znodes tell of the controller and of the broker's registration."""
+    client = KazooClient(zookeeper)
+    client.start(SESSION_TIMEOUT_S)
+    try:
+        controller, _ = client.get(paths.CONTROLLER_EPOCH)
+        _, registration = client.get(paths.broker(BROKER_ID))
+    finally:
+        client.stop()
+        client.close()
+    return Epochs(controller=int(controller), broker=registration.czxid)
 
 
 def resident_size(process: psutil.Process) -> int:

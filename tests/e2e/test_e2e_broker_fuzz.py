@@ -23,7 +23,7 @@ def test_frames_of_every_kind_before_and_after_valid_sessions(dev_cluster: Calla
     witness.make_topics()
     witness.session()
     seed = os.environ.get("FUZZ_SEED", "headrace")
-    flood = Flood(cluster.addresses[0], seed, connections=CONNECTIONS_COUNT)
+    flood = Flood(cluster, seed, connections=CONNECTIONS_COUNT)
     flood.run(WARM_UP_COUNT)
     witness.session()
     before = resident_size(process)

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
+from frame_rights import BROKER_ID, Epochs
 from node import Node
 from virtual_time import VirtualLoop
 from world import World, unforeseen_failures, until
@@ -29,7 +30,6 @@ from headrace.broker.wire.api import APIS
 from headrace.broker.wire.fields import MalformedError
 from headrace.broker.wire.frames import FrameDecoder, FrameError
 
-BROKER_ID = 1
 SIZE_MAX = 1 << 20
 PARKED_COUNT_MAX = 50
 BEGAN_MS = 1_700_000_000_000
@@ -94,9 +94,10 @@ class FrameBroker:
         self.loop.run_until_complete(until(lambda: len(list(self.partitions.led())) == led))
 
     @property
-    def broker_epoch(self) -> int:
-        """That of its registration, which no answer tells."""
-        return self._znodes[f"/brokers/ids/{BROKER_ID}"].czxid
+    def epochs(self) -> Epochs:
+        """That of its office, and that of its registration, which no answer tells."""
+        registration = self._znodes[f"/brokers/ids/{BROKER_ID}"]
+        return Epochs(controller=int(self._znodes["/controller_epoch"].data), broker=registration.czxid)
 
     def replicas(self, topic: str, partition: int) -> dict[str, Any]:
         """What the znodes say of a partition: its replicas, those that come and go, and its state."""

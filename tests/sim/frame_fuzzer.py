@@ -3,8 +3,8 @@
 A frame begins as a valid request, made from the tables of `wire.api` as a row of pieces (a number, a count, a size, the
 bytes behind it), so that damage hits what matters: counts and sizes that lie, varints without an end, fields cut or
 doubled, a body of another version, batches whose header says what their records do not. `learn` takes ids from answers,
-so that requests get past the first check. What a client with such rights may do to any broker is left out (`is_allowed`):
-requests of a controller, large topics, topics of other names. The same seed gives the same frames.
+so that requests get past the first check, and `know` what no answer tells. What a client with such rights may do to any
+broker is left out (`frame_rights`). The same seed gives the same frames.
 """
 
 from __future__ import annotations
@@ -18,6 +18,18 @@ from typing import Any, NamedTuple
 from uuid import UUID as Uuid
 
 from frame_batches import odd_records
+from frame_rights import CONTROL_KEYS, Epochs, closes, is_allowed
+from frame_values import (
+    BAD_VARINTS,
+    COUNTS,
+    COUNTS_OF,
+    NUMBERS,
+    SIZES,
+    TOLD_IDS,
+    UNKNOWN_ID,
+    USUAL,
+    USUAL_IN,
+)
 
 from headrace.broker.handlers.table import HANDLERS
 from headrace.broker.wire import frames
@@ -30,94 +42,11 @@ from headrace.broker.wire.fields import (
     Array,
     Field,
     FieldType,
-    MalformedError,
     Struct,
 )
 from headrace.broker.wire.varint import encode_uvarint
 
-TOPICS = ("fuzz-0", "fuzz-1", "fuzz-compacted", "fuzz-gzip")
-NEW_TOPICS = ("fuzz-new-0", "fuzz-new-1")
-GROUPS = ("fuzz-group-0", "fuzz-group-1", "fuzz-group-2")
-UNKNOWN_ID = Uuid(int=7)
-NUMBERS = (
-    0,
-    1,
-    -1,
-    2,
-    5,
-    127,
-    -128,
-    255,
-    32767,
-    -32768,
-    65536,
-    (1 << 31) - 1,
-    -(1 << 31),
-    (1 << 63) - 1,
-    -(1 << 63),
-)
-SIZES = (0, 1, -1, -2, 127, 128, 32767, 0x7FFFFFFF, -0x80000000, 1 << 20)
-BAD_VARINTS = (
-    b"\xff" * 5,
-    b"\xff" * 10,
-    b"\x80" * 6,
-    b"\xff\xff\xff\xff\x0f",
-    b"\xff\xff\xff\xff\x07",
-    b"\x80\x00",
-)
-PARTITIONS_COUNT_MAX = 4
-CONTROL_KEYS = (4, 5, 6, 7)
 LEARNT_COUNT_MAX = 16
-# What a field of that name mostly holds; other numbers are mostly 0 or 1.
-USUAL: dict[str, tuple[Any, ...]] = {
-    **dict.fromkeys(("name", "topic", "topic_name", "topics"), (*TOPICS, "nowhere", "", "bad/name")),
-    **dict.fromkeys(("group_id", "groups", "groups_names", "key", "coordinator_keys"), (*GROUPS, "")),
-    "topic_names": (*NEW_TOPICS, "nowhere", ""),
-    "resource_name": (*TOPICS, "1", "", "7"),
-    "member_id": ("", "nobody"),
-    "group_instance_id": (None, None, "instance"),
-    "protocol_type": ("consumer", "consumer", "connect", ""),
-    "configuration_keys": ("retention.ms", "cleanup.policy", "no.such.key"),
-    "transactional_id": (None, None, None, "", "t"),
-    "acks": (-1, 0, 1, 1, 7),
-    "max_wait_ms": (0, 0, 1),
-    "min_bytes": (0, 1),
-    **dict.fromkeys(("max_bytes", "partition_max_bytes"), (1 << 20, 1000, 1)),
-    "timeout_ms": (0, 1, 100),
-    "session_timeout_ms": (6000, 10_000),
-    "rebalance_timeout_ms": (0, 100, 10_000),
-    "timestamp": (-1, -2, -3, -4, 0, 1_700_000_000_000),
-    "replica_id": (-1, -1, -1, 1, 2),
-    **dict.fromkeys(("current_leader_epoch", "last_fetched_epoch", "leader_epoch"), (-1, 0, 1)),
-    **dict.fromkeys(("generation_id", "generation_id_or_member_epoch"), (-1, 1, 2)),
-    "session_id": (0, 0, 1),
-    "session_epoch": (0, -1, 1),
-    "resource_type": (2, 2, 4, 8),
-    "config_operation": (0, 1, 2, 3, 4),
-    "num_partitions": (1, -1, 3),
-    "count": (1, 2, 4),
-    "replication_factor": (1, -1, 2),
-    "controller_epoch": (0, -1),
-    "broker_id": (2, 9),
-    "validate_only": (True, True, False),
-    "states_filter": ("Stable", "Empty", "nonsense"),
-    **dict.fromkeys(("replicas", "new_isr"), (1, 1, 1, 2, 9, -1)),
-    "election_type": (0, 1, 2),
-    "feature": ("metadata.version", "kraft.version", "no.such.feature", ""),
-    "value": ("1000", "compact", None, "x"),
-}
-# The same in the elements of an array of that name, or in requests of that key, in this order of precedence.
-USUAL_IN: dict[tuple[str | int, str], tuple[Any, ...]] = {
-    ("configs", "name"): ("retention.ms", "cleanup.policy", "no.such.key", "compression.type"),
-    (19, "name"): (*NEW_TOPICS, *NEW_TOPICS, "", "bad/name"),
-    (19, "validate_only"): (True, False, False),
-    (20, "name"): (*NEW_TOPICS, None),
-    ("new_isr_with_epochs", "broker_id"): (1, 1, 1, 2, 9, -1),
-    (56, "broker_id"): (1, 1, 1, 2, 9),
-    (67, "broker_id"): (1, 1, 2, 9),
-}
-COUNTS = (0, 1, 1, 1, 2, 3)
-COUNTS_OF: dict[str, tuple[int, ...]] = {"assignments": (0, 0, 0, 0, 1, 2), "configs": (0, 0, 1, 1, 2)}
 
 
 class Piece(NamedTuple):
@@ -142,9 +71,10 @@ class FrameFuzzer:
 
     def __init__(self, seed: int | str, keys: Sequence[int] | None = None) -> None:
         self._random = Random(seed)
-        # Of those that make and delete topics two right ones have to meet: they come twice as often.
-        self._keys = [*HANDLERS, 19, 20] if keys is None else list(keys)
+        # Of those that make, tell of and delete topics two right ones have to meet: they come twice as often.
+        self._keys = [*HANDLERS, 4, 19, 20] if keys is None else list(keys)
         self._learnt: dict[str, deque[Any]] = defaultdict(lambda: deque(maxlen=LEARNT_COUNT_MAX))
+        self._epochs = Epochs()
         # What is being written: the request's key, the array.
         self._key, self._array = -1, ""
         self._damages: list[tuple[Callable[[list[Piece]], bytes], int]] = [
@@ -159,9 +89,11 @@ class FrameFuzzer:
             (self._noise, 1),
         ]
 
-    def know(self, name: str, value: Any) -> None:
-        """Fields of that name often hold that value, which no answer tells."""
-        self._learnt[name].append(value)
+    def know(self, epochs: Epochs) -> None:
+        """Who is controller, and which life of the broker this is, which no answer tells."""
+        self._epochs = epochs
+        self._learnt["controller_epoch"] = deque([epochs.controller])
+        self._learnt["broker_epoch"] = deque([epochs.broker])
 
     def learn(self, answer: Any) -> None:
         """Take what later requests may say again from a decoded answer."""
@@ -179,7 +111,7 @@ class FrameFuzzer:
         """The next frame."""
         while True:
             frame = self._make()
-            if is_allowed(frame):
+            if is_allowed(frame.data[4:], self._epochs):
                 return frame
 
     def valid(self, key: int, version: int) -> bytes:
@@ -305,7 +237,9 @@ class FrameFuzzer:
 
     def _uuid(self, name: str) -> Uuid:
         known: list[Uuid] = list(self._learnt[name]) or [Uuid(int=0)]
-        return self._random.choice((*known, *known, Uuid(int=0), UNKNOWN_ID))
+        if self._key in CONTROL_KEYS and self._random.random() < 0.8:
+            known = list(TOLD_IDS)
+        return self._random.choice((*known, *known, *TOLD_IDS, Uuid(int=0), UNKNOWN_ID))
 
     def _number(self, name: str, form: str) -> bytes:
         random = self._random
@@ -375,55 +309,6 @@ class FrameFuzzer:
 
     def _noise(self, pieces: list[Piece]) -> bytes:
         return self._random.randbytes(self._random.choice((0, 1, 8, 60, 3000)))
-
-
-def closes(data: bytes) -> bool:
-    """Whether a broker closes the connection for this frame, given without its size, because it is no request."""
-    try:
-        header = frames.read_request_header(data)
-        handler = HANDLERS.get(header.key)
-        if handler is None or not handler.version_min <= header.version <= handler.version_max:
-            return header.key != 18
-        APIS[header.key].decode_request(header.version, data, header.body_offset)
-    except MalformedError:
-        return True
-    return False
-
-
-def is_allowed(frame: Frame) -> bool:
-    """False for what a client with such rights may do to any broker (see the module's text)."""
-    data = memoryview(frame.data)[4:]
-    try:
-        header = frames.read_request_header(data)
-        request = APIS[header.key].decode_request(header.version, data, header.body_offset)
-    except (MalformedError, KeyError, ValueError):
-        return True
-    except Exception:
-        return header.key not in CONTROL_KEYS
-    if header.key in (4, 5, 6):
-        return bool(request["controller_epoch"] < 1)
-    if header.key == 7:
-        return bool(request["broker_id"] > 1)
-    if header.key == 19:
-        return request.get("validate_only", False) or all(map(_is_small, request["topics"]))
-    if header.key == 20:
-        return not any(map(_is_kept, [*request["topics"], *({"name": n} for n in request["topic_names"])]))
-    if header.key == 37:
-        return all(topic["count"] <= PARTITIONS_COUNT_MAX for topic in request["topics"])
-    return True
-
-
-def _is_small(topic: dict[str, Any]) -> bool:
-    return (
-        topic["name"] in NEW_TOPICS
-        and topic["num_partitions"] <= PARTITIONS_COUNT_MAX
-        and len(topic["assignments"]) <= PARTITIONS_COUNT_MAX
-    )
-
-
-def _is_kept(topic: dict[str, Any]) -> bool:
-    """Whether deleting it would take from others what they work with: a name or an id that an answer told."""
-    return topic["name"] in TOPICS or topic.get("topic_id", UNKNOWN_ID) not in (Uuid(int=0), UNKNOWN_ID)
 
 
 def _joined(pieces: list[Piece]) -> bytes:

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from frame_broker import FrameBroker
 from frame_corpus import corpus
-from frame_fuzzer import GROUPS, NEW_TOPICS, TOPICS, Frame, FrameFuzzer, closes
+from frame_fuzzer import Frame, FrameFuzzer
+from frame_rights import CONTROL_KEYS, Epochs, closes
+from frame_values import GROUPS, NEW_TOPICS, TOPICS
 from long_runs import first_of
 
 from headrace.broker.errors import ErrorCode
@@ -26,8 +28,14 @@ KNOWN = [
     for key, handler in sorted(HANDLERS.items())
     for version in range(handler.version_min, handler.version_max + 1)
 ]
-# What frames to the controller are answered with at least, by key.
+# What frames among brokers are answered with at least, by key.
 CODES = {
+    1: {ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_ID},
+    4: {ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.INVALID_TOPIC_EXCEPTION},
+    5: {ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH},
+    6: {ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR},
+    7: {ErrorCode.BROKER_NOT_AVAILABLE},
+    23: {ErrorCode.NONE, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER},
     43: {ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_SERVER_ERROR},
     45: {
         ErrorCode.NONE,
@@ -123,7 +131,7 @@ def replicas_of_all(broker: FrameBroker) -> dict[tuple[str, int], Any]:
 @pytest.mark.parametrize("seed", first_of(1, SEEDS))
 def test_frames_before_and_after_a_valid_session(broker: FrameBroker, seed: str) -> None:
     fuzzer, outcomes = FrameFuzzer(seed), Counter[str]()
-    fuzzer.know("broker_epoch", broker.broker_epoch)
+    fuzzer.know(broker.epochs)
     made, codes = set(), dict[int, set[int]]()
     replicas = replicas_of_all(broker)
     for number in range(FRAMES_COUNT):
@@ -173,6 +181,18 @@ def test_undamaged_frames_are_valid_requests(key: int, version: int) -> None:
         assert (header.key, header.version) == (key, version)
         APIS[key].decode_request(version, data, header.body_offset)
         assert not closes(data)
+
+
+def test_a_controllers_frames_come_from_the_present_one_and_never_from_a_later_one() -> None:
+    fuzzer = FrameFuzzer("office", CONTROL_KEYS)
+    fuzzer.know(Epochs(controller=5, broker=900))
+    told = Counter[tuple[int, bool]]()
+    for data in (fuzzer.next().data[4:] for _ in range(2_000)):
+        if not closes(data) and (header := frames.read_request_header(data)).key in (4, 5, 6):
+            request = APIS[header.key].decode_request(header.version, data, header.body_offset)
+            assert request["controller_epoch"] <= 5
+            told[header.key, request["controller_epoch"] == 5] += 1
+    assert all(told[key, is_present] > 30 for key in (4, 5, 6) for is_present in (True, False)), told
 
 
 def test_the_same_seed_gives_the_same_frames() -> None:

@@ -30,6 +30,7 @@ from headrace.broker.replication.control_requests import (
 )
 from headrace.broker.replication.model import NO_LEADER, RECOVERED, ids_text
 from headrace.broker.replication.partition import Host, Partition
+from headrace.broker.replication.topic_requests import is_legal_name
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.replica_logs import BeforeDeletion, ReplicaLogs
 from headrace.broker.structured_log import Event, get_logger
@@ -158,7 +159,7 @@ class Partitions:
     def newness(self, request: LeaderAndIsr) -> dict[str, bool]:
         """The topics of a LeaderAndIsr request: True where this broker lacks a log, or has one of a namesake."""
         topics: dict[str, bool] = {}
-        for told in request.partitions:
+        for told in filter(_has_name_of_a_log, request.partitions):
             own_log = self.logs.get(told.topic, told.partition)
             is_new = own_log is None or own_log.topic_id != told.topic_id
             topics[told.topic] = topics.get(told.topic, False) or is_new
@@ -247,6 +248,8 @@ class Partitions:
         if self.broker_id not in told.replicas:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         found = self._partitions.get((topic, number))
+        if found is None and not _has_name_of_a_log(told):
+            return ErrorCode.INVALID_TOPIC_EXCEPTION
         if found is not None and ZERO_UUID not in (topic_id, found.topic_id) and found.topic_id != topic_id:
             logger.error("topic id differs from the log's", topic=topic, partition=number, told=topic_id)
             return ErrorCode.INCONSISTENT_TOPIC_ID
@@ -276,6 +279,8 @@ class Partitions:
             self._refuse_lead(told)
         if refusal is ErrorCode.STALE_CONTROLLER_EPOCH and self._stays_refused(told):
             return ErrorCode.KAFKA_STORAGE_ERROR
+        if refusal is ErrorCode.INVALID_TOPIC_EXCEPTION:
+            logger.error("not the name of a partition", topic=topic, partition=number)
         if refusal is not ErrorCode.NONE:
             return refusal
         partition = self._partitions.get((topic, number))
@@ -369,6 +374,11 @@ class Partitions:
     def _tell(self, partition: Partition) -> None:
         for callback in self._callbacks:
             callback(partition)
+
+
+def _has_name_of_a_log(told: ToldReplica) -> bool:
+    """Whether the name is that of a folder within a data directory, and of a znode."""
+    return told.partition >= 0 and is_legal_name(told.topic)
 
 
 def _change(partition: Partition) -> Event:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Iterable, Sequence, Sized
+from dataclasses import replace
 from typing import Any, cast
 from uuid import UUID
 
@@ -283,6 +284,18 @@ def test_a_broker_takes_no_partition_that_is_not_assigned_to_it(partitions: Part
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     ]
     assert logs.logs == {}
+
+
+@pytest.mark.parametrize(("topic", "partition"), [("../t", 0), ("..", 0), ("", 0), ("x" * 250, 0), ("t", -1)])
+def test_what_is_not_the_name_of_a_partition_has_no_log_and_leaves_the_others_alone(
+    partitions: Partitions, logs: Logs, topic: str, partition: int
+) -> None:
+    request = leader_and_isr(state(partition), state(1))
+    named = tuple(told._replace(topic=topic) for told in request.partitions[:1]) + request.partitions[1:]
+    request = replace(request, partitions=named)
+    assert partitions.newness(request) == {"t": True}
+    assert codes(take(partitions, request)) == [ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.NONE]
+    assert list(logs.logs) == [("t", 1)]
 
 
 def test_another_topic_of_the_same_name_is_refused_while_the_first_is_held(partitions: Partitions) -> None:
