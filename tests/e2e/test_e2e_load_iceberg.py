@@ -75,7 +75,7 @@ def counted(warehouse: Path) -> dict[str, int]:
     """How many events the audit finds, in the table and among the dead letters."""
     ledger = Ledger()
     Warehouse(tables.open_catalog(str(warehouse))).read_into(ledger)
-    parcels = (parcel for parcels in ledger.backlog.values() for parcel in parcels)
+    parcels = (parcel for parcels in ledger.copies.backlog.values() for parcel in parcels)
     rows = sum(copies.count for parcel in parcels for copies in parcel.copies.values())
     return {"events": rows, "no events": sum(ledger.foreign.values())}
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from headrace.audit import records, state
 from headrace.audit.accounts import CLOCK_SKEW_MS
+from headrace.audit.book import Book
 from headrace.audit.evidence import gather
 from headrace.audit.latency import Hop, Rows, SourcePartition
 from headrace.audit.ledger import Ledger
@@ -26,6 +27,7 @@ from headrace.audit.outcome import Outcome
 from headrace.audit.period import Period
 from headrace.audit.reconcile import reconcile
 from headrace.audit.records import Arrival, Barrier, Counted, CounterTier, Standstill
+from headrace.audit.settling import STEP_MS, settle
 from headrace.audit.windows import WINDOW_SIZE_MS, Stream, Tally, tally, total
 from headrace.broker.wire.partitions import TopicPartition
 from headrace.events.envelope import Header
@@ -270,6 +272,9 @@ class Telling:
 
     pipeline: Pipeline
     stumbling: bool = True
+    book: Book = field(default_factory=Book)
+    aged: bool = False
+    """Whether everything is so old that what can be settled is, on the way."""
 
     def inputs(self) -> list[list[Step]]:
         pipeline = self.pipeline
@@ -291,15 +296,27 @@ class Telling:
                 continue
             step(ledger)
             if chance.random() < 0.02:
-                ledger.settle(BEGIN_MS)
+                self.settle(ledger)
                 check(ledger)
             if chance.random() < 0.01:
                 waiting, promised = list(ledger.latencies.waiting), ledger.promised
                 ledger = state.from_json(json.loads(json.dumps(state.as_json(ledger))))
                 ledger.latencies.waiting, ledger.promised = waiting, promised
-        ledger.settle(BEGIN_MS)
+        self.settle(ledger)
         ledger.latencies.join(BEGIN_MS, is_last=True)
+        if self.aged:
+            # What came after its window had been settled is settled with the next ones.
+            ledger.heard_until = dict.fromkeys(ledger.heard_until, HEARD_MS + 2 * STEP_MS)
+            self.settle(ledger)
         return ledger
+
+    def settle(self, ledger: Ledger) -> None:
+        if not self.aged:
+            ledger.settle(BEGIN_MS)
+            return
+        now_ms = max(ledger.heard_until.values(), default=BEGIN_MS)
+        ledger.settle(now_ms)
+        settle(ledger, self.book, now_ms)
 
     def _counts(self, tier: CounterTier, datacenter: str, logs: dict[SourcePartition, Log]) -> list[Step]:
         """Return what a counter publishes; it starts anew now and then, and a second one may run beside it."""
@@ -607,22 +624,27 @@ def run(
     blind: bool = False,
     odd: bool = False,
     told: bool = False,
+    aged: bool = False,
 ) -> tuple[Pipeline, Ledger, Outcome]:
     """Build a pipeline, tell it, and check on the way that nothing is found that did not happen.
 
-    With `told` watermarks are told on the way.
+    With `told` watermarks are told on the way; with `aged` what can be settled on the way is.
     """
     pipeline = build(seed, faulty=faulty, blind=blind, odd=odd)
     watermarks: dict[tuple[str, str], int] = {}
 
+    telling = Telling(pipeline, stumbling, aged=aged)
+
     def check(ledger: Ledger) -> None:
-        for fault, sequences in found_faults(reconcile(ledger, BEGIN_MS)).items():
+        outcome = reconcile(ledger, BEGIN_MS, book=telling.book)
+        assert outcome == reconcile(ledger, BEGIN_MS), f"seed {seed}: the book is not up to date"
+        for fault, sequences in found_faults(outcome).items():
             surplus = sequences - pipeline.expected.get(fault, Multiset())
             assert not surplus, f"seed {seed}: {fault} found too early or wrongly: {surplus}"
         if told:
             check_watermarks(pipeline, ledger, watermarks)
 
-    ledger = Telling(pipeline, stumbling).told(Ledger(LATE_MS), check)
+    ledger = telling.told(Ledger(LATE_MS), check)
     if told:
         check_watermarks(pipeline, ledger, watermarks)
     return pipeline, ledger, reconcile(ledger, HEARD_MS)

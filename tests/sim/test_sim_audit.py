@@ -25,12 +25,14 @@ from audit_simulation import (
 )
 from long_runs import first_of
 
-from headrace.audit import reconcile
+from headrace.audit import judge, reconcile, settling
 from headrace.audit.accounts import Accounts
+from headrace.audit.book import Book
 from headrace.audit.coverage import UNKNOWN_MS, Coverage, Link, Uncounted
 from headrace.audit.latency import HOPS
 from headrace.audit.ledger import Ledger
-from headrace.audit.period import Period
+from headrace.audit.period import BEGIN_MS, END_MS, Period
+from headrace.audit.reach import Reach
 from headrace.audit.watermark import Watermarks
 from headrace.audit.windows import EMPTY, Depth, depth, excess, total
 
@@ -128,6 +130,54 @@ def check_odd(seed: int) -> None:
         assert sequences <= pipeline.expected[fault], fault
 
 
+def check_aged(seed: int) -> None:
+    """What is settled on the way is found as if it were open, and nothing stays open."""
+    pipeline, ledger, outcome = run(seed, stumbling=False, aged=True)
+    assert found_faults(outcome) == pipeline.expected
+    kinds = {kind for kind, _, _ in pipeline.expected}
+    assert outcome.verdict == ("loss" if "loss" in kinds else "duplicates" if kinds else "complete")
+    assert sum(counts.produced for counts in outcome.topics.values()) == pipeline.acknowledged
+    for key, facts in ledger.facts.topics.items():
+        assert sum(item.live for item in facts.windows.values()) == outcome.topics[key].live
+        assert sum(item.lost for item in facts.windows.values()) == outcome.topics[key].lost
+    assert not any((ledger.streams(), ledger.copies.folded, ledger.accounts, ledger.windows, ledger.waiting))
+
+
+def check_all_aged() -> None:
+    for seed in SEEDS_OF_MUTATIONS:
+        check_aged(seed)
+
+
+@pytest.mark.parametrize("seed", first_of(6, SEEDS))
+def test_what_is_settled_on_the_way_is_found_all_the_same(seed: int) -> None:
+    check_aged(seed)
+
+
+MUTATIONS_OF_SETTLING: dict[str, tuple[object, str, Callable[..., object]]] = {
+    "what is moving is settled": (settling, "_floor", lambda *_: END_MS),
+    "what is on its way is not judged again": (
+        Book,
+        "_judge",
+        lambda self, ledger, changed, judged=Book._judge: judged(
+            self, ledger, changed if changed is None else set()
+        ),
+    ),
+    "a window's sequences count in each that may hold them": (
+        settling,
+        "without",
+        lambda item, mask: item,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MUTATIONS_OF_SETTLING)
+def test_a_seed_that_is_settled_fails_without(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, attribute, replacement = MUTATIONS_OF_SETTLING[name]
+    monkeypatch.setattr(owner, attribute, replacement)
+    with pytest.raises(AssertionError):
+        check_all_aged()
+
+
 def check_told(seed: int) -> None:
     run(seed, odd=True, told=True)
 
@@ -172,10 +222,10 @@ def ignore_barriers(self: Ledger, barrier: object) -> bool:
 MUTATIONS: dict[str, tuple[object, str, Callable[..., object]]] = {
     "ranges that overlap are all believed": (Coverage, "add", believe_every_range),
     "a chain never changes over": (Coverage, "_link", believe_what_comes_first),
-    "the next tier counts as past everything": (Ledger, "has_passed", lambda *_: True),
+    "the next tier counts as past everything": (Reach, "has_passed", lambda *_: True),
     "accounts count as passed without a barrier": (Ledger, "_apply", ignore_barriers),
-    "only counts are compared": (reconcile, "excess", compare_counts_only),
-    "copies do not matter": (reconcile, "once", lambda item: item),
+    "only counts are compared": (judge, "excess", compare_counts_only),
+    "copies do not matter": (judge, "once", lambda item: item),
 }
 
 
@@ -189,11 +239,11 @@ def test_a_seed_fails_without(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
 MUTATIONS_OF_HOLES: dict[str, tuple[object, str, Callable[..., object]]] = {
     "what was never counted excuses nothing": (
-        Ledger,
+        Reach,
         "is_judged",
         lambda self, *args: self.has_passed(*args),
     ),
-    "accounts are judged by what was never counted": (Ledger, "_unseen", lambda _: {}),
+    "accounts are judged by what was never counted": (Reach, "unseen_until", lambda *_: BEGIN_MS),
     "a hole excuses its whole topic": (Uncounted, "overlaps", lambda *_: True),
     "a hole excuses all accounts": (Coverage, "_dated", lambda _, hole: hole._replace(until_ms=UNKNOWN_MS)),
 }
@@ -222,7 +272,7 @@ MUTATIONS_OF_WATERMARKS: dict[str, tuple[object, str, Callable[..., object], Cal
     "what is on its way holds no watermark": (
         Watermarks,
         "add",
-        lambda self, evidence, standing, _, add=Watermarks.add: add(self, evidence, standing, ()),
+        lambda self, evidence, standing, _, add=Watermarks.add: add(self, evidence, standing, END_MS),
         check_all_told,
     ),
     "nothing is overdue": (Accounts, "_note_overdue", lambda *_: None, check_all_odd),

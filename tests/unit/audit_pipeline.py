@@ -69,7 +69,7 @@ class Pipeline:
         """Let an event be counted in all tiers, as nothing where it is not among `tiers`."""
         offset = self.offsets.get(topic, 0)
         self.offsets[topic] = offset + 1
-        found = {tier: _tallies(producer, time_ms, sequence) if tier in tiers else () for tier in TIERS}
+        found = {tier: tallies_of(producer, time_ms, sequence) if tier in tiers else () for tier in TIERS}
         for tier in ("live", "offline"):
             self.ledger.on_count(self._counted(tier, topic, offset, found[tier]))
         place = SourcePartition(DATACENTER, topic, 0)
@@ -137,6 +137,6 @@ class Pipeline:
 TIERS = ("live", "offline", "warehouse")
 
 
-def _tallies(producer: str, time_ms: int, sequence: int) -> tuple[Tally, ...]:
+def tallies_of(producer: str, time_ms: int, sequence: int) -> tuple[Tally, ...]:
     times, sequences = (np.array([value], dtype=np.int64) for value in (time_ms, sequence))
     return tuple(tally([producer], np.zeros(1, dtype=np.intp), times, sequences))

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from headrace.audit.windows import EMPTY, WINDOW_SIZE_MS, Depth, Int64s, depth, once, total
+from headrace.audit.windows import EMPTY, WINDOW_SIZE_MS, Depth, Int64s, depth, once, total, without
 from headrace.events.monitoring import Account
 
 CLOCK_SKEW_MS: Final = 5_000
@@ -46,6 +46,8 @@ class Accounts:
     promised_sequence: int = 0
     """The sequences below are those that `complete_until` is about."""
     window_size_ms: int = WINDOW_SIZE_MS
+    settled: Depth = EMPTY
+    """The sequences of windows that are settled: nothing here speaks of them any more."""
     heard_at: int = 0
     next_sequence: int = 0
     is_closed: bool = False
@@ -79,14 +81,14 @@ class Accounts:
         if len(late):
             self.overdue = once(total((self.overdue, depth(late))))
 
-    def settle(self, passed: Mapping[int, int], unseen_until_ms: int) -> None:
+    def settle(self, passed: Mapping[int, int], unseen_until_ms: int) -> bool:
         """Take the accounts below these offsets of the monitoring topic, which the live counts are past.
 
-        What happened after the last offset was written that was never counted does not lie there.
+        Returns whether there are any. What happened after the last offset was written that was never counted does not lie there.
         """
         past = [item for item in self.open if item.offset < passed.get(item.partition, 0)]
         if not past:
-            return
+            return False
         self.open = [item for item in self.open if item.offset >= passed.get(item.partition, 0)]
         self.acknowledged = total((self.acknowledged, *(item.acknowledged for item in past)))
         unjudged = [
@@ -95,3 +97,12 @@ class Accounts:
             if max(item.window_start, self.begun_ms) <= unseen_until_ms + CLOCK_SKEW_MS
         ]
         self.unjudged = total((self.unjudged, *unjudged))
+        return True
+
+    def remove(self, found: Depth) -> None:
+        """Take sequences out whose windows are settled."""
+        self.acknowledged = without(self.acknowledged, found)
+        self.unjudged = without(self.unjudged, found)
+        self.undelivered = without(self.undelivered, found)
+        self.overdue = without(self.overdue, found)
+        self.settled = once(total((self.settled, found)))

@@ -19,7 +19,7 @@ ANY_NUMBER: Final = 1 << 62
 
 
 def is_compacted(ledger: Ledger, datacenter: str, topic: str) -> bool:
-    return any((tier, datacenter, topic) in ledger.compacted for tier in COUNTED_TIERS)
+    return ledger.is_compacted(datacenter, topic)
 
 
 def explained(ledger: Ledger, datacenter: str, topic: str, faults: Mapping[Fault, int]) -> frozenset[Fault]:
@@ -27,7 +27,7 @@ def explained(ledger: Ledger, datacenter: str, topic: str, faults: Mapping[Fault
     if not is_compacted(ledger, datacenter, topic):
         return frozenset()
     is_live, is_offline = ((tier, datacenter, topic) in ledger.compacted for tier in COUNTED_TIERS)
-    live, offline = (ledger.removed_offsets(tier, datacenter, topic) for tier in COUNTED_TIERS)
+    live, offline = (ledger.reach.removed_offsets(tier, datacenter, topic) for tier in COUNTED_TIERS)
     allowed: dict[Fault, int] = {
         ("producer_to_live", "loss"): live if is_live else 0,
         # What was removed from the live log before it was copied is missing in the copy, whose own policy may be another.

@@ -3,8 +3,8 @@
 Ranges are published at least once, and two counters may run at the same time for a while; the tallies of a range cannot
 be split. So the believed ranges are those of the longest chain in which each begins exactly where the one before ends,
 and of equally long ones that which skips least: a skipped range has no tallies, so that it may begin anywhere within.
-The youngest ranges are held, believed or not, so that the chain may still go over to another counter's ranges when one
-of two ends. Offsets behind a gap are not counted yet; those skipped, and those before the first range, never are. Pure.
+The youngest ranges are held for some time, believed or not, so that the chain may still go over to another counter's ranges
+when one of two ends. Offsets behind a gap are not counted yet; those skipped, and those before the first range, never are. Pure.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
+from headrace.audit.period import BEGIN_MS
 from headrace.audit.records import Counted, Standstill
 
 HELD_MAX: Final = 64
@@ -51,6 +52,10 @@ class Coverage:
     """Everything from the first range up to here is counted; -1: nothing."""
     passed: list[Uncounted] = field(default_factory=list)
     """What lies below the base and was not counted."""
+    folded_ms: int = BEGIN_MS
+    """When the last range below the base was counted."""
+    folded_window: int = BEGIN_MS
+    """The latest window in the last range below the base that holds events."""
 
     def add(self, item: Link) -> bool:
         """Take a range; returns whether it is new (it may still overlap others and stay out of the chain)."""
@@ -74,13 +79,38 @@ class Coverage:
         self.passed = [self._dated(hole) for hole in self.passed]
         return True
 
-    def fold(self) -> list[Link]:
-        """Take the oldest links of the chain for good, when more ranges are held than need be."""
+    def is_due(self, before_ms: int) -> bool:
+        """Whether there is something to fold."""
+        return bool(self.chain) and (len(self.held) > HELD_MAX or 0 < self.chain[0].at_ms <= before_ms)
+
+    def counted_ms(self) -> int:
+        """Return when it was last counted without a gap, by the counter's clock."""
+        counted = (link.at_ms for link in self.chain if isinstance(link, Counted))
+        return max(counted, default=self.folded_ms)
+
+    def window_below(self, offset: int) -> int:
+        """Return the start of the latest window in the last range below an offset that holds events."""
+        below = [
+            link for link in self.chain if isinstance(link, Counted) and link.next <= offset and link.tallies
+        ]
+        return (
+            max((item.window_start for item in below[-1].tallies), default=BEGIN_MS)
+            if below
+            else self.folded_window
+        )
+
+    def fold(self, before_ms: int = BEGIN_MS) -> list[Link]:
+        """Take the oldest links of the chain for good: those counted before a time, and where more are held than need be."""
         folded: list[Link] = []
-        while len(self.held) > HELD_MAX and self.chain:
+        while self.is_due(before_ms):
             link = self.chain.pop(0)
             if isinstance(link, Standstill):
                 self.passed.append(self._hole(link))
+            else:
+                self.folded_ms = max(link.at_ms, self.folded_ms)
+                self.folded_window = max(
+                    (item.window_start for item in link.tallies), default=self.folded_window
+                )
             folded.append(link)
             self.base = link.next
             self.held = [

@@ -1,13 +1,14 @@
 """What the ledger knows of each stream, gathered: its copies in all tiers, what neighbours are past, and its accounts.
 
-Owns the gathering from what is settled and what is open, and the choice of what belongs to a period. Pure.
+Owns the gathering from what is folded and what is not, and the choice of what belongs to a period. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import permutations
+from functools import cached_property
+from itertools import permutations, product
 
 from headrace.audit.accounts import Accounts
 from headrace.audit.compaction import Fault
@@ -18,7 +19,7 @@ from headrace.audit.period import ALWAYS, BEGIN_MS, END_MS, Period, WindowTable,
 from headrace.audit.windows import EMPTY, WINDOW_SIZE_MS, Depth, Int64s, Stream, excess, once, total, within
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Evidence:
     """What is known of one stream: all copies seen in each tier, and those of them that a neighbour is past."""
 
@@ -41,6 +42,8 @@ class Evidence:
     """The warehouse is past these."""
     warehouse_loaded: Depth = EMPTY
     """Offline is past these."""
+    moving: Depth = EMPTY
+    """What is counted in some tier that not all neighbours are known to be past for good."""
     unseen: Mapping[tuple[Tier, Tier], Depth] = field(default_factory=dict)
     """What of a tier may lie in offsets that a neighbour, which is past them, never counted."""
     passed_over: tuple[tuple[Passed, Depth], ...] = ()
@@ -61,62 +64,85 @@ class Evidence:
         """The length of its windows; where counters and producers have different ones, of the longer."""
         return max(WINDOW_SIZE_MS, self.accounts.window_size_ms)
 
+    @cached_property
     def table(self) -> WindowTable:
         return WindowTable(self.windows, self.window_size_ms)
 
     def span(self, found: Depth) -> Period:
         """Return the time of the windows of some sequences; that of all where it is not known."""
-        return self.table().span(found) or ALWAYS
+        return self.table.span(found) or ALWAYS
 
     def of_period(self, found: Depth) -> Depth:
         return found if self.mask is None else within(found, self.mask)
 
-    @property
+    @cached_property
     def expected(self) -> Depth:
         """What is acknowledged."""
         accounts = self.accounts
         return once(total((accounts.acknowledged, *(item.acknowledged for item in accounts.open))))
 
-    @property
+    @cached_property
     def beyond_accounts(self) -> Depth:
         """The events, once each, that are somewhere, but in none of their producer's accounts."""
+        if self.stream.is_again:
+            return EMPTY
         seen = once(total((self.live, self.offline, self.warehouse)))
         return excess(seen, total((self.expected, self.accounts.undelivered)))
 
 
-def gather(ledger: Ledger) -> list[Evidence]:
-    """Gather each stream's copies by tier, from what is settled and what is open."""
+def gather(ledger: Ledger, streams: Collection[Stream] | None = None) -> list[Evidence]:
+    """Gather the copies by tier of some streams, or of all that are open, from what is folded and what is not."""
+    is_all = streams is None
+    wanted = ledger.streams() if streams is None else streams
     everything: dict[tuple[Tier, Stream], list[Depth]] = {}
     passed: dict[tuple[Tier, Tier, Stream], list[Depth]] = {}
     unseen: dict[tuple[Tier, Tier, Stream], list[Depth]] = {}
-    for (tier, stream), settled in ledger.settled.items():
-        everything.setdefault((tier, stream), []).append(settled)
+    moving: dict[Stream, list[Depth]] = {}
+    for tier, stream in product(TIERS, wanted):
+        folded = ledger.copies.folded.get((tier, stream))
+        if folded is None:
+            continue
+        everything.setdefault((tier, stream), []).append(folded)
         for neighbour in TIERS:
-            unjudged = ledger.unjudged.get((tier, neighbour, stream), EMPTY)
-            passed.setdefault((tier, neighbour, stream), []).append(excess(settled, unjudged))
+            unjudged = ledger.copies.unjudged.get((tier, neighbour, stream), EMPTY)
+            passed.setdefault((tier, neighbour, stream), []).append(excess(folded, unjudged))
             unseen.setdefault((tier, neighbour, stream), []).append(unjudged)
-    over = {(index, stream): [found] for (index, stream), found in ledger.passings.copies.items()}
-    for counter, parcel in ledger.open_parcels():
-        past = [tier for tier in TIERS if ledger.has_passed(tier, counter, parcel)]
-        known = {tier: passed if ledger.is_judged(tier, counter, parcel) else unseen for tier in past}
-        for producer, copies in parcel.copies.items():
+    passings = ledger.reach.passings
+    over = {
+        (index, stream): [found] for (index, stream), found in passings.copies.items() if stream in wanted
+    }
+    topics = {(stream.datacenter, stream.topic) for stream in wanted}
+    places = None if is_all else {place for topic in topics for place in ledger.reach.places.get(topic, ())}
+    for counter, parcel in ledger.copies.open_parcels(places):
+        producers = [
+            producer
+            for producer in parcel.copies
+            if Stream(counter.place.datacenter, counter.place.topic, producer) in wanted
+        ]
+        if not producers:
+            continue
+        past = [tier for tier in TIERS if ledger.reach.has_passed(tier, counter, parcel)]
+        known = {tier: passed if ledger.reach.is_judged(tier, counter, parcel) else unseen for tier in past}
+        for producer in producers:
+            copies = parcel.copies[producer]
             stream = Stream(counter.place.datacenter, counter.place.topic, producer)
             everything.setdefault((counter.tier, stream), []).append(copies)
+            moving.setdefault(stream, []).append(copies)
             if counter.tier == "offline":
-                for index in ledger.passings.over(counter.place, parcel.first, parcel.next):
+                for index in passings.over(counter.place, parcel.first, parcel.next):
                     over.setdefault((index, stream), []).append(copies)
             for neighbour in past:
                 known[neighbour].setdefault((counter.tier, neighbour, stream), []).append(copies)
-    streams = sorted({stream for _, stream in everything} | set(ledger.accounts))
-    passings: dict[Stream, list[tuple[Passed, Depth]]] = {}
+    passed_over: dict[Stream, list[tuple[Passed, Depth]]] = {}
     for (index, stream), found in sorted(over.items(), key=lambda item: item[0]):
-        passings.setdefault(stream, []).append((ledger.passings.known[index], total(found)))
+        passed_over.setdefault(stream, []).append((passings.known[index], total(found)))
     return [
         replace(
             _evidence_of(stream, ledger, everything, passed, unseen),
-            passed_over=tuple(passings.get(stream, ())),
+            passed_over=tuple(passed_over.get(stream, ())),
+            moving=once(total(moving.get(stream, ()))),
         )
-        for stream in streams
+        for stream in sorted(wanted)
     ]
 
 
@@ -159,7 +185,12 @@ def within_period(evidence: Evidence, period: Period) -> Evidence:
     windows = evidence.windows
     if period.since_ms <= min(windows, default=END_MS) and max(windows, default=BEGIN_MS) < period.until_ms:
         return evidence
-    mask = sequences_of(windows, period, evidence.window_size_ms, are_all_known=len(windows) < WINDOWS_MAX)
+    known = len(windows) < WINDOWS_MAX
+    return masked(evidence, sequences_of(windows, period, evidence.window_size_ms, are_all_known=known))
+
+
+def masked(evidence: Evidence, mask: Depth) -> Evidence:
+    """Return what of a stream is about some sequences."""
     accounts = evidence.accounts
     return replace(
         evidence,

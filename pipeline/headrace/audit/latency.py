@@ -125,6 +125,8 @@ class Latencies:
     histograms: dict[tuple[str, str], Histogram] = field(default_factory=dict)
     """By (datacenter, span)."""
     late: dict[tuple[Hop, Stream], Depth] = field(default_factory=dict)
+    newly_late: set[Stream] = field(default_factory=set)
+    """Those of which `late` grew since the ledger last asked."""
     acknowledged: dict[Stream, Spans] = field(default_factory=dict)
     appended: dict[SourcePartition, Spans] = field(default_factory=dict)
     committed: dict[SourcePartition, Spans] = field(default_factory=dict)
@@ -256,6 +258,7 @@ class Latencies:
                 sequences = np.sort(rows.sequence[is_late & (rows.stream == index)])
                 key = (hop, rows.streams[index])
                 self.late[key] = total((self.late.get(key, EMPTY), depth(runs_of(sequences))))
+                self.newly_late.add(key[1])
             undecided &= ~is_late
 
 

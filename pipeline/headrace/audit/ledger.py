@@ -1,37 +1,41 @@
 """Everything the audit knows: a fold of count records, accounts, arrivals, findings and the warehouse's files.
 
-Owns what each tier was seen to hold, per stream, and how far each was counted. Invariants: an input that comes twice
-changes nothing; no tier's numbers come from another tier's; what neighbours have long passed is folded into one step
-function a stream and tier, so memory follows the number of faults, not of events. Pure: no I/O, no clock. What it means
-is `reconcile`'s matter.
+Owns what each tier was seen to hold of what is still open, per stream, and what changed since it was last judged.
+Invariants: an input that comes twice changes nothing; no tier's numbers come from another tier's; what neighbours have
+long passed is folded into one step function a stream and tier; windows that are settled leave it (`settling`), so memory
+follows what is moving and the number of faults. Pure: no I/O, no clock. What it means is `reconcile`'s matter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter as Multiset
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
-from headrace.audit.accounts import CLOCK_SKEW_MS, Accounts
-from headrace.audit.coverage import Coverage, Uncounted
+from headrace.audit.accounts import Accounts
+from headrace.audit.changes import Changes
+from headrace.audit.copies import Copies
+from headrace.audit.coverage import Coverage
+from headrace.audit.facts import Facts
 from headrace.audit.latency import Latencies, SourcePartition
 from headrace.audit.parcels import (
+    TIERS,
     Counter,
     Parcel,
     PlacedTallies,
     Tier,
     copies_of,
-    joined_parcel,
-    neighbours,
-    parcel_of,
     place_of,
 )
-from headrace.audit.passings import Passed, Passings
-from headrace.audit.period import ALWAYS, BEGIN_MS, END_MS, Period
+from headrace.audit.passings import Passed
+from headrace.audit.period import ALWAYS, END_MS, Period
+from headrace.audit.reach import Reach
 from headrace.audit.records import Arrival, Barrier, Counted, CountRecord, MirrorFinding, Standstill
 from headrace.audit.windows import (
+    AGAIN,
     EMPTY,
     WINDOW_SIZE_MS,
     Depth,
@@ -40,19 +44,23 @@ from headrace.audit.windows import (
     Stream,
     Tally,
     depth,
+    excess,
     joined,
     once,
+    runs_in,
     total,
+    within,
 )
 from headrace.broker.wire.partitions import TopicPartition
 from headrace.events.avro_schemas import MONITORING_TOPIC
 from headrace.events.monitoring import MonitoringEvent
 from headrace.load.tables import split_topic
 
+Key = TypeVar("Key")
 LATE_AFTER_MS: Final = 60_000
+HELD_MS: Final = 600_000
+"""Counted ranges are folded when they are so old; by then a second counter has told of the same offsets, if there is one."""
 BARRIERS_MAX: Final = 100
-BACKLOG_MAX: Final = 128
-"""Parcels of a partition and tier; beyond it neighbouring ones are joined."""
 WINDOWS_MAX: Final = 10_000
 """Windows of a stream that are remembered by time, the youngest ones."""
 PROBLEMS_MAX: Final = 100
@@ -80,40 +88,37 @@ class Ledger:
     late_after_ms: int = LATE_AFTER_MS
     read: dict[TopicPartition, int] = field(default_factory=dict)
     """The next offset to read of each input."""
-    coverage: dict[Counter, Coverage] = field(default_factory=dict)
     counted: set[tuple[Tier, str, str]] = field(default_factory=set)
     """(tier, datacenter, topic) of which a counter has said anything, empty topics included."""
     compacted: set[tuple[Tier, str, str]] = field(default_factory=set)
     """(tier, datacenter, topic) that a counter saw under a cleanup.policy that compacts."""
-    removed: dict[Counter, int] = field(default_factory=dict)
-    """Offsets without any record, of what is folded."""
-    settled: dict[tuple[Tier, Stream], Depth] = field(default_factory=dict)
-    unjudged: dict[tuple[Tier, Tier, Stream], Depth] = field(default_factory=dict)
-    """What is settled of a tier, but may lie in offsets that a neighbour never counted."""
+    reach: Reach = field(default_factory=Reach)
+    copies: Copies = field(init=False)
+    facts: Facts = field(default_factory=Facts)
+    changes: Changes = field(default_factory=Changes)
     accounts: dict[Stream, Accounts] = field(default_factory=dict)
     barriers: list[Barrier] = field(default_factory=list)
     """Of the live tiers, as long as they are not in force for all of their topics."""
     passed: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)
     """By (datacenter, topic): accounts below these offsets of the monitoring topic are counted in the live tier."""
-    whole_at: dict[tuple[str, str], int] = field(default_factory=dict)
-    """By (datacenter, topic): the live log's ends at this time are counted."""
     standstills: dict[Counter, str] = field(default_factory=dict)
     skipped: dict[Counter, list[tuple[str, Period]]] = field(default_factory=dict)
     """Why offsets were never counted, and the time of the windows that may lie in them; the youngest ones."""
     mirror_findings: dict[str, MirrorFinding] = field(default_factory=dict)
-    passed_over: dict[SourcePartition, set[tuple[int, int]]] = field(default_factory=dict)
-    """Offsets [first, next) that the mirror says will never be in the copy."""
     files: dict[str, set[str]] = field(default_factory=dict)
     """Data files counted, by table."""
     commits: dict[str, int] = field(default_factory=dict)
     """The sequence number of the last snapshot of each table that was read."""
     rows_forgotten: set[str] = field(default_factory=set)
     """Files whose rows were still waiting for their times when the ledger was saved."""
-    backlog: dict[Counter, list[Parcel]] = field(default_factory=dict)
-    """What is counted for good, but not yet by all neighbours; in the order of offsets."""
-    loaded: dict[SourcePartition, int] = field(default_factory=dict)
-    """The offset up to which the warehouse holds a partition, or passed it over."""
-    passings: Passings = field(default_factory=Passings)
+    known: dict[tuple[str, str], set[Stream]] = field(default_factory=dict)
+    """The streams of which something is open, by (datacenter, topic)."""
+    topics_of: Multiset[str] = field(default_factory=Multiset)
+    """How many of these each producer has."""
+    waiting: set[Stream] = field(default_factory=set)
+    """Those with accounts that the live counts are not known to be past."""
+    recounted: dict[SourcePartition, int] = field(default_factory=dict)
+    """Rows below these offsets had been counted when the warehouse was last counted anew."""
     dead_letters: dict[tuple[str, str], int] = field(default_factory=dict)
     """Events of (datacenter, topic) that are kept as dead letters of the warehouse; they count as being there."""
     unread: set[TopicPartition] = field(default_factory=set)
@@ -139,12 +144,17 @@ class Ledger:
 
     def __post_init__(self) -> None:
         self.latencies = Latencies(self.late_after_ms)
+        self.copies = Copies(self.reach, self.changes, self._copies_of)
 
     # -- inputs
 
     def on_count(self, record: CountRecord) -> None:
         """Take a record of a counter."""
-        self.counted |= {(record.tier, place.datacenter, place.topic) for place in _places(record)}
+        for place in _places(record):
+            key = (record.tier, place.datacenter, place.topic)
+            if key not in self.counted:
+                self.counted.add(key)
+                self.changes.topics.add(key[1:])
         if isinstance(record, Barrier):
             if record.tier == "live":
                 self.barriers.append(record)
@@ -154,27 +164,34 @@ class Ledger:
                 del self.unheard[BARRIERS_MAX // 2 : -BARRIERS_MAX // 2]
             return
         counter = Counter(record.tier, *_places(record))
-        coverage = self.coverage.setdefault(counter, Coverage())
+        coverage = self.reach.coverage.setdefault(counter, Coverage())
         if isinstance(record, Standstill) and record.next <= record.first:
             self.standstills[counter] = record.reason
             return
         if not coverage.add(record):
             return
+        self.reach.note(counter.place)
+        self.changes.note(counter.place)
+        self.copies.held.add(counter)
         self.standstills.pop(counter, None)
         if isinstance(record, Standstill):
-            period = Period(_last_window(coverage, record.first), record.at_ms or END_MS)
+            period = Period(coverage.window_below(record.first), record.at_ms or END_MS)
             self.skipped.setdefault(counter, []).append((record.reason, period))
             del self.skipped[counter][:-SKIPS_MAX]
             return
         if record.tier == "live":
             self._note_arrival(counter.place, record)
+            self._note_again(counter.place, record)
         if record.is_compacted:
             self.compacted.add((record.tier, counter.place.datacenter, counter.place.topic))
         self._note_windows(counter.place, record.tallies)
         for producer, name in record.producers.items():
             self._name(producer, self.producers.get(producer, name))
-        key = (record.tier, counter.place.datacenter, counter.place.topic)
-        self.foreign[key] = self.foreign.get(key, 0) + record.foreign
+        topic = (counter.place.datacenter, counter.place.topic)
+        if self.is_compacted(*topic):
+            # What compaction removed is a matter of all streams of a topic.
+            self.changes.topics.add(topic)
+        self.foreign[record.tier, *topic] = self.foreign.get((record.tier, *topic), 0) + record.foreign
 
     def on_account(self, source: TopicPartition, offset: int, event: MonitoringEvent) -> None:
         """Take a monitoring event that lies at this offset of `<datacenter>.headrace.monitoring`.
@@ -184,6 +201,7 @@ class Ledger:
         header, account = event.header, event.account
         datacenter = split_topic(source.topic)[0]
         stream = Stream(datacenter, event.topic, header.producer)
+        self.changes.streams.add(stream)
         runs = np.array([run[:2] for run in account.acknowledgements], dtype=np.int64).reshape(-1, 2)
         claimed = Tally(
             producer=header.producer,
@@ -201,11 +219,17 @@ class Ledger:
             return
         self._name(header.producer, ProducerName(header.server, header.service))
         self.unaccounted.pop(stream, None)
-        entry = self.accounts.setdefault(stream, Accounts())
+        if stream not in self.accounts:
+            self.accounts[stream] = Accounts(settled=self.facts.gone.pop(stream, EMPTY))
+            self.know(stream)
+        entry = self.accounts[stream]
+        runs = runs_in(excess(depth(runs), within(depth(runs), entry.settled)))
         entry.take(source.partition, offset, account, runs, header.time)
+        if entry.open:
+            self.waiting.add(stream)
         for run in account.acknowledgements:
             self.latencies.on_acknowledged(stream, *run)
-        self._note_windows(SourcePartition(datacenter, event.topic, -1), (claimed,))
+        self._note_runs(stream, claimed.window_start, runs)
 
     def on_arrival(self, arrival: Arrival, host: str = "") -> None:
         """Take when the broker on a host appended offsets of a copy."""
@@ -217,7 +241,8 @@ class Ledger:
         if finding.kind == "loss" and 0 <= finding.first_offset <= finding.last_offset:
             place = SourcePartition(finding.datacenter, finding.topic, finding.partition)
             span = (finding.first_offset, finding.last_offset + 1)
-            self.passed_over.setdefault(place, set()).add(span)
+            self.reach.passed_over.setdefault(place, set()).add(span)
+            self.changes.note(place)
 
     def on_file(self, table: str, file: str, found: Iterable[PlacedTallies]) -> None:
         """Take a data file of the warehouse, rows and dead letters alike."""
@@ -228,23 +253,31 @@ class Ledger:
         placed = list(found)
         counted.add(file)
         for place, first, following, tallies in placed:
-            parcel = Parcel(first=first, next=following, copies=copies_of(tallies))
-            self.backlog.setdefault(Counter("warehouse", place), []).append(parcel)
+            self.reach.note(place)
+            self.changes.note(place)
+            is_again = first >= self.recounted.get(place, 0)
+            if not is_again:
+                tallies = tuple(item for item in tallies if self._is_open(place, item))
+            copies = self._copies_of(place, tallies, with_further=is_again)
+            parcel = Parcel(first=first, next=following, copies=copies)
+            self.copies.backlog.setdefault(Counter("warehouse", place), []).append(parcel)
             self._note_windows(place, tallies)
 
     def on_loaded(
         self, place: SourcePartition, first: int, next_offset: int, committed_ms: int, host: str = ""
     ) -> None:
         """Take what one snapshot brought, which the driver on a host committed."""
-        if next_offset > self.loaded.get(place, 0):
-            if place not in self.passings.renewed:
+        if next_offset > self.reach.loaded.get(place, 0):
+            if place not in self.reach.passings.renewed:
                 self.latencies.on_committed(place, first, next_offset - 1, committed_ms, host)
-            self.loaded[place] = next_offset
+            self.reach.loaded[place] = next_offset
+            self.changes.note(place)
 
     def on_passed(self, item: Passed) -> None:
         """Take where a person let the load go on."""
-        if self.passings.add(item):
-            self.loaded[item.place] = max(item.next, self.loaded.get(item.place, 0))
+        if self.reach.passings.add(item):
+            self.changes.note(item.place)
+            self.reach.loaded[item.place] = max(item.next, self.reach.loaded.get(item.place, 0))
 
     def on_dead_letters(self, place: SourcePartition, events: int, foreign: int) -> None:
         """Take how many dead letters of a file are events, and how many are not."""
@@ -254,14 +287,14 @@ class Ledger:
         self.foreign[foreign_key] = self.foreign.get(foreign_key, 0) + foreign
 
     def forget_warehouse(self) -> None:
-        """Count the warehouse anew: files that were counted are gone."""
+        """Count the warehouse anew: files that were counted are gone. What is settled stays as it is."""
+        self.recounted = dict(self.reach.loaded)
+        self.copies.forget_warehouse()
+        self.changes.is_all = True
         self.files.clear()
         self.latencies.waiting.clear()
-        self.backlog = {key: value for key, value in self.backlog.items() if key.tier != "warehouse"}
         self.dead_letters.clear()
         self.foreign = {key: value for key, value in self.foreign.items() if key[0] != "warehouse"}
-        self.settled = {key: value for key, value in self.settled.items() if key[0] != "warehouse"}
-        self.unjudged = {key: value for key, value in self.unjudged.items() if key[0] != "warehouse"}
 
     def problem(self, sentence: str, period: Period = ALWAYS) -> None:
         """Note what could not be read, and the time of the windows that it may be about."""
@@ -272,107 +305,82 @@ class Ledger:
     # -- what follows
 
     def settle(self, now_ms: int) -> None:
-        """Fold what all neighbours have passed, and observe the latencies that are known."""
+        """Fold what all neighbours have passed, and observe the latencies that are known; only where something changed."""
         self.barriers = [barrier for barrier in self.barriers if not self._apply(barrier)]
         self.unheard = [barrier for barrier in self.unheard if not self._hear(barrier)]
-        unseen = self._unseen()
-        for stream, entry in self.accounts.items():
-            topic = (stream.datacenter, stream.topic)
-            entry.settle(self.passed.get(topic, {}), unseen.get(topic, BEGIN_MS))
-        for counter, coverage in self.coverage.items():
-            links = [link for link in coverage.fold() if isinstance(link, Counted)]
-            self.backlog.setdefault(counter, []).extend(map(parcel_of, links))
-            self.removed[counter] = self.removed.get(counter, 0) + sum(link.removed for link in links)
-        for counter, parcels in self.backlog.items():
-            self.backlog[counter] = self._settle_backlog(counter, parcels)
+        self._settle_accounts()
+        self.copies.settle(self.changes.taken_places(), now_ms - HELD_MS)
         self.latencies.join(now_ms)
 
-    def position(self, tier: Tier, place: SourcePartition) -> int:
-        """Return the offset up to which a partition is counted in a tier; -1 where nothing is."""
-        if tier == "warehouse":
-            return self.loaded.get(place, -1)
-        coverage = self.coverage.get(Counter(tier, place))
-        position = coverage.position if coverage is not None else -1
-        for first, following in sorted(self.passed_over.get(place, ())) if tier == "offline" else ():
-            # What the mirror passed over at the copy's end never comes.
-            position = following if position == first else position
-        return position
-
-    def has_passed(self, tier: Tier, counter: Counter, parcel: Parcel) -> bool:
-        """Whether a tier is counted beyond a neighbour's parcel.
-
-        Where the live log's ends were counted later than the offline parcel, the live log has nothing beyond them.
-        """
-        if self.position(tier, counter.place) >= parcel.next:
-            return True
-        if (tier, counter.tier) == ("warehouse", "offline"):
-            return self.passings.is_of_former_life(counter.place, parcel.at_ms)
-        if (tier, counter.tier) != ("live", "offline"):
-            return False
-        whole_at = self.whole_at.get((counter.place.datacenter, counter.place.topic), 0)
-        return whole_at > parcel.at_ms + CLOCK_SKEW_MS
-
-    def is_judged(self, tier: Tier, counter: Counter, parcel: Parcel) -> bool:
-        """Whether a tier counted all of a neighbour's parcel, so that what is missing there was lost or doubled."""
-        if not self.has_passed(tier, counter, parcel):
-            return False
-        if counter.place in self.passings.renewed and "warehouse" in (tier, counter.tier):
-            return False
-        return not self._has_hole(tier, counter.place, parcel.first, parcel.next)
-
-    def is_counted(self, tier: Tier, place: SourcePartition, first: int, following: int) -> bool:
-        """Whether a tier counted all of these offsets."""
-        is_reached = first >= following or self.position(tier, place) >= following
-        return is_reached and not self._has_hole(tier, place, first, following)
-
-    def _has_hole(self, tier: Tier, place: SourcePartition, first: int, following: int) -> bool:
-        return any(hole.overlaps(first, following) for hole in self._holes(Counter(tier, place)))
+    def _settle_accounts(self) -> None:
+        """Take the accounts that the live counts are past."""
+        unseen: dict[tuple[str, str], int] = {}
+        for stream in sorted(self.waiting):
+            topic = (stream.datacenter, stream.topic)
+            if topic not in unseen:
+                unseen[topic] = self.reach.unseen_until(*topic)
+            if self.accounts[stream].settle(self.passed.get(topic, {}), unseen[topic]):
+                self.changes.streams.add(stream)
+            if not self.accounts[stream].open:
+                self.waiting.discard(stream)
 
     def promise(self, watermarks: Mapping[tuple[str, str], int]) -> None:
         """Note watermarks, by (datacenter, topic), that are going to be told; one that was told stays."""
         for topic, until_ms in watermarks.items():
             told = self.promised.get(topic)
             if told is None or until_ms > told.until_ms:
-                self.promised[topic] = Promise(until_ms, self._live_positions(*topic))
+                self.promised[topic] = Promise(until_ms, self.reach.live_positions(*topic))
 
-    def _live_positions(self, datacenter: str, topic: str) -> dict[int, int]:
-        return {
-            place.partition: coverage.position
-            for (tier, place), coverage in self.coverage.items()
-            if tier == "live" and (place.datacenter, place.topic) == (datacenter, topic)
-        }
+    def changed(self) -> set[Stream] | None:
+        """Return the streams whose evidence may differ from when this was last asked; None: of all."""
+        self.changes.streams |= self.latencies.newly_late
+        self.latencies.newly_late.clear()
+        return self.changes.taken(self.copies.open_parcels, lambda topic: self.known.get(topic, set()))
 
-    def removed_offsets(self, tier: Tier, datacenter: str, topic: str) -> int:
-        """Return how many of a topic's counted offsets have no record in a tier, but for those that the mirror passed over."""
-        return sum(
-            self.removed.get(counter, 0)
-            + sum(link.removed for link in coverage.chain if isinstance(link, Counted))
-            - (self._passed_over_below(counter.place, coverage.position) if tier == "offline" else 0)
-            for counter, coverage in self.coverage.items()
-            if (counter.tier, counter.place.datacenter, counter.place.topic) == (tier, datacenter, topic)
-        )
+    def streams(self) -> set[Stream]:
+        """Return the streams of which something is open."""
+        return set().union(*self.known.values())
 
-    def _passed_over_below(self, place: SourcePartition, position: int) -> int:
-        spans = self.passed_over.get(place, ())
-        return sum(following - first for first, following in spans if following <= position)
+    def is_compacted(self, datacenter: str, topic: str) -> bool:
+        return any((tier, datacenter, topic) in self.compacted for tier in TIERS)
 
-    def open_parcels(self) -> Iterator[tuple[Counter, Parcel]]:
-        """Yield what is counted but not settled."""
-        for counter, parcels in self.backlog.items():
-            yield from ((counter, parcel) for parcel in parcels)
-        for counter, coverage in self.coverage.items():
-            yield from ((counter, parcel_of(link)) for link in coverage.chain if isinstance(link, Counted))
+    def reindex(self) -> None:
+        """Find out what the other fields say of open streams and places, after they were filled."""
+        for place in [counter.place for counter in (*self.reach.coverage, *self.copies.backlog)]:
+            self.reach.note(place)
+        self.waiting = {stream for stream, entry in self.accounts.items() if entry.open}
+        for stream in {*(stream for _, stream in self.copies.folded), *self.accounts, *self.windows}:
+            self.know(stream)
+        for counter, parcel in self.copies.open_parcels():
+            for producer in parcel.copies:
+                self.know(Stream(counter.place.datacenter, counter.place.topic, producer))
+        self.copies.held = {counter for counter, found in self.reach.coverage.items() if found.chain}
+
+    def know(self, stream: Stream) -> None:
+        known = self.known.setdefault((stream.datacenter, stream.topic), set())
+        if stream not in known:
+            known.add(stream)
+            self.topics_of[stream.producer_name] += 1
+
+    def settled_of(self, stream: Stream) -> Depth:
+        """Return the sequences of a stream that are settled, as far as they are remembered."""
+        entry = self.accounts.get(stream)
+        return self.facts.gone.get(stream, EMPTY) if entry is None else entry.settled
 
     def _apply(self, barrier: Barrier) -> bool:
         """Let a barrier count for the topics that are counted up to it; returns whether these are all of its topics."""
         behind = {
             partition.topic
             for partition, offset in barrier.counted.items()
-            if offset > 0 and self.position("live", SourcePartition(barrier.datacenter, *partition)) < offset
+            if offset > 0
+            and self.reach.position("live", SourcePartition(barrier.datacenter, *partition)) < offset
         }
         for topic in barrier.whole - behind:
             key = (barrier.datacenter, topic)
-            self.whole_at[key] = max(barrier.at_ms, self.whole_at.get(key, 0))
+            self.reach.whole_at[key] = max(barrier.at_ms, self.reach.whole_at.get(key, 0))
+            for place in self.reach.places.get(key, ()):
+                if self.reach.position("offline", place) > self.reach.position("live", place):
+                    self.changes.note(place)
             passed = self.passed.setdefault((barrier.datacenter, topic), {})
             for partition, offset in barrier.monitoring.items():
                 passed[partition] = max(offset, passed.get(partition, 0))
@@ -390,51 +398,14 @@ class Ledger:
         self.heard_until[barrier.datacenter] = max(barrier.at_ms, self.heard_until.get(barrier.datacenter, 0))
         return True
 
-    def _holes(self, counter: Counter) -> Iterator[Uncounted]:
-        """Yield what a tier never counted, but for rot that the mirror passed over: what is missing of that is lost."""
-        coverage = self.coverage.get(counter)
-        passed_over = self.passed_over.get(counter.place, ())
-        for hole in coverage.uncounted() if coverage is not None else ():
-            if (hole.first, hole.next) not in passed_over:
-                yield hole
-
-    def _unseen(self) -> dict[tuple[str, str], int]:
-        """Return by (datacenter, topic) when the last of the offsets was written that the live tier never counted."""
-        found: dict[tuple[str, str], int] = {}
-        for tier, place in self.coverage:
-            for hole in self._holes(Counter(tier, place)) if tier == "live" else ():
-                key = (place.datacenter, place.topic)
-                found[key] = max(hole.until_ms, found.get(key, BEGIN_MS))
-        return found
-
-    def _settle_backlog(self, counter: Counter, parcels: list[Parcel]) -> list[Parcel]:
-        """Settle what all neighbours have passed; of a long rest, neighbouring parcels become one."""
-        rest: list[Parcel] = []
-        for parcel in parcels:
-            tiers = neighbours(counter)
-            if all(self.has_passed(tier, counter, parcel) for tier in tiers):
-                unjudged = [tier for tier in tiers if not self.is_judged(tier, counter, parcel)]
-                if counter.tier == "offline":
-                    self.passings.settle(counter.place, parcel.first, parcel.next, parcel.copies)
-                for producer, copies in parcel.copies.items():
-                    stream = Stream(counter.place.datacenter, counter.place.topic, producer)
-                    key = (counter.tier, stream)
-                    self.settled[key] = total((self.settled.get(key, EMPTY), copies))
-                    for tier in unjudged:
-                        pair = (counter.tier, tier, stream)
-                        self.unjudged[pair] = total((self.unjudged.get(pair, EMPTY), copies))
-            else:
-                rest.append(parcel)
-        if len(rest) <= BACKLOG_MAX:
-            return rest
-        return [joined_parcel(rest[at : at + 2]) for at in range(0, len(rest), 2)]
-
     def _note_arrival(self, place: SourcePartition, record: Counted) -> None:
         """Note whose events these are, and which of them came after the watermark of their window was told."""
         promise = self.promised.get((place.datacenter, place.topic))
         is_behind = promise is not None and record.first >= promise.positions.get(place.partition, 0)
         for item in record.tallies:
             stream = Stream(place.datacenter, place.topic, item.producer)
+            if stream in self.facts.gone:
+                continue
             if stream not in self.accounts:
                 self.unaccounted.setdefault(stream, record.at_ms)
             if promise is not None and is_behind and item.window_start + WINDOW_SIZE_MS <= promise.until_ms:
@@ -447,22 +418,53 @@ class Ledger:
 
     def _note_windows(self, place: SourcePartition, tallies: Iterable[Tally]) -> None:
         for item in tallies:
-            if not len(item.runs):
-                continue
-            windows = self.windows.setdefault(Stream(place.datacenter, place.topic, item.producer), {})
-            known = windows.get(item.window_start)
-            runs = item.runs if known is None else np.concatenate((known, item.runs))
-            windows[item.window_start] = joined(runs, RUNS_OF_WINDOW_MAX)
-            if len(windows) > WINDOWS_MAX:
-                del windows[min(windows)]
+            stream = Stream(place.datacenter, place.topic, item.producer)
+            runs = item.runs
+            settled = self.settled_of(stream)
+            if len(settled.edges):
+                runs = runs_in(excess(depth(runs), within(depth(runs), settled)))
+            self._note_runs(stream, item.window_start, runs)
 
+    def _note_runs(self, stream: Stream, window_start: int, runs: Int64s) -> None:
+        if not len(runs):
+            return
+        self.know(stream)
+        self.changes.streams.add(stream)
+        windows = self.windows.setdefault(stream, {})
+        known = windows.get(window_start)
+        runs = runs if known is None else np.concatenate((known, runs))
+        windows[window_start] = joined(runs, RUNS_OF_WINDOW_MAX)
+        if len(windows) > WINDOWS_MAX:
+            del windows[min(windows)]
 
-def _last_window(coverage: Coverage, offset: int) -> int:
-    """Return the start of the latest window in the last range below an offset that holds events."""
-    below = [
-        link for link in coverage.chain if isinstance(link, Counted) and link.next <= offset and link.tallies
-    ]
-    return max((item.window_start for item in below[-1].tallies), default=BEGIN_MS) if below else BEGIN_MS
+    def _note_again(self, place: SourcePartition, record: Counted) -> None:
+        """Further copies of settled events belong to the window in which they were counted live."""
+        for producer, copies in self._copies_of(place, record.tallies).items():
+            stream = Stream(place.datacenter, place.topic, producer)
+            if stream.is_again:
+                runs = runs_in(copies)
+                self._note_runs(stream, record.at_ms - record.at_ms % WINDOW_SIZE_MS, runs)
+
+    def _copies_of(
+        self, place: SourcePartition, tallies: Iterable[Tally], *, with_further: bool = True
+    ) -> dict[str, Depth]:
+        """Return each producer's copies; further ones of what is settled are those of a stream of their own."""
+        found = copies_of(tallies)
+        for producer, copies in list(found.items()):
+            further = within(copies, self.settled_of(Stream(place.datacenter, place.topic, producer)))
+            if further.count:
+                found[producer] = excess(copies, further)
+                found[producer + AGAIN] = further if with_further else EMPTY
+        found = {producer: copies for producer, copies in found.items() if copies.count}
+        for producer in found:
+            self.know(Stream(place.datacenter, place.topic, producer))
+        return found
+
+    def _is_open(self, place: SourcePartition, item: Tally) -> bool:
+        """Whether a tally of a row that was counted before is not settled."""
+        stream = Stream(place.datacenter, place.topic, item.producer)
+        until_ms = self.facts.until_ms(place.datacenter, place.topic)
+        return stream in self.accounts or item.window_start + WINDOW_SIZE_MS > until_ms
 
 
 def _places(record: CountRecord) -> list[SourcePartition]:

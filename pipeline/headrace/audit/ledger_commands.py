@@ -14,6 +14,7 @@ from rich.console import Console
 
 from headrace.audit import promises, state
 from headrace.audit import report as reports
+from headrace.audit.book import Book
 from headrace.audit.latency import SPANS
 from headrace.audit.ledger import LATE_AFTER_MS, ForeignLedgerError, Ledger
 from headrace.audit.metrics import AuditMetrics
@@ -29,6 +30,7 @@ from headrace.audit.options import (
 from headrace.audit.outcome import Outcome
 from headrace.audit.period import ALWAYS, END_MS, Period
 from headrace.audit.reconcile import reconcile
+from headrace.audit.settling import settle
 from headrace.audit.topics import OfflineTopics
 from headrace.audit.warehouse import Warehouse
 from headrace.audit.watermark import SILENT_AFTER_MS
@@ -85,6 +87,7 @@ class Auditor:
         self._warehouse = Warehouse(open_present(warehouse, properties))
         self._directory = directory
         self.ledger = state.load(directory, late_ms)
+        self.book = Book()
         self.records = self.files = 0
         """Read so far: messages of topics, data files of tables."""
 
@@ -104,7 +107,9 @@ class Auditor:
     def outcome(self, now_ms: int, silent_after_seconds: float, period: Period = ALWAYS) -> Outcome:
         """Judge what is known; its watermarks are kept in the folder first. One that cannot be kept is not told."""
         silent_after_ms = round(silent_after_seconds * 1000)
-        outcome = reconcile(self.ledger, now_ms, period=period, silent_after_ms=silent_after_ms)
+        outcome = reconcile(
+            self.ledger, now_ms, period=period, silent_after_ms=silent_after_ms, book=self.book
+        )
         if self._directory is None:
             return outcome
         told = dict(self.ledger.promised)
@@ -192,6 +197,7 @@ def watch(
             rounds.failed(error)
             stop.wait(RETRY_SECONDS)
             continue
+        settle(auditor.ledger, auditor.book, now_ms(), round(silent_after_seconds * 1000))
         outcome = auditor.outcome(now_ms(), silent_after_seconds)
         if metrics_listener is not None:
             metrics.observe(outcome, auditor.ledger, now_ms())

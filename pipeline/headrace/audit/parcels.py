@@ -13,7 +13,6 @@ from typing import Final, Literal, NamedTuple
 import numpy as np
 
 from headrace.audit.latency import SourcePartition
-from headrace.audit.records import Counted
 from headrace.audit.windows import EMPTY, Depth, Int64s, Tally, depth, total
 from headrace.broker.wire.partitions import TopicPartition
 from headrace.events.avro_schemas import REJECTED_SUFFIX
@@ -65,10 +64,6 @@ def copies_of(tallies: Iterable[Tally]) -> dict[str, Depth]:
     for item in tallies:
         runs.setdefault(item.producer, []).append(item.runs)
     return {producer: depth(np.concatenate(found)) for producer, found in runs.items()}
-
-
-def parcel_of(link: Counted) -> Parcel:
-    return Parcel(first=link.first, next=link.next, copies=copies_of(link.tallies), at_ms=link.at_ms)
 
 
 def joined_parcel(parcels: list[Parcel]) -> Parcel:

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from headrace.audit.judge import ENDS
 from headrace.audit.latency import HOPS, SPANS, Hop, Latencies
 from headrace.audit.ledger import Ledger
 from headrace.audit.outcome import Counts, Finding, Incomplete, Outcome, windows
 from headrace.audit.parcels import is_rejected
 from headrace.audit.period import BEGIN_MS, END_MS, Period
-from headrace.audit.reconcile import ENDS
 from headrace.audit.windows import ProducerName
 from headrace.audit.wording import fault, reason
 

@@ -20,6 +20,7 @@ from headrace.audit import promises, records
 from headrace.audit.accounts import Accounts, OpenAccount
 from headrace.audit.clocks import Hosts, Skews
 from headrace.audit.coverage import Coverage, Uncounted
+from headrace.audit.facts import as_fields, from_fields
 from headrace.audit.histogram import Histogram
 from headrace.audit.latency import Latencies, SourcePartition, Spans
 from headrace.audit.ledger import Ledger
@@ -28,10 +29,12 @@ from headrace.audit.passings import Passed
 from headrace.audit.period import Period
 from headrace.audit.recent import RecentLatencies
 from headrace.audit.records import Barrier
-from headrace.audit.windows import Depth, ProducerName, Stream, depth_from_json
+from headrace.audit.windows import EMPTY, Depth, ProducerName, Stream, depth_from_json
 from headrace.broker.wire.partitions import TopicPartition
 
-VERSION: Final = 4
+VERSION: Final = 5
+READABLE: Final = (4, VERSION)
+"""Version 4 knew nothing settled: all of it is open at first."""
 FILE: Final = "ledger.json"
 
 
@@ -53,7 +56,7 @@ def load(directory: Path | None, late_after_ms: int) -> Ledger:
     ledger = Ledger(late_after_ms)
     try:
         fields = json.loads((directory / FILE).read_text(encoding="utf-8"))
-        if (fields["version"], fields["late_after_ms"]) == (VERSION, late_after_ms):
+        if fields["version"] in READABLE and fields["late_after_ms"] == late_after_ms:
             ledger = from_json(fields)
     except (OSError, ValueError, KeyError, TypeError):
         pass
@@ -67,18 +70,22 @@ def as_json(ledger: Ledger) -> dict[str, Any]:
         "version": VERSION,
         "late_after_ms": ledger.late_after_ms,
         "read": _pairs(ledger.read),
-        "coverage": [[*_counter(key), _coverage(value)] for key, value in ledger.coverage.items()],
+        "coverage": [[*_counter(key), _coverage(value)] for key, value in ledger.reach.coverage.items()],
         "counted": sorted(ledger.counted),
         "compacted": sorted(ledger.compacted),
-        "removed": [[*_counter(key), value] for key, value in ledger.removed.items() if value],
-        "settled": [[tier, *stream, value.as_json()] for (tier, stream), value in ledger.settled.items()],
+        "removed": [[*_counter(key), value] for key, value in ledger.reach.removed.items() if value],
+        "settled": [
+            [tier, *stream, value.as_json()] for (tier, stream), value in ledger.copies.folded.items()
+        ],
+        "facts": as_fields(ledger.facts),
+        "recounted": _pairs(ledger.recounted),
         "unjudged": [
-            [*tiers, *stream, value.as_json()] for (*tiers, stream), value in ledger.unjudged.items()
+            [*tiers, *stream, value.as_json()] for (*tiers, stream), value in ledger.copies.unjudged.items()
         ],
         "accounts": [[*stream, _accounts(value)] for stream, value in ledger.accounts.items()],
         "barriers": [records.encode(item).decode() for item in ledger.barriers],
         "passed": [[*key, list(value.items())] for key, value in ledger.passed.items()],
-        "whole_at": _pairs(ledger.whole_at),
+        "whole_at": _pairs(ledger.reach.whole_at),
         "standstills": [[*_counter(key), value] for key, value in ledger.standstills.items()],
         "skipped": [
             [*_counter(key), [[reason, *period] for reason, period in skips]]
@@ -89,12 +96,14 @@ def as_json(ledger: Ledger) -> dict[str, Any]:
         "commits": ledger.commits,
         "rows_forgotten": sorted(ledger.latencies.files_waiting() | ledger.rows_forgotten),
         "backlog": [
-            [*_counter(key), [_parcel(item) for item in value]] for key, value in ledger.backlog.items()
+            [*_counter(key), [_parcel(item) for item in value]]
+            for key, value in ledger.copies.backlog.items()
         ],
-        "loaded": _pairs(ledger.loaded),
-        "passings": [[list(item.place), *item[1:]] for item in ledger.passings.known],
+        "loaded": _pairs(ledger.reach.loaded),
+        "passings": [[list(item.place), *item[1:]] for item in ledger.reach.passings.known],
         "passed_over": [
-            [index, *stream, value.as_json()] for (index, stream), value in ledger.passings.copies.items()
+            [index, *stream, value.as_json()]
+            for (index, stream), value in ledger.reach.passings.copies.items()
         ],
         "dead_letters": _pairs(ledger.dead_letters),
         "foreign": _pairs(ledger.foreign),
@@ -116,16 +125,16 @@ def from_json(fields: Any) -> Ledger:
     """Undo `as_json`."""
     ledger = Ledger(fields["late_after_ms"])
     ledger.read = {TopicPartition(*key): value for *key, value in fields["read"]}
-    ledger.coverage = {_to_counter(key): _to_coverage(value) for *key, value in fields["coverage"]}
+    ledger.reach.coverage = {_to_counter(key): _to_coverage(value) for *key, value in fields["coverage"]}
     ledger.counted = {(tier, datacenter, topic) for tier, datacenter, topic in fields.get("counted", ())} or {
-        (counter.tier, counter.place.datacenter, counter.place.topic) for counter in ledger.coverage
+        (counter.tier, counter.place.datacenter, counter.place.topic) for counter in ledger.reach.coverage
     }
     ledger.compacted = {(tier, datacenter, topic) for tier, datacenter, topic in fields.get("compacted", ())}
-    ledger.removed = {_to_counter(key): value for *key, value in fields.get("removed", ())}
-    ledger.settled = {
+    ledger.reach.removed = {_to_counter(key): value for *key, value in fields.get("removed", ())}
+    ledger.copies.folded = {
         (tier, Stream(*stream)): depth_from_json(value) for tier, *stream, value in fields["settled"]
     }
-    ledger.unjudged = {
+    ledger.copies.unjudged = {
         (tier, neighbour, Stream(*stream)): depth_from_json(value)
         for tier, neighbour, *stream, value in fields["unjudged"]
     }
@@ -134,7 +143,7 @@ def from_json(fields: Any) -> Ledger:
     ledger.passed = {
         (datacenter, topic): dict(map(tuple, value)) for datacenter, topic, value in fields["passed"]
     }
-    ledger.whole_at = {(datacenter, topic): value for datacenter, topic, value in fields["whole_at"]}
+    ledger.reach.whole_at = {(datacenter, topic): value for datacenter, topic, value in fields["whole_at"]}
     ledger.standstills = {_to_counter(key): value for *key, value in fields["standstills"]}
     ledger.skipped = {
         _to_counter(key): [(reason, Period(*period)) for reason, *period in skips]
@@ -145,13 +154,13 @@ def from_json(fields: Any) -> Ledger:
     ledger.files = {table: set(files) for table, files in fields["files"].items()}
     ledger.commits = dict(fields["commits"])
     ledger.rows_forgotten = set(fields["rows_forgotten"])
-    ledger.backlog = {
+    ledger.copies.backlog = {
         _to_counter(key): [_to_parcel(item) for item in value] for *key, value in fields["backlog"]
     }
-    ledger.loaded = {SourcePartition(*key): value for *key, value in fields["loaded"]}
+    ledger.reach.loaded = {SourcePartition(*key): value for *key, value in fields["loaded"]}
     for place, *rest in fields["passings"]:
-        ledger.passings.add(Passed(SourcePartition(*place), *rest))
-    ledger.passings.copies = {
+        ledger.reach.passings.add(Passed(SourcePartition(*place), *rest))
+    ledger.reach.passings.copies = {
         (index, Stream(*stream)): depth_from_json(value) for index, *stream, value in fields["passed_over"]
     }
     ledger.dead_letters = {(datacenter, topic): value for datacenter, topic, value in fields["dead_letters"]}
@@ -171,6 +180,9 @@ def from_json(fields: Any) -> Ledger:
     ledger.overdue = {Stream(*stream): depth_from_json(value) for *stream, value in fields["overdue"]}
     ledger.problems = {sentence: Period(*period) for sentence, *period in fields["problems"]}
     ledger.latencies = _to_latencies(fields["latencies"], ledger.late_after_ms)
+    ledger.facts = from_fields(fields.get("facts"))
+    ledger.recounted = {SourcePartition(*key): value for *key, value in fields.get("recounted", ())}
+    ledger.reindex()
     return ledger
 
 
@@ -193,12 +205,16 @@ def _record(text: str) -> records.CountRecord:
 
 def _coverage(item: Coverage) -> list[Any]:
     held = [records.encode(link).decode() for link in item.held]
-    return [item.origin, item.base, [list(hole) for hole in item.passed], held]
+    holes = [list(hole) for hole in item.passed]
+    return [item.origin, item.base, holes, held, item.folded_ms, item.folded_window]
 
 
 def _to_coverage(fields: Any) -> Coverage:
-    origin, base, passed, held = fields
-    item = Coverage(origin=origin, base=base, position=base, passed=[Uncounted(*hole) for hole in passed])
+    origin, base, passed, held, *folded = fields
+    holes = [Uncounted(*hole) for hole in passed]
+    item = Coverage(origin, base, position=base, passed=holes)
+    if folded:
+        item.folded_ms, item.folded_window = folded
     for text in held:
         link = _record(text)
         assert not isinstance(link, Barrier)
@@ -210,6 +226,7 @@ def _accounts(item: Accounts) -> dict[str, Any]:
     return {
         "acknowledged": item.acknowledged.as_json(),
         "undelivered": item.undelivered.as_json(),
+        "settled": item.settled.as_json(),
         "open": [[*where, value.as_json()] for *where, value in item.open],
         "unjudged": item.unjudged.as_json(),
         "overdue": item.overdue.as_json(),
@@ -233,6 +250,7 @@ def _to_accounts(fields: Any) -> Accounts:
         ],
         unjudged=depth_from_json(fields["unjudged"]),
         overdue=depth_from_json(fields["overdue"]),
+        settled=depth_from_json(fields["settled"]) if "settled" in fields else EMPTY,
         promised_sequence=fields["promised_sequence"],
         window_size_ms=fields["window_size_ms"],
         begun_ms=fields["begun_ms"],

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from headrace.audit.evidence import Evidence
+from headrace.audit.facts import TopicFacts
 from headrace.audit.outcome import OVERALL
 from headrace.audit.period import BEGIN_MS, END_MS, Period
 from headrace.audit.windows import Depth, excess, once, total, within
@@ -33,6 +34,8 @@ class Standing(NamedTuple):
     unknown: Period | None
     """The windows that nobody can vouch for."""
     reason: str
+    lasting: str = ""
+    """The same as a reason that stays true."""
 
 
 WHOLE: Final = Standing(None, None, "")
@@ -40,6 +43,8 @@ WHOLE: Final = Standing(None, None, "")
 
 def standing_of(evidence: Evidence, heard_until_ms: int, now_ms: int, silent_after_ms: int) -> Standing:
     """Say how far a producer's accounts reach; `heard_until_ms`: all accounts up to this time are read."""
+    if evidence.stream.is_again:
+        return WHOLE
     accounts = evidence.accounts
     since_ms = accounts.heard_at or evidence.first_seen
     is_silent = heard_until_ms - since_ms >= silent_after_ms
@@ -57,23 +62,31 @@ def standing_of(evidence: Evidence, heard_until_ms: int, now_ms: int, silent_aft
         return Standing(accounts.whole_until, Period(accounts.whole_until, END_MS), reason)
     last_ms = max(accounts.heard_at, evidence.span(ahead).until_ms if ahead.count else BEGIN_MS)
     reason = f"the producer went silent {silent_s} s ago without closing{beyond}"
-    return Standing(None, Period(accounts.whole_until, last_ms + accounts.window_size_ms), reason)
+    windows = Period(accounts.whole_until, last_ms + accounts.window_size_ms)
+    return Standing(None, windows, reason, f"the producer went silent without closing{beyond}")
 
 
 def _closed(evidence: Evidence, is_silent: bool) -> Standing:
     accounts = evidence.accounts
     accounted = once(total((evidence.expected, accounts.undelivered)))
-    missing = accounts.next_sequence - accounted.count
+    missing = accounts.next_sequence - once(total((accounted, accounts.settled))).count
     ahead = evidence.beyond_accounts
     if missing > 0:
-        first = next((run.last + 1 for run in accounted.runs() if run.first == 0), 0)
-        since_ms = evidence.table().latest(first - 1)
+        known = once(total((accounted, accounts.settled)))
+        first = next((run.last + 1 for run in known.runs() if run.first == 0), 0)
+        since_ms = evidence.table.latest(first - 1)
         windows = Period(since_ms, max(since_ms + 1, accounts.complete_until))
         reason = f"{missing} sequences are in none of the producer's accounts"
         return Standing(None if is_silent else since_ms, windows, reason)
     if ahead.count:
         return Standing(None, evidence.span(ahead), f"{ahead.count} of its events are in no account")
     return WHOLE
+
+
+def unresolved_since(evidence: Evidence, unresolved: Iterable[Depth]) -> int:
+    """Return the first window of which something is lost or on its way, but for what is overdue there; `END_MS`: none."""
+    held = total(excess(found, within(found, evidence.overdue)) for found in unresolved)
+    return evidence.span(held).since_ms if held.count else END_MS
 
 
 @dataclass(slots=True)
@@ -89,16 +102,22 @@ class Watermarks:
 
     topics: dict[tuple[str, str], _Topic] = field(default_factory=dict)
 
-    def add(self, evidence: Evidence, standing: Standing, unresolved: Iterable[Depth]) -> None:
-        """Take a stream, with what of it is lost or on its way."""
+    def add(self, evidence: Evidence, standing: Standing, unresolved_ms: int) -> None:
+        """Take a stream, with the first window of which something is lost or on its way."""
         topic = self.topics.setdefault(evidence.topic, _Topic())
         topic.latest = max(topic.latest, evidence.accounts.complete_until)
         topic.is_counted &= not evidence.uncounted
         if standing.bound_ms is not None:
             topic.bounds.append(standing.bound_ms)
-        held = total(excess(found, within(found, evidence.overdue)) for found in unresolved)
-        if held.count:
-            topic.bounds.append(evidence.span(held).since_ms)
+        if unresolved_ms < END_MS:
+            topic.bounds.append(unresolved_ms)
+
+    def add_facts(self, key: tuple[str, str], facts: TopicFacts) -> None:
+        """Take what is settled of a topic."""
+        topic = self.topics.setdefault(key, _Topic())
+        topic.latest = max(topic.latest, facts.complete_until)
+        if facts.unresolved_ms < END_MS:
+            topic.bounds.append(facts.unresolved_ms)
 
     def found(self) -> dict[tuple[str, str], int]:
         """Return the watermark of each topic and of all that are counted; nothing where there is none yet."""

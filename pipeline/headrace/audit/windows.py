@@ -9,17 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from headrace.events.fingerprint_columns import fingerprint_sum
 
+Key = TypeVar("Key")
 Int64s = npt.NDArray[np.int64]
 WINDOW_SIZE_MS: Final = 10_000
 SEQUENCES_OF_RUNS_MAX: Final = 50_000_000
 """Bound of the sequences that the runs of one record may claim, so that a forged one costs no memory."""
+
+
+AGAIN: Final = "\tagain"
+"""Behind a producer's name: its stream of further copies of events that were settled."""
 
 
 class Stream(NamedTuple):
@@ -28,6 +33,15 @@ class Stream(NamedTuple):
     datacenter: str
     topic: str
     producer: str
+
+    @property
+    def is_again(self) -> bool:
+        return self.producer.endswith(AGAIN)
+
+    @property
+    def producer_name(self) -> str:
+        """The producer, of whatever copies."""
+        return self.producer.removesuffix(AGAIN)
 
 
 class ProducerName(NamedTuple):
@@ -159,6 +173,11 @@ class Depth:
         return [self.edges.tolist(), self.copies.tolist()]
 
 
+def runs_in(found: Depth) -> Int64s:
+    """Return its runs of sequences, whatever the number of their copies."""
+    return np.array([run[:2] for run in found.runs()], dtype=np.int64).reshape(-1, 2)
+
+
 def depth_from_json(fields: Any) -> Depth:
     edges, copies = fields
     return Depth(np.array(edges, dtype=np.int64), np.array(copies, dtype=np.int64))
@@ -208,6 +227,11 @@ def within(item: Depth, mask: Depth) -> Depth:
     return _normal(edges, np.where(_at(mask, edges) > 0, _at(item, edges), 0))
 
 
+def without(item: Depth, mask: Depth) -> Depth:
+    """Return the copies of those sequences that the mask does not hold."""
+    return excess(item, within(item, mask))
+
+
 def _at(item: Depth, sequences: Int64s) -> Int64s:
     """Return the copies of each sequence."""
     found = np.searchsorted(item.edges, sequences, side="right")
@@ -237,3 +261,13 @@ def _changes(copies: Int64s) -> Int64s:
     changes = copies.copy()
     changes[1:] -= copies[:-1]
     return changes
+
+
+def remove_from(copies: dict[Key, Depth], keys: Iterable[Key], found: Depth) -> None:
+    """Take sequences out of what some keys of a mapping hold."""
+    for key in keys:
+        rest = without(copies.get(key, EMPTY), found)
+        if len(rest.edges):
+            copies[key] = rest
+        else:
+            copies.pop(key, None)

@@ -7,6 +7,7 @@ from pathlib import Path
 from audit_pipeline import DATACENTER, TOPIC, WINDOW_MS, Pipeline
 
 from headrace.audit import promises
+from headrace.audit.book import Book
 from headrace.audit.ledger import Promise
 from headrace.audit.ledger_commands import Auditor
 
@@ -16,7 +17,7 @@ OVERALL = ("", "")
 def auditor(pipeline: Pipeline, directory: Path | None) -> Auditor:
     """Return an auditor of what is in memory: it reads neither topics nor tables."""
     found = object.__new__(Auditor)
-    found.ledger, found._directory = pipeline.ledger, directory
+    found.ledger, found.book, found._directory = pipeline.ledger, Book(), directory
     return found
 
 

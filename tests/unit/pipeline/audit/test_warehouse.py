@@ -69,7 +69,7 @@ def test_a_table_without_envelopes_costs_the_others_nothing(catalog: Catalog, na
     assert Warehouse(catalog).read_into(ledger) == 2
     counted = [
         (counter.tier, counter.place.topic, producer, copies.count)
-        for counter, parcel in ledger.open_parcels()
+        for counter, parcel in ledger.copies.open_parcels()
         for producer, copies in parcel.copies.items()
     ]
     assert counted == [("warehouse", "t", "p", 1)]

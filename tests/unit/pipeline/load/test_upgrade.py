@@ -115,10 +115,10 @@ def counted(catalog: Catalog) -> tuple[list[Any], dict[tuple[str, str], int], di
     Warehouse(catalog).read_into(ledger)
     found = sorted(
         (counter.place, parcel.first, parcel.next)
-        for counter, parcels in ledger.backlog.items()
+        for counter, parcels in ledger.copies.backlog.items()
         for parcel in parcels
     )
-    return found, {key[1:]: number for key, number in ledger.foreign.items()}, dict(ledger.loaded)
+    return found, {key[1:]: number for key, number in ledger.foreign.items()}, dict(ledger.reach.loaded)
 
 
 def test_an_older_table_reads_the_same_before_and_after_and_loading_goes_on(
