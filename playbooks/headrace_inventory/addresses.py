@@ -36,7 +36,7 @@ ENTRY_POINTS = {
 LISTENERS = {
     "zookeeper": ("zookeeper", "zookeeper_peer", "zookeeper_election"),
     "broker": ("broker", "metrics"),
-    "haproxy": ("bootstrap",),
+    "haproxy": ("bootstrap", "haproxy_metrics"),
     "registry": ("registry",),
     "load": ("metrics",),
     "counter": ("counter_metrics",),

@@ -13,7 +13,7 @@ PROBES = {
     "broker": (("kafka", "broker", ""), ("http", "metrics", "/ready")),
     "haproxy": (("kafka", "bootstrap", ""),),
     "registry": (("http", "registry", "/subjects"),),
-    "load": (("tcp", "metrics", ""),),
+    "load": (("http", "metrics", "/ready"), ("http", "metrics", "/metrics")),
     "counter": (("http", "counter_metrics", "/ready"), ("http", "counter_metrics", "/metrics")),
     "auditor": (("http", "auditor_metrics", "/ready"), ("http", "auditor_metrics", "/metrics")),
 }

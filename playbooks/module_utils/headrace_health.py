@@ -21,11 +21,6 @@ API_VERSIONS_REQUEST = struct.pack(">ihhih", 10, 18, 0, 1, -1)
 REASON_SIZE_MAX = 4 << 10
 
 
-def probe_tcp(address: str, port: int, path: str) -> str | None:
-    with socket.create_connection((address, port), PROBE_TIMEOUT_S):
-        return None
-
-
 def probe_kafka(address: str, port: int, path: str) -> str | None:
     with socket.create_connection((address, port), PROBE_TIMEOUT_S) as connection:
         connection.sendall(API_VERSIONS_REQUEST)
@@ -61,7 +56,6 @@ def reason_of(body: bytes) -> str:
 
 
 PROBES: dict[str, Callable[[str, int, str], str | None]] = {
-    "tcp": probe_tcp,
     "kafka": probe_kafka,
     "zookeeper": probe_zookeeper,
     "http": probe_http,

@@ -15,6 +15,7 @@ PORTS = {
     "metrics": 9404,
     "counter_metrics": 9405,
     "auditor_metrics": 9406,
+    "haproxy_metrics": 9407,
     "bootstrap": 9092,
     "registry": 8081,
 }

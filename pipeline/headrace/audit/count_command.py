@@ -15,9 +15,7 @@ from headrace.audit.counter_metrics import CounterMetrics
 from headrace.audit.options import (
     RETRY_SECONDS,
     bootstrap_option,
-    listener_option,
     now_ms,
-    serve_pages,
     stop_on_signals,
 )
 from headrace.audit.records import CounterTier
@@ -25,6 +23,8 @@ from headrace.audit.topic_names import TopicNames
 from headrace.audit.windows import WINDOW_SIZE_MS
 from headrace.broker.structured_log import configure, get_logger
 from headrace.load.log_client import LogClient
+from headrace.load.options import listener_option
+from headrace.load.pages import serve_pages
 from headrace.load.rounds import Rounds
 
 CLEANUP_POLICY: Final = "cleanup.policy"

@@ -22,9 +22,7 @@ from headrace.audit.options import (
     RETRY_SECONDS,
     Moment,
     bootstrap_option,
-    listener_option,
     now_ms,
-    serve_pages,
     stop_on_signals,
 )
 from headrace.audit.outcome import Outcome
@@ -38,7 +36,8 @@ from headrace.broker.client.blocking_cluster import ConnectionFailedError
 from headrace.broker.errors import KafkaError
 from headrace.broker.structured_log import configure, get_logger
 from headrace.load.log_client import LogClient
-from headrace.load.options import make_folder, warehouse_options
+from headrace.load.options import listener_option, make_folder, warehouse_options
+from headrace.load.pages import serve_pages
 from headrace.load.rounds import Rounds
 from headrace.load.tables import WarehouseError, is_present, open_present
 
@@ -180,7 +179,7 @@ def watch(
     stop = stop_on_signals()
     make_folder(directory, "--state")
     rounds = Rounds("headrace_audit", interval)
-    metrics = AuditMetrics()
+    metrics = AuditMetrics(directory)
     serve_pages(metrics_listener, metrics.registry, rounds)
     if not _await_warehouse(warehouse, catalog_properties, rounds, stop):
         return

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from headrace.audit.clocks import Skews
 from headrace.audit.latency import SPANS
 from headrace.audit.ledger import Ledger
 from headrace.audit.outcome import Outcome, open_windows
@@ -20,10 +24,12 @@ OPEN_WINDOWS_MS: Final = 86_400_000
 
 
 class AuditMetrics:
-    """What the ledger says, by datacenter and topic, and what was read for it."""
+    """What the ledger says, by datacenter and topic, what was read for it, and the disk of `state`, which keeps it."""
 
-    def __init__(self) -> None:
+    def __init__(self, state: Path) -> None:
         self.registry = CollectorRegistry()
+        self._state = state
+        self._skews: Mapping[tuple[str, str], tuple[int, int]] = {}
         self._records = self._files = self._unread = 0
         self._lag: Mapping[str, int] = {}
         self._open_windows: Mapping[tuple[str, str], int] = {}
@@ -92,7 +98,36 @@ class AuditMetrics:
                 "Partitions of the audit's inputs whose leader did not answer in the last round.",
                 self._unread,
             ),
+            *self._skew(),
+            *self._disk(),
         ]
+
+    def _skew(self) -> Iterator[Metric]:
+        labels = ["datacenter", "hop"]
+        events = CounterMetricFamily(
+            "headrace_audit_skewed_events", "Events that arrived before their own time.", labels=labels
+        )
+        seconds = GaugeMetricFamily(
+            "headrace_audit_skew_seconds",
+            "By how much the clock of a hop's begin was ahead of that of its end, at most.",
+            labels=labels,
+        )
+        for hop, (count, largest_ms) in self._skews.items():
+            events.add_metric(hop, count)
+            seconds.add_metric(hop, largest_ms / 1000)
+        yield from (events, seconds)
+
+    def _disk(self) -> Iterator[Metric]:
+        with suppress(OSError):
+            size = sum(file.stat().st_size for file in self._state.iterdir())
+            usage = shutil.disk_usage(self._state)
+            yield GaugeMetricFamily("headrace_audit_state_bytes", "Bytes of the state's files.", size)
+            yield GaugeMetricFamily(
+                "headrace_audit_state_free_bytes", "What the state's disk has left.", usage.free
+            )
+            yield GaugeMetricFamily(
+                "headrace_audit_state_capacity_bytes", "What the state's disk can hold.", usage.total
+            )
 
     def observe_reading(self, records: int, files: int, lag: Mapping[str, int], unread: int) -> None:
         """Take what was read since the process began, and what is left after the last round."""
@@ -108,6 +143,7 @@ class AuditMetrics:
             self._topic_complete_until.labels(*key).set(outcome.watermarks.get(key, 0) / 1000)
         day = Period(now_ms - OPEN_WINDOWS_MS, now_ms)
         self._open_windows = open_windows(outcome, day, WINDOW_SIZE_MS)
+        self._skews = skews_by_hop(ledger.latencies.skews)
         for key, histogram in ledger.latencies.histograms.items():
             for figure, value in (histogram.summary() or {}).items():
                 self._latency.labels(*key, figure).set(value)
@@ -117,3 +153,13 @@ class AuditMetrics:
             if figures is not None:
                 for figure in ("p50", "p99"):
                     self._recent_latency.labels(span, figure).set(getattr(figures, figure))
+
+
+def skews_by_hop(skews: Skews) -> dict[tuple[str, str], tuple[int, int]]:
+    """By datacenter and hop: how many events arrived before their own time, and by how many milliseconds at most."""
+    found: dict[tuple[str, str], tuple[int, int]] = {}
+    for clocks, skew in skews.found.items():
+        if skew.certain:
+            count, largest_ms = found.get((clocks.datacenter, clocks.span), (0, 0))
+            found[clocks.datacenter, clocks.span] = (count + skew.certain, max(largest_ms, skew.largest_ms))
+    return found

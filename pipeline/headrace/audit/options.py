@@ -10,12 +10,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 import click
-from prometheus_client import CollectorRegistry
 
 from headrace.broker.client.blocking_cluster import parse_bootstrap
-from headrace.broker.config.keys import ConfigurationError
-from headrace.load.pages import Pages
-from headrace.load.rounds import Rounds
 
 RETRY_SECONDS: Final = 1.0
 _AGO: Final = re.compile(r"(\d{1,9})([smhd])")
@@ -59,23 +55,6 @@ bootstrap_option: Final = click.option(
     callback=_bootstrap,
     help="Brokers of the cluster: the counted one, or the offline one.",
 )
-
-
-listener_option: Final = click.option(
-    "--metrics-listener",
-    metavar="HOST:PORT",
-    help="Serve Prometheus metrics (/metrics) and the probes /live and /ready there.",
-)
-
-
-def serve_pages(listener: str | None, registry: CollectorRegistry, rounds: Rounds) -> None:
-    """Open the metrics' port where one is wanted, for as long as the process lives."""
-    if listener is None:
-        return
-    try:
-        Pages(listener, registry, rounds)
-    except ConfigurationError as error:
-        raise click.BadParameter(str(error), param_hint="--metrics-listener") from error
 
 
 def stop_on_signals() -> threading.Event:

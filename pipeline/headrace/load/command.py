@@ -19,9 +19,11 @@ from headrace.broker.structured_log import configure, get_logger
 from headrace.load import expiry
 from headrace.load.driver import LoadConfig, Loader, RoundReport
 from headrace.load.metrics import LoadMetrics
-from headrace.load.options import warehouse_options
+from headrace.load.options import listener_option, warehouse_options
+from headrace.load.pages import serve_pages
 from headrace.load.ranges import Limits, LoadFinding
 from headrace.load.resume_command import resume, skip
+from headrace.load.rounds import Rounds
 from headrace.load.spark import spark_session, spark_tasks, warm_up
 from headrace.load.tables import WarehouseError, is_present, open_catalog
 
@@ -94,7 +96,7 @@ class Totals:
     type=click.FloatRange(min=0, max=HISTORY_DAYS_MAX),
     help="Days back for which tables answer as of a time; a table's history.expire.max-snapshot-age-ms comes first.",
 )
-@click.option("--metrics-listener", metavar="HOST:PORT", help="Serve Prometheus metrics there.")
+@listener_option
 @click.option(
     "--json", "as_json", is_flag=True, help="Print what was done as JSON: a line a commit, or totals."
 )
@@ -138,9 +140,10 @@ def load(
         schema_wait_seconds=schema_wait,
         snapshot_age_ms=int(history_days * expiry.DAY_MS),
     )
-    metrics, listener = LoadMetrics(), _listener(metrics_listener)
+    metrics, rounds = LoadMetrics(), Rounds("headrace_load", interval)
     stop = threading.Event()
     _stop_on_signals(stop)
+    serve_pages(metrics_listener, metrics.registry, rounds)
     try:
         if not is_present(warehouse, catalog_properties):
             logger.info("there is no warehouse yet, it is made", warehouse=warehouse)
@@ -148,9 +151,9 @@ def load(
         session = spark_session(tasks)
         _stop_on_signals(stop)  # again: starting Spark puts its own handler of SIGINT in place
         warm_up(session, tasks)
-        loader = Loader(catalog, config, spark_tasks(session))
-        _serve(metrics, listener)
-        totals = _once(loader, metrics, stop) if once else _for_good(loader, metrics, stop, interval, as_json)
+        loader = Loader(catalog, config, spark_tasks(session), went_on=rounds.went_on)
+        work = _Work(loader, metrics, rounds, stop)
+        totals = _once(work) if once else _for_good(work, interval, as_json)
         loader.close()
     except WarehouseError as error:
         raise click.ClickException(str(error)) from error
@@ -166,43 +169,62 @@ load.add_command(resume)
 load.add_command(skip)
 
 
-def _once(loader: Loader, metrics: LoadMetrics, stop: threading.Event) -> Totals:
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """The loader, with whom its rounds are told to and the wish to stop."""
+
+    loader: Loader
+    metrics: LoadMetrics
+    rounds: Rounds
+    stop: threading.Event
+
+    def round(self) -> RoundReport:
+        """Run a round; one that some broker or registry did not answer has failed, and went on where any broker did."""
+        begun = time.monotonic()
+        report = self.loader.round()
+        self.metrics.observe(report)
+        if not report.failures:
+            self.rounds.ended(time.monotonic() - begun)
+            return report
+        self.rounds.failed(report.failures[0])
+        if report.reached:
+            self.rounds.went_on()
+        return report
+
+
+def _once(work: _Work) -> Totals:
     """Run rounds until nothing moves; wait for schemas as long as configured, for brokers a few rounds."""
     totals, started = Totals(), time.monotonic()
     failed = refused = 0
-    while not stop.is_set():
-        report = loader.round()
-        metrics.observe(report)
+    while not work.stop.is_set():
+        report = work.round()
         totals.add(report)
         failed = failed + 1 if report.failures else 0
         refused = refused + 1 if report.refused else 0
         if failed >= FAILED_ROUNDS_MAX or refused >= REFUSED_ROUNDS_MAX:
             break
         if report.waiting_for_schemas or report.failures:
-            stop.wait(WAIT_SECONDS)
+            work.stop.wait(WAIT_SECONDS)
         elif not report.moved or (report.lag <= 0 and not report.refused):
             break
     totals.seconds = round(time.monotonic() - started, 3)
     return totals
 
 
-def _for_good(
-    loader: Loader, metrics: LoadMetrics, stop: threading.Event, interval: float, as_json: bool
-) -> Totals:
+def _for_good(work: _Work, interval: float, as_json: bool) -> Totals:
     """Begin a round every `interval` seconds, at once while there is a backlog, until a signal comes."""
     totals, started = Totals(), time.monotonic()
     logger.info("loading")
-    while not stop.is_set():
+    while not work.stop.is_set():
         begun = time.monotonic()
-        report = loader.round()
-        metrics.observe(report)
+        report = work.round()
         totals.add(report)
         for failure in report.failures:
             logger.warning("round incomplete", reason=failure)
         if report.commits:
             _tell_commit(report, as_json)
         if not (report.moved and report.lag > 0):
-            stop.wait(max(0.0, interval - (time.monotonic() - begun)))
+            work.stop.wait(max(0.0, interval - (time.monotonic() - begun)))
     totals.seconds = round(time.monotonic() - started, 3)
     return totals
 
@@ -249,26 +271,6 @@ def _pattern(topics: str) -> Callable[[str], bool]:
             f"{topics!r} is no regular expression: {error}", param_hint="--topics"
         ) from error
     return lambda topic: not topic.startswith("__") and pattern.fullmatch(topic) is not None
-
-
-def _listener(text: str | None) -> tuple[str, int] | None:
-    if text is None:
-        return None
-    try:
-        (address,) = parse_bootstrap(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--metrics-listener") from error
-    return address
-
-
-def _serve(metrics: LoadMetrics, listener: tuple[str, int] | None) -> None:
-    """Open the metrics' port, which also says that the load is ready for its first round."""
-    if listener is None:
-        return
-    try:
-        metrics.serve(*listener)
-    except OSError as error:
-        raise click.BadParameter(str(error), param_hint="--metrics-listener") from error
 
 
 def _stop_on_signals(stop: threading.Event) -> None:

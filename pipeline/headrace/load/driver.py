@@ -75,15 +75,24 @@ class RoundReport:
     """Sentences on topics that have no table; they are left out, and the others loaded."""
     waiting_for_schemas: list[int] = field(default_factory=list)
     worker_pids: set[int] = field(default_factory=set)
+    reached: int = 0
+    """Partitions whose leader answered."""
 
 
 class Loader:
     """Runs rounds; keeps no offsets of its own, only the partitions that stand still and schemas waited for."""
 
-    def __init__(self, catalog: Catalog, config: LoadConfig, run_tasks: RunTasks) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        config: LoadConfig,
+        run_tasks: RunTasks,
+        went_on: Callable[[], None] = lambda: None,
+    ) -> None:
         self._catalog = catalog
         self._config = config
         self._run_tasks = run_tasks
+        self._went_on = went_on
         self._client = LogClient(config.bootstrap, client_id="headrace-load")
         self._registry = SchemaRegistry(config.registry)
         self._run = leftovers.Run()
@@ -165,6 +174,7 @@ class Loader:
         self._let_go_on(held, partitions)
         offsets = self._client.reachable_log_offsets(partitions)
         self._log_ends |= {place: offsets[place].end for place in offsets}
+        report.reached += len(offsets)
         missing = [partition for partition in partitions if partition not in offsets]
         if missing:
             report.failures.append(f"no leader answers for {named(missing)}")
@@ -203,6 +213,7 @@ class Loader:
             report.commit_seconds += time.monotonic() - started
             report.commits += 1
             report.moved = True
+            self._went_on()
             self._tell_group(settled)
         self._count(results, report)
         self._look_into(name, results, report)

@@ -1,18 +1,22 @@
-"""Prometheus metrics of a load."""
+"""Prometheus metrics of a load, beside those of its rounds."""
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+import time
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from headrace.load.driver import RoundReport
 
 
 class LoadMetrics:
-    """Counts what rounds did; `serve` opens the port."""
+    """Counts what rounds did, for the pages that serve `registry`."""
 
-    def __init__(self) -> None:
-        self._collected = CollectorRegistry()
-        registry = self._collected
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self.registry = registry = CollectorRegistry()
+        self._now = now
+        self._caught_up_at = now()
         self._records = Counter("headrace_load_records", "Records committed as rows", registry=registry)
         self._dead = Counter(
             "headrace_load_dead_letters", "Records committed as dead letters", registry=registry
@@ -25,14 +29,15 @@ class LoadMetrics:
         self._lag = Gauge(
             "headrace_load_lag_records", "Offsets readable but not in the table", registry=registry
         )
+        Gauge(
+            "headrace_load_seconds_since_caught_up",
+            "How long ago a round, or the start, left nothing to load",
+            registry=registry,
+        ).set_function(lambda: self._now() - self._caught_up_at)
         self._stopped = Gauge("headrace_load_findings", "Partitions that stand still", registry=registry)
         self._commit_seconds = Histogram(
             "headrace_load_commit_seconds", "Time of a commit", registry=registry
         )
-
-    def serve(self, host: str, port: int) -> None:
-        """Serve the metrics over HTTP in a background thread that ends with the process."""
-        start_http_server(port, addr=host, registry=self._collected)
 
     def observe(self, report: RoundReport) -> None:
         self._records.inc(report.rows)
@@ -41,6 +46,8 @@ class LoadMetrics:
         self._commits.inc(report.commits)
         self._refused.inc(report.refused)
         self._lag.set(report.lag)
+        if report.lag <= 0 and not report.failures:
+            self._caught_up_at = self._now()
         self._stopped.set(len(report.findings))
         if report.commits:
             self._commit_seconds.observe(report.commit_seconds)

@@ -6,12 +6,18 @@ import functools
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from headrace.broker.config.keys import ConfigurationError
 from headrace.broker.config.properties import parse_properties
+
+listener_option: Final = click.option(
+    "--metrics-listener",
+    metavar="HOST:PORT",
+    help="Serve Prometheus metrics (/metrics) and the probes /live and /ready there.",
+)
 
 
 def _properties(

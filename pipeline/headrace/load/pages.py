@@ -13,8 +13,10 @@ from concurrent.futures import Future
 from http import HTTPStatus
 from importlib.metadata import version
 
+import click
 from prometheus_client import CollectorRegistry, Gauge, ProcessCollector, generate_latest
 
+from headrace.broker.config.keys import ConfigurationError
 from headrace.broker.page_server import PageServer
 from headrace.load.rounds import Rounds
 
@@ -60,3 +62,13 @@ class Pages:
 
     async def _metrics(self) -> tuple[HTTPStatus, str, bytes]:
         return HTTPStatus.OK, METRICS_TYPE, generate_latest(self._registry)
+
+
+def serve_pages(listener: str | None, registry: CollectorRegistry, rounds: Rounds) -> None:
+    """Open the metrics' port where one is wanted, for as long as the process lives. Raises click.BadParameter."""
+    if listener is None:
+        return
+    try:
+        Pages(listener, registry, rounds)
+    except ConfigurationError as error:
+        raise click.BadParameter(str(error), param_hint=SETTING) from error

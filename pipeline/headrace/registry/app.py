@@ -1,6 +1,6 @@
 """Confluent's REST API on Starlette: paths and parameters in, the machine's answers out as JSON.
 
-Every answer, also to an unknown path, is JSON of the registry's media type; an error bears Confluent's
+Every answer of the API, also to an unknown path, is JSON of the registry's media type; an error bears Confluent's
 `error_code`. https://docs.confluent.io/platform/current/schema-registry/develop/api.html
 """
 
@@ -16,11 +16,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from headrace.broker.structured_log import get_logger
 from headrace.registry import errors
 from headrace.registry.errors import RegistryError
 from headrace.registry.machine import Submitted
+from headrace.registry.pages import Pages
 from headrace.registry.schemas import Reference
 from headrace.registry.service import Registry
 
@@ -33,14 +35,17 @@ BODY_SIZE_MAX: Final = 900_000
 Endpoint = Callable[[Registry, Request], Awaitable[Any]]
 
 
-def build_app(registry: Registry) -> Starlette:
+def build_app(registry: Registry) -> ASGIApp:
     """Return the ASGI application over a registry that its caller starts and stops."""
+    pages = Pages(registry)
     routes = [
         Route(path, _answering(registry, endpoint), methods=[method]) for method, path, endpoint in ROUTES
     ]
-    return Starlette(
-        routes=routes, exception_handlers={HTTPException: _http_error, Exception: _unexpected_error}
+    app = Starlette(
+        routes=[*pages.routes(), *routes],
+        exception_handlers={HTTPException: _http_error, Exception: _unexpected_error},
     )
+    return pages.counting(app)
 
 
 def _json(content: Any, status: int = 200) -> Response:

@@ -54,6 +54,8 @@ class Registry:
         self._answers: dict[Request, asyncio.Future[Any]] = {}
         self._to_append: asyncio.Queue[Append] = asyncio.Queue(maxsize=1)
         self.ready = asyncio.Event()
+        self.passed_over = 0
+        """Records of the topics that were not applied."""
 
     async def run(self) -> None:
         """Read the topics and write what is asked for, until cancelled."""
@@ -143,6 +145,7 @@ class Registry:
         elif record is not None:
             finding = self.machine.apply(record, self._prefixes[message.topic], message.turn)
         if finding:
+            self.passed_over += 1
             logger.warning("record passed over", topic=message.topic, offset=message.offset, reason=finding)
 
 

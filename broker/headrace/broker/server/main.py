@@ -170,7 +170,7 @@ class Broker:
         self.readiness = Readiness(self.metrics.opening, self.cluster.membership.watch)
         self.page_server = PageServer(
             {
-                "/metrics": MetricsPage(self.metrics.registry, ProcessMetrics()).answer,
+                "/metrics": MetricsPage(self.metrics.registry, ProcessMetrics(self._directories)).answer,
                 "/live": self.readiness.live,
                 "/ready": self.readiness.ready,
             }
@@ -179,6 +179,9 @@ class Broker:
         self.syncs = Syncs(self.tasks, self.waiting.wake, self.metrics.flush_times)
         self.metadata.on_change(lambda: self.waiting.wake(*k03_metadata.UNTOLD))
         self.metrics.parked = lambda: self.waiting.parked_count
+
+    def _directories(self) -> list[str]:
+        return [] if self.logs is None else list(self.logs.paths())
 
     async def start(self) -> None:
         """Returns once clients are served and the cluster knows this broker."""

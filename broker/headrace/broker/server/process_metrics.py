@@ -1,21 +1,25 @@
-"""What the system tells of this process, as CPU, memory, open files and their limit, by Prometheus' own names for it.
+"""What the system tells of this process, as CPU, memory, open files and their limit, by Prometheus' own names for it, and of the
+disks that it writes to.
 
-Asked in a thread: a broker of thousands of partitions has as many open files to count.
+Asked in a thread: a broker of thousands of partitions has as many open files to count, and a disk may take its time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 
 from prometheus_client import ProcessCollector
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 
 class ProcessMetrics:
-    """A prometheus_client collector."""
+    """A prometheus_client collector; `directories` tells which ones are written to."""
 
-    def __init__(self) -> None:
+    def __init__(self, directories: Callable[[], Iterable[str]]) -> None:
         self._process = ProcessCollector(registry=None)
+        self._directories = directories
 
     def collect(self) -> Iterator[Metric]:
         """The page's families."""
@@ -25,3 +29,20 @@ class ProcessMetrics:
                 yield GaugeMetricFamily(
                     "headrace_open_files", "Open file descriptors.", family.samples[0].value
                 )
+        yield from self._disks()
+
+    def _disks(self) -> Iterator[Metric]:
+        free = GaugeMetricFamily(
+            "headrace_log_directory_free_bytes",
+            "What a data directory's disk has left for this process.",
+            labels=["directory"],
+        )
+        capacity = GaugeMetricFamily(
+            "headrace_log_directory_capacity_bytes", "What it can hold.", labels=["directory"]
+        )
+        for directory in list(self._directories()):
+            with suppress(OSError):
+                usage = shutil.disk_usage(directory)
+                free.add_metric([directory], usage.free)
+                capacity.add_metric([directory], usage.total)
+        yield from (free, capacity)

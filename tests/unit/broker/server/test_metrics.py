@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -121,8 +122,11 @@ def test_partitions_figures_are_made_as_the_page_takes_them() -> None:
     assert len(read) == 1
 
 
-def test_the_process_tells_its_files_and_their_limit() -> None:
-    found = {family.name: family.samples[0].value for family in ProcessMetrics().collect()}
+def test_the_process_tells_its_files_their_limit_and_its_disks(tmp_path: Path) -> None:
+    families = ProcessMetrics(lambda: [str(tmp_path), str(tmp_path / "gone")]).collect()
+    found = {family.name: family.samples[0].value for family in families}
     assert 0 < found["process_open_fds"] == found["headrace_open_files"] < found["process_max_fds"]
     assert found["process_resident_memory_bytes"] > 1 << 20
     assert found["process_cpu_seconds"] > 0
+    free, capacity = (found[f"headrace_log_directory_{name}_bytes"] for name in ("free", "capacity"))
+    assert 0 < free < capacity
