@@ -15,6 +15,7 @@ from headrace_inventory.clocks import clock_problems
 from headrace_inventory.needs import needs
 from headrace_inventory.problems import inventory_problems, limit_problems
 from headrace_inventory.properties import properties_text
+from headrace_inventory.targets import scrape_targets
 from headrace_views.health import health
 
 
@@ -53,6 +54,7 @@ class FilterModule:
             "headrace_release_before": upgrading.release_before,
             "headrace_release_problems": upgrading.release_problems,
             "headrace_released_kinds": upgrading.released_kinds,
+            "headrace_scrape_targets": scrape_targets,
             "headrace_services": addresses.services,
             "headrace_turn_order": rolling.turn_order,
             "headrace_went_back": upgrading.went_back,

@@ -1,7 +1,8 @@
-"""The commands of docs/rollout.md do what the page says, in a folder that looks like a checkout."""
+"""The commands of docs/rollout.md and docs/observability.md do what the pages say, in a folder that looks like a checkout."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from prometheus_tools import tool
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 
@@ -44,3 +46,16 @@ def test_the_commands_of_the_page_work(alone: None, folder: Path) -> None:
     finally:
         down = ["ansible-playbook", "-i", "inventory/local", "playbooks/down.yml"]
         subprocess.run(down, cwd=folder, env=environment, check=True, capture_output=True)
+
+
+def test_prometheus_is_configured_from_the_inventory(folder: Path) -> None:
+    tool("promtool")
+    checkout_on_other_addresses(folder)
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    script = CHECKOUT / "tests" / "deploy" / "observability_page.sh"
+    result = subprocess.run(
+        ["bash", "-x", script], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stdout[-6000:] + result.stderr[-2000:]
+    targets = json.loads((folder / "var" / "prometheus" / "local" / "targets.json").read_text())
+    assert {"127.78.3.14:9404", "127.78.1.12:8081"} <= {each["targets"][0] for each in targets}

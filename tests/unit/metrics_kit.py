@@ -82,3 +82,13 @@ def of_a_registry() -> set[str]:
         passed_over=0,
     )
     return names_of(Pages(cast("Any", registry)).collect())
+
+
+def of_all(state: Path) -> set[str]:
+    """Every name of headrace's own, and of its processes."""
+    rounds = (of_rounds(f"headrace_{kind}") for kind in ("load", "counter", "audit"))
+    return (
+        set().union(*rounds)
+        | (of_a_broker() | of_the_mirror() | of_a_load() | of_a_counter())
+        | (of_the_auditor(state) | of_a_registry())
+    )
