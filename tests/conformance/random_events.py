@@ -6,6 +6,7 @@ Nothing is drawn whose outcome depends on when a background thread comes by; see
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 from random_configs import BAD_VALUES, LONG_MAX
@@ -17,6 +18,7 @@ from sessions import DESCRIBE_CONFIGS, FETCH, INCREMENTAL_ALTER_CONFIGS, Message
 
 # Each of these takes a second or more.
 EVENTS_MAX, RESTARTS_MAX = 5, 2
+RESTART_SHARE = 0.07
 FIRST_PRODUCER_ID = 9000
 HOUR_MS = 3_600_000
 BROKER_VALUES: dict[str, tuple[str, ...]] = {
@@ -65,38 +67,34 @@ GUARDED = (
 )
 
 
-def random_eventful_session(seed: int, now_ms: int, *, restarts: bool) -> list[Step | Event]:
-    """The session of a seed; `restarts` draws one or two of them, too."""
-    return EventGenerator(seed, now_ms, restarts=restarts).eventful_session()
-
-
 class EventGenerator(Generator):
-    """Draws steps and events."""
+    """Draws steps and events, with `restarts` one or two of them, too."""
 
-    def __init__(self, seed: int, now_ms: int, *, restarts: bool) -> None:
-        super().__init__(seed, now_ms)
+    def __init__(self, rng: Random, now_ms: int, *, restarts: bool) -> None:
+        super().__init__(rng, now_ms)
         # Producers that were silent for too long are forgotten by and by.
         if self._style.has_producers or self._chance(0.4):
             self._style = self._style._replace(base_ms=now_ms - HOUR_MS // 4)
         self._restarts = [Restart(is_killed=self._chance(0.5)) for _ in range(self._one(1, RESTARTS_MAX))]
         if not restarts:
             self._restarts = []
+        # Where a log starts is forgotten by a kill, unless it was written down in time.
+        self._keeps_starts = not any(restart.is_killed for restart in self._restarts)
         self._events_left = EVENTS_MAX
         self._fills = 0
         self._moved: set[Name] = set()
 
-    def eventful_session(self) -> list[Step | Event]:
-        drawn: list[Any] = self.session()
-        steps = [step for each in drawn for step in (each if isinstance(each, list) else [each])]
-        for restart in self._restarts:
-            steps.insert(self._rng.randrange(len(self._names), len(steps) + 1), restart)
-        return steps
+    def turn(self) -> list[Any]:
+        if self._restarts and self._chance(RESTART_SHARE):
+            return [self._restarts.pop()]
+        return super().turn()
+
+    def closing(self) -> list[Any]:
+        return self._restarts
 
     def _actions(self) -> list[tuple[Callable[[], Any], int]]:
-        # Where a log starts is forgotten by a kill, unless it was written down in time.
-        is_kept = not any(restart.is_killed for restart in self._restarts)
         steps = [
-            (draw, weight if is_kept or draw != self._delete_records else 0)
+            (draw, weight if self._keeps_starts or draw != self._delete_records else 0)
             for draw, weight in super()._actions()
         ]
         return [

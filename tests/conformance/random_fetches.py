@@ -1,6 +1,6 @@
 """Random fetches of two connections, and what happens to the partitions between them and while they wait.
 
-A script is data: `random_fetches(seed)` always gives the same one. The generator knows what each step leaves behind, so that
+A script is data. The generator knows what each step leaves behind, so that
 a fetch waits either for what will certainly end it, or only briefly. What is left out is a listed deviation
 (docs/compatibility.md), or would be decided by a clock: a partition that comes to be while somebody waits for it, and
 records that are deleted below where somebody waits to read. No fetch session outlives a topic that it names by its id.
@@ -79,29 +79,28 @@ class Asker:
         self.common: Message = {}
 
 
-def random_fetches(seed: int) -> list[Step | Fetching]:
-    """The script of a seed."""
-    return Generator(seed).script()
-
-
 class Generator:
     """Draws the steps and keeps what they leave behind."""
 
-    def __init__(self, seed: int) -> None:
-        self._rng = rng = Random(seed)
+    def __init__(self, rng: Random) -> None:
+        self._rng = rng
         self._packs = rng.random() < 0.2
         self._names = [f"f{number}" for number in range(rng.choice((1, 2, 3)))]
         self._births = dict.fromkeys(self._names, 0)
         self._logs: dict[tuple[str, int], Log] = {}
         self._connections = [Asker(), Asker()]
 
-    def script(self) -> list[Step | Fetching]:
+    def opening(self) -> list[Step | Fetching]:
         steps: list[Step | Fetching] = [self._create(name) for name in self._names]
         for connection in self._connections:
             self._turn_to(connection)
-        for _ in range(self._rng.choice((20, 30, 45))):
-            steps.append(self._change() if self._chance(0.3) else self._fetch())
         return steps
+
+    def turn(self) -> list[Step | Fetching]:
+        return [self._change() if self._chance(0.3) else self._fetch()]
+
+    def closing(self) -> list[Step | Fetching]:
+        return []
 
     def _chance(self, probability: float) -> bool:
         return self._rng.random() < probability

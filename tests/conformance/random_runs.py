@@ -1,4 +1,4 @@
-"""Runs a random session against both brokers in lockstep, finds the first difference, and shrinks what leads to it.
+"""Runs a random session against both brokers in lockstep, and finds the first difference.
 
 What may differ beyond the list of `sessions`: packed bytes and what depends on their size (codecs are other programs), and
 time stamps of the moment. The segments of all partitions are compared at the end, byte for byte in the same sense.
@@ -7,19 +7,14 @@ time stamps of the moment. The segments of all partitions are compared at the en
 from __future__ import annotations
 
 import itertools
-import os
 import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from pprint import pformat
 from typing import Any
 from uuid import NAMESPACE_OID, UUID, uuid5
 
-import pytest
-from _pytest.mark import ParameterSet
 from kafka_oracle import KafkaBroker
-from long_runs import first_of
 from processes import BrokerProcess, eventually
 from random_records import PRODUCERS
 from random_steps import Name, SessionEpoch, SessionId, Step, TopicId
@@ -417,60 +412,3 @@ def _contents(directory: Path, pattern: str) -> dict[str, bytes]:
 def kind_of(difference: str) -> str:
     """What the request was and which field differs first, without numbers."""
     return re.sub(r"[0-9]+", "", "".join(line.partition(": ")[0] for line in difference.splitlines()[:2]))
-
-
-def shrunk(
-    pair: Pair,
-    steps: list[Any],
-    what: str,
-    kind: Kind,
-    rounds_max: int,
-) -> list[Any]:
-    """Fewer steps that still end in a difference of that kind at the last one."""
-    rounds = itertools.count()
-
-    def still_differs(candidate: list[Any]) -> bool:
-        found = first_difference(pair, candidate, kind) if next(rounds) < rounds_max else None
-        return found is not None and kind_of(found[1]) == kind_of(what)
-
-    size = max(1, len(steps) // 2)
-    while size:
-        start = 0
-        while start < len(steps):
-            candidate = steps[:start] + steps[start + size :]
-            if candidate and still_differs(candidate):
-                steps = candidate
-            else:
-                start += size
-        size //= 2
-    return steps
-
-
-def seeds(fixed: Sequence[int], variable: str = "HEADRACE_SEEDS") -> Sequence[int]:
-    """Those that the environment variable names, FIRST-LAST or one, or else the fixed ones."""
-    first, _, last = os.environ.get(variable, "").partition("-")
-    return range(int(first), int(last or first) + 1) if first else fixed
-
-
-def short_seeds(
-    count: int, fixed: Sequence[int], variable: str = "HEADRACE_SEEDS"
-) -> Sequence[int | ParameterSet]:
-    """The same, of which only the first `count` of the fixed ones are tried by `make test`."""
-    wanted = seeds(fixed, variable)
-    return first_of(count, wanted) if wanted is fixed else wanted
-
-
-def check_session(
-    pair: Pair, seed: int, steps: list[Any], kind: Kind = RandomSession, rounds_max: int = 60
-) -> None:
-    """Fail with a shrunk script when the brokers differ."""
-    found = first_difference(pair, steps, kind)
-    if found is None:
-        return
-    number, what = found
-    script = shrunk(pair, steps[: number + 1], what, kind, rounds_max)
-    again = first_difference(pair, script, kind)
-    pytest.fail(
-        f"seed {seed}, step {number}: {what}\n\nshrunk to\n{pformat(script, width=150)}\n\n{again}",
-        pytrace=False,
-    )

@@ -1,4 +1,4 @@
-"""Random client sessions from a seed: a list of requests, the same for whoever is asked.
+"""The rules of random client sessions: a list of requests, the same for whoever is asked.
 
 A session is data, so that it can be shrunk: what only a broker knows (topic ids, fetch sessions) stands in it as a place
 holder, and topic names get the prefix of the run when they are asked for. What is left out is a listed deviation
@@ -42,16 +42,11 @@ BAD_NAMES = ("not/legal", "", "no such", "x" * 250)
 MAX_INT = (1 << 31) - 1
 
 
-def random_session(seed: int, now_ms: int) -> list[Step]:
-    """The session of a seed; `now_ms` is all that differs between two days."""
-    return Generator(seed, now_ms).session()
-
-
 class Generator:
-    """Draws the steps; knows only what it asked for, not what was answered."""
+    """Draws the steps; knows only what it asked for, not what was answered. `now_ms` is all that differs between two days."""
 
-    def __init__(self, seed: int, now_ms: int) -> None:
-        self._rng = rng = Random(seed)
+    def __init__(self, rng: Random, now_ms: int) -> None:
+        self._rng = rng
         codecs = rng.choice(((0,), (0,), (0, 0, 0, 1, 2, 3, 4), (0, 1, 2, 3, 4)))
         self._style = Style(
             codecs=codecs,
@@ -62,14 +57,19 @@ class Generator:
         self._sequences = Sequences()
         self._names = [f"t{number}" for number in range(rng.choice((1, 2, 4)))]
 
-    def session(self) -> list[Step]:
-        first = [
+    def opening(self) -> list[Any]:
+        return [
             self._step(CREATE_TOPICS, {"topics": [self._new_topic(name)], **self._unhurried()})
             for name in self._names
         ]
+
+    def turn(self) -> list[Any]:
         draws, weights = zip(*self._actions(), strict=True)
-        chosen = self._rng.choices(draws, weights, k=self._rng.choice((10, 25, 50)))
-        return first + [draw() for draw in chosen]
+        drawn = self._rng.choices(draws, weights)[0]()
+        return drawn if isinstance(drawn, list) else [drawn]
+
+    def closing(self) -> list[Any]:
+        return []
 
     def _actions(self) -> list[tuple[Callable[[], Step], int]]:
         return [

@@ -17,7 +17,8 @@ import pytest
 from pairs import running_pair
 from processes import eventually
 from random_damage import damaged
-from random_runs import Broker, address_of, seeds
+from random_runs import Broker, address_of
+from random_scripts import seeds
 from sessions import (
     FETCH,
     LIST_OFFSETS,

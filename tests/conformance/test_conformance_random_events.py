@@ -16,9 +16,12 @@ from pathlib import Path
 import pytest
 from pairs import running_pair
 from random_event_runs import DIRECTORIES, SETTINGS, EventfulSession
-from random_events import random_eventful_session
-from random_runs import check_session, seeds, short_seeds
+from random_events import EventGenerator
+from random_scripts import check_session, seeds, short_seeds
 from sessions import Pair
+
+# Shrinking takes five minutes at most.
+pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")
@@ -30,12 +33,12 @@ def eventful_pair(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 @pytest.mark.parametrize("seed", short_seeds(1, (1, 0, 2)))
 def test_a_random_session_with_events(eventful_pair: Pair, seed: int) -> None:
-    steps = random_eventful_session(seed, int(time.time() * 1000), restarts=False)
-    check_session(eventful_pair, seed, steps, partial(EventfulSession, eventful_pair.znodes), rounds_max=20)
+    rules = partial(EventGenerator, now_ms=int(time.time() * 1000), restarts=False)
+    check_session(eventful_pair, seed, rules, partial(EventfulSession, eventful_pair.znodes))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", seeds([0]))
 def test_a_random_session_with_restarts(eventful_pair: Pair, seed: int) -> None:
-    steps = random_eventful_session(seed, int(time.time() * 1000), restarts=True)
-    check_session(eventful_pair, seed, steps, partial(EventfulSession, eventful_pair.znodes), rounds_max=4)
+    rules = partial(EventGenerator, now_ms=int(time.time() * 1000), restarts=True)
+    check_session(eventful_pair, seed, rules, partial(EventfulSession, eventful_pair.znodes))

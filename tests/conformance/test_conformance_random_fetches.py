@@ -2,7 +2,7 @@
 
     HEADRACE_FETCH_SEEDS=0-299 pytest tests/conformance/test_conformance_random_fetches.py
 
-runs others than the fixed ones. A failure prints its seed, a shrunk script, and what differs at the end of it.
+runs others than the fixed ones. A failure prints its seed, a shrunk script, what differs at the end of it, and what replays it.
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ import time
 from typing import Any
 
 import pytest
-from random_fetches import LONG_WAIT_MS, SESSION_VERSION, Fetching, random_fetches
-from random_runs import Broker, RandomSession, check_session, fitting, short_seeds
+from random_fetches import LONG_WAIT_MS, SESSION_VERSION, Fetching, Generator
+from random_runs import Broker, RandomSession, fitting
+from random_scripts import check_session, short_seeds
 from random_steps import SessionId, Step
 from sessions import API_VERSIONS, FETCH, Message, Pair
 
 from headrace.broker.wire.api import APIS
 
+# Shrinking takes five minutes at most.
+pytestmark = pytest.mark.timeout(900)
 SEEDS = (5, 7, 18, 21)
 ROUND_TRIPS_COUNT = 3
 
@@ -101,4 +104,4 @@ class FetchRun(RandomSession):
 
 @pytest.mark.parametrize("seed", short_seeds(1, SEEDS, "HEADRACE_FETCH_SEEDS"))
 def test_random_fetches(pair: Pair, seed: int) -> None:
-    check_session(pair, seed, random_fetches(seed), FetchRun, rounds_max=20)
+    check_session(pair, seed, Generator, FetchRun)

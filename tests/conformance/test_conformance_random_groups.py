@@ -14,7 +14,7 @@ import pytest
 from group_run import Difference, GroupRun, first_difference
 from pairs import running_pair
 from random_groups import TOPICS, described, script
-from random_runs import seeds
+from random_scripts import seeds
 from sessions import Pair, Session, create_topic
 
 SETTINGS = {
