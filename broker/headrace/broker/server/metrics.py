@@ -131,6 +131,7 @@ class BrokerMetrics:
         )
         yield self._errors()
         yield self._size_histogram()
+        self._forget_topics_that_are_gone()
         yield _by_topic("headrace_produced_batches", "Batches appended.", self.produced_batches)
         yield _by_topic("headrace_produced_bytes", "Bytes appended.", self.produced_bytes)
         yield _by_topic("headrace_fetched_bytes", "Bytes fetched.", self.fetched_bytes)
@@ -147,6 +148,12 @@ class BrokerMetrics:
             "Directories of log.dirs that failed.",
             self.offline_directories(),
         )
+
+    def _forget_topics_that_are_gone(self) -> None:
+        here = {partition.topic for partition in self.replicas()}
+        for values in (self.produced_batches, self.produced_bytes, self.fetched_bytes):
+            for topic in values.keys() - here:
+                del values[topic]
 
     def _by_api(self, name: str, text: str, values: Sequence[float]) -> Metric:
         family = CounterMetricFamily(name, text, labels=["api"])

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -130,3 +130,15 @@ def test_the_process_tells_its_files_their_limit_and_its_disks(tmp_path: Path) -
     assert found["process_cpu_seconds"] > 0
     free, capacity = (found[f"headrace_log_directory_{name}_bytes"] for name in ("free", "capacity"))
     assert 0 < free < capacity
+
+
+def test_a_topic_that_is_gone_is_told_no_more() -> None:
+    metrics = BrokerMetrics()
+    for topic in ("kept", "deleted"):
+        metrics.produced(topic, 1, 100)
+        metrics.fetched(topic, 100)
+    metrics.replicas = lambda: [cast("Any", SimpleNamespace(topic="kept"))]
+    page = "".join(lines(metrics.collect()))
+    assert 'headrace_produced_bytes_total{topic="kept"} 100.0' in page
+    assert "deleted" not in page
+    assert list(metrics.fetched_bytes) == ["kept"]
