@@ -43,13 +43,25 @@ class TopicFacts:
     """The first window of which something is lost."""
     complete_until: int = 0
     """The latest promise of a producer that is gone."""
+    unwritten: dict[int, tuple[Counts, HopCounts]] = field(default_factory=dict)
+    """Windows that are in no batch yet."""
+    unwritten_found: list[Finding | Incomplete] = field(default_factory=list)
 
     def add_window(self, start: int, counts: Counts, hops: HopCounts) -> None:
         """Take what one stream had in a window."""
-        self.windows.setdefault(start, Counts()).add(counts)
         self.counts.add(counts)
         for hop, found in hops.items():
             self.hops[hop].add(found)
+        known, by_hop = self.unwritten.setdefault(start, (Counts(), {}))
+        known.add(counts)
+        for hop, found in hops.items():
+            by_hop.setdefault(hop, Counts()).add(found)
+        self.take_window(start, counts, hops)
+
+    def take_window(self, start: int, counts: Counts, hops: HopCounts) -> None:
+        """Keep what is told of a window one by one."""
+        self.windows.setdefault(start, Counts()).add(counts)
+        for hop, found in hops.items():
             if found != Counts():
                 self.hop_faults.setdefault((start, hop), Counts()).add(found)
         while len(self.windows) > WINDOWS_MAX:
@@ -58,9 +70,27 @@ class TopicFacts:
             for hop in HOPS:
                 self.hop_faults.pop((oldest, hop), None)
 
+    def begin_reading(self) -> None:
+        """Forget what is kept one by one and is in the tables, which are going to tell it."""
+        self.windows, self.hop_faults = {}, {}
+        for start, found in self.unwritten.items():
+            self.take_window(start, *found)
+        self.findings, self.incomplete = [], []
+        self.keep_found(self.unwritten_found)
+
     def add_found(self, findings: Iterable[Finding], incomplete: Iterable[Incomplete]) -> None:
-        self.findings += findings
-        self.incomplete += incomplete
+        found: list[Finding | Incomplete] = [*findings, *incomplete]
+        self.unwritten_found += found
+        del self.unwritten_found[:-FOUND_MAX]
+        self.keep_found(found)
+
+    def keep_found(self, found: Iterable[Finding | Incomplete]) -> None:
+        """Keep findings and reasons one by one."""
+        for item in found:
+            if isinstance(item, Finding):
+                self.findings.append(item)
+            else:
+                self.incomplete.append(item)
         del self.findings[:-FOUND_MAX]
         del self.incomplete[:-FOUND_MAX]
 
@@ -78,13 +108,62 @@ class TopicFacts:
         return counts, hops
 
 
+def topic_of(item: Finding | Incomplete) -> Topic:
+    place = item.stream if isinstance(item, Finding) else item
+    return place.datacenter, place.topic
+
+
+@dataclass(slots=True)
+class Batch:
+    """What is appended to the tables at once; `topics`: the sums of all that is settled with it."""
+
+    number: int
+    windows: list[tuple[Topic, int, Counts, HopCounts]]
+    found: list[Finding | Incomplete]
+    topics: list[list[Any]]
+
+
 @dataclass(slots=True)
 class Facts:
-    """All that is settled."""
+    """All that is settled; `batch`: the last one that is in the tables, `pending`: the one that may be."""
 
     topics: dict[Topic, TopicFacts] = field(default_factory=dict)
     gone: dict[Stream, Depth] = field(default_factory=dict)
     """The settled sequences of streams of which nothing is open, the youngest ones."""
+    batch: int = 0
+    pending: Batch | None = None
+
+    @property
+    def last_number(self) -> int:
+        return self.batch if self.pending is None else self.pending.number
+
+    def begin_batch(self) -> bool:
+        """Make a batch of what is in none, when the one before is written; returns whether there is one now."""
+        if self.pending is None and any(
+            item.unwritten or item.unwritten_found for item in self.topics.values()
+        ):
+            self.pending = Batch(
+                self.batch + 1,
+                [
+                    (key, start, *found)
+                    for key, facts in self.topics.items()
+                    for start, found in facts.unwritten.items()
+                ],
+                [item for facts in self.topics.values() for item in facts.unwritten_found],
+                [[*key, scalars(facts)] for key, facts in self.topics.items()],
+            )
+            for facts in self.topics.values():
+                facts.unwritten, facts.unwritten_found = {}, []
+        return self.pending is not None
+
+    def take_pending(self) -> None:
+        """Keep the windows and findings of the batch that is not in the tables one by one."""
+        if self.pending is None:
+            return
+        for key, start, counts, hops in self.pending.windows:
+            self.topics[key].take_window(start, counts, hops)
+        for item in self.pending.found:
+            self.topics[topic_of(item)].keep_found([item])
 
     def until_ms(self, datacenter: str, topic: str) -> int:
         """Return up to when the windows of a topic are settled; 0: none is."""
@@ -107,6 +186,8 @@ def as_fields(facts: Facts) -> dict[str, Any]:
     return {
         "topics": [[*key, _topic_fields(found)] for key, found in facts.topics.items()],
         "gone": [[*stream, settled.as_json()] for stream, settled in facts.gone.items()],
+        "batch": facts.batch,
+        "pending": None if facts.pending is None else _batch_fields(facts.pending),
     }
 
 
@@ -117,37 +198,106 @@ def from_fields(fields: Any) -> Facts:
         facts.topics[datacenter, topic] = _to_topic(found)
     for *stream, settled in (fields or {}).get("gone", ()):
         facts.gone[Stream(*stream)] = depth_from_json(settled)
+    facts.batch = (fields or {}).get("batch", 0)
+    pending = (fields or {}).get("pending")
+    facts.pending = None if pending is None else _to_batch(pending)
     return facts
 
 
-def _topic_fields(facts: TopicFacts) -> dict[str, Any]:
+def scalars(facts: TopicFacts) -> dict[str, Any]:
+    """Return the sums of a topic as JSON types."""
     return {
         "until_ms": facts.until_ms,
         "counts": _values(facts.counts),
-        "hops": {hop: _values(found) for hop, found in facts.hops.items()},
-        "windows": [[start, *_values(found)] for start, found in facts.windows.items()],
-        "hop_faults": [[*key, *_values(found)] for key, found in facts.hop_faults.items()],
-        "findings": [asdict(item) for item in facts.findings],
-        "incomplete": [asdict(item) for item in facts.incomplete],
+        "hops": _hop_values(facts.hops),
         "unresolved_ms": facts.unresolved_ms,
         "complete_until": facts.complete_until,
     }
 
 
-def _to_topic(fields: Any) -> TopicFacts:
+def with_scalars(fields: Any) -> TopicFacts:
+    """Undo `scalars`; of single windows nothing is known."""
     return TopicFacts(
         until_ms=fields["until_ms"],
         counts=Counts(*fields["counts"]),
         hops={hop: Counts(*fields["hops"][hop]) for hop in HOPS},
-        windows={start: Counts(*values) for start, *values in fields["windows"]},
-        hop_faults={(start, hop): Counts(*values) for start, hop, *values in fields["hop_faults"]},
-        findings=[Finding(**{**item, "stream": Stream(*item["stream"])}) for item in fields["findings"]],
-        incomplete=[
-            Incomplete(**{**item, "period": Period(*item["period"])}) for item in fields["incomplete"]
-        ],
         unresolved_ms=fields["unresolved_ms"],
         complete_until=fields["complete_until"],
     )
+
+
+def _hop_values(hops: HopCounts) -> dict[str, list[int]]:
+    return {hop: _values(found) for hop, found in hops.items()}
+
+
+def _to_hops(fields: Any) -> HopCounts:
+    return {hop: Counts(*fields[hop]) for hop in HOPS if hop in fields}
+
+
+def _batch_fields(batch: Batch) -> dict[str, Any]:
+    return {
+        "number": batch.number,
+        "windows": [
+            [*key, start, _values(counts), _hop_values(hops)] for key, start, counts, hops in batch.windows
+        ],
+        "found": _found_fields(batch.found),
+        "topics": batch.topics,
+    }
+
+
+def _to_batch(fields: Any) -> Batch:
+    return Batch(
+        fields["number"],
+        [
+            ((datacenter, topic), start, Counts(*counts), _to_hops(hops))
+            for datacenter, topic, start, counts, hops in fields["windows"]
+        ],
+        _to_found(fields["found"]),
+        fields["topics"],
+    )
+
+
+def _found_fields(found: Iterable[Finding | Incomplete]) -> list[dict[str, Any]]:
+    return [asdict(item) for item in found]
+
+
+def _to_found(fields: Any) -> list[Finding | Incomplete]:
+    return [_to_finding(item) if "kind" in item else _to_incomplete(item) for item in fields]
+
+
+def _to_finding(item: Any) -> Finding:
+    return Finding(**{**item, "stream": Stream(*item["stream"])})
+
+
+def _to_incomplete(item: Any) -> Incomplete:
+    return Incomplete(**{**item, "period": Period(*item["period"])})
+
+
+def _topic_fields(facts: TopicFacts) -> dict[str, Any]:
+    return {
+        **scalars(facts),
+        "windows": [[start, *_values(found)] for start, found in facts.windows.items()],
+        "hop_faults": [[*key, *_values(found)] for key, found in facts.hop_faults.items()],
+        "findings": _found_fields(facts.findings),
+        "incomplete": _found_fields(facts.incomplete),
+        "unwritten": [
+            [start, _values(counts), _hop_values(hops)] for start, (counts, hops) in facts.unwritten.items()
+        ],
+        "unwritten_found": _found_fields(facts.unwritten_found),
+    }
+
+
+def _to_topic(fields: Any) -> TopicFacts:
+    facts = with_scalars(fields)
+    facts.windows = {start: Counts(*values) for start, *values in fields["windows"]}
+    facts.hop_faults = {(start, hop): Counts(*values) for start, hop, *values in fields["hop_faults"]}
+    facts.findings = [_to_finding(item) for item in fields["findings"]]
+    facts.incomplete = [_to_incomplete(item) for item in fields["incomplete"]]
+    facts.unwritten = {
+        start: (Counts(*counts), _to_hops(hops)) for start, counts, hops in fields["unwritten"]
+    }
+    facts.unwritten_found = _to_found(fields["unwritten_found"])
+    return facts
 
 
 def _values(counts: Counts) -> list[int]:

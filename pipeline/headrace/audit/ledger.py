@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter as Multiset
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy as np
 from headrace.audit.accounts import Accounts
 from headrace.audit.changes import Changes
 from headrace.audit.copies import Copies
-from headrace.audit.coverage import Coverage
+from headrace.audit.coverage import Coverage, Link
 from headrace.audit.facts import Facts
 from headrace.audit.latency import Latencies, SourcePartition
 from headrace.audit.parcels import (
@@ -95,6 +95,8 @@ class Ledger:
     reach: Reach = field(default_factory=Reach)
     copies: Copies = field(init=False)
     facts: Facts = field(default_factory=Facts)
+    rebuilt: dict[tuple[str, str], int] = field(default_factory=dict)
+    """While all is read again after the ledger was lost: up to when topics are settled, of which nothing that is read is new."""
     changes: Changes = field(default_factory=Changes)
     accounts: dict[Stream, Accounts] = field(default_factory=dict)
     barriers: list[Barrier] = field(default_factory=list)
@@ -164,6 +166,7 @@ class Ledger:
                 del self.unheard[BARRIERS_MAX // 2 : -BARRIERS_MAX // 2]
             return
         counter = Counter(record.tier, *_places(record))
+        record = self._without_known(counter.place, record)
         coverage = self.reach.coverage.setdefault(counter, Coverage())
         if isinstance(record, Standstill) and record.next <= record.first:
             self.standstills[counter] = record.reason
@@ -222,7 +225,11 @@ class Ledger:
         if stream not in self.accounts:
             self.accounts[stream] = Accounts(settled=self.facts.gone.pop(stream, EMPTY))
             self.know(stream)
+            if self.rebuilt and account.first_sequence > 0:
+                self.accounts[stream].settled = depth(np.array([[0, account.first_sequence - 1]]))
         entry = self.accounts[stream]
+        if self._is_known(stream.datacenter, stream.topic, account.window_start):
+            entry.settled = once(total((entry.settled, depth(runs))))
         runs = runs_in(excess(depth(runs), within(depth(runs), entry.settled)))
         entry.take(source.partition, offset, account, runs, header.time)
         if entry.open:
@@ -255,6 +262,7 @@ class Ledger:
         for place, first, following, tallies in placed:
             self.reach.note(place)
             self.changes.note(place)
+            tallies = self._new_of(place, tallies)
             is_again = first >= self.recounted.get(place, 0)
             if not is_again:
                 tallies = tuple(item for item in tallies if self._is_open(place, item))
@@ -459,6 +467,21 @@ class Ledger:
         for producer in found:
             self.know(Stream(place.datacenter, place.topic, producer))
         return found
+
+    def _is_known(self, datacenter: str, topic: str, time_ms: int) -> bool:
+        """Whether a time's window was settled before the ledger was lost."""
+        end_ms = time_ms - time_ms % WINDOW_SIZE_MS + WINDOW_SIZE_MS
+        return end_ms <= self.rebuilt.get((datacenter, topic), 0)
+
+    def _without_known(self, place: SourcePartition, record: Link) -> Link:
+        if isinstance(record, Standstill) or not self.rebuilt:
+            return record
+        return replace(record, tallies=self._new_of(place, record.tallies))
+
+    def _new_of(self, place: SourcePartition, tallies: tuple[Tally, ...]) -> tuple[Tally, ...]:
+        return tuple(
+            item for item in tallies if not self._is_known(place.datacenter, place.topic, item.window_start)
+        )
 
     def _is_open(self, place: SourcePartition, item: Tally) -> bool:
         """Whether a tally of a row that was counted before is not settled."""

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from headrace.audit import promises, state
 from headrace.audit import report as reports
+from headrace.audit.archive import Archive
 from headrace.audit.book import Book
 from headrace.audit.latency import SPANS
 from headrace.audit.ledger import LATE_AFTER_MS, ForeignLedgerError, Ledger
@@ -42,6 +43,8 @@ from headrace.load.rounds import Rounds
 from headrace.load.tables import WarehouseError, is_present, open_present
 
 SAVE_SECONDS: Final = 15.0
+ARCHIVE_SECONDS: Final = 600.0
+"""What is settled goes to the tables so often: each time makes a file of each."""
 READ_FAILURES: Final = (ConnectionFailedError, KafkaError, WarehouseError, OSError)
 """What reading may meet while brokers restart and loads tidy up their tables; the next try may do better."""
 REPORT_ATTEMPTS_MAX: Final = 3
@@ -83,9 +86,11 @@ class Auditor:
         self, bootstrap: str, warehouse: str, properties: dict[str, str], directory: Path | None, late_ms: int
     ) -> None:
         self._topics = OfflineTopics(LogClient(bootstrap, client_id="headrace-audit"))
-        self._warehouse = Warehouse(open_present(warehouse, properties))
+        catalog = open_present(warehouse, properties)
+        self._warehouse = Warehouse(catalog)
+        self._archive = Archive(catalog)
         self._directory = directory
-        self.ledger = state.load(directory, late_ms)
+        self.ledger = self._archive.restored(state.load(directory, late_ms))
         self.book = Book()
         self.records = self.files = 0
         """Read so far: messages of topics, data files of tables."""
@@ -97,11 +102,28 @@ class Auditor:
         except ForeignLedgerError as error:
             logger.warning("the ledger is built anew", reason=error)
             promised = self.ledger.promised
-            self.ledger = Ledger(self.ledger.late_after_ms)
+            self.ledger = self._archive.restored(Ledger(self.ledger.late_after_ms))
             self.ledger.promised = promised
             number = self._read()
+        if not self.ledger.unread:
+            self.ledger.rebuilt.clear()
         self.ledger.settle(now_ms)
         return number
+
+    def read_settled(self, period: Period) -> None:
+        """Read what is settled of a period."""
+        self._archive.read_into(self.ledger, period)
+
+    def keep(self, directory: Path, *, with_settled: bool) -> None:
+        """Save the ledger, then write what is settled to the tables, if that is due; what cannot be written is later."""
+        is_due = with_settled and self.ledger.facts.begin_batch()
+        state.save(self.ledger, directory)
+        if not is_due:
+            return
+        try:
+            self._archive.write(self.ledger.facts, self.ledger.producers)
+        except Exception as error:  # what a catalog raises is its own matter
+            logger.warning("what is settled is written to the warehouse later", reason=error)
 
     def outcome(self, now_ms: int, silent_after_seconds: float, period: Period = ALWAYS) -> Outcome:
         """Judge what is known; its watermarks are kept in the folder first. One that cannot be kept is not told."""
@@ -185,7 +207,7 @@ def watch(
         return
     auditor = open_auditor(bootstrap, warehouse, catalog_properties, directory, late_after_seconds)
     logger.info("watching")
-    saved = time.monotonic()
+    saved = archived = time.monotonic()
     changed = 0
     while not stop.is_set():
         begun = time.monotonic()
@@ -203,10 +225,12 @@ def watch(
             metrics.observe_reading(auditor.records, auditor.files, auditor.lag, len(auditor.ledger.unread))
         rounds.ended(time.monotonic() - begun, auditor.hindrance)
         if changed and time.monotonic() - saved >= SAVE_SECONDS:
-            state.save(auditor.ledger, directory)
+            is_due = time.monotonic() - archived >= ARCHIVE_SECONDS
+            auditor.keep(directory, with_settled=is_due)
             saved, changed = time.monotonic(), 0
+            archived = saved if is_due else archived
         stop.wait(interval)
-    state.save(auditor.ledger, directory)
+    auditor.keep(directory, with_settled=True)
 
 
 @click.command()
@@ -255,6 +279,7 @@ def report(
     auditor = open_auditor(bootstrap, warehouse, catalog_properties, directory, late_after_seconds)
     make_folder(output, "--output")
     read_all(auditor)
+    auditor.read_settled(period)
     outcome = auditor.outcome(now_ms(), silent_after_seconds, period)
     found = reports.as_json(outcome, auditor.ledger, now_ms())
     _write(output, found, auditor.ledger)

@@ -79,6 +79,7 @@ def as_json(ledger: Ledger) -> dict[str, Any]:
         ],
         "facts": as_fields(ledger.facts),
         "recounted": _pairs(ledger.recounted),
+        "rebuilt": _pairs(ledger.rebuilt),
         "unjudged": [
             [*tiers, *stream, value.as_json()] for (*tiers, stream), value in ledger.copies.unjudged.items()
         ],
@@ -182,6 +183,7 @@ def from_json(fields: Any) -> Ledger:
     ledger.latencies = _to_latencies(fields["latencies"], ledger.late_after_ms)
     ledger.facts = from_fields(fields.get("facts"))
     ledger.recounted = {SourcePartition(*key): value for *key, value in fields.get("recounted", ())}
+    ledger.rebuilt = {(datacenter, topic): value for datacenter, topic, value in fields.get("rebuilt", ())}
     ledger.reindex()
     return ledger
 

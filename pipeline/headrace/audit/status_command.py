@@ -70,6 +70,7 @@ def status(
     period = Period(since_ms, END_MS)
     auditor = open_auditor(bootstrap, warehouse, catalog_properties, directory, late_after_seconds)
     read_all(auditor)
+    auditor.read_settled(period)
     # Judged without telling a watermark: nothing is written, so that anybody who may read may ask.
     silent_after_ms = round(silent_after_seconds * 1000)
     outcome = reconcile(auditor.ledger, now_ms(), period=period, silent_after_ms=silent_after_ms)

@@ -100,7 +100,11 @@ class OfflineTopics:
                     if gone and len(part.offset):
                         # What was deleted is older than what is still there.
                         until_ms = int(part.timestamp_ms[0]) + CLOCK_SKEW_MS
-                        ledger.problem(gone, Period(BEGIN_MS, until_ms))
+                        since_ms = min(ledger.rebuilt.values(), default=BEGIN_MS)
+                        # Of what is settled nothing has to be read.
+                        ledger.problem(gone, Period(since_ms, max(since_ms, until_ms)))
+                        if until_ms <= since_ms:
+                            del ledger.problems[gone]
                         gone = ""
                     for offset, key, value in _messages(part):
                         take(ledger, partition, offset, key, value, self._client.leader_host)

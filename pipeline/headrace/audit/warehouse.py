@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
+from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import NoSuchNamespaceError
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import ArrowScan
@@ -33,8 +34,8 @@ from headrace.audit.windows import WINDOW_SIZE_MS, Int64s, Stream, tally
 from headrace.load import history
 from headrace.load.columns import RecordColumns
 from headrace.load.commit import dead_letter_paths
-from headrace.load.names import DATACENTER, OFFSET, TOPIC, TOPIC_PARTITION, partition_column
-from headrace.load.tables import DEAD_LETTER, LOAD_HISTORY, NAMESPACE, load_table, split_topic
+from headrace.load.names import DATACENTER, OFFSET, TIMESTAMP, TOPIC, TOPIC_PARTITION, partition_column
+from headrace.load.tables import DEAD_LETTER, NAMESPACE, OWN_TABLES, load_table, split_topic, table_of_topic
 
 OWN: Final = (DATACENTER, TOPIC, TOPIC_PARTITION, OFFSET)
 ENVELOPE_TYPES: Final = {
@@ -53,6 +54,8 @@ ARRIVAL_COLUMNS: Final = (
     "reason",
     "life",
 )
+YOUNGER_MS_MAX: Final = 86_400_000
+"""By how much an event's time may be later than its record's."""
 DEAD_LETTER_COLUMNS: Final = (*OWN, "_last_offset", "value")
 
 
@@ -110,7 +113,7 @@ class Warehouse:
             names = [identifier[-1] for identifier in self._catalog.list_tables(NAMESPACE)]
         except NoSuchNamespaceError:
             return []
-        return [name for name in names if name not in (DEAD_LETTER, LOAD_HISTORY)]
+        return [name for name in names if name not in OWN_TABLES]
 
     def _read_arrivals(self, ledger: Ledger, name: str) -> None:
         """Read the commits that are new; those that expired since are in the load's history."""
@@ -149,6 +152,9 @@ class Warehouse:
         is_counted = key in ledger.files.get(name, ())
         if is_counted and key not in ledger.rows_forgotten:
             return 0
+        if not is_counted and _is_settled(ledger, table, name, task):
+            ledger.on_file(name, key, ())
+            return 0
         found = _envelopes(table, task)
         if not is_counted:
             ledger.on_file(name, key, _tallies(found))
@@ -156,6 +162,22 @@ class Warehouse:
         for rows in _timed(found, key):
             ledger.latencies.on_rows(rows)
         return 1
+
+
+def _is_settled(ledger: Ledger, table: Table, name: str, task: FileScanTask) -> bool:
+    """Whether a file that is read again after the ledger was lost is of settled windows alone, by its statistics.
+
+    They tell of the records' timestamps; an event is not a day younger than its record.
+    """
+    topics = {place[:2] for place in ledger.reach.loaded if table_of_topic(".".join(place[:2])) == name}
+    if not topics or not topics <= ledger.rebuilt.keys() or TIMESTAMP not in table.schema().column_names:
+        return False
+    column = table.schema().find_field(TIMESTAMP)
+    upper = (task.file.upper_bounds or {}).get(column.field_id)
+    if upper is None or not isinstance(column.field_type, TimestamptzType):
+        return False
+    last_ms = int(from_bytes(column.field_type, upper)) // 1000
+    return last_ms + YOUNGER_MS_MAX < min(ledger.rebuilt[topic] for topic in topics)
 
 
 def _files(table: Table) -> dict[str, FileScanTask]:

@@ -8,7 +8,8 @@ Tables of the namespace `warehouse`:
 - one an event topic, `<datacenter>.<name>` → `warehouse.<name>`: `_datacenter`, `_topic` (without the datacenter),
   `_topic_partition`, `_offset`, `_timestamp`, `_key`, `_headers` (the record's own), and the event's columns (see `names`);
 - `dead_letter`: records that have no row; `_offset` to `_last_offset` is one record, or a batch that does not parse;
-- `load_history`: which offsets arrived or were passed over when, of snapshots that have expired (see `history`).
+- `load_history`: which offsets arrived or were passed over when, of snapshots that have expired (see `history`);
+- `audit_windows` and `audit_findings`: what the audit settled (see `audit/archive`).
 Where a partition went on in another log, its table and `dead_letter` have the column `_life`, too (see `names`).
 """
 
@@ -53,6 +54,9 @@ from headrace.load.upgrade import LAYOUT, LAYOUT_PROPERTY, upgrade
 NAMESPACE: Final = "warehouse"
 DEAD_LETTER: Final = "dead_letter"
 LOAD_HISTORY: Final = "load_history"
+AUDIT_WINDOWS: Final = "audit_windows"
+AUDIT_FINDINGS: Final = "audit_findings"
+OWN_TABLES: Final = (DEAD_LETTER, LOAD_HISTORY, AUDIT_WINDOWS, AUDIT_FINDINGS)
 CATALOG_FILE: Final = "catalog.db"
 SQLITE_WAIT_SECONDS: Final = 30
 COMMIT_ATTEMPTS_MAX: Final = 20
@@ -159,7 +163,7 @@ def table_of_topic(topic: str) -> str:
         WarehouseError: the name belongs to a table of headrace itself.
     """
     name = re.sub(r"\W", "_", split_topic(topic)[1]).lower()
-    if name in (DEAD_LETTER, LOAD_HISTORY):
+    if name in OWN_TABLES:
         raise WarehouseError(
             f"topic {topic} cannot be loaded: {NAMESPACE}.{name} is a table of headrace itself"
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,8 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 
+from headrace.audit import warehouse
+from headrace.audit.latency import SourcePartition
 from headrace.audit.ledger import Ledger
 from headrace.audit.warehouse import Warehouse
 
@@ -73,3 +75,24 @@ def test_a_table_without_envelopes_costs_the_others_nothing(catalog: Catalog, na
         for producer, copies in parcel.copies.items()
     ]
     assert counted == [("warehouse", "t", "p", 1)]
+
+
+@pytest.mark.parametrize(("settled_after", "files"), [(timedelta(hours=23), 1), (timedelta(hours=25), 0)])
+def test_files_of_settled_windows_are_not_read_again(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, settled_after: timedelta, files: int
+) -> None:
+    time = datetime(2026, 1, 31, tzinfo=UTC)
+    types = [*OWN_TYPES, ("_timestamp", pa.timestamp("us", "UTC")), ("header", HEADER)]
+    add(catalog, "t", types, {**OWN, "_timestamp": time, "header": EVENT})
+    ledger = Ledger()
+    ledger.on_loaded(SourcePartition("dc-east", "t", 0), 0, 1, 0)
+    ledger.rebuilt = {("dc-east", "t"): round((time + settled_after).timestamp() * 1000)}
+    read: list[object] = []
+
+    def envelopes(_: object, task: object) -> list[object]:
+        read.append(task)
+        return []
+
+    monkeypatch.setattr(warehouse, "_envelopes", envelopes)
+    Warehouse(catalog).read_into(ledger)
+    assert (len(read), len(ledger.files["t"])) == (files, 1)
