@@ -13,6 +13,7 @@ import click
 COMMANDS = {
     "count": "headrace.audit.count_command",
     "report": "headrace.audit.ledger_commands",
+    "serve": "headrace.audit.serve_command",
     "status": "headrace.audit.status_command",
     "watch": "headrace.audit.ledger_commands",
 }

@@ -318,7 +318,12 @@ def _write(output: Path, found: dict[str, Any], ledger: Ledger) -> None:
     from headrace.audit.page import render
 
     contents = {
-        "report.html": render(found, {span: ledger.latencies.histogram(span) for span in SPANS}),
+        "report.html": render(
+            found,
+            {span: ledger.latencies.histogram(span) for span in SPANS},
+            {span: ledger.latencies.recent.minutes(span) for span in SPANS},
+            now_ms(),
+        ),
         "report.json": json.dumps(found, indent=2) + "\n",
     }
     for name, text in contents.items():

@@ -1,6 +1,7 @@
-"""The report as one HTML page that is readable offline: verdict, topology, latencies, findings, topics.
+"""The report as one HTML page that is readable offline: verdict, topology, time axis, latencies, findings, topics.
 
-Owns how the report looks; every number comes from `report.as_json`, every text is escaped. Nothing is fetched.
+Owns how the report looks, also where it is served (see `live`); every number comes from `report.as_json` and the latencies by
+minute, every text is escaped. Nothing is fetched.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from headrace.audit.histogram import Histogram
 from headrace.audit.latency import HOPS, SPANS
 from headrace.audit.plots import latency_plots
 from headrace.audit.report import sentence
+from headrace.audit.timeline import Minutes, timeline
 from headrace.audit.wording import duration, hop_name, is_unknown, skew
 
 ROWS_MAX: Final = 500
@@ -33,42 +35,94 @@ STATIONS: Final = (
     ("warehouse", "Warehouse", "in tables"),
 )
 
+HEADINGS: Final = {
+    "way": "The way of the events",
+    "time": "The last hours",
+    "latency": "Latency",
+    "findings": "Findings",
+    "incomplete": "Not whole yet",
+    "topics": "Topics",
+    "producers": "Producers",
+}
+
+REASONS: Final = {"lost": "findings", "duplicated": "findings", "under_way": "topics", "unknown": "topics"}
+"""Where a number of a hop is told in detail."""
+
 _PRODUCER: Final = ("server", "service", "producer")
 
 Row = Mapping[str, Any]
 
 
-def render(report: Row, histograms: Mapping[str, Histogram]) -> str:
+class Html(str):
+    """Text that is HTML already, which a table takes as it is."""
+
+    __slots__ = ()
+
+
+def render(report: Row, histograms: Mapping[str, Histogram], minutes: Minutes, now_ms: int) -> str:
     """Return the page's text."""
+    found = sections(report, minutes, now_ms)
+    found["latency"] += figures(latency_plots(histograms))
     style = files("headrace.audit").joinpath("page.css").read_text(encoding="utf-8")
-    parts = [
-        _verdict(report),
-        _section("The way of the events", _topology(report)),
-        _section("Latency", _latencies(report) + _figure(latency_plots(histograms))),
-        _section("Findings", _findings(report["findings"])),
-        _section("Not whole yet", _incomplete(report["incomplete"])) if report["incomplete"] else "",
-        _section("Topics", _topics(report)),
-        _footer(report),
-    ]
+    return document(
+        f"headrace audit: {report['verdict']}",
+        f"<style>\n{style}</style>",
+        "\n".join(section(name, content) for name, content in found.items() if content),
+    )
+
+
+def document(title: str, head: str, body: str) -> str:
+    """Return a page around its content."""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>headrace audit: {escape(report['verdict'])}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
-        + "\n".join(part for part in parts if part)
-        + "\n</main>\n</body>\n</html>\n"
+        '<meta name="color-scheme" content="light dark">\n'
+        f"<title>{escape(title)}</title>\n{head}\n</head>\n<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
     )
+
+
+def sections(report: Row, minutes: Minutes, now_ms: int) -> dict[str, str]:
+    """Return what the page consists of, by the parts' names in `HEADINGS`; empty is what there is nothing to say of."""
+    return {
+        "verdict": _verdict(report),
+        "way": _topology(report),
+        "time": timeline(minutes, report["findings"], now_ms),
+        "latency": _latencies(report),
+        "findings": findings_table(report["findings"]),
+        "incomplete": reasons_table(report["incomplete"]) if report["incomplete"] else "",
+        "topics": _topics(report),
+        "footer": _footer(report),
+    }
+
+
+def section(name: str, content: str) -> str:
+    """Return a part with its heading, by which links find it."""
+    heading = HEADINGS.get(name)
+    if heading is None:
+        return content
+    return f'<section id="{name}"><h2>{heading}</h2>{content}</section>'
+
+
+def figures(plots: Iterable[str]) -> str:
+    """Return plots beside each other, or below each other where there is no room."""
+    return f'<div class="plots">{"".join(f"<figure>{svg}</figure>" for svg in plots)}</div>'
 
 
 def _verdict(report: Row) -> str:
     verdict = report["verdict"]
-    until = escape(report["complete_until"] or "-")
-    time = f"{escape(report['since'] or 'the beginning')} to {escape(report['until'] or '-')}"
+    until = _moment(report["complete_until"])
+    time = f"{_moment(report['since'], 'the beginning')} to {_moment(report['until'])}"
     return (
         f'<header class="verdict {escape(verdict)}"><p class="label">Verdict: {escape(verdict)}</p>'
         f"<h1>{TITLES[verdict]}</h1>"
         f"<p>{escape(sentence(report))}</p><p class=until>Whole until <b>{until}</b>. This page is about the time from {time}."
         "</p></header>"
     )
+
+
+def _moment(at: str | None, otherwise: str = "-") -> Html:
+    """Return a time of the report, which a script can write as how long ago."""
+    return Html(f'<time datetime="{escape(at)}">{escape(at)}</time>' if at else otherwise)
 
 
 def _topology(report: Row) -> str:
@@ -83,14 +137,17 @@ def _lane(report: Row, datacenter: str) -> str:
     topics = [row for row in report["topics"] if row["datacenter"] == datacenter]
     names = {row["topic"] for row in topics}
     hops = [row for row in report["hops"] if row["datacenter"] == datacenter and row["topic"] in names]
+    rates = report.get("events_per_second", {}).get(datacenter, {})
     cells: list[str] = []
     for number, (tier, title, unit) in enumerate(STATIONS):
         if number:
             latency = report["latency_seconds_by_datacenter"].get(datacenter, {}).get(HOPS[number - 1])
             cells.append(_hop(HOPS[number - 1], hops, sum(row[tier] for row in topics), latency))
         count = sum(row[tier] for row in topics)
+        rate = f'<span class="unit">{rates[tier]:,.0f} a second</span>' if tier in rates else ""
         cells.append(
-            f'<div class="station"><span class="title">{title}</span><b>{count:,}</b><span class="unit">{unit}</span></div>'
+            f'<div class="station"><span class="title">{title}</span><b><a href="#topics">{count:,}</a></b>'
+            f'<span class="unit">{unit}</span>{rate}</div>'
         )
     return f'<div class="lane"><h3>{escape(datacenter)}</h3><div class="way">{"".join(cells)}</div></div>'
 
@@ -101,7 +158,9 @@ def _hop(hop: str, rows: Iterable[Row], passed: int, latency: Row | None) -> str
     compacted = sum(row["compacted"] for row in mine)
     counts = {name: sum(row[name] for row in mine) for name in words}
     faults = [
-        f'<span class="{name}">{counts[name]:,} {word}</span>' for name, word in words.items() if counts[name]
+        f'<span class="{name}"><a href="#{REASONS[name]}">{counts[name]:,} {word}</a></span>'
+        for name, word in words.items()
+        if counts[name]
     ]
     if not faults and any(row["state"] == "unknown" for row in mine):
         faults = ['<span class="unknown">unknown</span>']
@@ -122,7 +181,7 @@ def _latencies(report: Row) -> str:
         negative = sum(item["count"] for item in report["negative_latencies"] if item["hop"] == span)
         rows.append([hop_name(span), *cells, f"{negative:,}"])
     titles = ["hop", "mean", "p50", "p99", "max", "negative"]
-    return _table(titles, rows, numbers=range(1, len(titles))) + _skews(report["negative_latencies"])
+    return table(titles, rows, numbers=range(1, len(titles))) + _skews(report["negative_latencies"])
 
 
 def _skews(rows: Sequence[Row]) -> str:
@@ -133,11 +192,7 @@ def _skews(rows: Sequence[Row]) -> str:
     return f'<ul class="skews">{"".join(sentences)}</ul>' if sentences else ""
 
 
-def _figure(svg: str) -> str:
-    return f"<figure>{svg}</figure>"
-
-
-def _findings(findings: Sequence[Row]) -> str:
+def findings_table(findings: Sequence[Row]) -> str:
     if not findings:
         return '<p class="nothing">None: no loss, no duplicate, nothing late.</p>'
     rows = [
@@ -151,12 +206,12 @@ def _findings(findings: Sequence[Row]) -> str:
             item["producer"] or f"partition {item.get('partition', '-')}",
             _span(item),
             f"{item['count']:,}",
-            item["window_start"] or "-",
+            _moment(item["window_start"]),
         ]
         for item in findings[:ROWS_MAX]
     ]
     titles = ["kind", "hop", "datacenter", "topic", *_PRODUCER, "sequences", "count", "window"]
-    return _table(titles, rows, numbers=(7, 8), kinds=True) + _more(findings)
+    return table(titles, rows, numbers=(7, 8), kinds=True) + _more(findings)
 
 
 def _span(item: Row) -> str:
@@ -166,10 +221,12 @@ def _span(item: Row) -> str:
     return f"{first:,}" if first == last else f"{first:,} to {last:,}"
 
 
-def _incomplete(reasons: Sequence[Row]) -> str:
+def reasons_table(reasons: Sequence[Row]) -> str:
+    if not reasons:
+        return '<p class="nothing">None: everything is judged.</p>'
     titles = ["datacenter", "topic", *_PRODUCER, "reason"]
     rows = [[item[title] for title in titles] for item in reasons[:ROWS_MAX]]
-    return _table(titles, rows) + _more(reasons)
+    return table(titles, rows) + _more(reasons)
 
 
 def _topics(report: Row) -> str:
@@ -190,7 +247,7 @@ def _topics(report: Row) -> str:
         for row in (*report["topics"], *report["rejected_topics"])
     ]
     titles = ["datacenter", "topic", *(name.replace("_", " ") for name in names)]
-    return _table(titles, rows, numbers=range(2, len(titles)))
+    return table(titles, rows, numbers=range(2, len(titles)))
 
 
 def _count(report: Row, row: Row, name: str) -> str:
@@ -210,13 +267,9 @@ def _footer(report: Row) -> str:
         "Each tier is counted from its own log or table, by producer, window and sequence; a number on a hop is what "
         "arrived behind it. Unknown are events that cannot be judged at a hop: no account or no count of the tier before or "
         "behind it speaks of them. Compacted are events that compaction removed before they were counted.</p>"
-        f"<p>Written {escape(report['generated_at'] or '-')} by headrace audit report; the same in full: report.json.</p>"
+        f"<p>Written {_moment(report['generated_at'])} by headrace; the same in full: report.json.</p>"
         "</footer>"
     )
-
-
-def _section(title: str, content: str) -> str:
-    return f"<section><h2>{escape(title)}</h2>{content}</section>"
 
 
 def _more(rows: Sequence[Row]) -> str:
@@ -224,7 +277,7 @@ def _more(rows: Sequence[Row]) -> str:
     return f'<p class="nothing">{left:,} more in report.json.</p>' if left > 0 else ""
 
 
-def _table(
+def table(
     titles: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Iterable[int] = (), kinds: bool = False
 ) -> str:
     """Return a table; `numbers` are columns set to the right, with `kinds` the first one is marked by its text."""
@@ -232,7 +285,7 @@ def _table(
 
     def cell(tag: str, at: int, text: str) -> str:
         style = ' class="number"' if at in right else ""
-        content = escape(str(text))
+        content = text if isinstance(text, Html) else escape(str(text))
         if kinds and at == 0 and tag == "td":
             content = f'<span class="kind {content}">{content}</span>'
         return f"<{tag}{style}>{content}</{tag}>"

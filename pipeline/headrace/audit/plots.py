@@ -1,4 +1,4 @@
-"""The latency plots of the report, as inline SVG: a panel for each hop and one from end to end."""
+"""The latency plots of the report, as inline SVG: one for each hop and one from end to end."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ FAINT: Final = "#8a97a5"
 MARKS: Final = (("p50", "#c26a00"), ("p99", "#b3261e"))
 
 
-def latency_plots(histograms: Mapping[str, Histogram]) -> str:
-    """Return one SVG element, without anything that a browser would have to fetch."""
+def latency_plots(histograms: Mapping[str, Histogram]) -> list[str]:
+    """Return an SVG element for each span, without anything that a browser would have to fetch."""
     settings: dict[Any, Any] = {
         "svg.fonttype": "none",
         "svg.hashsalt": "headrace",
@@ -31,11 +31,14 @@ def latency_plots(histograms: Mapping[str, Histogram]) -> str:
         "font.size": 9,
     }
     with mpl.rc_context(settings):
-        figure = Figure(figsize=(11, 5.6), layout="constrained")
-        for panel, span in zip(figure.subplots(2, 2).flat, SPANS, strict=True):
-            _draw(panel, span.replace("_", " "), histograms[span])
-        sink = io.StringIO()
-        figure.savefig(sink, format="svg", transparent=True, metadata={"Date": None})
+        return [_plot(span, histograms[span]) for span in SPANS]
+
+
+def _plot(span: str, histogram: Histogram) -> str:
+    figure = Figure(figsize=(5.5, 2.8), layout="constrained")
+    _draw(figure.subplots(), span.replace("_", " "), histogram)
+    sink = io.StringIO()
+    figure.savefig(sink, format="svg", transparent=True, metadata={"Date": None})
     text = sink.getvalue()
     return text[text.index("<svg") :]
 

@@ -7,7 +7,7 @@ in each only the buckets that were hit. Pure; times are milliseconds.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -51,11 +51,17 @@ class RecentLatencies:
 
     def figures(self, span: str, period: Period) -> Figures | None:
         """What the events of the minutes that reach into a period took, of all datacenters; None without any."""
-        buckets: Counter[int] = Counter()
-        for counted in self._within(span, period):
-            buckets.update(counted)
-        total = buckets.total()
-        return Figures(total, _percentile(buckets, 0.5), _percentile(buckets, 0.99)) if total else None
+        return _figures(self._within(span, period))
+
+    def minutes(self, span: str) -> dict[int, Figures]:
+        """The same of each minute since the epoch that has events, in their order."""
+        counted: dict[int, list[Counter[int]]] = {}
+        for (_, known), minutes in self._minutes.items():
+            if known == span:
+                for minute, buckets in minutes.items():
+                    counted.setdefault(minute, []).append(buckets)
+        found = {minute: _figures(counted[minute]) for minute in sorted(counted)}
+        return {minute: figures for minute, figures in found.items() if figures is not None}
 
     def _within(self, span: str, period: Period) -> Iterator[Counter[int]]:
         for (_, known), minutes in self._minutes.items():
@@ -77,6 +83,14 @@ class RecentLatencies:
             known: Key = (key[0], key[1])
             found._minutes[known] = {minute: Counter(dict(counted)) for minute, counted in minutes}
         return found
+
+
+def _figures(counted: Iterable[Counter[int]]) -> Figures | None:
+    buckets: Counter[int] = Counter()
+    for each in counted:
+        buckets.update(each)
+    total = buckets.total()
+    return Figures(total, _percentile(buckets, 0.5), _percentile(buckets, 0.99)) if total else None
 
 
 def _percentile(buckets: Counter[int], share: float) -> float:

@@ -1,0 +1,176 @@
+"""The page while somebody looks at it: what a round found, narrowed to what a viewer asks for, part by part.
+
+A viewer has the whole page once and then the parts that changed. Pure.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any, Final, NamedTuple
+
+from headrace.audit.page import (
+    HEADINGS,
+    ROWS_MAX,
+    document,
+    findings_table,
+    reasons_table,
+    section,
+    sections,
+    table,
+)
+from headrace.audit.timeline import Minutes
+from headrace.audit.windows import ProducerName
+
+Row = Mapping[str, Any]
+TIERS: Final = ("produced", "live", "offline", "warehouse")
+KINDS: Final = ("loss", "duplicate", "late", "truncation", "recreation")
+TEXT_LENGTH_MAX: Final = 200
+"""Characters of what a viewer searches for."""
+EMPTY: Final = dict.fromkeys((*HEADINGS, "footer"), "")
+RATES_OVER_S: Final = 1.0
+"""Rounds nearer than that say no rate."""
+
+
+class Query(NamedTuple):
+    """What a viewer wants to see of the findings; an empty field takes all."""
+
+    kind: str = ""
+    datacenter: str = ""
+    topic: str = ""
+    text: str = ""
+
+    @classmethod
+    def of(cls, parameters: Mapping[str, str]) -> Query:
+        return cls(*(parameters.get(name, "")[:TEXT_LENGTH_MAX] for name in cls._fields))
+
+    def takes(self, item: Row) -> bool:
+        """Whether a finding or a reason is asked for; a reason is of no kind."""
+        return (
+            self.kind in ("", item.get("kind", ""))
+            and self.datacenter in ("", item["datacenter"])
+            and self.topic in ("", item["topic"])
+            and self.text.casefold() in " ".join(str(value) for value in item.values()).casefold()
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """What the last round found: `report.as_json`, the latencies by minute, how many producers run where; 0 is no round yet."""
+
+    number: int = 0
+    at_ms: int = 0
+    report: Row | None = None
+    minutes: Minutes = field(default_factory=dict)
+    producers: Mapping[ProducerName, int] = field(default_factory=dict)
+    trouble: str = ""
+    """Why the last round could not be ended, and the view is one before it."""
+
+
+class Rates:
+    """Events a second of each tier, from one round to the next."""
+
+    def __init__(self) -> None:
+        self._at_s = 0.0
+        self._counts: dict[str, Counter[str]] = {}
+
+    def observe(self, report: Row, at_s: float) -> dict[str, dict[str, float]]:
+        """Take a round's counts; returns rates by datacenter and tier, none at first and none below 0."""
+        counts: dict[str, Counter[str]] = {}
+        for row in report["topics"]:
+            counts.setdefault(row["datacenter"], Counter()).update({tier: row[tier] for tier in TIERS})
+        passed_s, before = at_s - self._at_s, self._counts
+        self._at_s, self._counts = at_s, counts
+        if not before or passed_s < RATES_OVER_S:
+            return {}
+        return {
+            datacenter: {
+                tier: max(0.0, (found[tier] - before[datacenter][tier]) / passed_s) for tier in TIERS
+            }
+            for datacenter, found in counts.items()
+            if datacenter in before
+        }
+
+
+def producers_by_place(names: Iterable[ProducerName]) -> dict[ProducerName, int]:
+    """Return how many producers each service of each server had."""
+    return dict(Counter(names))
+
+
+def parts(view: View, query: Query) -> dict[str, str]:
+    """Return the page's parts by their names, as HTML; only findings and reasons are narrowed."""
+    trouble = f'<p class="trouble">{escape(view.trouble)}</p>' if view.trouble else ""
+    if view.report is None:
+        waiting = "The first round reads what there is, which can take a while."
+        return {
+            **EMPTY,
+            "trouble": trouble,
+            "verdict": f'<header class="verdict"><h1>Not known yet</h1><p>{waiting}</p></header>',
+        }
+    findings = [item for item in view.report["findings"] if query.takes(item)]
+    reasons = [item for item in view.report["incomplete"] if query.takes(item)]
+    return {
+        **sections(view.report, view.minutes, view.at_ms),
+        "trouble": trouble,
+        "findings": _told(findings, view.report["findings"]) + findings_table(findings),
+        "incomplete": _told(reasons, view.report["incomplete"]) + reasons_table(reasons),
+        "producers": _producers(view.producers),
+    }
+
+
+def page(view: View, query: Query) -> str:
+    """Return the whole page; its script takes the parts that change from then on."""
+    found = parts(view, query)
+    body = [
+        '<div class="bar-of-state"><span id="state" class="state">Without its script this page is made anew every 10 s.</span>'
+        '<button type="button" id="times" hidden>Times as how long ago</button><a href="report.json">report.json</a></div>',
+        *(_part(name, found[name]) for name in ("trouble", "verdict")),
+    ]
+    for name in HEADINGS:
+        form = _form(query) if name == "findings" else ""
+        body.append(section(name, form + _part(name, found[name])))
+    body.append(_part("footer", found["footer"]))
+    head = (
+        '<link rel="stylesheet" href="page.css">\n<script src="live.js" defer></script>\n'
+        '<noscript><meta http-equiv="refresh" content="10"></noscript>'
+    )
+    return document("headrace audit", head, "\n".join(body))
+
+
+def _part(name: str, content: str) -> str:
+    return f'<div data-part="{name}">{content}</div>'
+
+
+def _told(taken: Sequence[Row], known: Sequence[Row]) -> str:
+    """Say how many of the rows were asked for, where not all are."""
+    return f'<p class="nothing">{len(taken):,} of {len(known):,}.</p>' if len(taken) < len(known) else ""
+
+
+def _form(query: Query) -> str:
+    kinds = "".join(
+        f'<option value="{kind}"{" selected" if kind == query.kind else ""}>{kind or "every kind"}</option>'
+        for kind in ("", *KINDS)
+    )
+    fields = "".join(
+        f'<label>{title}<input name="{name}" value="{escape(value)}" maxlength="{TEXT_LENGTH_MAX}"></label>'
+        for name, title, value in (
+            ("datacenter", "datacenter", query.datacenter),
+            ("topic", "topic", query.topic),
+            ("text", "with the text", query.text),
+        )
+    )
+    return (
+        f'<form method="get" action="#findings"><label>kind<select name="kind">{kinds}</select></label>{fields}'
+        '<button>Filter</button><a href="./#findings">All</a></form>'
+    )
+
+
+def _producers(producers: Mapping[ProducerName, int]) -> str:
+    if not producers:
+        return '<p class="nothing">No producer is known yet.</p>'
+    rows = [[name.server, name.service, f"{count:,}"] for name, count in sorted(producers.items())]
+    left = len(rows) - ROWS_MAX
+    more = f'<p class="nothing">{left:,} further services.</p>' if left > 0 else ""
+    return table(["server", "service", "producers so far"], rows[:ROWS_MAX], numbers=(2,)) + more

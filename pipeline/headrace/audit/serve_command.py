@@ -1,0 +1,161 @@
+"""`headrace audit serve`: the audit as a page that follows what happens, for as long as somebody looks. Wiring only."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import click
+import uvicorn
+
+from headrace.audit.latency import SPANS
+from headrace.audit.ledger_commands import (
+    READ_FAILURES,
+    REPORTED_MS,
+    Auditor,
+    kept_ledger_option,
+    late_option,
+    open_auditor,
+    silent_option,
+)
+from headrace.audit.live import Rates, View, producers_by_place
+from headrace.audit.live_app import Board, build_app
+from headrace.audit.options import RETRY_SECONDS, bootstrap_option, now_ms
+from headrace.audit.period import END_MS, Period
+from headrace.audit.report import as_json
+from headrace.broker.structured_log import configure, get_logger
+from headrace.load.options import warehouse_options
+from headrace.registry.listening import ListenAddress, Server, listen
+
+LOOK_S: Final = 1.0
+"""How often the auditor's thread sees whether it shall end."""
+
+logger = get_logger(__name__)
+
+
+@click.command()
+@bootstrap_option
+@warehouse_options
+@late_option
+@silent_option
+@kept_ledger_option
+@click.option(
+    "--listen",
+    "listen_at",
+    type=ListenAddress(),
+    default="127.0.0.1:8090",
+    show_default=True,
+    help="Where to serve the page. It asks nobody who they are: beyond this machine, put a proxy before it that does.",
+)
+@click.option(
+    "--interval",
+    default=5.0,
+    show_default=True,
+    type=click.FloatRange(min=0.1),
+    help="Seconds between rounds.",
+)
+def serve(
+    bootstrap: str,
+    warehouse: str,
+    catalog_properties: dict[str, str],
+    late_after_seconds: float,
+    silent_after_seconds: float,
+    directory: Path | None,
+    listen_at: tuple[str, int],
+    interval: float,
+) -> None:
+    """Serve the audit of the last 24 hours as a page that follows what happens.
+
+    With the --state of `audit watch` the first round is short. Nothing is read while nobody looks. Prints `serving URL` once it
+    listens.
+
+    Example: headrace audit serve --bootstrap 127.0.3.1:9092 --warehouse var/warehouse --state var/audit
+    """
+    configure()
+
+    def opened() -> Auditor:
+        return open_auditor(bootstrap, warehouse, catalog_properties, directory, late_after_seconds)
+
+    asyncio.run(_serve(listen_at, Work(opened, silent_after_seconds, interval)))
+
+
+class Work:
+    """The auditor's rounds, in a thread of their own."""
+
+    def __init__(self, opened: Callable[[], Auditor], silent_after_seconds: float, interval_s: float) -> None:
+        self._opened = opened
+        self._silent_after_seconds = silent_after_seconds
+        self._interval_s = interval_s
+        self._stop = threading.Event()
+        self._rates = Rates()
+        self._auditor: Auditor | None = None
+
+    def run(self, board: Board) -> None:
+        """Work while somebody looks, until `end`."""
+        view = View()
+        while not self._stop.is_set():
+            if not board.wanted.wait(LOOK_S):
+                continue
+            try:
+                view = self._round(view.number + 1)
+            except (click.ClickException, *READ_FAILURES) as error:
+                trouble = error.message if isinstance(error, click.ClickException) else str(error)
+                logger.warning("round incomplete", reason=trouble)
+                view = replace(view, number=view.number + 1, trouble=f"{trouble} Trying again.")
+                self._stop.wait(RETRY_SECONDS)
+            board.put_up(view)
+            self._stop.wait(self._interval_s)
+
+    def end(self) -> None:
+        """Let the round in progress be the last."""
+        self._stop.set()
+
+    def _round(self, number: int) -> View:
+        if self._auditor is None:
+            self._auditor = self._opened()
+        auditor = self._auditor
+        auditor.update(now_ms())
+        auditor.ledger.latencies.join(now_ms())
+        now = now_ms()
+        outcome = auditor.outcome(now, self._silent_after_seconds, Period(now - REPORTED_MS, END_MS))
+        report = as_json(outcome, auditor.ledger, now)
+        report["events_per_second"] = self._rates.observe(report, time.monotonic())
+        return View(
+            number=number,
+            at_ms=now,
+            report=report,
+            minutes={span: auditor.ledger.latencies.recent.minutes(span) for span in SPANS},
+            producers=producers_by_place(auditor.ledger.producers.values()),
+            trouble=auditor.hindrance,
+        )
+
+
+async def _serve(listen_at: tuple[str, int], work: Work) -> None:
+    listener = listen(listen_at)
+    board = Board()
+    config = uvicorn.Config(
+        build_app(board), log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=5
+    )
+    server = Server(config)
+
+    def stop() -> None:
+        board.end()
+        work.end()
+        server.stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop)
+    host, port = listener.getsockname()[:2]
+    click.echo(f"serving http://{f'[{host}]' if ':' in host else host}:{port}/")
+    sys.stdout.flush()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(asyncio.to_thread(work.run, board))
+        await server.serve(sockets=[listener])
+        stop()
