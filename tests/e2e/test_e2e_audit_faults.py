@@ -333,7 +333,9 @@ def check_page(world: AuditWorld, home: Path) -> None:
     script = Path(__file__).with_name("audit_page.sh")
     subprocess.run(["bash", str(script)], cwd=home, env=environment, check=True, timeout=120)
     assert (home / "report" / "report.html").exists()
-    now, before = (json.loads((home / name).read_text()) for name in ("report-of-now.json", "report/report.json"))
+    now, before = (
+        json.loads((home / name).read_text()) for name in ("report-of-now.json", "report/report.json")
+    )
     assert now["totals"] == before["totals"]
     assert now["totals"]["live"] > 0
 
