@@ -10,16 +10,27 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bench import broker_cells, catching_up_cells, fail_over_cells, idle_cells, load_cells, mirror_cells
+from bench import (
+    broker_cells,
+    catching_up_cells,
+    fail_over_cells,
+    idle_cells,
+    load_cells,
+    mirror_cells,
+    mirror_distance_cells,
+)
 from bench.contest import KAFKA
 from bench.figures import (
     Figure,
     Run,
+    cpu_percent,
     cpu_ratio,
     cpu_us_per_message,
     mb_per_cpu_second,
+    mb_per_second,
     memory_mib,
     messages_per_second,
+    p50_ms,
     p99_ms,
     pair_ratios,
     seconds,
@@ -144,6 +155,10 @@ def _mirror(cell: str) -> Budget:
     return Budget(cell=cell, figure=mb_per_cpu_second, what="MB per CPU-second", limit=limit, is_floor=True)
 
 
+def _distance(cell: str, limit: float) -> Budget:
+    return Budget(cell=cell, figure=mb_per_second, what="MB/s", limit=limit, is_floor=True)
+
+
 def _fail_over(cell: str, what: str, limit: float) -> tuple[Budget, ...]:
     return (
         Budget(cell=cell, figure=seconds, what=what, limit=limit),
@@ -197,6 +212,10 @@ BUDGETS = (
     Budget(cell=idle_cells.IDLE, figure=cpu_ratio, what="CPU, × that of one a broker", limit=1.2),
     _mirror(mirror_cells.BATCH_50),
     _mirror(mirror_cells.BATCH_MAX),
+    _distance(mirror_distance_cells.NEAR, 150),
+    _distance(mirror_distance_cells.FAR, 80),
+    Budget(cell=mirror_distance_cells.IDLE, figure=cpu_percent, what="CPU (% of a core)", limit=3),
+    Budget(cell=mirror_distance_cells.IDLE, figure=p50_ms, what="median latency (ms)", limit=20),
     *map(_catching_up, catching_up_cells.cells),
     Budget(
         cell=load_cells.FLAT,

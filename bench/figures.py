@@ -41,6 +41,18 @@ def wake_ups_per_second(run: Run) -> float:
     return float(run["figures"]["wake_ups_per_second"])
 
 
+def mb_per_second(run: Run) -> float:
+    return float(run["bytes"]) / 1e6 / float(run["seconds"])
+
+
+def p50_ms(run: Run) -> float:
+    return float(run["figures"]["p50_ms"])
+
+
+def cpu_percent(run: Run) -> float:
+    return float(run["figures"]["cpu_percent"])
+
+
 def cpu_ratio(run: Run) -> float:
     return float(run["figures"]["cpu_ratio"])
 

@@ -13,6 +13,7 @@ from bench import (
     idle_cells,
     load_cells,
     mirror_cells,
+    mirror_distance_cells,
 )
 from bench.runs import Group, RawRun, Workshop
 
@@ -22,6 +23,7 @@ GROUPS: tuple[Group, ...] = (
     fail_over_cells,
     idle_cells,
     mirror_cells,
+    mirror_distance_cells,
     catching_up_cells,
     load_cells,
 )

@@ -53,7 +53,7 @@ def measure(wanted: tuple[str, ...], workshop: Workshop) -> Iterator[RawRun]:
 def _measure(cell: str, number: int, workshop: Workshop) -> RawRun:
     with workshop.folder("mirror") as data, headrace(data / "source", SOURCE_SETTINGS) as source:
         batch, filled = _fill(cell, source, workshop)
-        with _waiting_target(source, data / "target") as target:
+        with waiting_target(source, data / "target", source.bootstrap, TOPIC) as target:
             before = cpu_seconds(target.process)
             source.process.resume()
             seconds = _seconds_until_copied(target, filled)
@@ -80,12 +80,12 @@ def _fill(cell: str, source: Peer, workshop: Workshop) -> tuple[int, Outcome]:
 
 
 @contextlib.contextmanager
-def _waiting_target(source: Peer, data: Path) -> Iterator[Peer]:
-    """A target that is ready and waits for the answers of a source that is held still."""
+def waiting_target(source: Peer, data: Path, bootstrap: str, topic: str) -> Iterator[Peer]:
+    """A target that is ready and waits for the answers of a source, reached at `bootstrap`, that is held still."""
     settings = {
         "mirror.sources": "source",
-        "mirror.source.bootstrap.servers": source.bootstrap,
-        "mirror.source.topics": TOPIC,
+        "mirror.source.bootstrap.servers": bootstrap,
+        "mirror.source.topics": topic,
     }
     source.process.suspend()
     try:

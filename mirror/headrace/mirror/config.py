@@ -34,13 +34,22 @@ class Tunables:
         1024 * 1024, "The most that one partition may fill of a reply.", low=1024, high=64 * 1024 * 1024
     )
     # Larger replies fall out of the processor's cache between two steps (8 MiB: half as many bytes a CPU-second), and hold
-    # up the broker's other clients; over a long distance more bytes in flight are worth that.
+    # up the broker's other clients; over a long distance more bytes in flight are worth that, up to the window.
     fetch_response_max_bytes: int = integer(
-        2 * 1024 * 1024, "The most that a reply should hold.", low=1024, high=64 * 1024 * 1024
+        2 * 1024 * 1024,
+        "The most that a reply should hold, where a round trip is short.",
+        low=1024,
+        high=64 * 1024 * 1024,
+    )
+    fetch_window_max_bytes: int = integer(
+        64 * 1024 * 1024,
+        "The most that is asked of a source's broker at once, where a round trip is long.",
+        low=1024,
+        high=1024 * 1024 * 1024,
     )
     fetch_min_bytes: int = integer(1, "A source waits until it has so much to answer.", low=1)
     fetch_wait_max_ms: int = integer(500, "The longest that a source waits for it.", low=1, high=10_000)
-    num_fetchers: int = integer(2, "Requests in flight to each broker of a source.", low=1, high=16)
+    num_fetchers: int = integer(2, "Connections to each broker of a source for what lags.", low=1, high=8)
     request_timeout_ms: int = integer(30_000, "An unanswered request fails.", low=1_000, high=600_000)
     metadata_max_age_ms: int = integer(
         5_000, "Topics, partitions and leaders are asked for so often.", low=100, high=10_000

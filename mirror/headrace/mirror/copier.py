@@ -102,6 +102,12 @@ class Copier:
             return NOT_WRITTEN
         return "" if self._target.has_enough_in_sync else TOO_FEW_IN_SYNC
 
+    @property
+    def awaits_metadata(self) -> bool:
+        """Whether it has nothing to ask before it is located anew."""
+        found = self.located_at
+        return self.phase is Phase.STOPPED or found is None or found.leader < 0
+
     def lag_messages(self, now_ms: int) -> int | None:
         """Messages not copied yet; None when nobody knows, as of a stopped partition, whose source is not asked."""
         return None if self.phase is Phase.STOPPED else self.progress.lag_messages(self.next_offset, now_ms)
@@ -114,6 +120,8 @@ class Copier:
 
     def located(self, found: Located | None, now_ms: int) -> None:
         """The partition in fresh metadata of the source; None: it is not listed."""
+        if found is not None and found == self.located_at:
+            return
         if self.phase is Phase.STOPPED:
             self.located_at = found
             return
@@ -129,9 +137,7 @@ class Copier:
         if (self.state.source_id, self.state.source_bootstrap) != (found.topic_id, found.bootstrap):
             source_id = found.topic_id if found.topic_id != NO_ID else self.state.source_id
             self._notes.write(replace(self.state, source_id=source_id, source_bootstrap=found.bootstrap))
-        if self.located_at is None or found != self.located_at:
-            self.phase = Phase.SURVEYING
-        self.located_at = found
+        self.phase, self.located_at = Phase.SURVEYING, found
 
     def _course(self) -> Course:
         """What is known now of where the copy goes on."""
@@ -243,6 +249,14 @@ class Copier:
             self._look_again(str(error), now_ms)
         if self.next_offset >= high_watermark:
             self.progress.caught_up_ms = now_ms
+
+    def unchanged(self, now_ms: int) -> None:
+        """The leader answered again, and would have said so if the log's end were another than it said last."""
+        end = self.progress.source_end_offset
+        if self.phase is Phase.COPYING and end >= 0:
+            self.progress.answered(end, now_ms)
+            if self.next_offset >= end:
+                self.progress.caught_up_ms = now_ms
 
     def refused(self, request: Survey | Fetch, code: int, now_ms: int) -> None:
         """The leader answered with an error code."""

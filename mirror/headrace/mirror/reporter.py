@@ -72,16 +72,19 @@ def _waiting(source: Source, now_ms: int) -> Iterable[PartitionReport]:
                 state=WAITING,
                 reason=NOT_READ,
             )
-    for (topic, partition), copier in sorted(source.copiers.items()):
-        is_waiting = copier.progress.silent_ms(now_ms) > SILENT_AFTER_MS
-        if is_waiting and copier.phase is not Phase.STOPPED:
-            state, reason = _why(source, copier)
-            yield PartitionReport(
-                topic=source.config.target_topic(topic),
-                partition=partition,
-                state=state,
-                reason=shortened(reason),
-            )
+    waiting = {
+        key: copier
+        for key, copier in source.copiers.items()
+        if copier.progress.silent_ms(now_ms) > SILENT_AFTER_MS and copier.phase is not Phase.STOPPED
+    }
+    for (topic, partition), copier in sorted(waiting.items()):
+        state, reason = _why(source, copier)
+        yield PartitionReport(
+            topic=source.config.target_topic(topic),
+            partition=partition,
+            state=state,
+            reason=shortened(reason),
+        )
 
 
 def _why(source: Source, copier: Copier) -> tuple[str, str]:

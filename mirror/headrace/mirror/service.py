@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import Callable, Mapping
 
 from headrace.broker.client.asynchronous import FAILURES
@@ -37,6 +38,8 @@ from headrace.mirror.targets import Targets
 
 logger = get_logger(__name__)
 RECONCILE_SECONDS = 1.0
+LED_LOOKS = 5
+"""At every so manieth of them what is led is looked at though no leadership changed: a copy may be promoted."""
 ARRIVALS_SECONDS = 0.1
 ARRIVALS_IDLE_SECONDS = 60.0
 
@@ -103,6 +106,7 @@ class Mirror:
         self._arrivals = arrival_log
         self._arrivals_due = asyncio.Event()
         self._changed = asyncio.Event()
+        self._is_changed = True
         self._targets = Targets(host, journal)
         self._leads: dict[tuple[str, PartitionKey], Lead] = {}
         self._metrics = MirrorMetrics(self.sources, journal.findings_count, host.clock)
@@ -137,13 +141,19 @@ class Mirror:
 
     async def reconcile_often(self) -> None:
         """Follow what this broker leads, and what it is told to do; tell what it hears."""
-        while True:
+        for look in itertools.count():
+            is_due = self._is_changed or look % LED_LOOKS == 0
+            self._is_changed = False
             for source in self.sources:
-                self._reconcile(source)
+                if is_due:
+                    self._reconcile(source)
+                else:
+                    self._obey(source)
             self._reporter.tell(self._host.clock.now_ms())
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(RECONCILE_SECONDS):
                     await self._changed.wait()
+                self._is_changed = True
             self._changed.clear()
 
     # -- arrivals
@@ -189,7 +199,7 @@ class Mirror:
             self._take_over(source, key, led[key])
         if gone:
             source.assign()
-        self._obey(source, led, self._host.clock.now_ms())
+        self._obey(source)
 
     def _led_copies(self, source: Source) -> dict[PartitionKey, Lead]:
         led: dict[PartitionKey, Lead] = {}
@@ -248,10 +258,13 @@ class Mirror:
         )
         return copier
 
-    def _obey(self, source: Source, led: Mapping[PartitionKey, Lead], now_ms: int) -> None:
+    def _obey(self, source: Source) -> None:
         """Carry out what a person told stopped and rotten partitions to do."""
+        now_ms = self._host.clock.now_ms()
         for key, copier in source.copiers.items():
-            partition = led[key].partition
+            if copier.state.rotten is None and copier.state.stopped is None:
+                continue
+            partition = self._leads[source.config.name, key].partition
             stop, skip = self.journal.resume_of(partition), self.journal.skip_of(partition)
             try:
                 if skip is not None and copier.state.rotten is not None:

@@ -1,9 +1,8 @@
 """One live datacenter as this broker copies from it: its metadata, and the requests that its copiers want sent.
 
 Metadata is asked for at least every `metadata.max.age.ms` and soon after anything went wrong, from any broker that
-answers. Each broker of the source has `num.fetchers` connections with one request in flight on each, and every partition
-belongs to one of them; one request asks for all partitions of its connection that want something. Decides nothing about
-a partition: that is `copier`'s.
+answers. Each broker of the source has a fetcher, and every partition belongs to its leader's. Decides nothing about a
+partition, that is `copier`'s, nor what is asked when: that is `fetch_plan`'s.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
-from zlib import crc32
 
 from headrace.broker.client.asynchronous import FAILURES, AsyncLink
 from headrace.broker.clock import Clock
@@ -30,6 +28,7 @@ from headrace.mirror.copier import Copier
 from headrace.mirror.fetcher import Fetcher
 from headrace.mirror.questions import Located
 from headrace.mirror.reports import SourceReport, shortened
+from headrace.mirror.window import Limit
 
 logger = get_logger(__name__)
 REFRESH_PAUSE_SECONDS = 0.2
@@ -85,6 +84,7 @@ class Source:
         self.clock = clock
         self.client_id = client_id
         self.after_fetch = after_fetch
+        self.limit = Limit(None)
         self.cluster_id = ""
         self.topics: dict[str, SourceTopic] = {}
         self.refused: dict[str, str] = {}
@@ -100,7 +100,7 @@ class Source:
         self._own_cluster = own_cluster
         self._is_here = is_here
         self._tasks = tasks
-        self._fetchers: dict[tuple[int, int], tuple[Fetcher, asyncio.Task[None]]] = {}
+        self._fetchers: dict[int, tuple[Fetcher, asyncio.Task[None]]] = {}
         self._link: AsyncLink | None = None
         self._configs: dict[tuple[str, UUID], tuple[int, dict[str, str]]] = {}
         self._due = asyncio.Event()
@@ -280,19 +280,18 @@ class Source:
 
     def assign(self) -> None:
         """Give every copier to the fetcher of its leader; start and end fetchers as that needs."""
-        wanted: dict[tuple[int, int], list[tuple[PartitionKey, Copier]]] = {}
+        wanted: dict[int, dict[PartitionKey, Copier]] = {}
         for key, copier in self.copiers.items():
             found = copier.located_at
             if found is not None and found.leader in self.addresses:
-                index = crc32(f"{key[0]}-{key[1]}".encode()) % self.tunables.num_fetchers
-                wanted.setdefault((found.leader, index), []).append((key, copier))
-        for place in self._fetchers.keys() - wanted.keys():
-            self._fetchers.pop(place)[1].cancel()
-        for place, copiers in wanted.items():
-            if place not in self._fetchers or self._fetchers[place][1].done():
-                fetcher = Fetcher(self, place[0])
-                self._fetchers[place] = fetcher, self._tasks.create_task(fetcher.run())
-            self._fetchers[place][0].assign(copiers)
+                wanted.setdefault(found.leader, {})[key] = copier
+        for node in self._fetchers.keys() - wanted.keys():
+            self._fetchers.pop(node)[1].cancel()
+        for node, copiers in wanted.items():
+            if node not in self._fetchers or self._fetchers[node][1].done():
+                fetcher = Fetcher(self, node)
+                self._fetchers[node] = fetcher, self._tasks.create_task(fetcher.run())
+            self._fetchers[node][0].assign(copiers)
 
     def forget(self, keys: Iterable[PartitionKey]) -> None:
         """These partitions are no longer this broker's."""

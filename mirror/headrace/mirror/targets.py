@@ -20,6 +20,7 @@ from headrace.mirror.source import COPIED_CONFIGS, Source, SourceTopic
 
 logger = get_logger(__name__)
 TOPIC_TIMEOUT_MS = 10_000
+TOPICS_AT_ONCE = 50
 MARK_MAX_AGE_MS = 60_000
 _IN_STEP = frozenset(
     {
@@ -47,10 +48,16 @@ class Targets:
         for partition in self._host.led():
             led.setdefault(partition.topic, []).append(partition)
         found = dict(source.unreadable)
-        for topic in list(source.topics.values()):
-            name = source.config.target_topic(topic.name)
-            # Without its configuration nobody knows whether it is a copy itself, or compacted.
-            reason = await self._keep(name, source, topic, led.get(name, ())) if topic.configs else ""
+        # Without its configuration nobody knows whether a topic is a copy itself, or compacted.
+        topics = {
+            source.config.target_topic(topic.name): topic for topic in source.topics.values() if topic.configs
+        }
+        missing = [name for name in topics if self._host.metadata.topics(name) is None]
+        for begin in range(0, len(missing), TOPICS_AT_ONCE):
+            names = missing[begin : begin + TOPICS_AT_ONCE]
+            found |= await self._create({name: topics[name] for name in names}, source)
+        for name in topics.keys() - set(missing):
+            reason = await self._keep(name, source, topics[name], led.get(name, ()))
             if reason:
                 found[name] = reason
         for name in found.keys() - source.not_brought.keys():
@@ -63,7 +70,7 @@ class Targets:
         count = len(topic.partitions)
         known = self._host.metadata.topics(name)
         if known is None:
-            return await self._create(name, topic, mark)
+            return ""
         try:
             async with asyncio.timeout(TOPIC_TIMEOUT_MS / 1000):
                 standing = await self._standing(name, mark, led)
@@ -82,11 +89,19 @@ class Targets:
             return _reason(f"cannot have {count} partitions", result)
         return ""
 
-    async def _create(self, name: str, topic: SourceTopic, mark: Mapping[str, str]) -> str:
-        copied = {key: topic.configs[key] for key in COPIED_CONFIGS if key in topic.configs}
-        new = NewTopic(name=name, partition_count=len(topic.partitions), configs={**copied, **mark})
-        result = (await self._host.topics.create([new], timeout_ms=TOPIC_TIMEOUT_MS))[0]
-        return _reason("cannot be created", result)
+    async def _create(self, topics: Mapping[str, SourceTopic], source: Source) -> dict[str, str]:
+        """Have these made, all with one request; why some cannot be."""
+        new = []
+        for name, topic in topics.items():
+            copied = {key: topic.configs[key] for key in COPIED_CONFIGS if key in topic.configs}
+            mark = lineage.mark(topic.clusters, source.cluster_id)
+            new.append(NewTopic(name=name, partition_count=len(topic.partitions), configs={**copied, **mark}))
+        results = await self._host.topics.create(new, timeout_ms=TOPIC_TIMEOUT_MS)
+        reasons = {
+            topic.name: _reason("cannot be created", result)
+            for topic, result in zip(new, results, strict=True)
+        }
+        return {name: reason for name, reason in reasons.items() if reason}
 
     async def _standing(self, name: str, mark: Mapping[str, str], led: Collection[Partition]) -> Standing:
         """What a topic that is there is; a copy that was found marked is looked at again from time to time."""

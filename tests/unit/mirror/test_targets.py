@@ -33,7 +33,7 @@ class Cluster:
         for topic in topics:
             self.topics[topic.name] = topic.partition_count, dict(topic.configs)
             self.done.append(("created", topic.name))
-        return [SimpleNamespace(error=ErrorCode.NONE, message=None)]
+        return [SimpleNamespace(error=ErrorCode.NONE, message=None) for _ in topics]
 
     async def grow(self, name: str, count: int, assignments: Any, **_: Any) -> Any:
         self.topics[name] = count, self.topics[name][1]

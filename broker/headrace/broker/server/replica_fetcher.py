@@ -24,7 +24,6 @@ from headrace.broker.errors import (
     StorageError,
     error_of,
 )
-from headrace.broker.replication.fetch_session import FULL_EPOCH, FetchSession
 from headrace.broker.replication.follower import (
     AWAITING_CONTROLLER,
     Append,
@@ -43,6 +42,7 @@ from headrace.broker.server.replica_throttle import ReplicaThrottle
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.api import k02_list_offsets
 from headrace.broker.wire.client.exchange import ProtocolError
+from headrace.broker.wire.client.fetch_session import FULL_EPOCH, FetchSession
 from headrace.broker.wire.client.offsets import list_offsets, listed_offsets
 from headrace.broker.wire.client.replica_fetch import (
     REPLICA_FETCH,

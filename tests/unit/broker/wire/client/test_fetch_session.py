@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace.broker.errors import ErrorCode
-from headrace.broker.replication.fetch_session import LAST_EPOCH, FetchSession
+from headrace.broker.wire.client.fetch_session import LAST_EPOCH, FetchSession
 from headrace.broker.wire.client.replica_fetch import FetchQuestion, WireKey
 
 

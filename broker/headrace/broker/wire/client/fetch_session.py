@@ -1,4 +1,4 @@
-"""A follower's half of an incremental fetch session (KIP-227): what goes into the next Fetch to one leader.
+"""A fetcher's half of an incremental fetch session (KIP-227): what goes into the next Fetch to one leader.
 
 The leader remembers what was asked; a request names what is new, changed or no longer asked for. Invariants: after a full
 request that was given a session `asked` is what the leader remembers; a request costs what moved since the one before; what
