@@ -264,6 +264,53 @@ def test_a_promoted_copy_is_written_by_clients_and_left_alone_by_the_mirror(
     assert "dc-east.failing" not in _mirror("status", "--bootstrap", offline.bootstrap).stdout
 
 
+def test_a_copy_is_paused_goes_on_and_fails_over_and_a_dry_run_does_nothing(
+    clusters: tuple[Cluster, Cluster, Cluster],
+) -> None:
+    east, _, offline = clusters
+    east.create("ordered", 1)
+    east.publish("ordered", 100)
+    copied(east, offline, "ordered")
+    for arguments in (("--dry-run",), ()):
+        done = _mirror("pause", "dc-east.ordered", *arguments, "--bootstrap", offline.bootstrap)
+        assert done.returncode == 0, done.stderr
+        assert ("would be paused" in done.stdout) == bool(arguments)
+    eventually(lambda: _row(offline, "dc-east.ordered")["state"] == "paused", what="the pause in status")
+    time.sleep(2)
+    east.publish("ordered", 50)
+    offline.kill_and_start(0)
+    time.sleep(3)
+    assert offline.end_offset("dc-east.ordered", 0) == 100
+    refused = _mirror("promote", "dc-east.ordered", "--bootstrap", offline.bootstrap)
+    assert (refused.returncode, "it is paused" in refused.stderr) == (1, True), refused.stderr
+    said = _mirror("failover", "dc-east.ordered", "--dry-run", "--bootstrap", offline.bootstrap).stdout
+    assert "dc-east.ordered-0 ends at 100, and lacks 50 messages (it is paused)" in said
+    assert _refusals(offline, "dc-east.ordered") == ["POLICY_VIOLATION"] * 3
+    assert _mirror("resume", "dc-east.ordered", "--bootstrap", offline.bootstrap).returncode == 0
+    copied(east, offline, "ordered")
+    done = _mirror("failover", "dc-east.ordered", "--bootstrap", offline.bootstrap)
+    assert done.returncode == 0, done.stderr
+    eventually(lambda: _refusals(offline, "dc-east.ordered") == [None] * 3, what="the copy's end")
+
+
+def test_a_limit_holds_and_is_changed_while_the_brokers_run(
+    clusters: tuple[Cluster, Cluster, Cluster],
+) -> None:
+    east, _, offline = clusters
+    done = _mirror("limit", "dc-east", "200000", "--bootstrap", offline.bootstrap)
+    assert done.returncode == 0, done.stderr
+    time.sleep(2)
+    east.create("limited", 1)
+    east.publish("limited", 4_000, size=1_000)
+    began = time.monotonic()
+    eventually(lambda: offline.end_offset("dc-east.limited", 0) > 0, what="the first of the copy")
+    time.sleep(4)
+    slow = offline.end_offset("dc-east.limited", 0)
+    assert slow * 1_000 < 200_000 * (time.monotonic() - began + 2) * 1.5
+    assert _mirror("limit", "dc-east", "--bootstrap", offline.bootstrap).returncode == 0
+    copied(east, offline, "limited")
+
+
 def test_two_clusters_mirror_each_other_and_each_topic_is_copied_once(
     tmp_path: Path, zookeeper: ZooKeeperProcess
 ) -> None:

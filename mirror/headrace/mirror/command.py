@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -19,23 +19,21 @@ from rich.table import Table
 
 from headrace.broker.client.asynchronous import FAILURES
 from headrace.broker.config.keys import ConfigurationError
-from headrace.broker.errors import ErrorCode, KafkaError
-from headrace.mirror import overview, reports, state
+from headrace.broker.errors import KafkaError
+from headrace.mirror import ordering, overview, promotion
 from headrace.mirror.cluster_client import ClusterClient
 from headrace.mirror.config import parse_addresses
-from headrace.mirror.own_topics import SOURCES, STATES, WRITTEN_PARTITION
-from headrace.mirror.promotion import promote as promote_topics
-from headrace.mirror.questions import UNKNOWN
-from headrace.mirror.reports import Report
-from headrace.mirror.state import SkipOrder, State
-from headrace.mirror.states import States
+from headrace.mirror.ordering import Offsets
+from headrace.mirror.promotion import Standing
+from headrace.mirror.told import folded, newest, reports_of
 
 Answer = TypeVar("Answer")
-Offsets = tuple[int, int]
 
 bootstrap_option = click.option(
     "--bootstrap", required=True, metavar="HOST:PORT,...", help="Brokers of the offline cluster."
 )
+
+dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 
 
 class OffsetRangeType(click.ParamType[Offsets]):
@@ -52,7 +50,7 @@ class OffsetRangeType(click.ParamType[Offsets]):
 
 @click.group(epilog="Example: headrace mirror status --bootstrap 127.0.3.1:9092")
 def mirror() -> None:
-    """Show copies, let those that cannot go on do so, and promote them."""
+    """Show copies, pause them, let those that cannot go on do so, and promote them."""
 
 
 @mirror.command(epilog="Example: headrace mirror status --bootstrap 127.0.3.1:9092 --json")
@@ -101,14 +99,38 @@ def _cell(column: str, value: Any) -> str:
     return "" if value is None else str(value)
 
 
+@mirror.command(epilog="Example: headrace mirror pause dc-east.pageviews --bootstrap 127.0.3.1:9092")
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@bootstrap_option
+@dry_run_option
+def pause(topics: tuple[str, ...], bootstrap: str, dry_run: bool) -> None:
+    """Copy nothing more of these topics until they are resumed, restarts included; readers go on."""
+    for line in _run(
+        bootstrap, lambda client: ordering.pause(client, topics, is_paused=True, dry_run=dry_run)
+    ):
+        click.echo(line)
+
+
 @mirror.command(epilog="Example: headrace mirror resume dc-east.pageviews 3 --bootstrap 127.0.3.1:9092")
 @click.argument("topic")
-@click.argument("partition", type=click.IntRange(min=0))
+@click.argument("partition", type=click.IntRange(min=0), required=False)
 @bootstrap_option
-def resume(topic: str, partition: int, bootstrap: str) -> None:
-    """Go on copying a stopped partition; what is passed over is recorded as a finding."""
-    reason = _run(bootstrap, lambda client: _resume(client, topic, partition))
-    click.echo(f"{topic}-{partition} goes on; it had stopped because {reason}.")
+@dry_run_option
+def resume(topic: str, partition: int | None, bootstrap: str, dry_run: bool) -> None:
+    """Go on copying a paused topic, or a stopped partition of one.
+
+    \b
+    What is passed over in a stopped partition is recorded as a finding.
+    """
+    if partition is None:
+        for line in _run(
+            bootstrap, lambda client: ordering.pause(client, (topic,), is_paused=False, dry_run=dry_run)
+        ):
+            click.echo(line)
+        return
+    reason = _run(bootstrap, lambda client: ordering.resume(client, topic, partition, dry_run=dry_run))
+    verb = "would go on" if dry_run else "goes on"
+    click.echo(f"{topic}-{partition} {verb}; it had stopped because {reason}.")
 
 
 @mirror.command(
@@ -120,24 +142,59 @@ def resume(topic: str, partition: int, bootstrap: str) -> None:
     "--offsets", required=True, type=OffsetRangeType(), help="The rotten offsets, as `status` names them."
 )
 @bootstrap_option
-def skip(topic: str, partition: int, offsets: Offsets, bootstrap: str) -> None:
+@dry_run_option
+def skip(topic: str, partition: int, offsets: Offsets, bootstrap: str, dry_run: bool) -> None:
     """Give up a rotten batch of the source: its messages are never copied, which is recorded as a finding.
 
     \b
     Try first to have it healed at the source, by a replica that is whole:
     the mirror asks again and again, and copies it as soon as it is right.
     """
-    click.echo(_run(bootstrap, lambda client: _skip(client, topic, partition, offsets)))
+    click.echo(
+        _run(bootstrap, lambda client: ordering.skip(client, topic, partition, offsets, dry_run=dry_run))
+    )
 
 
 @mirror.command(epilog="Example: headrace mirror promote dc-east.pageviews --bootstrap 127.0.3.1:9092")
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@click.option(
+    "--timeout", default=60.0, type=click.FloatRange(min=0), help="Seconds to wait for.", show_default=True
+)
 @bootstrap_option
-def promote(topics: tuple[str, ...], bootstrap: str) -> None:
-    """Make copies topics of this cluster: clients may write to them, and the mirror leaves them alone."""
-    _run(bootstrap, lambda client: promote_topics(client, topics))
-    for topic in topics:
-        click.echo(f"{topic} is a topic of this cluster now: clients may write to it.")
+@dry_run_option
+def promote(topics: tuple[str, ...], timeout: float, bootstrap: str, dry_run: bool) -> None:
+    """Make copies topics of this cluster, once they lack nothing that their source has.
+
+    \b
+    Stop the producers at the source first: what they write after this is lost to the copy.
+    Clients may write to the topics then, and the mirror leaves them alone. There is no undo.
+    """
+    _promote(bootstrap, topics, None if dry_run else timeout, dry_run=dry_run)
+
+
+@mirror.command(epilog="Example: headrace mirror failover dc-east.pageviews --bootstrap 127.0.3.1:9092")
+@click.argument("topics", nargs=-1, required=True, metavar="TOPIC...")
+@bootstrap_option
+@dry_run_option
+def failover(topics: tuple[str, ...], bootstrap: str, dry_run: bool) -> None:
+    """Make copies topics of this cluster as they are, without their source; says what they lack.
+
+    \b
+    Clients may write to the topics then, and the mirror leaves them alone. There is no undo.
+    """
+    _promote(bootstrap, topics, None, dry_run=dry_run)
+
+
+@mirror.command(epilog="Example: headrace mirror limit dc-east 50000000 --bootstrap 127.0.3.1:9092")
+@click.argument("source")
+@click.argument("bytes_per_second", type=click.IntRange(min=1), required=False)
+@bootstrap_option
+@dry_run_option
+def limit(source: str, bytes_per_second: int | None, bootstrap: str, dry_run: bool) -> None:
+    """Change what each broker fetches of a source in a second at most, now; without a number to what is configured."""
+    _run(bootstrap, lambda client: ordering.limit(client, source, bytes_per_second, dry_run=dry_run))
+    what = f"{bytes_per_second:,} bytes a second" if bytes_per_second else "what its configuration says"
+    click.echo(f"Each broker {'would fetch' if dry_run else 'fetches'} at most {what} of {source}.")
 
 
 def _run(bootstrap: str, work: Callable[[ClusterClient], Awaitable[Answer]]) -> Answer:
@@ -162,50 +219,14 @@ def _run(bootstrap: str, work: Callable[[ClusterClient], Awaitable[Answer]]) -> 
 # -- reading
 
 
-def _passed_over(topic: str, error: ValueError) -> None:
-    """Like the copiers, the command passes over what it cannot read."""
-    click.echo(f"Warning: a record of {topic} is passed over: {error}", err=True)
-
-
-async def _states(client: ClusterClient) -> dict[str, State]:
-    """`<topic>-<partition>` → what is known of the copy."""
-    folded = States()
-    for partition, records in (await client.read(STATES)).items():
-        for record in records:
-            try:
-                folded.take(partition, record)
-            except ValueError as error:
-                _passed_over(STATES, error)
-    found = {}
-    for place in folded.places():
-        topic = place.decode().rpartition("-")[0]
-        newest = folded.newest(place, client.topic_ids.get(topic))
-        if newest is not None:
-            found[place.decode()] = newest
-    return found
-
-
-async def _reports(client: ClusterClient) -> dict[int, Report]:
-    """Broker → its newest report; earlier versions wrote to partitions of their own."""
-    found: dict[int, Report] = {}
-    for records in (await client.read(SOURCES)).values():
-        for record in records:
-            try:
-                report = reports.decode(record.value or b"")
-            except ValueError as error:
-                _passed_over(SOURCES, error)
-                continue
-            if report.broker not in found or found[report.broker].at_ms <= report.at_ms:
-                found[report.broker] = report
-    return found
-
-
 async def _status(client: ClusterClient) -> dict[str, list[dict[str, Any]]]:
+    known = await folded(client)
     heard = overview.Heard(
         leaders=client.leaders,
         log_ends=await client.log_ends(),
-        states=await _states(client),
-        reports=await _reports(client),
+        states=newest(known, client),
+        reports=await reports_of(client),
+        paused=frozenset(topic for topic, _ in client.leaders if known.is_paused(topic)),
     )
     source_ends = {
         source: await _ends_of(bootstrap) for source, bootstrap in overview.bootstraps(heard).items()
@@ -222,77 +243,45 @@ async def _ends_of(bootstrap: str) -> dict[str, int]:
         return {}
 
 
-async def _state_of(client: ClusterClient, topic: str, partition: int) -> State:
-    found = (await _states(client)).get(f"{topic}-{partition}")
-    if found is None:
-        raise click.ClickException(
-            f"{topic}-{partition} is no mirror partition; `headrace mirror status` shows those there are"
+# -- promoting
+
+
+def _promote(bootstrap: str, topics: Sequence[str], timeout: float | None, *, dry_run: bool) -> None:
+    """Promote copies: when they are complete, waiting so long for it, or with None as they are; says what they lack then."""
+
+    async def work(client: ClusterClient) -> list[Standing]:
+        await promotion.check(client, topics)
+
+        async def look() -> list[Standing]:
+            known = await folded(client)
+            states = newest(known, client)
+            paused = {topic for topic in topics if known.is_paused(topic)}
+            sources = {copy.source_bootstrap for key, copy in states.items() if _topic_of(key) in topics}
+            source_ends: dict[str, dict[str, int]] = {}
+            for key, copy in states.items():
+                name = overview.source_of(key)
+                if copy.source_bootstrap in sources and name not in source_ends:
+                    source_ends[name] = await _ends_of(copy.source_bootstrap)
+            ends = await client.log_ends()
+            return promotion.standings(topics, client.leaders, ends, source_ends, states, paused)
+
+        found = await look() if timeout is None else await promotion.until_complete(look, timeout)
+        if not dry_run:
+            await promotion.promote(client, topics)
+        return found
+
+    found = _run(bootstrap, work)
+    for one in found:
+        if one.lacks or one.obstacle:
+            lacks = f"lacks {one.lacks}" if one.lacks else "lacks nothing that its source has"
+            obstacle = f" ({one.obstacle})" if one.obstacle else ""
+            click.echo(f"{one.topic}-{one.partition} ends at {one.end}, and {lacks}{obstacle}.")
+    for topic in topics:
+        verb = "would be" if dry_run else "is"
+        click.echo(
+            f"{topic} {verb} a topic of this cluster{'' if dry_run else ' now'}: clients may write to it."
         )
-    return found
 
 
-# -- orders
-
-
-async def _resume(client: ClusterClient, topic: str, partition: int) -> str:
-    found = await _state_of(client, topic, partition)
-    if found.rotten is not None:
-        raise click.ClickException(
-            f"{topic}-{partition} is not stopped: the source's data is rotten at offsets "
-            f"{overview.offsets_of(found.rotten)}, and is asked for until it is right; "
-            "`headrace mirror skip` gives it up"
-        )
-    if found.stopped is None:
-        raise click.ClickException(f"{topic}-{partition} is not stopped, there is nothing to resume")
-    await _order(client, topic, partition, state.RESUME, state.encode_resume(found.stopped))
-    return f"{found.stopped.kind}: {found.stopped.reason}"
-
-
-async def _skip(client: ClusterClient, topic: str, partition: int, offsets: Offsets) -> str:
-    """Order a skip, unless it is done already; answers what to say of it."""
-    found = await _state_of(client, topic, partition)
-    first, last = offsets
-    place = f"{topic}-{partition}"
-    skipped = found.skipped
-    is_done = skipped is not None and (skipped.first_offset, skipped.last_offset) == offsets
-    if is_done and (found.rotten is None or found.rotten.first_offset != first):
-        return f"Offsets {first} to {last} of {place} are skipped already."
-    order = _skip_order(found, place, offsets)
-    await _order(client, topic, partition, state.SKIP, state.encode_skip(order))
-    count = last - first + 1
-    return (
-        f"Offsets {first} to {last} of {place}, {count} message{'s' if count > 1 else ''} at most, will never be in the copy: "
-        f"the source's data there is rotten. The copy goes on behind them; the loss is recorded as a finding."
-    )
-
-
-def _skip_order(found: State, place: str, offsets: Offsets) -> SkipOrder:
-    """The order to skip these offsets; raises ClickException unless they are the rotten ones."""
-    if found.stopped is not None:
-        raise click.ClickException(
-            f"{place} is stopped, not rotten ({found.stopped.kind}: {found.stopped.reason}); "
-            "`headrace mirror resume` lets it go on"
-        )
-    if found.rotten is None:
-        raise click.ClickException(f"{place} is not rotten, there is nothing to skip")
-    order = SkipOrder(rot=state.stop_id(found.rotten), last_offset=offsets[1])
-    if found.rotten.first_offset == offsets[0] and order.is_of(found.rotten):
-        return order
-    known = overview.offsets_of(found.rotten)
-    if found.rotten.last_offset == UNKNOWN:
-        raise click.ClickException(
-            f"{place} is rotten from offset {found.rotten.first_offset} on, and nothing tells how far: "
-            f"give --offsets {found.rotten.first_offset}-LAST with the last offset that you give up"
-        )
-    raise click.ClickException(
-        f"{place} is rotten at offsets {known}, not {offsets[0]}-{offsets[1]}: give --offsets {known}"
-    )
-
-
-async def _order(client: ClusterClient, topic: str, partition: int, order: str, value: bytes) -> None:
-    """Tell the broker that leads a copy; every one looks every second."""
-    await client.leader_of(topic, partition)
-    key = state.key_of(state.place_of(topic, partition), order)
-    code = await client.publish(STATES, WRITTEN_PARTITION, key, value)
-    if code:
-        raise click.ClickException(f"the {order} was not accepted: {ErrorCode(code).name}; try again")
+def _topic_of(place: str) -> str:
+    return place.rpartition("-")[0]

@@ -20,7 +20,7 @@ from headrace.mirror import lineage
 
 PREFIX = "mirror."
 SOURCES_KEY = "mirror.sources"
-BOOTSTRAP_SUFFIX, TOPICS_SUFFIX = "bootstrap.servers", "topics"
+BOOTSTRAP_SUFFIX, TOPICS_SUFFIX, LIMIT_SUFFIX = "bootstrap.servers", "topics", "bytes.per.second"
 TOPICS_DEFAULT = ".*"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*")
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+)):([0-9]{1,5})")
@@ -65,6 +65,7 @@ class SourceConfig:
     name: str
     bootstrap_servers: tuple[Address, ...]
     topics: re.Pattern[str]
+    bytes_per_second: int | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -119,15 +120,17 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _check_keys(own: Mapping[str, str], names: tuple[str, ...]) -> None:
     known = {"sources", *keys_of(Tunables)}
-    known |= {f"{name}.{suffix}" for name in names for suffix in (BOOTSTRAP_SUFFIX, TOPICS_SUFFIX)}
+    known |= {
+        f"{name}.{suffix}" for name in names for suffix in (BOOTSTRAP_SUFFIX, TOPICS_SUFFIX, LIMIT_SUFFIX)
+    }
     for key, text in own.items():
         if key not in known:
             raise ConfigurationError(
                 PREFIX + key,
                 text,
                 f"one of {', '.join(PREFIX + f.name.replace('_', '.') for f in fields(Tunables))}, or "
-                f"mirror.<datacenter>.{BOOTSTRAP_SUFFIX} and mirror.<datacenter>.{TOPICS_SUFFIX} of a datacenter "
-                f"that {SOURCES_KEY} names",
+                f"mirror.<datacenter>.{BOOTSTRAP_SUFFIX}, mirror.<datacenter>.{TOPICS_SUFFIX} and "
+                f"mirror.<datacenter>.{LIMIT_SUFFIX} of a datacenter that {SOURCES_KEY} names",
             )
 
 
@@ -142,7 +145,17 @@ def _source(name: str, properties: Mapping[str, str]) -> SourceConfig:
         name=name,
         bootstrap_servers=parse_addresses(bootstrap_key, properties.get(bootstrap_key, "")),
         topics=topics,
+        bytes_per_second=_limit(f"{PREFIX}{name}.{LIMIT_SUFFIX}", properties),
     )
+
+
+def _limit(key: str, properties: Mapping[str, str]) -> int | None:
+    text = properties.get(key)
+    if text is None:
+        return None
+    if not (text.isdecimal() and int(text) > 0):
+        raise ConfigurationError(key, text, "a whole number above 0")
+    return int(text)
 
 
 def parse_addresses(key: str, text: str) -> tuple[Address, ...]:

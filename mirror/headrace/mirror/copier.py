@@ -36,7 +36,7 @@ from headrace.mirror.rot import places, rotten_offsets
 from headrace.mirror.state import NO_ID, Skip, SkipOrder, State, stop_id
 
 VANISHED_AFTER_MS = 30_000
-ROTTEN = "rotten"
+ROTTEN, PAUSED = "rotten", "paused"
 TOO_FEW_IN_SYNC = "the copy has fewer replicas in sync than min.insync.replicas asks for"
 NOT_WRITTEN = "what is known of the copy is not written to headrace.mirror or headrace.findings yet"
 
@@ -72,6 +72,7 @@ class Copier:
         self.located_at: Located | None = None
         self.progress = Progress(began_ms=now_ms)
         self.problem = ""
+        self.is_paused = False
         self._target = target
         self._journal = journal
         self._pause = Pause(*backoff_ms)
@@ -87,8 +88,10 @@ class Copier:
 
     @property
     def condition(self) -> str:
-        """The phase, or "rotten" while what the source sends is refused."""
-        return ROTTEN if self.state.rotten is not None else self.phase.value
+        """The phase, or "rotten" while what the source sends is refused, or "paused" while a person has it so."""
+        if self.state.rotten is not None:
+            return ROTTEN
+        return PAUSED if self.is_paused and self.phase is not Phase.STOPPED else self.phase.value
 
     @property
     def state(self) -> State:
@@ -106,7 +109,7 @@ class Copier:
     def awaits_metadata(self) -> bool:
         """Whether it has nothing to ask before it is located anew."""
         found = self.located_at
-        return self.phase is Phase.STOPPED or found is None or found.leader < 0
+        return self.is_paused or self.phase is Phase.STOPPED or found is None or found.leader < 0
 
     def lag_messages(self, now_ms: int) -> int | None:
         """Messages not copied yet; None when nobody knows, as of a stopped partition, whose source is not asked."""
@@ -167,7 +170,7 @@ class Copier:
     def wants(self, now_ms: int) -> Survey | Fetch | None:
         """What to ask the leader now; None while stopped, pausing, writing or without a leader."""
         found = self.located_at
-        if found is None or found.leader < 0 or self._pause.lasts(now_ms) or not self._may_go_on():
+        if found is None or self.awaits_metadata or self._pause.lasts(now_ms) or not self._may_go_on():
             return None
         end = self._target.log_end_offset
         if self.phase is Phase.SURVEYING:
@@ -194,6 +197,7 @@ class Copier:
         found = self.located_at
         return (
             self.phase is phase
+            and not self.is_paused
             and found is not None
             and not self._notes.is_writing
             and (request.topic_id, request.leader_epoch) == (found.topic_id, found.leader_epoch)
@@ -275,6 +279,13 @@ class Copier:
         if self.phase is Phase.COPYING:
             self.phase = Phase.SURVEYING
         self._pause.begin(now_ms)
+
+    def pause(self, *, is_paused: bool) -> None:
+        """A person's order: nothing is asked or appended while it is paused; it is located anew when that ends."""
+        if is_paused != self.is_paused:
+            self.is_paused = is_paused
+            if self.phase is not Phase.STOPPED:
+                self.phase, self.located_at = Phase.LOCATING, None
 
     def resume(self, stop: str, now_ms: int) -> None:
         """Go on after the stop named `stop`: from the log's end, or the source's start when that is later."""

@@ -191,6 +191,14 @@ class Journal:
         """The rot that was told to be passed over last, if any."""
         return self._states.skip_of(place_of(partition.topic, partition.partition))
 
+    def is_paused(self, topic: str) -> bool:
+        """Whether the copy of this name was told to pause."""
+        return self._states.is_paused(topic)
+
+    def limit_of(self, source: str) -> int | None:
+        """Bytes a second that were ordered for a source; None: as it is configured."""
+        return self._states.limit_of(source)
+
     # -- reports
 
     def tell(self, report: Report) -> None:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from headrace.broker.clock import Clock
-from headrace.mirror.copier import ROTTEN, Phase
+from headrace.mirror.copier import PAUSED, ROTTEN, Phase
 from headrace.mirror.reports import SILENT_AFTER_MS
 
 if TYPE_CHECKING:
     from headrace.mirror.source import Source
 
 LABELS = ("source", "topic", "partition")
-CONDITIONS = (*(phase.value for phase in Phase), ROTTEN)
+CONDITIONS = (*(phase.value for phase in Phase), ROTTEN, PAUSED)
 UNKNOWN = float("nan")
 
 

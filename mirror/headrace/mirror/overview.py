@@ -2,7 +2,7 @@
 
 What nobody knows is None or "unknown", never 0 or "copying". A partition's state is the first that holds: stopped, rotten,
 no leader, unknown (its broker does not report), not mirrored (its broker's configuration does not name the source), source
-silent or never reached, not listed (at the source), waiting (its leader there gives no answer of use), copying.
+silent or never reached, paused, not listed (at the source), waiting (its leader there gives no answer of use), copying.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.broker.wire.partitions import PartitionKey
+from headrace.mirror.copier import PAUSED
 from headrace.mirror.findings import CopyFinding
 from headrace.mirror.questions import UNKNOWN
 from headrace.mirror.reports import ANSWERS, LISTED_MAX, STALE_AFTER_MS, Report, SourceReport
@@ -19,8 +20,8 @@ from headrace.mirror.state import State, place_of
 
 NO_LEADER = -1
 NOT_MIRRORED = "not mirrored"
-IN_ORDER = frozenset({"copying", "not listed", NOT_MIRRORED})
-"""What a person decided: a topic that was deleted at its source, a source that is no longer configured."""
+IN_ORDER = frozenset({"copying", "not listed", NOT_MIRRORED, PAUSED})
+"""What a person decided: a topic that was deleted at its source or is paused, a source that is no longer configured."""
 Row = dict[str, Any]
 
 
@@ -32,6 +33,8 @@ class Heard:
     log_ends: Mapping[str, int]
     states: Mapping[str, State]
     reports: Mapping[int, Report]
+    paused: frozenset[str] = frozenset()
+    """Topics whose copies were told to pause."""
 
 
 def source_of(topic: str) -> str:
@@ -159,6 +162,8 @@ def _condition(place: PartitionKey, heard: Heard, found: State | None, now_ms: i
     state = source.state(now_ms)
     if state != ANSWERS:
         return f"source {state}", f"{source.name} at {source.bootstrap}: {source.problem or 'no answer'}"
+    if place[0] in heard.paused:
+        return PAUSED, f"`headrace mirror resume {place[0]}` lets it go on"
     told = next((p for p in report.partitions if (p.topic, p.partition) == place), None)
     if told is not None:
         return told.state, told.reason

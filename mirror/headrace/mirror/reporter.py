@@ -75,7 +75,9 @@ def _waiting(source: Source, now_ms: int) -> Iterable[PartitionReport]:
     waiting = {
         key: copier
         for key, copier in source.copiers.items()
-        if copier.progress.silent_ms(now_ms) > SILENT_AFTER_MS and copier.phase is not Phase.STOPPED
+        if copier.progress.silent_ms(now_ms) > SILENT_AFTER_MS
+        and copier.phase is not Phase.STOPPED
+        and not copier.is_paused
     }
     for (topic, partition), copier in sorted(waiting.items()):
         state, reason = _why(source, copier)

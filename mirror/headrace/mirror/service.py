@@ -259,9 +259,15 @@ class Mirror:
         return copier
 
     def _obey(self, source: Source) -> None:
-        """Carry out what a person told stopped and rotten partitions to do."""
-        now_ms = self._host.clock.now_ms()
+        """Carry out what a person ordered."""
+        now_ms, config = self._host.clock.now_ms(), source.config
+        ordered = self.journal.limit_of(config.name)
+        source.limit.change(config.bytes_per_second if ordered is None else ordered)
+        paused = {topic for topic in source.topics if self.journal.is_paused(config.target_topic(topic))}
         for key, copier in source.copiers.items():
+            if copier.is_paused != (key[0] in paused):
+                copier.pause(is_paused=key[0] in paused)
+                source.refresh_soon()
             if copier.state.rotten is None and copier.state.stopped is None:
                 continue
             partition = self._leads[source.config.name, key].partition

@@ -84,7 +84,7 @@ class Source:
         self.clock = clock
         self.client_id = client_id
         self.after_fetch = after_fetch
-        self.limit = Limit(None)
+        self.limit = Limit(config.bytes_per_second)
         self.cluster_id = ""
         self.topics: dict[str, SourceTopic] = {}
         self.refused: dict[str, str] = {}

@@ -12,7 +12,8 @@ from typing import NamedTuple
 from uuid import UUID
 
 from headrace.broker.wire.batches import Record
-from headrace.mirror import state
+from headrace.mirror import orders, state
+from headrace.mirror.orders import LIMIT, PAUSE
 from headrace.mirror.state import LEADER, NO_TERM, RESUME, SEPARATOR, SKIP, SkipOrder, State, Term
 
 
@@ -31,6 +32,8 @@ class _Copy:
     claimed: dict[UUID, Term] = field(default_factory=dict)
     resume: str | None = None
     skip: SkipOrder | None = None
+    is_paused: bool = False
+    limit: int | None = None
 
 
 class States:
@@ -54,6 +57,10 @@ class States:
                 copy.resume = state.decode_resume(record.value)
             case x if x == SKIP:
                 copy.skip = state.decode_skip(record.value)
+            case x if x == PAUSE:
+                copy.is_paused = orders.decode_pause(record.value)
+            case x if x == LIMIT:
+                copy.limit = orders.decode_limit(record.value)
             case x if x == LEADER:
                 claim = state.decode_claim(record.value)
                 self._claimed(copy, claim.target_id, (claim.leader_epoch, record.offset))
@@ -127,3 +134,13 @@ class States:
         """The rot that was told to be passed over last, if any."""
         copy = self._copies.get(place)
         return None if copy is None else copy.skip
+
+    def is_paused(self, topic: str) -> bool:
+        """Whether the copy of this name was told to pause."""
+        copy = self._copies.get(topic.encode())
+        return copy is not None and copy.is_paused
+
+    def limit_of(self, source: str) -> int | None:
+        """Bytes a second that were ordered for a source; None: as it is configured."""
+        copy = self._copies.get(source.encode())
+        return None if copy is None else copy.limit

@@ -13,9 +13,12 @@ import pytest
 from mirror_kit import finding
 
 from headrace.broker.wire.batches import Record
-from headrace.mirror.command import OffsetRangeType, _resume, _skip, _states
+from headrace.mirror import ordering, orders
+from headrace.mirror.command import OffsetRangeType
 from headrace.mirror.findings import Kind
 from headrace.mirror.state import Skip, State, decode_skip, state_key
+from headrace.mirror.states import States
+from headrace.mirror.told import states_of
 
 KNOWN = State(target_id=UUID(int=3), source_bootstrap="east:9092")
 
@@ -44,7 +47,7 @@ def test_a_record_that_is_no_state_is_passed_over_with_a_warning(
         ]
         return {0: records}
 
-    assert asyncio.run(_states(cast("Any", SimpleNamespace(read=read, topic_ids={})))) == {
+    assert asyncio.run(states_of(cast("Any", SimpleNamespace(read=read, topic_ids={})))) == {
         "dc-east.t-1": KNOWN
     }
     assert capsys.readouterr().err.startswith("Warning: a record of headrace.mirror is passed over: ")
@@ -74,7 +77,7 @@ class Cluster:
 
 
 def skipped(cluster: Cluster, first: int, last: int) -> str:
-    return asyncio.run(_skip(cast("Any", cluster), "dc-east.t", 0, (first, last)))
+    return asyncio.run(ordering.skip(cast("Any", cluster), "dc-east.t", 0, (first, last)))
 
 
 def test_a_skip_of_the_rotten_offsets_is_ordered_and_says_what_is_lost() -> None:
@@ -130,7 +133,7 @@ def test_a_resume_of_rot_names_the_way_on() -> None:
     with pytest.raises(
         click.ClickException, match=r"rotten at offsets 100-149, .* `headrace mirror skip` gives it up"
     ):
-        asyncio.run(_resume(cast("Any", cluster), "dc-east.t", 0))
+        asyncio.run(ordering.resume(cast("Any", cluster), "dc-east.t", 0))
 
 
 @pytest.mark.parametrize("text", ["5", "5-", "-5", "7-5", "a-b", "1-2-3"])
@@ -152,7 +155,7 @@ def test_of_two_leaders_states_that_of_the_later_epoch_counts() -> None:
 
     for ids, found in (({"dc-east.t": KNOWN.target_id}, later), ({}, other)):
         client = SimpleNamespace(read=read, topic_ids=ids)
-        assert asyncio.run(_states(cast("Any", client))) == {"dc-east.t-1": found}
+        assert asyncio.run(states_of(cast("Any", client))) == {"dc-east.t-1": found}
 
 
 def test_the_later_state_counts_where_two_brokers_of_an_earlier_version_led_a_copy() -> None:
@@ -168,4 +171,57 @@ def test_the_later_state_counts_where_two_brokers_of_an_earlier_version_led_a_co
         }
 
     client = SimpleNamespace(read=read, topic_ids={})
-    assert asyncio.run(_states(cast("Any", client))) == {"dc-east.t-1": later}
+    assert asyncio.run(states_of(cast("Any", client))) == {"dc-east.t-1": later}
+
+
+def paused(cluster: Cluster, *topics: str, is_paused: bool = True, dry_run: bool = False) -> list[str]:
+    return asyncio.run(ordering.pause(cast("Any", cluster), topics, is_paused=is_paused, dry_run=dry_run))
+
+
+def test_a_pause_is_ordered_once_for_each_copy_and_a_dry_run_orders_nothing() -> None:
+    cluster = Cluster(KNOWN)
+    assert paused(cluster, "dc-east.t", dry_run=True) == [
+        "dc-east.t would be paused; `headrace mirror resume dc-east.t` lets it go on."
+    ]
+    assert cluster.orders == []
+    paused(cluster, "dc-east.t")
+    assert cluster.orders == [(b"dc-east.t/pause", b'{"paused": true}')]
+    assert paused(cluster, "dc-east.t", is_paused=False) == ["dc-east.t is not paused."]
+    with pytest.raises(click.ClickException, match=r"nothing\.here is no mirror's copy"):
+        paused(cluster, "dc-east.t", "nothing.here")
+    assert len(cluster.orders) == 1, "none of them, then"
+
+
+def test_a_dry_run_of_a_skip_or_a_resume_orders_nothing() -> None:
+    cluster = Cluster(replace(KNOWN, rotten=finding(Kind.ROT, 100, 149)))
+    said = asyncio.run(ordering.skip(cast("Any", cluster), "dc-east.t", 0, (100, 149), dry_run=True))
+    assert "would never be in the copy" in said
+    stopped = Cluster(replace(KNOWN, stopped=finding(Kind.GAP, 1, 2)))
+    asyncio.run(ordering.resume(cast("Any", stopped), "dc-east.t", 0, dry_run=True))
+    assert cluster.orders == stopped.orders == []
+
+
+def test_orders_that_hold_for_topics_and_sources_are_the_last_ones() -> None:
+    folded = States()
+    for offset, (key, value) in enumerate(
+        [
+            (b"dc-east.t/pause", orders.encode_pause(is_paused=True)),
+            (b"dc-east.u/pause", orders.encode_pause(is_paused=True)),
+            (b"dc-east.u/pause", orders.encode_pause(is_paused=False)),
+            (b"dc-east/limit", orders.encode_limit(5)),
+            (b"dc-east/limit", orders.encode_limit(7)),
+            (b"dc-west/limit", orders.encode_limit(7)),
+            (b"dc-west/limit", orders.encode_limit(None)),
+        ]
+    ):
+        folded.take(0, Record(offset, offset, key, value, []))
+    assert [folded.is_paused(topic) for topic in ("dc-east.t", "dc-east.u", "dc-east.v")] == [
+        True,
+        False,
+        False,
+    ]
+    assert [folded.limit_of(source) for source in ("dc-east", "dc-west", "dc-gone")] == [7, None, None]
+    for value in (b"7", b"{}", b"rubbish", b'{"bytes_per_second": 0}'):
+        with pytest.raises(ValueError, match=r"."):
+            folded.take(0, Record(9, 9, b"dc-east/limit", value, []))
+    assert folded.limit_of("dc-east") == 7

@@ -42,6 +42,8 @@ def test_the_expression_is_for_the_whole_name() -> None:
             "mirror.fetch.max.bytes=many is not allowed: give a whole number",
         ),
         ({"mirror.metadata.max.age.ms": "60000"}, "from 100 to 10000"),
+        ({"mirror.dc-east.bytes.per.second": "0"}, "a whole number above 0"),
+        ({"mirror.dc-east.bytes.per.second": "5MB"}, "a whole number above 0"),
         ({"mirror.dc-west.topics": "x"}, "of a datacenter that mirror.sources names"),
     ],
 )
@@ -49,6 +51,13 @@ def test_a_bad_value_is_a_sentence(change: dict[str, str], sentence: str) -> Non
     with pytest.raises(ConfigurationError) as caught:
         MirrorConfig.from_properties(GOOD | change)
     assert sentence in str(caught.value)
+
+
+def test_a_limit_is_each_sources_own() -> None:
+    (source,) = MirrorConfig.from_properties(GOOD | {"mirror.dc-east.bytes.per.second": "5000"}).sources
+    assert source.bytes_per_second == 5000
+    (source,) = MirrorConfig.from_properties(GOOD).sources
+    assert source.bytes_per_second is None
 
 
 def test_an_arrival_is_25_bytes() -> None:

@@ -592,3 +592,19 @@ def test_the_age_of_a_copy_is_that_of_its_last_batch_after_a_restart_too() -> No
     script.copier.progress.max_timestamp = -1
     script.survey(0, 100, tail=read_header(batch(0, 2)))
     assert script.copier.lag_ms(1000) == 500
+
+
+def test_a_paused_copy_asks_and_takes_nothing_and_is_surveyed_when_it_goes_on() -> None:
+    script = Script()
+    script.copying(batch(0, 9))
+    want = script.copier.wants(2000)
+    assert isinstance(want, Fetch)
+    script.copier.pause(is_paused=True)
+    assert (script.copier.condition, script.copier.awaits_metadata) == ("paused", True)
+    script.answer(want, batch(10, 19))
+    script.locate()
+    assert script.copier.wants(3000) is None
+    assert script.target.log_end_offset == 10
+    script.copier.pause(is_paused=False)
+    script.locate()
+    assert isinstance(script.copier.wants(3000), Survey)

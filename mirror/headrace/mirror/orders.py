@@ -1,0 +1,48 @@
+"""Orders about more than one partition, which every broker reads from `headrace.mirror` within a second. Pure values.
+
+    <target topic>/pause     whether the topic's copy is paused
+    <source>/limit           what this broker may fetch of the source a second, whatever its configuration says
+
+The last record of a key counts, so they hold until another one comes, restarts included.
+"""
+
+from __future__ import annotations
+
+import json
+
+PAUSE, LIMIT = "pause", "limit"
+SEPARATOR = "/"
+
+
+def key_of(subject: str, order: str) -> bytes:
+    """The record's key; the subject is a copy's topic or a source."""
+    return f"{subject}{SEPARATOR}{order}".encode()
+
+
+def encode_pause(*, is_paused: bool) -> bytes:
+    return json.dumps({"paused": is_paused}).encode()
+
+
+def decode_pause(value: bytes) -> bool:
+    """Raises ValueError for what is no order to pause."""
+    try:
+        return bool(json.loads(value)["paused"])
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"no order to pause: {value[:200]!r}") from error
+
+
+def encode_limit(bytes_per_second: int | None) -> bytes:
+    """None: as it is configured."""
+    return json.dumps({"bytes_per_second": bytes_per_second}).encode()
+
+
+def decode_limit(value: bytes) -> int | None:
+    """Raises ValueError for what is no limit."""
+    try:
+        found = json.loads(value)["bytes_per_second"]
+        limit = None if found is None else int(found)
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"no limit: {value[:200]!r}") from error
+    if limit is not None and limit < 1:
+        raise ValueError(f"no limit: {value[:200]!r}")
+    return limit

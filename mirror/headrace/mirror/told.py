@@ -1,0 +1,63 @@
+"""What a cluster's brokers wrote of its mirror, as a command reads it: states and orders, reports of sources.
+
+Like the copiers, a command passes over what it cannot read, with a warning.
+"""
+
+from __future__ import annotations
+
+import click
+
+from headrace.mirror import reports
+from headrace.mirror.cluster_client import ClusterClient
+from headrace.mirror.own_topics import SOURCES, STATES
+from headrace.mirror.reports import Report
+from headrace.mirror.state import State
+from headrace.mirror.states import States
+
+
+def _passed_over(topic: str, error: ValueError) -> None:
+    """Like the copiers, the command passes over what it cannot read."""
+    click.echo(f"Warning: a record of {topic} is passed over: {error}", err=True)
+
+
+async def states_of(client: ClusterClient) -> dict[str, State]:
+    """`<topic>-<partition>` → what is known of the copy."""
+    return newest(await folded(client), client)
+
+
+async def folded(client: ClusterClient) -> States:
+    """All that `headrace.mirror` says."""
+    found = States()
+    for partition, records in (await client.read(STATES)).items():
+        for record in records:
+            try:
+                found.take(partition, record)
+            except ValueError as error:
+                _passed_over(STATES, error)
+    return found
+
+
+def newest(found_states: States, client: ClusterClient) -> dict[str, State]:
+    """`<topic>-<partition>` → the newest state of the copy that there is."""
+    found = {}
+    for place in found_states.places():
+        topic = place.decode().rpartition("-")[0]
+        state = found_states.newest(place, client.topic_ids.get(topic))
+        if state is not None:
+            found[place.decode()] = state
+    return found
+
+
+async def reports_of(client: ClusterClient) -> dict[int, Report]:
+    """Broker → its newest report; earlier versions wrote to partitions of their own."""
+    found: dict[int, Report] = {}
+    for records in (await client.read(SOURCES)).values():
+        for record in records:
+            try:
+                report = reports.decode(record.value or b"")
+            except ValueError as error:
+                _passed_over(SOURCES, error)
+                continue
+            if report.broker not in found or found[report.broker].at_ms <= report.at_ms:
+                found[report.broker] = report
+    return found
