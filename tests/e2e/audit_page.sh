@@ -4,6 +4,7 @@ headrace audit count --once --bootstrap $LIVE --datacenter dc-east --tier live -
 headrace audit count --once --bootstrap $OFFLINE --datacenter offline --tier offline --topics dc-east.pageviews,dc-east.pageviews.rejected
 headrace audit report --bootstrap $OFFLINE --warehouse $WAREHOUSE --output report
 headrace audit report --bootstrap $OFFLINE --warehouse $WAREHOUSE --output report-of-hours --since 3h --until 0s
+headrace audit report --bootstrap $OFFLINE --warehouse $WAREHOUSE --output report-of-one --topic pageviews --producer web-1
 headrace audit status --since 3h --latency-factor 3 --bootstrap $OFFLINE --warehouse $WAREHOUSE
 headrace audit serve --bootstrap $OFFLINE --warehouse $WAREHOUSE --listen 127.0.0.1:8090 &
 curl --silent --fail --retry 30 --retry-delay 1 --retry-connrefused --output report-of-now.json http://127.0.0.1:8090/report.json

@@ -95,6 +95,8 @@ class Archive:
         settled = json.dumps(batch.topics, separators=(",", ":"))
         self._append(AUDIT_WINDOWS, WINDOWS_TABLE, rows, batch, {TOPICS: settled})
         facts.batch, facts.pending = batch.number, None
+        for found in facts.topics.values():
+            found.forget_written()
 
     def read_into(self, ledger: Ledger, period: Period) -> None:
         """Give a ledger the windows and findings of a period, of all that is settled."""

@@ -143,6 +143,7 @@ def gather(ledger: Ledger, streams: Collection[Stream] | None = None) -> list[Ev
             moving=once(total(moving.get(stream, ()))),
         )
         for stream in sorted(wanted)
+        if stream in ledger.accounts or any((tier, stream) in everything for tier in TIERS)
     ]
 
 

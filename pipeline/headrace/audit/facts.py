@@ -70,11 +70,18 @@ class TopicFacts:
             for hop in HOPS:
                 self.hop_faults.pop((oldest, hop), None)
 
-    def begin_reading(self) -> None:
-        """Forget what is kept one by one and is in the tables, which are going to tell it."""
+    def forget_written(self) -> None:
+        """Forget what is in the tables: the windows, and what was found of those that ended a day before the last ones."""
         self.windows, self.hop_faults = {}, {}
         for start, found in self.unwritten.items():
             self.take_window(start, *found)
+        since_ms = self.until_ms - WINDOWS_MAX * WINDOW_SIZE_MS
+        self.findings = [item for item in self.findings if not 0 <= item.window_end < since_ms]
+        self.incomplete = [item for item in self.incomplete if item.period.until_ms >= since_ms]
+
+    def begin_reading(self) -> None:
+        """Forget all that is in the tables, which are going to tell it."""
+        self.forget_written()
         self.findings, self.incomplete = [], []
         self.keep_found(self.unwritten_found)
 

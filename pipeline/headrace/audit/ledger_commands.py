@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 import threading
 import time
@@ -16,6 +17,7 @@ from headrace.audit import promises, state
 from headrace.audit import report as reports
 from headrace.audit.archive import Archive
 from headrace.audit.book import Book
+from headrace.audit.choice import Choice, chosen
 from headrace.audit.latency import SPANS
 from headrace.audit.ledger import LATE_AFTER_MS, ForeignLedgerError, Ledger
 from headrace.audit.metrics import AuditMetrics
@@ -29,7 +31,7 @@ from headrace.audit.options import (
 from headrace.audit.outcome import Outcome
 from headrace.audit.period import ALWAYS, END_MS, Period
 from headrace.audit.reconcile import reconcile
-from headrace.audit.settling import settle
+from headrace.audit.settling import forget_producers, settle
 from headrace.audit.topics import OfflineTopics
 from headrace.audit.warehouse import Warehouse
 from headrace.audit.watermark import SILENT_AFTER_MS
@@ -122,6 +124,7 @@ class Auditor:
             return
         try:
             self._archive.write(self.ledger.facts, self.ledger.producers)
+            forget_producers(self.ledger, [*self.ledger.producers])
         except Exception as error:  # what a catalog raises is its own matter
             logger.warning("what is settled is written to the warehouse later", reason=error)
 
@@ -253,6 +256,20 @@ def watch(
     help="Judge the windows before this time; default what there is now.",
 )
 @click.option(
+    "--topic",
+    "topics",
+    multiple=True,
+    metavar="NAME",
+    help="Report this topic alone: by its name, or as datacenter.topic; may be given several times.",
+)
+@click.option(
+    "--producer",
+    "producers",
+    multiple=True,
+    metavar="NAME",
+    help="Report what is of this producer alone: by its uuid, server or service; may be given several times.",
+)
+@click.option(
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
     required=True,
@@ -268,6 +285,8 @@ def report(
     directory: Path | None,
     since_ms: int | None,
     until_ms: int | None,
+    topics: tuple[str, ...],
+    producers: tuple[str, ...],
     output: Path,
     as_json: bool,
 ) -> None:
@@ -281,6 +300,7 @@ def report(
     read_all(auditor)
     auditor.read_settled(period)
     outcome = auditor.outcome(now_ms(), silent_after_seconds, period)
+    outcome = _chosen(outcome, Choice(topics, producers), auditor.ledger)
     found = reports.as_json(outcome, auditor.ledger, now_ms())
     _write(output, found, auditor.ledger)
     if as_json:
@@ -300,6 +320,16 @@ def _period(since_ms: int | None, until_ms: int | None) -> Period:
     return period
 
 
+def _chosen(outcome: Outcome, choice: Choice, ledger: Ledger) -> Outcome:
+    unknown = choice.unknown(outcome, ledger.producers)
+    if unknown:
+        raise click.ClickException(
+            f"nothing that is open or was found goes by the name of {', '.join(unknown)}: name topics with --topic, and with "
+            "--producer a uuid, server or service that the whole report has"
+        )
+    return chosen(outcome, choice, ledger.producers)
+
+
 def read_all(auditor: Auditor) -> None:
     """Read what is new, and observe what waits; what keeps failing becomes the command's one line."""
     for attempt in range(1, REPORT_ATTEMPTS_MAX + 1):
@@ -315,6 +345,8 @@ def read_all(auditor: Auditor) -> None:
 
 
 def _write(output: Path, found: dict[str, Any], ledger: Ledger) -> None:
+    # Without a home it warns of the folder that it makes for its fonts, which nobody needs to know.
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
     from headrace.audit.page import render
 
     contents = {

@@ -207,10 +207,11 @@ def findings_table(findings: Sequence[Row]) -> str:
             _span(item),
             f"{item['count']:,}",
             _moment(item["window_start"]),
+            item["to_do"],
         ]
         for item in findings[:ROWS_MAX]
     ]
-    titles = ["kind", "hop", "datacenter", "topic", *_PRODUCER, "sequences", "count", "window"]
+    titles = ["kind", "hop", "datacenter", "topic", *_PRODUCER, "sequences", "count", "window", "what to do"]
     return table(titles, rows, numbers=(7, 8), kinds=True) + _more(findings)
 
 

@@ -17,8 +17,10 @@ from headrace.audit.outcome import Counts, Finding, Incomplete, Outcome, windows
 from headrace.audit.parcels import is_rejected
 from headrace.audit.period import BEGIN_MS, END_MS, Period
 from headrace.audit.windows import ProducerName
-from headrace.audit.wording import fault, reason
+from headrace.audit.wording import fault, reason, to_do
 
+SCHEMA_VERSION: Final = 1
+"""Goes up when a field goes away or means something else; further fields may come at any time."""
 LISTED_MAX: Final = 10_000
 """Findings and reasons that are listed; totals count all."""
 NAMED_MAX: Final = 3
@@ -37,6 +39,7 @@ def as_json(outcome: Outcome, ledger: Ledger, now_ms: int) -> dict[str, Any]:
             counts = Counts(**_faults(counts))
         totals.add(counts)
     return {
+        "schema_version": SCHEMA_VERSION,
         "verdict": outcome.verdict,
         "complete_until": _time(outcome.complete_until),
         **_period(outcome.period, now_ms),
@@ -169,7 +172,9 @@ def _finding(item: Finding, ledger: Ledger) -> dict[str, Any]:
             "first_offset": item.first_offset,
             "last_offset": item.last_offset,
         }
-    return {**fields, "reason": item.reason} if item.reason else fields
+    if item.reason:
+        fields["reason"] = item.reason
+    return {**fields, "what": fault(fields), "since": fields["window_start"], "to_do": to_do(fields)}
 
 
 def _incomplete(item: Incomplete, ledger: Ledger) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def settle(ledger: Ledger, book: Book, now_ms: int, silent_after_ms: int = SILEN
                 _settle_stream(ledger, facts, entry.evidence.stream, standing)
                 book.entries.pop(entry.evidence.stream, None)
                 dropped.add(entry.evidence.stream.producer_name)
-    _forget_producers(ledger, dropped)
+    forget_producers(ledger, dropped)
     return touched
 
 
@@ -186,8 +186,8 @@ def _drop(ledger: Ledger, stream: Stream) -> None:
     ledger.topics_of[stream.producer_name] -= 1
 
 
-def _forget_producers(ledger: Ledger, producers: Collection[str]) -> None:
-    """Forget the names of producers of which nothing is open and nothing was found."""
+def forget_producers(ledger: Ledger, producers: Collection[str]) -> None:
+    """Forget the names of those producers of which nothing is open and nothing that is kept was found."""
     named = ledger.facts.named_producers() if producers else set()
     for producer in producers:
         if ledger.topics_of[producer] <= 0:

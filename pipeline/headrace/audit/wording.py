@@ -46,6 +46,50 @@ def fault(item: Row) -> str:
     return f"{who(item)}: {item['count']:,} events of {where}, {sequences}"
 
 
+_TO_DO: Mapping[tuple[str, str], str] = {
+    (
+        "loss",
+        "producer_to_live",
+    ): "look for a leader that was elected uncleanly or a disk that was lost in the live cluster, and "
+    "publish these sequences again from where they came from",
+    (
+        "loss",
+        "live_to_offline",
+    ): "look at `headrace mirror status` and the mirror's findings; while the live cluster still has "
+    "these events, copy them from there",
+    (
+        "loss",
+        "offline_to_warehouse",
+    ): "look at the load's log and at what a person let it pass over; while the offline cluster "
+    "still has these events, load them from there",
+    (
+        "duplicate",
+        "producer_to_live",
+    ): "let this producer be idempotent, and read the table by datacenter, topic, producer and "
+    "sequence, each once",
+    (
+        "duplicate",
+        "live_to_offline",
+    ): "see to it that one mirror alone writes to this copy, and read the table by producer and "
+    "sequence, each once",
+    (
+        "duplicate",
+        "offline_to_warehouse",
+    ): "see to it that one load alone writes to this table, and delete the rows whose "
+    "_datacenter, _topic, _topic_partition and _offset are there before",
+}
+_STOPPED: str = "look at `headrace mirror status` for what happened at the source; `headrace mirror resume` lets the copy go on"
+
+
+def to_do(item: Row) -> str:
+    """Say what a person is to do about a finding."""
+    if item["kind"] == "late":
+        return "nothing for this one; where it happens often, look at the latency of this hop"
+    if item["kind"] in ("truncation", "recreation"):
+        return "nothing: a person let the load go on" if item["hop"] == "offline_to_warehouse" else _STOPPED
+    return _TO_DO[item["kind"], item["hop"]]
+
+
 def unknown(row: Row) -> str:
     """Say what a hop that cannot be judged leaves open."""
     where = f"{row['topic']} in {row['datacenter']} from {hop_name(row['hop'])}"

@@ -79,6 +79,11 @@ def test_facts_are_rows_that_sql_can_add_up(catalog: Catalog) -> None:
     assert (finding["first_sequence"], finding["count"]) == (1, 1)
     assert Warehouse(catalog).read_into(Ledger()) == 0
     assert not ledger.facts.begin_batch()
+    facts = ledger.facts.topics[DATACENTER, TOPIC]
+    assert (facts.windows, facts.unwritten, facts.counts.live, len(facts.findings)) == ({}, {}, 4, 1)
+    facts.until_ms += 2 * 86_400_000
+    facts.forget_written()
+    assert facts.findings == []
 
 
 def test_a_batch_is_in_each_table_once_wherever_it_was_cut_off(

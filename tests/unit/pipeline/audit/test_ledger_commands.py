@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from datetime import UTC, datetime
 from pathlib import Path
 
-from audit_pipeline import DATACENTER, TOPIC, WINDOW_MS, Pipeline
+import pytest
+from audit_pipeline import DATACENTER, NOW, TOPIC, WINDOW_MS, Pipeline
+from click.testing import CliRunner
 
-from headrace.audit import promises
+from headrace.audit import ledger_commands, promises
 from headrace.audit.book import Book
 from headrace.audit.ledger import Promise
 from headrace.audit.ledger_commands import Auditor
+from headrace.audit.settling import SETTLED_AFTER_MS, STEP_MS, settle
+from headrace.load.tables import open_catalog
 
 OVERALL = ("", "")
 
@@ -50,3 +56,59 @@ def test_what_cannot_be_kept_is_not_told(tmp_path: Path) -> None:
     closed = auditor(pipeline, tmp_path / "file")
     assert closed.outcome(pipeline.now_ms, 300).complete_until is None
     assert auditor(pipeline, None).outcome(pipeline.now_ms, 300).complete_until is not None
+
+
+class NoTopics:
+    """An offline cluster whose topics retention has emptied."""
+
+    reached = 1
+
+    def __init__(self, _: object) -> None:
+        pass
+
+    def read_into(self, _: object) -> int:
+        return 0
+
+
+@pytest.fixture
+def past(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The options of a report on a loss that was settled and kept, and of which the topics tell nothing any more."""
+    monkeypatch.setattr(ledger_commands, "OfflineTopics", NoTopics)
+    warehouse = str(tmp_path / "warehouse")
+    open_catalog(warehouse).create_namespace("warehouse")
+    auditor = ledger_commands.open_auditor("127.0.0.1:1", warehouse, {}, tmp_path / "state", 60)
+    pipeline = Pipeline(ledger=auditor.ledger)
+    pipeline.open("p")
+    pipeline.send("p", tiers=("live",))
+    pipeline.close("p")
+    for _ in range(2):
+        pipeline.pass_time(SETTLED_AFTER_MS + 2 * STEP_MS)
+        pipeline.ledger.settle(pipeline.now_ms)
+        settle(pipeline.ledger, auditor.book, pipeline.now_ms)
+    for _ in range(2):
+        auditor.keep(tmp_path / "state", with_settled=True)
+    span = [datetime.fromtimestamp(at // 1000, UTC).isoformat() for at in (NOW - WINDOW_MS, NOW + WINDOW_MS)]
+    cluster = ["--bootstrap", "127.0.0.1:1", "--warehouse", warehouse]
+    return [*cluster, "--since", span[0], "--until", span[1], "--output", str(tmp_path / "report"), "--json"]
+
+
+@pytest.mark.parametrize("with_state", [True, False])
+def test_a_report_of_the_past_is_that_of_the_tables(
+    past: list[str], tmp_path: Path, with_state: bool
+) -> None:
+    options = [*past, *(["--state", str(tmp_path / "state")] if with_state else [])]
+    done = CliRunner().invoke(ledger_commands.report, [*options, "--topic", TOPIC, "--producer", "web-1"])
+    report = json.loads(done.stdout)
+    assert (done.exit_code, report["schema_version"], report["verdict"]) == (1, 1, "loss")
+    assert (report["totals"]["live"], report["totals"]["lost"]) == (1, 1)
+    [finding] = report["findings"]
+    assert (finding["hop"], finding["server"], finding["count"]) == ("live_to_offline", "web-1", 1)
+    assert finding["since"] == finding["window_start"]
+    assert "mirror" in finding["to_do"]
+    assert (tmp_path / "report" / "report.html").exists()
+
+
+def test_a_name_that_nothing_goes_by_ends_a_report(past: list[str]) -> None:
+    done = CliRunner().invoke(ledger_commands.report, [*past, "--topic", "pageview"])
+    assert done.exit_code == 1
+    assert "goes by the name of pageview:" in done.stderr

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from headrace.audit import wording
+from headrace.audit.latency import HOPS
 
 ITEM: dict[str, Any] = {
     "hop": "live_to_offline",
@@ -90,3 +91,9 @@ def test_a_skew_names_both_hosts(changes: dict[str, Any], end: str) -> None:
     assert sentence == (
         f"1,204 latencies of dc-east from live to offline are negative and in no figure: {end}"
     )
+
+
+@pytest.mark.parametrize("kind", ["loss", "duplicate", "late", "truncation", "recreation"])
+@pytest.mark.parametrize("hop", HOPS)
+def test_a_finding_says_what_to_do(kind: str, hop: str) -> None:
+    assert wording.to_do({**ITEM, "kind": kind, "hop": hop})
