@@ -1,8 +1,8 @@
 # The commands of this repository; `make` alone lists them.
 SHELL := /bin/bash
 PYTHON := .venv/bin/python
-# A pipeline is many processes, which shall not all compile the same modules.
-unexport PYTHONDONTWRITEBYTECODE
+# A pipeline is many processes, which shall not all compile the same modules, nor read a program of Ansible's byte by byte.
+unexport PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED
 PYTEST := $(PYTHON) -m pytest tests --dist loadgroup --no-loadscope-reorder
 .DEFAULT_GOAL := help
 .PHONY: help setup demo lab lab-down plan chaos test test-long test-lab sim fuzz check bench release terraform-plan clean

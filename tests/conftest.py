@@ -14,9 +14,11 @@ import hypothesis
 import pytest
 from demo_process import BusyError, alone_on_this_machine
 
-# Tests start processes by the hundred, and none shall compile again what another has compiled.
+# Tests start processes by the hundred, and none shall compile again what another has compiled, or read Ansible's modules from
+# its standard input byte by byte.
 sys.dont_write_bytecode = False
-os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+for costly in ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"):
+    os.environ.pop(costly, None)
 # Nor shall each Spark and each ZooKeeper read and check its classes by the hundred again, or compile what runs for seconds well.
 SPARK_JVM = (
     "-XX:+UseSerialGC",
