@@ -9,10 +9,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import ansible.constants
+import ansible.module_utils
 from ansible.errors import AnsibleConnectionFailure, AnsibleError
 from ansible.plugins.action.normal import ActionModule as NormalAction
+
+from headrace_inventory.bytecode import with_bytecode
+
+PLAYBOOKS = Path(__file__).resolve().parents[1]
+SOURCES = {
+    "ansible/module_utils/": (Path(ansible.module_utils.__file__).parent, PLAYBOOKS / "module_utils"),
+    "ansible/legacy/": (PLAYBOOKS / "library",),
+}
 
 # What Docker's client says of a container, or of an engine, that is not there.
 NO_CONTAINER = re.compile(
@@ -52,6 +64,13 @@ class AskingAction(NormalAction):  # type: ignore[misc]
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         return answered(lambda: NormalAction.run(self, tmp, task_vars), task_vars)
+
+    def _configure_module(self, *arguments: Any, **named: Any) -> tuple[Any, str]:
+        built, path = super()._configure_module(*arguments, **named)
+        if self._connection.transport == "local":
+            program = with_bytecode(built.b_module_data, SOURCES, Path(ansible.constants.DEFAULT_LOCAL_TMP))
+            built = replace(built, b_module_data=program)
+        return built, path
 
 
 class LookingAction(AskingAction):
