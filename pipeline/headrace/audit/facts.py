@@ -56,6 +56,8 @@ class TopicFacts:
         known.add(counts)
         for hop, found in hops.items():
             by_hop.setdefault(hop, Counts()).add(found)
+        if len(self.unwritten) > WINDOWS_MAX:
+            del self.unwritten[min(self.unwritten)]
         self.take_window(start, counts, hops)
 
     def take_window(self, start: int, counts: Counts, hops: HopCounts) -> None:

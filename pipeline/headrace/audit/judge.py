@@ -24,7 +24,7 @@ from headrace.audit.latency import HOPS, Hop
 from headrace.audit.outcome import Counts, Finding, Incomplete, Kind
 from headrace.audit.parcels import Tier
 from headrace.audit.period import Period
-from headrace.audit.windows import EMPTY, Depth, Stream, excess, once, total, within
+from headrace.audit.windows import EMPTY, Depth, Stream, excess, is_same, once, total, within
 
 FINDINGS_MAX: Final = 10_000
 """Findings of one kind, hop and stream that are listed; totals count all."""
@@ -57,6 +57,10 @@ def judge(evidence: Evidence) -> Judged:
     judged = Judged()
     accounts = evidence.accounts
     expected = evidence.expected
+    if _is_whole(evidence):
+        n = expected.count
+        judged.counts = Counts(n, n, n, n if evidence.is_loaded else evidence.warehouse.count)
+        return judged
     judged_accounts = once(excess(accounts.acknowledged, accounts.unjudged))
     judged.counts = Counts(
         expected.count, evidence.live.count, evidence.offline.count, evidence.warehouse.count
@@ -93,6 +97,12 @@ def judge(evidence: Evidence) -> Judged:
         _judge_hop(judged, evidence, _excused(hop, evidence.compacted))
     judged.hops["producer_to_live"].unknown += evidence.beyond_accounts.count
     return judged
+
+
+def _is_whole(evidence: Evidence) -> bool:
+    """Whether each event that the producer accounts for is in each tier once, and nothing else is anywhere."""
+    tiers = (evidence.live, evidence.offline, *((evidence.warehouse,) if evidence.is_loaded else ()))
+    return not evidence.stream.is_again and all(is_same(evidence.expected, tier) for tier in tiers)
 
 
 class _Hop(NamedTuple):

@@ -112,6 +112,10 @@ class Auditor:
         self.ledger.settle(now_ms)
         return number
 
+    def settle(self, now_ms: int, silent_after_seconds: float) -> None:
+        """Make facts of what can be settled."""
+        settle(self.ledger, self.book, now_ms, round(silent_after_seconds * 1000))
+
     def read_settled(self, period: Period) -> None:
         """Read what is settled of a period."""
         self._archive.read_into(self.ledger, period)
@@ -221,7 +225,7 @@ def watch(
             rounds.failed(error)
             stop.wait(RETRY_SECONDS)
             continue
-        settle(auditor.ledger, auditor.book, now_ms(), round(silent_after_seconds * 1000))
+        auditor.settle(now_ms(), silent_after_seconds)
         outcome = auditor.outcome(now_ms(), silent_after_seconds)
         if metrics_listener is not None:
             metrics.observe(outcome, auditor.ledger, now_ms())

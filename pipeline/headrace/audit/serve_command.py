@@ -119,10 +119,14 @@ class Work:
 
     def _round(self, number: int) -> View:
         if self._auditor is None:
-            self._auditor = self._opened()
+            opened = self._opened()
+            opened.read_settled(Period(now_ms() - REPORTED_MS, END_MS))
+            self._auditor = opened
         auditor = self._auditor
         auditor.update(now_ms())
         auditor.ledger.latencies.join(now_ms())
+        # What is settled here is written by nobody: `audit watch` settles it, too.
+        auditor.settle(now_ms(), self._silent_after_seconds)
         now = now_ms()
         outcome = auditor.outcome(now, self._silent_after_seconds, Period(now - REPORTED_MS, END_MS))
         report = as_json(outcome, auditor.ledger, now)

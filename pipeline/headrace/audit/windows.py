@@ -202,11 +202,16 @@ def total(depths: Iterable[Depth]) -> Depth:
     )
 
 
+def is_same(left: Depth, right: Depth) -> bool:
+    """Whether both hold the same sequences as often."""
+    return np.array_equal(left.edges, right.edges) and np.array_equal(left.copies, right.copies)
+
+
 def excess(left: Depth, right: Depth) -> Depth:
     """Return the copies that left has more than right."""
     if not len(left.edges) or not len(right.edges):
         return left
-    if np.array_equal(left.edges, right.edges) and np.array_equal(left.copies, right.copies):
+    if is_same(left, right):
         return EMPTY
     difference = _accumulated(
         np.concatenate((left.edges, right.edges)), np.concatenate((_steps(left), -_steps(right)))
