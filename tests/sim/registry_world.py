@@ -1,7 +1,7 @@
 """Registry processes on one topic, under a seeded schedule: they read late, sleep, die, and their appends come late.
 
-The topic is a list; what lands in it has an offset for good, and compaction removes what a newer record of the same key
-overshadows, once it is old enough. A process that died or slept may still have an append on its way.
+The topic is a broker's log, which the broker's cleaner compacts once what is in it is old enough, as after a night. A process
+that died or slept may still have an append on its way.
 """
 
 from __future__ import annotations
@@ -10,13 +10,15 @@ import json
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
+
+from registry_topic import SchemasTopic
 
 from headrace.registry import schemas
 from headrace.registry.errors import RegistryError, store_timed_out
 from headrace.registry.machine import Decision, Machine, Submitted
-from headrace.registry.records import decode, encode
+from headrace.registry.records import decode
 from headrace.registry.writer import TURN_WAIT_MS_MAX, Append, Request, Settled, Writer
 
 PAUSE_MS_MAX = 30_000
@@ -24,15 +26,6 @@ COMPACTION_LAG_MS = 4 * PAUSE_MS_MAX
 KEPT = ("orders", "pages")
 GROWING = "strict"
 DELETED = "gone"
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    offset: int
-    key: bytes
-    value: bytes | None
-    turn: str | None
-    landed_ms: int
 
 
 @dataclass(slots=True)
@@ -63,8 +56,7 @@ class World:
     def __init__(self, seed: int, processes: int = 3) -> None:
         self.random = random.Random(seed)
         self.now_ms = 0
-        self.topic: list[Entry] = []
-        self.end = 0
+        self.topic = SchemasTopic(COMPACTION_LAG_MS)
         self.landings: list[Landing] = []
         self.stories: list[str] = []
         self.known: list[tuple[str, str, int]] = []
@@ -82,6 +74,10 @@ class World:
 
     def settle(self) -> None:
         """No more faults: whatever is under way comes to its end, and all processes say the same."""
+        self._come_to_rest()
+        self._check_the_end()
+
+    def _come_to_rest(self) -> None:
         for process in self.processes:
             process.asleep_until_ms = 0
         deadline = self.now_ms + 20 * TURN_WAIT_MS_MAX
@@ -92,7 +88,6 @@ class World:
             for process in self.processes:
                 self._read(process, 1000)
                 self._step(process)
-        self._check_the_end()
 
     # What happens
 
@@ -121,8 +116,12 @@ class World:
                 self.random.choice((2_000, PAUSE_MS_MAX))
             )
             self.stories.append(f"{self.now_ms} {process.name} sleeps until {process.asleep_until_ms}")
-        elif dice < 0.20:
-            self.compact(self.now_ms - COMPACTION_LAG_MS)
+        elif dice < 0.102:
+            self._come_to_rest()
+            self.now_ms += COMPACTION_LAG_MS
+            self.stories.append(f"{self.now_ms} a night is over")
+        elif dice < 0.20 and self.topic.clean(self.now_ms):
+            self.stories.append(f"{self.now_ms} the cleaner comes by")
 
     def _process(self) -> Process:
         self.born += 1
@@ -194,10 +193,7 @@ class World:
         due = [landing for landing in self.landings if landing.at_ms <= self.now_ms]
         self.landings = [landing for landing in self.landings if landing.at_ms > self.now_ms]
         for landing in sorted(due, key=lambda each: each.at_ms):
-            for record in landing.append.records:
-                key, value = encode(record)
-                self.topic.append(Entry(self.end, key, value, landing.append.turn, self.now_ms))
-                self.end += 1
+            self.topic.append(landing.append, self.now_ms)
             if landing.process is not None:
                 self._heard(landing.process, None)
 
@@ -206,35 +202,22 @@ class World:
             self._note(outcome, process.asked.pop(outcome.request, _nothing))
 
     def _read(self, process: Process, count: int) -> None:
-        unread = [entry for entry in self.topic if entry.offset >= process.position][:count]
-        for entry in unread:
+        before, unread = process.position, self.topic.read(process.position)
+        for entry in islice(unread, count):
             record = decode(entry.key, entry.value)
             assert record is not None
             if process.writer.read(record, entry.turn):
                 self.stories.append(f"{self.now_ms} {process.name} reads a late record")
             process.position = entry.offset + 1
-        if unread:
+        if process.position > before:
             self._check_versions(process.machine)
-
-    def compact(self, before_ms: int) -> None:
-        """Remove what is overshadowed, of the records that landed before, as a log cleaner does."""
-        newest = {entry.key: entry.offset for entry in self.topic if entry.landed_ms < before_ms}
-        self.topic = [
-            entry
-            for entry in self.topic
-            if entry.landed_ms >= before_ms
-            or (
-                entry.offset == newest[entry.key]
-                and not (entry.value is None and entry.landed_ms < before_ms - COMPACTION_LAG_MS)
-            )
-        ]
 
     # What must hold
 
     def _is_busy(self) -> bool:
         return bool(self.landings) or any(
             process.asked
-            or (process.position < self.end and any(entry.offset >= process.position for entry in self.topic))
+            or any(self.topic.read(process.position))
             or process.machine.needs_repair
             or process.machine.turns.head is not None
             for process in self.processes
@@ -249,7 +232,7 @@ class World:
     def _check_the_end(self) -> None:
         states = [describe(process.machine) for process in self.processes]
         replayed = self._replayed()
-        self.compact(self.now_ms + 1)
+        self.topic.clean_all(self.now_ms)
         states += [describe(replayed), describe(self._replayed())]
         for state in states:
             assert state == states[0], "the processes, or what is replayed, differ"
@@ -270,7 +253,7 @@ class World:
 
     def _replayed(self) -> Machine:
         machine = Machine()
-        for entry in self.topic:
+        for entry in self.topic.read(0):
             record = decode(entry.key, entry.value)
             assert record is not None
             machine.apply(record, turn=entry.turn)
@@ -304,7 +287,9 @@ def _ids(machine: Machine, subject: str) -> dict[int, int]:
 
 
 def _version_of(machine: Machine, subject: str, schema_id: int) -> int:
-    return next(version for version, found in _ids(machine, subject).items() if found == schema_id)
+    found = [version for version, known in _ids(machine, subject).items() if known == schema_id]
+    assert found, f"id {schema_id} is that of no version of {subject}"
+    return found[0]
 
 
 def _nothing(_: Any) -> None:

@@ -38,7 +38,13 @@ def test_what_was_answered_is_in_every_process_and_every_replay(first: int) -> N
 def test_answers_are_kept_through_all_that_the_schedules_are_for() -> None:
     worlds = [run(seed) for seed in range(BLOCK)]
     stories = "\n".join(story for world in worlds for story in world.stories)
-    for happening in ("dies", "sleeps", "does not hear of an append", "reads a late record"):
+    for happening in (
+        "dies",
+        "sleeps",
+        "does not hear of an append",
+        "reads a late record",
+        "the cleaner comes by",
+    ):
         assert happening in stories
     assert sum(len(world.known) for world in worlds) > 1000
     assert sum(world.refused for world in worlds) > 100
