@@ -83,8 +83,9 @@ class Membership(SessionListener):
         )
         self._registration = Registration(self._zookeeper, self._clock, broker)
         await self._registration.begin(2 * self._config.zookeeper.zookeeper_session_timeout_ms)
-        await self._registered()
+        # Before anybody else has a turn: the session may end while the others are told.
         self._zookeeper.add_listener(self)
+        await self._registered()
 
     async def close(self) -> None:
         """End the session."""

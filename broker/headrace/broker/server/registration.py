@@ -93,6 +93,8 @@ class Registration:
         if taken := await self._taken_endpoint(before_epoch=znode.creation_zxid):
             await self._zookeeper.delete(path, znode.version)
             return taken
+        if znode.ephemeral_owner != self._zookeeper.session_id:
+            return f"the session in which broker id {broker_id} was registered is over"
         self._broker = replace(self._broker, epoch=znode.creation_zxid)
         logger.info("registered", broker=broker_id, epoch=self.epoch)
         return None
