@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions
 from mirror_clusters import Cluster, copied
 from processes import eventually, free_port
@@ -311,6 +311,37 @@ def test_a_limit_holds_and_is_changed_while_the_brokers_run(
     copied(east, offline, "limited")
 
 
+def test_groups_go_on_in_the_copies_but_not_those_with_members_there(
+    clusters: tuple[Cluster, Cluster, Cluster],
+) -> None:
+    east, _, offline = clusters
+    east.create("grouped", 1)
+    east.publish("grouped", 100)
+    copied(east, offline, "grouped")
+    for cluster, group, topic, offset in (
+        (east, "moving", "grouped", 60),
+        (east, "living", "grouped", 70),
+        (offline, "living", "dc-east.grouped", 10),
+    ):
+        consumer = _consumer(cluster, group)
+        consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
+        consumer.close()
+    living = _consumer(offline, "living")
+    living.subscribe(["dc-east.grouped"])
+    eventually(lambda: bool(living.poll(0.2) and living.assignment()), what="the member")
+    arguments = ("sync-groups", "dc-east", "--groups", "moving|living", "--bootstrap", offline.bootstrap)
+    said = _mirror(*arguments, "--dry-run")
+    assert "moving would go on in 1 partitions." in said.stdout, said.stderr
+    assert _committed(offline, "moving", "dc-east.grouped") < 0
+    done = _mirror(*arguments)
+    assert "moving goes on in 1 partitions." in done.stdout, done.stderr
+    assert "living is left alone: it has members" in done.stdout
+    assert _committed(offline, "moving", "dc-east.grouped") == 60
+    assert _committed(offline, "living", "dc-east.grouped") == 10
+    living.close()
+    assert "moving is where it is to be." in _mirror(*arguments).stdout
+
+
 def test_two_clusters_mirror_each_other_and_each_topic_is_copied_once(
     tmp_path: Path, zookeeper: ZooKeeperProcess
 ) -> None:
@@ -385,6 +416,24 @@ def _shorten(cluster: Cluster, topic: str) -> None:
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
     cluster.admin.incremental_alter_configs([resource])[resource].result(20)
     eventually(lambda: cluster.log_start(topic) > 200, what="retention")
+
+
+def _consumer(cluster: Cluster, group: str) -> Consumer:
+    settings = {
+        "bootstrap.servers": cluster.bootstrap,
+        "group.id": group,
+        "enable.auto.commit": False,
+        "log_level": 0,
+    }
+    return Consumer(settings)
+
+
+def _committed(cluster: Cluster, group: str, topic: str) -> int:
+    consumer = _consumer(cluster, group)
+    (found,) = consumer.committed([TopicPartition(topic, 0)], 20)
+    consumer.close()
+    offset: int = found.offset
+    return offset
 
 
 def _mirror(*arguments: str) -> subprocess.CompletedProcess[str]:

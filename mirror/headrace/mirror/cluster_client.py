@@ -19,7 +19,9 @@ from headrace.broker.wire.api import (
 from headrace.broker.wire.batches import Record, decode_records, encode_batch, iter_batches
 from headrace.broker.wire.client.offsets import LIST_OFFSETS_VERSION, list_offsets, listed_offsets
 from headrace.broker.wire.client.view import NO_LEADER, Address, ClusterView
+from headrace.broker.wire.fields import Message
 from headrace.broker.wire.partitions import PartitionKey
+from headrace.broker.wire.schema import Api
 from headrace.broker.wire.special_values import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_EPOCH
 
 CLIENT_ID = "headrace-mirror-command"
@@ -70,6 +72,20 @@ class ClusterClient:
     def topic_ids(self) -> Mapping[str, UUID]:
         """Topic → its id; none of a cluster that is older than topic ids."""
         return self._view.topic_ids
+
+    @property
+    def brokers(self) -> list[int]:
+        """The ids of those that are alive."""
+        return sorted(self._view.addresses)
+
+    async def ask(self, broker: int, api: Api, highest: int, message: Message) -> Message:
+        """What that broker answers; raises FAILURES and KafkaErrors."""
+        answer: Message = await (await self._to(broker)).ask(api, highest, message)
+        return answer
+
+    async def log_starts(self) -> dict[str, int]:
+        """`<topic>-<partition>` → log start offset, for every partition that has a leader."""
+        return await self._offsets(EARLIEST_TIMESTAMP)
 
     async def log_ends(self) -> dict[str, int]:
         """`<topic>-<partition>` → high watermark, for every partition that has a leader."""

@@ -20,9 +20,10 @@ from rich.table import Table
 from headrace.broker.client.asynchronous import FAILURES
 from headrace.broker.config.keys import ConfigurationError
 from headrace.broker.errors import KafkaError
-from headrace.mirror import ordering, overview, promotion
+from headrace.mirror import group_offsets, ordering, overview, promotion
 from headrace.mirror.cluster_client import ClusterClient
 from headrace.mirror.config import parse_addresses
+from headrace.mirror.group_sync import GroupMove
 from headrace.mirror.ordering import Offsets
 from headrace.mirror.promotion import Standing
 from headrace.mirror.told import folded, newest, reports_of
@@ -195,6 +196,41 @@ def limit(source: str, bytes_per_second: int | None, bootstrap: str, dry_run: bo
     _run(bootstrap, lambda client: ordering.limit(client, source, bytes_per_second, dry_run=dry_run))
     what = f"{bytes_per_second:,} bytes a second" if bytes_per_second else "what its configuration says"
     click.echo(f"Each broker {'would fetch' if dry_run else 'fetches'} at most {what} of {source}.")
+
+
+@mirror.command(
+    "sync-groups",
+    epilog="Example: headrace mirror sync-groups dc-east --groups 'billing|audit-.*' --bootstrap 127.0.3.1:9092",
+)
+@click.argument("source")
+@click.option(
+    "--groups", "pattern", default=".*", metavar="REGEX", help="Groups of the source, by their whole name."
+)
+@bootstrap_option
+@dry_run_option
+def sync_groups(source: str, pattern: str, bootstrap: str, dry_run: bool) -> None:
+    """Let groups of a source go on in its copies: commit here what they committed there, as far as the copies go.
+
+    \b
+    A group that has members here is left alone, and none is moved back.
+    """
+    wanted = group_offsets.pattern_of(pattern)
+
+    async def work(client: ClusterClient) -> list[GroupMove]:
+        heard = await reports_of(client)
+        known = {told.name: told.bootstrap for report in heard.values() for told in report.sources}
+        if source not in known:
+            names = ", ".join(sorted(known)) or "none"
+            raise click.ClickException(f"no broker mirrors a source {source}; there are: {names}")
+        async with ClusterClient(parse_addresses("bootstrap", known[source])) as there:
+            found = await group_offsets.moves(client, there, source, wanted)
+        for move in found if not dry_run else ():
+            if move.offsets:
+                await group_offsets.commit(client, move.group, move.offsets)
+        return found
+
+    for move in _run(bootstrap, work):
+        click.echo(group_offsets.told(move, dry_run=dry_run))
 
 
 def _run(bootstrap: str, work: Callable[[ClusterClient], Awaitable[Answer]]) -> Answer:

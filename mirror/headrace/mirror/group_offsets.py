@@ -1,0 +1,146 @@
+"""Reading groups and their committed offsets from one cluster, and committing them in another (`headrace mirror sync-groups`).
+
+Commits as one who is no member: a broker refuses that for a group that has members by then, whatever was read before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+
+import click
+
+from headrace.broker.errors import ErrorCode, error_of
+from headrace.broker.wire.api import (
+    k08_offset_commit,
+    k09_offset_fetch,
+    k10_find_coordinator,
+    k15_describe_groups,
+    k16_list_groups,
+)
+from headrace.broker.wire.partitions import PartitionKey
+from headrace.mirror.cluster_client import ClusterClient
+from headrace.mirror.group_sync import Copies, GroupMove, group_move
+
+GROUP_KEY = 0
+
+
+async def groups(client: ClusterClient, pattern: re.Pattern[str]) -> list[str]:
+    """Those whose whole name matches; raises KafkaErrors."""
+    found: set[str] = set()
+    for broker in client.brokers:
+        answer = await client.ask(broker, k16_list_groups.API, 3, {})
+        if answer["error_code"]:
+            raise error_of(answer["error_code"], f"broker {broker} does not list its groups")
+        found |= {group["group_id"] for group in answer["groups"]}
+    return sorted(group for group in found if pattern.fullmatch(group))
+
+
+async def _coordinator(client: ClusterClient, group: str) -> int:
+    message = {"key": group, "key_type": GROUP_KEY}
+    answer = await client.ask(client.brokers[0], k10_find_coordinator.API, 3, message)
+    if answer["error_code"]:
+        raise error_of(answer["error_code"], f"group {group} has no coordinator")
+    coordinator: int = answer["node_id"]
+    return coordinator
+
+
+async def committed(client: ClusterClient, group: str) -> dict[PartitionKey, int]:
+    """Its committed offsets; raises KafkaErrors."""
+    message = {"group_id": group, "topics": None, "require_stable": False}
+    answer = await client.ask(await _coordinator(client, group), k09_offset_fetch.API, 7, message)
+    if answer["error_code"]:
+        raise error_of(answer["error_code"], f"offsets of group {group} cannot be read")
+    return {
+        (topic["name"], found["partition_index"]): found["committed_offset"]
+        for topic in answer["topics"]
+        for found in topic["partitions"]
+        if not found["error_code"] and found["committed_offset"] >= 0
+    }
+
+
+async def state_of(client: ClusterClient, group: str) -> str:
+    """The group's state; raises KafkaErrors."""
+    message = {"groups": [group], "include_authorized_operations": False}
+    answer = await client.ask(await _coordinator(client, group), k15_describe_groups.API, 4, message)
+    (found,) = answer["groups"]
+    if found["error_code"]:
+        raise error_of(found["error_code"], f"group {group} cannot be described")
+    state: str = found["group_state"]
+    return state
+
+
+async def commit(client: ClusterClient, group: str, offsets: Mapping[PartitionKey, int]) -> None:
+    """Commit for a group without members; raises KafkaErrors."""
+    topics: dict[str, list[dict[str, object]]] = {}
+    for (topic, partition), offset in offsets.items():
+        topics.setdefault(topic, []).append(
+            {"partition_index": partition, "committed_offset": offset, "committed_metadata": ""}
+        )
+    message = {
+        "group_id": group,
+        "generation_id_or_member_epoch": -1,
+        "member_id": "",
+        "group_instance_id": None,
+        "topics": [{"name": name, "partitions": partitions} for name, partitions in topics.items()],
+    }
+    answer = await client.ask(await _coordinator(client, group), k08_offset_commit.API, 7, message)
+    codes = {found["error_code"] for topic in answer["topics"] for found in topic["partitions"]} - {0}
+    if codes:
+        code = min(codes)
+        if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
+            raise error_of(code, f"group {group} has members in the offline cluster by now")
+        raise error_of(code, f"offsets of group {group} cannot be committed")
+
+
+async def moves(
+    here: ClusterClient, there: ClusterClient, source: str, pattern: re.Pattern[str]
+) -> list[GroupMove]:
+    """What to commit for each group of the source that matches; raises KafkaErrors."""
+    prefix = f"{source}."
+    places = [place for place in here.leaders if place[0].startswith(prefix)]
+    copies = Copies(
+        source=source,
+        starts=_by_place(places, await here.log_starts()),
+        ends=_by_place(places, await here.log_ends()),
+    )
+    return [
+        group_move(
+            group,
+            await committed(there, group),
+            copies,
+            state=await state_of(here, group),
+            here=await committed(here, group),
+        )
+        for group in await groups(there, pattern)
+    ]
+
+
+def _by_place(places: Collection[PartitionKey], offsets: Mapping[str, int]) -> dict[PartitionKey, int]:
+    return {
+        place: offsets[f"{place[0]}-{place[1]}"] for place in places if f"{place[0]}-{place[1]}" in offsets
+    }
+
+
+def told(move: GroupMove, *, dry_run: bool) -> str:
+    """What to say of it."""
+    if move.refusal:
+        return f"{move.group} is left alone: {move.refusal}."
+    if not move.offsets:
+        return f"{move.group} is where it is to be."
+    parts = [f"{move.group} {'would go' if dry_run else 'goes'} on in {len(move.offsets)} partitions"]
+    if move.not_yet:
+        parts.append(
+            f"{move.not_yet:,} messages that it read are not in the copies yet, and would be read twice"
+        )
+    if move.lost:
+        parts.append(f"{move.lost:,} that it did not read are no longer in them")
+    return "; ".join(parts) + "."
+
+
+def pattern_of(text: str) -> re.Pattern[str]:
+    """Raises UsageError."""
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise click.UsageError(f"--groups {text!r} is no regular expression: {error}") from None

@@ -1,0 +1,54 @@
+"""Where a source's groups would go on in its copies."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.mirror import group_offsets
+from headrace.mirror.group_sync import Copies, GroupMove, group_move
+
+COPIES = Copies(
+    source="dc-east",
+    starts={("dc-east.t", 0): 10, ("dc-east.t", 1): 0},
+    ends={("dc-east.t", 0): 100, ("dc-east.t", 1): 7},
+)
+
+
+def move(committed: dict[tuple[str, int], int], here: dict[tuple[str, int], int] | None = None) -> GroupMove:
+    return group_move("g", committed, COPIES, state="Empty", here=here or {})
+
+
+@pytest.mark.parametrize(
+    ("offset", "wanted", "not_yet", "lost"),
+    [(50, 50, 0, 0), (100, 100, 0, 0), (130, 100, 30, 0), (10, 10, 0, 0), (4, 10, 0, 6)],
+)
+def test_a_committed_offset_is_clamped_to_what_the_copy_holds(
+    offset: int, wanted: int, not_yet: int, lost: int
+) -> None:
+    found = move({("t", 0): offset})
+    assert (found.offsets, found.not_yet, found.lost) == ({("dc-east.t", 0): wanted}, not_yet, lost)
+
+
+def test_what_has_no_copy_is_passed_over_and_nobody_is_moved_back() -> None:
+    assert move({("u", 0): 5, ("t", 9): 5, ("t", 0): -1}).offsets == {}
+    assert move({("t", 0): 50}, {("dc-east.t", 0): 50}).offsets == {}
+    assert move({("t", 0): 50, ("t", 1): 3}, {("dc-east.t", 0): 60, ("dc-east.t", 1): 2}).offsets == {
+        ("dc-east.t", 1): 3
+    }
+
+
+@pytest.mark.parametrize("state", ["Stable", "PreparingRebalance", "CompletingRebalance"])
+def test_a_group_with_members_here_is_left_alone(state: str) -> None:
+    found = group_move("g", {("t", 0): 50}, COPIES, state=state, here={})
+    assert (found.offsets, state in found.refusal) == ({}, True)
+    assert group_offsets.told(found, dry_run=False).startswith("g is left alone: ")
+
+
+def test_it_is_said_what_is_read_twice_and_what_is_lost() -> None:
+    assert group_offsets.told(move({("t", 0): 130}), dry_run=True) == (
+        "g would go on in 1 partitions; 30 messages that it read are not in the copies yet, and would be read twice."
+    )
+    assert group_offsets.told(move({("t", 0): 4}), dry_run=False) == (
+        "g goes on in 1 partitions; 6 that it did not read are no longer in them."
+    )
+    assert group_offsets.told(move({}), dry_run=False) == "g is where it is to be."
