@@ -98,15 +98,14 @@ async def serve(listen: tuple[str, int], to: tuple[str, int], delay_ms: float) -
 
 
 @contextmanager
-def road(listen: tuple[str, int], to: tuple[str, int], delay_ms: float) -> Iterator[None]:
-    """A proxy in a process of its own, ready when this is entered."""
-    places = [f"{host}:{port}" for host, port in (listen, to)]
-    command = [sys.executable, "-m", "bench.delaying_proxy", *places, str(delay_ms)]
+def road(listen: str, to: str, delay_ms: float) -> Iterator[None]:
+    """A proxy from one HOST:PORT to another in a process of its own, ready when this is entered."""
+    command = [sys.executable, "-m", "bench.delaying_proxy", listen, to, str(delay_ms)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         if process.stdout.readline().strip() != "ready":
-            raise OSError(f"the delaying proxy cannot listen on {places[0]}")
+            raise OSError(f"the delaying proxy cannot listen on {listen}")
         yield
     finally:
         process.terminate()

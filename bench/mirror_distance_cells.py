@@ -1,8 +1,8 @@
 """The mirror over a long road, and with little to do: how fast it catches up, what idle partitions cost, how soon copies come.
 
-The road is a proxy that holds up what goes either way (`bench.delaying_proxy`), in a process of its own; the source advertises
-it. The source's broker is held still until the target is ready. A rate is that between the first tenth and the end, so that
-it tells of copying, not of the round trips that topics and leaders take before.
+The road is a proxy that holds up what goes either way (`bench.delaying_proxy`), in a process of its own; the source has a
+listener behind it. The source's broker is held still until the target is ready. A rate is that between the first tenth and the
+end, so that it tells of copying, not of the round trips that topics and leaders take before.
 """
 
 from __future__ import annotations
@@ -70,24 +70,21 @@ def _free_port() -> int:
 
 
 def _measure(cell: str, number: int, workshop: Workshop, data: Path) -> RawRun:
-    near = "127.0.0.1", _free_port()
-    advertised = {"advertised.listeners": f"PLAINTEXT://{near[0]}:{near[1]}"}
-    with headrace(data / "source", SOURCE_SETTINGS | advertised) as source:
-        host, _, port = source.bootstrap.rpartition(":")
-        away = host, int(port)
-        with road(near, away, 0):
-            source.create_topic(TOPIC, PARTITIONS)
-            options = {
-                "partitions": PARTITIONS,
-                "messages": MESSAGES,
-                "size": MESSAGE_SIZE,
-                "batch": BATCH,
-            }
-            where = {"bootstrap": source.bootstrap, "topic": TOPIC}
-            filled = run(workshop.generator, "produce", **where, **options)
+    own, far, near = (f"127.0.0.1:{_free_port()}" for _ in range(3))
+    listeners = {
+        "listeners": f"PLAINTEXT://{own},FAR://{far}",
+        "advertised.listeners": f"PLAINTEXT://{own},FAR://{near}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,FAR:PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+    }
+    with headrace(data / "source", SOURCE_SETTINGS | listeners, own) as source:
+        source.create_topic(TOPIC, PARTITIONS)
+        options = {"partitions": PARTITIONS, "messages": MESSAGES, "size": MESSAGE_SIZE, "batch": BATCH}
+        where = {"bootstrap": source.bootstrap, "topic": TOPIC}
+        filled = run(workshop.generator, "produce", **where, **options)
         with (
-            road(near, away, DELAYS_MS[cell]),
-            waiting_target(source, data / "target", f"{near[0]}:{near[1]}", TOPIC) as target,
+            road(near, far, DELAYS_MS[cell]),
+            waiting_target(source, data / "target", near, TOPIC) as target,
         ):
             before = cpu_seconds(target.process)
             source.process.resume()

@@ -80,9 +80,11 @@ class Peer:
 
 
 @contextlib.contextmanager
-def headrace(data: Path, settings: Mapping[str, str] | None = None) -> Iterator[Peer]:
+def headrace(
+    data: Path, settings: Mapping[str, str] | None = None, listen: str = "127.0.0.1:0"
+) -> Iterator[Peer]:
     """One headrace broker under `headrace dev`; `settings` are added to its server.properties."""
-    command = [sys.executable, "-m", "headrace.cli", "dev", "--listen", "127.0.0.1:0", "--data", str(data)]
+    command = [sys.executable, "-m", "headrace.cli", "dev", "--listen", listen, "--data", str(data)]
     for key, value in (settings or {}).items():
         command += ["--set", f"{key}={value}"]
     data.mkdir(parents=True, exist_ok=True)
