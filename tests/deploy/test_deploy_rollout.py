@@ -520,6 +520,8 @@ def test_a_secret_is_seen_nowhere_but_in_the_services_own_file(
     assert processes(root)["offline-auditor"] == after["offline-auditor"], log.read_text()[-2000:]
 
 
+# The lab has upgrades of all kinds of services under load; that of a change above has one host at a time.
+@pytest.mark.long
 def test_another_release_restarts_what_runs_from_it_one_host_at_a_time(rolled_out: Any) -> None:
     before = processes(rolled_out.root)
     registries = {"dc-east-registry", "dc-west-registry"}
@@ -620,13 +622,10 @@ def test_down_stops_everything_and_removes_only_what_was_asked_for(rolled_out: A
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.77.1.100", 9092), timeout=2)
 
-    again = rolled_out.play("down.yml", "--limit", "machine:dc-east-broker-1")
+    removing = ("-e", "headrace_remove_data=true")
+    again = rolled_out.play("down.yml", "--limit", "machine:dc-east-broker-1", *removing)
     assert again.returncode == 0, again.stdout[-4000:]
-    assert changed_hosts(again.stdout) == {}
-
-    assert (
-        rolled_out.play("down.yml", "--limit", "machine", "-e", "headrace_remove_data=true").returncode == 0
-    )
+    assert list(changed_hosts(again.stdout).values()) == [1]
     assert not (rolled_out.root / "data").exists()
     assert (rolled_out.root / "config").is_dir()
     assert (rolled_out.root / "log").is_dir()
