@@ -93,7 +93,7 @@ def _settle_windows(ledger: Ledger, facts: TopicFacts, entry: Entry, until_ms: i
     # A sequence that may be in several windows is settled with the last of them.
     kept = depth(np.concatenate([np.empty((0, 2), dtype=np.int64), *later]))
     seen = (evidence.expected, evidence.live, evidence.offline, evidence.warehouse)
-    found = without(once(total(seen)), total((kept, evidence.moving)))
+    found = without(once(total(seen)), kept)
     if not found.count:
         return
     part = masked(evidence, found)
