@@ -108,7 +108,7 @@ class Work:
             except (click.ClickException, *READ_FAILURES) as error:
                 trouble = error.message if isinstance(error, click.ClickException) else str(error)
                 logger.warning("round incomplete", reason=trouble)
-                view = replace(view, number=view.number + 1, trouble=f"{trouble} Trying again.")
+                view = replace(view, number=view.number + 1, trouble=f"{trouble.rstrip('.')}. Trying again.")
                 self._stop.wait(RETRY_SECONDS)
             board.put_up(view)
             self._stop.wait(self._interval_s)
