@@ -5,6 +5,7 @@ Commits as one who is no member: a broker refuses that for a group that has memb
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Collection, Mapping
 
@@ -23,6 +24,7 @@ from headrace.mirror.cluster_client import ClusterClient
 from headrace.mirror.group_sync import Copies, GroupMove, group_move
 
 GROUP_KEY = 0
+COORDINATOR_PAUSES_SECONDS = (0.2, 0.5, 1.0, 2.0, 4.0)
 
 
 async def groups(client: ClusterClient, pattern: re.Pattern[str]) -> list[str]:
@@ -37,8 +39,13 @@ async def groups(client: ClusterClient, pattern: re.Pattern[str]) -> list[str]:
 
 
 async def _coordinator(client: ClusterClient, group: str) -> int:
+    """Raises KafkaErrors; a cluster's first group has its brokers make their topic for it, which takes a while."""
     message = {"key": group, "key_type": GROUP_KEY}
-    answer = await client.ask(client.brokers[0], k10_find_coordinator.API, 3, message)
+    for pause_seconds in COORDINATOR_PAUSES_SECONDS:
+        answer = await client.ask(client.brokers[0], k10_find_coordinator.API, 3, message)
+        if answer["error_code"] != ErrorCode.COORDINATOR_NOT_AVAILABLE:
+            break
+        await asyncio.sleep(pause_seconds)
     if answer["error_code"]:
         raise error_of(answer["error_code"], f"group {group} has no coordinator")
     coordinator: int = answer["node_id"]
