@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
 
 from headrace.broker.errors import ErrorCode, error_of
 from headrace.broker.wire.client.fetch_session import FULL_EPOCH, FetchSession
@@ -32,6 +31,16 @@ from headrace.broker.wire.client.replica_fetch import (
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.mirror import fetch_wire
 from headrace.mirror.config import Tunables
+from headrace.mirror.fetch_commands import (
+    AskFetch,
+    Asking,
+    AskSurvey,
+    Close,
+    Command,
+    Now,
+    Open,
+    Wait,
+)
 from headrace.mirror.fetch_wire import IDS_VERSION, NAMES_VERSION
 from headrace.mirror.pause import Pause
 from headrace.mirror.questions import UNKNOWN, Fetch, Located, Survey, Surveyed
@@ -62,74 +71,6 @@ SESSION_ERRORS = frozenset(
         ErrorCode.INCONSISTENT_TOPIC_ID,
     }
 )
-
-
-class Now(NamedTuple):
-    """`wall_ms` is what records and copiers carry, `ms` never goes back."""
-
-    wall_ms: int
-    ms: int
-
-
-class Asking(Protocol):
-    """A copier as far as it is asked and told here."""
-
-    @property
-    def located_at(self) -> Located | None:
-        """Where metadata shows its partition; the same object for as long as nothing changes there."""
-        ...
-
-    @property
-    def awaits_metadata(self) -> bool:
-        """Whether it has nothing to ask before it is located anew."""
-        ...
-
-    def wants(self, now_ms: int) -> Survey | Fetch | None: ...
-
-    def fetched(
-        self, request: Fetch, records: memoryview, *, high_watermark: int, log_start_offset: int, now_ms: int
-    ) -> None: ...
-
-    def unchanged(self, now_ms: int) -> None: ...
-
-    def surveyed(self, request: Survey, found: Surveyed, now_ms: int) -> None: ...
-
-    def refused(self, request: Survey | Fetch, code: int, now_ms: int) -> None: ...
-
-    def failed(self, reason: str, now_ms: int) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Open:
-    """Connect, and say so."""
-
-
-@dataclass(frozen=True, slots=True)
-class Close:
-    """The connection was of no use for a while, and brokers close those."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Until something is heard, at most so long."""
-
-    ms: float
-
-
-@dataclass(frozen=True, slots=True)
-class AskFetch:
-    """`version` is the highest that names topics as the request does."""
-
-    request: ReplicaFetchRequest
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
-class AskSurvey:
-    asked: Mapping[PartitionKey, Survey]
-
-
-Command = Open | Close | Wait | AskFetch | AskSurvey
 
 
 @dataclass(slots=True, eq=False)

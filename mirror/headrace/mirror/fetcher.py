@@ -21,15 +21,8 @@ from headrace.broker.wire.client.view import Address
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.mirror.config import SourceConfig, Tunables
 from headrace.mirror.copier import Copier
-from headrace.mirror.fetch_plan import (
-    AskFetch,
-    AskSurvey,
-    Close,
-    FetchPlan,
-    Now,
-    Open,
-    Wait,
-)
+from headrace.mirror.fetch_commands import AskFetch, AskSurvey, Close, Now, Open, Wait
+from headrace.mirror.fetch_plan import FetchPlan
 from headrace.mirror.fetch_wire import IDS_VERSION, SOURCE_FETCH
 from headrace.mirror.surveyor import survey
 from headrace.mirror.window import Limit

@@ -17,7 +17,8 @@ from headrace.broker.wire.client.replica_fetch import (
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.mirror import fetch_plan
 from headrace.mirror.config import Tunables
-from headrace.mirror.fetch_plan import TAIL, AskFetch, AskSurvey, Close, Command, FetchPlan, Now, Open, Wait
+from headrace.mirror.fetch_commands import AskFetch, AskSurvey, Close, Command, Now, Open, Wait
+from headrace.mirror.fetch_plan import TAIL, FetchPlan
 from headrace.mirror.questions import Fetch, Located, Survey, Surveyed
 from headrace.mirror.window import Limit
 
