@@ -32,10 +32,32 @@ from confluent_kafka.admin import AdminClient
 from demo_process import SERVICES, eventually, processes
 from long_runs import first_of
 from odd_demo import assert_everything_is_there, assert_latencies_make_sense
+from prometheus_process import PrometheusProcess
+from prometheus_tools import Query, alert_queries, dashboard_queries
 from supervisor.xmlrpc import SupervisorTransport
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(sys.executable).parent
+# What is asked of faults that a pipeline that is well has none of: clocks of one machine never contradict each other.
+EMPTY_WHEN_WELL = {"HeadraceClocksDisagree", "brokers.json: Answers with an error"}
+# No label holds a name that clients choose.
+LABELS = {
+    *(
+        "__name__",
+        "job",
+        "instance",
+        "host",
+        "datacenter",
+        "version",
+        "python",
+        "directory",
+        "api",
+        "error",
+        "le",
+        "leader",
+    ),
+    *("topic", "partition", "source", "state", "kind", "hop", "figure", "status"),
+}
 BROKERS = {name for name in SERVICES if "-broker-" in name}
 # What is done one host at a time takes as long as there are hosts, and dc-west has those of dc-east once more.
 API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 1, -1)
@@ -161,6 +183,31 @@ def test_the_questions_of_the_page_are_answered(
         assert answer.stdout.strip()
     for program in re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL):
         exec(program, {})
+
+
+def configured(deployment: Any, folder: Path) -> Path:
+    """What the play writes for Prometheus."""
+    written = deployment.play("prometheus.yml", "-e", f"prometheus_dir={folder}")
+    assert written.returncode == 0, written.stdout[-4000:]
+    return folder
+
+
+def test_prometheus_scrapes_every_service_and_every_query_has_data(rolled_out: Any, tmp_path: Path) -> None:
+    queries = [
+        *dashboard_queries(),
+        *(Query(each.asker, one) for each in alert_queries() for one in each.selectors),
+    ]
+    with PrometheusProcess(configured(rolled_out, tmp_path)) as prometheus:
+
+        def without_data() -> list[Query]:
+            return [each for each in queries if not prometheus.query(each.expression)]
+
+        zookeepers = {name for name in SERVICES if "zookeeper" in name}
+        assert eventually(lambda: len(prometheus.query("up == 1")) == len(SERVICES - zookeepers))
+        # A rate wants two scrapes.
+        assert eventually(lambda: {each.asker for each in without_data()} <= EMPTY_WHEN_WELL), without_data()
+        own = prometheus.get("labels", **{"match[]": '{__name__=~"headrace_.*|process_.*"}'})
+        assert set(own) <= LABELS
 
 
 def test_a_drained_host_is_left_alone_until_it_is_restored(rolled_out: Any) -> None:
@@ -629,3 +676,35 @@ def test_down_stops_everything_and_removes_only_what_was_asked_for(rolled_out: A
     assert not (rolled_out.root / "data").exists()
     assert (rolled_out.root / "config").is_dir()
     assert (rolled_out.root / "log").is_dir()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_alerts_fire_under_real_faults_and_resolve(rolled_out: Any, tmp_path: Path) -> None:
+    """tests/unit/observability has every alert, with series that are made up."""
+    stopped = ("dc-west-broker-1", "dc-west-broker-2", "dc-east-counter")
+    with PrometheusProcess(configured(rolled_out, tmp_path)) as prometheus:
+
+        def hosts(alert: str) -> set[str]:
+            return {each.get("host", each.get("source", "")) for each in prometheus.firing().get(alert, ())}
+
+        def is_over(alert: str) -> bool:
+            return not hosts(alert)
+
+        assert eventually(lambda: bool(prometheus.query("up == 1")) and not prometheus.query("up == 0"))
+        assert not hosts("HeadraceSourceSilent")
+        supervisorctl(rolled_out, "stop", *stopped)
+        try:
+            down = {"dc-west-broker-1", "dc-west-broker-2", "dc-east-audit-1"}
+            assert eventually(lambda: down <= hosts("HeadraceServiceDown"), 120)
+            assert eventually(lambda: "dc-west-haproxy-1" in hosts("HeadraceServiceNotReady"), 120)
+            assert eventually(lambda: "dc-west" in hosts("HeadraceSourceSilent"), 240)
+            told = [each["summary"] for alert in prometheus.firing().values() for each in alert]
+            assert any(
+                re.fullmatch(r"dc-west has not answered the mirror for \d+m \d+.*s", each) for each in told
+            ), told
+            assert not [each for each in told if "no value" in each or "  " in each]
+        finally:
+            supervisorctl(rolled_out, "start", *stopped)
+        for alert in ("HeadraceServiceDown", "HeadraceServiceNotReady", "HeadraceSourceSilent"):
+            assert eventually(partial(is_over, alert), 240), prometheus.firing()
