@@ -145,7 +145,7 @@ def test_a_host_that_boots_brings_its_services_back(
     assert traffic.moves()
 
 
-@pytest.mark.parametrize("turn", [0, *(pytest.param(turn, marks=pytest.mark.long) for turn in range(1, 5))])
+@pytest.mark.parametrize("turn", [0, *(pytest.param(turn, marks=pytest.mark.long) for turn in range(1, 10))])
 def test_a_killed_roll_out_is_ended_by_the_same_command(
     rolled_out: SmallLab, tmp_path: Path, turn: int
 ) -> None:

@@ -19,13 +19,14 @@ from pathlib import Path
 import pytest
 from lab_kit import CHECKOUT, SmallLab, Traffic, eventually, kill_session, module_runs
 
-pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.timeout(3600)]
 BROKERS = {
     "dc-east": ["10.77.1.1", "10.77.1.2", "10.77.1.3"],
     "offline": ["10.77.9.1", "10.77.9.2", "10.77.9.3"],
 }
 UPGRADE_RUNS = 120
 """Module runs of an upgrade of the small lab, give or take."""
+KILLED_RUNS = 10
 SEED = int(os.environ.get("HEADRACE_LAB_SEED", "17"))
 GATES = ("-e", "gate_timeout_s=90", "-e", "service_timeout_s=120", "-e", "change_audit_s=45")
 
@@ -178,7 +179,8 @@ def test_an_upgrade_to_a_broken_release_goes_back_and_names_the_cause(
     assert traffic.moves()
 
 
-def killed_after(lab: SmallLab, arguments: list[str], log: Path, run_count: int, delay_s: float) -> None:
+def killed_after(lab: SmallLab, arguments: list[str], log: Path, run_count: int, delay_s: float) -> bool:
+    """Whether the upgrade was killed before its end; what ended by itself must have ended well."""
     process = lab.start_play("upgrade.yml", *arguments, log=log)
     try:
         assert eventually(
@@ -186,22 +188,37 @@ def killed_after(lab: SmallLab, arguments: list[str], log: Path, run_count: int,
         )
         time.sleep(delay_s)
     finally:
+        ended = process.poll()
         kill_session(process)
+    assert ended in {None, 0}, log.read_text()[-6000:]
+    return ended is None
 
 
 def test_a_killed_upgrade_is_ended_by_the_same_command(
     rolled_out: SmallLab, traffic: Traffic, made: Path, tmp_path: Path
 ) -> None:
-    """`kill -9` of Ansible and its workers, again and again, each time after a seeded number of module runs."""
-    arguments = make(made, "0.1.3.dev1")
+    """`kill -9` of Ansible and its workers, again and again, each time after a seeded number of module runs.
+
+    A run goes on where the one before was killed. When one comes to its end, the next begins an upgrade to another release.
+    """
+    versions = ["0.1.3.dev1", "0.1.3.dev2"]
+    releases = [make(made, version) for version in versions]
     chosen = random.Random(SEED)
-    for turn in range(3):
-        log = tmp_path / f"killed-{turn}.log"
-        killed_after(rolled_out, arguments, log, chosen.randint(1, UPGRADE_RUNS), chosen.random())
-        print(f"killed after {module_runs(log).total()} module runs")
-    ended = rolled_out.play("upgrade.yml", *arguments)
+    killed = turn = 0
+    while killed < KILLED_RUNS:
+        log = tmp_path / f"killed-{killed}-{turn}.log"
+        if killed_after(
+            rolled_out, releases[turn % 2], log, chosen.randint(1, UPGRADE_RUNS), chosen.random()
+        ):
+            killed += 1
+            print(f"killed at {versions[turn % 2]} after {module_runs(log).total()} module runs")
+        else:
+            assert_all_run(rolled_out, versions[turn % 2])
+            turn += 1
+        assert traffic.moves()
+    ended = rolled_out.play("upgrade.yml", *releases[turn % 2])
     assert ended.returncode == 0, ended.output[-6000:]
-    assert_all_run(rolled_out, "0.1.3.dev1")
+    assert_all_run(rolled_out, versions[turn % 2])
     assert traffic.moves()
 
 
