@@ -25,6 +25,8 @@ from contextlib import contextmanager
 from typing import Any
 
 STAMP = "release.json"
+# In a release's folder, as old as the last time that `current` was made to name it.
+WAS_CURRENT = ".was-current"
 # Names that are no version: what is being made, and what is being removed.
 MAKING, REMOVING = ".making-", ".removing-"
 REQUIREMENTS = "requirements.txt"
@@ -295,11 +297,23 @@ def stamps(home: str) -> list[dict[str, Any]]:
 
 
 def removable(home: str, version: str, keep: int) -> list[str]:
-    """The versions, oldest first, that are neither this one, nor the current one, nor among the newest, nor in use."""
+    """The versions, oldest first, that are neither this one, nor the current one, nor among the newest, nor in use.
+
+    One that was current is newer than one that never was: people go back to what worked, not to what was taken back.
+    """
     now = os.path.basename(current_of(home) or "")
     others = [stamp["version"] for stamp in stamps(home) if stamp["version"] not in (version, now)]
+    others.sort(key=lambda each: was_current_at(home, each), reverse=True)
     spared = max(0, keep - 1 - (now not in ("", version)))
     return [each for each in reversed(others[spared:]) if not users(folder_of(home, each))]
+
+
+def was_current_at(home: str, version: str) -> float:
+    """When `current` was last made to name this release, in seconds of the epoch; 0 where it never was."""
+    try:
+        return os.path.getmtime(os.path.join(folder_of(home, version), WAS_CURRENT))
+    except FileNotFoundError:
+        return 0.0
 
 
 def remove(home: str, version: str) -> None:
@@ -333,6 +347,8 @@ def link_current(home: str, version: str) -> None:
         os.unlink(made)
     os.symlink(os.path.join("releases", version), made)
     os.replace(made, link)
+    with open(os.path.join(folder_of(home, version), WAS_CURRENT), "w", encoding="utf-8"):
+        pass
 
 
 @contextmanager

@@ -133,6 +133,13 @@ def test_the_current_release_stays_while_another_is_made_ready(tmp_path: Path) -
     assert releases.removable(str(tmp_path), "1.4", 3) == ["1.1", "1.2"]
 
 
+def test_a_release_that_was_current_stays_before_one_that_was_taken_back(tmp_path: Path) -> None:
+    installed(tmp_path, "1.0", "1.1", "1.2", "1.3", "1.4")
+    releases.link_current(str(tmp_path), "1.1")
+    releases.link_current(str(tmp_path), "1.3")
+    assert releases.removable(str(tmp_path), "1.4", 3) == ["1.0", "1.2"]
+
+
 def test_a_host_tells_its_releases_and_names_one_of_them(tmp_path: Path) -> None:
     look = load("headrace_installed")
     assert look.bring(str(tmp_path), None, False) == {
@@ -171,6 +178,7 @@ def test_a_release_that_something_runs_from_stays(tmp_path: Path) -> None:
 
 def test_current_is_replaced_and_never_missing(tmp_path: Path) -> None:
     assert releases.current_of(str(tmp_path)) is None
+    installed(tmp_path, "1.0", "1.1")
     (tmp_path / "current.new").symlink_to("what an interrupted run left")
     for version in ("1.0", "1.1"):
         releases.link_current(str(tmp_path), version)
