@@ -36,6 +36,14 @@ LOCK_TIMEOUT_S = 600
 FETCH_TIMEOUT_S = 60
 SAID_CHARACTERS_MAX = 1500
 AT_FDCWD, RENAME_EXCHANGE = -100, 2
+REMOVE_BROKEN_BYTECODE = """
+import marshal, pathlib, sys
+for path in pathlib.Path(sys.argv[1]).rglob("*.pyc"):
+    try:
+        marshal.loads(path.read_bytes()[16:])
+    except (EOFError, ValueError, TypeError):
+        path.unlink()
+"""
 # Where a Python keeps the wheel of pip that it makes virtual environments with, as its module ensurepip finds it.
 ABOUT_PYTHON = """
 import glob, os, platform, sys, sysconfig
@@ -198,6 +206,15 @@ def make_environment(python: str, pip: str, folder: str, final: str, unpacked: s
     # Users of services may not write here. What is no Python for this version, such as a template, is passed over.
     compiled = ("-m", "compileall", "-q", "-j", "0", "-s", folder, "-p", final, os.path.join(folder, "lib"))
     subprocess.run([own, *compiled], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+    remove_broken_bytecode(own, os.path.join(folder, "lib"))
+
+
+def remove_broken_bytecode(python: str, folder: str) -> None:
+    """Remove what that Python could not load; it takes the source instead.
+
+    On a disk that is full for a moment Python writes bytecode in part and says nothing.
+    """
+    run(python, "-c", REMOVE_BROKEN_BYTECODE, folder)
 
 
 def relocate(folder: str, final: str) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import py_compile
 import subprocess
 import sys
 import tarfile
@@ -103,6 +104,16 @@ def test_a_folder_takes_the_place_of_another_in_one_step(tmp_path: Path) -> None
     releases.put(str(tmp_path / "new"), str(tmp_path / "old"))
     assert (tmp_path / "old" / "content").read_text() == "new"
     assert (tmp_path / "new" / "content").read_text() == "old"
+
+
+def test_bytecode_that_a_full_disk_cut_short_is_removed(tmp_path: Path) -> None:
+    for name in ("whole", "cut", "empty"):
+        (tmp_path / f"{name}.py").write_text("numbers = [1, 2, 3]\n")
+    made = {path.stem: Path(py_compile.compile(str(path), doraise=True)) for path in tmp_path.glob("*.py")}
+    os.truncate(made["cut"], made["cut"].stat().st_size - 20)
+    os.truncate(made["empty"], 0)
+    releases.remove_broken_bytecode(sys.executable, str(tmp_path))
+    assert {name for name, path in made.items() if path.exists()} == {"whole"}
 
 
 def installed(home: Path, *versions: str) -> None:
