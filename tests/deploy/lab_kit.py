@@ -10,8 +10,10 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -26,7 +28,11 @@ PROGRAMS: Final = Path(sys.executable).parent
 INVENTORY: Final = "inventory/docker-small"
 BOOTSTRAP: Final = "10.77.1.100:9092"
 REGISTRY: Final = "http://10.77.1.21:8081"
-OFFLINE: Final = "10.77.9.1:9092,10.77.9.2:9092,10.77.9.3:9092"
+BROKERS: Final = {
+    "dc-east": ["10.77.1.1", "10.77.1.2", "10.77.1.3"],
+    "offline": ["10.77.9.1", "10.77.9.2", "10.77.9.3"],
+}
+OFFLINE: Final = ",".join(f"{address}:9092" for address in BROKERS["offline"])
 PUBLISHED_A_SECOND: Final = 1000
 EVENTS_MAX: Final = 10_000_000
 REBOOT_S: Final = 90
@@ -210,6 +216,37 @@ def descendants(ancestor: int) -> set[int]:
     while more := {pid for pid, parent in parents.items() if parent in family} - family:
         family |= more
     return family
+
+
+class Watch:
+    """Knocks at every broker all the time, and keeps how many of a datacenter did not answer together at most."""
+
+    def __init__(self) -> None:
+        self.down_together_max = dict.fromkeys(BROKERS, 0)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+
+    def _look(self) -> None:
+        while not self._ended.wait(0.1):
+            for datacenter, addresses in BROKERS.items():
+                down = sum(not _answers(address) for address in addresses)
+                self.down_together_max[datacenter] = max(self.down_together_max[datacenter], down)
+
+    def __enter__(self) -> Watch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+
+def _answers(address: str) -> bool:
+    try:
+        with socket.create_connection((address, 9092), timeout=5):
+            return True
+    except OSError:
+        return False
 
 
 class Traffic:

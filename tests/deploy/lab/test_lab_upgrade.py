@@ -8,22 +8,16 @@ from __future__ import annotations
 
 import os
 import random
-import socket
 import subprocess
 import sys
-import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from lab_kit import CHECKOUT, SmallLab, Traffic, eventually, kill_session, module_runs
+from lab_kit import CHECKOUT, SmallLab, Traffic, Watch, eventually, kill_session, module_runs
 
 pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.timeout(3600)]
-BROKERS = {
-    "dc-east": ["10.77.1.1", "10.77.1.2", "10.77.1.3"],
-    "offline": ["10.77.9.1", "10.77.9.2", "10.77.9.3"],
-}
 UPGRADE_RUNS = 120
 """Module runs of an upgrade of the small lab, give or take."""
 KILLED_RUNS = 10
@@ -68,37 +62,6 @@ FAULTS = {
         " lost, 0 doubled",
     ),
 }
-
-
-class Watch:
-    """Knocks at every broker all the time, and keeps how many of a datacenter did not answer together at most."""
-
-    def __init__(self) -> None:
-        self.down_together_max = dict.fromkeys(BROKERS, 0)
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._look)
-
-    def _look(self) -> None:
-        while not self._ended.wait(0.1):
-            for datacenter, addresses in BROKERS.items():
-                down = sum(not answers(address) for address in addresses)
-                self.down_together_max[datacenter] = max(self.down_together_max[datacenter], down)
-
-    def __enter__(self) -> Watch:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
-
-
-def answers(address: str) -> bool:
-    try:
-        with socket.create_connection((address, 9092), timeout=5):
-            return True
-    except OSError:
-        return False
 
 
 @pytest.fixture(scope="session")
