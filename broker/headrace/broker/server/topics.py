@@ -29,7 +29,7 @@ from headrace.broker.replication.model import (
     ReplicaAssignment,
     TopicAssignment,
 )
-from headrace.broker.replication.topic_requests import NewTopic, TopicResult
+from headrace.broker.replication.topic_requests import NewTopic, TopicResult, is_legal_name
 from headrace.broker.server.metadata import MetadataCache
 from headrace.broker.server.topic_checks import TopicChecks
 from headrace.broker.server.topic_waits import Deadline, TopicWaits
@@ -222,7 +222,8 @@ class Topics:
         try:
             if not self._config.topics.delete_topic_enable:
                 raise TopicDeletionDisabledError("Topic deletion is disabled: set delete.topic.enable=true.")
-            if self._metadata.topics(name) is None:
+            # A controller may have told of another name, which as a path would be of several znodes.
+            if self._metadata.topics(name) is None or not is_legal_name(name):
                 raise UnknownTopicOrPartitionError("This server does not host this topic-partition.")
             await self._zookeeper.ensure(paths.delete_topic(name))
         except KafkaError as error:
