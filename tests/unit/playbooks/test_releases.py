@@ -109,7 +109,9 @@ def test_a_folder_takes_the_place_of_another_in_one_step(tmp_path: Path) -> None
 def test_bytecode_that_a_full_disk_cut_short_is_removed(tmp_path: Path) -> None:
     for name in ("whole", "cut", "empty"):
         (tmp_path / f"{name}.py").write_text("numbers = [1, 2, 3]\n")
-    made = {path.stem: Path(py_compile.compile(str(path), doraise=True)) for path in tmp_path.glob("*.py")}
+    made = {
+        path.stem: Path(str(py_compile.compile(str(path), doraise=True))) for path in tmp_path.glob("*.py")
+    }
     os.truncate(made["cut"], made["cut"].stat().st_size - 20)
     os.truncate(made["empty"], 0)
     releases.remove_broken_bytecode(sys.executable, str(tmp_path))
