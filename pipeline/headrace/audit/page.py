@@ -61,13 +61,15 @@ class Html(str):
 
 def render(report: Row, histograms: Mapping[str, Histogram], minutes: Minutes, now_ms: int) -> str:
     """Return the page's text."""
-    found = sections(report, minutes, now_ms)
+    found = {**sections(report, minutes, now_ms), "findings": findings_table(report["findings"])}
     found["latency"] += figures(latency_plots(histograms))
+    if report["incomplete"]:
+        found["incomplete"] = reasons_table(report["incomplete"])
     style = files("headrace.audit").joinpath("page.css").read_text(encoding="utf-8")
     return document(
         f"headrace audit: {report['verdict']}",
         f"<style>\n{style}</style>",
-        "\n".join(section(name, content) for name, content in found.items() if content),
+        "\n".join(section(name, found[name]) for name in ("verdict", *HEADINGS, "footer") if name in found),
     )
 
 
@@ -82,14 +84,12 @@ def document(title: str, head: str, body: str) -> str:
 
 
 def sections(report: Row, minutes: Minutes, now_ms: int) -> dict[str, str]:
-    """Return what the page consists of, by the parts' names in `HEADINGS`; empty is what there is nothing to say of."""
+    """Return the parts of the page that tell of all that is reported, by their names."""
     return {
         "verdict": _verdict(report),
         "way": _topology(report),
         "time": timeline(minutes, report["findings"], now_ms),
         "latency": _latencies(report),
-        "findings": findings_table(report["findings"]),
-        "incomplete": reasons_table(report["incomplete"]) if report["incomplete"] else "",
         "topics": _topics(report),
         "footer": _footer(report),
     }

@@ -124,7 +124,6 @@ class Work:
             self._auditor = opened
         auditor = self._auditor
         auditor.update(now_ms())
-        auditor.ledger.latencies.join(now_ms())
         # What is settled here is written by nobody: `audit watch` settles it, too.
         auditor.settle(now_ms(), self._silent_after_seconds)
         now = now_ms()
