@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -26,7 +26,7 @@ from headrace.mirror.config import parse_addresses
 from headrace.mirror.group_sync import GroupMove
 from headrace.mirror.ordering import Offsets
 from headrace.mirror.promotion import Standing
-from headrace.mirror.told import folded, newest, reports_of
+from headrace.mirror.told import bootstrap_of, folded, newest, reports_of, topic_of
 
 Answer = TypeVar("Answer")
 
@@ -217,12 +217,8 @@ def sync_groups(source: str, pattern: str, bootstrap: str, dry_run: bool) -> Non
     wanted = group_offsets.pattern_of(pattern)
 
     async def work(client: ClusterClient) -> list[GroupMove]:
-        heard = await reports_of(client)
-        known = {told.name: told.bootstrap for report in heard.values() for told in report.sources}
-        if source not in known:
-            names = ", ".join(sorted(known)) or "none"
-            raise click.ClickException(f"no broker mirrors a source {source}; there are: {names}")
-        async with ClusterClient(parse_addresses("bootstrap", known[source])) as there:
+        bootstrap_there = await bootstrap_of(client, source)
+        async with ClusterClient(parse_addresses("bootstrap", bootstrap_there)) as there:
             found = await group_offsets.moves(client, there, source, wanted)
         for move in found if not dry_run else ():
             if move.offsets:
@@ -264,10 +260,13 @@ async def _status(client: ClusterClient) -> dict[str, list[dict[str, Any]]]:
         reports=await reports_of(client),
         paused=frozenset(topic for topic, _ in client.leaders if known.is_paused(topic)),
     )
-    source_ends = {
-        source: await _ends_of(bootstrap) for source, bootstrap in overview.bootstraps(heard).items()
-    }
+    source_ends = await _source_ends(overview.bootstraps(heard))
     return overview.overview(heard, source_ends, time.time_ns() // 1_000_000)
+
+
+async def _source_ends(bootstraps: Mapping[str, str]) -> dict[str, dict[str, int]]:
+    """Log ends of each of these sources."""
+    return {source: await _ends_of(bootstrap) for source, bootstrap in bootstraps.items()}
 
 
 async def _ends_of(bootstrap: str) -> dict[str, int]:
@@ -292,12 +291,13 @@ def _promote(bootstrap: str, topics: Sequence[str], timeout: float | None, *, dr
             known = await folded(client)
             states = newest(known, client)
             paused = {topic for topic in topics if known.is_paused(topic)}
-            sources = {copy.source_bootstrap for key, copy in states.items() if _topic_of(key) in topics}
-            source_ends: dict[str, dict[str, int]] = {}
-            for key, copy in states.items():
-                name = overview.source_of(key)
-                if copy.source_bootstrap in sources and name not in source_ends:
-                    source_ends[name] = await _ends_of(copy.source_bootstrap)
+            source_ends = await _source_ends(
+                {
+                    overview.source_of(place): copy.source_bootstrap
+                    for place, copy in states.items()
+                    if topic_of(place) in topics
+                }
+            )
             ends = await client.log_ends()
             return promotion.standings(topics, client.leaders, ends, source_ends, states, paused)
 
@@ -317,7 +317,3 @@ def _promote(bootstrap: str, topics: Sequence[str], timeout: float | None, *, dr
         click.echo(
             f"{topic} {verb} a topic of this cluster{'' if dry_run else ' now'}: clients may write to it."
         )
-
-
-def _topic_of(place: str) -> str:
-    return place.rpartition("-")[0]

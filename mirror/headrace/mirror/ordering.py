@@ -16,7 +16,7 @@ from headrace.mirror.cluster_client import ClusterClient
 from headrace.mirror.own_topics import STATES, WRITTEN_PARTITION
 from headrace.mirror.questions import UNKNOWN
 from headrace.mirror.state import SkipOrder, State
-from headrace.mirror.told import folded, newest, reports_of, states_of
+from headrace.mirror.told import bootstrap_of, folded, newest, states_of, topic_of
 
 Offsets = tuple[int, int]
 
@@ -105,7 +105,7 @@ async def _publish(client: ClusterClient, key: bytes, order: str, value: bytes) 
 async def pause(client: ClusterClient, topics: Sequence[str], *, is_paused: bool, dry_run: bool) -> list[str]:
     """Order a pause of these copies, or its end; answers what to say of each. Raises ClickException, then nothing is ordered."""
     known = await folded(client)
-    copies = {place.rpartition("-")[0] for place in newest(known, client)}
+    copies = {topic_of(place) for place in newest(known, client)}
     for topic in topics:
         if topic not in copies:
             raise click.ClickException(
@@ -126,10 +126,7 @@ async def pause(client: ClusterClient, topics: Sequence[str], *, is_paused: bool
 
 
 async def limit(client: ClusterClient, source: str, bytes_per_second: int | None, *, dry_run: bool) -> None:
-    sources = {told.name for report in (await reports_of(client)).values() for told in report.sources}
-    if source not in sources:
-        known = ", ".join(sorted(sources)) or "none"
-        raise click.ClickException(f"no broker mirrors a source {source}; there are: {known}")
+    await bootstrap_of(client, source)
     if not dry_run:
         value = orders.encode_limit(bytes_per_second)
         await _publish(client, orders.key_of(source, orders.LIMIT), orders.LIMIT, value)

@@ -16,7 +16,6 @@ from headrace.mirror.states import States
 
 
 def _passed_over(topic: str, error: ValueError) -> None:
-    """Like the copiers, the command passes over what it cannot read."""
     click.echo(f"Warning: a record of {topic} is passed over: {error}", err=True)
 
 
@@ -41,8 +40,7 @@ def newest(found_states: States, client: ClusterClient) -> dict[str, State]:
     """`<topic>-<partition>` → the newest state of the copy that there is."""
     found = {}
     for place in found_states.places():
-        topic = place.decode().rpartition("-")[0]
-        state = found_states.newest(place, client.topic_ids.get(topic))
+        state = found_states.newest(place, client.topic_ids.get(topic_of(place.decode())))
         if state is not None:
             found[place.decode()] = state
     return found
@@ -61,3 +59,19 @@ async def reports_of(client: ClusterClient) -> dict[int, Report]:
             if report.broker not in found or found[report.broker].at_ms <= report.at_ms:
                 found[report.broker] = report
     return found
+
+
+async def bootstrap_of(client: ClusterClient, source: str) -> str:
+    """The addresses of a source that a broker mirrors; raises ClickException for another one."""
+    known = {
+        told.name: told.bootstrap for report in (await reports_of(client)).values() for told in report.sources
+    }
+    if source not in known:
+        names = ", ".join(sorted(known)) or "none"
+        raise click.ClickException(f"no broker mirrors a source {source}; there are: {names}")
+    return known[source]
+
+
+def topic_of(place: str) -> str:
+    """The topic of `<topic>-<partition>`."""
+    return place.rpartition("-")[0]
