@@ -13,13 +13,13 @@ from uuid import UUID
 import pytest
 from clients import IdempotentProducer, TopicMaker
 from long_runs import first_of
+from mirror_kit import CopiedHeaders
 from network import SimulatedLink
 from replicas_seen import replicas_of
 from virtual_time import VirtualLoop
 from world import World
 
-from headrace.broker.log.results import AppendResult
-from headrace.broker.wire.batches import BatchHeader, iter_batches
+from headrace.broker.wire.batches import iter_batches
 from headrace.mirror import fetcher, source
 from headrace.mirror.config import SourceConfig, Tunables
 from headrace.mirror.copier import Copier
@@ -28,32 +28,6 @@ from headrace.mirror.state import State
 
 TOPIC, PARTITIONS = "events", 6
 SECONDS, SETTLE_SECONDS_MAX = 20.0, 60.0
-
-
-class Target:
-    """The batches of a copy."""
-
-    log_start_offset = 0
-    is_committed = has_enough_in_sync = True
-
-    def __init__(self) -> None:
-        self.headers: list[BatchHeader] = []
-
-    @property
-    def log_end_offset(self) -> int:
-        return self.headers[-1].next_offset if self.headers else 0
-
-    def last_batch(self) -> BatchHeader | None:
-        return self.headers[-1] if self.headers else None
-
-    def append(self, records: memoryview) -> AppendResult:
-        for _, header in iter_batches(records):
-            assert header.base_offset == self.log_end_offset, "a gap, or a batch twice"
-            self.headers.append(header)
-        return cast("AppendResult", None)
-
-    def start_at(self, offset: int) -> None:
-        raise AssertionError("nothing was deleted at the source")
 
 
 class Mirror:
@@ -70,7 +44,7 @@ class Mirror:
 
         for module in (fetcher, source):
             patch.setattr(module, "AsyncLink", Link)
-        self.targets = {(TOPIC, number): Target() for number in range(PARTITIONS)}
+        self.targets = {(TOPIC, number): CopiedHeaders() for number in range(PARTITIONS)}
         self.stopped: list[Any] = []
         clock = SimpleNamespace(
             now_ms=lambda: int(world.loop.time() * 1000), monotonic_ms=lambda: int(world.loop.time() * 1000)

@@ -1,4 +1,4 @@
-"""What the tests of the mirror share: findings, topics of the cluster, partitions that are led."""
+"""What the tests of the mirror share: findings, topics of the cluster, partitions that are led, copies' logs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
 
-from headrace.broker.wire.batches import Record
+from headrace.broker.log.results import AppendResult
+from headrace.broker.wire.batches import BatchHeader, Record, iter_batches
 from headrace.mirror.findings import CopyFinding, Kind
 from headrace.mirror.journal import Journal, Pair
 from headrace.mirror.lead import Lead
@@ -25,6 +26,34 @@ def finding(kind: Kind, first: int, last: int) -> CopyFinding:
         detected_ms=5,
         reason="so it is",
     )
+
+
+class CopiedHeaders:
+    """A copy's log of its batches' headers alone, from offset 0; every batch has to follow the one before."""
+
+    log_start_offset = 0
+    is_committed = has_enough_in_sync = True
+
+    def __init__(self, appended: Callable[[], None] = lambda: None) -> None:
+        self.headers: list[BatchHeader] = []
+        self._appended = appended
+
+    @property
+    def log_end_offset(self) -> int:
+        return self.headers[-1].next_offset if self.headers else 0
+
+    def last_batch(self) -> BatchHeader | None:
+        return self.headers[-1] if self.headers else None
+
+    def append(self, records: memoryview) -> AppendResult:
+        for _, header in iter_batches(records):
+            assert header.base_offset == self.log_end_offset, "a gap, or a batch twice"
+            self.headers.append(header)
+        self._appended()
+        return cast("AppendResult", None)
+
+    def start_at(self, offset: int) -> None:
+        raise AssertionError("nothing was deleted at the source")
 
 
 class SharedTopic:

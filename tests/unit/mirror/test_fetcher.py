@@ -9,12 +9,13 @@ from typing import Any, cast
 from uuid import UUID
 
 import pytest
+from mirror_kit import CopiedHeaders
 
 from headrace.broker.clock import SystemClock
 from headrace.broker.errors import ErrorCode
 from headrace.broker.wire import frames
 from headrace.broker.wire.api import APIS
-from headrace.broker.wire.batches import BatchHeader, Record, encode_batch, iter_batches
+from headrace.broker.wire.batches import Record, encode_batch, iter_batches
 from headrace.mirror.config import Tunables
 from headrace.mirror.copier import Copier
 from headrace.mirror.fetcher import Fetcher
@@ -26,33 +27,6 @@ FETCH, LIST_OFFSETS, METADATA, VERSIONS = 1, 2, 3, 18
 ID = UUID(int=3)
 EARLIEST = -2
 TUNABLES = Tunables(fetch_max_bytes=2_048, fetch_response_max_bytes=8_192, fetch_wait_max_ms=30)
-
-
-class Log:
-    """A copy's log of headers alone; every batch has to follow the one before."""
-
-    log_start_offset = 0
-    is_committed = has_enough_in_sync = True
-
-    def __init__(self, appended: asyncio.Event) -> None:
-        self.headers: list[BatchHeader] = []
-        self._appended = appended
-
-    @property
-    def log_end_offset(self) -> int:
-        return self.headers[-1].next_offset if self.headers else 0
-
-    def last_batch(self) -> BatchHeader | None:
-        return self.headers[-1] if self.headers else None
-
-    def append(self, records: memoryview) -> Any:
-        for _, header in iter_batches(records):
-            assert header.base_offset == self.log_end_offset
-            self.headers.append(header)
-        self._appended.set()
-
-    def start_at(self, offset: int) -> None:
-        raise AssertionError("the source begins at 0")
 
 
 class Source:
@@ -175,7 +149,7 @@ class World:
     def __init__(self, source: Source, limit: int | None = None) -> None:
         self.source = source
         self.appended = asyncio.Event()
-        self.targets = [Log(self.appended) for _ in source.logs]
+        self.targets = [CopiedHeaders(self.appended.set) for _ in source.logs]
         self.refreshed = 0
         self.copiers = {
             ("t", number): Copier(
