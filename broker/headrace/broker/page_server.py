@@ -24,6 +24,8 @@ REQUEST_SIZE_MAX = 16 << 10
 REQUEST_S_MAX = 5.0
 ANSWER_S_MAX = 10.0
 TEXT = "text/plain; charset=utf-8"
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+"""Of a page for Prometheus, in its text format."""
 MakePage = Callable[[], Awaitable[tuple[HTTPStatus, str, bytes]]]
 """Makes a page: its status, its content type and its body."""
 

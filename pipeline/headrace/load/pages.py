@@ -7,21 +7,19 @@ process, or before it with `close`.
 from __future__ import annotations
 
 import asyncio
-import platform
 import threading
 from concurrent.futures import Future
 from http import HTTPStatus
-from importlib.metadata import version
 
 import click
-from prometheus_client import CollectorRegistry, Gauge, ProcessCollector, generate_latest
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 
+from headrace.broker.build_info import BuildInfo
 from headrace.broker.config.keys import ConfigurationError
-from headrace.broker.page_server import PageServer
+from headrace.broker.page_server import METRICS_TYPE, PageServer
 from headrace.load.rounds import Rounds
 
 SETTING = "--metrics-listener"
-METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Pages:
@@ -30,8 +28,7 @@ class Pages:
     def __init__(self, listener: str, registry: CollectorRegistry, rounds: Rounds) -> None:
         registry.register(rounds)
         ProcessCollector(registry=registry)
-        build = Gauge("headrace_build_info", "What runs here.", ["version", "python"], registry=registry)
-        build.labels(version("headrace"), platform.python_version()).set(1)
+        registry.register(BuildInfo())
         self._registry = registry
         self._rounds = rounds
         self._serving: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event, int]] = Future()

@@ -7,11 +7,9 @@ subject, is never one.
 from __future__ import annotations
 
 import json
-import platform
 import time
 from collections import Counter
 from collections.abc import Iterator
-from importlib.metadata import version
 from typing import Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
@@ -22,10 +20,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from headrace.broker.build_info import BuildInfo
+from headrace.broker.page_server import METRICS_TYPE
 from headrace.registry.errors import RegistryError
 from headrace.registry.service import Registry
 
-METRICS_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 PATHS: Final = ("/metrics", "/live", "/ready")
 
 
@@ -68,9 +67,7 @@ class Pages:
     def collect(self) -> Iterator[Metric]:
         """The page's families."""
         is_ready = self._registry.ready.is_set()
-        build = GaugeMetricFamily("headrace_build_info", "What runs here.", labels=["version", "python"])
-        build.add_metric([version("headrace"), platform.python_version()], 1)
-        yield build
+        yield from BuildInfo().collect()
         yield GaugeMetricFamily("headrace_registry_ready", "1 while /ready answers 200.", is_ready)
         if is_ready:
             yield GaugeMetricFamily(

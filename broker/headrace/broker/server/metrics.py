@@ -7,15 +7,14 @@ page takes them, between which other work has the loop.
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.samples import Sample
 
+from headrace.broker.build_info import BuildInfo
 from headrace.broker.errors import ErrorCode
 from headrace.broker.handlers.refused_writes import RefusedWrites
 from headrace.broker.handlers.table import HANDLERS
@@ -187,9 +186,7 @@ class BrokerMetrics:
 
     def _broker(self) -> Iterator[Metric]:
         controller_id, is_controller = self.controller()
-        build = GaugeMetricFamily("headrace_build_info", "What runs here.", labels=["version", "python"])
-        build.add_metric([version("headrace"), platform.python_version()], 1)
-        yield build
+        yield from BuildInfo().collect()
         yield GaugeMetricFamily("headrace_serving", "1 once a start is over.", self.is_serving)
         yield GaugeMetricFamily("headrace_controller_id", "The controller; -1: unknown.", controller_id)
         yield GaugeMetricFamily(

@@ -19,9 +19,10 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 from prometheus_client.utils import floatToGoString
 
+from headrace.broker.page_server import METRICS_TYPE
+
 SLICE_S = 0.001
 REUSE_FACTOR = 10
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _TYPE_SUFFIXES = {"counter": "_total", "gauge": "", "histogram": ""}
 _number = cast("Callable[[float], str]", floatToGoString)
 _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
@@ -42,7 +43,7 @@ class MetricsPage:
 
     async def answer(self) -> tuple[HTTPStatus, str, bytes]:
         """The answer to GET /metrics."""
-        return HTTPStatus.OK, CONTENT_TYPE, await self.text()
+        return HTTPStatus.OK, METRICS_TYPE, await self.text()
 
     async def text(self) -> bytes:
         """The page of now, or one that is nearly as new."""
