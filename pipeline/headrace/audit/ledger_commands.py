@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -172,6 +174,45 @@ class Auditor:
         return records + files
 
 
+def open_auditor(
+    bootstrap: str,
+    warehouse: str,
+    properties: dict[str, str],
+    directory: Path | None,
+    late_after_seconds: float,
+) -> Auditor:
+    """The auditor of a warehouse that is there, with the ledger of a folder if one is named."""
+    try:
+        return Auditor(bootstrap, warehouse, properties, directory, round(late_after_seconds * 1000))
+    except WarehouseError as error:
+        raise click.ClickException(str(error)) from error
+
+
+OpenAuditor = Callable[[], Auditor]
+"""Opens the auditor that the options name; raises ClickException."""
+
+
+def reader_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add what names a ledger to read, passed as `opened`, and `--silent-after`."""
+
+    @functools.wraps(command)
+    def naming(
+        *arguments: Any,
+        bootstrap: str,
+        warehouse: str,
+        catalog_properties: dict[str, str],
+        late_after_seconds: float,
+        directory: Path | None,
+        **options: Any,
+    ) -> Any:
+        opened = functools.partial(
+            open_auditor, bootstrap, warehouse, catalog_properties, directory, late_after_seconds
+        )
+        return command(*arguments, opened=opened, **options)
+
+    return bootstrap_option(warehouse_options(late_option(silent_option(kept_ledger_option(naming)))))
+
+
 @click.command()
 @bootstrap_option
 @warehouse_options
@@ -241,11 +282,7 @@ def watch(
 
 
 @click.command()
-@bootstrap_option
-@warehouse_options
-@late_option
-@silent_option
-@kept_ledger_option
+@reader_options
 @click.option(
     "--since",
     "since_ms",
@@ -281,12 +318,8 @@ def watch(
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def report(
-    bootstrap: str,
-    warehouse: str,
-    catalog_properties: dict[str, str],
-    late_after_seconds: float,
+    opened: OpenAuditor,
     silent_after_seconds: float,
-    directory: Path | None,
     since_ms: int | None,
     until_ms: int | None,
     topics: tuple[str, ...],
@@ -299,7 +332,7 @@ def report(
     Example: headrace audit report --bootstrap 127.0.3.1:9092 --warehouse var/warehouse --output var/report
     """
     period = _period(since_ms, until_ms)
-    auditor = open_auditor(bootstrap, warehouse, catalog_properties, directory, late_after_seconds)
+    auditor = opened()
     make_folder(output, "--output")
     read_all(auditor)
     auditor.read_settled(period)
@@ -378,17 +411,3 @@ def _await_warehouse(
     while not stop.is_set() and not is_present(warehouse, properties):
         stop.wait(RETRY_SECONDS)
     return not stop.is_set()
-
-
-def open_auditor(
-    bootstrap: str,
-    warehouse: str,
-    properties: dict[str, str],
-    directory: Path | None,
-    late_after_seconds: float,
-) -> Auditor:
-    """The auditor of a warehouse that is there, with the ledger of a folder if one is named."""
-    try:
-        return Auditor(bootstrap, warehouse, properties, directory, round(late_after_seconds * 1000))
-    except WarehouseError as error:
-        raise click.ClickException(str(error)) from error

@@ -7,9 +7,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 import click
@@ -20,18 +18,15 @@ from headrace.audit.ledger_commands import (
     READ_FAILURES,
     REPORTED_MS,
     Auditor,
-    kept_ledger_option,
-    late_option,
-    open_auditor,
-    silent_option,
+    OpenAuditor,
+    reader_options,
 )
 from headrace.audit.live import Rates, View, producers_by_place
 from headrace.audit.live_app import Board, build_app
-from headrace.audit.options import RETRY_SECONDS, bootstrap_option, now_ms
+from headrace.audit.options import RETRY_SECONDS, now_ms
 from headrace.audit.period import END_MS, Period
 from headrace.audit.report import as_json
 from headrace.broker.structured_log import configure, get_logger
-from headrace.load.options import warehouse_options
 from headrace.registry.listening import ListenAddress, Server, listen
 
 LOOK_S: Final = 1.0
@@ -41,11 +36,7 @@ logger = get_logger(__name__)
 
 
 @click.command()
-@bootstrap_option
-@warehouse_options
-@late_option
-@silent_option
-@kept_ledger_option
+@reader_options
 @click.option(
     "--listen",
     "listen_at",
@@ -62,12 +53,8 @@ logger = get_logger(__name__)
     help="Seconds between rounds.",
 )
 def serve(
-    bootstrap: str,
-    warehouse: str,
-    catalog_properties: dict[str, str],
-    late_after_seconds: float,
+    opened: OpenAuditor,
     silent_after_seconds: float,
-    directory: Path | None,
     listen_at: tuple[str, int],
     interval: float,
 ) -> None:
@@ -79,17 +66,13 @@ def serve(
     Example: headrace audit serve --bootstrap 127.0.3.1:9092 --warehouse var/warehouse --state var/audit
     """
     configure()
-
-    def opened() -> Auditor:
-        return open_auditor(bootstrap, warehouse, catalog_properties, directory, late_after_seconds)
-
     asyncio.run(_serve(listen_at, Work(opened, silent_after_seconds, interval)))
 
 
 class Work:
     """The auditor's rounds, in a thread of their own."""
 
-    def __init__(self, opened: Callable[[], Auditor], silent_after_seconds: float, interval_s: float) -> None:
+    def __init__(self, opened: OpenAuditor, silent_after_seconds: float, interval_s: float) -> None:
         self._opened = opened
         self._silent_after_seconds = silent_after_seconds
         self._interval_s = interval_s

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -12,18 +11,15 @@ from rich.console import Console
 
 from headrace.audit.latency import SPANS
 from headrace.audit.ledger_commands import (
-    kept_ledger_option,
-    late_option,
-    open_auditor,
+    OpenAuditor,
     read_all,
-    silent_option,
+    reader_options,
 )
-from headrace.audit.options import Moment, bootstrap_option, now_ms
+from headrace.audit.options import Moment, now_ms
 from headrace.audit.outcome import Counts
 from headrace.audit.period import END_MS, Period
 from headrace.audit.recent import Figures, RecentLatencies
 from headrace.audit.reconcile import reconcile
-from headrace.load.options import warehouse_options
 
 BEFORE_MS: Final = 3_600_000
 """The stretch before `--since` whose latencies are what is usual."""
@@ -34,11 +30,7 @@ SLOWER_S_MIN: Final = 1.0
 
 
 @click.command()
-@bootstrap_option
-@warehouse_options
-@late_option
-@silent_option
-@kept_ledger_option
+@reader_options
 @click.option(
     "--since",
     "since_ms",
@@ -53,12 +45,8 @@ SLOWER_S_MIN: Final = 1.0
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def status(
-    bootstrap: str,
-    warehouse: str,
-    catalog_properties: dict[str, str],
-    late_after_seconds: float,
+    opened: OpenAuditor,
     silent_after_seconds: float,
-    directory: Path | None,
     since_ms: int,
     latency_factor: float | None,
     as_json: bool,
@@ -68,7 +56,7 @@ def status(
     Example: headrace audit status --since 15m --bootstrap 127.0.3.1:9092 --warehouse var/warehouse --state var/audit
     """
     period = Period(since_ms, END_MS)
-    auditor = open_auditor(bootstrap, warehouse, catalog_properties, directory, late_after_seconds)
+    auditor = opened()
     read_all(auditor)
     auditor.read_settled(period)
     # Judged without telling a watermark: nothing is written, so that anybody who may read may ask.
