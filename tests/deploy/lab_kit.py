@@ -13,13 +13,14 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from watching import Watching
 
 from lab.docker import Docker
 
@@ -218,27 +219,17 @@ def descendants(ancestor: int) -> set[int]:
     return family
 
 
-class Watch:
+class Watch(Watching):
     """Knocks at every broker all the time, and keeps how many of a datacenter did not answer together at most."""
 
     def __init__(self) -> None:
+        super().__init__(pause_s=0.1)
         self.down_together_max = dict.fromkeys(BROKERS, 0)
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._look)
 
-    def _look(self) -> None:
-        while not self._ended.wait(0.1):
-            for datacenter, addresses in BROKERS.items():
-                down = sum(not _answers(address) for address in addresses)
-                self.down_together_max[datacenter] = max(self.down_together_max[datacenter], down)
-
-    def __enter__(self) -> Watch:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
+    def look(self) -> None:
+        for datacenter, addresses in BROKERS.items():
+            down = sum(not _answers(address) for address in addresses)
+            self.down_together_max[datacenter] = max(self.down_together_max[datacenter], down)
 
 
 def _answers(address: str) -> bool:

@@ -15,7 +15,6 @@ import struct
 import subprocess
 import sys
 import tarfile
-import threading
 import time
 import xmlrpc.client
 from collections.abc import Callable, Iterator
@@ -35,6 +34,7 @@ from odd_demo import assert_everything_is_there, assert_latencies_make_sense
 from prometheus_process import PrometheusProcess
 from prometheus_tools import Query, alert_queries, dashboard_queries
 from supervisor.xmlrpc import SupervisorTransport
+from watching import Watching
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(sys.executable).parent
@@ -87,32 +87,22 @@ def plan(deployment: Any, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-class Watch:
+class Watch(Watching):
     """Looks at some services all the time and keeps how many of them were down together at most."""
 
     def __init__(self, deployment: Any, names: set[str]) -> None:
+        # A service that is restarted is STARTING for a second at least.
+        super().__init__(pause_s=0.2)
         socket_path = deployment.root / "supervisor.sock"
         transport = SupervisorTransport(None, None, f"unix://{socket_path}")
         self._supervisor: Any = xmlrpc.client.ServerProxy("http://127.0.0.1", transport=transport).supervisor
         self._names = names
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._look)
         self.down_together_max = 0
 
-    def _look(self) -> None:
-        # A service that is restarted is STARTING for a second at least.
-        while not self._ended.wait(0.2):
-            states = {info["name"]: info["statename"] for info in self._supervisor.getAllProcessInfo()}
-            down = sum(states[name] != "RUNNING" for name in self._names)
-            self.down_together_max = max(self.down_together_max, down)
-
-    def __enter__(self) -> Watch:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
+    def look(self) -> None:
+        states = {info["name"]: info["statename"] for info in self._supervisor.getAllProcessInfo()}
+        down = sum(states[name] != "RUNNING" for name in self._names)
+        self.down_together_max = max(self.down_together_max, down)
 
 
 def is_alive(pid: int) -> bool:
