@@ -31,6 +31,8 @@ BATCH: Final = "headrace.audit-batch"
 TOPICS: Final = "headrace.audit-topics"
 """Of `audit_windows`: up to when each topic is settled, and the sums of all its windows."""
 SNAPSHOTS_KEPT: Final = timedelta(days=1)
+CALENDAR_END_MS: Final = 250_000_000_000_000
+"""In the year 9892: later times are of no calendar."""
 INCOMPLETE: Final = "incomplete"
 """The kind of a row that is a reason why windows are not complete."""
 _COUNTS: Final = tuple(Counts.__slots__)
@@ -165,7 +167,7 @@ def _findings_of(period: Period) -> str:
 
 
 def _iso(time_ms: int) -> str:
-    return _time(min(max(time_ms, 0), 250_000_000_000_000)).isoformat()
+    return _time(min(max(time_ms, 0), CALENDAR_END_MS)).isoformat()
 
 
 def _time(time_ms: int) -> datetime:
@@ -174,7 +176,7 @@ def _time(time_ms: int) -> datetime:
 
 def _known(time_ms: int) -> datetime | None:
     """Return a time; None where it is not known or out of what a calendar has."""
-    return _time(time_ms) if 0 <= time_ms < 250_000_000_000_000 else None
+    return _time(time_ms) if 0 <= time_ms < CALENDAR_END_MS else None
 
 
 def _ms(time: datetime | None, unknown: int) -> int:
