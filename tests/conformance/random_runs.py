@@ -42,6 +42,7 @@ from headrace.broker.wire.api import APIS
 from headrace.broker.wire.batches import (
     HEADER_SIZE,
     RECORDS_SIZE_MAX,
+    BatchHeader,
     decode_records,
     read_header,
 )
@@ -321,11 +322,16 @@ def _batch(data: bytes) -> Any:
         days, over_ms = divmod(header.delete_horizon_ms - int(time.time() * 1000) + MOMENT_MS, DAY_MS)
         fields |= {"base_timestamp": f"now and {days} days", "crc": "not compared"}
         assert over_ms < 2 * MOMENT_MS, f"tombstones may go at {header.delete_horizon_ms}"
-        body = decode_records(data, 0, header)
+        body = _records(data, header)
     if header.codec:
         fields |= {"length": "packed", "crc": "not compared"}
-        body = decode_records(data, 0, header)
+        body = _records(data, header)
     return fields, body
+
+
+def _records(data: bytes, header: BatchHeader) -> list[dict[str, Any]]:
+    """A broker that stamps the time of an append stamps it on every record."""
+    return [_timeless(record) for record in decode_records(data, 0, header)]
 
 
 def _message(data: bytes) -> Any:
