@@ -7,11 +7,9 @@ from `headrace.sources`, ends from both clusters; an order is a record of `headr
 
 from __future__ import annotations
 
-import asyncio
 import json
-import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import click
 from rich.console import Console
@@ -20,21 +18,15 @@ from rich.table import Table
 from headrace.broker.client.asynchronous import FAILURES
 from headrace.broker.config.keys import ConfigurationError
 from headrace.broker.errors import KafkaError
+from headrace.broker.moment import now_ms
 from headrace.mirror import group_offsets, ordering, overview, promotion
 from headrace.mirror.cluster_client import ClusterClient
 from headrace.mirror.config import parse_addresses
 from headrace.mirror.group_sync import GroupMove
+from headrace.mirror.options import bootstrap_option, dry_run_option, json_option, run
 from headrace.mirror.ordering import Offsets
 from headrace.mirror.promotion import Standing
 from headrace.mirror.told import bootstrap_of, folded, newest, reports_of, topic_of
-
-Answer = TypeVar("Answer")
-
-bootstrap_option = click.option(
-    "--bootstrap", required=True, metavar="HOST:PORT,...", help="Brokers of the offline cluster."
-)
-
-dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 
 
 class OffsetRangeType(click.ParamType[Offsets]):
@@ -62,10 +54,10 @@ def mirror() -> None:
     metavar="MESSAGES",
     help="Exit 1 also while a copy is further behind its source, or nobody knows how far.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option
 def status(bootstrap: str, lag_max: int | None, as_json: bool) -> None:
     """Print every source, every topic without a copy and every mirror partition; exit 1 while one needs you."""
-    found = _run(bootstrap, _status)
+    found = run(bootstrap, _status)
     if as_json:
         click.echo(json.dumps(found))
     else:
@@ -106,7 +98,7 @@ def _cell(column: str, value: Any) -> str:
 @dry_run_option
 def pause(topics: tuple[str, ...], bootstrap: str, dry_run: bool) -> None:
     """Copy nothing more of these topics until they are resumed, restarts included; readers go on."""
-    for line in _run(
+    for line in run(
         bootstrap, lambda client: ordering.pause(client, topics, is_paused=True, dry_run=dry_run)
     ):
         click.echo(line)
@@ -124,12 +116,12 @@ def resume(topic: str, partition: int | None, bootstrap: str, dry_run: bool) -> 
     What is passed over in a stopped partition is recorded as a finding.
     """
     if partition is None:
-        for line in _run(
+        for line in run(
             bootstrap, lambda client: ordering.pause(client, (topic,), is_paused=False, dry_run=dry_run)
         ):
             click.echo(line)
         return
-    reason = _run(bootstrap, lambda client: ordering.resume(client, topic, partition, dry_run=dry_run))
+    reason = run(bootstrap, lambda client: ordering.resume(client, topic, partition, dry_run=dry_run))
     verb = "would go on" if dry_run else "goes on"
     click.echo(f"{topic}-{partition} {verb}; it had stopped because {reason}.")
 
@@ -152,7 +144,7 @@ def skip(topic: str, partition: int, offsets: Offsets, bootstrap: str, dry_run: 
     the mirror asks again and again, and copies it as soon as it is right.
     """
     click.echo(
-        _run(bootstrap, lambda client: ordering.skip(client, topic, partition, offsets, dry_run=dry_run))
+        run(bootstrap, lambda client: ordering.skip(client, topic, partition, offsets, dry_run=dry_run))
     )
 
 
@@ -193,7 +185,7 @@ def failover(topics: tuple[str, ...], bootstrap: str, dry_run: bool) -> None:
 @dry_run_option
 def limit(source: str, bytes_per_second: int | None, bootstrap: str, dry_run: bool) -> None:
     """Change what each broker fetches of a source in a second at most, now; without a number to what is configured."""
-    _run(bootstrap, lambda client: ordering.limit(client, source, bytes_per_second, dry_run=dry_run))
+    run(bootstrap, lambda client: ordering.limit(client, source, bytes_per_second, dry_run=dry_run))
     what = f"{bytes_per_second:,} bytes a second" if bytes_per_second else "what its configuration says"
     click.echo(f"Each broker {'would fetch' if dry_run else 'fetches'} at most {what} of {source}.")
 
@@ -225,27 +217,8 @@ def sync_groups(source: str, pattern: str, bootstrap: str, dry_run: bool) -> Non
                 await group_offsets.commit(client, move.group, move.offsets)
         return found
 
-    for move in _run(bootstrap, work):
+    for move in run(bootstrap, work):
         click.echo(group_offsets.told(move, dry_run=dry_run))
-
-
-def _run(bootstrap: str, work: Callable[[ClusterClient], Awaitable[Answer]]) -> Answer:
-    try:
-        addresses = parse_addresses("--bootstrap", bootstrap)
-    except ConfigurationError as error:
-        raise click.UsageError(str(error)) from None
-
-    async def run() -> Answer:
-        async with ClusterClient(addresses) as client:
-            return await work(client)
-
-    try:
-        return asyncio.run(run())
-    except (*FAILURES, KafkaError) as error:
-        raise click.ClickException(
-            f"the cluster at {bootstrap} does not answer ({error or type(error).__name__}): "
-            "check --bootstrap and that its brokers run"
-        ) from error
 
 
 # -- reading
@@ -261,7 +234,7 @@ async def _status(client: ClusterClient) -> dict[str, list[dict[str, Any]]]:
         paused=frozenset(topic for topic, _ in client.leaders if known.is_paused(topic)),
     )
     source_ends = await _source_ends(overview.bootstraps(heard))
-    return overview.overview(heard, source_ends, time.time_ns() // 1_000_000)
+    return overview.overview(heard, source_ends, now_ms())
 
 
 async def _source_ends(bootstraps: Mapping[str, str]) -> dict[str, dict[str, int]]:
@@ -306,7 +279,7 @@ def _promote(bootstrap: str, topics: Sequence[str], timeout: float | None, *, dr
             await promotion.promote(client, topics)
         return found
 
-    found = _run(bootstrap, work)
+    found = run(bootstrap, work)
     for one in found:
         if one.lacks or one.obstacle:
             lacks = f"lacks {one.lacks}" if one.lacks else "lacks nothing that its source has"

@@ -15,12 +15,12 @@ from headrace.audit.counter_metrics import CounterMetrics
 from headrace.audit.options import (
     RETRY_SECONDS,
     bootstrap_option,
-    now_ms,
     stop_on_signals,
 )
 from headrace.audit.records import CounterTier
 from headrace.audit.topic_names import TopicNames
 from headrace.audit.windows import WINDOW_SIZE_MS
+from headrace.broker.moment import now_ms
 from headrace.broker.structured_log import configure, get_logger
 from headrace.load.log_client import LogClient
 from headrace.load.options import listener_option

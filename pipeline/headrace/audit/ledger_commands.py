@@ -25,9 +25,7 @@ from headrace.audit.ledger import LATE_AFTER_MS, ForeignLedgerError, Ledger
 from headrace.audit.metrics import AuditMetrics
 from headrace.audit.options import (
     RETRY_SECONDS,
-    Moment,
     bootstrap_option,
-    now_ms,
     stop_on_signals,
 )
 from headrace.audit.outcome import Outcome
@@ -39,6 +37,7 @@ from headrace.audit.warehouse import Warehouse
 from headrace.audit.watermark import SILENT_AFTER_MS
 from headrace.broker.client.blocking_cluster import ConnectionFailedError
 from headrace.broker.errors import KafkaError
+from headrace.broker.moment import Moment, now_ms
 from headrace.broker.structured_log import configure, get_logger
 from headrace.load.log_client import LogClient
 from headrace.load.options import listener_option, make_folder, warehouse_options

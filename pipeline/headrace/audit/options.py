@@ -1,12 +1,9 @@
-"""What the commands of `headrace audit` share: options, the clock, the wish to stop."""
+"""What the commands of `headrace audit` share: options, the wish to stop."""
 
 from __future__ import annotations
 
-import re
 import signal
 import threading
-import time
-from datetime import UTC, datetime
 from typing import Final
 
 import click
@@ -14,30 +11,6 @@ import click
 from headrace.broker.client.blocking_cluster import parse_bootstrap
 
 RETRY_SECONDS: Final = 1.0
-_AGO: Final = re.compile(r"(\d{1,9})([smhd])")
-_UNITS_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-
-
-class Moment(click.ParamType[int]):
-    """A time as ISO 8601 (UTC where it names no zone), or how long ago, such as 15m or 24h; becomes milliseconds."""
-
-    name = "time"
-
-    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        ago = _AGO.fullmatch(value)
-        if ago:
-            return now_ms() - int(ago[1]) * _UNITS_MS[ago[2]]
-        try:
-            found = datetime.fromisoformat(value)
-        except ValueError:
-            self.fail(
-                f"{value!r} is no time: write 2026-01-31T23:59:50Z, or how long ago, such as 90s, 15m, 24h or 7d.",
-                param,
-                ctx,
-            )
-        return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def _bootstrap(context: click.Context, parameter: click.Parameter, value: str) -> str:
@@ -63,8 +36,3 @@ def stop_on_signals() -> threading.Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())
     return stop
-
-
-def now_ms() -> int:
-    """Return the wall clock in milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000

@@ -23,9 +23,10 @@ from headrace.audit.ledger_commands import (
 )
 from headrace.audit.live import Rates, View, producers_by_place
 from headrace.audit.live_app import Board, build_app
-from headrace.audit.options import RETRY_SECONDS, now_ms
+from headrace.audit.options import RETRY_SECONDS
 from headrace.audit.period import END_MS, Period
 from headrace.audit.report import as_json
+from headrace.broker.moment import now_ms
 from headrace.broker.structured_log import configure, get_logger
 from headrace.registry.listening import ListenAddress, Server, listen
 

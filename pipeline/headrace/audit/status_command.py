@@ -15,11 +15,11 @@ from headrace.audit.ledger_commands import (
     read_all,
     reader_options,
 )
-from headrace.audit.options import Moment, now_ms
 from headrace.audit.outcome import Counts
 from headrace.audit.period import END_MS, Period
 from headrace.audit.recent import Figures, RecentLatencies
 from headrace.audit.reconcile import reconcile
+from headrace.broker.moment import Moment, now_ms
 
 BEFORE_MS: Final = 3_600_000
 """The stretch before `--since` whose latencies are what is usual."""

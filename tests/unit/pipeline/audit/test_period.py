@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import click
 import numpy as np
 import pytest
 
 from headrace.audit.ledger import RUNS_OF_WINDOW_MAX
-from headrace.audit.options import Moment, now_ms
 from headrace.audit.period import ALWAYS, BEGIN_MS, END_MS, Period, WindowTable, sequences_of
 from headrace.audit.windows import Int64s, depth, joined
 
@@ -61,17 +59,6 @@ def test_runs_are_joined_where_the_gaps_are_smallest() -> None:
     many = runs(*((at * at, at * at) for at in range(2, 12)), (4, 5))
     assert joined(many, 3).tolist() == [[4, 81], [100, 100], [121, 121]]
     assert joined(runs((5, 9), (0, 4), (3, 6)), RUNS_OF_WINDOW_MAX).tolist() == [[0, 9]]
-
-
-def test_a_moment_is_a_time_or_how_long_ago() -> None:
-    moment = Moment()
-    assert moment.convert("2023-11-14T22:13:20Z", None, None) == 1_700_000_000_000
-    assert moment.convert("2023-11-14T22:13:20", None, None) == 1_700_000_000_000
-    assert moment.convert("2023-11-14T23:13:20.5+01:00", None, None) == 1_700_000_000_500
-    assert 0 <= now_ms() - 86_400_000 - moment.convert("1d", None, None) < 60_000
-    for wrong in ("yesterday", "5", "-3h", ""):
-        with pytest.raises(click.BadParameter, match="is no time: write"):
-            moment.convert(wrong, None, None)
 
 
 def test_a_period_without_length_is_a_moment() -> None:

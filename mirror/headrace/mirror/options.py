@@ -1,0 +1,45 @@
+"""What the verbs of `headrace mirror` share: options, and how one runs against the offline cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import click
+
+from headrace.broker.client.asynchronous import FAILURES
+from headrace.broker.config.keys import ConfigurationError
+from headrace.broker.errors import KafkaError
+from headrace.mirror.cluster_client import ClusterClient
+from headrace.mirror.config import parse_addresses
+
+Answer = TypeVar("Answer")
+
+bootstrap_option = click.option(
+    "--bootstrap", required=True, metavar="HOST:PORT,...", help="Brokers of the offline cluster."
+)
+
+dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def run(bootstrap: str, work: Callable[[ClusterClient], Awaitable[Answer]]) -> Answer:
+    """Do this with the offline cluster; raises UsageError, and ClickException where the cluster does not answer."""
+    try:
+        addresses = parse_addresses("--bootstrap", bootstrap)
+    except ConfigurationError as error:
+        raise click.UsageError(str(error)) from None
+
+    async def with_client() -> Answer:
+        async with ClusterClient(addresses) as client:
+            return await work(client)
+
+    try:
+        return asyncio.run(with_client())
+    except (*FAILURES, KafkaError) as error:
+        raise click.ClickException(
+            f"the cluster at {bootstrap} does not answer ({error or type(error).__name__}): "
+            "check --bootstrap and that its brokers run"
+        ) from error
