@@ -11,6 +11,7 @@ import pytest
 from pairs import running_pair
 from recording import pytest_runtest_makereport, recorded
 from sessions import Pair
+from zookeeper_process import ZooKeeperProcess
 
 from bench.apache_kafka import NoKafkaError, find_jars
 
@@ -34,15 +35,26 @@ def kafka_jars() -> Path:
 
 
 @pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperProcess]:
+    """What pairs share, each of them under a chroot."""
+    process = ZooKeeperProcess(tmp_path_factory.mktemp("zookeeper"))
+    yield process
+    process.end()
+
+
+@pytest.fixture(scope="session")
 def pair(
-    kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+    kafka_jars: Path,
+    zookeeper: ZooKeeperProcess,
+    tmp_path_factory: pytest.TempPathFactory,
+    request: pytest.FixtureRequest,
 ) -> Iterator[Pair]:
     """One broker of each kind with the same configuration, shared by all tests: use topics and groups of your own.
 
     Its tests follow each other, and it ends with the last of them.
     """
     with ExitStack() as stack:
-        both = stack.enter_context(running_pair(kafka_jars, tmp_path_factory.mktemp("pair")))
+        both = stack.enter_context(running_pair(kafka_jars, zookeeper, tmp_path_factory.mktemp("pair")))
         request.session.stash[PAIR] = stack
         both.wait_for_coordinator()
         yield both
@@ -56,7 +68,7 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 
 @pytest.fixture
-def own_pair(kafka_jars: Path, tmp_path: Path) -> Iterator[Pair]:
+def own_pair(kafka_jars: Path, zookeeper: ZooKeeperProcess, tmp_path: Path) -> Iterator[Pair]:
     """A pair for one test, which may change the brokers themselves."""
-    with running_pair(kafka_jars, tmp_path) as both:
+    with running_pair(kafka_jars, zookeeper, tmp_path) as both:
         yield both

@@ -28,11 +28,15 @@ SETTINGS = {
 
 
 @contextmanager
-def chroots(zookeeper: ZooKeeperProcess) -> Iterator[KazooClient]:
-    """A client of a ZooKeeper with a chroot for each broker, both with the same cluster id."""
-    znodes = KazooClient(zookeeper.address)
+def chroots(place: str) -> Iterator[KazooClient]:
+    """A client of HOST:PORT/CHROOT with a chroot of its own for each broker, both with the same cluster id."""
+    address, _, chroot = place.partition("/")
+    # Its warning of a chroot that is not there comes before it could be made.
+    znodes = KazooClient(address)
     znodes.start()
     try:
+        znodes.ensure_path(chroot)
+        znodes.chroot = f"/{chroot}"
         for chroot in ("/kafka", "/headrace"):
             znodes.create(f"{chroot}/cluster/id", CLUSTER_ID, makepath=True)
         yield znodes
@@ -43,9 +47,13 @@ def chroots(zookeeper: ZooKeeperProcess) -> Iterator[KazooClient]:
 
 @contextmanager
 def running_pair(
-    jars: Path, home: Path, set: Mapping[str, str] | None = None, directories: Sequence[str] = ("logs",)
+    jars: Path,
+    zookeeper: ZooKeeperProcess,
+    home: Path,
+    set: Mapping[str, str] | None = None,
+    directories: Sequence[str] = ("logs",),
 ) -> Iterator[Pair]:
-    """Both brokers, each in a chroot of one ZooKeeper; `set` adds to the common settings.
+    """Both brokers, each in a chroot of a ZooKeeper that others share; `set` adds to the common settings.
 
     Each has data directories of these names in its home, and keeps its port when it is started again.
     """
@@ -54,19 +62,18 @@ def running_pair(
         log_dirs = ",".join(str(home / kind / name) for name in directories)
         return {"log.dirs": log_dirs, **SETTINGS, **(set or {})}
 
+    place = zookeeper.under_chroot(home)
     with ExitStack() as stack:
-        zookeeper = ZooKeeperProcess(home / "zookeeper")
-        stack.callback(zookeeper.end)
-        znodes = stack.enter_context(chroots(zookeeper))
+        znodes = stack.enter_context(chroots(place))
         kafka = KafkaBroker(
-            jars, home / "kafka", broker_id=1, zookeeper=f"{zookeeper.address}/kafka", set=settings("kafka")
+            jars, home / "kafka", broker_id=1, zookeeper=f"{place}/kafka", set=settings("kafka")
         )
         stack.callback(kafka.end)
         listeners = {"listeners": f"PLAINTEXT://127.0.0.1:{free_port()}"}
         headrace = BrokerProcess(
             home / "headrace",
             broker_id=1,
-            zookeeper=f"{zookeeper.address}/headrace",
+            zookeeper=f"{place}/headrace",
             set=listeners | settings("headrace"),
         )
         stack.callback(headrace.end)
@@ -89,7 +96,7 @@ class BrokerPair(NamedTuple):
 
 @contextmanager
 def running_broker_pairs(
-    jars: Path, home: Path, set: Mapping[str, str] | None = None
+    jars: Path, zookeeper: ZooKeeperProcess, home: Path, set: Mapping[str, str] | None = None
 ) -> Iterator[BrokerPair]:
     """Two brokers of each kind, those of one kind in one chroot; both first ones are controllers."""
     common = {
@@ -99,10 +106,9 @@ def running_broker_pairs(
         **(set or {}),
     }
     kafkas, headraces, extra = [], [], {}
+    place = zookeeper.under_chroot(home)
     with ExitStack() as stack:
-        zookeeper = ZooKeeperProcess(home / "zookeeper")
-        stack.callback(zookeeper.end)
-        znodes = stack.enter_context(chroots(zookeeper))
+        znodes = stack.enter_context(chroots(place))
         for broker_id, names in LISTENERS.items():
             for kind in ("kafka", "headrace"):
                 addresses = [("127.0.0.1", free_port()) for _ in names]
@@ -111,7 +117,7 @@ def running_broker_pairs(
                     f"{name}://{host}:{port}" for name, (host, port) in zip(names, addresses, strict=True)
                 )
                 settings = {**common, "listeners": listeners}
-                where, chroot = home / f"{kind}-{broker_id}", f"{zookeeper.address}/{kind}"
+                where, chroot = home / f"{kind}-{broker_id}", f"{place}/{kind}"
                 if kind == "kafka":
                     kafka = KafkaBroker(jars, where, broker_id=broker_id, zookeeper=chroot, set=settings)
                     kafka.bootstrap = "{}:{}".format(*addresses[0])

@@ -34,6 +34,7 @@ from sessions import (
     create_topic,
 )
 from test_conformance_groups import await_coordinator, enter, heartbeat, join, offset_commit, sync
+from zookeeper_process import ZooKeeperProcess
 
 from headrace.broker.groups.records import OffsetValue, encode_offset_key, encode_offset_value
 from headrace.broker.wire import batches
@@ -48,7 +49,9 @@ WANTED = [{"name": "group-offsets", "partition_indexes": [0]}]
 
 
 @pytest.fixture(scope="module")
-def loaded_pair(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+def loaded_pair(
+    kafka_jars: Path, zookeeper: ZooKeeperProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Pair]:
     """A pair with one partition of offsets, which nobody compacts, and one of whose two replicas is not there."""
     settings = {
         "offsets.topic.num.partitions": "1",
@@ -56,7 +59,7 @@ def loaded_pair(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> I
         # Nobody else can lead that partition.
         "controlled.shutdown.enable": "false",
     }
-    with running_pair(kafka_jars, tmp_path_factory.mktemp("loaded"), settings) as both:
+    with running_pair(kafka_jars, zookeeper, tmp_path_factory.mktemp("loaded"), settings) as both:
         for chroot in ("/kafka", "/headrace"):
             config = {"cleanup.policy": "compact", "segment.bytes": "104857600"}
             leave_topic(both.znodes, chroot, "__consumer_offsets", OFFSETS_ID, {0: [1, NOBODY]}, config)

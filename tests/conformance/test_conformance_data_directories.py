@@ -77,14 +77,13 @@ def directories(home: Path, *names: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def zookeeper(tmp_path: Path) -> Iterator[ZooKeeperProcess]:
-    process = ZooKeeperProcess(tmp_path / "zookeeper")
-    yield process
-    process.end()
+def place(zookeeper: ZooKeeperProcess, tmp_path: Path) -> str:
+    """HOST:PORT/CHROOT of a ZooKeeper."""
+    return zookeeper.under_chroot(tmp_path)
 
 
-def start_headrace(home: Path, zookeeper: ZooKeeperProcess) -> BrokerProcess:
-    address = f"{zookeeper.address}/headrace"
+def start_headrace(home: Path, place: str) -> BrokerProcess:
+    address = f"{place}/headrace"
     settings = directories(home, "a", "b") | {METRICS: f"127.0.0.1:{free_port()}"}
     return BrokerProcess(home, broker_id=1, zookeeper=address, set=settings)
 
@@ -97,16 +96,14 @@ def metrics_of(broker: BrokerProcess) -> str:
 
 
 @pytest.fixture
-def both(kafka_jars: Path, tmp_path: Path, zookeeper: ZooKeeperProcess) -> Iterator[Directories]:
+def both(kafka_jars: Path, tmp_path: Path, place: str) -> Iterator[Directories]:
     with ExitStack() as stack:
-        znodes = stack.enter_context(chroots(zookeeper))
+        znodes = stack.enter_context(chroots(place))
         home = tmp_path / "kafka"
         settings = directories(home, "a", "b")
-        kafka = KafkaBroker(
-            kafka_jars, home, broker_id=1, zookeeper=f"{zookeeper.address}/kafka", set=settings
-        )
+        kafka = KafkaBroker(kafka_jars, home, broker_id=1, zookeeper=f"{place}/kafka", set=settings)
         stack.callback(kafka.end)
-        headrace = start_headrace(tmp_path / "headrace", zookeeper)
+        headrace = start_headrace(tmp_path / "headrace", place)
         stack.callback(headrace.end)
         kafka.wait_until_serving()
         pair = Directories(headrace=headrace, kafka=kafka, znodes=znodes)
@@ -277,9 +274,7 @@ def test_replicas_move_to_other_directories_while_they_are_in_use(both: Director
 
 
 @pytest.mark.long
-def test_either_kind_goes_on_with_a_copy_that_the_other_kind_began(
-    both: Directories, zookeeper: ZooKeeperProcess
-) -> None:
+def test_either_kind_goes_on_with_a_copy_that_the_other_kind_began(both: Directories, place: str) -> None:
     values = [b"a" * 3000, b"b" * 3000]
 
     def before(session: Session) -> None:
@@ -298,7 +293,7 @@ def test_either_kind_goes_on_with_a_copy_that_the_other_kind_began(
         copy.mkdir()
         shutil.copy(source / "partition.metadata", copy)
     both.kafka.start()
-    headrace = start_headrace(both.headrace.home, zookeeper)
+    headrace = start_headrace(both.headrace.home, place)
     again = both._replace(headrace=headrace)
     try:
         both.kafka.wait_until_serving()
@@ -316,7 +311,7 @@ def test_either_kind_goes_on_with_a_copy_that_the_other_kind_began(
 
 
 def test_a_directory_that_fails_at_the_start_leaves_old_partitions_out_of_reach(
-    both: Directories, zookeeper: ZooKeeperProcess
+    both: Directories, place: str
 ) -> None:
     def before(session: Session) -> None:
         create_topic(session, "old", PARTITIONS)
@@ -329,7 +324,7 @@ def test_a_directory_that_fails_at_the_start_leaves_old_partitions_out_of_reach(
         (home / "a").rename(home / "a-away")
         (home / "a").touch()
     both.kafka.start()
-    headrace = start_headrace(both.headrace.home, zookeeper)
+    headrace = start_headrace(both.headrace.home, place)
     again = both._replace(headrace=headrace)
     try:
         both.kafka.wait_until_serving()
@@ -378,7 +373,7 @@ def test_a_data_directory_serves_one_broker_of_either_kind(both: Directories, ka
 
 @pytest.mark.parametrize("controller", ["headrace", "kafka"])
 def test_either_kind_of_controller_hears_of_the_others_failed_directory(
-    controller: str, kafka_jars: Path, tmp_path: Path, zookeeper: ZooKeeperProcess
+    controller: str, kafka_jars: Path, tmp_path: Path, place: str
 ) -> None:
     """The one that is started first is controller; the other one loses a directory."""
     with ExitStack() as stack:
@@ -386,13 +381,15 @@ def test_either_kind_of_controller_hears_of_the_others_failed_directory(
         kinds = ("headrace", "kafka") if controller == "headrace" else ("kafka", "headrace")
         for broker_id, kind in enumerate(kinds, start=1):
             home = tmp_path / kind
-            place: dict[str, Any] = {
+            settings: dict[str, Any] = {
                 "broker_id": broker_id,
-                "zookeeper": zookeeper.address,
+                "zookeeper": place,
                 "set": directories(home, "a", "b"),
             }
             started = (
-                KafkaBroker(kafka_jars, home, **place) if kind == "kafka" else BrokerProcess(home, **place)
+                KafkaBroker(kafka_jars, home, **settings)
+                if kind == "kafka"
+                else BrokerProcess(home, **settings)
             )
             brokers[broker_id] = started
             stack.callback(started.end)

@@ -31,6 +31,7 @@ from sessions import (
     create_topic,
     produce_message,
 )
+from zookeeper_process import ZooKeeperProcess
 
 LEADER_AND_ISR, STOP_REPLICA, UPDATE_METADATA, CONTROLLED_SHUTDOWN = 4, 5, 6, 7
 API_VERSIONS, DELETE_RECORDS, ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS, DESCRIBE_PRODUCERS = (
@@ -47,10 +48,12 @@ ZSTD = 4
 
 
 @pytest.fixture(scope="module")
-def changed_pair(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+def changed_pair(
+    kafka_jars: Path, zookeeper: ZooKeeperProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Pair]:
     """A pair that deletes no topics, and that the last test restarts."""
     settings = {"delete.topic.enable": "false"}
-    with running_pair(kafka_jars, tmp_path_factory.mktemp("changed"), settings) as both:
+    with running_pair(kafka_jars, zookeeper, tmp_path_factory.mktemp("changed"), settings) as both:
         yield both
 
 

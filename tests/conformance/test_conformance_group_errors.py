@@ -28,16 +28,19 @@ from sessions import (
     create_topic,
 )
 from test_conformance_groups import await_coordinator, enter, heartbeat, join, offset_commit, sync
+from zookeeper_process import ZooKeeperProcess
 
 SUBSCRIPTION = b"\0\1" + b"\0\0\0\1" + b"\0\x0dgroup-offsets" + b"\xff\xff\xff\xff" + b"\0\0\0\0"
 PARTS = [{"partition_index": partition} for partition in (0, 1, 9)]
 
 
 @pytest.fixture(scope="module")
-def bounded_pair(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+def bounded_pair(
+    kafka_jars: Path, zookeeper: ZooKeeperProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Pair]:
     """A pair of young brokers with small bounds."""
     bounds = {"group.max.size": "2", "offset.metadata.max.bytes": "10"}
-    with running_pair(kafka_jars, tmp_path_factory.mktemp("bounded"), bounds) as both:
+    with running_pair(kafka_jars, zookeeper, tmp_path_factory.mktemp("bounded"), bounds) as both:
         yield both
 
 

@@ -32,6 +32,7 @@ from sessions import (
     create_topic,
     produce_message,
 )
+from zookeeper_process import ZooKeeperProcess
 
 PARTITIONS = 24
 BATCHES = 60
@@ -43,10 +44,12 @@ NOW_MS = int(time.time() * 1000)
 
 
 @pytest.fixture(scope="module")
-def mortal_pair(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+def mortal_pair(
+    kafka_jars: Path, zookeeper: ZooKeeperProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Pair]:
     """A pair that is killed and started again."""
     settings = {"zookeeper.session.timeout.ms": "3000"}
-    with running_pair(kafka_jars, tmp_path_factory.mktemp("mortal"), set=settings) as both:
+    with running_pair(kafka_jars, zookeeper, tmp_path_factory.mktemp("mortal"), set=settings) as both:
         yield both
 
 

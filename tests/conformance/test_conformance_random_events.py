@@ -19,15 +19,18 @@ from random_event_runs import DIRECTORIES, SETTINGS, EventfulSession
 from random_events import EventGenerator
 from random_scripts import check_session, seeds, short_seeds
 from sessions import Pair
+from zookeeper_process import ZooKeeperProcess
 
 # Shrinking takes five minutes at most.
 pytestmark = pytest.mark.timeout(900)
 
 
 @pytest.fixture(scope="module")
-def eventful_pair(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+def eventful_pair(
+    kafka_jars: Path, zookeeper: ZooKeeperProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Pair]:
     home = tmp_path_factory.mktemp("eventful")
-    with running_pair(kafka_jars, home, SETTINGS, DIRECTORIES) as both:
+    with running_pair(kafka_jars, zookeeper, home, SETTINGS, DIRECTORIES) as both:
         yield both
 
 

@@ -16,6 +16,7 @@ from pairs import running_pair
 from random_groups import TOPICS, described, script
 from random_scripts import seeds
 from sessions import Pair, Session, create_topic
+from zookeeper_process import ZooKeeperProcess
 
 SETTINGS = {
     # One thread of each kind: Kafka handles requests in the order in which they come, as headrace does.
@@ -31,9 +32,11 @@ ATTEMPTS_COUNT_MAX = 3
 
 
 @pytest.fixture(scope="module")
-def ticking_pair(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+def ticking_pair(
+    kafka_jars: Path, zookeeper: ZooKeeperProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Pair]:
     """A pair with small bounds and short time-outs, whose topics are there."""
-    with running_pair(kafka_jars, tmp_path_factory.mktemp("ticking"), SETTINGS) as both:
+    with running_pair(kafka_jars, zookeeper, tmp_path_factory.mktemp("ticking"), SETTINGS) as both:
         both.wait_for_coordinator()
         for address in (both.kafka.address, both.headrace.addresses[0]):
             session = Session(address)

@@ -24,6 +24,7 @@ from sessions import (
     batch,
     produce_message,
 )
+from zookeeper_process import ZooKeeperProcess
 
 ALTER_PARTITION, UPDATE_FEATURES, ALLOCATE_PRODUCER_IDS = 56, 57, 67
 NOBODY = 7
@@ -39,14 +40,16 @@ TOPICS = {
 
 
 @pytest.fixture(scope="module")
-def brokers(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerPair]:
+def brokers(
+    kafka_jars: Path, zookeeper: ZooKeeperProcess, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[BrokerPair]:
     """Brokers that leave preferred leaders to those who ask for them."""
     settings = {
         "auto.leader.rebalance.enable": "false",
         "auto.create.topics.enable": "false",
         "controlled.shutdown.enable": "false",
     }
-    with running_broker_pairs(kafka_jars, tmp_path_factory.mktemp("brokers"), settings) as both:
+    with running_broker_pairs(kafka_jars, zookeeper, tmp_path_factory.mktemp("brokers"), settings) as both:
         yield both
 
 
