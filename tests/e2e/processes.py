@@ -164,10 +164,14 @@ def free_port(host: str = "127.0.0.1") -> int:
 
 
 def eventually(
-    condition: Callable[[], object], *, timeout_s: float = 60.0, what: str = "the condition"
+    condition: Callable[[], object],
+    *,
+    timeout_s: float = 60.0,
+    what: str = "the condition",
+    every_s: float = 0.05,
 ) -> None:
-    """Wait until `condition()` is true; fails the test when it does not become so."""
+    """Wait until `condition()` is true, and look again every so often; fails the test when it does not become so."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not come true in {timeout_s} s"
-        time.sleep(0.05)
+        time.sleep(every_s)

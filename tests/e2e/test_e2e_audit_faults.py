@@ -303,7 +303,7 @@ def page(listener: str, path: str = "/metrics") -> str:
 
 def check_ledger(world: AuditWorld, state: Path, report: dict[str, Any]) -> None:
     """A report on the auditor's ledger says the same as one that reads everything."""
-    command = [HEADRACE, "audit", "watch", "--bootstrap", world.offline.bootstrap, "--interval", "0.2"]
+    command = [HEADRACE, "audit", "watch", "--bootstrap", world.offline.bootstrap, "--interval", "1"]
     command += ["--warehouse", str(world.warehouse), "--state", str(state)]
     listener = f"127.0.0.1:{free_port()}"
     auditor = subprocess.Popen([*command, "--metrics-listener", listener], stderr=subprocess.DEVNULL)

@@ -15,7 +15,6 @@ import confluent_kafka
 import pytest
 from load_driver import load
 from load_helpers import EVENT, EVENT_ID, account, create_topic, every_offset_once, publish, schemas_served
-from long_runs import first_of
 from moto.server import ThreadedMotoServer
 from processes import DevCluster
 
@@ -79,10 +78,40 @@ def run(environment: dict[str, str], *arguments: str, statuses: tuple[int, ...] 
     return json.loads(done.stdout)
 
 
+PROGRAM = """
+from headrace.cli.main import main
+from headrace.load.spark import spark_session
+
+print("master", spark_session(3).sparkContext.master)
+main()
+"""
+
+
+def submitted(master: str, environment: dict[str, str], folder: Path, *arguments: str) -> tuple[str, str]:
+    """Run the command `headrace` by spark-submit; the line that says its master, and what it prints."""
+    program = folder / "load.py"
+    program.write_text(PROGRAM)
+    done = subprocess.run(
+        [str(PROGRAMS / "spark-submit"), "--master", master, str(program), *arguments],
+        env=environment | {"PATH": f"{PROGRAMS}:{os.environ['PATH']}", "SPARK_LOCAL_IP": "127.0.0.1"},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "leftovers of dead attempts stay" not in done.stderr
+    said, _, printed = done.stdout.partition("\n")
+    return said, printed
+
+
 def test_only_the_catalogs_properties_say_where_the_store_is(
     broker: DevCluster, registry: str, store: str, tmp_path: Path
 ) -> None:
-    """Load once more what a load began, tell the group, query and audit, all without one AWS_ variable."""
+    """Load once more what a load began, tell the group, query and audit, all without one AWS_ variable.
+
+    The load's Spark has the master of spark-submit.
+    """
     topic, environment, properties = "dc-s3.pageviews", without_aws(tmp_path), properties_of(store, tmp_path)
     warehouse = f"s3://{BUCKET}/warehouse"
     where = ["--warehouse", warehouse]
@@ -97,7 +126,9 @@ def test_only_the_catalogs_properties_say_where_the_store_is(
     publish(broker.bootstrap, topic, 2, 60, garbage_every=10)
     load(broker.bootstrap, registry, tables.open_catalog(warehouse, properties), topic)
     publish(broker.bootstrap, topic, 2, 40, garbage_every=10)
-    totals = run(environment, *loading)
+    master, said = submitted("local[2]", environment, tmp_path, *loading)
+    assert master == "master local[2]"
+    totals = json.loads(said)
     assert (totals["rows"], totals["dead_letters"], totals["lag"]) == (36, 4, 0)
     assert committed(broker, topic) == [50, 50]
     question = "SELECT _datacenter, _topic, count(*) AS n, count(DISTINCT (_topic_partition, _offset)) AS d "
@@ -137,36 +168,18 @@ def left_over(table: Any) -> str:
     return written.path
 
 
-PROGRAM = """
-from headrace.cli.main import main
-from headrace.load.spark import spark_session
-
-print("master", spark_session(3).sparkContext.master)
-main()
-"""
-
-
-@pytest.mark.parametrize("master", first_of(1, ["local[2]", "local-cluster[1,2,1024]"]))
+# The test of the store has the first of these in short.
+@pytest.mark.long
+@pytest.mark.parametrize("master", ["local[2]", "local-cluster[1,2,1024]"])
 def test_the_master_of_spark_submit_wins(
     broker: DevCluster, registry: str, tmp_path: Path, master: str
 ) -> None:
     topic = "dc-submit.pageviews" if master == "local[2]" else "dc-cluster.pageviews"
     create_topic(broker.bootstrap, topic, 2)
     publish(broker.bootstrap, topic, 2, 40)
-    program = tmp_path / "load.py"
-    program.write_text(PROGRAM)
-    submit = [str(PROGRAMS / "spark-submit"), "--master", master, str(program)]
     loading = ["load", "--once", "--bootstrap", broker.bootstrap, "--registry", registry, "--topics", topic]
-    done = subprocess.run(
-        [*submit, *loading, "--warehouse", str(tmp_path / "warehouse")],
-        env=os.environ | {"PATH": f"{PROGRAMS}:{os.environ['PATH']}", "SPARK_LOCAL_IP": "127.0.0.1"},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert f"master {master}\n" in done.stdout
+    loading += ["--warehouse", str(tmp_path / "warehouse")]
+    assert submitted(master, dict(os.environ), tmp_path, *loading)[0] == f"master {master}"
     assert account(tmp_path / "warehouse") == every_offset_once(2, 40)
 
 
