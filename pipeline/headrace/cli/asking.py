@@ -24,7 +24,12 @@ def reason_of(error: KafkaException) -> str:
     """Why it failed, without a full stop."""
     reason = error.args[0]
     name = reason.name()
-    if name in ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_RESOLVE"):
+    if name == "_TIMED_OUT":
+        return (
+            f"no broker answered in time ({reason.str()}); check --bootstrap and that a broker runs there: "
+            "one that got the request may still carry it out"
+        )
+    if name in ("_TRANSPORT", "_ALL_BROKERS_DOWN", "_RESOLVE"):
         return f"no broker answered ({reason.str()}); check --bootstrap and that a broker runs there"
     return str(reason.str()).rstrip(".")
 

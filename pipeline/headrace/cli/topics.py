@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Final
 
 import click
 from confluent_kafka.admin import ConfigResource, NewTopic
@@ -19,6 +19,9 @@ from headrace.cli.shared import (
     print_rows,
     say,
 )
+
+CHANGE_SECONDS_MAX: Final = 60.0
+"""How long a topic may take to be made or deleted: one of 5,000 partitions takes longer than any question does."""
 
 
 @click.group(epilog="Example: headrace topics list --bootstrap 127.0.0.1:9092")
@@ -122,7 +125,7 @@ def create(
     """Create a topic."""
     new_topic = NewTopic(topic, partitions, replication_factor, config=parse_settings(settings))
     admin = admin_client(bootstrap)
-    future = admin.create_topics([new_topic], request_timeout=TIMEOUT_SECONDS)[topic]
+    future = admin.create_topics([new_topic], request_timeout=CHANGE_SECONDS_MAX)[topic]
     asked(f"create topic {topic}", future.result)
     say({"topic": topic, "created": True}, f"created {topic} with {partitions} partitions", as_json=as_json)
 
@@ -134,7 +137,7 @@ def create(
 def delete(topic: str, bootstrap: str, as_json: bool) -> None:
     """Delete a topic and all its messages."""
     admin = admin_client(bootstrap)
-    future = admin.delete_topics([topic], request_timeout=TIMEOUT_SECONDS)[topic]
+    future = admin.delete_topics([topic], request_timeout=CHANGE_SECONDS_MAX)[topic]
     asked(f"delete topic {topic}", future.result)
     say({"topic": topic, "deleted": True}, f"deleted {topic}", as_json=as_json)
 
