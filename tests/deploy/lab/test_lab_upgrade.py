@@ -186,9 +186,10 @@ def test_a_killed_upgrade_is_ended_by_the_same_command(
 
 
 def test_people_go_back_to_the_release_before(rolled_out: SmallLab, traffic: Traffic) -> None:
-    back = rolled_out.play("rollback.yml", *GATES, "-e", "release_version=0.1.1.dev1")
+    before = "0.1.0" if rolled_out.version() == "0.1.1.dev1" else "0.1.1.dev1"
+    back = rolled_out.play("rollback.yml", *GATES, "-e", f"release_version={before}")
     assert back.returncode == 0, back.output[-6000:]
-    assert_all_run(rolled_out, "0.1.1.dev1")
+    assert_all_run(rolled_out, before)
     assert traffic.moves()
     again = rolled_out.play("rollback.yml", *GATES, "-e", "release_version=0.0.9")
     assert again.returncode != 0
