@@ -16,6 +16,8 @@ from pathlib import Path
 VERSION = "3.9.2"
 MAIN_CLASS = "kafka.Kafka"
 POM = Path(__file__).with_name("pom.xml")
+MIRROR_MAKER_CLASS = "org.apache.kafka.connect.mirror.MirrorMaker"
+MIRROR_MAKER_POM = Path(__file__).with_name("mirror_maker_pom.xml")
 FETCH_TIMEOUT_S = 240
 
 
@@ -30,14 +32,23 @@ def find_jars() -> Path:
         if not list(Path(named).glob("kafka_2.13-*.jar")):
             raise NoKafkaError(f"HEADRACE_KAFKA_JARS={named} is no folder with Apache Kafka's jars.")
         return Path(named)
+    return _cached(f"kafka-{VERSION}", POM)
+
+
+def find_mirror_maker_jars() -> Path:
+    """The folder with what MirrorMaker 2 has beyond Kafka's jars; fetched in the same way. Raises NoKafkaError."""
+    return _cached(f"mirror-maker-{VERSION}", MIRROR_MAKER_POM, "-DexcludeTransitive=true")
+
+
+def _cached(name: str, pom: Path, *options: str) -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "headrace"
-    jars = cache / f"kafka-{VERSION}"
+    jars = cache / name
     if not jars.is_dir():
-        _fetch(cache, jars)
+        _fetch(cache, jars, pom, *options)
     return jars
 
 
-def _fetch(cache: Path, jars: Path) -> None:
+def _fetch(cache: Path, jars: Path, pom: Path, *options: str) -> None:
     if shutil.which("mvn") is None:
         raise NoKafkaError(
             f"Apache Kafka's jars are not in {jars}, and Maven, which fetches them, is not installed: install the package "
@@ -46,7 +57,7 @@ def _fetch(cache: Path, jars: Path) -> None:
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache) as folder:
         goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}/jars"]
-        command = ["mvn", "-q", "-B", "-f", str(POM), *goal]
+        command = ["mvn", "-q", "-B", "-f", str(pom), *goal, *options]
         try:
             run = subprocess.run(
                 command, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False
@@ -67,3 +78,8 @@ def _fetch(cache: Path, jars: Path) -> None:
 def command(jars: Path, config: Path, jvm_options: Iterable[str]) -> list[str]:
     """The command line of one broker with that `server.properties`."""
     return ["java", *jvm_options, "-cp", f"{jars}/*", MAIN_CLASS, str(config)]
+
+
+def mirror_maker_command(jars: Path, own_jars: Path, config: Path, jvm_options: Iterable[str]) -> list[str]:
+    """The command line of one MirrorMaker 2 with that `mm2.properties`."""
+    return ["java", *jvm_options, "-cp", f"{own_jars}/*:{jars}/*", MIRROR_MAKER_CLASS, str(config)]

@@ -58,9 +58,6 @@ from bench.workloads import (
     Workload,
 )
 
-MIRROR_MAKER_MB_PER_CPU_SECOND = 52
-"""The best of a tuned MirrorMaker 2 on such a machine (29 to 52)."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
@@ -151,8 +148,15 @@ def _replicated(workload: Workload) -> tuple[Budget, ...]:
 
 
 def _mirror(cell: str) -> Budget:
-    limit = 10 * MIRROR_MAKER_MB_PER_CPU_SECOND
-    return Budget(cell=cell, figure=mb_per_cpu_second, what="MB per CPU-second", limit=limit, is_floor=True)
+    """Beside MirrorMaker 2."""
+    return Budget(
+        cell=cell,
+        figure=mb_per_cpu_second,
+        what="MB per CPU-second",
+        limit=10,
+        is_floor=True,
+        is_ratio=True,
+    )
 
 
 def _distance(cell: str, limit: float) -> Budget:
@@ -240,7 +244,7 @@ def _judged(budget: Budget, runs: Sequence[Run], others: Sequence[Run]) -> Judge
     rivals = [run for run in runs if run["peer"] == KAFKA]
     ratios = pair_ratios(own, rivals, budget.figure)
     if others:
-        beside = statistics.median(map(budget.figure, others))
+        beside = statistics.median(budget.figure(run) for run in others if run["peer"] == HEADRACE)
         ratios = [budget.figure(run) / beside for run in own]
     return Judged(
         budget=budget,

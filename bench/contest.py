@@ -61,7 +61,7 @@ def zookeeper(data: Path) -> Iterator[str]:
         command = zookeeper_server.command(zookeeper_server.find_jars(), config, sync=False)
     except zookeeper_server.ZooKeeperServerError as error:
         raise click.ClickException(str(error)) from None
-    with _process(command, data / "zookeeper.log") as process:
+    with running(command, data / "zookeeper.log") as process:
         _until(lambda: zookeeper_server.is_serving("127.0.0.1", port), process, data / "zookeeper.log")
         yield f"127.0.0.1:{port}"
 
@@ -108,7 +108,7 @@ def cluster(
             config.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
             logs.append(home / "broker.log")
             command = stack.enter_context(_command(kind, jars, config, home))
-            processes.append(stack.enter_context(_process(command, logs[-1])))
+            processes.append(stack.enter_context(running(command, logs[-1])))
         for port, process, log in zip(ports, processes, logs, strict=True):
             address = f"127.0.0.1:{port}"
             _until(lambda address=address: brokers_known_to(address) == broker_count, process, log)  # type: ignore[misc]
@@ -181,16 +181,17 @@ def _command(kind: str, jars: Path | None, config: Path, data: Path) -> Iterator
         yield [sys.executable, "-m", "headrace.broker.command", "--config", str(config)]
         return
     assert jars is not None
-    options = (
-        *JVM_OPTIONS,
-        f"-Dlog4j.configuration=file:{LOGGING}",
-        f"-Dheadrace.log={data / 'kafka.log'}",
-    )
-    yield apache_kafka.command(jars, config, options)
+    yield apache_kafka.command(jars, config, jvm_options(data / "kafka.log"))
+
+
+def jvm_options(log: Path) -> tuple[str, ...]:
+    """Those of Kafka's start scripts, and what it logs into that file."""
+    return (*JVM_OPTIONS, f"-Dlog4j.configuration=file:{LOGGING}", f"-Dheadrace.log={log}")
 
 
 @contextlib.contextmanager
-def _process(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+def running(command: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A child, which is ended with the block."""
     with log.open("wb") as output:
         process = start_child(command, stdout=output, stderr=output)
     try:

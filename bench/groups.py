@@ -30,7 +30,7 @@ GROUPS: tuple[Group, ...] = (
 CELLS = tuple(cell for group in GROUPS for cell in group.cells)
 PAIRED_CELLS = {*broker_cells.cells, *cluster_cells.cells} - {broker_cells.START_DEV}
 """The cells whose every run has one of Apache Kafka beside it."""
-KAFKA_CELLS = {*PAIRED_CELLS, *fail_over_cells.RIVALLED}
+KAFKA_CELLS = {*PAIRED_CELLS, *fail_over_cells.RIVALLED, *mirror_cells.cells}
 """The cells that have Apache Kafka beside headrace in one run at least."""
 
 

@@ -1,7 +1,8 @@
 """The mirror: a filled source cluster, and a target whose broker copies it.
 
 The source's broker is held still (SIGSTOP) until the target is ready, so that the whole copy falls between two readings
-of the target broker's CPU, which is all the CPU that mirroring costs the target: its copiers run inside it.
+of the target broker's CPU, which is all the CPU that mirroring costs the target: its copiers run inside it. MirrorMaker 2
+copies between two such brokers too; it is held still while the source is filled, and its own CPU alone is counted.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ from pathlib import Path
 
 import click
 
+from bench.apache_kafka import NoKafkaError, find_mirror_maker_jars
+from bench.contest import KAFKA
 from bench.generator import Outcome, run
 from bench.machine import cpu_seconds
+from bench.mirror_maker import mirror_maker
 from bench.peers import Peer, headrace
 from bench.runs import MESSAGE_SIZE, RawRun, Workshop
 from headrace.load.log_client import LogClient
@@ -26,6 +30,7 @@ SIZES = {BATCH_50: (50, 2_000_000), BATCH_MAX: (0, 3_000_000)}
 """Messages a batch (0: up to 1 MB), messages in all."""
 PARTITIONS = 4
 TOPIC = "bench"
+WARM_UP_TOPIC = "warm"
 SECONDS_MAX = 180
 POLL_SECONDS = 0.05
 SOURCE_SETTINGS = {"zookeeper.session.timeout.ms": "60000"}
@@ -33,26 +38,39 @@ SOURCE_SETTINGS = {"zookeeper.session.timeout.ms": "60000"}
 
 name = "mirror"
 title = "Mirror"
-note = f"{PARTITIONS} partitions, no compression; CPU of the target's broker process, the copy included"
+note = (
+    f"{PARTITIONS} partitions, no compression; CPU of the target's broker process, the copy included. The rival is MirrorMaker 2 "
+    "of Apache Kafka, tuned for large fetches and batches, which has copied as much before it is measured; CPU of its own "
+    "process alone, without that of the broker that it writes to"
+)
 cells = (BATCH_50, BATCH_MAX)
 
 
 def expected(cell: str, workshop: Workshop) -> tuple[int, float]:
     """Runs of the cell and about how long they take."""
     rounds = workshop.effort.rounds
-    return rounds, rounds * 12.0
+    return rounds, rounds * (12.0 if workshop.kafka_jars is None else 75.0)
 
 
 def measure(wanted: tuple[str, ...], workshop: Workshop) -> Iterator[RawRun]:
     """Run the wanted cells round by round, each with two clusters of its own."""
+    own_jars = None
+    if workshop.kafka_jars is not None:
+        try:
+            own_jars = find_mirror_maker_jars()
+        except NoKafkaError as error:
+            workshop.say(f"{error} The mirror is measured alone.")
     for number in range(workshop.effort.rounds):
         for cell in wanted:
             yield _measure(cell, number, workshop)
+            if own_jars is not None:
+                yield _measure_rival(cell, number, workshop, own_jars)
 
 
 def _measure(cell: str, number: int, workshop: Workshop) -> RawRun:
     with workshop.folder("mirror") as data, headrace(data / "source", SOURCE_SETTINGS) as source:
-        batch, filled = _fill(cell, source, workshop)
+        source.create_topic(TOPIC, PARTITIONS)
+        batch, filled = _fill(cell, source, TOPIC, workshop)
         with waiting_target(source, data / "target", source.bootstrap, TOPIC) as target:
             before = cpu_seconds(target.process)
             source.process.resume()
@@ -70,12 +88,41 @@ def _measure(cell: str, number: int, workshop: Workshop) -> RawRun:
             )
 
 
-def _fill(cell: str, source: Peer, workshop: Workshop) -> tuple[int, Outcome]:
-    """Make the source's topic and fill it; gives the batch and what went in."""
+def _measure_rival(cell: str, number: int, workshop: Workshop, own_jars: Path) -> RawRun:
+    assert workshop.kafka_jars is not None
+    with (
+        workshop.folder("mirror-maker") as data,
+        headrace(data / "source") as source,
+        headrace(data / "target") as target,
+    ):
+        for topic in (WARM_UP_TOPIC, TOPIC):
+            source.create_topic(topic, PARTITIONS)
+        warm_up = _fill(cell, source, WARM_UP_TOPIC, workshop)[1]
+        with mirror_maker(workshop.kafka_jars, own_jars, data, source, target, PARTITIONS) as process:
+            _seconds_until_copied(target, warm_up, WARM_UP_TOPIC)
+            process.suspend()
+            batch, filled = _fill(cell, source, TOPIC, workshop)
+            before = cpu_seconds(process)
+            process.resume()
+            seconds = _seconds_until_copied(target, filled)
+            return RawRun(
+                cell=cell,
+                peer=KAFKA,
+                round=number,
+                messages=filled.messages,
+                bytes=filled.bytes,
+                seconds=seconds,
+                cpu_seconds=round(cpu_seconds(process) - before, 4),
+                memory_mib=process.memory_info().rss // 2**20,
+                settings={"batch": batch, "partitions": PARTITIONS},
+            )
+
+
+def _fill(cell: str, source: Peer, topic: str, workshop: Workshop) -> tuple[int, Outcome]:
+    """Fill a topic of the source; gives the batch and what went in."""
     batch, messages = SIZES[cell]
-    source.create_topic(TOPIC, PARTITIONS)
     options = {"partitions": PARTITIONS, "messages": messages, "size": MESSAGE_SIZE, "batch": batch}
-    where = {"bootstrap": source.bootstrap, "topic": TOPIC}
+    where = {"bootstrap": source.bootstrap, "topic": topic}
     return batch, run(workshop.generator, "produce", **where, **options)
 
 
@@ -95,11 +142,11 @@ def waiting_target(source: Peer, data: Path, bootstrap: str, topic: str) -> Iter
         source.process.resume()
 
 
-def _seconds_until_copied(target: Peer, filled: Outcome) -> float:
+def _seconds_until_copied(target: Peer, filled: Outcome, topic: str = TOPIC) -> float:
     began = time.monotonic()
     client = LogClient(target.bootstrap, client_id="headrace-bench")
     try:
-        while (copied := _copied(client)) < filled.messages:
+        while (copied := _copied(client, topic)) < filled.messages:
             if time.monotonic() - began > SECONDS_MAX:
                 raise click.ClickException(
                     f"only {copied} of {filled.messages} messages were copied in {SECONDS_MAX} s"
@@ -110,7 +157,7 @@ def _seconds_until_copied(target: Peer, filled: Outcome) -> float:
         client.close()
 
 
-def _copied(client: LogClient) -> int:
+def _copied(client: LogClient, topic: str) -> int:
     """How many messages of the topic the target's consumers can read."""
-    partitions = client.partitions(lambda topic: topic == f"source.{TOPIC}")
+    partitions = client.partitions(lambda name: name == f"source.{topic}")
     return sum(offsets.end for offsets in client.reachable_log_offsets(partitions).values())

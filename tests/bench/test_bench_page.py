@@ -10,7 +10,16 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from bench import broker_cells, budgets, load_cells, mirror_cells, misses, page
+from bench import (
+    broker_cells,
+    budgets,
+    catching_up_cells,
+    load_cells,
+    mirror_cells,
+    mirror_distance_cells,
+    misses,
+    page,
+)
 from bench.command import bench
 from bench.contest import KAFKA, in_turns
 from bench.groups import CELLS, KAFKA_CELLS, PAIRED_CELLS
@@ -140,11 +149,19 @@ def test_a_ceiling_is_met_up_to_its_limit() -> None:
 
 
 def test_a_floor_is_met_from_its_limit_on() -> None:
-    cell = mirror_cells.BATCH_MAX
-    text = rendered(run(cell, bytes=520_000_000, cpu_seconds=1.0))
-    assert f"| {cell} | MB per CPU-second | 520 | – | – | ≥ 520 | met |" in text
-    text = rendered(run(cell, bytes=519_000_000, cpu_seconds=1.0))
-    assert f"| {cell} | MB per CPU-second | 519 | – | – | ≥ 520 | **not met** |" in text
+    cell = mirror_distance_cells.NEAR
+    text = rendered(run(cell, bytes=150_000_000, seconds=1.0))
+    assert f"| {cell} | MB/s | 150 | – | – | ≥ 150 | met |" in text
+    text = rendered(run(cell, bytes=149_000_000, seconds=1.0))
+    assert f"| {cell} | MB/s | 149 | – | – | ≥ 150 | **not met** |" in text
+
+
+def test_the_mirror_is_held_against_mirror_maker_and_catching_up_against_the_mirror() -> None:
+    cell, beside = mirror_cells.BATCH_50, catching_up_cells.BATCH_50
+    own, rivals = [{"bytes": 500_000_000, "cpu_seconds": 1.0}], [{"bytes": 50_000_000, "cpu_seconds": 1.0}]
+    text = rendered(*pairs(cell, own, rivals), run(beside, bytes=400_000_000, cpu_seconds=1.0))
+    assert f"| {cell} | MB per CPU-second | 500 | 50 | 10 | ≥ 10 × | met |" in text
+    assert f"| {beside} | MB per CPU-second | 400 | – | 0.8 | ≥ 0.8 × the mirror's | met |" in text
 
 
 def test_a_budget_is_judged_by_the_median_of_the_rounds() -> None:
