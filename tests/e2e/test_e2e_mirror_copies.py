@@ -39,6 +39,8 @@ def clusters(
     sources = {
         "mirror.sources": "dc-east,dc-west,dc-gone",
         "mirror.dc-east.bootstrap.servers": east.bootstrap,
+        "mirror.dc-east.sync.groups": "followed",
+        "mirror.sync.groups.interval.ms": "1000",
         "mirror.dc-west.bootstrap.servers": west.bootstrap,
         "mirror.dc-west.topics": "events|_schemas",
         "mirror.dc-gone.bootstrap.servers": GONE,
@@ -318,14 +320,9 @@ def test_groups_go_on_in_the_copies_but_not_those_with_members_there(
     east.create("grouped", 1)
     east.publish("grouped", 100)
     copied(east, offline, "grouped")
-    for cluster, group, topic, offset in (
-        (east, "moving", "grouped", 60),
-        (east, "living", "grouped", 70),
-        (offline, "living", "dc-east.grouped", 10),
-    ):
-        consumer = _consumer(cluster, group)
-        consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
-        consumer.close()
+    _commit(east, "moving", "grouped", 60)
+    _commit(east, "living", "grouped", 70)
+    _commit(offline, "living", "dc-east.grouped", 10)
     living = _consumer(offline, "living")
     living.subscribe(["dc-east.grouped"])
     eventually(lambda: bool(living.poll(0.2) and living.assignment()), what="the member")
@@ -340,6 +337,34 @@ def test_groups_go_on_in_the_copies_but_not_those_with_members_there(
     assert _committed(offline, "living", "dc-east.grouped") == 10
     living.close()
     assert "moving is where it is to be." in _mirror(*arguments).stdout
+
+
+def test_groups_are_followed_by_the_brokers_until_they_commit_here_themselves(
+    clusters: tuple[Cluster, Cluster, Cluster],
+) -> None:
+    east, _, offline = clusters
+    east.create("read", 1)
+    east.publish("read", 100)
+    copied(east, offline, "read")
+    for offset in (40, 70):
+        _commit(east, "followed", "read", offset)
+        eventually(
+            lambda wanted=offset: _committed(offline, "followed", "dc-east.read") == wanted,
+            what="the group's offset",
+        )
+    eventually(
+        lambda: [row["state"] for row in _status(offline)["syncs"]] == ["brought"],
+        what="the status of the one broker that does it",
+    )
+    (row,) = _status(offline)["syncs"]
+    assert (row["source"], row["what"], row["in_step"], row["left_alone"]) == ("dc-east", "groups", 1, 0)
+    _commit(offline, "followed", "dc-east.read", 80)
+    _commit(east, "followed", "read", 90)
+    label = 'headrace_mirror_sync_left_alone{source="dc-east",what="groups"} 1.0'
+    eventually(lambda: label in offline.metrics(), what="the round that leaves it alone")
+    said = _mirror("sync-groups", "dc-east", "--groups", "followed", "--bootstrap", offline.bootstrap)
+    assert "followed is left alone: it committed offset 80 of dc-east.read-0 in the offline" in said.stdout
+    assert _committed(offline, "followed", "dc-east.read") == 80
 
 
 def test_two_clusters_mirror_each_other_and_each_topic_is_copied_once(
@@ -426,6 +451,12 @@ def _consumer(cluster: Cluster, group: str) -> Consumer:
         "log_level": 0,
     }
     return Consumer(settings)
+
+
+def _commit(cluster: Cluster, group: str, topic: str, offset: int) -> None:
+    consumer = _consumer(cluster, group)
+    consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
+    consumer.close()
 
 
 def _committed(cluster: Cluster, group: str, topic: str) -> int:

@@ -1,9 +1,11 @@
-"""What the command line asks of a whole cluster: leaders, log ends, a small topic's records, one record published."""
+"""What is asked of a whole cluster, by commands and by what brokers bring again and again: leaders, log ends, configurations, a
+small topic's records, one record published.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from uuid import UUID
 
 from headrace.broker.client.asynchronous import FAILURES, AsyncLink
@@ -29,13 +31,15 @@ TIMEOUT_MS = 10_000
 METADATA_VERSION = 12
 FETCH_BYTES = 4 * 1024 * 1024
 TOPIC_RESOURCE, SET = 2, 0
+TOPICS_PER_REQUEST_MAX = 500
 
 
 class ClusterClient:
     """An asynchronous context manager; metadata is read once, when it is entered."""
 
-    def __init__(self, bootstrap: Sequence[Address]) -> None:
+    def __init__(self, bootstrap: Sequence[Address], client_id: str = CLIENT_ID) -> None:
         self._bootstrap = bootstrap
+        self._client_id = client_id
         self._view = ClusterView()
         self._links: dict[int, AsyncLink] = {}
 
@@ -43,7 +47,7 @@ class ClusterClient:
         failure: Exception = error_of(ErrorCode.BROKER_NOT_AVAILABLE)
         for address in self._bootstrap:
             try:
-                async with await AsyncLink.open(address, CLIENT_ID, TIMEOUT_MS) as link:
+                async with await AsyncLink.open(address, self._client_id, TIMEOUT_MS) as link:
                     answer = await link.ask(k03_metadata.API, METADATA_VERSION, {"topics": None})
             except FAILURES as error:
                 failure = error
@@ -83,20 +87,25 @@ class ClusterClient:
         answer: Message = await (await self._to(broker)).ask(api, highest, message)
         return answer
 
-    async def log_starts(self) -> dict[str, int]:
-        """`<topic>-<partition>` → log start offset, for every partition that has a leader."""
-        return await self._offsets(EARLIEST_TIMESTAMP)
+    async def log_starts(self, places: Collection[PartitionKey] | None = None) -> dict[str, int]:
+        """`<topic>-<partition>` → log start offset, for each of these, or every, partition that has a leader."""
+        return await self._offsets(EARLIEST_TIMESTAMP, places)
 
-    async def log_ends(self) -> dict[str, int]:
-        """`<topic>-<partition>` → high watermark, for every partition that has a leader."""
-        return await self._offsets(LATEST_TIMESTAMP)
+    async def log_ends(self, places: Collection[PartitionKey] | None = None) -> dict[str, int]:
+        """`<topic>-<partition>` → high watermark, for each of these, or every, partition that has a leader."""
+        return await self._offsets(LATEST_TIMESTAMP, places)
 
-    async def _offsets(self, timestamp: int) -> dict[str, int]:
+    async def _offsets(
+        self, timestamp: int, places: Collection[PartitionKey] | None = None
+    ) -> dict[str, int]:
+        led: dict[int, list[PartitionKey]] = {}
+        for place in self.leaders if places is None else places:
+            led.setdefault(self.leaders.get(place, NO_LEADER), []).append(place)
+        led.pop(NO_LEADER, None)
         found = {}
-        for broker in set(self.leaders.values()) - {NO_LEADER}:
-            led = [place for place, leader in self.leaders.items() if leader == broker]
+        for broker, asked in led.items():
             link = await self._to(broker)
-            request = list_offsets(dict.fromkeys(led, NO_EPOCH), timestamp)
+            request = list_offsets(dict.fromkeys(asked, NO_EPOCH), timestamp)
             answer = await link.ask(k02_list_offsets.API, LIST_OFFSETS_VERSION, request)
             for (topic, partition), (code, offset) in listed_offsets(answer).items():
                 if code == 0:
@@ -164,13 +173,28 @@ class ClusterClient:
 
     async def topic_configs(self, topic: str) -> dict[str, str]:
         """The configuration of a topic, defaults included; raises KafkaErrors."""
-        wanted = {"resource_type": TOPIC_RESOURCE, "resource_name": topic, "configuration_keys": None}
-        link = await self._to(min(self._view.addresses))
-        answer = await link.ask(k32_describe_configs.API, 1, {"resources": [wanted]})
-        (found,) = answer["results"]
+        (found,) = await self._described((topic,), None)
         if found["error_code"]:
             raise error_of(found["error_code"], found["error_message"] or topic)
-        return {config["name"]: config["value"] for config in found["configs"] if config["value"] is not None}
+        return _values(found)
+
+    async def configs_of(self, topics: Sequence[str], keys: Sequence[str]) -> dict[str, dict[str, str]]:
+        """Topic → these configurations, defaults included; without those that cannot be described, such as one that is gone."""
+        found: dict[str, dict[str, str]] = {}
+        for begin in range(0, len(topics), TOPICS_PER_REQUEST_MAX):
+            results = await self._described(topics[begin : begin + TOPICS_PER_REQUEST_MAX], keys)
+            found |= {one["resource_name"]: _values(one) for one in results if not one["error_code"]}
+        return found
+
+    async def _described(self, topics: Sequence[str], keys: Sequence[str] | None) -> list[Message]:
+        wanted = [
+            {"resource_type": TOPIC_RESOURCE, "resource_name": topic, "configuration_keys": keys}
+            for topic in topics
+        ]
+        link = await self._to(min(self._view.addresses))
+        answer = await link.ask(k32_describe_configs.API, 1, {"resources": wanted})
+        results: list[Message] = answer["results"]
+        return results
 
     async def set_topic_config(self, topic: str, name: str, value: str) -> None:
         """Set one configuration of a topic; raises KafkaErrors."""
@@ -192,5 +216,9 @@ class ClusterClient:
             address = self._view.addresses.get(broker)
             if address is None:
                 raise error_of(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {broker} is not alive")
-            self._links[broker] = await AsyncLink.open(address, CLIENT_ID, TIMEOUT_MS)
+            self._links[broker] = await AsyncLink.open(address, self._client_id, TIMEOUT_MS)
         return self._links[broker]
+
+
+def _values(described: Message) -> dict[str, str]:
+    return {config["name"]: config["value"] for config in described["configs"] if config["value"] is not None}

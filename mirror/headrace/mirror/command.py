@@ -8,6 +8,7 @@ from `headrace.sources`, ends from both clusters; an order is a record of `headr
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -56,7 +57,7 @@ def mirror() -> None:
 )
 @json_option
 def status(bootstrap: str, lag_max: int | None, as_json: bool) -> None:
-    """Print every source, every topic without a copy and every mirror partition; exit 1 while one needs you."""
+    """Print every source, topic without a copy, mirror partition and what else is brought; exit 1 while one needs you."""
     found = run(bootstrap, _status)
     if as_json:
         click.echo(json.dumps(found))
@@ -71,6 +72,17 @@ def _print(found: dict[str, list[dict[str, Any]]]) -> None:
         "sources": ("source", "broker", "at", "state", "answered", "reason"),
         "topics": ("source", "topic without a whole copy", "reason"),
         "partitions": ("topic", "partition", "state", "copied to", "source end", "lag", "reason"),
+        "syncs": (
+            "source",
+            "brought",
+            "by broker",
+            "state",
+            "last",
+            "in step",
+            "left alone",
+            "behind",
+            "reason",
+        ),
     }
     console = Console()
     for name, heading in headings.items():
@@ -85,7 +97,7 @@ def _print(found: dict[str, list[dict[str, Any]]]) -> None:
 
 
 def _cell(column: str, value: Any) -> str:
-    if column == "answered_seconds_ago":
+    if column in ("answered_seconds_ago", "succeeded_seconds_ago"):
         return "never" if value is None else f"{value:.0f} s ago"
     if column in ("source_end_offset", "lag"):
         return "unknown" if value is None else str(value)
@@ -204,18 +216,19 @@ def sync_groups(source: str, pattern: str, bootstrap: str, dry_run: bool) -> Non
     """Let groups of a source go on in its copies: commit here what they committed there, as far as the copies go.
 
     \b
-    A group that has members here is left alone, and none is moved back.
+    A group that has members here, or committed here itself, is left alone, and none is moved back.
+    `mirror.SOURCE.sync.groups` has the brokers do the same again and again.
     """
-    wanted = group_offsets.pattern_of(pattern)
+    try:
+        wanted = re.compile(pattern)
+    except re.error as error:
+        raise click.UsageError(f"--groups {pattern!r} is no regular expression: {error}") from None
 
     async def work(client: ClusterClient) -> list[GroupMove]:
         bootstrap_there = await bootstrap_of(client, source)
         async with ClusterClient(parse_addresses("bootstrap", bootstrap_there)) as there:
             found = await group_offsets.moves(client, there, source, wanted)
-        for move in found if not dry_run else ():
-            if move.offsets:
-                await group_offsets.commit(client, move.group, move.offsets)
-        return found
+        return found if dry_run else await group_offsets.bring(client, found)
 
     for move in run(bootstrap, work):
         click.echo(group_offsets.told(move, dry_run=dry_run))

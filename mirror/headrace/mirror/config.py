@@ -21,6 +21,8 @@ from headrace.mirror import lineage
 PREFIX = "mirror."
 SOURCES_KEY = "mirror.sources"
 BOOTSTRAP_SUFFIX, TOPICS_SUFFIX, LIMIT_SUFFIX = "bootstrap.servers", "topics", "bytes.per.second"
+GROUPS_SUFFIX = "sync.groups"
+SUFFIXES = (BOOTSTRAP_SUFFIX, TOPICS_SUFFIX, LIMIT_SUFFIX, GROUPS_SUFFIX)
 TOPICS_DEFAULT = ".*"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*")
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+)):([0-9]{1,5})")
@@ -54,6 +56,9 @@ class Tunables:
     metadata_max_age_ms: int = integer(
         5_000, "Topics, partitions and leaders are asked for so often.", low=100, high=10_000
     )
+    sync_groups_interval_ms: int = integer(
+        60_000, "Groups' offsets are brought so often.", low=1_000, high=3_600_000
+    )
     retry_backoff_ms: int = integer(100, "Pause after the first failure.", low=1, high=10_000)
     retry_backoff_max_ms: int = integer(5_000, "Longest pause between retries.", low=1, high=60_000)
 
@@ -66,6 +71,8 @@ class SourceConfig:
     bootstrap_servers: tuple[Address, ...]
     topics: re.Pattern[str]
     bytes_per_second: int | None = None
+    sync_groups: re.Pattern[str] | None = None
+    """Groups of the source whose offsets are brought here; None: nobody's."""
 
     @property
     def bootstrap(self) -> str:
@@ -120,33 +127,35 @@ def _names(text: str) -> tuple[str, ...]:
 
 def _check_keys(own: Mapping[str, str], names: tuple[str, ...]) -> None:
     known = {"sources", *keys_of(Tunables)}
-    known |= {
-        f"{name}.{suffix}" for name in names for suffix in (BOOTSTRAP_SUFFIX, TOPICS_SUFFIX, LIMIT_SUFFIX)
-    }
+    known |= {f"{name}.{suffix}" for name in names for suffix in SUFFIXES}
     for key, text in own.items():
         if key not in known:
             raise ConfigurationError(
                 PREFIX + key,
                 text,
                 f"one of {', '.join(PREFIX + f.name.replace('_', '.') for f in fields(Tunables))}, or "
-                f"mirror.<datacenter>.{BOOTSTRAP_SUFFIX}, mirror.<datacenter>.{TOPICS_SUFFIX} and "
-                f"mirror.<datacenter>.{LIMIT_SUFFIX} of a datacenter that {SOURCES_KEY} names",
+                f"{', '.join(f'mirror.<datacenter>.{suffix}' for suffix in SUFFIXES)} of a datacenter that "
+                f"{SOURCES_KEY} names",
             )
 
 
 def _source(name: str, properties: Mapping[str, str]) -> SourceConfig:
-    bootstrap_key, topics_key = f"{PREFIX}{name}.{BOOTSTRAP_SUFFIX}", f"{PREFIX}{name}.{TOPICS_SUFFIX}"
-    pattern = properties.get(topics_key, TOPICS_DEFAULT)
-    try:
-        topics = re.compile(pattern)
-    except re.error as error:
-        raise ConfigurationError(topics_key, pattern, f"a regular expression ({error})") from None
+    keys = {suffix: f"{PREFIX}{name}.{suffix}" for suffix in SUFFIXES}
+    groups = properties.get(keys[GROUPS_SUFFIX])
     return SourceConfig(
         name=name,
-        bootstrap_servers=parse_addresses(bootstrap_key, properties.get(bootstrap_key, "")),
-        topics=topics,
-        bytes_per_second=_limit(f"{PREFIX}{name}.{LIMIT_SUFFIX}", properties),
+        bootstrap_servers=parse_addresses(keys[BOOTSTRAP_SUFFIX], properties.get(keys[BOOTSTRAP_SUFFIX], "")),
+        topics=_pattern(keys[TOPICS_SUFFIX], properties.get(keys[TOPICS_SUFFIX], TOPICS_DEFAULT)),
+        bytes_per_second=_limit(keys[LIMIT_SUFFIX], properties),
+        sync_groups=None if groups is None else _pattern(keys[GROUPS_SUFFIX], groups),
     )
+
+
+def _pattern(key: str, text: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise ConfigurationError(key, text, f"a regular expression ({error})") from None
 
 
 def _limit(key: str, properties: Mapping[str, str]) -> int | None:

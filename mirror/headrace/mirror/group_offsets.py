@@ -1,4 +1,5 @@
-"""Reading groups and their committed offsets from one cluster, and committing them in another (`headrace mirror sync-groups`).
+"""Reading groups and their committed offsets from one cluster, and committing them in another: what `headrace mirror sync-groups`
+does once, and brokers again and again.
 
 Commits as one who is no member: a broker refuses that for a group that has members by then, whatever was read before.
 """
@@ -9,9 +10,8 @@ import asyncio
 import re
 from collections.abc import Collection, Mapping
 
-import click
-
-from headrace.broker.errors import ErrorCode, error_of
+from headrace.broker.config.copies import MIRROR_CLUSTERS
+from headrace.broker.errors import ErrorCode, KafkaError, error_of
 from headrace.broker.wire.api import (
     k08_offset_commit,
     k09_offset_fetch,
@@ -20,22 +20,24 @@ from headrace.broker.wire.api import (
     k16_list_groups,
 )
 from headrace.broker.wire.partitions import PartitionKey
+from headrace.mirror import lineage
 from headrace.mirror.cluster_client import ClusterClient
-from headrace.mirror.group_sync import Copies, GroupMove, group_move
+from headrace.mirror.group_sync import METADATA, Committed, Copies, GroupMove, group_move
 
 GROUP_KEY = 0
+_HAS_MEMBERS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
 COORDINATOR_PAUSES_SECONDS = (0.2, 0.5, 1.0, 2.0, 4.0)
 
 
-async def groups(client: ClusterClient, pattern: re.Pattern[str]) -> list[str]:
-    """Those whose whole name matches; raises KafkaErrors."""
-    found: set[str] = set()
+async def groups(client: ClusterClient, pattern: re.Pattern[str]) -> dict[str, int]:
+    """Those whose whole name matches, with the broker that coordinates each; raises KafkaErrors."""
+    found: dict[str, int] = {}
     for broker in client.brokers:
         answer = await client.ask(broker, k16_list_groups.API, 3, {})
         if answer["error_code"]:
             raise error_of(answer["error_code"], f"broker {broker} does not list its groups")
-        found |= {group["group_id"] for group in answer["groups"]}
-    return sorted(group for group in found if pattern.fullmatch(group))
+        found |= {group["group_id"]: broker for group in answer["groups"]}
+    return {group: found[group] for group in sorted(found) if pattern.fullmatch(group)}
 
 
 async def _coordinator(client: ClusterClient, group: str) -> int:
@@ -52,24 +54,26 @@ async def _coordinator(client: ClusterClient, group: str) -> int:
     return coordinator
 
 
-async def committed(client: ClusterClient, group: str) -> dict[PartitionKey, int]:
-    """Its committed offsets; raises KafkaErrors."""
+async def committed(client: ClusterClient, coordinator: int, group: str) -> dict[PartitionKey, Committed]:
+    """What it has committed; raises KafkaErrors."""
     message = {"group_id": group, "topics": None, "require_stable": False}
-    answer = await client.ask(await _coordinator(client, group), k09_offset_fetch.API, 7, message)
+    answer = await client.ask(coordinator, k09_offset_fetch.API, 7, message)
     if answer["error_code"]:
         raise error_of(answer["error_code"], f"offsets of group {group} cannot be read")
     return {
-        (topic["name"], found["partition_index"]): found["committed_offset"]
+        (topic["name"], found["partition_index"]): Committed(
+            found["committed_offset"], found["metadata"] or ""
+        )
         for topic in answer["topics"]
         for found in topic["partitions"]
         if not found["error_code"] and found["committed_offset"] >= 0
     }
 
 
-async def state_of(client: ClusterClient, group: str) -> str:
+async def _state_of(client: ClusterClient, coordinator: int, group: str) -> str:
     """The group's state; raises KafkaErrors."""
     message = {"groups": [group], "include_authorized_operations": False}
-    answer = await client.ask(await _coordinator(client, group), k15_describe_groups.API, 4, message)
+    answer = await client.ask(coordinator, k15_describe_groups.API, 4, message)
     (found,) = answer["groups"]
     if found["error_code"]:
         raise error_of(found["error_code"], f"group {group} cannot be described")
@@ -82,7 +86,7 @@ async def commit(client: ClusterClient, group: str, offsets: Mapping[PartitionKe
     topics: dict[str, list[dict[str, object]]] = {}
     for (topic, partition), offset in offsets.items():
         topics.setdefault(topic, []).append(
-            {"partition_index": partition, "committed_offset": offset, "committed_metadata": ""}
+            {"partition_index": partition, "committed_offset": offset, "committed_metadata": METADATA}
         )
     message = {
         "group_id": group,
@@ -95,32 +99,54 @@ async def commit(client: ClusterClient, group: str, offsets: Mapping[PartitionKe
     codes = {found["error_code"] for topic in answer["topics"] for found in topic["partitions"]} - {0}
     if codes:
         code = min(codes)
-        if code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
-            raise error_of(code, f"group {group} has members in the offline cluster by now")
         raise error_of(code, f"offsets of group {group} cannot be committed")
 
 
 async def moves(
     here: ClusterClient, there: ClusterClient, source: str, pattern: re.Pattern[str]
 ) -> list[GroupMove]:
-    """What to commit for each group of the source that matches; raises KafkaErrors."""
-    prefix = f"{source}."
-    places = [place for place in here.leaders if place[0].startswith(prefix)]
-    copies = Copies(
+    """What to commit for each group of the source that matches and has committed in a topic with a copy; raises KafkaErrors."""
+    read = {
+        group: {place: found.offset for place, found in (await committed(there, coordinator, group)).items()}
+        for group, coordinator in (await groups(there, pattern)).items()
+    }
+    copies = await _copies(here, source, {place for offsets in read.values() for place in offsets})
+    found = []
+    for group, offsets in read.items():
+        if any((f"{source}.{topic}", partition) in copies.ends for topic, partition in offsets):
+            coordinator = await _coordinator(here, group)
+            state = await _state_of(here, coordinator, group)
+            known = await committed(here, coordinator, group)
+            found.append(group_move(group, offsets, copies, state=state, here=known))
+    return found
+
+
+async def bring(here: ClusterClient, found: Collection[GroupMove]) -> list[GroupMove]:
+    """Commit these; as they came of it, a group that got members meanwhile as one left alone. Raises KafkaErrors."""
+    done = []
+    for move in found:
+        try:
+            if move.offsets:
+                await commit(here, move.group, move.offsets)
+            done.append(move)
+        except KafkaError as error:
+            if error.code not in _HAS_MEMBERS:
+                raise
+            refusal = "it has members in the offline cluster by now"
+            done.append(GroupMove(group=move.group, offsets={}, refusal=refusal))
+    return done
+
+
+async def _copies(here: ClusterClient, source: str, wanted: Collection[PartitionKey]) -> Copies:
+    """Of these partitions of the source. A promoted copy is none: its offsets have not been the source's since."""
+    places = {(f"{source}.{topic}", partition) for topic, partition in wanted} & here.leaders.keys()
+    marks = await here.configs_of(sorted({topic for topic, _ in places}), (MIRROR_CLUSTERS,))
+    copies = [place for place in places if lineage.clusters_of(marks.get(place[0], {}))]
+    return Copies(
         source=source,
-        starts=_by_place(places, await here.log_starts()),
-        ends=_by_place(places, await here.log_ends()),
+        starts=_by_place(copies, await here.log_starts(copies)),
+        ends=_by_place(copies, await here.log_ends(copies)),
     )
-    return [
-        group_move(
-            group,
-            await committed(there, group),
-            copies,
-            state=await state_of(here, group),
-            here=await committed(here, group),
-        )
-        for group in await groups(there, pattern)
-    ]
 
 
 def _by_place(places: Collection[PartitionKey], offsets: Mapping[str, int]) -> dict[PartitionKey, int]:
@@ -129,7 +155,7 @@ def _by_place(places: Collection[PartitionKey], offsets: Mapping[str, int]) -> d
     }
 
 
-def told(move: GroupMove, *, dry_run: bool) -> str:
+def told(move: GroupMove, *, dry_run: bool = False) -> str:
     """What to say of it."""
     if move.refusal:
         return f"{move.group} is left alone: {move.refusal}."
@@ -143,11 +169,3 @@ def told(move: GroupMove, *, dry_run: bool) -> str:
     if move.lost:
         parts.append(f"{move.lost:,} that it did not read are no longer in them")
     return "; ".join(parts) + "."
-
-
-def pattern_of(text: str) -> re.Pattern[str]:
-    """Raises UsageError."""
-    try:
-        return re.compile(text)
-    except re.error as error:
-        raise click.UsageError(f"--groups {text!r} is no regular expression: {error}") from None

@@ -1,18 +1,29 @@
 """Where the groups of a source would go on in its copies: their committed offsets, clamped to what the copies hold. Pure.
 
-A group of the offline cluster that has members is left alone, and none is ever moved back: it may have read on here already.
+A group of the offline cluster that has members is left alone, and so is one that committed here itself: it reads on from there,
+and its namesake at the source may be elsewhere. What was brought here is known by its metadata. None is ever moved back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from headrace.broker.wire.partitions import PartitionKey
 
 Offsets = Mapping[PartitionKey, int]
+METADATA = "headrace.mirror"
+"""Of each offset that was brought here."""
 IDLE_STATES = frozenset({"Empty", "Dead", ""})
 """Of groups without members; the last is of one that is not known."""
+
+
+class Committed(NamedTuple):
+    """A group's offset in a partition, with what who committed it wrote beside."""
+
+    offset: int
+    metadata: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +39,8 @@ class Copies:
 class GroupMove:
     """One group: `offsets` to commit, by the copy's partition.
 
-    `not_yet` counts committed messages that are not in the copy yet and would be read twice, `lost` those that the copy's
-    retention took before the group read them. `refusal` says why it is left alone.
+    `not_yet` counts committed messages that are not in the copies yet and would be read twice, `lost` those that the copies'
+    retention took before the group read them, as far as `offsets` go. `refusal` says why it is left alone.
     """
 
     group: str
@@ -39,12 +50,12 @@ class GroupMove:
     refusal: str = ""
 
 
-def group_move(group: str, committed: Offsets, copies: Copies, *, state: str, here: Offsets) -> GroupMove:
-    """What to commit for a group; `state` and `here` are its state and its committed offsets in the offline cluster."""
-    if state not in IDLE_STATES:
-        return GroupMove(
-            group=group, offsets={}, refusal=f"it has members in the offline cluster (it is {state})"
-        )
+def group_move(
+    group: str, committed: Offsets, copies: Copies, *, state: str, here: Mapping[PartitionKey, Committed]
+) -> GroupMove:
+    """What to commit for a group; `state` and `here` are its state and what it has committed in the offline cluster."""
+    if refusal := _refusal(group, copies, state, here):
+        return GroupMove(group=group, offsets={}, refusal=refusal)
     offsets: dict[PartitionKey, int] = {}
     not_yet = lost = 0
     for (topic, partition), offset in sorted(committed.items()):
@@ -53,9 +64,24 @@ def group_move(group: str, committed: Offsets, copies: Copies, *, state: str, he
             continue
         start, end = copies.starts[place], copies.ends[place]
         wanted = max(start, min(offset, end))
-        if wanted <= here.get(place, -1):
+        not_yet += max(0, offset - end)
+        if place in here and wanted <= here[place].offset:
             continue
         offsets[place] = wanted
-        not_yet += max(0, offset - end)
         lost += max(0, start - offset)
     return GroupMove(group=group, offsets=offsets, not_yet=not_yet, lost=lost)
+
+
+def _refusal(group: str, copies: Copies, state: str, here: Mapping[PartitionKey, Committed]) -> str:
+    if state not in IDLE_STATES:
+        return f"it has members in the offline cluster (it is {state})"
+    own = sorted(
+        place for place, found in here.items() if place in copies.ends and found.metadata != METADATA
+    )
+    if own:
+        topic, partition = own[0]
+        return (
+            f"it committed offset {here[own[0]].offset} of {topic}-{partition} in the offline cluster itself; "
+            f"`headrace groups delete {group}` there has it follow the source again"
+        )
+    return ""

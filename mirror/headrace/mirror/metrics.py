@@ -36,6 +36,7 @@ class MirrorMetrics:
         """The page's families."""
         now_ms = self._clock.now_ms()
         yield from self._of_sources(now_ms)
+        yield from self._of_syncs()
         yield from self._of_partitions(now_ms)
         findings = CounterMetricFamily(
             "headrace_mirror_findings", "Findings since the start.", labels=("kind",)
@@ -63,6 +64,27 @@ class MirrorMetrics:
             silent.add_metric((source.config.name,), silent_ms / 1000)
             topics.add_metric((source.config.name,), len(source.not_brought))
         yield from (up, silent, topics)
+
+    def _of_syncs(self) -> Iterator[Metric]:
+        labels = ("source", "what")
+        success = GaugeMetricFamily(
+            "headrace_mirror_sync_last_success_timestamp_seconds", "When it last went well.", labels=labels
+        )
+        in_step = GaugeMetricFamily("headrace_mirror_sync_in_step", "As at the source.", labels=labels)
+        left = GaugeMetricFamily("headrace_mirror_sync_left_alone", "Not brought.", labels=labels)
+        behind = GaugeMetricFamily(
+            "headrace_mirror_sync_behind_messages",
+            "Committed at the source, and not in the copies yet.",
+            labels=labels,
+        )
+        for sync in [sync for source in list(self._sources) for sync in source.syncs.values()]:
+            names = (sync.source, sync.what)
+            at_ms = sync.succeeded_ms
+            success.add_metric(names, UNKNOWN if at_ms is None else at_ms / 1000)
+            in_step.add_metric(names, sync.in_step)
+            left.add_metric(names, sync.left_alone)
+            behind.add_metric(names, sync.behind)
+        yield from (success, in_step, left, behind)
 
     def _of_partitions(self, now_ms: int) -> Iterator[Metric]:
         lag = GaugeMetricFamily("headrace_mirror_lag_messages", "Messages not copied yet.", labels=LABELS)

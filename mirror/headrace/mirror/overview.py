@@ -15,11 +15,12 @@ from headrace.broker.wire.partitions import PartitionKey
 from headrace.mirror.copier import PAUSED
 from headrace.mirror.findings import CopyFinding
 from headrace.mirror.questions import UNKNOWN
-from headrace.mirror.reports import ANSWERS, LISTED_MAX, STALE_AFTER_MS, Report, SourceReport
+from headrace.mirror.reports import ANSWERS, LISTED_MAX, STALE_AFTER_MS, Report, SourceReport, SyncReport
 from headrace.mirror.state import State, place_of
 
 NO_LEADER = -1
 NOT_MIRRORED = "not mirrored"
+BROUGHT, FAILS = "brought", "fails"
 IN_ORDER = frozenset({"copying", "not listed", NOT_MIRRORED, PAUSED})
 """What a person decided: a topic that was deleted at its source or is paused, a source that is no longer configured."""
 Row = dict[str, Any]
@@ -49,7 +50,7 @@ def bootstraps(heard: Heard) -> dict[str, str]:
 
 
 def overview(heard: Heard, source_ends: Mapping[str, Mapping[str, int]], now_ms: int) -> dict[str, list[Row]]:
-    """The rows of the tables `sources`, `topics` and `partitions`; `source_ends` by source and `<topic>-<partition>`."""
+    """The rows of the tables `sources`, `topics`, `partitions` and `syncs`; `source_ends` by source and `<topic>-<partition>`."""
     reports = [report for _, report in sorted(heard.reports.items())]
     not_brought = {(t.source, t.topic): t.reason for report in reports for t in report.topics}
     return {
@@ -62,6 +63,7 @@ def overview(heard: Heard, source_ends: Mapping[str, Mapping[str, int]], now_ms:
             _partition_row(place, heard, source_ends.get(source_of(place[0]), {}), now_ms)
             for place in _places(heard)
         ],
+        "syncs": [_sync_row(report, sync, now_ms) for report, sync in _syncs(reports)],
     }
 
 
@@ -71,6 +73,7 @@ def is_in_order(found: Mapping[str, Collection[Row]]) -> bool:
         not found["topics"]
         and all(row["state"] == ANSWERS for row in found["sources"])
         and all(row["state"] in IN_ORDER for row in found["partitions"])
+        and all(row["state"] == BROUGHT for row in found["syncs"])
     )
 
 
@@ -108,6 +111,30 @@ def _source_row(report: Report, source: SourceReport, now_ms: int) -> Row:
         "state": state,
         "answered_seconds_ago": None if answered is None else max(0, now_ms - answered) / 1000,
         "reason": silence or (None if state == ANSWERS else source.problem or None),
+    }
+
+
+def _syncs(reports: Collection[Report]) -> list[tuple[Report, SyncReport]]:
+    """What is brought of each source, by the newest report of it: another broker may have done it before."""
+    found: dict[tuple[str, str], tuple[Report, SyncReport]] = {}
+    for report in sorted(reports, key=lambda report: report.at_ms):
+        found |= {(sync.source, sync.what): (report, sync) for sync in report.syncs}
+    return [found[key] for key in sorted(found)]
+
+
+def _sync_row(report: Report, sync: SyncReport, now_ms: int) -> Row:
+    silence = _silence(report, now_ms)
+    succeeded = sync.succeeded_ms
+    return {
+        "source": sync.source,
+        "what": sync.what,
+        "broker": report.broker,
+        "state": "unknown" if silence else FAILS if sync.problem else BROUGHT,
+        "succeeded_seconds_ago": None if succeeded is None else max(0, now_ms - succeeded) / 1000,
+        "in_step": sync.in_step,
+        "left_alone": sync.left_alone,
+        "behind": sync.behind,
+        "reason": silence or sync.problem or None,
     }
 
 

@@ -57,7 +57,8 @@ class Reporter:
         ]
         partitions = [found for source in self._sources for found in _waiting(source, now_ms)]
         reports = tuple(source.report() for source in self._sources)
-        return bounded(self._broker_id, now_ms, reports, topics, partitions)
+        syncs = tuple(sync for source in self._sources for sync in source.syncs.values())
+        return bounded(self._broker_id, now_ms, reports, topics, partitions, syncs)
 
 
 def _waiting(source: Source, now_ms: int) -> Iterable[PartitionReport]:

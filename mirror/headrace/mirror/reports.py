@@ -20,6 +20,7 @@ LISTED_MAX = 500
 """Topics, and partitions, that one report lists: with the longest names it stays below a message's size."""
 REASON_LENGTH_MAX = 300
 ANSWERS, SILENT, NEVER_REACHED = "answers", "silent", "never reached"
+GROUPS = "groups"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,28 @@ class PartitionReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SyncReport:
+    """What else than messages a broker brings of a source, by its last round: `what` is `GROUPS`.
+
+    `succeeded_ms` is None until a round succeeds; the counts are of the last one that did: how many are as at the source, how
+    many are left alone, and how many committed messages are not in the copies yet. `problem` is why the last round failed.
+    """
+
+    source: str
+    what: str
+    succeeded_ms: int | None = None
+    in_step: int = 0
+    left_alone: int = 0
+    behind: int = 0
+    problem: str = ""
+
+
+def failed(source: str, what: str, before: SyncReport | None, problem: str) -> SyncReport:
+    """After a round that failed."""
+    return replace(before or SyncReport(source=source, what=what), problem=shortened(problem))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """All that one broker reports; lists end after `LISTED_MAX`."""
 
@@ -66,12 +89,14 @@ class Report:
     sources: tuple[SourceReport, ...]
     topics: tuple[TopicReport, ...] = ()
     partitions: tuple[PartitionReport, ...] = ()
+    syncs: tuple[SyncReport, ...] = ()
 
     @property
     def essence(self) -> Report:
         """What makes a new report worth writing before its time."""
         sources = tuple(replace(s, answered_ms=s.answered_ms and 1) for s in self.sources)
-        return replace(self, at_ms=0, sources=sources)
+        syncs = tuple(replace(s, succeeded_ms=s.succeeded_ms and 1) for s in self.syncs)
+        return replace(self, at_ms=0, sources=sources, syncs=syncs)
 
     def encode(self) -> bytes:
         return json.dumps(asdict(self), separators=(",", ":")).encode()
@@ -83,6 +108,7 @@ def bounded(
     sources: tuple[SourceReport, ...],
     topics: list[TopicReport],
     partitions: list[PartitionReport],
+    syncs: tuple[SyncReport, ...] = (),
 ) -> Report:
     """A report whose lists are no longer than they may be."""
     return Report(
@@ -91,6 +117,7 @@ def bounded(
         sources=sources,
         topics=tuple(topics[:LISTED_MAX]),
         partitions=tuple(partitions[:LISTED_MAX]),
+        syncs=syncs,
     )
 
 
@@ -114,15 +141,30 @@ def decode(value: bytes) -> Report:
                 PartitionReport(partition=int(item["partition"]), **_texts(item, "topic", "state", "reason"))
                 for item in fields["partitions"]
             ),
+            # Earlier versions told of none.
+            syncs=tuple(_sync(item) for item in fields.get("syncs", ())),
         )
     except (KeyError, TypeError) as error:
         raise ValueError(f"no report of a broker's mirror: {value[:200]!r}") from error
 
 
+def _sync(fields: Any) -> SyncReport:
+    return SyncReport(
+        succeeded_ms=_time(fields["succeeded_ms"]),
+        in_step=int(fields["in_step"]),
+        left_alone=int(fields["left_alone"]),
+        behind=int(fields["behind"]),
+        **_texts(fields, "source", "what", "problem"),
+    )
+
+
+def _time(value: Any) -> int | None:
+    return None if value is None else int(value)
+
+
 def _source(fields: Any) -> SourceReport:
-    answered = fields["answered_ms"]
     return SourceReport(
-        answered_ms=None if answered is None else int(answered),
+        answered_ms=_time(fields["answered_ms"]),
         **_texts(fields, "name", "bootstrap", "problem"),
     )
 

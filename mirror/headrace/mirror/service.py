@@ -23,6 +23,7 @@ from headrace.mirror.arrivals import Arrival
 from headrace.mirror.config import MirrorConfig, SourceConfig
 from headrace.mirror.copier import Copier
 from headrace.mirror.copy_log import LedTarget, changed_ms
+from headrace.mirror.group_rounds import follow_groups
 from headrace.mirror.journal import CopyJournal, Journal
 from headrace.mirror.lead import Lead
 from headrace.mirror.lineage import Standing
@@ -74,6 +75,7 @@ async def start(host: EmbeddingHost) -> None:
                 mirror.add(_source(source, config, host, mirror, tasks), earlier)
             for running in mirror.sources:
                 tasks.create_task(mirror.follow(running))
+                tasks.create_task(follow_groups(host, running))
             tasks.create_task(mirror.reconcile_often())
             tasks.create_task(mirror.write_arrivals())
             await reader.run()

@@ -27,7 +27,7 @@ from headrace.mirror.config import SourceConfig, Tunables
 from headrace.mirror.copier import Copier
 from headrace.mirror.fetcher import Fetcher
 from headrace.mirror.questions import Located
-from headrace.mirror.reports import SourceReport, shortened
+from headrace.mirror.reports import SourceReport, SyncReport, shortened
 from headrace.mirror.window import Limit
 
 logger = get_logger(__name__)
@@ -63,8 +63,8 @@ class Source:
 
     `answered_ms` is when the source last answered anything, `problem` why it did not answer the last time, `not_brought`
     why a topic of it has no copy, or one with too few partitions, `unreadable` those of them that it does not tell about;
-    both by the copy's name. `refused` are topics of it that are wanted and must not be copied, and why. `own_cluster` is
-    the id of this cluster, `is_here(name)` tells of its topics.
+    both by the copy's name. `syncs` is what else this broker brings of it. `refused` are topics of it that are wanted and
+    must not be copied, and why. `own_cluster` is the id of this cluster, `is_here(name)` tells of its topics.
     """
 
     def __init__(
@@ -97,6 +97,7 @@ class Source:
         self.problem = ""
         self.not_brought: dict[str, str] = {}
         self.unreadable: dict[str, str] = {}
+        self.syncs: dict[str, SyncReport] = {}
         self._own_cluster = own_cluster
         self._is_here = is_here
         self._tasks = tasks

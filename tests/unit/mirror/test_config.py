@@ -44,6 +44,8 @@ def test_the_expression_is_for_the_whole_name() -> None:
         ({"mirror.metadata.max.age.ms": "60000"}, "from 100 to 10000"),
         ({"mirror.dc-east.bytes.per.second": "0"}, "a whole number above 0"),
         ({"mirror.dc-east.bytes.per.second": "5MB"}, "a whole number above 0"),
+        ({"mirror.dc-east.sync.groups": "("}, "mirror.dc-east.sync.groups=( is not allowed: give a regular"),
+        ({"mirror.sync.groups.interval.ms": "100"}, "from 1000 to 3600000"),
         ({"mirror.dc-west.topics": "x"}, "of a datacenter that mirror.sources names"),
     ],
 )
@@ -58,6 +60,14 @@ def test_a_limit_is_each_sources_own() -> None:
     assert source.bytes_per_second == 5000
     (source,) = MirrorConfig.from_properties(GOOD).sources
     assert source.bytes_per_second is None
+
+
+def test_groups_are_brought_where_a_source_names_some() -> None:
+    (source,) = MirrorConfig.from_properties(GOOD | {"mirror.dc-east.sync.groups": "billing|a.*"}).sources
+    assert source.sync_groups is not None
+    assert source.sync_groups.pattern == "billing|a.*"
+    (source,) = MirrorConfig.from_properties(GOOD).sources
+    assert source.sync_groups is None
 
 
 def test_an_arrival_is_25_bytes() -> None:

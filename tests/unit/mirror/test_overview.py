@@ -13,14 +13,17 @@ from headrace.mirror import reports
 from headrace.mirror.findings import Kind
 from headrace.mirror.overview import Heard, bootstraps, is_in_order, is_within, overview
 from headrace.mirror.reports import (
+    GROUPS,
     LISTED_MAX,
     SILENT_AFTER_MS,
     STALE_AFTER_MS,
     PartitionReport,
     Report,
     SourceReport,
+    SyncReport,
     TopicReport,
     bounded,
+    failed,
     shortened,
 )
 from headrace.mirror.state import Skip, State
@@ -169,7 +172,8 @@ def test_topics_without_a_copy_are_told_once_however_many_brokers_tell() -> None
 def test_reports_are_read_as_they_were_written_and_fit_a_message() -> None:
     topics = [TopicReport(source="s" * 200, topic="t" * 249, reason=shortened("r" * 999))] * (LISTED_MAX + 1)
     partitions = [PartitionReport(topic="t" * 249, partition=2**31 - 1, state="waiting", reason="r" * 300)]
-    report = bounded(1, 5, (EAST,), topics, partitions * (LISTED_MAX + 2))
+    syncs = (failed("dc-east", GROUPS, None, "r" * 999),)
+    report = bounded(1, 5, (EAST,), topics, partitions * (LISTED_MAX + 2), syncs)
     assert (len(report.topics), len(report.partitions)) == (LISTED_MAX, LISTED_MAX)
     assert reports.decode(report.encode()) == report
     assert len(report.encode()) < 900_000
@@ -179,3 +183,38 @@ def test_reports_are_read_as_they_were_written_and_fit_a_message() -> None:
 def test_what_is_no_report_is_refused(value: bytes) -> None:
     with pytest.raises(ValueError, match=r"no report|Expecting"):
         reports.decode(value)
+
+
+def test_what_is_brought_is_told_by_the_newest_report_of_it() -> None:
+    old = SyncReport(source="dc-east", what=GROUPS, succeeded_ms=NOW - 9000, in_step=7)
+    new = replace(old, succeeded_ms=NOW - 2000, in_step=3, left_alone=1, behind=20)
+    reports = {
+        1: replace(REPORT, broker=1, at_ms=NOW - 9000, syncs=(old,)),
+        2: replace(REPORT, broker=2, syncs=(new,)),
+    }
+    rows = overview(replace(heard(), reports=reports), {}, NOW)
+    assert rows["syncs"] == [
+        {
+            "source": "dc-east",
+            "what": "groups",
+            "broker": 2,
+            "state": "brought",
+            "succeeded_seconds_ago": 2.0,
+            "in_step": 3,
+            "left_alone": 1,
+            "behind": 20,
+            "reason": None,
+        }
+    ]
+    assert is_in_order(rows)
+
+
+def test_what_cannot_be_brought_needs_a_person() -> None:
+    told = failed("dc-east", GROUPS, None, "no answer")
+    rows = overview(replace(heard(), reports={1: replace(REPORT, syncs=(told,))}), {}, NOW)
+    (row,) = rows["syncs"]
+    assert (row["state"], row["succeeded_seconds_ago"], row["reason"]) == ("fails", None, "no answer")
+    assert not is_in_order(rows)
+    late = replace(REPORT, at_ms=NOW - STALE_AFTER_MS - 1, syncs=(replace(told, problem=""),))
+    (row,) = overview(replace(heard(), reports={1: late}), {}, NOW)["syncs"]
+    assert row["state"] == "unknown"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
@@ -22,11 +22,13 @@ from headrace.mirror.metrics import MirrorMetrics
 from headrace.mirror.questions import Located
 from headrace.mirror.reporter import NOT_READ, Reporter
 from headrace.mirror.reports import (
+    GROUPS,
     REPORT_INTERVAL_MS,
     SILENT_AFTER_MS,
     PartitionReport,
     Report,
     SourceReport,
+    SyncReport,
     TopicReport,
 )
 from headrace.mirror.source import Source, SourceTopic
@@ -278,3 +280,18 @@ def test_a_topic_that_cannot_be_brought_is_told_until_it_can(
     answers[0] = TopicResult(name="dc-east.events")
     asyncio.run(targets.keep_in_step(script.source))
     assert (script.told().topics, script.metric("topics_not_brought")) == ((), 0)
+
+
+def test_what_else_is_brought_is_told_by_whoever_brings_it() -> None:
+    script = Script()
+    labels = {"what": GROUPS}
+    assert (script.told().syncs, script.metric("sync_in_step", **labels)) == ((), None)
+    found = SyncReport(source="dc-east", what=GROUPS, succeeded_ms=5_000, in_step=3, left_alone=1, behind=9)
+    script.source.syncs[GROUPS] = found
+    assert script.told().syncs == (found,)
+    names = ("last_success_timestamp_seconds", "in_step", "left_alone", "behind_messages")
+    assert [script.metric(f"sync_{name}", **labels) for name in names] == [5, 3, 1, 9]
+    count = len(script.journal.reports)
+    script.source.syncs[GROUPS] = replace(found, succeeded_ms=6_000)
+    script.told()
+    assert len(script.journal.reports) == count, "nothing new but the time"
