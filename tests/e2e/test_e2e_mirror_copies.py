@@ -353,10 +353,10 @@ def test_groups_are_followed_by_the_brokers_until_they_commit_here_themselves(
             what="the group's offset",
         )
     eventually(
-        lambda: [row["state"] for row in _status(offline)["syncs"]] == ["brought"],
+        lambda: _sync_rows(offline).get(("dc-east", "groups"), {}).get("state") == "brought",
         what="the status of the one broker that does it",
     )
-    (row,) = _status(offline)["syncs"]
+    row = _sync_rows(offline)["dc-east", "groups"]
     assert (row["source"], row["what"], row["in_step"], row["left_alone"]) == ("dc-east", "groups", 1, 0)
     _commit(offline, "followed", "dc-east.read", 80)
     _commit(east, "followed", "read", 90)
@@ -365,6 +365,40 @@ def test_groups_are_followed_by_the_brokers_until_they_commit_here_themselves(
     said = _mirror("sync-groups", "dc-east", "--groups", "followed", "--bootstrap", offline.bootstrap)
     assert "followed is left alone: it committed offset 80 of dc-east.read-0 in the offline" in said.stdout
     assert _committed(offline, "followed", "dc-east.read") == 80
+
+
+def test_a_copys_configuration_follows_its_source_but_not_its_retention(
+    clusters: tuple[Cluster, Cluster, Cluster],
+) -> None:
+    east, _, offline = clusters
+    east.create("configured", 1, cleanup_policy="compact", retention_ms="123456789")
+    east.publish("configured", 10)
+    copied(east, offline, "configured")
+    _configure(offline, "dc-east.configured", {"cleanup.policy": "delete", "retention.ms": "-1"})
+    _configure(east, "configured", {"compression.type": "zstd"})
+    arguments = ("sync-configs", "dc-east", "--bootstrap", offline.bootstrap)
+    line = "dc-east.configured: cleanup.policy delete -> compact, compression.type producer -> zstd"
+    said = _mirror(*arguments, "--dry-run")
+    assert line in said.stdout.splitlines(), said.stderr
+    assert _configs(offline, "dc-east.configured")["cleanup.policy"] == "delete"
+    assert line in _mirror(*arguments).stdout.splitlines()
+    found = _configs(offline, "dc-east.configured")
+    wanted = ("compact", "zstd", "-1")
+    assert (found["cleanup.policy"], found["compression.type"], found["retention.ms"]) == wanted
+    _configure(east, "configured", {"max.message.bytes": "2000000"})
+    # Brokers ask a source's topics for their configurations once a minute, and at their start.
+    for number in (0, 1):
+        offline.kill_and_start(number)
+    eventually(
+        lambda: _configs(offline, "dc-east.configured")["max.message.bytes"] == "2000000",
+        timeout_s=30,
+        what="the copy's configuration",
+    )
+    eventually(
+        lambda: _sync_rows(offline).get(("dc-east", "configs"), {}).get("state") == "brought",
+        what="the status",
+    )
+    assert _sync_rows(offline)["dc-east", "configs"]["in_step"] >= 1
 
 
 def test_two_clusters_mirror_each_other_and_each_topic_is_copied_once(
@@ -437,9 +471,7 @@ def _is_created(cluster: Cluster, topic: str) -> bool:
 
 def _shorten(cluster: Cluster, topic: str) -> None:
     """Retention by size takes all but the last segments away."""
-    entry = ConfigEntry("retention.bytes", "30000", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
-    cluster.admin.incremental_alter_configs([resource])[resource].result(20)
+    _configure(cluster, topic, {"retention.bytes": "30000"})
     eventually(lambda: cluster.log_start(topic) > 200, what="retention")
 
 
@@ -474,8 +506,30 @@ def _mirror(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def _status(offline: Cluster) -> dict[str, list[dict[str, Any]]]:
     done = _mirror("status", "--bootstrap", offline.bootstrap, "--json")
-    found: dict[str, list[dict[str, Any]]] = json.loads(done.stdout or '{"topics": [], "partitions": []}')
+    found: dict[str, list[dict[str, Any]]] = json.loads(
+        done.stdout or '{"topics": [], "partitions": [], "syncs": []}'
+    )
     return found
+
+
+def _sync_rows(offline: Cluster) -> dict[tuple[str, str], dict[str, Any]]:
+    """What status says of what else is brought, by source and what it is."""
+    return {(row["source"], row["what"]): row for row in _status(offline)["syncs"]}
+
+
+def _configure(cluster: Cluster, topic: str, values: dict[str, str]) -> None:
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in values.items()
+    ]
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=entries)
+    cluster.admin.incremental_alter_configs([resource])[resource].result(20)
+
+
+def _configs(cluster: Cluster, topic: str) -> dict[str, str]:
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    found = cluster.admin.describe_configs([resource])[resource].result(20)
+    return {name: entry.value for name, entry in found.items()}
 
 
 def _row(offline: Cluster, topic: str) -> dict[str, Any]:

@@ -196,12 +196,14 @@ class ClusterClient:
         results: list[Message] = answer["results"]
         return results
 
-    async def set_topic_config(self, topic: str, name: str, value: str) -> None:
-        """Set one configuration of a topic; raises KafkaErrors."""
+    async def set_topic_configs(self, topic: str, values: Mapping[str, str]) -> None:
+        """Set these configurations of a topic, all or none; raises KafkaErrors."""
         resource = {
             "resource_type": TOPIC_RESOURCE,
             "resource_name": topic,
-            "configs": [{"name": name, "config_operation": SET, "value": value}],
+            "configs": [
+                {"name": name, "config_operation": SET, "value": value} for name, value in values.items()
+            ],
         }
         link = await self._to(min(self._view.addresses))
         answer = await link.ask(

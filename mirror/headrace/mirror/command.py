@@ -20,7 +20,7 @@ from headrace.broker.client.asynchronous import FAILURES
 from headrace.broker.config.keys import ConfigurationError
 from headrace.broker.errors import KafkaError
 from headrace.broker.moment import now_ms
-from headrace.mirror import group_offsets, ordering, overview, promotion
+from headrace.mirror import config_command, group_offsets, ordering, overview, promotion
 from headrace.mirror.cluster_client import ClusterClient
 from headrace.mirror.config import parse_addresses
 from headrace.mirror.group_sync import GroupMove
@@ -232,6 +232,9 @@ def sync_groups(source: str, pattern: str, bootstrap: str, dry_run: bool) -> Non
 
     for move in run(bootstrap, work):
         click.echo(group_offsets.told(move, dry_run=dry_run))
+
+
+mirror.add_command(config_command.sync_configs)
 
 
 # -- reading

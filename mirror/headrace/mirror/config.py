@@ -21,8 +21,8 @@ from headrace.mirror import lineage
 PREFIX = "mirror."
 SOURCES_KEY = "mirror.sources"
 BOOTSTRAP_SUFFIX, TOPICS_SUFFIX, LIMIT_SUFFIX = "bootstrap.servers", "topics", "bytes.per.second"
-GROUPS_SUFFIX = "sync.groups"
-SUFFIXES = (BOOTSTRAP_SUFFIX, TOPICS_SUFFIX, LIMIT_SUFFIX, GROUPS_SUFFIX)
+GROUPS_SUFFIX, CONFIGS_SUFFIX = "sync.groups", "sync.configs"
+SUFFIXES = (BOOTSTRAP_SUFFIX, TOPICS_SUFFIX, LIMIT_SUFFIX, GROUPS_SUFFIX, CONFIGS_SUFFIX)
 TOPICS_DEFAULT = ".*"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*")
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+)):([0-9]{1,5})")
@@ -73,6 +73,8 @@ class SourceConfig:
     bytes_per_second: int | None = None
     sync_groups: re.Pattern[str] | None = None
     """Groups of the source whose offsets are brought here; None: nobody's."""
+    sync_configs: bool = True
+    """Whether the copies' configurations follow."""
 
     @property
     def bootstrap(self) -> str:
@@ -148,7 +150,14 @@ def _source(name: str, properties: Mapping[str, str]) -> SourceConfig:
         topics=_pattern(keys[TOPICS_SUFFIX], properties.get(keys[TOPICS_SUFFIX], TOPICS_DEFAULT)),
         bytes_per_second=_limit(keys[LIMIT_SUFFIX], properties),
         sync_groups=None if groups is None else _pattern(keys[GROUPS_SUFFIX], groups),
+        sync_configs=_switch(keys[CONFIGS_SUFFIX], properties.get(keys[CONFIGS_SUFFIX], "true")),
     )
+
+
+def _switch(key: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ConfigurationError(key, text, "true or false")
+    return text.lower() == "true"
 
 
 def _pattern(key: str, text: str) -> re.Pattern[str]:

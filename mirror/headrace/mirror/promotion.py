@@ -110,7 +110,7 @@ async def promote(client: ClusterClient, topics: Sequence[str]) -> None:
     """End these copies; raises ClickException."""
     for topic in topics:
         try:
-            await client.set_topic_config(topic, MIRROR_CLUSTERS, "")
+            await client.set_topic_configs(topic, {MIRROR_CLUSTERS: ""})
         except KafkaError as error:
             raise click.ClickException(f"{topic} was not promoted: {error}; try again") from error
 

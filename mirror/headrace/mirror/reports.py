@@ -20,7 +20,7 @@ LISTED_MAX = 500
 """Topics, and partitions, that one report lists: with the longest names it stays below a message's size."""
 REASON_LENGTH_MAX = 300
 ANSWERS, SILENT, NEVER_REACHED = "answers", "silent", "never reached"
-GROUPS = "groups"
+GROUPS, CONFIGS = "groups", "configs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,10 +60,11 @@ class PartitionReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncReport:
-    """What else than messages a broker brings of a source, by its last round: `what` is `GROUPS`.
+    """What else than messages a broker brings of a source, by its last round: `what` is `GROUPS` or `CONFIGS`.
 
-    `succeeded_ms` is None until a round succeeds; the counts are of the last one that did: how many are as at the source, how
-    many are left alone, and how many committed messages are not in the copies yet. `problem` is why the last round failed.
+    `succeeded_ms` is None until a round succeeds; the counts are of the last one that did: how many groups or topics are as at
+    the source, how many are left alone, and how many messages that groups read are not in the copies yet. `problem` is why the
+    last round failed.
     """
 
     source: str

@@ -21,6 +21,7 @@ from headrace.mirror import lineage
 from headrace.mirror.arrival_log import ArrivalLog
 from headrace.mirror.arrivals import Arrival
 from headrace.mirror.config import MirrorConfig, SourceConfig
+from headrace.mirror.config_rounds import ConfigRounds
 from headrace.mirror.copier import Copier
 from headrace.mirror.copy_log import LedTarget, changed_ms
 from headrace.mirror.group_rounds import follow_groups
@@ -110,6 +111,7 @@ class Mirror:
         self._changed = asyncio.Event()
         self._is_changed = True
         self._targets = Targets(host, journal)
+        self._configs = ConfigRounds(host)
         self._leads: dict[tuple[str, PartitionKey], Lead] = {}
         self._metrics = MirrorMetrics(self.sources, journal.findings_count, host.clock)
         self._reporter = Reporter(host.broker_id, journal, self.sources)
@@ -138,6 +140,7 @@ class Mirror:
                     source.locate(key, copier)
                 source.assign()
                 await self._targets.keep_in_step(source)
+                await self._configs.keep_in_step(source)
                 self._reconcile(source)
             await source.wait_until_due()
 

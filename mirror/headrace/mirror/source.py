@@ -24,6 +24,7 @@ from headrace.broker.wire.client.view import Address, addresses_of
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.mirror import lineage
 from headrace.mirror.config import SourceConfig, Tunables
+from headrace.mirror.config_sync import SYNCED_CONFIGS
 from headrace.mirror.copier import Copier
 from headrace.mirror.fetcher import Fetcher
 from headrace.mirror.questions import Located
@@ -34,8 +35,7 @@ logger = get_logger(__name__)
 REFRESH_PAUSE_SECONDS = 0.2
 CONFIG_MAX_AGE_MS = 60_000
 TOPIC_RESOURCE = 2
-COPIED_CONFIGS = ("cleanup.policy", "max.message.bytes")
-ASKED_CONFIGS = (*COPIED_CONFIGS, MIRROR_CLUSTERS)
+ASKED_CONFIGS = (*SYNCED_CONFIGS, MIRROR_CLUSTERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,6 +45,10 @@ def test_the_expression_is_for_the_whole_name() -> None:
         ({"mirror.dc-east.bytes.per.second": "0"}, "a whole number above 0"),
         ({"mirror.dc-east.bytes.per.second": "5MB"}, "a whole number above 0"),
         ({"mirror.dc-east.sync.groups": "("}, "mirror.dc-east.sync.groups=( is not allowed: give a regular"),
+        (
+            {"mirror.dc-east.sync.configs": "no"},
+            "mirror.dc-east.sync.configs=no is not allowed: give true or",
+        ),
         ({"mirror.sync.groups.interval.ms": "100"}, "from 1000 to 3600000"),
         ({"mirror.dc-west.topics": "x"}, "of a datacenter that mirror.sources names"),
     ],
@@ -60,6 +64,12 @@ def test_a_limit_is_each_sources_own() -> None:
     assert source.bytes_per_second == 5000
     (source,) = MirrorConfig.from_properties(GOOD).sources
     assert source.bytes_per_second is None
+
+
+def test_configurations_follow_unless_they_are_told_not_to() -> None:
+    for more, wanted in (({}, True), ({"mirror.dc-east.sync.configs": "false"}, False)):
+        (source,) = MirrorConfig.from_properties(GOOD | more).sources
+        assert source.sync_configs is wanted
 
 
 def test_groups_are_brought_where_a_source_names_some() -> None:

@@ -1,0 +1,59 @@
+"""`headrace mirror sync-configs`: has the copies of a source configured as its topics are, once, and says what that changes."""
+
+from __future__ import annotations
+
+import click
+
+from headrace.broker.config.copies import MIRROR_CLUSTERS
+from headrace.broker.errors import KafkaError
+from headrace.mirror import config_sync, lineage
+from headrace.mirror.cluster_client import ClusterClient
+from headrace.mirror.config import parse_addresses
+from headrace.mirror.config_sync import SYNCED_CONFIGS
+from headrace.mirror.options import bootstrap_option, dry_run_option, run
+from headrace.mirror.told import bootstrap_of
+
+
+@click.command(
+    "sync-configs", epilog="Example: headrace mirror sync-configs dc-east --bootstrap 127.0.3.1:9092"
+)
+@click.argument("source")
+@bootstrap_option
+@dry_run_option
+def sync_configs(source: str, bootstrap: str, dry_run: bool) -> None:
+    """Configure the copies as their topics at the source are, now: what a cleaner keeps, and what clients may write.
+
+    \b
+    Brokers do the same again and again, unless `mirror.SOURCE.sync.configs` is false.
+    Retention, replicas and all else stay as they are here.
+    """
+    for line in run(bootstrap, lambda client: _sync(client, source, dry_run=dry_run)):
+        click.echo(line)
+
+
+async def _sync(client: ClusterClient, source: str, *, dry_run: bool) -> list[str]:
+    """What to say: a line for each copy that is, or would be, changed; raises ClickException where one is refused."""
+    bootstrap_there = await bootstrap_of(client, source)
+    prefix = f"{source}."
+    names = sorted({topic for topic, _ in client.leaders if topic.startswith(prefix)})
+    here = await client.configs_of(names, (*SYNCED_CONFIGS, MIRROR_CLUSTERS))
+    copies = [name for name in names if lineage.clusters_of(here.get(name, {}))]
+    async with ClusterClient(parse_addresses("bootstrap", bootstrap_there)) as other:
+        there = await other.configs_of([name.removeprefix(prefix) for name in copies], SYNCED_CONFIGS)
+    said = []
+    for name in copies:
+        found = config_sync.changes(there.get(name.removeprefix(prefix), {}), here[name])
+        if not found:
+            continue
+        if not dry_run:
+            await _set(client, name, found)
+        said.append(config_sync.told(name, found, here[name]))
+    verb = "would be" if dry_run else "are"
+    return [*said, f"{len(said)} of {len(copies)} copies {verb} changed."]
+
+
+async def _set(client: ClusterClient, topic: str, values: dict[str, str]) -> None:
+    try:
+        await client.set_topic_configs(topic, values)
+    except KafkaError as error:
+        raise click.ClickException(f"{topic} cannot be configured as its source: {error}") from error
