@@ -94,7 +94,8 @@ class World:
 
     def look(self) -> SyncReport | None:
         asyncio.run(self.rounds.keep_in_step(cast("Source", self.source)))
-        return self.source.syncs.get(CONFIGS)
+        found: SyncReport | None = self.source.syncs.get(CONFIGS)
+        return found
 
 
 def test_a_copy_follows_and_is_compared_once_for_each_time_that_the_source_was_asked() -> None:
