@@ -372,17 +372,18 @@ def test_a_copys_configuration_follows_its_source_but_not_its_retention(
     east.create("configured", 1, cleanup_policy="compact", retention_ms="123456789")
     east.publish("configured", 10)
     copied(east, offline, "configured")
-    _configure(offline, "dc-east.configured", {"cleanup.policy": "delete", "retention.ms": "-1"})
+    _configure(offline, "dc-east.configured", {"retention.ms": "-1"})
     _configure(east, "configured", {"compression.type": "zstd"})
     arguments = ("sync-configs", "dc-east", "--bootstrap", offline.bootstrap)
-    line = "dc-east.configured: cleanup.policy delete -> compact, compression.type producer -> zstd"
+    line = "dc-east.configured: compression.type producer -> zstd"
     said = _mirror(*arguments, "--dry-run")
     assert line in said.stdout.splitlines(), said.stderr
-    assert _configs(offline, "dc-east.configured")["cleanup.policy"] == "delete"
+    assert _configs(offline, "dc-east.configured")["compression.type"] == "producer"
     assert line in _mirror(*arguments).stdout.splitlines()
     found = _configs(offline, "dc-east.configured")
     wanted = ("compact", "zstd", "-1")
     assert (found["cleanup.policy"], found["compression.type"], found["retention.ms"]) == wanted
+    _configure(offline, "dc-east.configured", {"cleanup.policy": "delete"})
     _configure(east, "configured", {"max.message.bytes": "2000000"})
     # Brokers ask a source's topics for their configurations once a minute, and at their start.
     for number in (0, 1):
@@ -392,6 +393,7 @@ def test_a_copys_configuration_follows_its_source_but_not_its_retention(
         timeout_s=30,
         what="the copy's configuration",
     )
+    assert _configs(offline, "dc-east.configured")["cleanup.policy"] == "compact"
     eventually(
         lambda: _sync_rows(offline).get(("dc-east", "configs"), {}).get("state") == "brought",
         what="the status",
