@@ -18,7 +18,7 @@ from mirror_clusters import Cluster, copied
 from processes import eventually, free_port
 from zookeeper_process import ZooKeeperProcess
 
-from headrace.broker.wire.batches import iter_batches
+from headrace.broker.wire.batches import decode_records, iter_batches, set_crc
 
 GONE = f"127.0.0.1:{free_port()}"
 LONG_NAME = "x" * 245
@@ -264,6 +264,8 @@ def test_a_promoted_copy_is_written_by_clients_and_left_alone_by_the_mirror(
     copied(east, offline, "witness")
     assert offline.end_offset("dc-east.failing", 0) == end
     assert "dc-east.failing" not in _mirror("status", "--bootstrap", offline.bootstrap).stdout
+    former = _mirror("verify", "dc-east.failing", "--bootstrap", offline.bootstrap)
+    assert (former.returncode, "dc-east.failing was promoted" in former.stderr) == (1, True)
 
 
 def test_a_copy_is_paused_goes_on_and_fails_over_and_a_dry_run_does_nothing(
@@ -311,6 +313,49 @@ def test_a_limit_holds_and_is_changed_while_the_brokers_run(
     assert slow * 1_000 < 200_000 * (time.monotonic() - began + 2) * 1.5
     assert _mirror("limit", "dc-east", "--bootstrap", offline.bootstrap).returncode == 0
     copied(east, offline, "limited")
+
+
+def test_a_copy_is_proved_equal_and_one_message_that_was_changed_is_found_at_its_offset(
+    clusters: tuple[Cluster, Cluster, Cluster],
+) -> None:
+    east, _, offline = clusters
+    east.create("proved", 2)
+    east.publish("proved", 600)
+    copied(east, offline, "proved")
+    arguments = ("verify", "dc-east.proved", "--json", "--bootstrap", offline.bootstrap)
+    done = _mirror(*arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = json.loads(done.stdout)["partitions"]
+    assert [(row["partition"], row["result"]) for row in rows] == [(0, "equal"), (1, "equal")]
+    assert sum(row["end_offset"] for row in rows) == 600
+    assert all(row["bytes"] > 0 for row in rows)
+    nothing = json.loads(_mirror(*arguments, "--since", "2100-01-01").stdout)["partitions"]
+    assert {row["result"] for row in nothing} == {"nothing to compare"}
+    offset = east.batches("proved")[0][-1][1] - 3
+    for broker in offline.brokers.values():
+        broker.kill()
+    _change(offline, "dc-east.proved", offset)
+    for number in (0, 1):
+        offline.start(number)
+    eventually(lambda: len(_batches(offline, "dc-east.proved")), what="the copy")
+    found = _mirror(*arguments)
+    assert found.returncode == 1
+    first, second = json.loads(found.stdout)["partitions"]
+    assert (first["result"], first["difference"]["offset"], second["result"]) == (
+        "different",
+        offset,
+        "equal",
+    )
+    assert "value of 100 bytes" in first["difference"]["copy"]
+    printed = _mirror("verify", "--source", "dc-east", "--bootstrap", offline.bootstrap)
+    assert printed.returncode == 1
+    assert f"dc-east.proved-0 differs from dc-east from offset {offset} on:" in printed.stdout
+    for topic, sentence in (
+        ("nothing.here", "there is no topic nothing.here"),
+        ("headrace.findings", "is no mirror's copy"),
+    ):
+        refused = _mirror("verify", topic, "--bootstrap", offline.bootstrap)
+        assert (refused.returncode, sentence in refused.stderr) == (1, True), refused.stderr
 
 
 def test_groups_go_on_in_the_copies_but_not_those_with_members_there(
@@ -557,6 +602,20 @@ def _flip(live: Cluster, topic: str, offset: int) -> None:
     with path.open("r+b") as file:
         file.seek(position)
         file.write(bytes([data[position] ^ 1]))
+
+
+def _change(offline: Cluster, topic: str, offset: int) -> None:
+    """Change the value of one message of partition 0 in the copy's segment, and make the batch's checksum right again."""
+    (path,) = offline.home.glob(f"broker-*/logs/{topic}-0/*.log")
+    data = bytearray(path.read_bytes())
+    position, header = next(
+        entry for entry in iter_batches(data) if entry[1].base_offset <= offset <= entry[1].last_offset
+    )
+    records = decode_records(data, position, header)
+    at = data.index(records[offset - header.base_offset].value or b"", position)
+    data[at] ^= 1
+    set_crc(data, position)
+    path.write_bytes(data)
 
 
 def _stopped(offline: Cluster, topic: str, kind: str, source: str = "dc-east") -> None:

@@ -1,5 +1,5 @@
-"""What is asked of a whole cluster, by commands and by what brokers bring again and again: leaders, log ends, configurations, a
-small topic's records, one record published.
+"""What is asked of a whole cluster, by commands and by what brokers bring again and again: leaders, log ends, configurations,
+batches, a small topic's records, one record published.
 """
 
 from __future__ import annotations
@@ -28,24 +28,30 @@ from headrace.broker.wire.special_values import EARLIEST_TIMESTAMP, LATEST_TIMES
 
 CLIENT_ID = "headrace-mirror-command"
 TIMEOUT_MS = 10_000
-METADATA_VERSION = 12
+METADATA_VERSION, FETCH_VERSION = 12, 11
 FETCH_BYTES = 4 * 1024 * 1024
 TOPIC_RESOURCE, SET = 2, 0
 TOPICS_PER_REQUEST_MAX = 500
 
 
 class ClusterClient:
-    """An asynchronous context manager; metadata is read once, when it is entered."""
+    """An asynchronous context manager; metadata is read when it is entered, and at each `refresh`."""
 
     def __init__(self, bootstrap: Sequence[Address], client_id: str = CLIENT_ID) -> None:
-        self._bootstrap = bootstrap
+        self.bootstrap = bootstrap
         self._client_id = client_id
         self._view = ClusterView()
         self._links: dict[int, AsyncLink] = {}
 
     async def __aenter__(self) -> ClusterClient:
+        await self.refresh()
+        return self
+
+    async def refresh(self) -> None:
+        """Drop all connections and read the metadata anew; raises FAILURES and KafkaErrors."""
+        self.close()
         failure: Exception = error_of(ErrorCode.BROKER_NOT_AVAILABLE)
-        for address in self._bootstrap:
+        for address in self.bootstrap:
             try:
                 async with await AsyncLink.open(address, self._client_id, TIMEOUT_MS) as link:
                     answer = await link.ask(k03_metadata.API, METADATA_VERSION, {"topics": None})
@@ -53,12 +59,16 @@ class ClusterClient:
                 failure = error
                 continue
             self._view.take(answer, is_whole=True)
-            return self
+            return
         raise failure
 
     async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
         for link in self._links.values():
             link.close()
+        self._links.clear()
 
     @property
     def leaders(self) -> Mapping[PartitionKey, int]:
@@ -95,6 +105,10 @@ class ClusterClient:
         """`<topic>-<partition>` → high watermark, for each of these, or every, partition that has a leader."""
         return await self._offsets(LATEST_TIMESTAMP, places)
 
+    async def offsets_since(self, since_ms: int, places: Collection[PartitionKey]) -> dict[str, int]:
+        """`<topic>-<partition>` → its first message of that time or later; -1 where there is none."""
+        return await self._offsets(since_ms, places)
+
     async def _offsets(
         self, timestamp: int, places: Collection[PartitionKey] | None = None
     ) -> dict[str, int]:
@@ -114,7 +128,7 @@ class ClusterClient:
 
     async def read(self, topic: str) -> dict[int, list[Record]]:
         """All records of a small topic by partition, in offset order; of those that have a leader."""
-        starts, ends = await self._offsets(EARLIEST_TIMESTAMP), await self.log_ends()
+        starts, ends = await self.log_starts(), await self.log_ends()
         found: dict[int, list[Record]] = {}
         for name, partition in sorted(self.leaders):
             if name == topic and self.leaders[name, partition] != NO_LEADER:
@@ -125,33 +139,41 @@ class ClusterClient:
         return found
 
     async def _read_partition(self, topic: str, partition: int, offset: int, end: int) -> list[Record]:
-        link = await self._to(await self.leader_of(topic, partition))
         found: list[Record] = []
         while offset < end:
-            wanted = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": FETCH_BYTES}
-            answer = await link.ask(
-                k01_fetch.API,
-                11,
-                {
-                    "max_wait_ms": 0,
-                    "min_bytes": 0,
-                    "max_bytes": FETCH_BYTES,
-                    "session_epoch": -1,
-                    "topics": [{"topic": topic, "partitions": [wanted]}],
-                    "forgotten_topics_data": [],
-                    "rack_id": "",
-                },
-            )
-            data = answer["responses"][0]["partitions"][0]
-            if data["error_code"]:
-                raise error_of(data["error_code"], f"{topic}-{partition} cannot be read")
+            records = await self.fetch(topic, partition, offset)
             before = offset
-            for position, header in iter_batches(data["records"] or b""):
-                found += [r for r in decode_records(data["records"], position, header) if r.offset >= offset]
+            for position, header in iter_batches(records):
+                found += [r for r in decode_records(records, position, header) if r.offset >= offset]
                 offset = header.next_offset
             if offset == before:
                 break
         return found
+
+    async def fetch(self, topic: str, partition: int, offset: int) -> memoryview:
+        """Batches from an offset on, up to the high watermark: the first whole, however large, others up to FETCH_BYTES.
+
+        Valid until this broker is asked again. Raises KafkaErrors.
+        """
+        link = await self._to(await self.leader_of(topic, partition))
+        wanted = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": FETCH_BYTES}
+        answer = await link.ask(
+            k01_fetch.API,
+            FETCH_VERSION,
+            {
+                "max_wait_ms": 0,
+                "min_bytes": 0,
+                "max_bytes": FETCH_BYTES,
+                "session_epoch": -1,
+                "topics": [{"topic": topic, "partitions": [wanted]}],
+                "forgotten_topics_data": [],
+                "rack_id": "",
+            },
+        )
+        data = answer["responses"][0]["partitions"][0]
+        if data["error_code"]:
+            raise error_of(data["error_code"], f"{topic}-{partition} cannot be read at offset {offset}")
+        return memoryview(data["records"] or b"")
 
     async def publish(self, topic: str, partition: int, key: bytes, value: bytes) -> int:
         """Publish one record and wait until it is committed; answers the error code."""

@@ -28,6 +28,7 @@ from headrace.mirror.options import bootstrap_option, dry_run_option, json_optio
 from headrace.mirror.ordering import Offsets
 from headrace.mirror.promotion import Standing
 from headrace.mirror.told import bootstrap_of, folded, newest, reports_of, topic_of
+from headrace.mirror.verify_command import verify
 
 
 class OffsetRangeType(click.ParamType[Offsets]):
@@ -44,7 +45,10 @@ class OffsetRangeType(click.ParamType[Offsets]):
 
 @click.group(epilog="Example: headrace mirror status --bootstrap 127.0.3.1:9092")
 def mirror() -> None:
-    """Show copies, pause them, let those that cannot go on do so, and promote them."""
+    """Show copies, compare them with their sources, pause them, let those that cannot go on do so, and promote them."""
+
+
+mirror.add_command(verify)
 
 
 @mirror.command(epilog="Example: headrace mirror status --bootstrap 127.0.3.1:9092 --json")

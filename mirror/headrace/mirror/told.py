@@ -1,4 +1,4 @@
-"""What a cluster's brokers wrote of its mirror, as a command reads it: states and orders, reports of sources.
+"""What a cluster's brokers wrote of its mirror, as a command reads it: states and orders, findings, reports of sources.
 
 Like the copiers, a command passes over what it cannot read, with a warning.
 """
@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import click
 
-from headrace.mirror import reports
+from headrace.mirror import findings, reports
 from headrace.mirror.cluster_client import ClusterClient
-from headrace.mirror.own_topics import SOURCES, STATES
+from headrace.mirror.findings import CopyFinding
+from headrace.mirror.own_topics import FINDINGS, SOURCES, STATES
 from headrace.mirror.reports import Report
 from headrace.mirror.state import State
 from headrace.mirror.states import States
@@ -58,6 +59,18 @@ async def reports_of(client: ClusterClient) -> dict[int, Report]:
                 continue
             if report.broker not in found or found[report.broker].at_ms <= report.at_ms:
                 found[report.broker] = report
+    return found
+
+
+async def findings_of(client: ClusterClient) -> list[CopyFinding]:
+    """All findings that there are."""
+    found = []
+    for records in (await client.read(FINDINGS)).values():
+        for record in records:
+            try:
+                found.append(findings.decode(record.value or b""))
+            except ValueError as error:
+                _passed_over(FINDINGS, error)
     return found
 
 
