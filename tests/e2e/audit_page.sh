@@ -2,6 +2,8 @@
 set -e
 headrace audit count --once --bootstrap $LIVE --datacenter dc-east --tier live --topics 'pageviews.*'
 headrace audit count --once --bootstrap $OFFLINE --datacenter offline --tier offline --topics dc-east.pageviews,dc-east.pageviews.rejected
+headrace audit count --once --bootstrap $LIVE --datacenter dc-east --tier live --modes 'clicks=headers,pageviews.debug=off'
+headrace audit count --once --bootstrap $OFFLINE --datacenter offline --tier offline --modes 'clicks=headers,pageviews.debug=off'
 headrace audit report --bootstrap $OFFLINE --warehouse $WAREHOUSE --output report
 headrace audit report --bootstrap $OFFLINE --warehouse $WAREHOUSE --output report-of-hours --since 3h --until 0s
 headrace audit report --bootstrap $OFFLINE --warehouse $WAREHOUSE --output report-of-one --topic pageviews --producer web-1

@@ -10,6 +10,7 @@ import numpy as np
 
 from headrace.audit.latency import SourcePartition
 from headrace.audit.ledger import Ledger
+from headrace.audit.modes import Mode
 from headrace.audit.outcome import Outcome
 from headrace.audit.reconcile import reconcile
 from headrace.audit.records import Barrier, Counted, CounterTier
@@ -34,6 +35,8 @@ class Pipeline:
     offsets: dict[str, int] = field(default_factory=dict)
     books: dict[tuple[str, str], WindowLedger] = field(default_factory=dict)
     accounts: int = 0
+    modes: dict[str, Mode] = field(default_factory=dict)
+    """How topics are audited, but by their events."""
 
     def open(self, producer: str, topic: str = TOPIC) -> None:
         book = self.books[producer, topic] = WindowLedger(
@@ -109,6 +112,7 @@ class Pipeline:
                 monitoring={0: self.accounts + unread},
                 whole=frozenset(self.offsets),
                 at_ms=self.now_ms,
+                modes=self.modes,
             )
         )
 

@@ -14,6 +14,7 @@ from prometheus_client.core import Metric
 from headrace.audit.counter import RoundFigures
 from headrace.audit.counter_metrics import CounterMetrics
 from headrace.audit.metrics import AuditMetrics
+from headrace.audit.modes import TopicModes
 from headrace.audit.topic_names import parse
 from headrace.broker.clock import SystemClock
 from headrace.broker.server.metrics import BrokerMetrics
@@ -61,7 +62,7 @@ def of_a_load() -> set[str]:
 
 
 def of_a_counter() -> set[str]:
-    metrics = CounterMetrics(parse("pageviews"))
+    metrics = CounterMetrics(TopicModes(parse("pageviews")))
     metrics.counter = cast(
         "Any",
         SimpleNamespace(

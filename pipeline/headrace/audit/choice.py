@@ -24,7 +24,11 @@ class Choice(NamedTuple):
 
     def unknown(self, outcome: Outcome, names: Mapping[str, ProducerName]) -> list[str]:
         """Return the chosen names that nothing of an outcome goes by."""
-        topics = {name for datacenter, topic in outcome.topics for name in (topic, f"{datacenter}.{topic}")}
+        topics = {
+            name
+            for datacenter, topic in (*outcome.topics, *outcome.batches)
+            for name in (topic, f"{datacenter}.{topic}")
+        }
         producers = {name for producer, place in names.items() for name in (producer, *place)}
         return sorted({*self.topics} - topics) + sorted({*self.producers} - producers)
 
@@ -37,6 +41,8 @@ def chosen(outcome: Outcome, choice: Choice, names: Mapping[str, ProducerName]) 
     found = replace(
         outcome,
         topics={key: counts for key, counts in outcome.topics.items() if choice.has_topic(*key)},
+        batches={key: found for key, found in outcome.batches.items() if choice.has_topic(*key)},
+        off={key for key in outcome.off if choice.has_topic(*key)},
         hops={key: counts for key, counts in outcome.hops.items() if choice.has_topic(*key[:2])},
         uncounted={item for item in outcome.uncounted if choice.has_topic(*item[1:])},
         findings=[

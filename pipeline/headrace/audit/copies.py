@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import permutations
-from typing import Final
+from typing import Final, TypeGuard
 
 from headrace.audit.changes import Changes
+from headrace.audit.coverage import Link
 from headrace.audit.latency import SourcePartition
 from headrace.audit.parcels import TIERS, Counter, Parcel, Tier, joined_parcel, neighbours
 from headrace.audit.reach import Reach
@@ -24,11 +25,12 @@ BACKLOG_MAX: Final = 128
 
 @dataclass(slots=True)
 class Copies:
-    """See the module's text; `copies_of` tells whose copies the tallies of a partition are."""
+    """See the module's text; `copies_of` tells whose copies tallies of a partition are, `folded_links` hears of all ranges."""
 
     reach: Reach
     changes: Changes
     copies_of: Callable[[SourcePartition, Iterable[Tally]], dict[str, Depth]]
+    folded_links: Callable[[Counter, list[Link]], None] = lambda _counter, _links: None
     folded: dict[tuple[Tier, Stream], Depth] = field(default_factory=dict)
     """What all neighbours are past."""
     unjudged: dict[tuple[Tier, Tier, Stream], Depth] = field(default_factory=dict)
@@ -80,7 +82,7 @@ class Copies:
             found = {
                 (link.first, link.next): known.get((link.first, link.next)) or self._parcel(counter, link)
                 for link in coverage.chain
-                if isinstance(link, Counted)
+                if _has_events(link)
             }
             self._parcels[counter] = found
             yield from ((counter, parcel) for parcel in found.values())
@@ -89,7 +91,9 @@ class Copies:
         coverage = self.reach.coverage.get(counter)
         if coverage is None:
             return
-        links = [link for link in coverage.fold(before_ms) if isinstance(link, Counted)]
+        folded_links = coverage.fold(before_ms)
+        self.folded_links(counter, folded_links)
+        links = [link for link in folded_links if _has_events(link)]
         parcels = self._parcels.get(counter, {})
         folded = [parcels.get((link.first, link.next)) or self._parcel(counter, link) for link in links]
         if folded:
@@ -127,3 +131,7 @@ class Copies:
     def _parcel(self, counter: Counter, link: Counted) -> Parcel:
         copies = self.copies_of(counter.place, link.tallies)
         return Parcel(first=link.first, next=link.next, copies=copies, at_ms=link.at_ms)
+
+
+def _has_events(link: Link) -> TypeGuard[Counted]:
+    return isinstance(link, Counted) and link.batches is None

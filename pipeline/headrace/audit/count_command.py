@@ -9,9 +9,10 @@ from typing import Final
 
 import click
 
-from headrace.audit import topic_names
+from headrace.audit import modes, topic_names
 from headrace.audit.counter import FAILURES, LogCounter, Publisher, PublishError
 from headrace.audit.counter_metrics import CounterMetrics
+from headrace.audit.modes import Mode, TopicModes
 from headrace.audit.options import (
     RETRY_SECONDS,
     bootstrap_option,
@@ -34,7 +35,16 @@ logger = get_logger(__name__)
 
 def _topic_names(context: click.Context, parameter: click.Parameter, value: str) -> TopicNames:
     try:
-        return topic_names.parse(value)
+        return topic_names.parse(value) if value else TopicNames(frozenset(), ())
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def _rules(
+    context: click.Context, parameter: click.Parameter, value: str
+) -> tuple[tuple[TopicNames, Mode], ...]:
+    try:
+        return modes.parse(value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from error
 
@@ -48,10 +58,20 @@ def _topic_names(context: click.Context, parameter: click.Parameter, value: str)
 @click.option(
     "--topics",
     "wanted",
-    required=True,
+    default="",
     metavar="NAME|REGEX,…",
     callback=_topic_names,
-    help="Topics to count: names, or regular expressions on whole names, which take new topics from the next round on.",
+    help="Topics whose events to count: names, or regular expressions on whole names, which take new topics from the next "
+    "round on.",
+)
+@click.option(
+    "--modes",
+    "rules",
+    default="",
+    metavar="NAME|REGEX=MODE,…",
+    callback=_rules,
+    help="How topics are audited, by their names in their live datacenter: by their `events`, by their batch `headers` alone "
+    "(those of any client), or `off`; the first that takes a topic decides. Topics that `headers` takes need not be in --topics.",
 )
 @click.option(
     "--interval", default=1.0, show_default=True, type=click.FloatRange(min=0.05), help="Seconds per round."
@@ -67,6 +87,7 @@ def count(
     datacenter: str,
     tier: CounterTier,
     wanted: TopicNames,
+    rules: tuple[tuple[TopicNames, Mode], ...],
     interval: float,
     metrics_listener: str | None,
     once: bool,
@@ -77,10 +98,13 @@ def count(
 
     Example: headrace audit count --bootstrap 127.0.1.1:9092 --datacenter dc-east --tier live --topics 'pageviews.*'
     """
+    topics = TopicModes(wanted, rules, is_copies=tier == "offline")
+    if not topics.takes_any:
+        raise click.UsageError("there is nothing to count: name topics with --topics or --modes.")
     configure()
     stop = stop_on_signals()
     rounds = Rounds("headrace_counter", interval)
-    metrics = CounterMetrics(wanted)
+    metrics = CounterMetrics(topics)
     serve_pages(metrics_listener, metrics.registry, rounds)
     client = LogClient(bootstrap, client_id="headrace-counter")
     try:
@@ -90,7 +114,7 @@ def count(
                 Publisher(bootstrap),
                 tier=tier,
                 datacenter=datacenter,
-                topics=wanted,
+                topics=topics,
                 window_size_ms=WINDOW_SIZE_MS,
                 clock_ms=now_ms,
                 policies=lambda topics: client.topic_settings(topics, CLEANUP_POLICY),
@@ -101,9 +125,9 @@ def count(
         )
         if counter is not None:
             metrics.counter = counter
-            logger.info("counting", tier=tier, datacenter=datacenter, topics=str(wanted))
-            _count_on(counter, rounds, wanted, interval, once, stop)
-            missing = _missing(counter, wanted) if once and not stop.is_set() else ""
+            logger.info("counting", tier=tier, datacenter=datacenter, topics=str(topics))
+            _count_on(counter, rounds, topics, interval, once, stop)
+            missing = _missing(counter, topics) if once and not stop.is_set() else ""
             if missing:
                 raise click.ClickException(missing)
     except PublishError as error:
@@ -129,7 +153,7 @@ def _retried(make: Callable[[], LogCounter], rounds: Rounds, stop: threading.Eve
 def _count_on(
     counter: LogCounter,
     rounds: Rounds,
-    wanted: TopicNames,
+    wanted: TopicModes,
     interval: float,
     once: bool,
     stop: threading.Event,
@@ -150,7 +174,7 @@ def _count_on(
             stop.wait(max(0.0, interval - (time.monotonic() - begun)))
 
 
-def _missing(counter: LogCounter, wanted: TopicNames) -> str:
+def _missing(counter: LogCounter, wanted: TopicModes) -> str:
     """A sentence about the names and patterns that take no topic."""
     missing = wanted.missing(counter.known_topics)
     if not missing:
@@ -158,7 +182,7 @@ def _missing(counter: LogCounter, wanted: TopicNames) -> str:
     return f"the cluster has no topic {' and no '.join(missing)}; `headrace topics list` shows those it has."
 
 
-def _hindrance(counter: LogCounter, wanted: TopicNames) -> str:
+def _hindrance(counter: LogCounter, wanted: TopicModes) -> str:
     """Why the last round counted nothing although it ended."""
     if not counter.known_topics:
         return _missing(counter, wanted)

@@ -8,14 +8,16 @@ goes on from what was published.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from confluent_kafka import KafkaError as DeliveryError
 from confluent_kafka import KafkaException, Message, Producer
 
+from headrace.audit import batch_counts
 from headrace.audit.count import census, removed_offsets
+from headrace.audit.modes import Mode, TopicModes
 from headrace.audit.records import (
     COUNTS_TOPIC,
     Barrier,
@@ -33,7 +35,7 @@ from headrace.broker.wire.partitions import TopicPartition
 from headrace.events.avro_schemas import MONITORING_TOPIC
 from headrace.load.log_client import LogClient
 from headrace.load.ranges import LoadFinding, LogOffsets, OffsetRange
-from headrace.load.source import StandstillError, chunks
+from headrace.load.source import StandstillError, chunks, header_chunks
 
 OFFSETS_PER_RECORD_MAX: Final = 20_000
 """Bound of a count record: even runs of single sequences stay below a message's size."""
@@ -118,7 +120,7 @@ class Publisher:
 
 
 class LogCounter:
-    """Counts those topics of one cluster that are in `topics`, new ones from the next round on.
+    """Counts those topics of one cluster that are in `topics`, as this says, new ones from the next round on.
 
     `policies` tells the cleanup.policy of topics, as the brokers say now; `went_on` is called when counts of a round that
     goes on are acknowledged.
@@ -131,7 +133,7 @@ class LogCounter:
         *,
         tier: CounterTier,
         datacenter: str,
-        topics: Container[str],
+        topics: TopicModes,
         window_size_ms: int,
         clock_ms: Callable[[], int],
         policies: Callable[[Collection[str]], Mapping[str, str]] = lambda _: {},
@@ -174,7 +176,9 @@ class LogCounter:
         """
         begun_ms = self._clock_ms()
         monitoring = self._monitoring_ends()
-        partitions = self._client.partitions(lambda topic: topic in self._topics)
+        present = self._client.partitions(lambda _: True)
+        modes = self._topics.others({partition.topic for partition in present})
+        partitions = [partition for partition in present if partition.topic in self._topics]
         self._ask_policies(frozenset(partition.topic for partition in partitions), begun_ms)
         offsets = self._client.reachable_log_offsets(partitions)
         behind = {partition.topic for partition in partitions if partition not in offsets}
@@ -190,7 +194,9 @@ class LogCounter:
         finally:
             self._publisher.flush()
         self.figures = self._figures(partitions, offsets)
-        self._tell(monitoring, frozenset(partition.topic for partition in partitions) - behind, begun_ms)
+        self._tell(
+            monitoring, frozenset(partition.topic for partition in partitions) - behind, modes, begun_ms
+        )
         return bool(behind) and any(
             self.positions.get(partition, 0) < ends.end and partition not in self._standstills
             for partition, ends in offsets.items()
@@ -250,36 +256,61 @@ class LogCounter:
             first_offset=first,
             next_offset=min(end, first + OFFSETS_PER_RECORD_MAX),
         )
+        count = self._count_headers if self._topics.mode(partition.topic) == "headers" else self._count_events
         try:
-            for chunk in chunks(self._client, wanted):
-                found = census(chunk.records, self._window_size_ms)
-                kept = [part.offset for part in chunk.records]
-                position = self.positions[partition]
-                unreadable = sum(item.last_offset - item.first_offset + 1 for item in chunk.unreadable)
-                self._publish(
-                    Counted(
-                        tier=self._tier,
-                        datacenter=self._datacenter,
-                        partition=partition,
-                        first=position,
-                        next=chunk.next_offset,
-                        tallies=tuple(found.tallies),
-                        at_ms=self._clock_ms(),
-                        foreign=found.foreign + unreadable,
-                        removed=removed_offsets(chunk.headers, kept, position, chunk.next_offset),
-                        is_compacted=partition.topic in self._compacted,
-                        producers=found.producers,
-                    )
-                )
-                self.positions[partition] = chunk.next_offset
-                counted = self.counted_offsets.get(partition.topic, 0)
-                self.counted_offsets[partition.topic] = counted + chunk.next_offset - position
-                self.counted_events += sum(item.count for item in found.tallies)
-                self._standstills.pop(partition, None)
+            count(partition, wanted)
         except StandstillError as error:
             self._stand_still(partition, error.finding.detail)
             self._leave_out_old_rot(partition, error.finding)
         return self.positions[partition] > first
+
+    def _count_events(self, partition: TopicPartition, wanted: OffsetRange) -> None:
+        for chunk in chunks(self._client, wanted):
+            found = census(chunk.records, self._window_size_ms)
+            kept = [part.offset for part in chunk.records]
+            position = self.positions[partition]
+            unreadable = sum(item.last_offset - item.first_offset + 1 for item in chunk.unreadable)
+            counted = Counted(
+                tier=self._tier,
+                datacenter=self._datacenter,
+                partition=partition,
+                first=position,
+                next=chunk.next_offset,
+                tallies=tuple(found.tallies),
+                at_ms=self._clock_ms(),
+                foreign=found.foreign + unreadable,
+                removed=removed_offsets(chunk.headers, kept, position, chunk.next_offset),
+                is_compacted=partition.topic in self._compacted,
+                producers=found.producers,
+            )
+            self._take(counted, sum(item.count for item in found.tallies))
+
+    def _count_headers(self, partition: TopicPartition, wanted: OffsetRange) -> None:
+        for chunk in header_chunks(self._client, wanted):
+            position = self.positions[partition]
+            found = batch_counts.census(chunk.headers, chunk.aborted, position, self._window_size_ms)
+            counted = Counted(
+                tier=self._tier,
+                datacenter=self._datacenter,
+                partition=partition,
+                first=position,
+                next=chunk.next_offset,
+                tallies=(),
+                at_ms=self._clock_ms(),
+                is_compacted=partition.topic in self._compacted,
+                batches=found,
+            )
+            self._take(counted, found.messages)
+
+    def _take(self, counted: Counted, events: int) -> None:
+        """Publish what was counted, and go on behind it."""
+        partition = counted.partition
+        self._publish(counted)
+        self.positions[partition] = counted.next
+        offsets = self.counted_offsets.get(partition.topic, 0)
+        self.counted_offsets[partition.topic] = offsets + counted.next - counted.first
+        self.counted_events += events
+        self._standstills.pop(partition, None)
 
     def _stand_still(self, partition: TopicPartition, reason: str) -> None:
         """Say once why a partition cannot be counted; it is tried again in every round."""
@@ -318,7 +349,9 @@ class LogCounter:
             at_ms=self._clock_ms(),
         )
 
-    def _tell(self, monitoring: Mapping[int, int], whole: frozenset[str], begun_ms: int) -> None:
+    def _tell(
+        self, monitoring: Mapping[int, int], whole: frozenset[str], modes: Mapping[str, Mode], begun_ms: int
+    ) -> None:
         """Publish the barrier of this round when it says anything new, and from time to time anyway."""
         told = self._told
         barrier = Barrier(
@@ -328,6 +361,7 @@ class LogCounter:
             monitoring=monitoring,
             whole=whole,
             at_ms=begun_ms,
+            modes=modes,
         )
         is_due = told is None or begun_ms - told.at_ms >= BARRIER_INTERVAL_MS
         if is_due or replace(barrier, at_ms=0) != replace(told or barrier, at_ms=0):

@@ -8,13 +8,13 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from headrace.audit.counter import LogCounter
-from headrace.audit.topic_names import TopicNames
+from headrace.audit.modes import TopicModes
 
 
 class CounterMetrics:
     """A prometheus_client collector of what the counter says of itself, from when there is one."""
 
-    def __init__(self, wanted: TopicNames) -> None:
+    def __init__(self, wanted: TopicModes) -> None:
         self.counter: LogCounter | None = None
         self._wanted = wanted
         self.registry = CollectorRegistry()

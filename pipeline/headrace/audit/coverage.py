@@ -4,7 +4,8 @@ Ranges are published at least once, and two counters may run at the same time fo
 be split. So the believed ranges are those of the longest chain in which each begins exactly where the one before ends,
 and of equally long ones that which skips least: a skipped range has no tallies, so that it may begin anywhere within.
 The youngest ranges are held for some time, believed or not, so that the chain may still go over to another counter's ranges
-when one of two ends. Offsets behind a gap are not counted yet; those skipped, and those before the first range, never are. Pure.
+when one of two ends. Offsets behind a gap are not counted yet; those skipped, and those before the first range, never are. A
+range that is counted by its batch headers is a link like any other, but tells of no event. Pure.
 """
 
 from __future__ import annotations
@@ -106,6 +107,9 @@ class Coverage:
             link = self.chain.pop(0)
             if isinstance(link, Standstill):
                 self.passed.append(self._hole(link))
+            elif link.batches is not None:
+                self.folded_ms = max(link.at_ms, self.folded_ms)
+                self._pass_on(self._hole(link))
             else:
                 self.folded_ms = max(link.at_ms, self.folded_ms)
                 self.folded_window = max(
@@ -125,11 +129,23 @@ class Coverage:
         return (self.position, min(beyond)) if beyond else None
 
     def uncounted(self) -> Iterator[Uncounted]:
-        """Yield the offsets up to the position that no count tells of."""
+        """Yield the offsets up to the position of whose events no count tells."""
         yield from self.passed
-        yield from (self._hole(link) for link in self.chain if isinstance(link, Standstill))
+        yield from (
+            self._hole(link)
+            for link in self.chain
+            if isinstance(link, Standstill) or link.batches is not None
+        )
 
-    def _hole(self, link: Standstill) -> Uncounted:
+    def _pass_on(self, hole: Uncounted) -> None:
+        """Note a hole that may go on for ever as one."""
+        last = self.passed[-1] if self.passed else None
+        if last is not None and last.next == hole.first:
+            hole = Uncounted(last.first, hole.next, max(last.until_ms, hole.until_ms))
+            self.passed.pop()
+        self.passed.append(hole)
+
+    def _hole(self, link: Link) -> Uncounted:
         return self._dated(Uncounted(link.first, link.next, link.at_ms or UNKNOWN_MS))
 
     def _dated(self, hole: Uncounted) -> Uncounted:

@@ -16,11 +16,13 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 
 from headrace.audit.accounts import Accounts
+from headrace.audit.batch_ledger import BatchLedger
 from headrace.audit.changes import Changes
 from headrace.audit.copies import Copies
 from headrace.audit.coverage import Coverage, Link
 from headrace.audit.facts import Facts
 from headrace.audit.latency import Latencies, SourcePartition
+from headrace.audit.modes import ModesOverTime
 from headrace.audit.parcels import (
     TIERS,
     Counter,
@@ -94,6 +96,8 @@ class Ledger:
     """(tier, datacenter, topic) that a counter saw under a cleanup.policy that compacts."""
     reach: Reach = field(default_factory=Reach)
     copies: Copies = field(init=False)
+    batches: BatchLedger = field(default_factory=BatchLedger)
+    modes: ModesOverTime = field(default_factory=ModesOverTime)
     facts: Facts = field(default_factory=Facts)
     rebuilt: dict[tuple[str, str], int] = field(default_factory=dict)
     """While all is read again after the ledger was lost: up to when topics are settled, of which nothing that is read is new."""
@@ -146,7 +150,7 @@ class Ledger:
 
     def __post_init__(self) -> None:
         self.latencies = Latencies(self.late_after_ms)
-        self.copies = Copies(self.reach, self.changes, self._copies_of)
+        self.copies = Copies(self.reach, self.changes, self._copies_of, self._folded)
 
     # -- inputs
 
@@ -159,6 +163,7 @@ class Ledger:
                 self.changes.topics.add(key[1:])
         if isinstance(record, Barrier):
             if record.tier == "live":
+                self.modes.take(record.datacenter, record.modes, record.whole, record.at_ms)
                 self.barriers.append(record)
                 del self.barriers[:-BARRIERS_MAX]
                 self.unheard.append(record)
@@ -175,6 +180,7 @@ class Ledger:
             return
         self.reach.note(counter.place)
         self.changes.note(counter.place)
+        self.batches.note(counter, record)
         self.copies.held.add(counter)
         self.standstills.pop(counter, None)
         if isinstance(record, Standstill):
@@ -220,6 +226,12 @@ class Ledger:
                 Period(account.window_start, account.window_start + max(1, account.window_size_ms)),
             )
             return
+        if self.modes.at(datacenter, event.topic, account.window_start) != "events":
+            # Nobody counts these events one by one; that the producer goes on, or ends, still matters to what came before.
+            if stream not in self.accounts:
+                return
+            account = replace(account, acknowledgements=(), undelivered=())
+            runs = runs[:0]
         self._name(header.producer, ProducerName(header.server, header.service))
         self.unaccounted.pop(stream, None)
         if stream not in self.accounts:
@@ -262,7 +274,7 @@ class Ledger:
         for place, first, following, tallies in placed:
             self.reach.note(place)
             self.changes.note(place)
-            tallies = self._new_of(place, tallies)
+            tallies = tuple(item for item in self._new_of(place, tallies) if self._is_by_events(place, item))
             is_again = first >= self.recounted.get(place, 0)
             if not is_again:
                 tallies = tuple(item for item in tallies if self._is_open(place, item))
@@ -468,6 +480,9 @@ class Ledger:
             self.know(Stream(place.datacenter, place.topic, producer))
         return found
 
+    def _folded(self, counter: Counter, links: list[Link]) -> None:
+        self.batches.on_folded(counter, links)
+
     def _is_known(self, datacenter: str, topic: str, time_ms: int) -> bool:
         """Whether a time's window was settled before the ledger was lost."""
         end_ms = time_ms - time_ms % WINDOW_SIZE_MS + WINDOW_SIZE_MS
@@ -482,6 +497,9 @@ class Ledger:
         return tuple(
             item for item in tallies if not self._is_known(place.datacenter, place.topic, item.window_start)
         )
+
+    def _is_by_events(self, place: SourcePartition, item: Tally) -> bool:
+        return self.modes.at(place.datacenter, place.topic, item.window_start) == "events"
 
     def _is_open(self, place: SourcePartition, item: Tally) -> bool:
         """Whether a tally of a row that was counted before is not settled."""

@@ -138,6 +138,7 @@ class AuditMetrics:
             for name, gauge in self._counts.items():
                 if name != "warehouse" or not is_rejected(key[1]):
                     gauge.labels(*key).set(getattr(counts, name))
+        self._observe_batches(outcome)
         self._complete_until.set((outcome.complete_until or 0) / 1000)
         for key in outcome.topics:
             self._topic_complete_until.labels(*key).set(outcome.watermarks.get(key, 0) / 1000)
@@ -153,6 +154,13 @@ class AuditMetrics:
             if figures is not None:
                 for figure in ("p50", "p99"):
                     self._recent_latency.labels(span, figure).set(getattr(figures, figure))
+
+    def _observe_batches(self, outcome: Outcome) -> None:
+        for key, found in outcome.batches.items():
+            for name, value in (("live", found.live.messages), ("offline", found.offline.messages)):
+                self._counts[name].labels(*key).set(value)
+            for name in ("lost", "duplicated", "under_way"):
+                self._counts[name].labels(*key).set(getattr(found, name))
 
 
 def skews_by_hop(skews: Skews) -> dict[tuple[str, str], tuple[int, int]]:

@@ -11,11 +11,14 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final, Literal, NamedTuple
 
+from headrace.audit.batch_counts import Sums
 from headrace.audit.latency import Hop
 from headrace.audit.parcels import Tier
 from headrace.audit.period import ALWAYS, BEGIN_MS, END_MS, Period
 from headrace.audit.windows import Stream
 
+Topic = tuple[str, str]
+"""Datacenter and topic."""
 Verdict = Literal["complete", "loss", "duplicates", "incomplete"]
 Kind = Literal["loss", "duplicate", "late", "truncation", "recreation"]
 RANKS: Final[Mapping[Verdict, int]] = {"complete": 0, "incomplete": 1, "duplicates": 2, "loss": 3}
@@ -83,6 +86,18 @@ class Counts:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchTopic:
+    """What is known of a topic that is counted by its batch headers; what its producers sent nobody claims."""
+
+    live: Sums
+    offline: Sums
+    under_way: int
+    lost: int
+    duplicated: int
+    verdict: Verdict
+
+
 @dataclass(slots=True, kw_only=True)
 class Outcome:
     """What the audit says of a period."""
@@ -94,6 +109,10 @@ class Outcome:
     beyond: Counts = field(default_factory=Counts)
     """What is lost, doubled and under way outside of the period."""
     topics: dict[tuple[str, str], Counts] = field(default_factory=dict)
+    batches: dict[Topic, BatchTopic] = field(default_factory=dict)
+    """The topics that are counted by their batch headers."""
+    off: set[Topic] = field(default_factory=set)
+    """The topics that are not audited now: nothing here is about them."""
     hops: dict[tuple[str, str, Hop], Counts] = field(default_factory=dict)
     """Faults by datacenter, topic and hop."""
     uncounted: set[tuple[Tier, str, str]] = field(default_factory=set)
@@ -143,7 +162,7 @@ def windows(outcome: Outcome) -> list[WindowVerdict]:
 
 def open_windows(outcome: Outcome, period: Period, window_size_ms: int) -> dict[tuple[str, str], int]:
     """Return how many windows of a period nobody can call complete yet, by (datacenter, topic)."""
-    found = dict.fromkeys(outcome.topics, 0)
+    found = dict.fromkeys([*outcome.topics, *outcome.batches], 0)
     for window in windows(outcome):
         first = max(window.period.since_ms, period.since_ms) // window_size_ms
         following = -(-min(window.period.until_ms, period.until_ms) // window_size_ms)

@@ -129,6 +129,8 @@ def _topology(report: Row) -> str:
     """Return a row of stations for each datacenter, with each hop's number between them."""
     datacenters = sorted({row["datacenter"] for row in report["topics"]})
     if not datacenters:
+        if report["header_topics"]:
+            return '<p class="nothing">All topics are counted by their batch headers: see <a href="#topics">topics</a>.</p>'
         return '<p class="nothing">No producer is known yet.</p>'
     return "".join(_lane(report, datacenter) for datacenter in datacenters)
 
@@ -248,7 +250,42 @@ def _topics(report: Row) -> str:
         for row in (*report["topics"], *report["rejected_topics"])
     ]
     titles = ["datacenter", "topic", *(name.replace("_", " ") for name in names)]
-    return table(titles, rows, numbers=range(2, len(titles)))
+    found = table(titles, rows, numbers=range(2, len(titles))) if rows or not report["header_topics"] else ""
+    return found + _header_topics(report["header_topics"]) + _off_topics(report["off_topics"])
+
+
+def _header_topics(rows: Sequence[Row]) -> str:
+    """Return a table of the topics that are counted by their batch headers."""
+    if not rows:
+        return ""
+    names = ("live", "offline", "live_bytes", "lost", "duplicated", "under_way", "aborted", "control_batches")
+    cells = [
+        [
+            row["datacenter"],
+            row["topic"],
+            row["producer_to_live"],
+            *(f"{row[name]:,}" for name in names),
+            row["verdict"],
+        ]
+        for row in rows
+    ]
+    titles = [
+        "datacenter",
+        "topic",
+        "producer to live",
+        *(name.replace("_", " ") for name in names),
+        "verdict",
+    ]
+    text = (
+        "Messages of any client's topics, counted by their batch headers alone: live and offline are compared by partition and "
+        "window. What their producers sent nobody claims."
+    )
+    return f"<h3>By batch headers</h3><p>{text}</p>{table(titles, cells, numbers=range(3, len(titles) - 1))}"
+
+
+def _off_topics(rows: Sequence[Row]) -> str:
+    names = ", ".join(f"{row['topic']} of {row['datacenter']}" for row in rows)
+    return f'<p class="nothing">Not audited: {escape(names)}.</p>' if rows else ""
 
 
 def _count(report: Row, row: Row, name: str) -> str:

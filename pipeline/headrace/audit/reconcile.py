@@ -9,15 +9,16 @@ Pure: the ledger in, values out.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
+from headrace.audit.batch_outcome import add_batches
 from headrace.audit.book import Book, late_of
 from headrace.audit.evidence import within_period
 from headrace.audit.judge import Judged, incomplete_of, judge
 from headrace.audit.latency import HOPS
 from headrace.audit.ledger import Ledger
-from headrace.audit.outcome import Counts, Finding, Incomplete, Kind, Outcome, verdict_of, verdicts
+from headrace.audit.outcome import Counts, Finding, Incomplete, Kind, Outcome, Topic, verdict_of, verdicts
 from headrace.audit.parcels import Counter
 from headrace.audit.period import ALWAYS, BEGIN_MS, END_MS, Period
 from headrace.audit.watermark import SILENT_AFTER_MS, Watermarks, standing_of
@@ -36,7 +37,7 @@ def reconcile(
 
     With a book only what changed since its last use is judged.
     """
-    outcome = Outcome(period=period)
+    outcome = Outcome(period=period, off=ledger.modes.off())
     watermarks = Watermarks()
     if book is None:
         book = Book()
@@ -45,12 +46,14 @@ def reconcile(
         book.follow(ledger)
     for _, entry in sorted(book.entries.items(), key=lambda item: item[0]):
         evidence = entry.evidence
+        if evidence.topic in outcome.off:
+            continue
         heard_until_ms = ledger.heard_until.get(evidence.stream.datacenter, 0)
         standing = standing_of(evidence, heard_until_ms, now_ms, silent_after_ms)
         watermarks.add(evidence, standing, entry.unresolved_ms)
         part = within_period(evidence, period)
         found = entry.judged if part is evidence else judge(part)
-        if standing.unknown:
+        if standing.unknown and ledger.modes.now(*evidence.topic) == "events":
             outcome.incomplete.append(incomplete_of(evidence.stream, standing.reason, standing.unknown))
         _collect(outcome, evidence.topic, found)
         if found is not entry.judged:
@@ -60,11 +63,12 @@ def reconcile(
         )
         outcome.findings += entry.late if part is evidence else late_of(ledger, part)
     _add_facts(outcome, ledger, watermarks)
+    add_batches(outcome, ledger)
     outcome.findings.sort(key=lambda found: (_ORDER.index(found.kind), HOPS.index(found.hop)))
     _add_mirror_findings(outcome, ledger)
     _add_passings(outcome, ledger)
     outcome.incomplete += _not_counted(ledger)
-    if not outcome.topics:
+    if not outcome.topics and not outcome.batches:
         outcome.incomplete.append(
             Incomplete(datacenter="", topic="", producer="", reason="no producer is known yet")
         )
@@ -74,6 +78,7 @@ def reconcile(
             outcome.topics.setdefault((datacenter, topic), Counts())
     outcome.findings = [item for item in outcome.findings if _is_of(item, period)]
     outcome.incomplete = [item for item in outcome.incomplete if period.overlaps(*item.period)]
+    _leave_out(outcome, outcome.off)
     outcome.watermarks = _told(ledger, watermarks.found())
     outcome.verdict = verdict_of(item.verdict for item in verdicts(outcome))
     return outcome
@@ -86,6 +91,17 @@ _MIRROR_KINDS: Final[Mapping[str, Kind]] = {
     "loss": "loss",
 }
 """Findings of the mirror that are findings of the audit; others are reasons why it is not complete."""
+
+
+def _leave_out(outcome: Outcome, topics: Collection[Topic]) -> None:
+    """Take out what is known of topics that are not audited now."""
+    if topics:
+        outcome.topics = {key: found for key, found in outcome.topics.items() if key not in topics}
+        outcome.batches = {key: found for key, found in outcome.batches.items() if key not in topics}
+        outcome.findings = [item for item in outcome.findings if item.stream[:2] not in topics]
+        outcome.incomplete = [
+            item for item in outcome.incomplete if (item.datacenter, item.topic) not in topics
+        ]
 
 
 def _is_of(item: Finding, period: Period) -> bool:
@@ -119,6 +135,8 @@ def _add_facts(outcome: Outcome, ledger: Ledger, watermarks: Watermarks) -> None
     """Add what is settled of the period, as it was found."""
     period = outcome.period
     for topic, facts in ledger.facts.topics.items():
+        if topic in outcome.off:
+            continue
         watermarks.add_facts(topic, facts)
         counts, hops = facts.of_period(period)
         outcome.topics.setdefault(topic, Counts()).add(counts)

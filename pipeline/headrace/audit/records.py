@@ -2,8 +2,11 @@
 
 Owns the format of `headrace.counts` (JSON, one object a record, by `kind`):
 - `counted`: the tallies of exactly the offsets [first, next) of one partition;
+- `skipped` with `batches`: what the batch headers of these offsets say, of a topic that is counted by these; who knows no
+  `batches` takes the offsets for passed over, and judges none of them;
 - `barrier`: everything below these offsets is counted and published; for the topics that are whole this was the log's
-  end after the monitoring topic had these end offsets, so what an account below those says is acknowledged was counted;
+  end after the monitoring topic had these end offsets, so what an account below those says is acknowledged was counted.
+  `modes` names the topics that are not audited by their events;
 - `standstill`: a partition cannot be counted beyond this offset, and why; `skipped`: offsets that never can be.
 The mirror's formats (`headrace.arrivals`, `headrace.findings`) are read only. Pure; anything malformed is a ValueError.
 """
@@ -18,6 +21,9 @@ from typing import Any, Final, Literal, NamedTuple, cast
 
 import numpy as np
 
+from headrace.audit import batch_counts
+from headrace.audit.batch_counts import BatchCounts
+from headrace.audit.modes import Mode, mode_of
 from headrace.audit.windows import ProducerName, Tally
 from headrace.broker.wire.partitions import TopicPartition
 
@@ -25,6 +31,7 @@ COUNTS_TOPIC: Final = "headrace.counts"
 ARRIVALS_TOPIC: Final = "headrace.arrivals"
 FINDINGS_TOPIC: Final = "headrace.findings"
 _ARRIVAL: Final = struct.Struct(">qqqb")
+BY_HEADERS: Final = "counted by its batch headers alone"
 
 CounterTier = Literal["live", "offline"]
 
@@ -49,6 +56,8 @@ class Counted:
     """Whether the topic's cleanup.policy compacted it when it was counted."""
     producers: Mapping[str, ProducerName] = field(default_factory=dict)
     """Who the tallied producers are, as their events say."""
+    batches: BatchCounts | None = None
+    """Of a topic that is counted by its batch headers; its events are not tallied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +73,8 @@ class Barrier:
     """Topics that are counted to their ends."""
     at_ms: int
     """The counter's clock before it asked for these ends."""
+    modes: Mapping[str, Mode] = field(default_factory=dict)
+    """How the topics are audited that are not audited by their events."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +105,8 @@ def encode(record: CountRecord) -> bytes:
             "whole": sorted(record.whole),
             "at": record.at_ms,
         }
+        if record.modes:
+            fields["modes"] = dict(sorted(record.modes.items()))
         return json.dumps(fields, separators=(",", ":")).encode()
     fields |= {
         "topic": record.partition.topic,
@@ -104,6 +117,14 @@ def encode(record: CountRecord) -> bytes:
     if isinstance(record, Standstill):
         kind = "skipped" if record.next > record.first else "standstill"
         fields |= {"kind": kind, "reason": record.reason, "at": record.at_ms}
+    elif record.batches is not None:
+        fields |= {
+            "kind": "skipped",
+            "reason": BY_HEADERS,
+            "at": record.at_ms,
+            "compacted": record.is_compacted,
+            "batches": batch_counts.as_json(record.batches),
+        }
     else:
         fields |= {
             "kind": "counted",
@@ -136,9 +157,23 @@ def decode(value: bytes | None) -> CountRecord:
                 },
                 whole=frozenset(map(str, fields["whole"])),
                 at_ms=int(fields["at"]),
+                modes={str(topic): mode_of(mode) for topic, mode in fields.get("modes", {}).items()},
             )
         partition = TopicPartition(str(fields["topic"]), int(fields["partition"]))
         first, following = int(fields["first"]), int(fields["next"])
+        if fields["kind"] == "skipped" and "batches" in fields:
+            _check_range(first, following)
+            return Counted(
+                tier=tier,
+                datacenter=datacenter,
+                partition=partition,
+                first=first,
+                next=following,
+                tallies=(),
+                at_ms=int(fields["at"]),
+                is_compacted=bool(fields["compacted"]),
+                batches=batch_counts.from_json(fields["batches"], first, following),
+            )
         if fields["kind"] in ("standstill", "skipped"):
             return Standstill(
                 tier=tier,
@@ -152,8 +187,7 @@ def decode(value: bytes | None) -> CountRecord:
         if fields["kind"] != "counted":
             raise ValueError(f"a count record of kind {fields['kind']!r}")
         tallies = tuple(tally_from_json(item) for item in fields["tallies"])
-        if not 0 <= first < following:
-            raise ValueError(f"offsets {first} to {following}")
+        _check_range(first, following)
         return Counted(
             tier=tier,
             datacenter=datacenter,
@@ -172,6 +206,11 @@ def decode(value: bytes | None) -> CountRecord:
         )
     except (KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"no count record: {error!r}") from error
+
+
+def _check_range(first: int, following: int) -> None:
+    if not 0 <= first < following:
+        raise ValueError(f"offsets {first} to {following}")
 
 
 def tally_as_json(item: Tally) -> list[Any]:

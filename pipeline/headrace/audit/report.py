@@ -13,7 +13,7 @@ from typing import Any, Final
 from headrace.audit.judge import ENDS
 from headrace.audit.latency import HOPS, SPANS, Hop, Latencies
 from headrace.audit.ledger import Ledger
-from headrace.audit.outcome import Counts, Finding, Incomplete, Outcome, windows
+from headrace.audit.outcome import BatchTopic, Counts, Finding, Incomplete, Outcome, windows
 from headrace.audit.parcels import is_rejected
 from headrace.audit.period import BEGIN_MS, END_MS, Period
 from headrace.audit.windows import ProducerName
@@ -25,6 +25,7 @@ LISTED_MAX: Final = 10_000
 """Findings and reasons that are listed; totals count all."""
 NAMED_MAX: Final = 3
 """Faults, and reasons, that the verdict's sentence names."""
+UNCLAIMED: Final = "nobody claims it"
 _NOBODY: Final = ProducerName("", "")
 _TIERS: Final = ("produced", "live", "offline", "warehouse", "lost", "duplicated")
 
@@ -58,6 +59,10 @@ def as_json(outcome: Outcome, ledger: Ledger, now_ms: int) -> dict[str, Any]:
             _topic(key, counts, outcome, ledger)
             for key, counts in sorted(outcome.topics.items())
             if is_rejected(key[1])
+        ],
+        "header_topics": [_batch_topic(key, found) for key, found in sorted(outcome.batches.items())],
+        "off_topics": [
+            {"datacenter": datacenter, "topic": topic} for datacenter, topic in sorted(outcome.off)
         ],
         "latency_seconds": {span: ledger.latencies.histogram(span).summary() for span in SPANS},
         "latency_seconds_by_datacenter": _by_datacenter(ledger.latencies),
@@ -153,6 +158,24 @@ def _topic(key: tuple[str, str], counts: Counts, outcome: Outcome, ledger: Ledge
     }
 
 
+def _batch_topic(key: tuple[str, str], found: BatchTopic) -> dict[str, Any]:
+    return {
+        "datacenter": key[0],
+        "topic": key[1],
+        "live": found.live.messages,
+        "offline": found.offline.messages,
+        "live_bytes": found.live.size_bytes,
+        "offline_bytes": found.offline.size_bytes,
+        "control_batches": found.live.control,
+        "aborted": found.live.aborted,
+        "lost": found.lost,
+        "duplicated": found.duplicated,
+        "under_way": found.under_way,
+        "verdict": found.verdict,
+        "producer_to_live": UNCLAIMED,
+    }
+
+
 def _finding(item: Finding, ledger: Ledger) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "kind": item.kind,
@@ -214,12 +237,14 @@ def sentence(report: Mapping[str, Any]) -> str:
         late = sum(item["count"] for item in report["findings"] if item["kind"] == "late")
         also = f" {late:,} of them came late." if late else ""
         arrived = f"All {totals['produced']:,} events arrived in the warehouse, each exactly once."
+        if report["header_topics"] and not report["topics"]:
+            arrived = ""
         if totals["compacted"]:
             arrived = (
                 f"Of {totals['produced']:,} events {totals['compacted']:,} were removed by compaction, as the cleanup.policy of "
                 "their topics says; all others arrived in the warehouse, each exactly once."
             )
-        return f"{arrived}{also}{_beyond(report)}"
+        return f"{arrived}{also}{_copied(report)}{_beyond(report)}".strip()
     facts = []
     if totals["lost"]:
         facts.append(f"{totals['lost']:,} events are lost")
@@ -234,6 +259,19 @@ def sentence(report: Mapping[str, Any]) -> str:
     facts += _named(report)
     found = f"{'; '.join(facts)}." if facts else "Not everything could be counted."
     return f"{found}{_beyond(report)}"
+
+
+def _copied(report: Mapping[str, Any]) -> str:
+    """Say what there is of the topics that are counted by their batch headers, all of which are complete."""
+    rows = report["header_topics"]
+    if not rows:
+        return ""
+    messages = sum(row["live"] for row in rows)
+    topics = f"{len(rows):,} topics" if len(rows) > 1 else f"the topic {rows[0]['topic']}"
+    return (
+        f" All {messages:,} messages of {topics} that the live clusters have are in the offline cluster, by their batch headers; "
+        "what their producers sent nobody claims."
+    )
 
 
 def _beyond(report: Mapping[str, Any]) -> str:

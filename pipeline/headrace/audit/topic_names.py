@@ -12,9 +12,14 @@ from dataclasses import dataclass
 from typing import Final
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9._-]+")
-_SEPARATOR: Final = re.compile(r",(?!\d*\})")
+SEPARATOR: Final = re.compile(r",(?!\d*\})")
 """A comma, but that of a repetition such as {1,3}."""
 _INTERNAL: Final = re.compile(r"__.*|([^.]+[.])?(_schemas|headrace[.].*)")
+
+
+def is_internal(topic: str) -> bool:
+    """Whether a topic is one that Kafka or headrace keeps for itself."""
+    return _INTERNAL.fullmatch(topic) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +36,7 @@ class TopicNames(Container[str]):
         if not isinstance(topic, str):
             return False
         return topic in self.names or (
-            not _INTERNAL.fullmatch(topic) and any(pattern.fullmatch(topic) for pattern in self.patterns)
+            not is_internal(topic) and any(pattern.fullmatch(topic) for pattern in self.patterns)
         )
 
     def missing(self, topics: Collection[str]) -> list[str]:
@@ -43,7 +48,7 @@ class TopicNames(Container[str]):
 
 def parse(text: str) -> TopicNames:
     """Parse names and regular expressions that are separated by commas; raises ValueError with a sentence."""
-    parts = [part for part in (piece.strip() for piece in _SEPARATOR.split(text)) if part]
+    parts = [part for part in (piece.strip() for piece in SEPARATOR.split(text)) if part]
     if not parts:
         raise ValueError("name at least one topic.")
     names = frozenset(part for part in parts if _PLAIN.fullmatch(part))

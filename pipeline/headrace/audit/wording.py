@@ -83,6 +83,8 @@ _STOPPED: str = "look at `headrace mirror status` for what happened at the sourc
 
 def to_do(item: Row) -> str:
     """Say what a person is to do about a finding."""
+    if item["kind"] in ("loss", "duplicate") and item["hop"] == "producer_to_live" and not item["producer"]:
+        return "ask who publishes there: these numbers are of the client's own; look for a leader that was elected uncleanly"
     if item["kind"] == "late":
         return "nothing for this one; where it happens often, look at the latency of this hop"
     if item["kind"] in ("truncation", "recreation"):

@@ -1,4 +1,4 @@
-"""A range of offsets becomes checked, parsed records, chunk by chunk.
+"""A range of offsets becomes checked, parsed records, or the checked headers of its batches, chunk by chunk.
 
 Owns what a fetched batch must satisfy before it is believed: whole, checksum right, inside the log, and that log the one
 that was read before. Invariants: chunks cover the range from its first offset without gap or overlap, up to
@@ -11,9 +11,9 @@ transactions and control batches have no records. Must not know schemas or table
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 import numpy as np
 
@@ -36,6 +36,11 @@ EMPTY_FETCH_WAIT_MS: Final = 300
 ABORT_MARKER: Final = 0
 
 PlacedBatch = tuple[int, BatchHeader]
+
+
+AnyChunk = TypeVar("AnyChunk", "Chunk", "HeaderChunk")
+MakeChunk = Callable[[Fetched, list[PlacedBatch], int, int], AnyChunk]
+"""Makes a chunk of batches that are believed, from an offset on, up to before a limit."""
 
 
 class Fetcher(Protocol):
@@ -77,6 +82,16 @@ class Chunk:
     """Of all batches that the chunk covers."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeaderChunk:
+    """The batches of one fetch, none of them unpacked: in the order of offsets, each whole, complete up to `next_offset`."""
+
+    headers: tuple[BatchHeader, ...]
+    aborted: frozenset[int]
+    """The base offsets of those whose transaction was aborted."""
+    next_offset: int
+
+
 class StandstillError(Exception):
     """The range cannot go on at `finding.offset`; chunks yielded before stay good."""
 
@@ -92,6 +107,18 @@ def chunks(client: Fetcher, wanted: OffsetRange) -> Iterator[Chunk]:
         StandstillError: another log, rot, a batch outside the log, a message format that is not read here, or deleted
             offsets.
     """
+    return _read(client, wanted, _chunk)
+
+
+def header_chunks(client: Fetcher, wanted: OffsetRange) -> Iterator[HeaderChunk]:
+    """Yield the headers of all batches that begin in a range, like `chunks`; `next_offset` is the end of the last batch.
+
+    The first batch may begin before the range.
+    """
+    return _read(client, wanted, _header_chunk)
+
+
+def _read(client: Fetcher, wanted: OffsetRange, make: MakeChunk[AnyChunk]) -> Iterator[AnyChunk]:
     reader = _LogReader(client, wanted)
     offset, size_max, empty = wanted.first_offset, FETCH_SIZE, 0
     while offset < wanted.next_offset and empty < EMPTY_FETCHES_MAX:
@@ -103,7 +130,7 @@ def chunks(client: Fetcher, wanted: OffsetRange) -> Iterator[Chunk]:
         believed, failure = _believe(fetched, wanted, offset)
         if believed:
             empty = 0
-            chunk = _chunk(fetched, believed, offset, wanted.next_offset)
+            chunk = make(fetched, believed, offset, wanted.next_offset)
             offset = chunk.next_offset
             reader.fence = fence_at(chunk.headers, offset) or reader.fence
             yield chunk
@@ -204,17 +231,19 @@ def _believe(
     """
     believed: list[PlacedBatch] = []
     expected = offset
+    records, end = fetched.records, fetched.last_stable_offset
     try:
-        for position, header in iter_batches(fetched.records):
+        for position, header in iter_batches(records):
             if believed and header.base_offset >= wanted.next_offset:
                 break
-            failure = _disbelief(fetched, position, header, expected)
-            if failure is not None:
-                is_placed = expected <= header.last_offset < fetched.last_stable_offset
+            last, delta = header.base_offset + header.last_offset_delta, header.last_offset_delta
+            is_placed = expected <= last < end
+            if delta < 0 or not is_placed or not check_crc(records, position, header):
+                failure = _disbelief(fetched, position, header, expected)
                 following = header.next_offset if is_placed else None
                 return believed, _standstill("corruption", wanted, expected, failure, following)
             believed.append((position, header))
-            expected = header.next_offset
+            expected = last + 1
     except CorruptMessageError as error:
         return believed, _standstill("corruption", wanted, expected, f"at offset {expected}: {error}")
     except UnsupportedForMessageFormatError as error:
@@ -222,14 +251,13 @@ def _believe(
     return believed, None
 
 
-def _disbelief(fetched: Fetched, position: int, header: BatchHeader, expected: int) -> str | None:
+def _disbelief(fetched: Fetched, position: int, header: BatchHeader, expected: int) -> str:
+    """Return what is wrong with a batch that is not believed."""
     if not check_crc(fetched.records, position, header):
         return f"the batch at offset {header.base_offset} does not match its checksum"
     if header.last_offset < expected or header.last_offset_delta < 0:
         return f"the batch after offset {expected - 1} claims offsets {header.base_offset} to {header.last_offset}"
-    if header.last_offset >= fetched.last_stable_offset:
-        return f"the batch at offset {header.base_offset} claims offsets beyond the end of the log"
-    return None
+    return f"the batch at offset {header.base_offset} claims offsets beyond the end of the log"
 
 
 def _chunk(fetched: Fetched, believed: list[PlacedBatch], first: int, limit: int) -> Chunk:
@@ -257,6 +285,15 @@ def _chunk(fetched: Fetched, believed: list[PlacedBatch], first: int, limit: int
         size_bytes=size,
         headers=tuple(header for _, header in believed),
     )
+
+
+def _header_chunk(fetched: Fetched, believed: list[PlacedBatch], first: int, limit: int) -> HeaderChunk:
+    headers = [header for _, header in believed]
+    aborted: frozenset[int] = frozenset()
+    if fetched.aborted:
+        visible = {header.base_offset for _, header in _committed(fetched, believed)}
+        aborted = frozenset(header.base_offset for header in headers if not header.is_control) - visible
+    return HeaderChunk(headers=tuple(headers), aborted=aborted, next_offset=headers[-1].next_offset)
 
 
 def _unreadable(

@@ -19,6 +19,8 @@ from headrace.audit.counter import (
     Publisher,
     RoundFigures,
 )
+from headrace.audit.modes import TopicModes
+from headrace.audit.modes import parse as parse_modes
 from headrace.audit.records import Barrier, Counted, CountRecord, Standstill, encode
 from headrace.audit.topic_names import parse
 from headrace.broker.errors import OffsetOutOfRangeError
@@ -108,13 +110,15 @@ class MemoryCluster:
     def flush(self) -> None:
         pass
 
-    def counter(self, topics: str = "pageviews", went_on: Callable[[], None] = lambda: None) -> LogCounter:
+    def counter(
+        self, topics: str = "pageviews", went_on: Callable[[], None] = lambda: None, modes: str = ""
+    ) -> LogCounter:
         return LogCounter(
             self,  # type: ignore[arg-type]
             self,  # type: ignore[arg-type]
             tier="live",
             datacenter="dc-east",
-            topics=parse(topics),
+            topics=TopicModes(parse(topics), parse_modes(modes)),
             window_size_ms=1000,
             clock_ms=lambda: self.now_ms,
             policies=self.policies_of,
@@ -378,3 +382,48 @@ def test_rot_that_is_healed_in_time_is_counted(cluster: MemoryCluster) -> None:
     cluster.logs[PAGES][-1] ^= 1
     counter.round()
     assert cluster.news() == [("Standstill", 0, 0), ("Counted", 0, 1)]
+
+
+def test_a_topic_is_counted_by_its_batch_headers(cluster: MemoryCluster) -> None:
+    cluster.append(PAGES, event(0), event(1))
+    cluster.append(PAGES, b"no event")
+    counter = cluster.counter("other", modes="pageviews=headers")
+    assert counter.round() is False
+    counted, barrier = cluster.published
+    assert isinstance(counted, Counted)
+    assert counted.batches is not None
+    assert (counted.first, counted.next, counted.tallies, counted.foreign) == (0, 3, (), 0)
+    (entry,) = counted.batches.entries
+    assert (entry.sums.messages, entry.sums.size_bytes) == (3, len(cluster.logs[PAGES]))
+    assert isinstance(barrier, Barrier)
+    assert (barrier.modes, barrier.counted) == ({"pageviews": "headers"}, {PAGES: 3})
+    assert (counter.counted_events, counter.counted_offsets) == (3, {"pageviews": 3})
+
+
+def test_a_topic_goes_over_to_its_headers_and_back_where_it_was(cluster: MemoryCluster) -> None:
+    cluster.append(PAGES, event(0))
+    cluster.counter().round()
+    cluster.append(PAGES, event(1))
+    cluster.counter(modes="pageviews=headers").round()
+    cluster.append(PAGES, event(2))
+    off = cluster.counter(modes="pageviews=off")
+    off.round()
+    assert off.known_topics == frozenset()
+    cluster.counter().round()
+    found = [
+        (item.first, item.next, item.batches is not None, len(item.tallies))
+        for item in cluster.published
+        if isinstance(item, Counted)
+    ]
+    assert found == [(0, 1, False, 1), (1, 2, True, 0), (2, 3, False, 1)]
+    barriers = [item.modes for item in cluster.published if isinstance(item, Barrier)]
+    assert barriers == [{}, {"pageviews": "headers"}, {"pageviews": "off"}, {}]
+
+
+def test_rot_stops_the_count_of_headers_too(cluster: MemoryCluster) -> None:
+    cluster.append(PAGES, event(0))
+    cluster.append(PAGES, event(1))
+    cluster.logs[PAGES][-1] ^= 1
+    counter = cluster.counter(modes="pageviews=headers")
+    counter.round()
+    assert cluster.news() == [("Counted", 0, 1), ("Standstill", 1, 1)]

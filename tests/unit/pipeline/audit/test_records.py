@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import struct
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from headrace.audit.batch_counts import BatchCounts, Entry, Sums
 from headrace.audit.records import (
     Arrival,
     Barrier,
@@ -147,3 +149,49 @@ def test_findings_are_those_that_the_mirror_writes() -> None:
     for value in (None, b"{}", b"3"):
         with pytest.raises(ValueError, match=r".+"):
             decode_finding(value)
+
+
+BY_HEADERS = replace(
+    COUNTED,
+    tallies=(),
+    foreign=0,
+    removed=0,
+    producers={},
+    batches=BatchCounts(entries=(Entry(0, 10_000, Sums(4, 500, 77)),), gaps=((6, 6),)),
+)
+
+
+def test_counts_of_batch_headers_are_read_as_they_were_written() -> None:
+    assert decode(encode(BY_HEADERS)) == BY_HEADERS
+
+
+def test_who_does_not_know_batches_takes_them_for_offsets_that_were_passed_over() -> None:
+    fields = json.loads(encode(BY_HEADERS))
+    del fields["batches"]
+    assert decode(json.dumps(fields).encode()) == Standstill(
+        tier="live",
+        datacenter="dc-east",
+        partition=PARTITION,
+        first=5,
+        next=9,
+        reason="counted by its batch headers alone",
+        at_ms=1,
+    )
+
+
+def test_a_barrier_says_how_topics_are_audited_and_one_without_such_words_is_read() -> None:
+    barrier = Barrier(
+        tier="live",
+        datacenter="dc-east",
+        counted={},
+        monitoring={},
+        whole=frozenset(),
+        at_ms=1,
+        modes={"clicks": "headers", "old": "off"},
+    )
+    assert decode(encode(barrier)) == barrier
+    fields = json.loads(encode(barrier))
+    del fields["modes"]
+    assert decode(json.dumps(fields).encode()) == replace(barrier, modes={})
+    with pytest.raises(ValueError, match="no way to audit"):
+        decode(json.dumps({**fields, "modes": {"clicks": "glance"}}).encode())

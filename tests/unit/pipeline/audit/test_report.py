@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from batch_kit import Clicks, batches
 from click.testing import CliRunner
 
 from headrace.audit import state
@@ -238,3 +239,39 @@ def test_a_folder_that_cannot_be_made_is_refused_before_anything_is_read(
 @pytest.mark.parametrize("command", ["count", "watch", "report"])
 def test_help_has_an_example(command: str) -> None:
     assert "Example: headrace audit" in CliRunner().invoke(audit, [command, "--help"]).output
+
+
+def test_topics_that_are_counted_by_headers_stand_beside_the_others() -> None:
+    clicks = Clicks()
+    clicks.copy(batches(0, 10))
+    clicks.tell({"clicks": "headers", "old": "off"})
+    told = clicks.report()
+    (row,) = told["header_topics"]
+    assert (row["live"], row["offline"], row["verdict"]) == (20, 20, "complete")
+    assert row["live_bytes"] == row["offline_bytes"] > 0
+    assert row["producer_to_live"] == "nobody claims it"
+    assert sentence(told) == (
+        "All 20 messages of the topic clicks that the live clusters have are in the offline cluster, by their batch headers; "
+        "what their producers sent nobody claims."
+    )
+    page = render(told, NOTHING)
+    assert "<h3>By batch headers</h3>" in page
+    assert "Not audited: old of dc-east." in page
+    assert "No producer is known yet" not in page
+
+
+def test_what_a_copy_lacks_by_its_headers_is_told_in_words() -> None:
+    clicks = Clicks()
+    headers = batches(0, 10, 20)
+    clicks.count("live", headers)
+    clicks.count("offline", [headers[0], headers[2]])
+    told = clicks.report()
+    words = (
+        "up to 10 events of clicks in dc-east from live to offline, offsets 10 to 19 of partition 0: the offline cluster has no "
+        "batch there"
+    )
+    assert (told["verdict"], sentence(told)) == ("loss", f"loss: {words}.")
+    (found,) = told["findings"]
+    assert (found["what"], found["partition"], found["count"]) == (words, 0, 10)
+    assert "headrace mirror status" in found["to_do"]
+    assert "offsets 10 to 19" in render(told, NOTHING)

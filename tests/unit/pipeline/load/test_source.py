@@ -10,7 +10,7 @@ from scripted_log import ScriptedLog, control
 
 from headrace.broker.wire.batches import Record, encode_batch, set_base_offset_and_epoch
 from headrace.load.ranges import OffsetRange
-from headrace.load.source import Chunk, StandstillError, chunks
+from headrace.load.source import Chunk, StandstillError, chunks, header_chunks
 
 
 def batch(first: int, values: list[str], **settings: Any) -> tuple[int, int, bytes]:
@@ -172,3 +172,28 @@ def test_aborted_transactions_and_markers_have_no_records() -> None:
 def test_a_broker_that_gives_nothing_ends_the_range_early_without_loss() -> None:
     found = list(chunks(ScriptedLog([batch(0, ["a"])], end=9), wanted(0, 9)))
     assert [chunk.next_offset for chunk in found] == [1]
+
+
+def test_headers_are_read_without_a_look_at_a_record() -> None:
+    log = ScriptedLog([batch(0, ["a", "b", "c"]), batch(3, ["d", "e"], codec=4), batch(5, ["f"])], end=6)
+    found = list(header_chunks(log, wanted(1, 4)))
+    assert [(item.base_offset, item.record_count) for chunk in found for item in chunk.headers] == [
+        (0, 3),
+        (3, 2),
+    ]
+    assert found[-1].next_offset == 5
+
+
+def test_headers_of_aborted_transactions_are_named() -> None:
+    transaction = {"producer_id": 9, "transactional": True}
+    batches = [batch(0, ["a"], **transaction), control(1, 9, 0), batch(2, ["b"], **transaction)]
+    (chunk,) = header_chunks(ScriptedLog(batches, end=3, aborted=((9, 0),)), wanted(0, 3))
+    assert (len(chunk.headers), chunk.aborted) == (3, frozenset({0}))
+
+
+def test_headers_end_where_a_batch_is_not_what_its_checksum_says() -> None:
+    first, last, rotten = batch(1, ["b"])
+    log = ScriptedLog([batch(0, ["a"]), (first, last, rotten[:-1] + b"\1")], end=2)
+    with pytest.raises(StandstillError) as raised:
+        list(header_chunks(log, wanted(0, 2)))
+    assert (raised.value.finding.kind, raised.value.finding.go_on_at) == ("corruption", 2)
