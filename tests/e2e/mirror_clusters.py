@@ -86,13 +86,16 @@ class Cluster:
             del self.admin
             self.admin.create_topics([new])[topic].result(20)
 
-    def publish(self, topic: str, count: int, partition: int = -1, size: int = 100) -> None:
+    def publish(
+        self, topic: str, count: int, partition: int = -1, size: int = 100, timestamp_ms: int = 0
+    ) -> None:
+        """`timestamp_ms` 0: now."""
         producer = Producer(
             {"bootstrap.servers": self.bootstrap, "linger.ms": 2, "batch.num.messages": 50, "log_level": 0}
         )
         for number in range(count):
             where: dict[str, Any] = {} if partition < 0 else {"partition": partition}
-            producer.produce(topic, (b"%d-" % number).ljust(size, b"x"), **where)
+            producer.produce(topic, (b"%d-" % number).ljust(size, b"x"), timestamp=timestamp_ms, **where)
             producer.poll(0)
         assert producer.flush(60) == 0
 

@@ -37,10 +37,16 @@ def clusters(
     east = Cluster(home / "east", zookeeper, 2, SOURCE_SETTINGS)
     west = Cluster(home / "west", zookeeper, 1, SOURCE_SETTINGS)
     sources = {
-        "mirror.sources": "dc-east,dc-west,dc-gone",
+        "mirror.sources": "dc-east,dc-west,dc-gone,dc-late,dc-since",
         "mirror.dc-east.bootstrap.servers": east.bootstrap,
         "mirror.dc-east.sync.groups": "followed",
         "mirror.sync.groups.interval.ms": "1000",
+        "mirror.dc-late.bootstrap.servers": east.bootstrap,
+        "mirror.dc-late.topics": "started",
+        "mirror.dc-late.start": "latest",
+        "mirror.dc-since.bootstrap.servers": east.bootstrap,
+        "mirror.dc-since.topics": "started",
+        "mirror.dc-since.start": "2026-01-01T00:00:00Z",
         "mirror.dc-west.bootstrap.servers": west.bootstrap,
         "mirror.dc-west.topics": "events|_schemas",
         "mirror.dc-gone.bootstrap.servers": GONE,
@@ -444,6 +450,39 @@ def test_a_copys_configuration_follows_its_source_but_not_its_retention(
         what="the status",
     )
     assert _sync_rows(offline)["dc-east", "configs"]["in_step"] >= 1
+
+
+def test_new_copies_begin_where_they_are_told_to_and_tell_it(
+    clusters: tuple[Cluster, Cluster, Cluster],
+) -> None:
+    east, _, offline = clusters
+    for broker in offline.brokers.values():
+        broker.kill()
+    east.create("started", 1, retention_ms="-1")
+    east.publish("started", 100, timestamp_ms=1_700_000_000_000)
+    east.publish("started", 60)
+    for number in (0, 1):
+        offline.start(number)
+    eventually(
+        lambda: (
+            [_row(offline, f"{source}.started").get("begins_at") for source in ("dc-late", "dc-since")]
+            == [160, 100]
+        ),
+        timeout_s=40,
+        what="the starts",
+    )
+    east.publish("started", 40)
+    wanted = east.batches("started")[0]
+    copied(east, offline, "started")
+    for source, start in (("dc-late", 160), ("dc-since", 100)):
+        left = [entry for entry in wanted if entry[0] >= start]
+        eventually(
+            lambda source=source, left=left: _batches(offline, f"{source}.started") == left,  # type: ignore[misc]
+            what=f"the copy of {source}",
+        )
+        row = _row(offline, f"{source}.started")
+        assert (row["state"], row["lag"], row["begins_at"]) == ("copying", 0, start)
+    assert _findings(offline, "started") == []
 
 
 def test_two_clusters_mirror_each_other_and_each_topic_is_copied_once(

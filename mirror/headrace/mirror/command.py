@@ -75,7 +75,16 @@ def _print(found: dict[str, list[dict[str, Any]]]) -> None:
     headings = {
         "sources": ("source", "broker", "at", "state", "answered", "reason"),
         "topics": ("source", "topic without a whole copy", "reason"),
-        "partitions": ("topic", "partition", "state", "copied to", "source end", "lag", "reason"),
+        "partitions": (
+            "topic",
+            "partition",
+            "state",
+            "copied to",
+            "source end",
+            "lag",
+            "begins at",
+            "reason",
+        ),
         "syncs": (
             "source",
             "brought",

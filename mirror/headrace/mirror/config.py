@@ -13,17 +13,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
 
 from headrace.broker.config.keys import ConfigurationError, integer, keys_of, parse_section
 from headrace.broker.wire.client.view import Address
+from headrace.broker.wire.special_values import LATEST_TIMESTAMP
 from headrace.mirror import lineage
 
 PREFIX = "mirror."
 SOURCES_KEY = "mirror.sources"
 BOOTSTRAP_SUFFIX, TOPICS_SUFFIX, LIMIT_SUFFIX = "bootstrap.servers", "topics", "bytes.per.second"
-GROUPS_SUFFIX, CONFIGS_SUFFIX = "sync.groups", "sync.configs"
-SUFFIXES = (BOOTSTRAP_SUFFIX, TOPICS_SUFFIX, LIMIT_SUFFIX, GROUPS_SUFFIX, CONFIGS_SUFFIX)
+GROUPS_SUFFIX, CONFIGS_SUFFIX, START_SUFFIX = "sync.groups", "sync.configs", "start"
+SUFFIXES = (BOOTSTRAP_SUFFIX, TOPICS_SUFFIX, LIMIT_SUFFIX, GROUPS_SUFFIX, CONFIGS_SUFFIX, START_SUFFIX)
 TOPICS_DEFAULT = ".*"
+EARLIEST, LATEST = "earliest", "latest"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*")
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+)):([0-9]{1,5})")
 
@@ -75,6 +78,8 @@ class SourceConfig:
     """Groups of the source whose offsets are brought here; None: nobody's."""
     sync_configs: bool = True
     """Whether the copies' configurations follow."""
+    start: int | None = None
+    """Where new copies begin, as ListOffsets has it: a time in milliseconds, or -1 for the end; None: at the log's start."""
 
     @property
     def bootstrap(self) -> str:
@@ -151,7 +156,21 @@ def _source(name: str, properties: Mapping[str, str]) -> SourceConfig:
         bytes_per_second=_limit(keys[LIMIT_SUFFIX], properties),
         sync_groups=None if groups is None else _pattern(keys[GROUPS_SUFFIX], groups),
         sync_configs=_switch(keys[CONFIGS_SUFFIX], properties.get(keys[CONFIGS_SUFFIX], "true")),
+        start=_start(keys[START_SUFFIX], properties.get(keys[START_SUFFIX], EARLIEST)),
     )
+
+
+def _start(key: str, text: str) -> int | None:
+    if text == EARLIEST:
+        return None
+    if text == LATEST:
+        return LATEST_TIMESTAMP
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        allowed = f"{EARLIEST}, {LATEST} or a time such as 2026-01-31T23:59:50Z"
+        raise ConfigurationError(key, text, allowed) from None
+    return max(0, round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000))
 
 
 def _switch(key: str, text: str) -> bool:

@@ -181,6 +181,7 @@ class Copier:
                 epoch=self.state.epoch_before(end),
                 # A cleaner may have written a compacted source's batch anew.
                 tail=None if found.is_compacted or self._course().may_jump else self._target.last_batch(),
+                start=self.state.start if self._course().is_empty else None,
             )
         if self.phase is Phase.COPYING:
             offset = self._course().wanted_offset
@@ -217,6 +218,7 @@ class Copier:
         if found.log_end_offset < self.next_offset:
             # What was skipped is no longer there: other messages may come in its place.
             self._notes.write(replace(self.state, skipped=None))
+        self._notes.write(self._course().begun(found))
         course = self._course()
         if course.may_jump:
             self._tell_passed(course.passed_anew(found), now_ms)

@@ -89,7 +89,19 @@ class Course:
     @property
     def begins(self) -> bool:
         """Whether the copy begins with the next batch, wherever that is."""
-        return self.is_empty and self.next_offset == self.log_end_offset
+        return self.is_empty and self.next_offset == max(self.log_end_offset, self.state.begins_at or 0)
+
+    def begun(self, found: Surveyed) -> State:
+        """The state once it is known where a copy begins; the same where it is, or where the copy is no new one."""
+        state = self.state
+        if not self.is_empty:
+            return state
+        if state.start is not None and found.begin >= 0:
+            return replace(state, start=None, begins_at=max(found.begin, found.log_start_offset))
+        if state.begins_at is not None and found.log_end_offset < state.begins_at:
+            # The source lost its tail before anything was copied: its new messages are none that were passed over.
+            return replace(state, begins_at=found.log_end_offset)
+        return state
 
     # -- the source's topic
 
@@ -107,7 +119,8 @@ class Course:
         """Whether the copy's end is still where the source's log was; `request.log_end_offset` is the copy's end."""
         end = self.log_end_offset
         if self.may_jump:
-            return Step.WAIT if found.log_end_offset < end else Step.GO_ON
+            is_begun = not self.is_empty or self.state.start is None
+            return Step.GO_ON if is_begun and found.log_end_offset >= end else Step.WAIT
         if self.is_gone(found):
             reason = f"the source begins at {found.log_start_offset}, the copy ends at {end}"
             offsets = (self.next_offset, found.log_start_offset - 1)
@@ -186,5 +199,5 @@ class Course:
         lost = stopped.first_offset, stopped.last_offset
         going_on = replace(self.state, stopped=None, resumed_at=end, passed_from=lost[0], skipped=None)
         if stopped.kind is Kind.RECREATION:
-            going_on = replace(going_on, source_id=NO_ID, epochs=())
+            going_on = replace(going_on, source_id=NO_ID, epochs=(), begins_at=None)
         return going_on, lost

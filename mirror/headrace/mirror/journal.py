@@ -106,10 +106,17 @@ class Journal:
 
     # -- states
 
-    def take_over(self, lead: Lead, source_bootstrap: str, ready: Callable[[State], None]) -> None:
+    def take_over(
+        self,
+        lead: Lead,
+        source_bootstrap: str,
+        ready: Callable[[State], None],
+        *,
+        start: int | None = None,
+    ) -> None:
         """Claim a copy, read its state and write it anew in this leadership's term: `ready(state)` once that is done, or never.
 
-        A new copy has a fresh state.
+        A new copy has a fresh state, which says where it is to `start`.
         """
         target_id = lead.partition.topic_id
         claim = Claim(target_id=target_id, leader_epoch=lead.leader_epoch)
@@ -118,7 +125,7 @@ class Journal:
             if self._is_superseded(lead, term):
                 return
             found = self._states.newest(lead.place, target_id)
-            fresh = State(target_id=target_id, source_bootstrap=source_bootstrap)
+            fresh = State(target_id=target_id, source_bootstrap=source_bootstrap, start=start)
             state = replace(found or fresh, term=term, untold=())
             self.write(lead, state, found.untold if found else (), lambda: adopted(state))
 

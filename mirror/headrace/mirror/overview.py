@@ -165,6 +165,7 @@ def _partition_row(place: PartitionKey, heard: Heard, source_ends: Mapping[str, 
         "log_end_offset": own_end,
         "source_end_offset": source_end,
         "lag": lag,
+        "begins_at": None if found is None else found.begins_at,
         "reason": reason or None,
     }
 

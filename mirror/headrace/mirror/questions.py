@@ -24,13 +24,17 @@ class Located:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """Ask for the log's start and end, where `epoch` ends and which batch lies where the copy has `tail` (unless None)."""
+    """Ask for the log's start and end, where `epoch` ends and which batch lies where the copy has `tail` (unless None).
+
+    With `start`, a time in milliseconds or -1 for the end, also for the first committed offset of then.
+    """
 
     topic_id: UUID
     leader_epoch: int
     log_end_offset: int
     epoch: int | None
     tail: BatchHeader | None
+    start: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +51,7 @@ class Surveyed:
     """`epoch` is the largest that the source knows not above the one asked for, `epoch_end` where it ends; -1: none.
 
     `tail` is the source's batch at the base offset of the one asked for; None when the source no longer has it.
+    `begin` is where the copy is to begin; -1 where that was not asked.
     """
 
     log_start_offset: int
@@ -54,3 +59,4 @@ class Surveyed:
     epoch: int = UNKNOWN
     epoch_end: int = UNKNOWN
     tail: BatchHeader | None = None
+    begin: int = UNKNOWN

@@ -237,7 +237,7 @@ class Mirror:
                 source.copiers[key] = self._copier(source, key, lead, state)
                 source.refresh_soon()
 
-        self.journal.take_over(lead, source.config.bootstrap, ready)
+        self.journal.take_over(lead, source.config.bootstrap, ready, start=source.config.start)
 
     def _copier(self, source: Source, key: PartitionKey, lead: Lead, state: State) -> Copier:
         tunables, partition = source.tunables, lead.partition

@@ -69,6 +69,8 @@ class State:
     noted before its first batch is appended, so one at or above the log's end was never copied.
     `resumed_at` is the log's end at the last resume: as long as it ends there, the next batch may lie further on.
     `passed_from` is the first offset below it at which the source's messages are known, and told, to be others.
+    `start` is how a copy is to begin whose source was not asked yet (see `Survey`), `begins_at` where it begins: nothing before
+    that is ever copied, but for what its first batch holds.
     `rotten` is what the source sends where the copy goes on, and is refused; `skipped` is the last such that was given up.
     """
 
@@ -81,6 +83,8 @@ class State:
     passed_from: int | None = None
     rotten: CopyFinding | None = None
     skipped: Skip | None = None
+    start: int | None = None
+    begins_at: int | None = None
     term: Term = NO_TERM
     untold: tuple[CopyFinding, ...] = ()
 
@@ -88,7 +92,8 @@ class State:
         """Where the source's next batch belongs in a copy that ends there."""
         skipped = self.skipped
         is_there = skipped is not None and skipped.log_end_offset == log_end_offset
-        return skipped.last_offset + 1 if skipped is not None and is_there else log_end_offset
+        following = skipped.last_offset + 1 if skipped is not None and is_there else log_end_offset
+        return max(following, self.begins_at or 0)
 
     def epoch_before(self, offset: int) -> int | None:
         """The source's leader epoch of the batch that ends at `offset`, None when that is not known."""
@@ -114,6 +119,8 @@ class State:
             "passed_from": self.passed_from,
             "rotten": self.rotten.as_dict() if self.rotten else None,
             "skipped": asdict(self.skipped) if self.skipped else None,
+            "start": self.start,
+            "begins_at": self.begins_at,
             "term": self.term,
             "untold": [finding.as_dict() for finding in self.untold],
         }
@@ -134,6 +141,8 @@ def decode(value: bytes) -> State:
             passed_from=_offset_or_none(fields.get("passed_from")),
             rotten=findings.from_dict(fields["rotten"]) if fields.get("rotten") else None,
             skipped=_skip(fields["skipped"]) if fields.get("skipped") else None,
+            start=_offset_or_none(fields.get("start")),
+            begins_at=_offset_or_none(fields.get("begins_at")),
             term=_term(fields["term"]) if "term" in fields else NO_TERM,
             untold=tuple(findings.from_dict(found) for found in fields.get("untold", ())),
         )

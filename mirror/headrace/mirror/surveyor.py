@@ -45,6 +45,7 @@ async def survey(link: AsyncLink, asked: Asked) -> dict[PartitionKey, Surveyed |
     starts = await _list_offsets(link, asked, EARLIEST_TIMESTAMP, CONSUMER_REPLICA_ID)
     # The log's end, not the high watermark, which a new leader may not know yet.
     ends = await _list_offsets(link, asked, LATEST_TIMESTAMP, DEBUGGING_REPLICA_ID)
+    begins = await _begins(link, asked)
     epochs = await _epoch_ends(link, asked)
     tails = await _tails(link, asked, starts, ends)
     topic_ids = await _topic_ids(link, asked)
@@ -55,7 +56,11 @@ async def survey(link: AsyncLink, asked: Asked) -> dict[PartitionKey, Surveyed |
             found[key] = ErrorCode.UNKNOWN_TOPIC_ID
         else:
             found[key] = _surveyed(
-                starts.get(key), ends.get(key), epochs.get(key, (0, UNKNOWN, UNKNOWN)), tails.get(key)
+                starts.get(key),
+                ends.get(key),
+                begins.get(key, (0, UNKNOWN)),
+                epochs.get(key, (0, UNKNOWN, UNKNOWN)),
+                tails.get(key),
             )
     return found
 
@@ -63,14 +68,20 @@ async def survey(link: AsyncLink, asked: Asked) -> dict[PartitionKey, Surveyed |
 def _surveyed(
     start: tuple[int, int] | None,
     end: tuple[int, int] | None,
+    begin: tuple[int, int],
     epoch: tuple[int, int, int],
     tail: BatchHeader | None,
 ) -> Surveyed | int:
     if start is None or end is None:
         return ErrorCode.UNKNOWN_SERVER_ERROR
-    code = start[0] or end[0] or epoch[0]
+    code = start[0] or end[0] or begin[0] or epoch[0]
     return code or Surveyed(
-        log_start_offset=start[1], log_end_offset=end[1], epoch=epoch[1], epoch_end=epoch[2], tail=tail
+        log_start_offset=start[1],
+        log_end_offset=end[1],
+        epoch=epoch[1],
+        epoch_end=epoch[2],
+        tail=tail,
+        begin=begin[1],
     )
 
 
@@ -89,6 +100,21 @@ async def _list_offsets(link: AsyncLink, asked: Asked, timestamp: int, replica_i
     epochs = {key: wanted.leader_epoch for key, wanted in asked.items()}
     request = list_offsets(epochs, timestamp, replica_id=replica_id)
     return listed_offsets(await link.ask(k02_list_offsets.API, LIST_OFFSETS_VERSION, request))
+
+
+async def _begins(link: AsyncLink, asked: Asked) -> Listed:
+    """Where copies are to begin, for those that ask; at the end where nothing is as young as that."""
+    wanted = {key: survey for key, survey in asked.items() if survey.start is not None}
+    if not wanted:
+        return {}
+    # Before the times: what comes meanwhile is not passed over.
+    ends = await _list_offsets(link, wanted, LATEST_TIMESTAMP, CONSUMER_REPLICA_ID)
+    found = dict(ends)
+    for start in {survey.start or 0 for survey in wanted.values()} - {LATEST_TIMESTAMP}:
+        those = {key: survey for key, survey in wanted.items() if survey.start == start}
+        listed = await _list_offsets(link, those, start, CONSUMER_REPLICA_ID)
+        found |= {key: answer for key, answer in listed.items() if answer[0] or answer[1] >= 0}
+    return found
 
 
 async def _epoch_ends(link: AsyncLink, asked: Asked) -> dict[PartitionKey, tuple[int, int, int]]:

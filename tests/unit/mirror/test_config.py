@@ -50,6 +50,10 @@ def test_the_expression_is_for_the_whole_name() -> None:
             "mirror.dc-east.sync.configs=no is not allowed: give true or",
         ),
         ({"mirror.sync.groups.interval.ms": "100"}, "from 1000 to 3600000"),
+        (
+            {"mirror.dc-east.start": "yesterday"},
+            "mirror.dc-east.start=yesterday is not allowed: give earliest, latest or a time such as 2026-",
+        ),
         ({"mirror.dc-west.topics": "x"}, "of a datacenter that mirror.sources names"),
     ],
 )
@@ -64,6 +68,24 @@ def test_a_limit_is_each_sources_own() -> None:
     assert source.bytes_per_second == 5000
     (source,) = MirrorConfig.from_properties(GOOD).sources
     assert source.bytes_per_second is None
+
+
+@pytest.mark.parametrize(
+    ("text", "start"),
+    [
+        (None, None),
+        ("earliest", None),
+        ("latest", -1),
+        ("1970-01-02T00:00:00.5Z", 86_400_500),
+        ("1970-01-02T01:00:00+01:00", 86_400_000),
+        ("1970-01-02", 86_400_000),
+        ("1960-01-01", 0),
+    ],
+)
+def test_new_copies_begin_where_a_source_says(text: str | None, start: int | None) -> None:
+    more = {} if text is None else {"mirror.dc-east.start": text}
+    (source,) = MirrorConfig.from_properties(GOOD | more).sources
+    assert source.start == start
 
 
 def test_configurations_follow_unless_they_are_told_not_to() -> None:

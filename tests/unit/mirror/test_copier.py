@@ -608,3 +608,36 @@ def test_a_paused_copy_asks_and_takes_nothing_and_is_surveyed_when_it_goes_on() 
     script.copier.pause(is_paused=False)
     script.locate()
     assert isinstance(script.copier.wants(3000), Survey)
+
+
+def test_a_copy_that_is_to_start_later_asks_where_and_begins_there_without_a_finding() -> None:
+    script = Script(state=replace(STATE, start=1_700_000_000_000))
+    script.locate()
+    want = script.copier.wants(1000)
+    assert isinstance(want, Survey)
+    assert want.start == 1_700_000_000_000
+    script.survey(0, 100, begin=45)
+    assert (script.journal.states[-1].start, script.journal.states[-1].begins_at) == (None, 45)
+    assert script.copier.lag_messages(1000) == 55
+    assert script.fetch(batch(40, 49), batch(50, 59)).offset == 45
+    assert (script.target.log_start_offset, script.offsets) == (40, [(40, 49), (50, 59)])
+    assert script.fetch().offset == 60
+    assert script.kinds == []
+
+
+def test_where_a_copy_begins_is_written_before_anything_is_asked_for() -> None:
+    script = Script(state=replace(STATE, start=-1))
+    script.locate()
+    script.journal.commit()
+    script.journal.holds = True
+    script.survey(0, 100, begin=100)
+    assert script.copier.wants(1000) is None
+    script.journal.commit()
+    later = Script(state=script.journal.states[-1])
+    later.locate()
+    want = later.copier.wants(1000)
+    assert isinstance(want, Survey)
+    assert want.start is None, "another leader does not decide again"
+    later.survey(0, 130)
+    assert later.fetch(batch(100, 129), high_watermark=130).offset == 100
+    assert (later.offsets, later.kinds) == ([(100, 129)], [])

@@ -121,6 +121,55 @@ def test_another_topic_id_is_a_recreation_unless_one_of_them_is_not_known() -> N
     assert COURSE.recreation(replace(found, topic_id=UUID(int=0))) is None
 
 
+EMPTY = Course(state=replace(STATE, epochs=(), start=-1), log_start_offset=0, log_end_offset=0)
+
+
+def begun(course: Course, *, begin: int, start: int = 0, end: int = 900) -> Course:
+    """After a survey."""
+    found = replace(told(start, end), begin=begin)
+    return replace(course, state=course.begun(found), source_start_offset=start)
+
+
+def test_a_new_copy_begins_where_it_is_to_start_and_that_is_decided_once() -> None:
+    assert EMPTY.of_survey(asked(0, None), told(0, 900)) is Step.WAIT, "nobody said where"
+    course = begun(EMPTY, begin=500)
+    assert course.of_survey(asked(0, None), told(0, 900)) is Step.GO_ON
+    assert (course.state.start, course.state.begins_at) == (None, 500)
+    assert (course.next_offset, course.wanted_offset) == (500, 500)
+    assert begun(course, begin=700).state == course.state
+    later = begun(course, begin=-1, start=600)
+    assert (later.state.begins_at, later.wanted_offset) == (500, 600)
+
+
+def test_what_lies_before_the_start_is_no_loss_and_the_batch_that_holds_it_comes_whole() -> None:
+    course = begun(EMPTY, begin=505)
+    assert step(course, batch(490)) is Step.PASS
+    held = batch(500)
+    assert step(course, held) is Step.JUMP
+    assert course.begins
+    assert course.jumped(read_header(held)) is None
+    assert course.jumped(read_header(batch(620))) is None, "nor what the source has deleted since"
+
+
+def test_only_an_empty_copy_has_a_start() -> None:
+    state = replace(STATE, start=-1)
+    course = replace(COURSE, state=state)
+    assert course.begun(replace(told(0, 900), begin=500)) is state
+    assert course.of_survey(asked(), told(0, 900, 4, 900)) is Step.GO_ON
+    assert COURSE.next_offset == 100
+
+
+def test_a_source_that_lost_its_tail_before_anything_was_copied_is_copied_from_there() -> None:
+    course = begun(begun(EMPTY, begin=500), begin=-1, end=450)
+    assert (course.state.begins_at, course.next_offset) == (450, 450)
+
+
+def test_a_topic_that_was_created_again_is_not_passed_over() -> None:
+    state = replace(STATE, begins_at=50, stopped=finding(Kind.RECREATION, 90, 99))
+    going_on, _ = replace(COURSE, state=state).resumed()
+    assert going_on.begins_at is None
+
+
 @pytest.mark.parametrize(
     ("kind", "lost", "epochs"),
     [
