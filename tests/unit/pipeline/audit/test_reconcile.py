@@ -358,6 +358,19 @@ def test_a_loss_behind_the_offsets_that_were_never_counted_offline_is_a_loss(
     assert "1 events from live to offline may lie in offsets that were never counted" in reasons(outcome)
 
 
+def test_what_lies_before_the_start_of_a_copy_is_not_known_and_not_lost(script: Script) -> None:
+    script.account(0, 1, 2)
+    for offset in range(3):
+        script.count("live", offset, offset + 1, offset)
+    script.barrier(3)
+    # The mirror was told to begin at 2: the counter finds that the copy's log does.
+    script.ledger.on_count(deleted("offline", 0, 2))
+    script.count("offline", 2, 3, 2)
+    outcome = script.outcome()
+    assert (outcome.verdict, found(outcome)) == ("incomplete", [])
+    assert "2 events from live to offline may lie in offsets that were never counted" in reasons(outcome)
+
+
 def test_a_copy_behind_the_offsets_that_were_never_counted_live_is_a_copy(script: Script) -> None:
     script.account(0, 1)
     script.count("live", 1, 3, 1)
