@@ -373,10 +373,17 @@ def test_groups_go_on_in_the_copies_but_not_those_with_members_there(
     copied(east, offline, "grouped")
     _commit(east, "moving", "grouped", 60)
     _commit(east, "living", "grouped", 70)
+    _commit(east, "ahead", "grouped", 130)
     _commit(offline, "living", "dc-east.grouped", 10)
     living = _consumer(offline, "living")
     living.subscribe(["dc-east.grouped"])
     eventually(lambda: bool(living.poll(0.2) and living.assignment()), what="the member")
+    rehearsing = ("rehearse", "dc-east", "--groups", "moving|living|ahead", "--bootstrap", offline.bootstrap)
+    rehearsed = json.loads(_mirror(*rehearsing, "--json").stdout)
+    costs = {row["group"]: (row["read_twice"], row["lost"], row["not_copied"]) for row in rehearsed["groups"]}
+    assert costs == {"ahead": (30, 0, 0), "living": (0, 0, 0), "moving": (0, 0, 0)}
+    assert (rehearsed["totals"]["partitions"], rehearsed["totals"]["read_twice"]) == (3, 30)
+    assert "living would be left alone: it has members" in _mirror(*rehearsing).stdout
     arguments = ("sync-groups", "dc-east", "--groups", "moving|living", "--bootstrap", offline.bootstrap)
     said = _mirror(*arguments, "--dry-run")
     assert "moving would go on in 1 partitions." in said.stdout, said.stderr

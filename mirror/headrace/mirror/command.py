@@ -24,10 +24,11 @@ from headrace.mirror import config_command, group_offsets, ordering, overview, p
 from headrace.mirror.cluster_client import ClusterClient
 from headrace.mirror.config import parse_addresses
 from headrace.mirror.group_sync import GroupMove
-from headrace.mirror.options import bootstrap_option, dry_run_option, json_option, run
+from headrace.mirror.options import bootstrap_option, dry_run_option, groups_option, json_option, run
 from headrace.mirror.ordering import Offsets
 from headrace.mirror.promotion import Standing
-from headrace.mirror.told import bootstrap_of, folded, newest, reports_of, topic_of
+from headrace.mirror.rehearse_command import rehearse
+from headrace.mirror.told import folded, newest, reports_of, source_client, topic_of
 from headrace.mirror.verify_command import verify
 
 
@@ -46,9 +47,6 @@ class OffsetRangeType(click.ParamType[Offsets]):
 @click.group(epilog="Example: headrace mirror status --bootstrap 127.0.3.1:9092")
 def mirror() -> None:
     """Show copies, compare them with their sources, pause them, let those that cannot go on do so, and promote them."""
-
-
-mirror.add_command(verify)
 
 
 @mirror.command(epilog="Example: headrace mirror status --bootstrap 127.0.3.1:9092 --json")
@@ -220,27 +218,20 @@ def limit(source: str, bytes_per_second: int | None, bootstrap: str, dry_run: bo
     epilog="Example: headrace mirror sync-groups dc-east --groups 'billing|audit-.*' --bootstrap 127.0.3.1:9092",
 )
 @click.argument("source")
-@click.option(
-    "--groups", "pattern", default=".*", metavar="REGEX", help="Groups of the source, by their whole name."
-)
+@groups_option
 @bootstrap_option
 @dry_run_option
-def sync_groups(source: str, pattern: str, bootstrap: str, dry_run: bool) -> None:
+def sync_groups(source: str, pattern: re.Pattern[str], bootstrap: str, dry_run: bool) -> None:
     """Let groups of a source go on in its copies: commit here what they committed there, as far as the copies go.
 
     \b
     A group that has members here, or committed here itself, is left alone, and none is moved back.
     `mirror.SOURCE.sync.groups` has the brokers do the same again and again.
     """
-    try:
-        wanted = re.compile(pattern)
-    except re.error as error:
-        raise click.UsageError(f"--groups {pattern!r} is no regular expression: {error}") from None
 
     async def work(client: ClusterClient) -> list[GroupMove]:
-        bootstrap_there = await bootstrap_of(client, source)
-        async with ClusterClient(parse_addresses("bootstrap", bootstrap_there)) as there:
-            found = await group_offsets.moves(client, there, source, wanted)
+        async with source_client(client, source) as there:
+            found = await group_offsets.moves(client, there, source, pattern)
         return found if dry_run else await group_offsets.bring(client, found)
 
     for move in run(bootstrap, work):
@@ -248,6 +239,8 @@ def sync_groups(source: str, pattern: str, bootstrap: str, dry_run: bool) -> Non
 
 
 mirror.add_command(config_command.sync_configs)
+mirror.add_command(rehearse)
+mirror.add_command(verify)
 
 
 # -- reading

@@ -8,10 +8,9 @@ from headrace.broker.config.copies import MIRROR_CLUSTERS
 from headrace.broker.errors import KafkaError
 from headrace.mirror import config_sync, lineage
 from headrace.mirror.cluster_client import ClusterClient
-from headrace.mirror.config import parse_addresses
 from headrace.mirror.config_sync import SYNCED_CONFIGS
 from headrace.mirror.options import bootstrap_option, dry_run_option, run
-from headrace.mirror.told import bootstrap_of
+from headrace.mirror.told import source_client
 
 
 @click.command(
@@ -33,12 +32,11 @@ def sync_configs(source: str, bootstrap: str, dry_run: bool) -> None:
 
 async def _sync(client: ClusterClient, source: str, *, dry_run: bool) -> list[str]:
     """What to say: a line for each copy that is, or would be, changed; raises ClickException where one is refused."""
-    bootstrap_there = await bootstrap_of(client, source)
     prefix = f"{source}."
     names = sorted({topic for topic, _ in client.leaders if topic.startswith(prefix)})
     here = await client.configs_of(names, (*SYNCED_CONFIGS, MIRROR_CLUSTERS))
     copies = [name for name in names if lineage.clusters_of(here.get(name, {}))]
-    async with ClusterClient(parse_addresses("bootstrap", bootstrap_there)) as other:
+    async with source_client(client, source) as other:
         there = await other.configs_of([name.removeprefix(prefix) for name in copies], SYNCED_CONFIGS)
     said = []
     for name in copies:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 from headrace.broker.config.copies import MIRROR_CLUSTERS
 from headrace.broker.errors import ErrorCode, KafkaError, error_of
@@ -22,7 +23,7 @@ from headrace.broker.wire.api import (
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.mirror import lineage
 from headrace.mirror.cluster_client import ClusterClient
-from headrace.mirror.group_sync import METADATA, Committed, Copies, GroupMove, group_move
+from headrace.mirror.group_sync import METADATA, Committed, Copies, GroupMove, Offsets, group_move
 
 GROUP_KEY = 0
 _HAS_MEMBERS = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION})
@@ -102,10 +103,33 @@ async def commit(client: ClusterClient, group: str, offsets: Mapping[PartitionKe
         raise error_of(code, f"offsets of group {group} cannot be committed")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLook:
+    """A group of a source: what it has committed there; its state and what it has committed here, if it reads what is copied."""
+
+    group: str
+    committed: Offsets
+    state: str = ""
+    here: Mapping[PartitionKey, Committed] = field(default_factory=dict)
+    reads_copied: bool = False
+
+
 async def moves(
     here: ClusterClient, there: ClusterClient, source: str, pattern: re.Pattern[str]
 ) -> list[GroupMove]:
     """What to commit for each group of the source that matches and has committed in a topic with a copy; raises KafkaErrors."""
+    copies, looks = await look(here, there, source, pattern)
+    return [
+        group_move(one.group, one.committed, copies, state=one.state, here=one.here)
+        for one in looks
+        if one.reads_copied
+    ]
+
+
+async def look(
+    here: ClusterClient, there: ClusterClient, source: str, pattern: re.Pattern[str]
+) -> tuple[Copies, list[GroupLook]]:
+    """The groups of a source that match, and the copies of what they read; raises KafkaErrors."""
     read = {
         group: {place: found.offset for place, found in (await committed(there, coordinator, group)).items()}
         for group, coordinator in (await groups(there, pattern)).items()
@@ -113,12 +137,14 @@ async def moves(
     copies = await _copies(here, source, {place for offsets in read.values() for place in offsets})
     found = []
     for group, offsets in read.items():
-        if any((f"{source}.{topic}", partition) in copies.ends for topic, partition in offsets):
-            coordinator = await _coordinator(here, group)
-            state = await _state_of(here, coordinator, group)
-            known = await committed(here, coordinator, group)
-            found.append(group_move(group, offsets, copies, state=state, here=known))
-    return found
+        if not any((f"{source}.{topic}", partition) in copies.ends for topic, partition in offsets):
+            found.append(GroupLook(group=group, committed=offsets))
+            continue
+        coordinator = await _coordinator(here, group)
+        state = await _state_of(here, coordinator, group)
+        known = await committed(here, coordinator, group)
+        found.append(GroupLook(group=group, committed=offsets, state=state, here=known, reads_copied=True))
+    return copies, found
 
 
 async def bring(here: ClusterClient, found: Collection[GroupMove]) -> list[GroupMove]:
@@ -144,12 +170,12 @@ async def _copies(here: ClusterClient, source: str, wanted: Collection[Partition
     copies = [place for place in places if lineage.clusters_of(marks.get(place[0], {}))]
     return Copies(
         source=source,
-        starts=_by_place(copies, await here.log_starts(copies)),
-        ends=_by_place(copies, await here.log_ends(copies)),
+        starts=by_place(copies, await here.log_starts(copies)),
+        ends=by_place(copies, await here.log_ends(copies)),
     )
 
 
-def _by_place(places: Collection[PartitionKey], offsets: Mapping[str, int]) -> dict[PartitionKey, int]:
+def by_place(places: Collection[PartitionKey], offsets: Mapping[str, int]) -> dict[PartitionKey, int]:
     return {
         place: offsets[f"{place[0]}-{place[1]}"] for place in places if f"{place[0]}-{place[1]}" in offsets
     }

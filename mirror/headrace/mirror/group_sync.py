@@ -35,12 +35,28 @@ class Copies:
     ends: Offsets
 
 
+class Landing(NamedTuple):
+    """Where a group goes on in a copy that begins at `start` and ends at `end`, and what that costs it.
+
+    `not_yet` counts messages that it read and that are not in the copy yet, `lost` those that it did not read and that the
+    copy's retention took.
+    """
+
+    offset: int
+    not_yet: int
+    lost: int
+
+
+def landing(committed: int, start: int, end: int) -> Landing:
+    """Of an offset that a group committed at the source."""
+    return Landing(max(start, min(committed, end)), max(0, committed - end), max(0, start - committed))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMove:
     """One group: `offsets` to commit, by the copy's partition.
 
-    `not_yet` counts committed messages that are not in the copies yet and would be read twice, `lost` those that the copies'
-    retention took before the group read them, as far as `offsets` go. `refusal` says why it is left alone.
+    `not_yet` is of all its landings, `lost` of those in `offsets`. `refusal` says why it is left alone.
     """
 
     group: str
@@ -54,25 +70,25 @@ def group_move(
     group: str, committed: Offsets, copies: Copies, *, state: str, here: Mapping[PartitionKey, Committed]
 ) -> GroupMove:
     """What to commit for a group; `state` and `here` are its state and what it has committed in the offline cluster."""
-    if refusal := _refusal(group, copies, state, here):
-        return GroupMove(group=group, offsets={}, refusal=refusal)
+    if reason := refusal(group, copies, state, here):
+        return GroupMove(group=group, offsets={}, refusal=reason)
     offsets: dict[PartitionKey, int] = {}
     not_yet = lost = 0
     for (topic, partition), offset in sorted(committed.items()):
         place = f"{copies.source}.{topic}", partition
         if offset < 0 or place not in copies.starts or place not in copies.ends:
             continue
-        start, end = copies.starts[place], copies.ends[place]
-        wanted = max(start, min(offset, end))
-        not_yet += max(0, offset - end)
-        if place in here and wanted <= here[place].offset:
+        found = landing(offset, copies.starts[place], copies.ends[place])
+        not_yet += found.not_yet
+        if place in here and found.offset <= here[place].offset:
             continue
-        offsets[place] = wanted
-        lost += max(0, start - offset)
+        offsets[place] = found.offset
+        lost += found.lost
     return GroupMove(group=group, offsets=offsets, not_yet=not_yet, lost=lost)
 
 
-def _refusal(group: str, copies: Copies, state: str, here: Mapping[PartitionKey, Committed]) -> str:
+def refusal(group: str, copies: Copies, state: str, here: Mapping[PartitionKey, Committed]) -> str:
+    """Why the group is left alone, or nothing."""
     if state not in IDLE_STATES:
         return f"it has members in the offline cluster (it is {state})"
     own = sorted(

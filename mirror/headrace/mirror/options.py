@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -21,6 +22,30 @@ bootstrap_option = click.option(
 )
 
 dry_run_option = click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+
+
+class PatternType(click.ParamType[re.Pattern[str]]):
+    """A regular expression."""
+
+    name = "REGEX"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> re.Pattern[str]:
+        try:
+            return re.compile(value)
+        except re.error as error:
+            self.fail(f"{value!r} is no regular expression: {error}", param, ctx)
+
+
+groups_option = click.option(
+    "--groups",
+    "pattern",
+    type=PatternType(),
+    default=".*",
+    metavar="REGEX",
+    help="Groups of the source, by their whole name.",
+)
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 

@@ -5,10 +5,17 @@ Like the copiers, a command passes over what it cannot read, with a warning.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 import click
 
+from headrace.broker.client.asynchronous import FAILURES
+from headrace.broker.errors import KafkaError
 from headrace.mirror import findings, reports
 from headrace.mirror.cluster_client import ClusterClient
+from headrace.mirror.config import parse_addresses
 from headrace.mirror.findings import CopyFinding
 from headrace.mirror.own_topics import FINDINGS, SOURCES, STATES
 from headrace.mirror.reports import Report
@@ -83,6 +90,21 @@ async def bootstrap_of(client: ClusterClient, source: str) -> str:
         names = ", ".join(sorted(known)) or "none"
         raise click.ClickException(f"no broker mirrors a source {source}; there are: {names}")
     return known[source]
+
+
+@asynccontextmanager
+async def source_client(client: ClusterClient, source: str) -> AsyncIterator[ClusterClient]:
+    """A source that a broker mirrors; raises ClickException for another one, and for one that does not answer."""
+    bootstrap = await bootstrap_of(client, source)
+    there = ClusterClient(parse_addresses("bootstrap", bootstrap))
+    try:
+        await there.refresh()
+    except (*FAILURES, KafkaError) as error:
+        raise click.ClickException(
+            f"{source} at {bootstrap} does not answer ({error or type(error).__name__}): see that its brokers run"
+        ) from error
+    with contextlib.closing(there):
+        yield there
 
 
 def topic_of(place: str) -> str:
