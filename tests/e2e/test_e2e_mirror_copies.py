@@ -364,6 +364,31 @@ def test_a_copy_is_proved_equal_and_one_message_that_was_changed_is_found_at_its
         assert (refused.returncode, sentence in refused.stderr) == (1, True), refused.stderr
 
 
+def test_topics_are_chosen_while_the_brokers_run(clusters: tuple[Cluster, Cluster, Cluster]) -> None:
+    east, _, offline = clusters
+    east.create("chosen", 1)
+    east.publish("chosen", 50)
+    copied(east, offline, "chosen")
+    arguments = ("topics", "dc-east", "(?!chosen|later).*", "--bootstrap", offline.bootstrap)
+    line = "dc-east.chosen would be left out; it stays what it is."
+    assert line in _mirror(*arguments, "--dry-run").stdout
+    done = _mirror(*arguments)
+    assert "dc-east.chosen is left out" in done.stdout, done.stderr
+    eventually(lambda: _row(offline, "dc-east.chosen")["state"] == "left out", what="the status")
+    time.sleep(2)
+    east.publish("chosen", 50)
+    east.create("later", 1)
+    east.create("other", 1)
+    eventually(lambda: "dc-east.other" in offline.topics, what="a topic that was chosen")
+    assert "dc-east.later" not in offline.topics
+    assert offline.end_offset("dc-east.chosen", 0) == 50
+    assert _refusals(offline, "dc-east.chosen") == ["POLICY_VIOLATION"] * 3
+    assert _mirror("topics", "dc-east", "--bootstrap", offline.bootstrap).returncode == 0
+    copied(east, offline, "chosen")
+    eventually(lambda: "dc-east.later" in offline.topics, what="a topic that was chosen again")
+    assert _findings(offline, "chosen") == []
+
+
 def test_groups_go_on_in_the_copies_but_not_those_with_members_there(
     clusters: tuple[Cluster, Cluster, Cluster],
 ) -> None:

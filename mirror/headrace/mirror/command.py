@@ -20,7 +20,7 @@ from headrace.broker.client.asynchronous import FAILURES
 from headrace.broker.config.keys import ConfigurationError
 from headrace.broker.errors import KafkaError
 from headrace.broker.moment import now_ms
-from headrace.mirror import config_command, group_offsets, ordering, overview, promotion
+from headrace.mirror import config_command, group_offsets, ordering, overview, promotion, topics_command
 from headrace.mirror.cluster_client import ClusterClient
 from headrace.mirror.config import parse_addresses
 from headrace.mirror.group_sync import GroupMove
@@ -241,6 +241,7 @@ def sync_groups(source: str, pattern: re.Pattern[str], bootstrap: str, dry_run: 
 mirror.add_command(config_command.sync_configs)
 mirror.add_command(rehearse)
 mirror.add_command(verify)
+mirror.add_command(topics_command.topics)
 
 
 # -- reading
@@ -254,6 +255,7 @@ async def _status(client: ClusterClient) -> dict[str, list[dict[str, Any]]]:
         states=newest(known, client),
         reports=await reports_of(client),
         paused=frozenset(topic for topic, _ in client.leaders if known.is_paused(topic)),
+        left_out=topics_command.left_out(known, {topic for topic, _ in client.leaders}),
     )
     source_ends = await _source_ends(overview.bootstraps(heard))
     return overview.overview(heard, source_ends, now_ms())

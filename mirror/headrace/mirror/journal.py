@@ -13,6 +13,7 @@ Must not know: where the topics' leaders are, how long a write takes.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -205,6 +206,10 @@ class Journal:
     def limit_of(self, source: str) -> int | None:
         """Bytes a second that were ordered for a source; None: as it is configured."""
         return self._states.limit_of(source)
+
+    def choice_of(self, source: str) -> re.Pattern[str] | None:
+        """Which topics of a source were chosen; None: all that are configured."""
+        return self._states.choice_of(source)
 
     # -- reports
 

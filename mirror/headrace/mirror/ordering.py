@@ -125,6 +125,11 @@ async def pause(client: ClusterClient, topics: Sequence[str], *, is_paused: bool
     return said
 
 
+async def choose(client: ClusterClient, source: str, pattern: str | None) -> None:
+    value = orders.encode_topics(pattern)
+    await _publish(client, orders.key_of(source, orders.TOPICS), f"choice of {orders.TOPICS}", value)
+
+
 async def limit(client: ClusterClient, source: str, bytes_per_second: int | None, *, dry_run: bool) -> None:
     await bootstrap_of(client, source)
     if not dry_run:

@@ -2,6 +2,7 @@
 
     <target topic>/pause     whether the topic's copy is paused
     <source>/limit           what this broker may fetch of the source a second, whatever its configuration says
+    <source>/topics          which of the topics that are configured are copied
 
 The last record of a key counts, so they hold until another one comes, restarts included.
 """
@@ -9,8 +10,9 @@ The last record of a key counts, so they hold until another one comes, restarts 
 from __future__ import annotations
 
 import json
+import re
 
-PAUSE, LIMIT = "pause", "limit"
+PAUSE, LIMIT, TOPICS = "pause", "limit", "topics"
 SEPARATOR = "/"
 
 
@@ -46,3 +48,22 @@ def decode_limit(value: bytes) -> int | None:
     if limit is not None and limit < 1:
         raise ValueError(f"no limit: {value[:200]!r}")
     return limit
+
+
+def encode_topics(pattern: str | None) -> bytes:
+    """None: all that are configured."""
+    return json.dumps({"topics": pattern}).encode()
+
+
+def decode_topics(value: bytes) -> re.Pattern[str] | None:
+    """Raises ValueError for what is no regular expression."""
+    try:
+        found = json.loads(value)["topics"]
+        return None if found is None else re.compile(found)
+    except (KeyError, TypeError, re.error) as error:
+        raise ValueError(f"no choice of topics: {value[:200]!r}") from error
+
+
+def chooses(pattern: re.Pattern[str] | None, topic: str) -> bool:
+    """Whether a topic of the source is copied, as far as the order goes."""
+    return pattern is None or pattern.fullmatch(topic) is not None

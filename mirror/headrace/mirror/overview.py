@@ -1,8 +1,9 @@
 """What `headrace mirror status` says, from the brokers' states and reports and both clusters' log ends. Pure.
 
 What nobody knows is None or "unknown", never 0 or "copying". A partition's state is the first that holds: stopped, rotten,
-no leader, unknown (its broker does not report), not mirrored (its broker's configuration does not name the source), source
-silent or never reached, paused, not listed (at the source), waiting (its leader there gives no answer of use), copying.
+no leader, unknown (its broker does not report), not mirrored (its broker's configuration does not name the source), left
+out (others were chosen), source silent or never reached, paused, not listed (at the source), waiting (its leader there gives
+no answer of use), copying.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from headrace.mirror.reports import ANSWERS, LISTED_MAX, STALE_AFTER_MS, Report,
 from headrace.mirror.state import State, place_of
 
 NO_LEADER = -1
-NOT_MIRRORED = "not mirrored"
+NOT_MIRRORED, LEFT_OUT = "not mirrored", "left out"
 BROUGHT, FAILS = "brought", "fails"
-IN_ORDER = frozenset({"copying", "not listed", NOT_MIRRORED, PAUSED})
-"""What a person decided: a topic that was deleted at its source or is paused, a source that is no longer configured."""
+IN_ORDER = frozenset({"copying", "not listed", NOT_MIRRORED, LEFT_OUT, PAUSED})
+"""What a person decided: a topic that was deleted at its source, is left out or paused, a source that is no longer configured."""
 Row = dict[str, Any]
 
 
@@ -36,6 +37,8 @@ class Heard:
     reports: Mapping[int, Report]
     paused: frozenset[str] = frozenset()
     """Topics whose copies were told to pause."""
+    left_out: frozenset[str] = frozenset()
+    """Topics whose copies are not among those that were chosen."""
 
 
 def source_of(topic: str) -> str:
@@ -187,6 +190,8 @@ def _condition(place: PartitionKey, heard: Heard, found: State | None, now_ms: i
     source = next((s for s in report.sources if s.name == source_of(place[0])), None)
     if source is None:
         return NOT_MIRRORED, f"broker {report.broker} has no source {source_of(place[0])}"
+    if place[0] in heard.left_out:
+        return LEFT_OUT, f"`headrace mirror topics {source.name}` chose others"
     state = source.state(now_ms)
     if state != ANSWERS:
         return f"source {state}", f"{source.name} at {source.bootstrap}: {source.problem or 'no answer'}"

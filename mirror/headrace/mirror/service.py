@@ -17,7 +17,7 @@ from headrace.broker.errors import KafkaError
 from headrace.broker.server.embedding import EmbeddingHost, Partition
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.partitions import PartitionKey
-from headrace.mirror import lineage
+from headrace.mirror import lineage, orders
 from headrace.mirror.arrival_log import ArrivalLog
 from headrace.mirror.arrivals import Arrival
 from headrace.mirror.config import MirrorConfig, SourceConfig
@@ -132,6 +132,7 @@ class Mirror:
     async def follow(self, source: Source) -> None:
         """Keep up with a source's metadata."""
         while True:
+            self._choose(source)
             if await source.refresh():
                 # Before its first message is copied, so that nobody is told of a copy whose source was never reached.
                 self._reporter.tell(self._host.clock.now_ms())
@@ -150,7 +151,7 @@ class Mirror:
             is_due = self._is_changed or look % LED_LOOKS == 0
             self._is_changed = False
             for source in self.sources:
-                if is_due:
+                if self._choose(source) or is_due:
                     self._reconcile(source)
                 else:
                     self._obey(source)
@@ -210,7 +211,7 @@ class Mirror:
         led: dict[PartitionKey, Lead] = {}
         for partition in self._host.led():
             topic = source.config.source_topic(partition.topic)
-            if topic is None:
+            if topic is None or not orders.chooses(source.choice, topic):
                 continue
             if topic in source.refused or self._is_former(partition):
                 self.journal.forget(partition)
@@ -262,6 +263,14 @@ class Mirror:
             log_end_offset=partition.log.log_end_offset,
         )
         return copier
+
+    def _choose(self, source: Source) -> bool:
+        """Take the choice of topics that a person ordered; whether it is another one."""
+        before, source.choice = source.choice, self.journal.choice_of(source.config.name)
+        if source.choice == before:
+            return False
+        source.refresh_soon()
+        return True
 
     def _obey(self, source: Source) -> None:
         """Carry out what a person ordered."""

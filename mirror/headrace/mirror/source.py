@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,7 +23,7 @@ from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.api import k03_metadata, k32_describe_configs
 from headrace.broker.wire.client.view import Address, addresses_of
 from headrace.broker.wire.partitions import PartitionKey
-from headrace.mirror import lineage
+from headrace.mirror import lineage, orders
 from headrace.mirror.config import SourceConfig, Tunables
 from headrace.mirror.config_sync import SYNCED_CONFIGS
 from headrace.mirror.copier import Copier
@@ -63,7 +64,8 @@ class Source:
 
     `answered_ms` is when the source last answered anything, `problem` why it did not answer the last time, `not_brought`
     why a topic of it has no copy, or one with too few partitions, `unreadable` those of them that it does not tell about;
-    both by the copy's name. `syncs` is what else this broker brings of it. `refused` are topics of it that are wanted and
+    both by the copy's name. `syncs` is what else this broker brings of it, `choice` which topics a person chose of those
+    that are configured. `refused` are topics of it that are wanted and
     must not be copied, and why. `own_cluster` is the id of this cluster, `is_here(name)` tells of its topics.
     """
 
@@ -98,6 +100,7 @@ class Source:
         self.not_brought: dict[str, str] = {}
         self.unreadable: dict[str, str] = {}
         self.syncs: dict[str, SyncReport] = {}
+        self.choice: re.Pattern[str] | None = None
         self._own_cluster = own_cluster
         self._is_here = is_here
         self._tasks = tasks
@@ -209,7 +212,7 @@ class Source:
         topics = {}
         self.unreadable = {}
         for topic in answer["topics"]:
-            if not self.config.matches(topic["name"]):
+            if not (self.config.matches(topic["name"]) and orders.chooses(self.choice, topic["name"])):
                 continue
             if topic["error_code"]:
                 self._note_unreadable(topic["name"], str(error_of(topic["error_code"])))

@@ -7,13 +7,14 @@ each broker wrote to a partition of its own. Pure.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
 
 from headrace.broker.wire.batches import Record
 from headrace.mirror import orders, state
-from headrace.mirror.orders import LIMIT, PAUSE
+from headrace.mirror.orders import LIMIT, PAUSE, TOPICS
 from headrace.mirror.state import LEADER, NO_TERM, RESUME, SEPARATOR, SKIP, SkipOrder, State, Term
 
 
@@ -34,6 +35,7 @@ class _Copy:
     skip: SkipOrder | None = None
     is_paused: bool = False
     limit: int | None = None
+    topics: re.Pattern[str] | None = None
 
 
 class States:
@@ -61,6 +63,8 @@ class States:
                 copy.is_paused = orders.decode_pause(record.value)
             case x if x == LIMIT:
                 copy.limit = orders.decode_limit(record.value)
+            case x if x == TOPICS:
+                copy.topics = orders.decode_topics(record.value)
             case x if x == LEADER:
                 claim = state.decode_claim(record.value)
                 self._claimed(copy, claim.target_id, (claim.leader_epoch, record.offset))
@@ -144,3 +148,8 @@ class States:
         """Bytes a second that were ordered for a source; None: as it is configured."""
         copy = self._copies.get(source.encode())
         return None if copy is None else copy.limit
+
+    def choice_of(self, source: str) -> re.Pattern[str] | None:
+        """Which topics of a source were chosen; None: all that are configured."""
+        copy = self._copies.get(source.encode())
+        return None if copy is None else copy.topics

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,7 +14,7 @@ import pytest
 from mirror_kit import finding
 
 from headrace.broker.wire.batches import Record
-from headrace.mirror import ordering, orders
+from headrace.mirror import ordering, orders, topics_command
 from headrace.mirror.command import OffsetRangeType
 from headrace.mirror.findings import Kind
 from headrace.mirror.state import Skip, State, decode_skip, state_key
@@ -225,3 +226,30 @@ def test_orders_that_hold_for_topics_and_sources_are_the_last_ones() -> None:
         with pytest.raises(ValueError, match=r"."):
             folded.take(0, Record(9, 9, b"dc-east/limit", value, []))
     assert folded.limit_of("dc-east") == 7
+
+
+def test_the_last_choice_of_topics_counts_and_what_is_no_expression_chooses_nothing() -> None:
+    folded = States()
+    for offset, choice in enumerate(("a", "(?!debug).*")):
+        folded.take(0, Record(offset, offset, b"dc-east/topics", orders.encode_topics(choice), []))
+    for value in (b"7", b"{}", b"rubbish", b'{"topics": "("}', b'{"topics": 7}'):
+        with pytest.raises(ValueError, match=r"."):
+            folded.take(0, Record(9, 9, b"dc-east/topics", value, []))
+    names = {"dc-east.orders", "dc-east.debug.x", "dc-west.debug.x", "own"}
+    assert topics_command.left_out(folded, names) == {"dc-east.debug.x"}
+    folded.take(0, Record(9, 9, b"dc-east/topics", orders.encode_topics(None), []))
+    assert topics_command.left_out(folded, names) == frozenset()
+
+
+def test_a_choice_says_which_copies_it_leaves_out_and_which_it_takes_again() -> None:
+    before, after = re.compile("a|b"), re.compile("b|c")
+    copies = {"dc-east.a", "dc-east.b", "dc-east.c", "dc-west.a"}
+    said = topics_command._told("dc-east", {"a", "b", "c", "d"}, copies, before, after, dry_run=True)
+    assert said == [
+        "dc-east.a would be left out; it stays what it is.",
+        "dc-east.c would be copied to again, from where it is on.",
+        "2 of 4 topics of dc-east would be chosen.",
+    ]
+    cluster = Cluster(KNOWN)
+    asyncio.run(ordering.choose(cast("Any", cluster), "dc-east", "b|c"))
+    assert cluster.orders == [(b"dc-east/topics", orders.encode_topics("b|c"))]

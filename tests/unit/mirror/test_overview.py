@@ -218,3 +218,13 @@ def test_what_cannot_be_brought_needs_a_person() -> None:
     late = replace(REPORT, at_ms=NOW - STALE_AFTER_MS - 1, syncs=(replace(told, problem=""),))
     (row,) = overview(replace(heard(), reports={1: late}), {}, NOW)["syncs"]
     assert row["state"] == "unknown"
+
+
+def test_a_copy_that_was_left_out_is_in_order_though_its_broker_says_nothing_of_it() -> None:
+    found = replace(heard(), left_out=frozenset({"dc-east.t"}))
+    row, is_good = shown(found)
+    assert (row["state"], row["reason"], is_good) == (
+        "left out",
+        "`headrace mirror topics dc-east` chose others",
+        True,
+    )

@@ -8,6 +8,7 @@ import re
 import weakref
 from types import SimpleNamespace
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 from mirror_kit import LedPartition, SharedTopic
@@ -17,6 +18,7 @@ from headrace.mirror import service
 from headrace.mirror.arrival_log import ArrivalLog
 from headrace.mirror.config import SourceConfig, Tunables
 from headrace.mirror.journal import Journal
+from headrace.mirror.orders import encode_topics
 from headrace.mirror.reports import Report
 from headrace.mirror.service import Mirror
 from headrace.mirror.source import Source
@@ -158,3 +160,24 @@ def test_a_source_that_answered_is_told_before_anything_of_it_is_copied(
     with pytest.raises(EOFError):
         asyncio.run(mirror.follow(source))
     assert told == [(7, 0)]
+
+
+def test_what_a_person_did_not_choose_is_left_out_until_it_is_chosen_again() -> None:
+    led = [LedPartition(f"dc-east.{name}", 0) for name in ("orders", "debug")]
+    mirror, source = mirror_of(led)
+    mirror._reconcile(source)
+    assert mirror._choose(source) is False
+    states = states_of(mirror)
+    for choice, wanted in (("orders", {"orders"}), (None, {"orders", "debug"})):
+        states.append([(b"dc-east/topics", encode_topics(choice))])
+        assert mirror._choose(source) is True
+        assert mirror._choose(source) is False, "told once"
+        mirror._reconcile(source)
+        assert {topic for topic, _ in source.copiers} == wanted
+        answer: dict[str, Any] = {
+            "topics": [
+                {"name": name, "error_code": 0, "topic_id": UUID(int=5), "partitions": []}
+                for name in ("orders", "debug")
+            ]
+        }
+        assert source._topics_of(answer).keys() == wanted
