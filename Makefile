@@ -34,8 +34,8 @@ test: ## run the tests, each in its short form
 	@scripts/setup test
 	@$(PYTEST) --numprocesses 4
 
-test-long: ## run what repeats these deeper: more seeds, longer sessions (begins none after MINUTES)
-	@scripts/setup test
+test-long: ## run what repeats these deeper: more seeds, longer sessions, a browser (begins none after MINUTES)
+	@scripts/setup long
 	@$(PYTEST) --numprocesses 2 -m "long and not lab" $(if $(MINUTES),--minutes $(MINUTES))
 
 test-lab: ## roll out, kill, reboot and cut off the small Docker lab (SHORT=1: what .ci/run does of it)
