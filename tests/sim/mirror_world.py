@@ -23,6 +23,7 @@ from headrace.broker.log.partition_log import PartitionLog
 from headrace.broker.log.results import AppendResult
 from headrace.broker.log.truncation import start_at
 from headrace.broker.wire.batches import BatchHeader, Record, encode_batch, iter_batches, read_header
+from headrace.broker.wire.special_values import LATEST_TIMESTAMP
 from headrace.mirror.arrivals import Arrival, missing
 from headrace.mirror.copier import Copier, Phase
 from headrace.mirror.copy_log import last_batch
@@ -198,6 +199,7 @@ class ModelSource:
                 epoch=epoch,
                 epoch_end=end,
                 tail=self._tail(want),
+                begin=-1 if want.start is None else self.end,
             )
         if not self.start <= want.offset <= self.end:
             return ErrorCode.OFFSET_OUT_OF_RANGE
@@ -248,6 +250,9 @@ class Judged:
     copied: list[Batch]
     findings: list[CopyFinding]
     now_ms: int
+    begins_late: bool
+    began_at: int | None
+    """Where the copy was to begin, by what was written of it first, or less where the source lost that."""
 
     @property
     def state(self) -> State:
@@ -262,7 +267,9 @@ class Judged:
         assert without_epoch(known.data) == without_epoch(data), "bytes differ from the source's"
         last = self.copied[-1] if self.copied else None
         place = self.state.next_offset(end)
-        if place != end:
+        if last is None and self.begins_late:
+            self._judge_begin(known)
+        elif place != end:
             is_cleaned = self.source.is_compacted and self.state.resumed_at != end
             passed = range(end, place if is_cleaned else header.base_offset)
             assert self._is_told(passed, {Kind.LOSS}), "skipped in silence"
@@ -280,6 +287,18 @@ class Judged:
             assert (last.key, known.key) in self.source.followed, f"{known.key} never followed {last.key}"
             assert self.source.is_compacted or header.base_offset == end, f"a gap before {known.key}"
         self.copied.append(known)
+
+    def _judge_begin(self, first: Batch) -> None:
+        """The first batch of a copy that was told to begin at the source's end, unless the topic was created again since."""
+        if any(finding.kind is Kind.RECREATION for finding in self.findings):
+            return
+        began_at = self.began_at
+        assert began_at is not None, "nobody decided where it begins"
+        assert first.next_offset > began_at, f"{first.key} comes before {began_at}"
+        passed = [b for b in self.source.batches if began_at < b.next_offset <= first.base_offset]
+        assert all(self._is_told(range(b.base_offset, b.next_offset), {Kind.LOSS}) for b in passed), (
+            f"what came behind {began_at} is passed over in silence"
+        )
 
     def check_rot(self, finding: CopyFinding) -> None:
         """What is called rotten is the one batch, or from its beginning on to nobody knows where."""
@@ -301,6 +320,9 @@ class Judged:
             return
         end = self.log.log_end_offset
         is_waiting = self.state.resumed_at == end and all(b.base_offset < end for b in self.source.batches)
+        if not (is_waiting or self.copied or self.began_at is None):
+            left = [b.key for b in self.source.batches if b.next_offset > self.began_at]
+            assert not left, f"{left} came behind {self.began_at} and are not copied"
         assert is_waiting or self.state.next_offset(end) == self.source.end, (
             f"the copy ends at {end}, the source at {self.source.end}"
         )
@@ -381,12 +403,16 @@ class CheckedTarget:
 class MirrorWorld(Judged):
     """One seed's life; the attributes below `journal` outlive a crash of the target."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, begins_late: bool = False) -> None:
+        """With `begins_late` the source has messages already, and the copy is to begin at its end."""
         self.random = Random(seed)
         self.now_ms = 1_000_000
         self.source = ModelSource(self.random)
         self.files = FaultyFiles()
-        self.saved = State(target_id=TARGET_ID)
+        self.saved = State(target_id=TARGET_ID, start=LATEST_TIMESTAMP if begins_late else None)
+        self.begins_late, self.began_at = begins_late, None
+        for _ in range(3 if begins_late else 0):
+            self.source.append()
         self.findings: list[CopyFinding] = []
         self.arrivals: list[Arrival] = []
         self.copied: list[Batch] = []
@@ -407,6 +433,8 @@ class MirrorWorld(Judged):
             if finding.kind is Kind.ROT:
                 self.check_rot(finding)
         self.saved = state
+        if state.begins_at is not None:
+            self.began_at = min(state.begins_at, state.begins_at if self.began_at is None else self.began_at)
         self.findings += findings
         written()
 

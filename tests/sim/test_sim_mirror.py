@@ -1,6 +1,7 @@
 """The copier under a seeded source, network and target; with a safety rule off, some seed notices."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ SEEDS = 240
 TELLING_SEEDS = (228, 63, 49, 26)
 """Few others show that certain rules are missing."""
 STEPS = 250
+LATE_SEEDS = 80
 TRUNCATED_AGAIN_SEEDS = (1037, 2190)
 """The source loses more after a resume, before anything was appended, than it had lost before."""
 
@@ -30,6 +32,14 @@ TRUNCATED_AGAIN_SEEDS = (1037, 2190)
 def test_the_copy_is_the_sources_or_says_why_not(block: int) -> None:
     for seed in range(block, SEEDS, 4):
         MirrorWorld(seed).run(STEPS)
+
+
+@pytest.mark.parametrize("block", first_of(1, range(4)))
+def test_a_copy_that_begins_at_the_end_has_all_that_comes_from_there_on(block: int) -> None:
+    worlds = [MirrorWorld(seed, begins_late=True) for seed in range(block, LATE_SEEDS, 4)]
+    for world in worlds:
+        world.run(STEPS)
+    assert sum(world.began_at is not None and bool(world.copied) for world in worlds) > len(worlds) // 2
 
 
 @pytest.mark.parametrize("seed", TRUNCATED_AGAIN_SEEDS)
@@ -163,9 +173,28 @@ def test_without_a_safety_rule_some_seed_fails(
     assert any(_fails(seed) for seed in (*TELLING_SEEDS, *range(SEEDS)))
 
 
-def _fails(seed: int) -> bool:
+def _where_it_begins_is_decided_again_and_again(patch: pytest.MonkeyPatch) -> None:
+    begun = Course.begun
+    patch.setattr(Course, "begun", lambda self, found: replace(begun(self, found), start=self.state.start))
+
+
+def _where_it_begins_is_not_kept(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Course, "begun", lambda self, found: replace(self.state, start=None))
+
+
+@pytest.mark.parametrize(
+    "break_rule", [_where_it_begins_is_decided_again_and_again, _where_it_begins_is_not_kept]
+)
+def test_without_a_rule_of_the_beginning_some_late_seed_fails(
+    break_rule: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_rule(monkeypatch)
+    assert any(_fails(seed, begins_late=True) for seed in range(LATE_SEEDS))
+
+
+def _fails(seed: int, *, begins_late: bool = False) -> bool:
     try:
-        MirrorWorld(seed).run(STEPS)
+        MirrorWorld(seed, begins_late=begins_late).run(STEPS)
     except AssertionError:
         return True
     return False

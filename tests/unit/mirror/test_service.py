@@ -6,6 +6,7 @@ import asyncio
 import gc
 import re
 import weakref
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
@@ -22,7 +23,7 @@ from headrace.mirror.orders import encode_topics
 from headrace.mirror.reports import Report
 from headrace.mirror.service import Mirror
 from headrace.mirror.source import Source
-from headrace.mirror.state import state_key
+from headrace.mirror.state import State, state_key
 from headrace.mirror.targets import Targets
 
 
@@ -181,3 +182,16 @@ def test_what_a_person_did_not_choose_is_left_out_until_it_is_chosen_again() -> 
             ]
         }
         assert source._topics_of(answer).keys() == wanted
+
+
+def test_a_new_copy_is_to_start_where_its_source_says_and_one_that_is_known_is_not() -> None:
+    led = [LedPartition("dc-east.new", 0), LedPartition("dc-east.known", 0)]
+    mirror, source = mirror_of(led)
+    source.config = replace(source.config, start=-1)
+    known = State(target_id=led[1].topic_id, term=(0, 0))
+    states_of(mirror).append([(state_key(b"dc-east.known-0", known.target_id, known.term), known.encode())])
+    mirror._reconcile(source)
+    assert {topic: copier.state.start for (topic, _), copier in source.copiers.items()} == {
+        "new": -1,
+        "known": None,
+    }
