@@ -56,7 +56,7 @@ LABELS = {
         "le",
         "leader",
     ),
-    *("topic", "partition", "source", "state", "kind", "hop", "figure", "status"),
+    *("topic", "partition", "source", "state", "kind", "what", "hop", "figure", "status"),
 }
 BROKERS = {name for name in SERVICES if "-broker-" in name}
 # What is done one host at a time takes as long as there are hosts, and dc-west has those of dc-east once more.

@@ -250,8 +250,8 @@ class Judged:
     copied: list[Batch]
     findings: list[CopyFinding]
     now_ms: int
-    begins_late: bool
-    began_at: int | None
+    begins_late: bool = False
+    began_at: int | None = None
     """Where the copy was to begin, by what was written of it first, or less where the source lost that."""
 
     @property
