@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench import (
+    audit_cells,
     broker_cells,
     catching_up_cells,
     fail_over_cells,
@@ -228,6 +229,7 @@ BUDGETS = (
         limit=1_000_000,
         is_floor=True,
     ),
+    Budget(cell=audit_cells.HEADERS_50, figure=cpu_us_per_message, what=_CPU, limit=0.05),
 )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from bench import (
+    audit_cells,
     broker_cells,
     catching_up_cells,
     cluster_cells,
@@ -26,6 +27,7 @@ GROUPS: tuple[Group, ...] = (
     mirror_distance_cells,
     catching_up_cells,
     load_cells,
+    audit_cells,
 )
 CELLS = tuple(cell for group in GROUPS for cell in group.cells)
 PAIRED_CELLS = {*broker_cells.cells, *cluster_cells.cells} - {broker_cells.START_DEV}

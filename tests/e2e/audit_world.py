@@ -107,9 +107,9 @@ class AuditWorld:
                 producer.send(TOPIC, VIEW)
         return producer.producer_id
 
-    def count(self, tier: str, pattern: str | None = None) -> None:
+    def count(self, tier: str, pattern: str | None = None, modes: str = "") -> None:
         """Let the counter of a tier catch up."""
-        run("count", "--once", *self._counted(tier, pattern))
+        run("count", "--once", *self._counted(tier, pattern), "--modes", modes)
 
     def _counted(self, tier: str, pattern: str | None = None) -> list[str]:
         live = tier == "live"

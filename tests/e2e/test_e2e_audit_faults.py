@@ -16,14 +16,19 @@ from typing import Any
 
 import pytest
 from audit_world import DATACENTER, NOISE, TOPIC, VIEW, AuditWorld, end_offset, sequence_of, values_of
+from commands import headrace
 from confluent_kafka import Message
+from confluent_kafka import Producer as KafkaProducer
 from confluent_kafka.admin import AdminClient, NewTopic
+from load_helpers import create_topic
 from processes import eventually, free_port
 from zookeeper_process import ZooKeeperProcess
 
+from headrace.broker.wire.batches import iter_batches
 from headrace.events.avro_schemas import schema_text
 from headrace.load.tables import load_table, open_catalog
 
+CLICKS = f"{TOPIC}.clicks"
 HEADRACE = str(Path(sys.executable).with_name("headrace"))
 LINE = '1.2.3.4 - - [17/May/2015:10:05:03 +0000] "GET /{n} HTTP/1.1" 200 1 "-" "-"\n'
 
@@ -258,6 +263,7 @@ def test_restarts_leave_no_finding(mirrored_world: AuditWorld, tmp_path: Path) -
     assert (report["findings"], report["totals"]["rejected"]) == ([], 1)
     check_ledger(world, tmp_path / "state", report)
     check_page(world, tmp_path)
+    check_headers(world)
 
 
 @pytest.mark.long
@@ -320,6 +326,92 @@ def check_ledger(world: AuditWorld, state: Path, report: dict[str, Any]) -> None
     (state / "ledger.json").write_text('{"version": 1}')
     assert json.loads((state / "watermarks.json").read_text())["watermarks"]
     assert world.report("--state", str(state))["complete_until"] == report["complete_until"]
+
+
+def check_headers(world: AuditWorld) -> None:
+    """What an unmodified client publishes is audited by batch headers: complete, then without a batch that the copy lacks."""
+    create_topic(world.live.bootstrap, CLICKS, 1)
+    publish_clicks(world, 4)
+    row = header_row(world, 200)
+    assert (row["live"], row["offline"], row["live_bytes"]) == (200, 200, row["offline_bytes"])
+    assert (row["verdict"], row["producer_to_live"]) == ("complete", "nobody claims it")
+    report = world.report()
+    assert (report["verdict"], report["findings"]) == ("complete", [])
+    assert ">nobody claims it<" in (world.home / "report" / "report.html").read_text(encoding="utf-8")
+
+    copy = f"{DATACENTER}.{CLICKS}"
+    mirror("pause", copy, "--bootstrap", world.offline.bootstrap)
+    status = ("mirror", "status", "--json", "--bootstrap", world.offline.bootstrap)
+    eventually(lambda: '"paused"' in headrace(*status).stdout, what="the pause")
+    # What was asked for before it may still come.
+    time.sleep(2)
+    publish_clicks(world, 3)
+    world.count("live", modes=f"{CLICKS}=headers")
+    flip(world.live.data, CLICKS, 250)
+    mirror("resume", copy, "--bootstrap", world.offline.bootstrap)
+    where = (copy, "0", "--offsets", "250-299", "--bootstrap", world.offline.bootstrap)
+    eventually(lambda: mirror("skip", *where, check=False), what="the rot, which is passed over")
+    row = header_row(world, 350)
+    assert (row["live"], row["offline"], row["lost"], row["verdict"]) == (350, 300, 50, "loss")
+    report = world.report()
+    (found,) = (item for item in report["findings"] if "no batch there" in item.get("reason", ""))
+    assert (found["kind"], found["hop"], found["topic"]) == ("loss", "live_to_offline", CLICKS)
+    assert (found["partition"], found["first_offset"], found["last_offset"]) == (0, 250, 299)
+    assert found["window_start"]
+
+
+def publish_clicks(world: AuditWorld, batches: int) -> None:
+    """Publish batches of 50 with a client that knows nothing of headrace."""
+    client = KafkaProducer(
+        {"bootstrap.servers": world.live.bootstrap, "enable.idempotence": True, "linger.ms": 1000}
+    )
+    for _ in range(batches):
+        for number in range(50):
+            client.produce(CLICKS, value=b"click %d" % number, partition=0)
+        assert client.flush(30) == 0
+
+
+def header_row(world: AuditWorld, end: int) -> dict[str, Any]:
+    """Wait until both counters are at the topic's end, and return what the report says of it."""
+    copy = f"{DATACENTER}.{CLICKS}"
+
+    def is_copied() -> bool:
+        return (
+            copy in topics_of(world.offline.bootstrap) and end_offset(world.offline.bootstrap, copy, 0) == end
+        )
+
+    eventually(is_copied, timeout_s=60, what="the copy")
+    for tier in ("live", "offline"):
+        world.count(tier, modes=f"{CLICKS}=headers")
+
+    def row() -> dict[str, Any] | None:
+        rows = world.report()["header_topics"]
+        return rows[0] if rows and not rows[0]["under_way"] and rows[0]["live"] == end else None
+
+    eventually(lambda: row() is not None, timeout_s=60, what="the live counts")
+    found = row()
+    assert found is not None
+    return found
+
+
+def topics_of(bootstrap: str) -> set[str]:
+    return set(AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=10).topics)
+
+
+def mirror(*arguments: str, check: bool = True) -> bool:
+    done = headrace("mirror", *arguments)
+    assert not check or done.returncode == 0, done.stderr[-2000:]
+    return done.returncode == 0
+
+
+def flip(data: Path, topic: str, offset: int) -> None:
+    """Flip a bit of the batch at an offset in the segment of a live cluster."""
+    (path,) = data.glob(f"broker-*/**/{topic}-0/*.log")
+    content = path.read_bytes()
+    at = next(at + header.size - 1 for at, header in iter_batches(content) if header.base_offset == offset)
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(bytes([content[at] ^ 1]))
 
 
 def check_page(world: AuditWorld, home: Path) -> None:

@@ -7,7 +7,7 @@ Bounded: the youngest windows and findings are kept one by one. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -51,10 +51,12 @@ class BatchFacts:
             self.windows.setdefault(window, WindowSums()).add(sums)
         while len(self.windows) > WINDOWS_MAX:
             del self.windows[min(self.windows)]
-        self.findings = merged([*self.findings, *judged.findings])
-        self.findings = sorted(self.findings, key=lambda item: item.window_start)[-FOUND_MAX:]
-        self.uncompared = merged_uncompared([*self.uncompared, *judged.uncompared])
-        self.uncompared = sorted(self.uncompared, key=lambda item: item.until_ms)[-FOUND_MAX:]
+        if judged.findings:
+            found = merged([*self.findings, *judged.findings])
+            self.findings = sorted(found, key=lambda item: item.window_start)[-FOUND_MAX:]
+        if judged.uncompared:
+            uncompared = merged_uncompared([*self.uncompared, *judged.uncompared])
+            self.uncompared = sorted(uncompared, key=lambda item: item.until_ms)[-FOUND_MAX:]
 
 
 @dataclass(slots=True)
@@ -75,9 +77,9 @@ class BatchLedger:
         if counter in self.counters:
             self._changed.add(counter.place)
 
-    def on_folded(self, counter: Counter, links: Iterable[Link]) -> None:
+    def on_folded(self, counter: Counter, links: Sequence[Link]) -> None:
         """Take ranges for good."""
-        if counter not in self.counters:
+        if counter not in self.counters or not links:
             return
         log = self.logs.setdefault(counter, BatchLog())
         for link in links:

@@ -15,7 +15,7 @@ from headrace.audit.ledger_commands import (
     read_all,
     reader_options,
 )
-from headrace.audit.outcome import Counts
+from headrace.audit.outcome import BatchTopic, Counts
 from headrace.audit.period import END_MS, Period
 from headrace.audit.recent import Figures, RecentLatencies
 from headrace.audit.reconcile import reconcile
@@ -65,6 +65,8 @@ def status(
     totals = Counts()
     for counts in outcome.topics.values():
         totals.add(counts)
+    for found_by_headers in outcome.batches.values():
+        totals.add(_faults(found_by_headers))
     hops = latencies(auditor.ledger.latencies.recent, period)
     found = {
         "verdict": outcome.verdict,
@@ -79,6 +81,10 @@ def status(
     else:
         _print(found)
     sys.exit(1 if found["lost"] or found["duplicated"] or found["slower"] else 0)
+
+
+def _faults(found: BatchTopic) -> Counts:
+    return Counts(lost=found.lost, duplicated=found.duplicated, under_way=found.under_way)
 
 
 def latencies(recent: RecentLatencies, period: Period) -> dict[str, dict[str, Any]]:

@@ -161,6 +161,22 @@ def test_a_topic_changes_to_headers_and_back_without_a_false_verdict() -> None:
     assert outcome.topics[DATACENTER, EVENTS].live == 60
 
 
+def test_accounts_of_what_was_counted_by_headers_after_a_change_are_no_loss() -> None:
+    pipeline = Pipeline()
+    pipeline.open("p")
+    pipeline.send("p")
+    book = pipeline.books["p", EVENTS]
+    book.on_sent(1, pipeline.now_ms)
+    book.on_acknowledged(1, pipeline.now_ms, pipeline.now_ms)
+    pipeline.now_ms += 1000
+    by_headers(pipeline, 1)
+    change(pipeline, {EVENTS: "headers"})
+    pipeline.pass_time(60_000)
+    outcome = pipeline.outcome()
+    assert (outcome.verdict, outcome.findings) == ("incomplete", [])
+    assert ["never counted" in item.reason for item in outcome.incomplete] == [True]
+
+
 def test_what_the_copy_lacks_after_a_change_is_found() -> None:
     pipeline = Pipeline()
     pipeline.open("p")

@@ -1,0 +1,98 @@
+"""The audit's counter on a topic of any client: a full log, counted once by `headrace audit count` from its batch headers.
+
+Seconds, CPU and memory are those of the counter's process, from its start to its end; a second run, which finds nothing new,
+says what of seconds and CPU is its start, and is taken off.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from bench.generator import run
+from bench.peers import Peer, headrace
+from bench.runs import RawRun, Workshop
+
+HEADERS_50 = "audit by batch headers, batch of 50"
+MESSAGES = 5_000_000
+PARTITIONS = 4
+BATCH = 50
+TOPIC = "bench.clicks"
+
+name = "audit"
+title = "Audit"
+note = (
+    f"one counter, {PARTITIONS} partitions, batches of {BATCH}, no compression, checksums checked; CPU and memory are "
+    "the counter's, its start taken off the CPU"
+)
+cells = (HEADERS_50,)
+
+
+class Used(NamedTuple):
+    """What a process took."""
+
+    seconds: float
+    cpu_seconds: float
+    memory_mib: int
+
+
+def expected(cell: str, workshop: Workshop) -> tuple[int, float]:
+    """Runs of the cell and about how long they take."""
+    rounds = workshop.effort.rounds
+    return rounds, rounds * 25.0
+
+
+def measure(wanted: tuple[str, ...], workshop: Workshop) -> Iterator[RawRun]:
+    """Run the wanted cells round by round, each with a cluster of its own."""
+    for number in range(workshop.effort.rounds):
+        for cell in wanted:
+            with workshop.folder("audit") as data, headrace(data / "broker") as peer:
+                yield _measure(cell, number, peer, workshop.generator, data)
+
+
+def _measure(cell: str, number: int, peer: Peer, generator: Path, data: Path) -> RawRun:
+    peer.create_topic(TOPIC, PARTITIONS)
+    filled = run(
+        generator,
+        "produce",
+        bootstrap=peer.bootstrap,
+        topic=TOPIC,
+        partitions=PARTITIONS,
+        messages=MESSAGES,
+        batch=BATCH,
+    )
+    counted, start = _count(peer, data), _count(peer, data)
+    return RawRun(
+        cell=cell,
+        peer=peer.name,
+        round=number,
+        messages=filled.messages,
+        bytes=filled.bytes,
+        seconds=round(counted.seconds - start.seconds, 4),
+        cpu_seconds=round(counted.cpu_seconds - start.cpu_seconds, 4),
+        memory_mib=counted.memory_mib,
+        settings={"partitions": PARTITIONS},
+    )
+
+
+def _count(peer: Peer, data: Path) -> Used:
+    """Let a counter count what is new."""
+    command = [sys.executable, "-m", "headrace.cli", "audit", "count", "--once", "--tier", "live"]
+    command += ["--bootstrap", peer.bootstrap, "--datacenter", "bench", "--modes", f"{TOPIC}=headers"]
+    begun = time.monotonic()
+    with (data / "count.log").open("wb") as log:
+        counter = subprocess.Popen(command, stderr=log)
+        _, status, usage = os.wait4(counter.pid, 0)
+    counter.returncode = os.waitstatus_to_exitcode(status)
+    if counter.returncode:
+        raise click.ClickException(
+            f"headrace audit count ended with {counter.returncode}; see {data / 'count.log'}."
+        )
+    return Used(time.monotonic() - begun, usage.ru_utime + usage.ru_stime, usage.ru_maxrss // 1024)
