@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lab_kit import CHECKOUT, INVENTORY, PATIENCE, PROGRAMS, SmallLab, eventually
@@ -129,6 +130,11 @@ def test_the_commands_of_the_page_work(rolled_out: SmallLab, tmp_path: Path) -> 
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
+def installed_on(planned: dict[str, Any], what: str) -> set[str]:
+    """The hosts that would be given it."""
+    return {each["host"] for each in planned["installations"] if what in each["what"]}
+
+
 @pytest.mark.long
 def test_a_plan_of_bare_hosts_has_everything_and_comes_true(rolled_out: SmallLab) -> None:
     """The last one: what is removed here is rolled out again, and empty."""
@@ -141,7 +147,9 @@ def test_a_plan_of_bare_hosts_has_everything_and_comes_true(rolled_out: SmallLab
     assert {
         (each["host"], each["service"]) for each in told["services"] if each["step"] == "start"
     } == services
-    assert {each["host"] for each in told["installations"]} == set(rolled_out.hosts) - {"dc-east-haproxy-1"}
+    hosts = set(rolled_out.hosts)
+    assert installed_on(told, "user: headrace") == hosts
+    assert installed_on(told, f"releases/{rolled_out.version()}: headrace ") == hosts - {"dc-east-haproxy-1"}
     assert told["failures"] == []
     again = rolled_out.play("site.yml")
     assert again.returncode == 0, again.output[-6000:]
