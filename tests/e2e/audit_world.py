@@ -181,7 +181,7 @@ class AuditWorld:
         assert done.returncode in (0, 1), done.stderr[-3000:]
         assert (output / "report.json").exists(), done.stderr[-3000:]
         report: dict[str, Any] = json.loads((output / "report.json").read_text(encoding="utf-8"))
-        assert done.returncode == (0 if report["verdict"] == "complete" else 1)
+        assert done.returncode == (0 if report["open_verdict"] == "complete" else 1)
         return report
 
 

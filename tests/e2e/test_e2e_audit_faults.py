@@ -140,6 +140,7 @@ def test_names_what_each_hop_lost_and_doubled(world: AuditWorld) -> None:
     totals = report["totals"]
     assert (totals["produced"], totals["lost"], totals["duplicated"]) == (500, 7, 6)
     assert (totals["live"], totals["offline"], totals["warehouse"]) == (498, 498, 499)
+    check_accepted(world, report["findings"][0]["id"])
 
 
 def test_is_incomplete_until_every_tier_has_it_and_then_complete(world: AuditWorld) -> None:
@@ -414,18 +415,40 @@ def flip(data: Path, topic: str, offset: int) -> None:
         file.write(bytes([content[at] ^ 1]))
 
 
-def check_page(world: AuditWorld, home: Path) -> None:
-    """The commands of docs/events-and-audit.md."""
+def run_script(
+    name: str, world: AuditWorld, home: Path, **variables: str
+) -> subprocess.CompletedProcess[bytes]:
+    """Commands of docs/events-and-audit.md."""
     environment = {
         "HOME": "/nonexistent",
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "LIVE": world.live.bootstrap,
         "OFFLINE": world.offline.bootstrap,
         "WAREHOUSE": str(world.warehouse),
+        **variables,
     }
-    script = Path(__file__).with_name("audit_page.sh")
-    command = ["bash", str(script)]
-    done = subprocess.run(command, cwd=home, env=environment, check=True, timeout=120, stderr=subprocess.PIPE)
+    command = ["bash", str(Path(__file__).with_name(name))]
+    return subprocess.run(command, cwd=home, env=environment, check=True, timeout=120, stderr=subprocess.PIPE)
+
+
+def check_accepted(world: AuditWorld, finding: str) -> None:
+    """One of the findings is accepted, for as long as nobody takes that back."""
+    run_script("audit_accept.sh", world, world.home, FINDING=finding)
+    told = json.loads((world.home / "accepted" / "report.json").read_text())
+    assert {item["id"] for item in told["findings"] if item["accepted"]} == {finding}
+    assert (told["verdict"], told["open_verdict"], told["totals"]["lost"]) == ("loss", "loss", 7)
+    shown = (world.home / "accepted" / "report.html").read_text()
+    assert "the disk of broker 2 is lost" in shown
+    assert not any(item["accepted"] for item in world.report()["findings"])
+    command = ["accept", "unknown", "--reason", "x", "--by", "y", "--bootstrap", world.offline.bootstrap]
+    refused = headrace("audit", *command, "--warehouse", str(world.warehouse))
+    assert refused.returncode == 1
+    assert "no finding has the id unknown" in refused.stderr
+    assert len(refused.stderr.splitlines()) == 1
+
+
+def check_page(world: AuditWorld, home: Path) -> None:
+    done = run_script("audit_page.sh", world, home)
     assert b"matplotlib" not in done.stderr.lower()
     assert (home / "report" / "report.html").exists()
     now, before = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -39,7 +40,7 @@ def world(tmp_path: Path, zookeeper: ZooKeeperProcess) -> Iterator[AuditWorld]:
 @pytest.fixture
 def url(world: AuditWorld) -> Iterator[str]:
     command = [HEADRACE, "audit", "serve", "--bootstrap", world.offline.bootstrap, "--interval", "0.5"]
-    command += ["--warehouse", str(world.warehouse), "--listen", "127.0.0.1:0"]
+    command += ["--warehouse", str(world.warehouse), "--listen", "127.0.0.1:0", "--allow-accept"]
     served = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert served.stdout is not None
     said, _, url = served.stdout.readline().strip().partition(" ")
@@ -63,6 +64,7 @@ def test_a_browser_shows_what_happens_at_both_widths(world: AuditWorld, url: str
         browser.keep("wide")
         check_narrowed(browser)
         check_times(browser)
+        check_accepted(browser)
         check_growth(world, browser)
         for width, is_dark in ((1280, True), (420, False), (420, True)):
             browser.look_at(url, width, is_dark=is_dark)
@@ -82,6 +84,30 @@ def check_narrowed(browser: Browser) -> None:
     eventually(lambda: "kind=duplicate" in browser.driver.current_url, what="the address")
     eventually(lambda: rows(browser) == 2, what="the doubled alone")
     assert "2 of 4" in browser.text("#findings")
+    browser.driver.back()
+    eventually(lambda: rows(browser) == 4, what="all findings again")
+
+
+def is_told(browser: Browser, text: str, wanted: bool) -> bool:
+    return (text in browser.text("#findings")) == wanted
+
+
+def check_accepted(browser: Browser) -> None:
+    """A finding is accepted and opened again, by the dialog; the filter tells both kinds apart."""
+    for verb, is_accepted in (("accept", True), ("reopen", False)):
+        browser.ask(f"document.querySelector('[data-{verb}]').click()")
+        assert browser.ask("return document.getElementById('accepting').open")
+        browser.keep(f"dialog-{verb}")
+        for name, text in (("by", "ada"), ("reason", "by hand")):
+            browser.ask(f"document.querySelector('#accepting [name={name}]').value = '{text}'")
+        browser.ask("document.querySelector('#accepting form').requestSubmit()")
+        eventually(lambda: not browser.count("#accepting[open]"), what="an answer")
+        told = functools.partial(is_told, browser, "by hand", is_accepted)
+        eventually(told, what=verb)
+        assert browser.faults() == {}
+    browser.ask("document.querySelector('#findings select[name=state]').value = 'accepted'")
+    browser.ask("document.querySelector('#findings form').requestSubmit()")
+    eventually(lambda: "0 of 4" in browser.text("#findings"), what="nothing accepted")
     browser.driver.back()
     eventually(lambda: rows(browser) == 4, what="all findings again")
 

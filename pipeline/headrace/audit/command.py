@@ -11,7 +11,9 @@ import importlib
 import click
 
 COMMANDS = {
+    "accept": "headrace.audit.accept_command",
     "count": "headrace.audit.count_command",
+    "reopen": "headrace.audit.accept_command",
     "report": "headrace.audit.ledger_commands",
     "serve": "headrace.audit.serve_command",
     "status": "headrace.audit.status_command",

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
+from headrace.audit.acceptances import Acceptances
 from headrace.audit.accounts import Accounts
 from headrace.audit.batch_ledger import BatchLedger
 from headrace.audit.changes import Changes
@@ -111,6 +112,7 @@ class Ledger:
     skipped: dict[Counter, list[tuple[str, Period]]] = field(default_factory=dict)
     """Why offsets were never counted, and the time of the windows that may lie in them; the youngest ones."""
     mirror_findings: dict[str, MirrorFinding] = field(default_factory=dict)
+    acceptances: Acceptances = field(default_factory=Acceptances)
     files: dict[str, set[str]] = field(default_factory=dict)
     """Data files counted, by table."""
     commits: dict[str, int] = field(default_factory=dict)

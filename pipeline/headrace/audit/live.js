@@ -4,6 +4,7 @@
 const state = document.getElementById("state");
 const times = document.getElementById("times");
 const KEY = "headrace-times";
+const NAME_KEY = "headrace-name";
 let events = null;
 let heardAt = 0;
 
@@ -66,6 +67,40 @@ function told() {
   }
 }
 
+function ask(verb, id) {
+  const dialog = document.getElementById("accepting");
+  const form = dialog.querySelector("form");
+  const said = dialog.querySelector(".trouble");
+  dialog.querySelector("h2").textContent = verb === "accept" ? `Accept ${id}` : `Open ${id} again`;
+  form.elements.by.value ||= localStorage.getItem(NAME_KEY) ?? "";
+  form.elements.reason.value = "";
+  said.textContent = "";
+  form.onsubmit = async (event) => {
+    event.preventDefault();
+    const by = form.elements.by.value;
+    localStorage.setItem(NAME_KEY, by);
+    try {
+      const answer = await fetch(verb, {
+        method: "POST",
+        headers: { "Content-Type": "application/json" },
+        body: JSON.stringify({ id, by, reason: form.elements.reason.value }),
+      });
+      if (answer.ok) dialog.close();
+      else said.textContent = await answer.text();
+    } catch {
+      said.textContent = "The server does not answer; nothing was said.";
+    }
+  };
+  dialog.showModal();
+}
+
+document.addEventListener("click", ({ target }) => {
+  if (!(target instanceof HTMLElement)) return;
+  const { accept, reopen, close } = target.dataset;
+  if (accept) ask("accept", accept);
+  else if (reopen) ask("reopen", reopen);
+  else if (close !== undefined) target.closest("dialog").close();
+});
 times.hidden = false;
 times.addEventListener("click", () => {
   localStorage.setItem(KEY, localStorage.getItem(KEY) === "ago" ? "utc" : "ago");

@@ -26,10 +26,16 @@ from headrace.audit.windows import ProducerName
 
 Row = Mapping[str, Any]
 TIERS: Final = ("produced", "live", "offline", "warehouse")
+STATES: Final = ("open", "accepted")
 KINDS: Final = ("loss", "duplicate", "late", "truncation", "recreation")
 TEXT_LENGTH_MAX: Final = 200
 """Characters of what a viewer searches for."""
 EMPTY: Final = dict.fromkeys((*HEADINGS, "footer"), "")
+DIALOG: Final = (
+    '<dialog id="accepting"><form method="dialog"><h2></h2><label>Your name<input name="by" maxlength="100" required></label>'
+    '<label>Why<input name="reason" maxlength="1000" required></label><p class="trouble" role="alert"></p>'
+    '<button value="send">Send</button><button type="button" data-close>Cancel</button></form></dialog>'
+)
 RATES_OVER_S: Final = 1.0
 """Rounds nearer than that say no rate."""
 
@@ -41,6 +47,8 @@ class Query(NamedTuple):
     datacenter: str = ""
     topic: str = ""
     text: str = ""
+    state: str = ""
+    """`open` or `accepted`."""
 
     @classmethod
     def of(cls, parameters: Mapping[str, str]) -> Query:
@@ -50,6 +58,7 @@ class Query(NamedTuple):
         """Whether a finding or a reason is asked for; a reason is of no kind."""
         return (
             self.kind in ("", item.get("kind", ""))
+            and self.state in ("", "accepted" if item.get("accepted") else "open")
             and self.datacenter in ("", item["datacenter"])
             and self.topic in ("", item["topic"])
             and self.text.casefold() in " ".join(str(value) for value in item.values()).casefold()
@@ -99,7 +108,7 @@ def producers_by_place(names: Iterable[ProducerName]) -> dict[ProducerName, int]
     return dict(Counter(names))
 
 
-def parts(view: View, query: Query) -> dict[str, str]:
+def parts(view: View, query: Query, *, may_accept: bool = False) -> dict[str, str]:
     """Return the page's parts by their names, as HTML; only findings and reasons are narrowed."""
     trouble = f'<p class="trouble">{escape(view.trouble)}</p>' if view.trouble else ""
     if view.report is None:
@@ -114,15 +123,16 @@ def parts(view: View, query: Query) -> dict[str, str]:
     return {
         **sections(view.report, view.minutes, view.at_ms),
         "trouble": trouble,
-        "findings": _told(findings, view.report["findings"]) + findings_table(findings),
+        "findings": _told(findings, view.report["findings"])
+        + findings_table(findings, may_accept=may_accept),
         "incomplete": _told(reasons, view.report["incomplete"]) + reasons_table(reasons),
         "producers": _producers(view.producers),
     }
 
 
-def page(view: View, query: Query) -> str:
+def page(view: View, query: Query, *, may_accept: bool = False) -> str:
     """Return the whole page; its script takes the parts that change from then on."""
-    found = parts(view, query)
+    found = parts(view, query, may_accept=may_accept)
     body = [
         '<div class="bar-of-state"><span id="state" class="state">Without its script this page is made anew every 10 s.</span>'
         '<button type="button" id="times" hidden>Times as how long ago</button><a href="report.json">report.json</a></div>',
@@ -132,6 +142,7 @@ def page(view: View, query: Query) -> str:
         form = _form(query) if name == "findings" else ""
         body.append(section(name, form + _part(name, found[name])))
     body.append(_part("footer", found["footer"]))
+    body += [DIALOG] if may_accept else []
     head = (
         '<link rel="stylesheet" href="page.css">\n<script src="live.js" defer></script>\n'
         '<noscript><meta http-equiv="refresh" content="10"></noscript>'
@@ -149,10 +160,8 @@ def _told(taken: Sequence[Row], known: Sequence[Row]) -> str:
 
 
 def _form(query: Query) -> str:
-    kinds = "".join(
-        f'<option value="{kind}"{" selected" if kind == query.kind else ""}>{kind or "every kind"}</option>'
-        for kind in ("", *KINDS)
-    )
+    kinds = _options(("", *KINDS), query.kind, "every kind")
+    states = _options(("", *STATES), query.state, "all")
     fields = "".join(
         f'<label>{title}<input name="{name}" value="{escape(value)}" maxlength="{TEXT_LENGTH_MAX}"></label>'
         for name, title, value in (
@@ -162,8 +171,16 @@ def _form(query: Query) -> str:
         )
     )
     return (
-        f'<form method="get" action="#findings"><label>kind<select name="kind">{kinds}</select></label>{fields}'
+        f'<form method="get" action="#findings"><label>kind<select name="kind">{kinds}</select></label>'
+        f'<label>accepted or not<select name="state">{states}</select></label>{fields}'
         '<button>Filter</button><a href="./#findings">All</a></form>'
+    )
+
+
+def _options(values: Sequence[str], chosen: str, otherwise: str) -> str:
+    return "".join(
+        f'<option value="{value}"{" selected" if value == chosen else ""}>{value or otherwise}</option>'
+        for value in values
     )
 
 

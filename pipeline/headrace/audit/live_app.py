@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.resources import files
-from typing import Final
+from ipaddress import ip_address
+from typing import Final, NamedTuple
+from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -29,6 +31,8 @@ FIRST_S_MAX: Final = 0.5
 """How long the page waits for the first round."""
 FRESH_S_MAX: Final = 60.0
 """How long report.json waits for a round."""
+VERBS: Final = ("accept", "reopen")
+SAID_SIZE_MAX: Final = 16_384
 ASSETS: Final = {"page.css": "text/css", "live.js": "text/javascript"}
 HEADERS: Final = {
     "Cache-Control": "no-store",
@@ -39,6 +43,34 @@ HEADERS: Final = {
 }
 
 
+class Accepting(NamedTuple):
+    """Lets viewers accept findings. `call` gets a verb, an id, who says so and why; it returns why not, or nothing.
+
+    `origins` are the addresses of the page, as browsers see it behind a proxy; without any it is where it is asked for, by an
+    IP address or as localhost, so that no other name can be pointed here.
+    """
+
+    call: Callable[[str, str, str, str], str]
+    origins: Collection[str] = ()
+
+    def is_of(self, headers: Mapping[str, str]) -> bool:
+        """Whether a request was made by the page itself."""
+        origin = headers.get("origin", "")
+        if self.origins:
+            return origin in self.origins
+        asked = urlsplit(origin)
+        return (
+            bool(asked.netloc) and asked.netloc == headers.get("host") and _is_own_name(asked.hostname or "")
+        )
+
+
+def _is_own_name(host: str) -> bool:
+    try:
+        return host == "localhost" or bool(ip_address(host))
+    except ValueError:
+        return False
+
+
 class Board:
     """The last view, which the auditor's thread puts up and viewers on the event loop wait for. Made on that loop."""
 
@@ -47,6 +79,8 @@ class Board:
         self.wanted = threading.Event()
         """Set while somebody looks, for the auditor's thread."""
         self.loop = asyncio.get_running_loop()
+        self.hurried = threading.Event()
+        """Set when the next round shall not wait."""
         self._moved = asyncio.Event()
         self._viewers = 0
         self.is_over = False
@@ -58,6 +92,7 @@ class Board:
     def end(self) -> None:
         """Let every viewer go."""
         self.is_over = True
+        self.hurried.set()
         self._wake()
 
     @property
@@ -95,20 +130,26 @@ class Board:
         self._moved = asyncio.Event()
 
 
-def build_app(board: Board) -> Starlette:
-    """Return the application over a board that its caller feeds."""
+def build_app(board: Board, accepting: Accepting | None = None) -> Starlette:
+    """Return the application over a board that its caller feeds; it takes no acceptance unless it is told how."""
 
     async def index(request: Request) -> Response:
         with board.looking():
             view = await board.after(0, FIRST_S_MAX)
-        text = await asyncio.to_thread(page, view, Query.of(request.query_params))
+        text = await asyncio.to_thread(
+            page, view, Query.of(request.query_params), may_accept=accepting is not None
+        )
         return Response(text, media_type="text/html", headers=HEADERS)
 
     async def events(request: Request) -> Response:
         if not board.has_room:
             return PlainTextResponse(f"{VIEWERS_MAX} look already; close one of these pages.\n", 503)
         query = Query.of(request.query_params)
-        return StreamingResponse(_changes(board, query), media_type="text/event-stream", headers=HEADERS)
+        return StreamingResponse(
+            _changes(board, query, may_accept=accepting is not None),
+            media_type="text/event-stream",
+            headers=HEADERS,
+        )
 
     async def report(_: Request) -> Response:
         with board.looking():
@@ -117,6 +158,15 @@ def build_app(board: Board) -> Starlette:
             why = view.trouble or "the first round has not ended"
             return PlainTextResponse(f"There is no report yet: {why}\n", 503)
         return JSONResponse(view.report, headers=HEADERS)
+
+    async def say(request: Request) -> Response:
+        verb = request.url.path.rpartition("/")[2]
+        refused = await _refusal(request, accepting, verb)
+        if refused is None:
+            board.hurried.set()
+            return Response(status_code=204, headers=HEADERS)
+        status, sentence = refused
+        return PlainTextResponse(f"{sentence}.\n", status, headers=HEADERS)
 
     async def asset(request: Request) -> Response:
         name = request.url.path.rpartition("/")[2]
@@ -131,11 +181,42 @@ def build_app(board: Board) -> Starlette:
         Route("/events", events),
         Route("/report.json", report),
         Route("/live", live),
+        *(Route(f"/{verb}", say, methods=["POST"]) for verb in VERBS),
     ]
     return Starlette(routes=[*routes, *(Route(f"/{name}", asset) for name in ASSETS)])
 
 
-async def _changes(board: Board, query: Query) -> AsyncIterator[str]:
+async def _refusal(request: Request, accepting: Accepting | None, verb: str) -> tuple[int, str] | None:
+    """Do what a viewer says; returns status and sentence where it cannot be done."""
+    if accepting is None:
+        return (
+            403,
+            "This page accepts nothing: start `headrace audit serve` with --allow-accept, or use `headrace audit accept`",
+        )
+    if not accepting.is_of(request.headers):
+        return (
+            403,
+            "This does not come from the page itself; behind a proxy, name the page's address with --origin",
+        )
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        return 415, "Say it as application/json"
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > SAID_SIZE_MAX:
+            return 413, f"That is more than {SAID_SIZE_MAX} bytes"
+    try:
+        fields = json.loads(body)
+        name, by, reason = (fields[key] for key in ("id", "by", "reason"))
+        if not all(isinstance(value, str) for value in (name, by, reason)):
+            raise TypeError
+    except (ValueError, KeyError, TypeError):
+        return 400, "Say `id`, `by` and `reason`, each a text"
+    why_not = await asyncio.to_thread(accepting.call, verb, name, by, reason)
+    return (409, why_not) if why_not else None
+
+
+async def _changes(board: Board, query: Query, *, may_accept: bool) -> AsyncIterator[str]:
     """Yield the parts as they change, for as long as this viewer looks."""
     sent: dict[str, str] = {}
     with board.looking():
@@ -143,7 +224,7 @@ async def _changes(board: Board, query: Query) -> AsyncIterator[str]:
         while not board.is_over:
             view = board.view
             if view.number > number:
-                found = await asyncio.to_thread(parts, view, query)
+                found = await asyncio.to_thread(parts, view, query, may_accept=may_accept)
                 changed = {name: html for name, html in found.items() if sent.get(name) != html}
                 sent, number = found, view.number
                 if changed:

@@ -11,14 +11,16 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from headrace.audit.acceptances import Acceptances
 from headrace.audit.clocks import Skews
 from headrace.audit.latency import SPANS
 from headrace.audit.ledger import Ledger
-from headrace.audit.outcome import Outcome, open_windows
+from headrace.audit.outcome import BatchTopic, Counts, Outcome, Topic, open_windows
 from headrace.audit.parcels import is_rejected
 from headrace.audit.period import Period
 from headrace.audit.windows import WINDOW_SIZE_MS
 
+FAULTS: Final = ("loss", "duplicate")
 RECENT_MS: Final = 600_000
 OPEN_WINDOWS_MS: Final = 86_400_000
 
@@ -44,6 +46,11 @@ class AuditMetrics:
                 ("warehouse", "Events counted in the warehouse"),
                 ("lost", "Events lost between tiers"),
                 ("duplicated", "Copies too many between tiers"),
+                ("open_lost", "Events lost between tiers, but for those that somebody has accepted"),
+                (
+                    "open_duplicated",
+                    "Copies too many between tiers, but for those that somebody has accepted",
+                ),
                 ("under_way", "Events that the next tier does not have yet"),
                 ("compacted", "Events that compaction removed before they were counted"),
             )
@@ -134,11 +141,14 @@ class AuditMetrics:
         self._records, self._files, self._lag, self._unread = records, files, lag, unread
 
     def observe(self, outcome: Outcome, ledger: Ledger, now_ms: int) -> None:
+        accepted = ledger.acceptances.sums()
         for key, counts in outcome.topics.items():
-            for name, gauge in self._counts.items():
-                if name != "warehouse" or not is_rejected(key[1]):
+            for name in Counts.__slots__:
+                gauge = self._counts.get(name)
+                if gauge is not None and (name != "warehouse" or not is_rejected(key[1])):
                     gauge.labels(*key).set(getattr(counts, name))
-        self._observe_batches(outcome)
+            self._observe_open(key, counts, accepted.get(key, (0, 0)))
+        self._observe_batches(outcome, ledger.acceptances)
         self._complete_until.set((outcome.complete_until or 0) / 1000)
         for key in outcome.topics:
             self._topic_complete_until.labels(*key).set(outcome.watermarks.get(key, 0) / 1000)
@@ -155,12 +165,22 @@ class AuditMetrics:
                 for figure in ("p50", "p99"):
                     self._recent_latency.labels(span, figure).set(getattr(figures, figure))
 
-    def _observe_batches(self, outcome: Outcome) -> None:
+    def _observe_open(self, key: Topic, found: Counts | BatchTopic, accepted: tuple[int, int]) -> None:
+        for name, known in zip(("lost", "duplicated"), accepted, strict=True):
+            self._counts[f"open_{name}"].labels(*key).set(max(0, getattr(found, name) - known))
+
+    def _observe_batches(self, outcome: Outcome, acceptances: Acceptances) -> None:
+        accepted = {key: [0, 0] for key in outcome.batches}
+        for item in outcome.findings:
+            if item.stream[:2] in accepted and item.kind in FAULTS and acceptances.of(item) is not None:
+                accepted[item.stream[:2]][FAULTS.index(item.kind)] += item.count
         for key, found in outcome.batches.items():
             for name, value in (("live", found.live.messages), ("offline", found.offline.messages)):
                 self._counts[name].labels(*key).set(value)
             for name in ("lost", "duplicated", "under_way"):
                 self._counts[name].labels(*key).set(getattr(found, name))
+            lost, duplicated = accepted[key]
+            self._observe_open(key, found, (lost, duplicated))
 
 
 def skews_by_hop(skews: Skews) -> dict[tuple[str, str], tuple[int, int]]:

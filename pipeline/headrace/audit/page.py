@@ -28,6 +28,7 @@ TITLES: Final = {
     "duplicates": "Events are there twice",
     "incomplete": "Incomplete",
 }
+ACCEPTED_TITLE: Final = "Complete, but for what is accepted"
 STATIONS: Final = (
     ("produced", "Producers", "acknowledged"),
     ("live", "Live cluster", "in the log"),
@@ -109,12 +110,16 @@ def figures(plots: Iterable[str]) -> str:
 
 
 def _verdict(report: Row) -> str:
-    verdict = report["verdict"]
+    verdict, still_open = report["verdict"], report["open_verdict"]
+    title, label = TITLES[verdict], verdict
+    if still_open != verdict:
+        title = ACCEPTED_TITLE if still_open == "complete" else TITLES[still_open]
+        label = f"{verdict}; without what is accepted: {still_open}"
     until = _moment(report["complete_until"])
     time = f"{_moment(report['since'], 'the beginning')} to {_moment(report['until'])}"
     return (
-        f'<header class="verdict {escape(verdict)}"><p class="label">Verdict: {escape(verdict)}</p>'
-        f"<h1>{TITLES[verdict]}</h1>"
+        f'<header class="verdict {escape(still_open)}"><p class="label">Verdict: {escape(label)}</p>'
+        f"<h1>{title}</h1>"
         f"<p>{escape(sentence(report))}</p><p class=until>Whole until <b>{until}</b>. This page is about the time from {time}."
         "</p></header>"
     )
@@ -194,7 +199,8 @@ def _skews(rows: Sequence[Row]) -> str:
     return f'<ul class="skews">{"".join(sentences)}</ul>' if sentences else ""
 
 
-def findings_table(findings: Sequence[Row]) -> str:
+def findings_table(findings: Sequence[Row], *, may_accept: bool = False) -> str:
+    """Return the findings; with `may_accept` each has the button by which a viewer accepts it, or opens it again."""
     if not findings:
         return '<p class="nothing">None: no loss, no duplicate, nothing late.</p>'
     rows = [
@@ -210,11 +216,38 @@ def findings_table(findings: Sequence[Row]) -> str:
             f"{item['count']:,}",
             _moment(item["window_start"]),
             item["to_do"],
+            _acceptance(item, may_accept),
         ]
         for item in findings[:ROWS_MAX]
     ]
-    titles = ["kind", "hop", "datacenter", "topic", *_PRODUCER, "sequences", "count", "window", "what to do"]
+    titles = [
+        "kind",
+        "hop",
+        "datacenter",
+        "topic",
+        *_PRODUCER,
+        "sequences",
+        "count",
+        "window",
+        "what to do",
+        "accepted",
+    ]
     return table(titles, rows, numbers=(7, 8), kinds=True) + _more(findings)
+
+
+def _acceptance(item: Row, may_accept: bool) -> Html:
+    """Say by whom, when and why a finding was accepted, or by which id it can be."""
+    found = item["accepted"]
+    verb, name = ("reopen", found["id"]) if found else ("accept", item["id"])
+    told = "open"
+    if found:
+        told = f"{escape(found['by'])}, {_moment(found['at'])}: {escape(found['reason'])}"
+    button = (
+        f'<button type="button" data-{verb}="{escape(name)}">{verb.capitalize()}</button>'
+        if may_accept
+        else ""
+    )
+    return Html(f"{told} <code>{escape(name)}</code> {button}".rstrip())
 
 
 def _span(item: Row) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from headrace.audit.acceptances import accepted_sums, id_of, open_verdict
 from headrace.audit.judge import ENDS
 from headrace.audit.latency import HOPS, SPANS, Hop, Latencies
 from headrace.audit.ledger import Ledger
@@ -19,7 +20,7 @@ from headrace.audit.period import BEGIN_MS, END_MS, Period
 from headrace.audit.windows import ProducerName
 from headrace.audit.wording import fault, reason, to_do
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 """Goes up when a field goes away or means something else; further fields may come at any time."""
 LISTED_MAX: Final = 10_000
 """Findings and reasons that are listed; totals count all."""
@@ -42,6 +43,7 @@ def as_json(outcome: Outcome, ledger: Ledger, now_ms: int) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
         "verdict": outcome.verdict,
+        "open_verdict": open_verdict(outcome, ledger.acceptances),
         "complete_until": _time(outcome.complete_until),
         **_period(outcome.period, now_ms),
         "totals": {
@@ -50,6 +52,7 @@ def as_json(outcome: Outcome, ledger: Ledger, now_ms: int) -> dict[str, Any]:
             "under_way": totals.under_way,
             "compacted": totals.compacted,
         },
+        "accepted": accepted_sums(outcome, ledger.acceptances)._asdict(),
         "topics": [
             _topic(key, counts, outcome, ledger)
             for key, counts in sorted(outcome.topics.items())
@@ -178,6 +181,7 @@ def _batch_topic(key: tuple[str, str], found: BatchTopic) -> dict[str, Any]:
 
 def _finding(item: Finding, ledger: Ledger) -> dict[str, Any]:
     fields: dict[str, Any] = {
+        "id": id_of(item),
         "kind": item.kind,
         "hop": item.hop,
         "datacenter": item.stream.datacenter,
@@ -197,7 +201,20 @@ def _finding(item: Finding, ledger: Ledger) -> dict[str, Any]:
         }
     if item.reason:
         fields["reason"] = item.reason
-    return {**fields, "what": fault(fields), "since": fields["window_start"], "to_do": to_do(fields)}
+    return {
+        **fields,
+        "what": fault(fields),
+        "since": fields["window_start"],
+        "to_do": to_do(fields),
+        "accepted": _acceptance(item, ledger),
+    }
+
+
+def _acceptance(item: Finding, ledger: Ledger) -> dict[str, Any] | None:
+    found = ledger.acceptances.of(item)
+    if found is None:
+        return None
+    return {"id": found.id, "by": found.by, "reason": found.reason, "at": _time(found.at_ms)}
 
 
 def _incomplete(item: Incomplete, ledger: Ledger) -> dict[str, Any]:
@@ -258,7 +275,19 @@ def sentence(report: Mapping[str, Any]) -> str:
     facts += [f"{item['topic']} in {item['datacenter']}: {item['kind']}" for item in _stops(report)[:3]]
     facts += _named(report)
     found = f"{'; '.join(facts)}." if facts else "Not everything could be counted."
-    return f"{found}{_beyond(report)}"
+    return f"{found}{_accepted(report)}{_beyond(report)}"
+
+
+def _accepted(report: Mapping[str, Any]) -> str:
+    """Say how much of it is known and accepted."""
+    accepted = report["accepted"]
+    if not accepted["findings"]:
+        return ""
+    whole = " That is all there is." if report["open_verdict"] == "complete" else ""
+    return (
+        f" Accepted findings: {accepted['findings']:,}, with {accepted['lost']:,} events lost and "
+        f"{accepted['duplicated']:,} copies too many.{whole}"
+    )
 
 
 def _copied(report: Mapping[str, Any]) -> str:
@@ -303,7 +332,9 @@ def _unaccounted(report: Mapping[str, Any]) -> list[str]:
 
 
 def _faulty(report: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [item for item in report["findings"] if item["kind"] in ("loss", "duplicate")]
+    """Return the faults, those that nobody has accepted first."""
+    found = [item for item in report["findings"] if item["kind"] in ("loss", "duplicate")]
+    return sorted(found, key=lambda item: item["accepted"] is not None)
 
 
 def _stops(report: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -13,6 +13,8 @@ from typing import Final
 import click
 import uvicorn
 
+from headrace.audit.acceptance_log import AcceptanceLog, NotKeptError
+from headrace.audit.acceptances import to_accept, to_reopen
 from headrace.audit.latency import SPANS
 from headrace.audit.ledger_commands import (
     READ_FAILURES,
@@ -22,8 +24,9 @@ from headrace.audit.ledger_commands import (
     reader_options,
 )
 from headrace.audit.live import Rates, View, producers_by_place
-from headrace.audit.live_app import Board, build_app
+from headrace.audit.live_app import Accepting, Board, build_app
 from headrace.audit.options import RETRY_SECONDS
+from headrace.audit.outcome import Finding
 from headrace.audit.period import END_MS, Period
 from headrace.audit.report import as_json
 from headrace.broker.moment import now_ms
@@ -53,11 +56,26 @@ logger = get_logger(__name__)
     type=click.FloatRange(min=0.1),
     help="Seconds between rounds.",
 )
+@click.option(
+    "--allow-accept",
+    is_flag=True,
+    help="Let whoever sees the page accept findings, and open them again, by the name that they give.",
+)
+@click.option(
+    "--origin",
+    "origins",
+    multiple=True,
+    metavar="URL",
+    help="With --allow-accept: the page's scheme, name and port behind a proxy, such as https://audit.example; may be given "
+    "several times.",
+)
 def serve(
     opened: OpenAuditor,
     silent_after_seconds: float,
     listen_at: tuple[str, int],
     interval: float,
+    allow_accept: bool,
+    origins: tuple[str, ...],
 ) -> None:
     """Serve the audit of the last 24 hours as a page that follows what happens.
 
@@ -67,7 +85,10 @@ def serve(
     Example: headrace audit serve --bootstrap 127.0.3.1:9092 --warehouse var/warehouse --state var/audit
     """
     configure()
-    asyncio.run(_serve(listen_at, Work(opened, silent_after_seconds, interval)))
+    if origins and not allow_accept:
+        raise click.UsageError("--origin is for --allow-accept: name both, or neither.")
+    work = Work(opened, silent_after_seconds, interval)
+    asyncio.run(_serve(listen_at, work, Accepting(work.say, origins) if allow_accept else None))
 
 
 class Work:
@@ -80,6 +101,7 @@ class Work:
         self._stop = threading.Event()
         self._rates = Rates()
         self._auditor: Auditor | None = None
+        self._findings: list[Finding] = []
 
     def run(self, board: Board) -> None:
         """Work while somebody looks, until `end`."""
@@ -95,11 +117,29 @@ class Work:
                 view = replace(view, number=view.number + 1, trouble=f"{trouble.rstrip('.')}. Trying again.")
                 self._stop.wait(RETRY_SECONDS)
             board.put_up(view)
-            self._stop.wait(self._interval_s)
+            board.hurried.wait(self._interval_s)
+            board.hurried.clear()
 
     def end(self) -> None:
         """Let the round in progress be the last."""
         self._stop.set()
+
+    def say(self, verb: str, name: str, by: str, reason: str) -> str:
+        """Accept a finding of the last round, or open it again; returns why not, without a full stop. In any thread."""
+        if self._auditor is None:
+            return "Nothing is known yet: wait for the first round"
+        known = self._auditor.ledger.acceptances
+        try:
+            if verb == "accept":
+                items = to_accept([name], self._findings, known, by, reason, now_ms())
+            else:
+                items = to_reopen([name], known, by, reason, now_ms())
+            AcceptanceLog(self._auditor.bootstrap).append(items)
+        except (ValueError, NotKeptError) as error:
+            logger.warning("refused", verb=verb, id=name, by=by, reason=error)
+            return str(error)
+        logger.info("said by a viewer", verb=verb, id=name, by=by, reason=reason)
+        return ""
 
     def _round(self, number: int) -> View:
         if self._auditor is None:
@@ -113,6 +153,7 @@ class Work:
         now = now_ms()
         outcome = auditor.outcome(now, self._silent_after_seconds, Period(now - REPORTED_MS, END_MS))
         report = as_json(outcome, auditor.ledger, now)
+        self._findings = outcome.findings
         report["events_per_second"] = self._rates.observe(report, time.monotonic())
         return View(
             number=number,
@@ -124,11 +165,15 @@ class Work:
         )
 
 
-async def _serve(listen_at: tuple[str, int], work: Work) -> None:
+async def _serve(listen_at: tuple[str, int], work: Work, accepting: Accepting | None) -> None:
     listener = listen(listen_at)
     board = Board()
     config = uvicorn.Config(
-        build_app(board), log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=5
+        build_app(board, accepting),
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=5,
     )
     server = Server(config)
 

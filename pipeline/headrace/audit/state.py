@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from headrace.audit import batch_ledger, promises, records
+from headrace.audit import acceptances, batch_ledger, promises, records
 from headrace.audit.accounts import Accounts, OpenAccount
 from headrace.audit.clocks import Hosts, Skews
 from headrace.audit.coverage import Coverage, Uncounted
@@ -95,6 +95,7 @@ def as_json(ledger: Ledger) -> dict[str, Any]:
             for key, skips in ledger.skipped.items()
         ],
         "mirror_findings": [asdict(item) for item in ledger.mirror_findings.values()],
+        "acceptances": [acceptances.as_fields(item) for item in ledger.acceptances.known.values()],
         "files": {table: sorted(files) for table, files in ledger.files.items()},
         "commits": ledger.commits,
         "rows_forgotten": sorted(ledger.latencies.files_waiting() | ledger.rows_forgotten),
@@ -154,6 +155,8 @@ def from_json(fields: Any) -> Ledger:
     }
     for item in fields["mirror_findings"]:
         ledger.on_mirror_finding(records.mirror_finding(item))
+    for item in fields.get("acceptances", ()):
+        ledger.acceptances.take(acceptances.from_fields(item))
     ledger.files = {table: set(files) for table, files in fields["files"].items()}
     ledger.commits = dict(fields["commits"])
     ledger.rows_forgotten = set(fields["rows_forgotten"])

@@ -9,6 +9,7 @@ from typing import Any, Final
 import click
 from rich.console import Console
 
+from headrace.audit.acceptances import accepted_sums
 from headrace.audit.latency import SPANS
 from headrace.audit.ledger_commands import (
     OpenAuditor,
@@ -51,7 +52,8 @@ def status(
     latency_factor: float | None,
     as_json: bool,
 ) -> None:
-    """Print what was lost or doubled since a time, and how long each hop took; exit 1 when anything was.
+    """Print what was lost or doubled since a time, and how long each hop took; exit 1 when anything was that
+    nobody has accepted.
 
     Example: headrace audit status --since 15m --bootstrap 127.0.3.1:9092 --warehouse var/warehouse --state var/audit
     """
@@ -67,12 +69,14 @@ def status(
         totals.add(counts)
     for found_by_headers in outcome.batches.values():
         totals.add(_faults(found_by_headers))
+    accepted = accepted_sums(outcome, auditor.ledger.acceptances)
     hops = latencies(auditor.ledger.latencies.recent, period)
     found = {
         "verdict": outcome.verdict,
         "lost": totals.lost,
         "duplicated": totals.duplicated,
         "under_way": totals.under_way,
+        "accepted": accepted._asdict(),
         "latency_seconds": hops,
         "slower": [] if latency_factor is None else slower(hops, latency_factor),
     }
@@ -80,7 +84,8 @@ def status(
         click.echo(json.dumps(found))
     else:
         _print(found)
-    sys.exit(1 if found["lost"] or found["duplicated"] or found["slower"] else 0)
+    is_new = totals.lost > accepted.lost or totals.duplicated > accepted.duplicated
+    sys.exit(1 if is_new or found["slower"] else 0)
 
 
 def _faults(found: BatchTopic) -> Counts:
@@ -116,8 +121,14 @@ def _fields(figures: Figures | None) -> dict[str, float] | None:
 
 def _print(found: dict[str, Any]) -> None:
     console = Console(highlight=False, soft_wrap=True)
+    accepted = found["accepted"]
+    known = (
+        f" (accepted: {accepted['lost']} lost, {accepted['duplicated']} doubled)"
+        if accepted["findings"]
+        else ""
+    )
     console.print(
-        f"{found['verdict']}: {found['lost']} lost, {found['duplicated']} doubled, {found['under_way']} on their way"
+        f"{found['verdict']}: {found['lost']} lost, {found['duplicated']} doubled, {found['under_way']} on their way{known}"
     )
     for span, told in found["latency_seconds"].items():
         if told["since"]:

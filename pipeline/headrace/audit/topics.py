@@ -1,4 +1,4 @@
-"""The ledger's inputs among the topics of the offline cluster: counts, accounts, arrivals and findings.
+"""The ledger's inputs among the topics of the offline cluster: counts, accounts, arrivals, findings and acceptances.
 
 Owns which topics these are and how far each was read. Invariant: what cannot be read is a problem in the ledger, never
 skipped in silence.
@@ -12,6 +12,8 @@ from typing import Any, Final
 
 from fastavro import schemaless_reader
 
+from headrace.audit import acceptances
+from headrace.audit.acceptances import ACCEPTANCES_TOPIC
 from headrace.audit.accounts import CLOCK_SKEW_MS
 from headrace.audit.clocks import NOBODY
 from headrace.audit.ledger import ForeignLedgerError, Ledger
@@ -36,7 +38,7 @@ from headrace.load.ranges import LogOffsets, OffsetRange
 from headrace.load.source import StandstillError, chunks
 from headrace.load.tables import split_topic
 
-OWN_TOPICS: Final = (COUNTS_TOPIC, ARRIVALS_TOPIC, FINDINGS_TOPIC)
+OWN_TOPICS: Final = (COUNTS_TOPIC, ARRIVALS_TOPIC, FINDINGS_TOPIC, ACCEPTANCES_TOPIC)
 MIRRORED_TOPICS: Final = (COUNTS_TOPIC, MONITORING_TOPIC)
 
 
@@ -139,6 +141,8 @@ def take(
                 ledger.on_arrival(arrival, host_of(arrival.partition))
         elif topic == FINDINGS_TOPIC:
             ledger.on_mirror_finding(decode_finding(value))
+        elif topic == ACCEPTANCES_TOPIC:
+            ledger.acceptances.take(acceptances.decode(value))
         elif split_topic(topic)[1] == MONITORING_TOPIC:
             ledger.on_account(partition, offset, _account(value))
         else:

@@ -75,8 +75,8 @@ FAULTS: dict[str, dict[str, Value]] = {
     "HeadraceLoadBehind": {"headrace_load_seconds_since_caught_up": waits},
     "HeadraceLoadStandsStill": {"headrace_load_findings": turns(0, 1)},
     "HeadraceDeadLetters": {"headrace_load_dead_letters_total": grows},
-    "HeadraceEventsLost": {f"headrace_audit_lost{{{TOPIC}}}": grows},
-    "HeadraceEventsDuplicated": {f"headrace_audit_duplicated{{{TOPIC}}}": grows},
+    "HeadraceEventsLost": {f"headrace_audit_open_lost{{{TOPIC}}}": grows},
+    "HeadraceEventsDuplicated": {f"headrace_audit_open_duplicated{{{TOPIC}}}": grows},
     "HeadraceWatermarkBehind": {
         "headrace_audit_complete_until_seconds": falls_behind,
         f"headrace_audit_open_windows{{{TOPIC}}}": turns(1, 9),
@@ -97,7 +97,7 @@ IDLE: dict[str, dict[str, Value]] = {
         f"headrace_audit_open_windows{{{TOPIC}}}": turns(0, 0),
     },
     "HeadraceMirrorLags": {f"headrace_mirror_lag_seconds{{{MIRRORED}}}": turns(0, float("nan"))},
-    "HeadraceEventsLost": {f"headrace_audit_lost{{{TOPIC}}}": turns(0, 0)},
+    "HeadraceEventsLost": {f"headrace_audit_open_lost{{{TOPIC}}}": turns(0, 0)},
 }
 
 

@@ -99,7 +99,7 @@ def test_a_report_of_the_past_is_that_of_the_tables(
     options = [*past, *(["--state", str(tmp_path / "state")] if with_state else [])]
     done = CliRunner().invoke(ledger_commands.report, [*options, "--topic", TOPIC, "--producer", "web-1"])
     report = json.loads(done.stdout)
-    assert (done.exit_code, report["schema_version"], report["verdict"]) == (1, 1, "loss")
+    assert (done.exit_code, report["schema_version"], report["verdict"]) == (1, 2, "loss")
     assert (report["totals"]["live"], report["totals"]["lost"]) == (1, 1)
     [finding] = report["findings"]
     assert (finding["hop"], finding["server"], finding["count"]) == ("live_to_offline", "web-1", 1)

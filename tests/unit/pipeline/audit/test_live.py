@@ -16,7 +16,7 @@ import uvicorn
 from headrace.audit import live_app
 from headrace.audit.ledger import Ledger
 from headrace.audit.live import Query, Rates, View, page, parts, producers_by_place
-from headrace.audit.live_app import Board, build_app
+from headrace.audit.live_app import Accepting, Board, build_app
 from headrace.audit.reconcile import reconcile
 from headrace.audit.records import MirrorFinding
 from headrace.audit.report import as_json
@@ -55,7 +55,12 @@ def test_findings_are_narrowed_to_what_is_asked_for_and_counted() -> None:
         assert "1 of 2." in told
         assert "orders" in told
         assert "clicks" not in told
-    for query in (Query(kind="loss"), Query(datacenter="dc-west"), Query(text="nowhere")):
+    for query in (
+        Query(kind="loss"),
+        Query(datacenter="dc-west"),
+        Query(text="nowhere"),
+        Query(state="accepted"),
+    ):
         assert "0 of 2." in parts(found, query)["findings"]
 
 
@@ -103,7 +108,7 @@ def test_producers_are_told_by_server_and_service() -> None:
 
 
 @contextmanager
-def served(work: Callable[[Board], None]) -> Iterator[tuple[str, Board]]:
+def served(work: Callable[[Board], None], accepting: Accepting | None = None) -> Iterator[tuple[str, Board]]:
     """The application on an address of its own; `work` is the auditor's thread."""
     boards: list[Board] = []
     servers: list[Server] = []
@@ -113,7 +118,7 @@ def served(work: Callable[[Board], None]) -> Iterator[tuple[str, Board]]:
     async def serve() -> None:
         board = Board()
         config = uvicorn.Config(
-            build_app(board), log_level="warning", lifespan="off", timeout_graceful_shutdown=5
+            build_app(board, accepting), log_level="warning", lifespan="off", timeout_graceful_shutdown=5
         )
         boards.append(board)
         servers.append(Server(config))
@@ -213,3 +218,54 @@ def test_too_many_viewers_are_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
         )
         policy = requests.get(address, timeout=20).headers["Content-Security-Policy"]
     assert "default-src 'none'" in policy
+
+
+SAID = {"id": "0f3a", "by": "ada", "reason": "disk lost"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "origins", "status"),
+    [
+        ({}, SAID, (), 204),
+        ({"Content-Type": "application/json; charset=utf-8"}, SAID, (), 204),
+        ({"Origin": "http://elsewhere.example"}, SAID, (), 403),
+        ({"Origin": ""}, SAID, (), 403),
+        ({"Origin": "null"}, SAID, (), 403),
+        ({"Origin": "http://pointed.example", "Host": "pointed.example"}, SAID, (), 403),
+        ({"Origin": "http://localhost:1", "Host": "localhost:1"}, SAID, (), 204),
+        ({"Origin": "https://audit.example"}, SAID, ("https://audit.example",), 204),
+        ({}, SAID, ("https://audit.example",), 403),
+        ({"Content-Type": "text/plain"}, SAID, (), 415),
+        ({}, {**SAID, "reason": 7}, (), 400),
+        ({}, [SAID], (), 400),
+        ({}, {**SAID, "reason": "x" * 20_000}, (), 413),
+        ({}, {**SAID, "id": "unknown"}, (), 409),
+    ],
+)
+def test_only_the_page_itself_may_accept(
+    headers: dict[str, str], body: Any, origins: tuple[str, ...], status: int
+) -> None:
+    said: list[tuple[str, ...]] = []
+
+    def say(*words: str) -> str:
+        said.append(words)
+        return "no finding has that id" if "unknown" in words else ""
+
+    with served(lambda board: board.put_up(view(1)), Accepting(say, origins)) as (address, board):
+        sent = {"Origin": address, "Content-Type": "application/json", **headers}
+        answer = requests.post(f"{address}/accept", data=json.dumps(body), headers=sent, timeout=20)
+        assert answer.status_code == status
+        assert bool(said) == (status in (204, 409))
+        assert board.hurried.is_set() == (status == 204)
+    assert status == 204 or answer.text.endswith(".\n")
+    assert said in ([], [("accept", body["id"] if isinstance(body, dict) else "", "ada", "disk lost")])
+
+
+def test_a_page_that_accepts_nothing_says_so_and_has_no_button() -> None:
+    found = view(1, "orders")
+    assert "data-accept" not in page(found, ALL)
+    assert "data-accept" in page(found, ALL, may_accept=True)
+    with served(lambda board: board.put_up(found)) as (address, _):
+        answer = requests.post(f"{address}/accept", json=SAID, headers={"Origin": address}, timeout=20)
+    assert answer.status_code == 403
+    assert "--allow-accept" in answer.text
