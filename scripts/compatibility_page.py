@@ -28,7 +28,7 @@ TOKENS = "delegation tokens come later"
 KRAFT = "no part of ZooKeeper mode"
 NOT_SERVED = {
     17: SECURITY,
-    **dict.fromkeys((24, 25, 26, 27, 28, 65, 66), TRANSACTIONS),
+    **dict.fromkeys((24, 25, 26, 28, 65, 66), TRANSACTIONS),
     **dict.fromkeys((29, 30, 31, 36, 50, 51), SECURITY),
     **dict.fromkeys((38, 39, 40, 41), TOKENS),
     **dict.fromkeys((48, 49), QUOTAS),

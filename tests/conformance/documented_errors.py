@@ -16,6 +16,7 @@ SHUTDOWN = "only of a coordinator that stopped, which a broker does after it has
 OLD_BROKERS = "only brokers before 2.6 send it"
 OLD_FORMAT = "takes message.format.version, which 3.9 passes over"
 INTERNAL = "an internal failure: there is no request that should bring it about"
+OWN_MARKER = "no way leads to it in 3.9: the broker makes the marker itself, for all replicas in sync"
 POLICY = "takes a policy, which is a class of Java's (headrace refuses to start with one)"
 NEW_PROTOCOL = "belongs to the new group protocol, which Kafka 3.9 has not in ZooKeeper mode"
 
@@ -239,6 +240,20 @@ DOCUMENTED: dict[int, tuple[Code, ...]] = {
         Code.KAFKA_STORAGE_ERROR,
         Code.UNKNOWN_SERVER_ERROR,
     ),
+    27: (
+        Code.CORRUPT_MESSAGE,
+        Code.INVALID_PRODUCER_EPOCH,
+        Code.UNKNOWN_TOPIC_OR_PARTITION,
+        Code.NOT_LEADER_OR_FOLLOWER,
+        Code.MESSAGE_TOO_LARGE,
+        Code.RECORD_LIST_TOO_LARGE,
+        Code.NOT_ENOUGH_REPLICAS,
+        Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        Code.INVALID_REQUIRED_ACKS,
+        Code.TRANSACTION_COORDINATOR_FENCED,
+        Code.REQUEST_TIMED_OUT,
+        Code.CLUSTER_AUTHORIZATION_FAILED,
+    ),
     32: (
         Code.INVALID_REQUEST,
         Code.UNKNOWN_TOPIC_OR_PARTITION,
@@ -389,6 +404,9 @@ _OF_KEY = {
     (22, Code.NOT_COORDINATOR): TRANSACTIONS,
     (22, Code.INVALID_PRODUCER_EPOCH): TRANSACTIONS,
     (22, Code.PRODUCER_FENCED): TRANSACTIONS,
+    (27, Code.CORRUPT_MESSAGE): OWN_MARKER,
+    (27, Code.INVALID_REQUIRED_ACKS): OWN_MARKER,
+    (27, Code.REQUEST_TIMED_OUT): FOLLOWERS,
     (42, Code.INVALID_GROUP_ID): "no way leads to it in 3.9: the empty group is one that is not found",
     (
         43,

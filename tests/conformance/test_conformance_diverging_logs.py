@@ -59,9 +59,11 @@ CASES = {
 class Partition:
     """Partition 0 of a topic of replicas 1, which is asked, and 2, which is a script, as a controller speaks of it."""
 
-    def __init__(self, pair: Pair, session: Session, name: str) -> None:
+    def __init__(
+        self, pair: Pair, session: Session, name: str, configs: dict[str, str] | None = None
+    ) -> None:
         self.name, self.session = name, session
-        self.topic_id: UUID = create_topic(session, name)
+        self.topic_id: UUID = create_topic(session, name, configs=configs)
         chroot = "/kafka" if session._address == pair.kafka.address else "/headrace"
         self.office = {
             "controller_id": OWN_ID,

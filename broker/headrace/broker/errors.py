@@ -290,6 +290,10 @@ class InvalidProducerEpochError(KafkaError):
     code = ErrorCode.INVALID_PRODUCER_EPOCH
 
 
+class TransactionCoordinatorFencedError(KafkaError):
+    code = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
 class TransactionalIdAuthorizationError(KafkaError):
     code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 

@@ -14,7 +14,7 @@ from headrace.broker.errors import InvalidRecordError, KafkaError, NotOneBatchEr
 from headrace.broker.log.files import storage_error
 from headrace.broker.log.index import INT32_MAX
 from headrace.broker.log.partition_log import PartitionLog
-from headrace.broker.log.producers import is_next
+from headrace.broker.log.producers import Marker, encode_marker, is_next
 from headrace.broker.log.results import AppendResult
 from headrace.broker.log.segment import Place
 from headrace.broker.log.validation import (
@@ -121,6 +121,36 @@ class Appender:
                 outcomes.append(error)
         self._write_run(run, outcomes, leader_epoch, append_time_ms)
         return outcomes
+
+    def append_marker(
+        self, producer_id: int, producer_epoch: int, marker: Marker, *, leader_epoch: int, now_ms: int
+    ) -> AppendResult:
+        """End a producer's transaction, on its coordinator's word; never compressed, whatever the topic's codec.
+
+        Raises MessageTooLargeError, RecordListTooLargeError, InvalidProducerEpochError,
+        TransactionCoordinatorFencedError, StorageError; the log is then as it was.
+        """
+        log = self._log
+        body = log.body
+        records = memoryview(encode_marker(producer_id, producer_epoch, marker, now_ms))
+        header = read_header(records)
+        check_sizes(header.size, header.size, log.config)
+        body.producers.check_marker(header, marker)
+        if log.is_stamping:
+            header = stamp_append_time(records, 0, header, now_ms)
+        offset = log.log_end_offset
+        limits = body.segments.limits
+        if body.segments.active.must_roll(header.size, offset, header.max_timestamp, now_ms, limits):
+            with body.storage_errors():
+                body.roll(offset, offset, log.config, now_ms)
+        set_base_offset_and_epoch(records, 0, offset, leader_epoch)
+        outcomes: list[AppendResult | KafkaError] = []
+        run = [Placed(records, 0, header, offset)]
+        self._write_run(run, outcomes, leader_epoch, now_ms if log.is_stamping else -1)
+        (outcome,) = outcomes
+        if isinstance(outcome, KafkaError):
+            raise outcome
+        return outcome
 
     def _check_one(self, records: memoryview, header: BatchHeader, now_ms: int) -> None:
         """Refuse the only batch of an append for what it says."""

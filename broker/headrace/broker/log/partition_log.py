@@ -162,7 +162,7 @@ class PartitionLog:
     @property
     def last_stable_offset(self) -> int:
         """Below it lies no open transaction and nothing above the high watermark."""
-        return self.body.producers.last_stable_offset(self.high_watermark)
+        return self.body.producers.last_stable_offset(self.high_watermark, self.log_start_offset)
 
     @property
     def producers(self) -> ProducerStates:

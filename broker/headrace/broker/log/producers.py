@@ -13,10 +13,15 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from headrace.broker.errors import InvalidProducerEpochError, KafkaError, OutOfOrderSequenceError
+from headrace.broker.errors import (
+    InvalidProducerEpochError,
+    KafkaError,
+    OutOfOrderSequenceError,
+    TransactionCoordinatorFencedError,
+)
 from headrace.broker.log.files import Buffer
 from headrace.broker.log.transactions import AbortedTransaction
-from headrace.broker.wire.batches import CONTROL_BIT, BatchHeader, decode_records
+from headrace.broker.wire.batches import CONTROL_BIT, BatchHeader, Record, decode_records, encode_batch
 from headrace.broker.wire.special_values import NO_PRODUCER_EPOCH
 
 BATCHES_MAX = 5
@@ -28,6 +33,8 @@ _CRC_END = 6
 _MARKER_KEY = struct.Struct(">hh")
 _MARKER_VALUE = struct.Struct(">hi")
 ABORT, COMMIT = 0, 1
+MARKER_SIZE = 78
+"""Of the control batch that holds a marker."""
 
 
 class Marker(NamedTuple):
@@ -144,6 +151,16 @@ class ProducerStates:
                 f"Producer {header.producer_id} wrote with epoch {header.producer_epoch}; its epoch is {epoch}."
             )
 
+    def check_marker(self, header: BatchHeader, marker: Marker) -> None:
+        """Raise InvalidProducerEpochError or TransactionCoordinatorFencedError for the marker of who was replaced."""
+        self.check_epoch(header)
+        producer = self._producers.get(header.producer_id)
+        if producer is not None and marker.coordinator_epoch < producer.coordinator_epoch:
+            raise TransactionCoordinatorFencedError(
+                f"A coordinator of epoch {marker.coordinator_epoch} ends a transaction of producer {header.producer_id}; "
+                f"one of epoch {producer.coordinator_epoch} has been here."
+            )
+
     def note(
         self, records: Buffer, position: int, header: BatchHeader, base_offset: int
     ) -> AbortedTransaction | None:
@@ -199,13 +216,15 @@ class ProducerStates:
         """Transactions that are open, or whose markers may not be visible yet."""
         return len(self._open) + len(self._ended)
 
-    def last_stable_offset(self, high_watermark: int) -> int:
-        """Below it every transaction is decided and its marker visible (KIP-98)."""
+    def last_stable_offset(self, high_watermark: int, log_start_offset: int = 0) -> int:
+        """Below it every transaction is decided and its marker visible (KIP-98), or retention took its beginning."""
         if not self._open and not self._ended:
             return high_watermark
         self._ended = [ended for ended in self._ended if ended[1] >= high_watermark]
         first_offsets = [*self._open.values(), *(ended[0] for ended in self._ended)]
-        return min(high_watermark, *first_offsets) if first_offsets else high_watermark
+        if not first_offsets:
+            return high_watermark
+        return max(log_start_offset, min(high_watermark, *first_offsets))
 
     def expire(self, now_ms: int, high_watermark: int, expiration_ms: int) -> int:
         """Forget producers silent for `expiration_ms` without an open transaction; returns how many.
@@ -309,6 +328,18 @@ def is_next(last: BatchHeader, header: BatchHeader) -> bool:
         header.producer_id == last.producer_id
         and header.producer_epoch == last.producer_epoch
         and header.base_sequence == (last.base_sequence + last.last_offset_delta + 1) % _SEQUENCE_COUNT
+    )
+
+
+def encode_marker(producer_id: int, producer_epoch: int, marker: Marker, now_ms: int) -> bytearray:
+    """The control batch that ends a producer's transaction."""
+    key, value = _MARKER_KEY.pack(0, marker.kind), _MARKER_VALUE.pack(0, marker.coordinator_epoch)
+    return encode_batch(
+        [Record(0, now_ms, key, value, [])],
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transactional=True,
+        control=True,
     )
 
 

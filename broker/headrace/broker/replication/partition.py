@@ -29,6 +29,7 @@ from headrace.broker.wire.special_values import NO_EPOCH
 
 if TYPE_CHECKING:
     from headrace.broker.log.partition_log import PartitionLog
+    from headrace.broker.log.producers import Marker
     from headrace.broker.log.results import AppendResult
 
 
@@ -183,6 +184,17 @@ class Partition:
         outcomes = self.appender.append_each_as_leader(appends, leader_epoch=self.leader_epoch, now_ms=now_ms)
         self._advance()
         return outcomes
+
+    def append_marker(
+        self, producer_id: int, producer_epoch: int, marker: Marker, *, now_ms: int
+    ) -> AppendResult:
+        """End a producer's transaction as the leader, for all replicas in sync; raises as `append` does."""
+        self._check_may_append(-1)
+        result = self.appender.append_marker(
+            producer_id, producer_epoch, marker, leader_epoch=self.leader_epoch, now_ms=now_ms
+        )
+        self._advance()
+        return result
 
     def _check_may_append(self, required_acks: int) -> None:
         if not self.is_leader:

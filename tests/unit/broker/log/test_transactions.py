@@ -9,18 +9,22 @@ import pytest
 from log_kit import NOW_MS, open_log, roll
 
 from headrace.broker.config.topics import LogConfig
+from headrace.broker.errors import InvalidProducerEpochError, TransactionCoordinatorFencedError
 from headrace.broker.log.appender import Appender
 from headrace.broker.log.compaction import CleanerLimits
 from headrace.broker.log.files import OsFiles
 from headrace.broker.log.partition_log import PartitionLog
+from headrace.broker.log.producers import MARKER_SIZE, Marker
 from headrace.broker.log.transactions import AbortedTransaction, TransactionIndex
 from headrace.broker.log.truncation import start_at, truncate_to
 from headrace.broker.wire.batches import (
     BatchHeader,
     Record,
+    check_crc,
     decode_records,
     encode_batch,
     iter_batches,
+    read_header,
     set_base_offset_and_epoch,
     set_crc,
 )
@@ -148,6 +152,51 @@ def fill(log: PartitionLog) -> list[AbortedTransaction]:
     begin = third.put(b"g")
     marker = third.end(ABORT)
     return [*aborted, AbortedTransaction(3, begin, marker, marker + 1)]
+
+
+# -- open ones
+
+
+def test_an_open_transaction_whose_begin_was_deleted_holds_readers_up_at_the_logs_start(
+    tmp_path: Path,
+) -> None:
+    log, _ = open_log(tmp_path)
+    Writer(log, 1).put(b"a")
+    plain(log, b"b")
+    plain(log, b"c")
+    log.delete_before(2)
+    assert log.last_stable_offset == log.log_start_offset == 2
+
+
+def test_a_marker_of_the_leaders_own_is_as_kafka_writes_it(tmp_path: Path) -> None:
+    log, _ = open_log(tmp_path, LogConfig(message_timestamp_type="LogAppendTime", compression_type="gzip"))
+    writer = Writer(log, 9)
+    writer.put(b"a")
+    appended = Appender(log).append_marker(9, 0, Marker(ABORT, 3), leader_epoch=7, now_ms=NOW_MS + 5)
+    log.advance_high_watermark(2)
+    assert (appended.base_offset, log.last_stable_offset) == (1, 2)
+    assert aborted_in(log) == [AbortedTransaction(9, 0, 1, 2)]
+    data = log.read(1, size_max=1, upper_offset=2).read()
+    header = read_header(data)
+    (record,) = decode_records(data, 0, header)
+    assert (record.key, record.value) == (b"\0\0\0\0", b"\0\0\0\0\0\3")
+    assert (header.attributes, header.base_sequence, header.leader_epoch) == (0b111000, -1, 7)
+    assert (header.size, header.max_timestamp) == (MARKER_SIZE, NOW_MS + 5)
+    assert check_crc(data, 0, header)
+
+
+def test_markers_of_who_was_replaced_are_refused(tmp_path: Path) -> None:
+    log, _ = open_log(tmp_path)
+    writer = Writer(log, 9)
+    writer.epoch = 4
+    writer.put(b"a")
+    appender = Appender(log)
+    with pytest.raises(InvalidProducerEpochError):
+        appender.append_marker(9, 3, Marker(ABORT, 5), leader_epoch=0, now_ms=NOW_MS)
+    appender.append_marker(9, 4, Marker(COMMIT, 5), leader_epoch=0, now_ms=NOW_MS)
+    with pytest.raises(TransactionCoordinatorFencedError):
+        appender.append_marker(9, 4, Marker(ABORT, 4), leader_epoch=0, now_ms=NOW_MS)
+    assert log.log_end_offset == 2
 
 
 # -- the index

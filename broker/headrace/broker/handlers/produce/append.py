@@ -62,8 +62,8 @@ def append(
     except KafkaError as error:
         is_known = partition is not None or broker.metadata.partition(topic, index) is not None
         reason = error if is_known else UnknownTopicOrPartitionError(f"{topic}-{index} is not there")
-        return _refused(broker, topic, index, partition, reason)
-    _appended(broker, topic, partition, 1, len(records), committed_before)
+        return refusal(broker, topic, index, partition, reason)
+    note_append(broker, topic, partition, 1, len(records), committed_before)
     return Outcome(topic, index, partition, result, leadership=partition.leadership)
 
 
@@ -80,14 +80,14 @@ def append_runs(broker: Services, runs: Sequence[Run], acks: int) -> list[Append
     try:
         results = partition.append_each(appends, required_acks=acks, now_ms=broker.clock.now_ms())
     except KafkaError as error:
-        refusals = [_refused(broker, topic, index, partition, error) for _ in appends]
+        refusals = [refusal(broker, topic, index, partition, error) for _ in appends]
         return _shared_out(runs, leadership, refusals)
     refused = {n: error for n, error in enumerate(results) if isinstance(error, KafkaError)}
     taken = appends if not refused else [records for n, records in enumerate(appends) if n not in refused]
     if taken:
-        _appended(broker, topic, partition, len(taken), sum(map(len, taken)), committed_before)
+        note_append(broker, topic, partition, len(taken), sum(map(len, taken)), committed_before)
     outcomes = [
-        _refused(broker, topic, index, partition, result) if isinstance(result, KafkaError) else result
+        refusal(broker, topic, index, partition, result) if isinstance(result, KafkaError) else result
         for result in results
     ]
     return _shared_out(runs, leadership, outcomes)
@@ -111,9 +111,10 @@ def _shared_out(
     return appended
 
 
-def _appended(
+def note_append(
     broker: Services, topic: str, partition: Partition, batch_count: int, size: int, committed_before: int
 ) -> None:
+    """Something was appended: whoever waits for it is woken."""
     if broker.refused_writes.directories:
         broker.refused_writes.worked(partition.log.directory, broker.clock.monotonic_ms())
     broker.metrics.produced(topic, batch_count, size)
@@ -122,9 +123,10 @@ def _appended(
         broker.waiting.wake(topic, partition.partition)
 
 
-def _refused(
+def refusal(
     broker: Services, topic: str, index: int, partition: Partition | None, error: KafkaError
 ) -> Outcome:
+    """The outcome of what was refused."""
     if partition is not None and isinstance(error, StorageError):
         broker.refused_writes.refused(partition.log.directory, error, broker.clock.monotonic_ms())
     return Outcome(topic, index, None, None, error, _log_start_offset(partition, error))

@@ -7,7 +7,7 @@ something at those offsets.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from headrace.broker.errors import (
     NotEnoughReplicasAfterAppendError,
@@ -22,6 +22,8 @@ from headrace.broker.waiting.parking import Waiting
 
 if TYPE_CHECKING:
     from headrace.broker.replication.partition import Partition
+
+T = TypeVar("T")
 
 
 def is_done(partition: Partition, end_offset: int, acks: int) -> bool:
@@ -47,14 +49,14 @@ def park(
     outcomes: list[Outcome],
     acks: int,
     timeout_ms: int,
-    encode: Callable[[list[Outcome]], Parts],
-) -> Deferred[Parts]:
+    encode: Callable[[list[Outcome]], T],
+) -> Deferred[T]:
     """What `encode` makes of the outcomes once all are certain, at most `timeout_ms` later."""
     keys = [(outcome.topic, outcome.partition_index) for outcome in outcomes if outcome.error is None]
 
-    def attempt(moved: Collection[tuple[str, int]] | None) -> Parts | None:
-        settled = [s for o in outcomes if (s := _certain(o, acks)) is not None]
-        if len(settled) == len(outcomes):
+    def attempt(moved: Collection[tuple[str, int]] | None) -> T | None:
+        settled = all_certain(outcomes, acks)
+        if settled is not None:
             return encode(settled)
         return encode([settle(outcome, acks) for outcome in outcomes]) if moved is None else None
 
@@ -76,10 +78,16 @@ def park_runs(
 
 def settle(outcome: Outcome, acks: int) -> Outcome:
     """The outcome as it is answered now: what is not certain is too late."""
-    certain = _certain(outcome, acks)
-    if certain is None:
+    settled = _certain(outcome, acks)
+    if settled is None:
         return outcome._replace(error=RequestTimedOutError("not all in-sync replicas had it in time"))
-    return certain
+    return settled
+
+
+def all_certain(outcomes: Sequence[Outcome], acks: int) -> list[Outcome] | None:
+    """The outcomes once all of them are certain; None before."""
+    settled = [s for o in outcomes if (s := _certain(o, acks)) is not None]
+    return settled if len(settled) == len(outcomes) else None
 
 
 def _is_certain(run: AppendedRun, acks: int) -> bool:
