@@ -6,6 +6,7 @@ A front end publishes all the while, and at the end its every event is in the wa
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -106,7 +107,10 @@ def test_a_clock_ten_minutes_off_is_refused_by_name_and_loses_nothing(
     with clock_ahead(rolled_out, 10):
         refused = rolled_out.play("preflight.yml")
         assert refused.returncode != 0
-        assert f"The clock of {HOST} is +600" in refused.output, refused.output[-3000:]
+        # What is certain: what the answer took may be the clock's or not.
+        told = re.search(rf"The clock of {HOST} is \+([\d.]+) s off", refused.output)
+        assert told is not None, refused.output[-3000:]
+        assert 590 < float(told[1]) <= 600.5
         assert eventually(lambda: in_sync(rolled_out))
         assert traffic.moves()
     assert eventually(lambda: in_sync(rolled_out))
