@@ -1,0 +1,197 @@
+"""One source partition under its owner: what of it the target has, what comes next, what nothing may follow.
+
+    stream.survey() → Survey; located(…)     where the source and the target are; then it copies, or stops with a sentence
+    wants() → offset; fetched(…)             fills `outbox` with batches as they go to the target
+    acknowledged() / refused(…)              what became of the first of them
+
+Invariants: a message's sequence number is settled by its place in the source's log alone, so that the target's producer state
+takes each batch once and in order, whoever sends it, however late: what is not next there is refused, or known as a
+repetition. `position` is committed in the target as far as it goes: it moves by acknowledgements only. What the target has
+beyond it is passed over, but for the last batch, which is sent again and acknowledged as a repetition once it is committed.
+Must not know: sockets, clocks, who else might own the partition.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import NamedTuple
+from uuid import UUID
+
+from headrace.broker.errors import KafkaError, UnsupportedForMessageFormatError
+from headrace.broker.log.segment import Place
+from headrace.broker.wire.batches import BatchHeader, check_crc
+from headrace.broker.wire.special_values import NO_EPOCH
+from headrace.mirror.aggregate.committed import Aborted, Committed
+from headrace.mirror.aggregate.position import Position
+from headrace.mirror.aggregate.rewriting import rewritten
+from headrace.mirror.questions import Survey, Surveyed
+from headrace.mirror.rot import places
+from headrace.mirror.state import NO_ID
+from headrace.mirror.survey import truncation
+
+
+class Phase(StrEnum):
+    """Where a stream is."""
+
+    LOCATING = "locating"
+    COPYING = "copying"
+    STOPPED = "stopped"
+
+
+class Parcel(NamedTuple):
+    """A batch for the target, and the position behind it."""
+
+    batch: bytearray
+    after: Position
+
+
+class Stream:
+    """See the module's text; `position` is what the offset registry has."""
+
+    def __init__(self, position: Position) -> None:
+        self.position = position
+        self.phase = Phase.LOCATING
+        self.problem = ""
+        self.outbox: deque[Parcel] = deque()
+        self._read = position
+        self._owed = 0
+
+    # -- where it goes on
+
+    def survey(self, topic_id: UUID, leader_epoch: int) -> Survey:
+        """What to ask the partition's leader at the source."""
+        known = self.position.leader_epoch
+        return Survey(
+            topic_id=topic_id,
+            leader_epoch=leader_epoch,
+            log_end_offset=self.position.offset,
+            epoch=known if known != NO_EPOCH else None,
+            tail=None,
+        )
+
+    def located(self, survey: Survey, found: Surveyed, next_sequence: int | None) -> None:
+        """What the source and the target say now; `next_sequence` is None where the target knows no such producer."""
+        if self.phase is Phase.COPYING or survey.log_end_offset != self.position.offset:
+            return
+        owed = 0 if next_sequence is None else self.position.ahead(next_sequence)
+        stop = self._stop_of(survey, found, owed)
+        if stop:
+            self._stop(stop)
+            return
+        self.outbox.clear()
+        self._read, self._owed = self.position, owed
+        self.phase, self.problem = Phase.COPYING, ""
+
+    def _stop_of(self, survey: Survey, found: Surveyed, owed: int) -> str:
+        position = self.position
+        if NO_ID not in (position.topic_id, survey.topic_id) and position.topic_id != survey.topic_id:
+            return (
+                f"recreation: the topic's id was {position.topic_id} and is {survey.topic_id}: it was deleted and "
+                "created again"
+            )
+        if found.log_start_offset > position.offset:
+            return f"gap: the source begins at {found.log_start_offset}, and {position.offset} comes next"
+        lost = truncation(survey, found)
+        if lost is not None:
+            return f"truncation: {lost[1]}"
+        if owed < 0:
+            return f"loss: the target has lost the last {-owed} messages that it had acknowledged"
+        return ""
+
+    def _stop(self, reason: str) -> None:
+        self.phase, self.problem = Phase.STOPPED, reason
+        self.outbox.clear()
+
+    # -- what comes next
+
+    def wants(self) -> int | None:
+        """The source's offset to fetch from; None while there is something else to do first."""
+        return self._read.offset if self.phase is Phase.COPYING and not self.outbox else None
+
+    def fetched(self, offset: int, records: memoryview, aborted: Iterable[Aborted]) -> None:
+        """Batches that were asked for from `offset` on; the last may be cut."""
+        if offset != self.wants():
+            return
+        committed = Committed(aborted)
+        found, failure = places(records)
+        for place in found:
+            is_committed = committed.holds(records, place)
+            if place.header.next_offset <= self._read.offset:
+                continue
+            reason = self._departure(records, place)
+            if reason:
+                self._end(reason)
+                break
+            if not self._take(records, place, is_committed=is_committed):
+                break
+        else:
+            if failure is not None:
+                self._end(_reason_of(failure))
+        self._settle()
+
+    def _departure(self, records: memoryview, place: Place) -> str:
+        """Why a batch cannot be the next; or nothing."""
+        header, comes_next = place.header, self._read.offset
+        if not check_crc(records, *place):
+            return f"rot: the checksum of the source's batch at offset {comes_next} is wrong"
+        if header.base_offset > comes_next:
+            return f"gap: the source goes on at {header.base_offset}, and {comes_next} comes next"
+        if header.base_offset < comes_next:
+            return f"truncation: the source's batch at {header.base_offset} reaches over {comes_next}, where another one ended"
+        if header.record_count != header.last_offset_delta + 1:
+            return f"compaction: the source's batch at offset {comes_next} lacks messages that were in it"
+        return ""
+
+    def _end(self, reason: str) -> None:
+        """What came before goes to the target first; the reason is found again behind it."""
+        if not self.outbox:
+            self._stop(reason)
+
+    def _take(self, records: memoryview, place: Place, *, is_committed: bool) -> bool:
+        """Take the next batch; False where the target has other batches than the source."""
+        header = place.header
+        count = header.record_count if is_committed else 0
+        after = self._read.passed(header.next_offset, header.leader_epoch, count)
+        if count > self._owed > 0:
+            self._stop(
+                f"truncation: the target has {self._owed} messages where the source's batch at offset "
+                f"{header.base_offset} has {count}"
+            )
+            return False
+        if count and self._is_to_be_sent(header):
+            self.outbox.append(Parcel(rewritten(records, place, self._read), after))
+        self._owed = max(0, self._owed - count)
+        self._read = after
+        return True
+
+    def _is_to_be_sent(self, header: BatchHeader) -> bool:
+        """All that the target lacks, and the last batch that it has: its acknowledgement says that those are committed."""
+        return self._owed <= header.record_count
+
+    def _settle(self) -> None:
+        """Batches without a committed message are passed when all before them is in the target."""
+        if self.phase is Phase.COPYING and not self.outbox and not self._owed:
+            self.position = self._read
+
+    # -- what became of it
+
+    def acknowledged(self) -> None:
+        """The target has the first parcel, committed."""
+        self.position = self.outbox.popleft().after
+        self.problem = ""
+        self._settle()
+
+    def refused(self, reason: str) -> None:
+        """The target refused it, or nobody knows: all of it is looked at anew."""
+        self.outbox.clear()
+        self.problem = reason
+        if self.phase is Phase.COPYING:
+            self.phase = Phase.LOCATING
+
+
+def _reason_of(failure: KafkaError) -> str:
+    if isinstance(failure, UnsupportedForMessageFormatError):
+        return f"format: {failure}; the source must keep format 2"
+    return f"rot: {failure}"

@@ -1,0 +1,158 @@
+"""One source partition under its owner, step by step."""
+
+from uuid import UUID
+
+import pytest
+
+from headrace.broker.wire.batches import Record, encode_batch, read_header, set_crc
+from headrace.mirror.aggregate.position import Position
+from headrace.mirror.aggregate.stream import Phase, Stream
+from headrace.mirror.questions import Surveyed
+
+ID = UUID(int=7)
+
+
+def batch(base: int, count: int = 10, *, epoch: int = 4) -> bytes:
+    records = [Record(0, 1, None, b"%d" % n, []) for n in range(count)]
+    return bytes(encode_batch(records, base_offset=base, leader_epoch=epoch))
+
+
+def located(
+    next_sequence: int | None = None, *, start: int = 0, end: int = 500, epoch_end: int = -1, at: int = 100
+) -> Stream:
+    stream = Stream(Position(producer_id=9, topic_id=ID, offset=at, sequence=50, leader_epoch=4))
+    found = Surveyed(log_start_offset=start, log_end_offset=end, epoch=4, epoch_end=epoch_end)
+    stream.located(stream.survey(ID, 6), found, next_sequence)
+    return stream
+
+
+def fetched(stream: Stream, *batches: bytes) -> None:
+    offset = stream.wants()
+    assert offset is not None
+    stream.fetched(offset, memoryview(b"".join(batches)), [])
+
+
+def sequences(stream: Stream) -> list[int]:
+    return [read_header(parcel.batch).base_sequence for parcel in stream.outbox]
+
+
+def test_batches_go_out_in_order_and_the_position_follows_what_is_acknowledged() -> None:
+    stream = located(50)
+    fetched(stream, batch(100), batch(110, 5))
+    assert sequences(stream) == [50, 60]
+    assert stream.wants() is None
+    stream.acknowledged()
+    assert (stream.position.offset, stream.position.sequence) == (110, 60)
+    stream.acknowledged()
+    assert (stream.position.offset, stream.position.sequence, stream.wants()) == (115, 65, 115)
+
+
+def test_what_the_target_has_is_passed_over_but_for_the_last_batch() -> None:
+    stream = located(80)
+    fetched(stream, batch(100), batch(110), batch(120), batch(130))
+    assert sequences(stream) == [70, 80]
+    assert stream.position.offset == 100
+    stream.acknowledged()
+    assert stream.position.offset == 130
+
+
+def test_what_the_target_has_and_is_not_committed_yet_is_no_position() -> None:
+    stream = located(80)
+    fetched(stream, batch(100), batch(110))
+    assert (stream.outbox, stream.position.offset, stream.wants()) == (type(stream.outbox)(), 100, 120)
+
+
+def test_after_a_refusal_it_begins_at_its_position_again() -> None:
+    stream = located(50)
+    fetched(stream, batch(100), batch(110))
+    stream.acknowledged()
+    stream.refused("not the leader")
+    assert (stream.phase, stream.problem, stream.wants()) == (Phase.LOCATING, "not the leader", None)
+    found = Surveyed(log_start_offset=0, log_end_offset=500)
+    stream.located(stream.survey(ID, 6), found, 60)
+    assert (stream.phase, stream.wants(), stream.problem) == (Phase.COPYING, 110, "")
+
+
+def test_a_target_that_forgot_the_producer_takes_the_positions_word() -> None:
+    assert located(None).wants() == 100
+
+
+def test_an_answer_to_an_earlier_question_changes_nothing() -> None:
+    stream = located(50)
+    stream.fetched(90, memoryview(batch(90)), [])
+    assert (stream.wants(), len(stream.outbox)) == (100, 0)
+
+
+def test_a_batch_that_begins_before_what_was_asked_and_ends_there_is_passed_over() -> None:
+    stream = located(50)
+    fetched(stream, batch(90), batch(100))
+    assert sequences(stream) == [50]
+
+
+@pytest.mark.parametrize(
+    ("stream", "reason"),
+    [
+        (located(50, start=120), "gap: the source begins at 120, and 100 comes next"),
+        (located(50, end=80), "truncation: the source's log ends at 80"),
+        (located(50, epoch_end=90), "truncation: "),
+        (located(45), "loss: the target has lost the last 5 messages that it had acknowledged"),
+    ],
+)
+def test_what_cannot_be_gone_on_from_stops_it(stream: Stream, reason: str) -> None:
+    assert stream.phase is Phase.STOPPED
+    assert stream.problem.startswith(reason)
+    assert stream.wants() is None
+
+
+def test_a_topic_that_was_made_anew_stops_it() -> None:
+    stream = Stream(Position(producer_id=9, topic_id=ID, offset=0))
+    survey = stream.survey(UUID(int=8), 6)
+    stream.located(survey, Surveyed(log_start_offset=0, log_end_offset=5), None)
+    assert stream.phase is Phase.STOPPED
+    assert stream.problem.startswith("recreation: ")
+
+
+def rotten(base: int) -> bytes:
+    return batch(base)[:-1] + b"\xff"
+
+
+def compacted(base: int) -> bytes:
+    whole = bytearray(batch(base))
+    whole[26] = 20  # a last offset delta of 20
+    set_crc(whole, 0)
+    return bytes(whole)
+
+
+@pytest.mark.parametrize(
+    ("records", "reason"),
+    [
+        (rotten(100), "rot: the checksum of the source's batch at offset 100 is wrong"),
+        (batch(105), "gap: the source goes on at 105, and 100 comes next"),
+        (batch(95), "truncation: the source's batch at 95 reaches over 100, where another one ended"),
+        (compacted(100), "compaction: the source's batch at offset 100 lacks messages that were in it"),
+        (b"\x00" * 16 + b"\x01" + b"\x00" * 60, "format: "),
+    ],
+)
+def test_a_batch_that_cannot_be_next_stops_it_once_those_before_it_are_brought(
+    records: bytes, reason: str
+) -> None:
+    stream = located(50)
+    fetched(stream, records)
+    assert stream.phase is Phase.STOPPED
+    assert stream.problem.startswith(reason)
+
+
+def test_what_comes_before_a_bad_batch_is_brought() -> None:
+    stream = located(50)
+    fetched(stream, batch(100), rotten(110))
+    assert (stream.phase, sequences(stream)) == (Phase.COPYING, [50])
+    stream.acknowledged()
+    fetched(stream, rotten(110))
+    assert stream.phase is Phase.STOPPED
+
+
+def test_a_target_whose_batches_are_others_stops_it() -> None:
+    stream = located(55)
+    fetched(stream, batch(100))
+    assert stream.phase is Phase.STOPPED
+    assert stream.problem.startswith("truncation: the target has 5 messages where")
