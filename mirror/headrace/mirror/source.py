@@ -21,6 +21,7 @@ from headrace.broker.config.copies import MIRROR_CLUSTERS
 from headrace.broker.errors import ErrorCode, KafkaError, error_of
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.api import k03_metadata, k32_describe_configs
+from headrace.broker.wire.client.repeated import Repeated
 from headrace.broker.wire.client.view import Address, addresses_of
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.mirror import lineage, orders
@@ -106,6 +107,7 @@ class Source:
         self._tasks = tasks
         self._fetchers: dict[int, tuple[Fetcher, asyncio.Task[None]]] = {}
         self._link: AsyncLink | None = None
+        self._metadata = Repeated(k03_metadata.API)
         self._configs: dict[tuple[str, UUID], tuple[int, dict[str, str]]] = {}
         self._due = asyncio.Event()
 
@@ -127,9 +129,7 @@ class Source:
         """Ask for metadata; False, with a line in the log, when no broker of the source answers."""
         try:
             link = self._link or await self._connect()
-            answer = await link.ask(
-                k03_metadata.API, 12, {"topics": None, "allow_auto_topic_creation": False}
-            )
+            answer = await link.ask(self._metadata, 12, {"topics": None, "allow_auto_topic_creation": False})
             if not answer["brokers"]:
                 raise error_of(ErrorCode.BROKER_NOT_AVAILABLE, "the source's metadata lists no broker")
             if self._is_own(answer):
