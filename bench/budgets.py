@@ -19,6 +19,7 @@ from bench import (
     load_cells,
     mirror_cells,
     mirror_distance_cells,
+    producer_cells,
 )
 from bench.contest import KAFKA
 from bench.figures import (
@@ -230,6 +231,8 @@ BUDGETS = (
         is_floor=True,
     ),
     Budget(cell=audit_cells.HEADERS_50, figure=cpu_us_per_message, what=_CPU, limit=0.05),
+    Budget(cell=producer_cells.ACCOUNTED, figure=cpu_us_per_message, what=_CPU, limit=20),
+    Budget(cell=producer_cells.ACCOUNTED, figure=cpu_ratio, what="CPU, × the bare client's", limit=12),
 )
 
 

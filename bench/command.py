@@ -60,7 +60,7 @@ Records = dict[str, dict[str, Any]]
     default=3,
     show_default=True,
     type=click.IntRange(1, 50),
-    help="Runs of each cell of mirror, load and audit.",
+    help="Runs of each cell of mirror, load, audit and producer.",
 )
 @click.option(
     "--docs", default="docs", show_default=True, type=click.Path(path_type=Path), help="Where the page goes."
@@ -76,7 +76,7 @@ def bench(
     docs: Path,
     as_json: bool,
 ) -> None:
-    """Measure broker, mirror, load and audit with a C client as load generator, the broker beside Apache Kafka.
+    """Measure broker, mirror, load, audit and producer with a C client as load generator, the broker beside Apache Kafka.
 
     The raw runs of a cell that ran replace those beside the page, and the page is made anew. Without --cell all cells run.
     """

@@ -15,6 +15,7 @@ from bench import (
     load_cells,
     mirror_cells,
     mirror_distance_cells,
+    producer_cells,
 )
 from bench.runs import Group, RawRun, Workshop
 
@@ -28,6 +29,7 @@ GROUPS: tuple[Group, ...] = (
     catching_up_cells,
     load_cells,
     audit_cells,
+    producer_cells,
 )
 CELLS = tuple(cell for group in GROUPS for cell in group.cells)
 PAIRED_CELLS = {*broker_cells.cells, *cluster_cells.cells} - {broker_cells.START_DEV}

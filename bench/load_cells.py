@@ -55,18 +55,18 @@ def _measure(cell: str, number: int, workshop: Workshop) -> RawRun:
     with (
         workshop.folder("load") as data,
         headrace(data / "broker") as peer,
-        _registry(peer, data) as registry,
+        registry(peer, data) as url,
     ):
         peer.create_topic(TOPIC, PARTITIONS)
         where = {"bootstrap": peer.bootstrap, "topic": TOPIC}
         options = {"partitions": PARTITIONS, "messages": MESSAGES, "batch": 0}
-        filled = run(workshop.generator, "produce", **where, **options, schema=_register(registry))
-        return _load(cell, number, peer, registry, filled, data)
+        filled = run(workshop.generator, "produce", **where, **options, schema=_register(url))
+        return _load(cell, number, peer, url, filled, data)
 
 
-def _load(cell: str, number: int, peer: Peer, registry: str, filled: Outcome, data: Path) -> RawRun:
+def _load(cell: str, number: int, peer: Peer, url: str, filled: Outcome, data: Path) -> RawRun:
     command = [sys.executable, "-m", "headrace.cli", "load", "--once", "--json", "--tasks", str(TASKS)]
-    command += ["--bootstrap", peer.bootstrap, "--registry", registry, "--topics", TOPIC]
+    command += ["--bootstrap", peer.bootstrap, "--registry", url, "--topics", TOPIC]
     command += ["--warehouse", str(data / "warehouse")]
     with (data / "load.log").open("wb") as log:
         load = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
@@ -91,28 +91,28 @@ def _load(cell: str, number: int, peer: Peer, registry: str, filled: Outcome, da
 
 
 @contextlib.contextmanager
-def _registry(peer: Peer, data: Path) -> Iterator[str]:
+def registry(peer: Peer, data: Path) -> Iterator[str]:
     """A schema registry on the peer; gives its URL."""
     command = [sys.executable, "-m", "headrace.cli", "registry", "--bootstrap", peer.bootstrap]
     command += ["--listen", "127.0.0.1:0"]
     with (data / "registry.log").open("wb") as log:
-        registry = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
     try:
-        assert registry.stdout is not None
-        ready = registry.stdout.readline().split()
+        assert process.stdout is not None
+        ready = process.stdout.readline().split()
         if not ready or ready[0] != "ready":
             raise click.ClickException(f"headrace registry did not start; see {data / 'registry.log'}.")
         yield f"http://{ready[1]}"
     finally:
-        registry.terminate()
-        registry.wait(STOP_SECONDS_MAX)
+        process.terminate()
+        process.wait(STOP_SECONDS_MAX)
 
 
-def _register(registry: str) -> int:
+def _register(url: str) -> int:
     """Register the events' schema and return its id."""
     schema = SCHEMA.read_text()
     request = urllib.request.Request(
-        f"{registry}/subjects/{TOPIC}-value/versions",
+        f"{url}/subjects/{TOPIC}-value/versions",
         data=json.dumps({"schema": schema}).encode(),
         headers={"Content-Type": "application/vnd.schemaregistry.v1+json"},
     )

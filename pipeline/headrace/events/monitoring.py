@@ -17,13 +17,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NamedTuple
 
 from headrace.events.envelope import Header
-from headrace.events.fingerprint import MASK, from_signed, mix, producer_key, to_signed
+from headrace.events.fingerprint import MASK, from_signed, mix_run, producer_key, to_signed
 
 Outcome = Literal["failed", "unknown"]
 Kind = Literal["window", "heartbeat", "closing"]
 
 RANGES_MAX: Final = 1000
 """Bound of the runs and of the ranges in one account; what goes beyond makes a further one of the window."""
+
+EVENTS_MAX: Final = 16_384
+"""Acknowledged events of a window after which it is accounted in part, so that what is in no account yet stays bounded."""
 
 _GRANULARITY_MS_MAX: Final = 64
 
@@ -129,9 +132,30 @@ def _milliseconds(value: Any) -> int:
 class _Window:
     start: int
     pending: set[int] = field(default_factory=set)
-    fingerprint: int = 0
-    acknowledgements: list[Acknowledgement] = field(default_factory=list)
+    acknowledgements: list[tuple[int, int, int]] = field(default_factory=list)
+    """Runs as in `Acknowledgement`, but for the last one, which goes on."""
+    first: int = 0
+    last: int = -2
+    """Of the run that goes on; -2: there is none."""
+    at_ms: int = 0
+    count: int = 0
+    """Acknowledged events."""
     undelivered: list[Undelivered] = field(default_factory=list)
+
+    def acknowledge(self, sequence: int, now_ms: int) -> None:
+        self.count += 1
+        if sequence == self.last + 1 and now_ms == self.at_ms:
+            self.last = sequence
+            return
+        if self.last >= 0:
+            self.acknowledgements.append((self.first, self.last, self.at_ms))
+        self.first = self.last = sequence
+        self.at_ms = now_ms
+
+    def runs(self) -> list[Acknowledgement]:
+        """Return all runs, the one that goes on included."""
+        found = [*self.acknowledgements, (self.first, self.last, self.at_ms)]
+        return [Acknowledgement(*run) for run in found if run[1] >= 0]
 
 
 class WindowLedger:
@@ -150,7 +174,9 @@ class WindowLedger:
 
     def on_sent(self, sequence: int, time_ms: int) -> None:
         """Note that a sequence is handed to the client for delivery; it may overtake those that were taken before."""
-        if sequence < self._next_sequence:
+        if sequence == self._next_sequence:
+            self._next_sequence = sequence + 1
+        elif sequence < self._next_sequence:
             self._untold.discard(sequence)
         else:
             self._untold.update(range(self._next_sequence, sequence))
@@ -162,12 +188,7 @@ class WindowLedger:
         window = self._taken(sequence, time_ms)
         if window is None:
             return False
-        window.fingerprint += mix(self._key, sequence)
-        runs = window.acknowledgements
-        if runs and runs[-1].last_sequence + 1 == sequence and runs[-1].acknowledged_at == now_ms:
-            runs[-1] = Acknowledgement(runs[-1].first_sequence, sequence, now_ms)
-        else:
-            runs.append(Acknowledgement(sequence, sequence, now_ms))
+        window.acknowledge(sequence, now_ms)
         return True
 
     def on_failed(self, sequence: int, time_ms: int, *, outcome: Outcome, reason: str) -> bool:
@@ -206,7 +227,11 @@ class WindowLedger:
             if over and not window.pending:
                 del self._windows[window.start]
                 due.append(window)
-            elif len(window.acknowledgements) > RANGES_MAX or len(window.undelivered) > RANGES_MAX:
+            elif (
+                len(window.acknowledgements) > RANGES_MAX
+                or len(window.undelivered) > RANGES_MAX
+                or window.count > EVENTS_MAX
+            ):
                 due.append(self._detach(window))
         accounts = [account for window in due for account in self._accounts(window)]
         if accounts:
@@ -249,11 +274,9 @@ class WindowLedger:
 
     def _detach(self, window: _Window) -> _Window:
         """Take what is settled out of a window that goes on."""
-        settled = _Window(
-            window.start, set(), window.fingerprint, window.acknowledgements, window.undelivered
-        )
-        window.fingerprint, window.acknowledgements, window.undelivered = 0, [], []
-        return settled
+        pending, window.pending = window.pending, set()
+        self._windows[window.start] = _Window(window.start, pending)
+        return window
 
     def _promise(self, now_ms: int) -> None:
         self._reported_ms = now_ms
@@ -277,30 +300,15 @@ class WindowLedger:
 
     def _accounts(self, window: _Window) -> list[Account]:
         """Cut what is settled of a window into accounts within the bounds; none when nothing is."""
-        runs = coalesce(window.acknowledgements)
+        runs = coalesce(window.runs())
         ranges = join_ranges(window.undelivered)
         pieces = range(0, max(len(runs), len(ranges)), RANGES_MAX)
-        if len(pieces) == 1:
-            return [self._account(window.start, runs, ranges, window.fingerprint & MASK)]
-        parts = [(runs[at : at + RANGES_MAX], ranges[at : at + RANGES_MAX]) for at in pieces]
         return [
-            self._account(window.start, part_runs, part_ranges, self._fingerprint(part_runs))
-            for part_runs, part_ranges in parts
+            self._account(window.start, runs[at : at + RANGES_MAX], ranges[at : at + RANGES_MAX])
+            for at in pieces
         ]
 
-    def _fingerprint(self, runs: list[Acknowledgement]) -> int:
-        total = sum(
-            mix(self._key, at) for run in runs for at in range(run.first_sequence, run.last_sequence + 1)
-        )
-        return total & MASK
-
-    def _account(
-        self,
-        start: int,
-        runs: list[Acknowledgement],
-        ranges: list[Undelivered],
-        fingerprint: int,
-    ) -> Account:
+    def _account(self, start: int, runs: list[Acknowledgement], ranges: list[Undelivered]) -> Account:
         firsts = [run.first_sequence for run in runs] + [entry.first_sequence for entry in ranges]
         lasts = [run.last_sequence for run in runs] + [entry.last_sequence for entry in ranges]
         return Account(
@@ -310,7 +318,7 @@ class WindowLedger:
             first_sequence=min(firsts),
             last_sequence=max(lasts),
             count=sum(run.last_sequence - run.first_sequence + 1 for run in runs),
-            fingerprint=fingerprint,
+            fingerprint=sum(mix_run(self._key, run.first_sequence, run.last_sequence) for run in runs) & MASK,
             undelivered=tuple(ranges),
             acknowledgements=tuple(runs),
             complete_until=self._complete_ms,

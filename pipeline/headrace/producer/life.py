@@ -26,7 +26,7 @@ from headrace.events.avro_schemas import MONITORING_TOPIC
 from headrace.events.envelope import Header
 from headrace.events.monitoring import Account, MonitoringEvent, WindowLedger
 from headrace.producer.checks import EventError, checked_key, checked_time
-from headrace.producer.stream import Delivery, Encoder, Stream, interrupted
+from headrace.producer.stream import Encoder, Envelope, Stream, interrupted
 
 _log = logging.getLogger("headrace.producer")
 
@@ -88,6 +88,7 @@ class Life:
     def __init__(self, producer_id: str, settings: Settings) -> None:
         self._producer_id = producer_id
         self._server, self._service, self._datacenter = settings[:3]
+        self._envelope = Envelope(self._server, self._service, producer_id)
         self._monitoring_encoder = settings.monitoring_encoder
         self.streams = settings.streams(producer_id)
         self._wait_seconds_max = float(settings.client_config["delivery.timeout.ms"]) / 1000
@@ -128,29 +129,23 @@ class Life:
         happened_ms = now_ms() if time_ms is None else checked_time(time_ms)
         if key is not None:
             key = checked_key(key)
-        stream.encoder.check(fields)
+        encoder = stream.encoder
+        body = encoder.body(fields)
         with stream.lock:
             while True:
                 if self.is_closed:
                     raise ProducerClosedError
                 sequence = stream.next_sequence
-                header = {
-                    "time": happened_ms,
-                    "server": self._server,
-                    "service": self._service,
-                    "producer": self._producer_id,
-                    "sequence": sequence,
-                }
-                value = stream.encoder.encode({"header": header, **fields})
+                value = encoder.event(self._envelope, happened_ms, sequence, fields, body)
                 # A signal's handler may have sent an event meanwhile, on this thread and so past the lock.
                 if stream.next_sequence == sequence:
                     stream.next_sequence = sequence + 1
                     break
             try:
-                stream.deliveries.append(Delivery(sequence, happened_ms, -1, None))
+                stream.deliveries.append((sequence, happened_ms, -1, None))
                 self._produce(stream, sequence, happened_ms, value, key)
             except BaseException:
-                stream.deliveries.append(Delivery(sequence, happened_ms, now_ms(), interrupted()))
+                stream.deliveries.append((sequence, happened_ms, now_ms(), interrupted()))
                 raise
         return sequence
 

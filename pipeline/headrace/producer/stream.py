@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from confluent_kafka import KafkaError
 from fastavro import schemaless_writer
@@ -22,6 +22,7 @@ from fastavro.schema import parse_schema
 from headrace.events.envelope import frame_prefix
 from headrace.events.monitoring import Account, Outcome, WindowLedger
 from headrace.producer.checks import EventError, FieldCheck
+from headrace.producer.plain_fields import LONGS, UNUSUAL, fields_writer, text
 
 FAILED_CODES: Final = frozenset(
     (
@@ -42,13 +43,19 @@ FAILED_CODES: Final = frozenset(
 _HEADER_FIELDS: Final = ["time", "server", "service", "producer", "sequence"]
 
 
-class Delivery(NamedTuple):
-    """What became of a sequence: handed out (now_ms is -1), acknowledged (error is None) or not delivered."""
+Delivery = tuple[int, int, int, KafkaError | None]
+"""A sequence, its event's time, and what became of it when: handed out (-1), acknowledged (no error) or not delivered."""
 
-    sequence: int
-    time_ms: int
-    now_ms: int
-    error: KafkaError | None
+
+class Envelope:
+    """What the headers of all events of a producer's life share, and its encoding."""
+
+    def __init__(self, server: str, service: str, producer: str) -> None:
+        self._names = {"server": server, "service": service, "producer": producer}
+        self.encoded = b"".join(map(text, self._names.values()))
+
+    def header(self, time_ms: int, sequence: int) -> dict[str, Any]:
+        return {"time": time_ms, **self._names, "sequence": sequence}
 
 
 @dataclass(slots=True)
@@ -73,17 +80,44 @@ class Encoder:
         parsed = json.loads(schema)
         _check_header(parsed)
         ready: Any = parse_schema(parsed)
-        self._schema = ready
+        self.schema = ready
         self._prefix = frame_prefix(schema_id)
-        self.check = FieldCheck(ready)
-        self._is_strict = not self.check.is_whole
+        self._check = FieldCheck(ready)
+        self._is_strict = not self._check.is_whole
+        self._write = fields_writer(ready["fields"][1:]) if _has_plain_header(ready) else None
+
+    def body(self, fields: Mapping[str, Any]) -> bytes | None:
+        """Return an event's fields without its header, encoded; None: they fit, and are `event`'s to encode.
+
+        Raises EventError when they do not fit the schema.
+        """
+        if self._write is not None:
+            try:
+                return self._write(fields)
+            except UNUSUAL:
+                pass
+        self._check(fields)
+        return None
+
+    def event(
+        self,
+        envelope: Envelope,
+        time_ms: int,
+        sequence: int,
+        fields: Mapping[str, Any],
+        body: bytes | None,
+    ) -> bytes:
+        """Return the message value of an event whose fields have this body."""
+        if body is None:
+            return self.encode({"header": envelope.header(time_ms, sequence), **fields})
+        return b"".join((self._prefix, LONGS[time_ms], envelope.encoded, LONGS[sequence], body))
 
     def encode(self, record: Mapping[str, Any]) -> bytes:
         """Return the message value; raises EventError when the record does not fit the schema."""
         buffer = io.BytesIO()
         buffer.write(self._prefix)
         try:
-            schemaless_writer(buffer, self._schema, record, strict_allow_default=self._is_strict)
+            schemaless_writer(buffer, self.schema, record, strict_allow_default=self._is_strict)
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
             raise EventError(f"the event does not fit its schema: {type(error).__name__}: {error}") from error
         return buffer.getvalue()
@@ -111,7 +145,7 @@ class Stream:
         return partial(self._delivered, sequence, time_ms)
 
     def _delivered(self, sequence: int, time_ms: int, error: KafkaError | None, _: Any) -> None:
-        self.deliveries.append(Delivery(sequence, time_ms, self._clock_ms(), error))
+        self.deliveries.append((sequence, time_ms, self._clock_ms(), error))
 
     def settle(self) -> None:
         """Take all deliveries into the ledger. For the accounting thread only."""
@@ -154,6 +188,13 @@ class Stream:
 def interrupted() -> KafkaError:
     """Return what becomes of a sequence whose send() was ended by a signal's handler: nobody knows."""
     return KafkaError(KafkaError._INTR, "send() was interrupted before the outcome was known")
+
+
+def _has_plain_header(schema: Mapping[str, Any]) -> bool:
+    """Whether the header's fields are the texts and longs that `Encoder.event` writes."""
+    types = [field["type"] for field in schema["fields"][0]["type"]["fields"]]
+    longs = [kind["type"] if isinstance(kind, dict) else kind for kind in (types[0], types[4])]
+    return longs == ["long", "long"] and types[1:4] == ["string"] * 3
 
 
 def _check_header(schema: Any) -> None:

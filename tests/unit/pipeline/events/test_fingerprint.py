@@ -6,7 +6,15 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.events.fingerprint import MASK, fingerprint, from_signed, to_signed
+from headrace.events.fingerprint import (
+    MASK,
+    fingerprint,
+    from_signed,
+    mix,
+    mix_run,
+    producer_key,
+    to_signed,
+)
 from headrace.events.fingerprint_columns import fingerprint_sum, fingerprints
 
 KNOWN = (6468810777538432912, 10229290926754186175)
@@ -37,3 +45,9 @@ def test_a_loss_and_a_duplicate_do_not_cancel_out() -> None:
 def test_signed_form_fits_an_avro_long_and_comes_back(value: int) -> None:
     assert -(2**63) <= to_signed(value) < 2**63
     assert from_signed(to_signed(value)) == value
+
+
+def test_the_sum_of_a_run_is_that_of_its_sequences() -> None:
+    key = producer_key("p")
+    for first, last in ((0, 0), (5, 4), (0, 99), (2**62, 2**62 + 7)):
+        assert mix_run(key, first, last) == sum(mix(key, at) for at in range(first, last + 1)) & MASK

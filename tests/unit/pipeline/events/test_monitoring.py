@@ -12,6 +12,7 @@ from headrace.events.avro_schemas import parsed_schema
 from headrace.events.envelope import Header
 from headrace.events.fingerprint import MASK, fingerprint
 from headrace.events.monitoring import (
+    EVENTS_MAX,
     RANGES_MAX,
     Account,
     Acknowledgement,
@@ -159,6 +160,20 @@ def test_a_window_with_too_many_ranges_is_accounted_in_parts_while_it_goes_on() 
         ledger.on_acknowledged(sequence, NOW, NOW)
     rest = ledger.finished(NOW + WINDOW)
     assert sum(part.count for part in rest) == 3 * RANGES_MAX // 2
+
+
+def test_a_window_with_very_many_events_is_accounted_in_parts_while_it_goes_on() -> None:
+    ledger = new_ledger()
+    for sequence in range(EVENTS_MAX + 2):
+        ledger.on_sent(sequence, NOW)
+        if sequence <= EVENTS_MAX:
+            ledger.on_acknowledged(sequence, NOW, NOW + 1)
+    [part] = ledger.finished(NOW + 1)
+    assert (part.count, part.first_sequence, part.complete_until) == (EVENTS_MAX + 1, 0, NOW)
+    assert ledger.pending == 1
+    ledger.on_acknowledged(EVENTS_MAX + 1, NOW, NOW + 1)
+    [rest, closing] = ledger.closed(NOW + 2)
+    assert (rest.count, rest.first_sequence, closing.next_sequence) == (1, EVENTS_MAX + 1, EVENTS_MAX + 2)
 
 
 def test_runs_join_across_small_differences_in_time_only_when_there_are_too_many() -> None:

@@ -76,7 +76,7 @@ def test_outcomes_go_to_the_ledger_in_the_order_of_the_callbacks() -> None:
     stream = new_stream()
     callbacks = []
     for sequence in range(4):
-        stream.deliveries.append(Delivery(sequence, NOW, -1, None))
+        stream.deliveries.append((sequence, NOW, -1, None))
         callbacks.append(stream.on_delivery(sequence, NOW))
     callbacks[1](None, None)
     callbacks[0](None, None)
@@ -96,7 +96,7 @@ def test_outcomes_go_to_the_ledger_in_the_order_of_the_callbacks() -> None:
 def test_what_was_taken_and_never_told_of_is_unknown_when_the_stream_closes() -> None:
     stream = new_stream()
     for sequence in (0, 2, 3):
-        stream.deliveries.append(Delivery(sequence, NOW, -1, None))
+        stream.deliveries.append((sequence, NOW, -1, None))
         stream.on_delivery(sequence, NOW)(None, None) if sequence < 3 else None
     stream.next_sequence = 6
     accounts = stream.closed(NOW + 2000)
@@ -117,8 +117,8 @@ def test_what_was_taken_and_never_told_of_is_unknown_when_the_stream_closes() ->
 @pytest.mark.parametrize("first", ["acknowledged", "interrupted"])
 def test_of_two_outcomes_the_first_one_counts(first: str) -> None:
     stream = new_stream()
-    stream.deliveries.append(Delivery(0, NOW, -1, None))
-    outcomes = [Delivery(0, NOW, NOW + 5, None), Delivery(0, NOW, NOW + 5, interrupted())]
+    stream.deliveries.append((0, NOW, -1, None))
+    outcomes: list[Delivery] = [(0, NOW, NOW + 5, None), (0, NOW, NOW + 5, interrupted())]
     stream.deliveries += outcomes if first == "acknowledged" else reversed(outcomes)
     [account, _] = stream.closed(NOW + 1000)
     assert (account.count, len(account.undelivered)) == ((1, 0) if first == "acknowledged" else (0, 1))
@@ -128,7 +128,7 @@ def test_of_two_outcomes_the_first_one_counts(first: str) -> None:
 def test_a_sequence_may_be_told_of_after_the_one_that_overtook_it() -> None:
     stream = new_stream()
     for sequence in (1, 0):
-        stream.deliveries.append(Delivery(sequence, NOW, -1, None))
+        stream.deliveries.append((sequence, NOW, -1, None))
         stream.on_delivery(sequence, NOW)(None, None)
     [account, closing] = stream.closed(NOW + 1000)
     assert account.acknowledgements == (Acknowledgement(0, 1, NOW + 5),)
