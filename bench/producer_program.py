@@ -57,7 +57,7 @@ def instrumented(bootstrap: str, registry: str, topic: str, events: int) -> tupl
     return begun
 
 
-def bare(bootstrap: str, _: str, topic: str, events: int) -> tuple[float, float]:
+def bare(bootstrap: str, _registry: str, topic: str, events: int) -> tuple[float, float]:
     """Publish the same number of values of the same size, encoded beforehand, by the client alone."""
     client = KafkaProducer({**DEFAULTS, **SETTINGS, "bootstrap.servers": bootstrap})
     client.list_topics(topic, timeout=30)
@@ -75,7 +75,7 @@ def bare(bootstrap: str, _: str, topic: str, events: int) -> tuple[float, float]
 
 
 def encoded() -> bytes:
-    header = {**HEADER, "time": 1_700_000_000_000, "sequence": 1_000}
+    header: dict[str, Any] = {**HEADER, "time": 1_700_000_000_000, "sequence": 1_000}
     return Encoder(schema_text("page_view"), 1).encode({"header": header, **VIEW})
 
 

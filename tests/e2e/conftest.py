@@ -10,6 +10,15 @@ from processes import BrokerProcess, DevCluster
 from zookeeper_process import ZooKeeperProcess
 
 
+@pytest.fixture(scope="session", autouse=True)
+def spool_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Where producers of the tests, and of the processes that they start, leave what is for the next one."""
+    folder = tmp_path_factory.mktemp("spool")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HEADRACE_SPOOL", str(folder))
+        yield folder
+
+
 @pytest.fixture(scope="session")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperProcess]:
     """What clusters share that leave their ZooKeeper alone: a JVM costs more than all else of a small cluster."""

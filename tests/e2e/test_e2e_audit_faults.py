@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -175,23 +176,27 @@ def test_is_incomplete_until_every_tier_has_it_and_then_complete(world: AuditWor
         assert 0 <= latency["mean"] <= latency["max"]
 
 
-def test_a_killed_producer_is_named_and_leaves_the_report_incomplete(
-    world: AuditWorld, tmp_path: Path
+def test_a_killed_producer_is_named_until_its_service_comes_back(
+    world: AuditWorld, tmp_path: Path, spool_folder: Path
 ) -> None:
     log = tmp_path / "access.log"
     log.write_text("".join(LINE.format(n=n) for n in range(100)))
-    command = [HEADRACE, "replay", "--log", str(log), "--events", "100000", "--rate", "500", "--window", "1"]
-    command += ["--bootstrap", world.live.bootstrap, "--registry", world.registry.url]
-    replay = subprocess.Popen([*command, "--datacenter", DATACENTER], stderr=subprocess.DEVNULL)
+    where = [
+        "--bootstrap",
+        world.live.bootstrap,
+        "--registry",
+        world.registry.url,
+        "--datacenter",
+        DATACENTER,
+    ]
+    command = [HEADRACE, "replay", "--log", str(log), "--window", "1", *where]
+    replay = subprocess.Popen([*command, "--events", "100000", "--rate", "500"], stderr=subprocess.DEVNULL)
     accounts = "headrace.monitoring"
     # The first are of a producer that has published nothing yet.
     eventually(lambda: end_offset(world.live.bootstrap, accounts, 0) > 6, what="accounts of events")
     replay.kill()
     replay.wait()
-    world.count("live")
-    world.copy()
-    world.count("offline")
-    world.load()
+    catch_up(world)
 
     report = world.report()
     assert (report["verdict"], report["findings"]) == ("incomplete", [])
@@ -200,7 +205,44 @@ def test_a_killed_producer_is_named_and_leaves_the_report_incomplete(
     assert len(reasons) == 1
     assert reasons[0]["producer"]
     assert "has not closed" in reasons[0]["reason"]
+    assert (reasons[0]["host"], reasons[0]["pid"]) == (socket.gethostname(), replay.pid)
     check_silence(world, reasons[0]["since"])
+    check_return(world, command, where, spool_folder, reasons[0]["producer"])
+
+
+def check_return(world: AuditWorld, command: list[str], where: list[str], folder: Path, killed: str) -> None:
+    """The service's next start publishes what the killed one left, after which all is known; again, it changes nothing."""
+    (left,) = folder.iterdir()
+    assert left.stem == killed
+    content = left.read_bytes()
+    done = subprocess.run(
+        [*command, "--events", "20"], check=True, capture_output=True, text=True, timeout=120
+    )
+    assert f"(producer {killed}, process" in done.stderr
+    assert "its last accounts are published now" in done.stderr
+    assert not list(folder.iterdir())
+    catch_up(world)
+    report = world.report()
+    assert (report["verdict"], report["findings"], report["incomplete"]) == ("complete", [], [])
+    totals = report["totals"]
+    assert totals["live"] == totals["warehouse"] >= totals["produced"] > 0
+
+    left.write_bytes(content)
+    publish = [HEADRACE, "publish-accounts", "--json", *where]
+    (again,) = json.loads(subprocess.run(publish, check=True, capture_output=True, timeout=120).stdout)
+    assert (again["producer"], again["service"]) == (killed, "web")
+    assert not list(folder.iterdir())
+    catch_up(world)
+    report = world.report()
+    assert (report["verdict"], report["totals"], report["findings"]) == ("complete", totals, [])
+
+
+def catch_up(world: AuditWorld) -> None:
+    """Let everything get to the end of the road."""
+    world.count("live")
+    world.copy()
+    world.count("offline")
+    world.load()
 
 
 def check_silence(world: AuditWorld, whole_until: str) -> None:
@@ -208,10 +250,7 @@ def check_silence(world: AuditWorld, whole_until: str) -> None:
     assert world.report()["topics"][0]["complete_until"] == whole_until
     time.sleep(2)
     world.publish(10)
-    world.count("live")
-    world.copy()
-    world.count("offline")
-    world.load()
+    catch_up(world)
     silent = ("--silent-after", "1")
     report = world.report(*silent)
     assert report["complete_until"] > whole_until

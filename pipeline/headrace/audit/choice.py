@@ -11,7 +11,7 @@ from headrace.audit.windows import ProducerName
 
 
 class Choice(NamedTuple):
-    """Topics by their own name or as `<datacenter>.<topic>`, producers by uuid, server or service; none: all."""
+    """Topics by their own name or as `<datacenter>.<topic>`, producers by uuid, server, service or host; none: all."""
 
     topics: Collection[str]
     producers: Collection[str]
@@ -20,7 +20,7 @@ class Choice(NamedTuple):
         return not self.topics or topic in self.topics or f"{datacenter}.{topic}" in self.topics
 
     def has_producer(self, producer: str, names: Mapping[str, ProducerName]) -> bool:
-        return not self.producers or bool({producer, *names.get(producer, ())} & set(self.producers))
+        return not self.producers or bool({producer, *names.get(producer, ())[:3]} & set(self.producers))
 
     def unknown(self, outcome: Outcome, names: Mapping[str, ProducerName]) -> list[str]:
         """Return the chosen names that nothing of an outcome goes by."""
@@ -29,7 +29,7 @@ class Choice(NamedTuple):
             for datacenter, topic in (*outcome.topics, *outcome.batches)
             for name in (topic, f"{datacenter}.{topic}")
         }
-        producers = {name for producer, place in names.items() for name in (producer, *place)}
+        producers = {name for producer, place in names.items() for name in (producer, *place[:3])}
         return sorted({*self.topics} - topics) + sorted({*self.producers} - producers)
 
 

@@ -194,8 +194,8 @@ def _producers(
     _, first = np.unique(producer, return_index=True)
     found = {}
     for at in first[producer[first] >= 0].tolist():
-        texts = (raw.data[begin[at] : end[at]].decode(errors="replace") for begin, end in (server, service))
-        found[names[producer[at]]] = ProducerName(*texts)
+        texts = [raw.data[begin[at] : end[at]].decode(errors="replace") for begin, end in (server, service)]
+        found[names[producer[at]]] = ProducerName(texts[0], texts[1])
     return found
 
 

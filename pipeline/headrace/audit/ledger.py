@@ -234,7 +234,7 @@ class Ledger:
                 return
             account = replace(account, acknowledgements=(), undelivered=())
             runs = runs[:0]
-        self._name(header.producer, ProducerName(header.server, header.service))
+        self._name(header.producer, ProducerName(header.server, header.service, *event.process))
         self.unaccounted.pop(stream, None)
         if stream not in self.accounts:
             self.accounts[stream] = Accounts(settled=self.facts.gone.pop(stream, EMPTY))

@@ -309,7 +309,7 @@ def watch(
     "producers",
     multiple=True,
     metavar="NAME",
-    help="Report what is of this producer alone: by its uuid, server or service; may be given several times.",
+    help="Report what is of this producer alone: by its uuid, server, service or host; may be given several times.",
 )
 @click.option(
     "--output",
@@ -364,7 +364,7 @@ def _chosen(outcome: Outcome, choice: Choice, ledger: Ledger) -> Outcome:
     if unknown:
         raise click.ClickException(
             f"nothing that is open or was found goes by the name of {', '.join(unknown)}: name topics with --topic, and with "
-            "--producer a uuid, server or service that the whole report has"
+            "--producer a uuid, server, service or host that the whole report has"
         )
     return chosen(outcome, choice, ledger.producers)
 

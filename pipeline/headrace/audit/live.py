@@ -105,7 +105,7 @@ class Rates:
 
 def producers_by_place(names: Iterable[ProducerName]) -> dict[ProducerName, int]:
     """Return how many producers each service of each server had."""
-    return dict(Counter(names))
+    return dict(Counter(ProducerName(*name[:2]) for name in names))
 
 
 def parts(view: View, query: Query, *, may_accept: bool = False) -> dict[str, str]:

@@ -131,7 +131,7 @@ def encode(record: CountRecord) -> bytes:
             "at": record.at_ms,
             "foreign": record.foreign,
             "tallies": [tally_as_json(item) for item in record.tallies],
-            "producers": record.producers,
+            "producers": {producer: name[:2] for producer, name in record.producers.items()},
             "removed": record.removed,
             "compacted": record.is_compacted,
         }

@@ -186,7 +186,7 @@ def _finding(item: Finding, ledger: Ledger) -> dict[str, Any]:
         "hop": item.hop,
         "datacenter": item.stream.datacenter,
         "topic": item.stream.topic,
-        **ledger.producers.get(item.stream.producer, _NOBODY)._asdict(),
+        **_place(item.stream.producer, ledger),
         "producer": item.stream.producer,
         "first_sequence": item.first_sequence,
         "last_sequence": item.last_sequence,
@@ -217,11 +217,28 @@ def _acceptance(item: Finding, ledger: Ledger) -> dict[str, Any] | None:
     return {"id": found.id, "by": found.by, "reason": found.reason, "at": _time(found.at_ms)}
 
 
+def _place(producer: str, ledger: Ledger) -> dict[str, Any]:
+    """Return where a producer runs; its process where an account has named it."""
+    name = ledger.producers.get(producer, _NOBODY)
+    process = {"host": name.host, "pid": name.pid, "process_started": _time(name.started_ms)}
+    return {"server": name.server, "service": name.service, **(process if name.host else {})}
+
+
+def named(outcome: Outcome, ledger: Ledger) -> list[str]:
+    """Say of whom the first faults and reasons are, a sentence each."""
+    faults = [item for item in outcome.findings if item.kind in ("loss", "duplicate")][:NAMED_MAX]
+    reasons = outcome.incomplete[:NAMED_MAX]
+    return [
+        *(str(_finding(item, ledger)["what"]) for item in faults),
+        *(reason(_incomplete(item, ledger)) for item in reasons),
+    ]
+
+
 def _incomplete(item: Incomplete, ledger: Ledger) -> dict[str, Any]:
     return {
         "datacenter": item.datacenter,
         "topic": item.topic,
-        **ledger.producers.get(item.producer, _NOBODY)._asdict(),
+        **_place(item.producer, ledger),
         "producer": item.producer,
         "reason": item.reason,
         **_period(item.period, None),

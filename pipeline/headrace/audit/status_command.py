@@ -20,6 +20,7 @@ from headrace.audit.outcome import BatchTopic, Counts
 from headrace.audit.period import END_MS, Period
 from headrace.audit.recent import Figures, RecentLatencies
 from headrace.audit.reconcile import reconcile
+from headrace.audit.report import named
 from headrace.broker.moment import Moment, now_ms
 
 BEFORE_MS: Final = 3_600_000
@@ -78,6 +79,7 @@ def status(
         "under_way": totals.under_way,
         "accepted": accepted._asdict(),
         "latency_seconds": hops,
+        "named": named(outcome, auditor.ledger),
         "slower": [] if latency_factor is None else slower(hops, latency_factor),
     }
     if as_json:
@@ -130,6 +132,8 @@ def _print(found: dict[str, Any]) -> None:
     console.print(
         f"{found['verdict']}: {found['lost']} lost, {found['duplicated']} doubled, {found['under_way']} on their way{known}"
     )
+    for sentence in found["named"]:
+        console.print(sentence, markup=False)
     for span, told in found["latency_seconds"].items():
         if told["since"]:
             before = f", in the hour before {told['before']['p99']:.3f} s" if told["before"] else ""

@@ -40,6 +40,8 @@ from headrace.load.tables import split_topic
 
 OWN_TOPICS: Final = (COUNTS_TOPIC, ARRIVALS_TOPIC, FINDINGS_TOPIC, ACCEPTANCES_TOPIC)
 MIRRORED_TOPICS: Final = (COUNTS_TOPIC, MONITORING_TOPIC)
+PROCESS_SIZE_MIN: Final = 3
+"""Bytes of a process in an account of which nothing is known: an empty text and two zeros."""
 
 
 class OfflineTopics:
@@ -162,6 +164,8 @@ def _take_count(ledger: Ledger, topic: str, value: bytes | None) -> None:
 
 def _account(value: bytes | None) -> MonitoringEvent:
     _, content = unframe(value)
+    # Accounts of earlier releases end before the process: zeros are its defaults. What comes later is not read.
+    content += bytes(PROCESS_SIZE_MIN)
     record: Any = schemaless_reader(io.BytesIO(content), parsed_schema("monitoring_event"), None)
     return MonitoringEvent.from_record(record)
 

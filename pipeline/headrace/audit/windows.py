@@ -45,10 +45,13 @@ class Stream(NamedTuple):
 
 
 class ProducerName(NamedTuple):
-    """Where a producer runs, which says more to people than its uuid."""
+    """Where a producer runs, which says more to people than its uuid; its process is known from its accounts alone."""
 
     server: str
     service: str
+    host: str = ""
+    pid: int = 0
+    started_ms: int = 0
 
 
 class Run(NamedTuple):

@@ -21,7 +21,11 @@ def _place_of(item: Row) -> str:
     """Return where a producer runs; empty where neither an account nor an event of it has said so."""
     if not (item.get("server") or item.get("service")):
         return ""
-    return f"server {item['server']}, service {item['service']}"
+    process = ""
+    if item.get("host"):
+        since = f" since {item['process_started']}" if item["process_started"] else ""
+        process = f", process {item['pid']} on {item['host']}{since}"
+    return f"server {item['server']}, service {item['service']}{process}"
 
 
 def reason(item: Row) -> str:

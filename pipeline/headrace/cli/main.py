@@ -29,6 +29,11 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
         "producer",
         "Publish a web server's access log as page views.",
     ),
+    "publish-accounts": (
+        "headrace.producer.publish_accounts:publish_accounts",
+        "producer",
+        "Publish the last accounts of producers that were killed.",
+    ),
     "load": ("headrace.load.command:load", "load", "Load topics into warehouse tables."),
     "query": ("headrace.load.query:query", "load", "Ask the warehouse tables a question in SQL."),
     "audit": (

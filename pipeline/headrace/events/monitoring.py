@@ -65,6 +65,18 @@ class Account:
     next_sequence: int
 
 
+class ProcessName(NamedTuple):
+    """Where a producer lives: the machine's own name, the process's id, and when it was started in milliseconds."""
+
+    host: str
+    pid: int
+    started_at: int
+
+
+NO_PROCESS: Final = ProcessName("", 0, 0)
+"""Of an account that does not say."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonitoringEvent:
     """One record of the topic `headrace.monitoring`."""
@@ -73,6 +85,7 @@ class MonitoringEvent:
     topic: str
     datacenter: str
     account: Account
+    process: ProcessName = NO_PROCESS
 
     def as_record(self) -> dict[str, Any]:
         """Return the record as fastavro writes it."""
@@ -92,6 +105,7 @@ class MonitoringEvent:
             "acknowledgements": [entry._asdict() for entry in account.acknowledgements],
             "complete_until": account.complete_until,
             "next_sequence": account.next_sequence,
+            "process": self.process._asdict(),
         }
 
     @classmethod
@@ -116,8 +130,13 @@ class MonitoringEvent:
             complete_until=_milliseconds(record["complete_until"]),
             next_sequence=record["next_sequence"],
         )
+        process = record["process"]
         return cls(
-            header=Header(**header), topic=record["topic"], datacenter=record["datacenter"], account=account
+            header=Header(**header),
+            topic=record["topic"],
+            datacenter=record["datacenter"],
+            account=account,
+            process=ProcessName(process["host"], process["pid"], _milliseconds(process["started_at"])),
         )
 
 
@@ -161,13 +180,14 @@ class _Window:
 class WindowLedger:
     """Accounts for one producer and topic. Times are ms since the epoch, to which windows are aligned."""
 
-    def __init__(self, producer: str, *, window_size_ms: int, now_ms: int) -> None:
+    def __init__(self, producer: str, *, window_size_ms: int, now_ms: int, first_sequence: int = 0) -> None:
+        """Begin with a sequence: those before it are in accounts already."""
         if window_size_ms <= 0:
             raise ValueError(f"window_size_ms is {window_size_ms}; it must be positive")
         self._key = producer_key(producer)
         self._window_size_ms = window_size_ms
         self._windows: dict[int, _Window] = {}
-        self._next_sequence = 0
+        self._next_sequence = first_sequence
         self._untold: set[int] = set()
         self._reported_ms = now_ms
         self._complete_ms = 0

@@ -12,6 +12,7 @@ its own from the first `send()` on. What was handed out before the fork is the p
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import uuid
@@ -24,6 +25,7 @@ from headrace.producer import open_producers
 from headrace.producer.checks import checked_text
 from headrace.producer.life import Life, ProducerClosedError, Settings
 from headrace.producer.registration import register
+from headrace.producer.spool import folder_of
 from headrace.producer.stream import Counts, Encoder
 
 DEFAULTS: Final[Mapping[str, Any]] = {
@@ -49,7 +51,9 @@ class Producer:
     holds librdkafka's settings (linger.ms, batch.size, acks, enable.idempotence, delivery.timeout.ms, …). Opening
     registers the schemas and raises RegistrationError when that fails, EventError when a schema has no envelope; it does
     not wait for the brokers, which the first `send()` of a topic does. One that is left open is closed when the process
-    exits, within 20 s; not when it is killed. After a fork parent and child each have a producer of their own.
+    exits, within 20 s; when it is killed, the next producer of its server and service does so from its file in the folder
+    `spool`: by default that of the environment's HEADRACE_SPOOL, or else one in /dev/shm; empty for none. After a fork
+    parent and child each have a producer of their own.
     """
 
     def __init__(
@@ -64,6 +68,7 @@ class Producer:
         window_size_ms: int = 10_000,
         registry_seconds_max: float = 30.0,
         client_config: Mapping[str, Any] | None = None,
+        spool: str | os.PathLike[str] | None = None,
     ) -> None:
         names = {"server": server, "service": service, "datacenter": datacenter}
         for name, value in names.items():
@@ -81,6 +86,7 @@ class Producer:
             client_config={**DEFAULTS, **(client_config or {}), "bootstrap.servers": bootstrap},
             monitoring_encoder=encoders.pop(MONITORING_TOPIC),
             encoders=encoders,
+            spool_folder=folder_of(spool),
         )
         self.producer_id = str(uuid.uuid4())
         self._is_closed = False
@@ -161,8 +167,8 @@ class Producer:
             return
         # Its threads are the parent's: destroying the client here would wait for them for ever.
         open_producers.keep_for_good(life)
+        life.abandon()
         if not self._is_closed:
-            life.is_closed = True
             self._life = None
             self.producer_id = str(uuid.uuid4())
 

@@ -14,18 +14,21 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
-from collections.abc import Mapping
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka import Producer as KafkaProducer
 
 from headrace.events.avro_schemas import MONITORING_TOPIC
-from headrace.events.envelope import Header
-from headrace.events.monitoring import Account, MonitoringEvent, WindowLedger
+from headrace.events.monitoring import Account, WindowLedger
+from headrace.producer.author import Author, this_process
 from headrace.producer.checks import EventError, checked_key, checked_time
+from headrace.producer.spool import LeftBehind, boot_id, left_behind, new_spool
+from headrace.producer.spool_layout import Head, Ring, slots_for
 from headrace.producer.stream import Encoder, Envelope, Stream, interrupted
 
 _log = logging.getLogger("headrace.producer")
@@ -69,33 +72,62 @@ class Settings(NamedTuple):
     client_config: Mapping[str, Any]
     encoders: Mapping[str, Encoder]
     monitoring_encoder: Encoder
+    spool_folder: Path | None = None
+    """Where what an account says is kept until it is delivered; None: nowhere."""
 
-    def streams(self, producer_id: str) -> dict[str, Stream]:
+    def streams(self, producer_id: str, rings: Mapping[str, Ring]) -> dict[str, Stream]:
         return {
             topic: Stream(
                 topic,
                 encoder,
                 WindowLedger(producer_id, window_size_ms=self.window_size_ms, now_ms=now_ms()),
                 now_ms,
+                rings.get(topic),
             )
             for topic, encoder in self.encoders.items()
         }
+
+    def head(self, author: Author) -> Head:
+        return Head(
+            producer=author.producer,
+            server=self.server,
+            service=self.service,
+            datacenter=self.datacenter,
+            bootstrap=str(self.client_config.get("bootstrap.servers", "")),
+            process=author.process,
+            boot=boot_id(),
+            window_size_ms=self.window_size_ms,
+            topics=tuple(self.encoders),
+            slots=slots_for(len(self.encoders)),
+        )
+
+
+class Outgoing(NamedTuple):
+    """An account that is to be published; `left` is the spool that it is from, when its life is another one."""
+
+    author: Author
+    topic: str
+    account: Account
+    left: LeftBehind | None = None
 
 
 class Life:
     """Everything that one producer's uuid stands for, in the process that opened it."""
 
     def __init__(self, producer_id: str, settings: Settings) -> None:
-        self._producer_id = producer_id
-        self._server, self._service, self._datacenter = settings[:3]
-        self._envelope = Envelope(self._server, self._service, producer_id)
+        self._author = Author(producer_id, *settings[:3], this_process())
+        self._envelope = Envelope(settings.server, settings.service, producer_id)
         self._monitoring_encoder = settings.monitoring_encoder
-        self.streams = settings.streams(producer_id)
+        head = settings.head(self._author)
+        self._spool = new_spool(settings.spool_folder, head)
+        self._left = left_behind(settings.spool_folder, partial(_is_before, head), now_ms)
+        self._left_over: Counter[LeftBehind] = Counter()
+        """How many accounts of lives that were left behind are not delivered yet."""
+        self.streams = settings.streams(producer_id, self._spool.rings if self._spool else {})
         self._wait_seconds_max = float(settings.client_config["delivery.timeout.ms"]) / 1000
         self._opening_deadline = time.monotonic() + self._wait_seconds_max
         self._client = KafkaProducer(dict(settings.client_config))
-        self._monitoring_sequence = 0
-        self._unpublished: deque[tuple[str, Account]] = deque()
+        self._unpublished: deque[Outgoing] = deque()
         self.monitoring_failures = 0
         self.is_closed = False
         """No event is taken any more."""
@@ -142,7 +174,7 @@ class Life:
                     stream.next_sequence = sequence + 1
                     break
             try:
-                stream.deliveries.append((sequence, happened_ms, -1, None))
+                stream.on_sent(sequence, happened_ms)
                 self._produce(stream, sequence, happened_ms, value, key)
             except BaseException:
                 stream.deliveries.append((sequence, happened_ms, now_ms(), interrupted()))
@@ -176,6 +208,14 @@ class Life:
         """Return until when a sender waits: for the opening heartbeat from when the life began, else from now."""
         return time.monotonic() + self._wait_seconds_max if stream.is_announced else self._opening_deadline
 
+    def abandon(self) -> None:
+        """Leave the life to the process that this one was forked off: that one alone keeps what it has locked."""
+        self.is_closed = True
+        if self._spool is not None:
+            self._spool.leave()
+        for left in self._left_over:
+            left.leave()
+
     def start_closing(self, deadline: float) -> None:
         """Take no more events and let the accounting thread end; again, it changes nothing. Waits for nobody."""
         if self._deadline is None:
@@ -202,14 +242,17 @@ class Life:
             self._is_finished = True
 
     def _account(self) -> None:
-        self._unpublished += [(stream.topic, stream.opened(now_ms())) for stream in self.streams.values()]
+        for stream in self.streams.values():
+            self._put(stream, [stream.opened(now_ms())])
         while not self.is_closed:
             self._publish()
             self._client.poll(_POLL_SECONDS)
             due_ms = now_ms() - ACCOUNTING_DELAY_MS
             for stream in self.streams.values():
                 stream.settle()
-                self._unpublished += [(stream.topic, account) for account in stream.finished(due_ms)]
+                self._put(stream, stream.finished(due_ms))
+            if self.is_opened:
+                self._put_left(next(self._left, None))
 
     def _finish(self) -> None:
         """Wait for the outcomes, give up those that do not come in time, and publish the last accounts."""
@@ -222,8 +265,37 @@ class Life:
             self._client.purge()
             self._flush(time.monotonic() + reserve / 2)
         for stream in self.streams.values():
-            self._unpublished += [(stream.topic, account) for account in stream.closed(now_ms())]
+            self._put(stream, stream.closed(now_ms()))
+        for left in self._left:
+            self._put_left(left)
+            if time.monotonic() > deadline - reserve:
+                break
         self._publish_all(deadline)
+        for left in self._left_over:
+            left.leave()
+        if self._spool is not None:
+            if self.monitoring_failures:
+                self._spool.leave()
+            else:
+                self._spool.forget()
+
+    def _put(self, stream: Stream, accounts: Iterable[Account]) -> None:
+        self._unpublished += [Outgoing(self._author, stream.topic, account) for account in accounts]
+
+    def _put_left(self, left: LeftBehind | None) -> None:
+        """Take a life that was left behind: its last accounts are published here."""
+        if left is None:
+            return
+        _log.warning(
+            "server %s, service %s (producer %s, process %d) ended without closing: its last accounts are published now",
+            left.head.server,
+            left.head.service,
+            left.head.producer,
+            left.head.process.pid,
+        )
+        author = Author.of(left.head, left.sequence)
+        self._left_over[left] = len(left.accounts)
+        self._unpublished += [Outgoing(author, topic, account, left) for topic, account in left.accounts]
 
     def _await_senders(self, deadline: float) -> None:
         for stream in self.streams.values():
@@ -241,24 +313,20 @@ class Life:
     def _publish(self) -> None:
         """Publish accounts in order until the client's queue is full."""
         while self._unpublished:
-            topic, account = self._unpublished[0]
-            header = Header(
-                now_ms(), self._server, self._service, self._producer_id, self._monitoring_sequence
-            )
-            event = MonitoringEvent(header=header, topic=topic, datacenter=self._datacenter, account=account)
-            value = self._monitoring_encoder.encode(event.as_record())
+            outgoing = self._unpublished[0]
+            author = outgoing.author
+            message = author.message(self._monitoring_encoder, outgoing.topic, outgoing.account, now_ms())
             try:
                 self._client.produce(
-                    MONITORING_TOPIC,
-                    value=value,
-                    timestamp=header.time,
-                    on_delivery=partial(self._on_monitoring_delivery, topic, account),
+                    MONITORING_TOPIC, **message, on_delivery=partial(self._on_monitoring_delivery, outgoing)
                 )
             except BufferError:
                 return
             except KafkaException as error:
-                self._give_up(error.args[0])
-            self._monitoring_sequence += 1
+                self._give_up(outgoing, error.args[0])
+            author.sequence += 1
+            if outgoing.left is None and self._spool is not None:
+                self._spool.note_monitoring(author.sequence)
             self._unpublished.popleft()
 
     def _publish_all(self, deadline: float) -> None:
@@ -271,26 +339,50 @@ class Life:
             # Messages that it kept would keep the client, which asks for brokers as long as it lives.
             self._client.purge()
             self._client.flush(_POLL_SECONDS)
-        self.monitoring_failures += len(self._client) + len(self._unpublished)
+        self.monitoring_failures += len(self._client) + sum(
+            outgoing.left is None for outgoing in self._unpublished
+        )
 
-    def _on_monitoring_delivery(self, topic: str, account: Account, error: KafkaError | None, _: Any) -> None:
+    def _on_monitoring_delivery(self, outgoing: Outgoing, error: KafkaError | None, _: Any) -> None:
         if error is None:
-            self.streams[topic].is_announced = True
+            self._note_delivered(outgoing)
         elif (
             self._is_over
             or error.code() == KafkaError.MSG_SIZE_TOO_LARGE
             or len(self._unpublished) >= UNPUBLISHED_MAX
         ):
-            self._give_up(error)
+            self._give_up(outgoing, error)
         else:
-            _log.warning(
-                "a %s account was not delivered and is published again: %s", account.kind, error.str()
-            )
-            self._unpublished.append((topic, account))
+            kind = outgoing.account.kind
+            _log.warning("a %s account was not delivered and is published again: %s", kind, error.str())
+            self._unpublished.append(outgoing)
 
-    def _give_up(self, error: KafkaError) -> None:
-        self.monitoring_failures += 1
+    def _note_delivered(self, outgoing: Outgoing) -> None:
+        left = outgoing.left
+        if left is None:
+            stream = self.streams[outgoing.topic]
+            stream.is_announced = True
+            stream.on_accounted(outgoing.account)
+            return
+        self._left_over[left] -= 1
+        if not self._left_over[left]:
+            del self._left_over[left]
+            left.forget()
+
+    def _give_up(self, outgoing: Outgoing, error: KafkaError) -> None:
+        """An account of a life that was left behind stays in its spool, for the next one."""
+        if outgoing.left is None:
+            self.monitoring_failures += 1
         _log.error("a monitoring event was not delivered: %s", error.str())
+
+
+def _is_before(head: Head, other: Head) -> bool:
+    """Whether a life is of the same service as another one, so that the later one publishes what is left of it."""
+    return _place_of(head) == _place_of(other)
+
+
+def _place_of(head: Head) -> tuple[str, ...]:
+    return head.datacenter, head.server, head.service, head.bootstrap
 
 
 def _overdue(stream: Stream) -> KafkaError:

@@ -137,8 +137,8 @@ def fields_writer(fields: Sequence[Mapping[str, Any]]) -> Callable[[Mapping[str,
 
     What it returns raises one of `UNUSUAL` for fields that are not what it takes.
     """
-    writers = [_writer(field["type"]) for field in fields]
-    if None in writers or len(fields) < 2:
+    writers = [known for field in fields if (known := _writer(field["type"])) is not None]
+    if len(writers) < len(fields) or len(fields) < 2:
         return None
     count = len(fields)
     values_of = itemgetter(*(field["name"] for field in fields))

@@ -23,6 +23,7 @@ from headrace.events.envelope import frame_prefix
 from headrace.events.monitoring import Account, Outcome, WindowLedger
 from headrace.producer.checks import EventError, FieldCheck
 from headrace.producer.plain_fields import LONGS, UNUSUAL, fields_writer, text
+from headrace.producer.spool_layout import NoRing, Ring
 
 FAILED_CODES: Final = frozenset(
     (
@@ -45,6 +46,10 @@ _HEADER_FIELDS: Final = ["time", "server", "service", "producer", "sequence"]
 
 Delivery = tuple[int, int, int, KafkaError | None]
 """A sequence, its event's time, and what became of it when: handed out (-1), acknowledged (no error) or not delivered."""
+
+
+Span = tuple[int, int]
+"""Sequences first to last (inclusive)."""
 
 
 class Envelope:
@@ -127,7 +132,12 @@ class Stream:
     """Sequences, encoder, deliveries and ledger of one topic."""
 
     def __init__(
-        self, topic: str, encoder: Encoder, ledger: WindowLedger, clock_ms: Callable[[], int]
+        self,
+        topic: str,
+        encoder: Encoder,
+        ledger: WindowLedger,
+        clock_ms: Callable[[], int],
+        ring: Ring | NoRing | None = None,
     ) -> None:
         self.topic = topic
         self.lock = threading.RLock()
@@ -137,6 +147,9 @@ class Stream:
         self.encoder = encoder
         self.counts = Counts(0, 0, 0, {})
         self.deliveries: deque[Delivery] = deque()
+        self.ring = ring or NoRing()
+        self._accounted: list[Span] = []
+        """Sequences in delivered accounts, in ascending runs; the first one begins with 0, or there is none of it."""
         self._ledger = ledger
         self._clock_ms = clock_ms
 
@@ -145,10 +158,29 @@ class Stream:
         return partial(self._delivered, sequence, time_ms)
 
     def _delivered(self, sequence: int, time_ms: int, error: KafkaError | None, _: Any) -> None:
-        self.deliveries.append((sequence, time_ms, self._clock_ms(), error))
+        now_ms = self._clock_ms()
+        if error is None:
+            self.ring.on_acknowledged(sequence, now_ms)
+        else:
+            self.ring.on_failed(sequence, _outcome(error))
+        self.deliveries.append((sequence, time_ms, now_ms, error))
+
+    def on_sent(self, sequence: int, time_ms: int) -> None:
+        """Note a sequence that is about to be handed to the client. For the sender that took it."""
+        self.ring.on_sent(sequence, time_ms)
+        self.deliveries.append((sequence, time_ms, -1, None))
+
+    def on_accounted(self, account: Account) -> None:
+        """Note that an account was delivered. For the accounting thread only."""
+        found = [(run.first_sequence, run.last_sequence) for run in account.acknowledgements]
+        found += [(entry.first_sequence, entry.last_sequence) for entry in account.undelivered]
+        if found:
+            self._accounted = _joined([*self._accounted, *found])
 
     def settle(self) -> None:
         """Take all deliveries into the ledger. For the accounting thread only."""
+        first = self._accounted[0] if self._accounted else (0, -1)
+        self.ring.note(self.next_sequence, first[1] + 1 if first[0] == 0 else 0)
         deliveries, ledger, counts = self.deliveries, self._ledger, self.counts
         for _ in range(len(deliveries)):
             sequence, time_ms, now_ms, error = deliveries.popleft()
@@ -160,7 +192,7 @@ class Stream:
                 self._settle_failure(sequence, time_ms, error)
 
     def _settle_failure(self, sequence: int, time_ms: int, error: KafkaError) -> None:
-        outcome: Outcome = "failed" if error.code() in FAILED_CODES else "unknown"
+        outcome = _outcome(error)
         reason = error.str()
         if not self._ledger.on_failed(sequence, time_ms, outcome=outcome, reason=reason):
             return
@@ -183,6 +215,21 @@ class Stream:
         for sequence, time_ms in self._ledger.unsettled(self.next_sequence, now_ms):
             self._settle_failure(sequence, time_ms, interrupted())
         return self._ledger.closed(now_ms)
+
+
+def _outcome(error: KafkaError) -> Outcome:
+    return "failed" if error.code() in FAILED_CODES else "unknown"
+
+
+def _joined(spans: list[Span]) -> list[Span]:
+    """Return the same sequences in as few ascending runs as there can be."""
+    found: list[Span] = []
+    for first, last in sorted(spans):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(found[-1][1], last))
+        else:
+            found.append((first, last))
+    return found
 
 
 def interrupted() -> KafkaError:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.audit.count import census, count, envelopes
+from headrace.audit.windows import ProducerName
 from headrace.broker.wire.batches import Record, encode_batch, read_header
 from headrace.events.avro_schemas import parsed_schema
 from headrace.events.envelope import Header, frame_prefix
@@ -118,6 +119,6 @@ def test_tells_who_published_by_the_first_record_of_each_producer() -> None:
         value(GOOD._replace(sequence=8)),
     ]
     assert census([fetched(written), fetched([value(GOOD._replace(server="later"))])], 1000).producers == {
-        GOOD.producer: ("web-1", "shop"),
-        "other": ("web-2", "search"),
+        GOOD.producer: ProducerName("web-1", "shop"),
+        "other": ProducerName("web-2", "search"),
     }

@@ -55,7 +55,7 @@ def test_count_records_are_read_as_they_were_written() -> None:
     assert isinstance(back, Counted)
     assert (back.partition, back.first, back.next, back.foreign) == (PARTITION, 5, 9, 1)
     assert back.tallies[0].runs.tolist() == [[1, 2], [2, 2]]
-    assert back.producers == {"p": ("web-1", "shop")}
+    assert back.producers == COUNTED.producers
     assert (back.removed, back.is_compacted) == (2, True)
     stop = Standstill(tier="offline", datacenter="o", partition=PARTITION, first=4, next=4, reason="rot")
     assert decode(encode(stop)) == stop

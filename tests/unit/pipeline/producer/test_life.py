@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError
+from fastavro import schemaless_reader
 
-from headrace.events.avro_schemas import schema_text
+from headrace.events.avro_schemas import MONITORING_TOPIC, parsed_schema, schema_text
+from headrace.events.monitoring import Account, Acknowledgement, MonitoringEvent
 from headrace.producer import life as life_module
-from headrace.producer.life import Life, ProducerClosedError, Settings
+from headrace.producer.author import this_process
+from headrace.producer.life import Life, Outgoing, ProducerClosedError, Settings
 from headrace.producer.stream import Encoder
 
 LINE = {"reason": "r", "line": b"x", "size": 1, "sha256": ""}
@@ -37,14 +42,21 @@ class Client:
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
+        self.is_reachable = False
+        self.events: list[MonitoringEvent] = []
         self.kept: list[Callable[[KafkaError | None, Any], None]] = []
         self.purged: list[Callable[[KafkaError | None, Any], None]] = []
 
     def __len__(self) -> int:
         return len(self.kept) + len(self.purged)
 
-    def produce(self, topic: str, *, on_delivery: Any, **_: Any) -> None:
-        self.kept.append(on_delivery)
+    def produce(self, topic: str, *, value: bytes, on_delivery: Any, **_: Any) -> None:
+        if topic == MONITORING_TOPIC and self.is_reachable:
+            record: Any = schemaless_reader(io.BytesIO(value[5:]), parsed_schema("monitoring_event"), None)
+            self.events.append(MonitoringEvent.from_record(record))
+            on_delivery(None, None)
+        else:
+            self.kept.append(on_delivery)
 
     def flush(self, seconds: float) -> int:
         purged, self.purged = self.purged, []
@@ -68,13 +80,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def new_life() -> Life:
+def new_life(producer: str = "p", folder: Path | None = None) -> Life:
     encoder = Encoder(schema_text("rejected_line"), 1)
     config = {"delivery.timeout.ms": 120_000}
-    return Life(
-        "p",
-        Settings("s", "v", "d", 1000, config, {"t": encoder}, Encoder(schema_text("monitoring_event"), 2)),
-    )
+    monitoring = Encoder(schema_text("monitoring_event"), 2)
+    return Life(producer, Settings("s", "v", "d", 1000, config, {"t": encoder}, monitoring, folder))
 
 
 @pytest.mark.parametrize("seconds", [0.0, 2.0, 130.0])
@@ -106,9 +116,69 @@ def test_no_event_leaves_before_the_opening_heartbeat_was_acknowledged(clock: Cl
     stream.settle()
     assert stream.counts.failed == 2
     assert "opening heartbeat" in next(iter(stream.counts.reasons))
-    life._on_monitoring_delivery("t", stream.opened(0), None, None)
+    life._on_monitoring_delivery(Outgoing(life._author, "t", stream.opened(0)), None, None)
     life.send("t", LINE, None, None)
     assert len(life._client) == 1
+
+
+def killed_life(folder: Path) -> tuple[str, ...]:
+    """Leave the spool of a life of which two events were acknowledged, one of them in a delivered account."""
+    life = new_life("dead", folder)
+    stream = life.streams["t"]
+    stream.is_announced = True
+    for _ in range(3):
+        life.send("t", LINE, None, None)
+    for sequence in (0, 1):
+        stream.on_delivery(sequence, 1_700_000_000_000)(None, None)
+        stream.settle()
+    stream.on_accounted(Account(**{**BARE, "acknowledgements": (Acknowledgement(0, 0, 0),)}))
+    stream.settle()
+    assert life._spool is not None
+    life._spool.leave()
+    return tuple(path.name for path in folder.iterdir())
+
+
+BARE: dict[str, Any] = {
+    "kind": "window",
+    "window_start": 0,
+    "window_size_ms": 1000,
+    "first_sequence": 0,
+    "last_sequence": 0,
+    "count": 1,
+    "fingerprint": 0,
+    "undelivered": (),
+    "complete_until": 0,
+    "next_sequence": 1,
+}
+
+
+def test_a_life_publishes_what_one_that_was_killed_left_and_removes_it_then(
+    clock: Clock, tmp_path: Path
+) -> None:
+    assert killed_life(tmp_path) == ("dead.spool",)
+    life = new_life("p", tmp_path)
+    life.start_closing(clock.now)
+    life._finish()
+    assert {path.name for path in tmp_path.iterdir()} == {"dead.spool", "p.spool"}, (
+        "nothing of either was delivered"
+    )
+
+    life = new_life("q", tmp_path)
+    client: Any = life._client
+    client.is_reachable = True
+    life.start_closing(clock.now + 10)
+    life._finish()
+    assert not list(tmp_path.iterdir()), "all is told of this life, and of both before it"
+    dead = [event for event in client.events if event.header.producer == "dead"]
+    assert [event.account.kind for event in dead] == ["window", "closing"]
+    runs = [run[:2] for event in dead for run in event.account.acknowledgements]
+    unknown = [entry[:3] for event in dead for entry in event.account.undelivered]
+    assert (runs, unknown) == ([(1, 1)], [(2, 2, "unknown")])
+    assert dead[-1].account.next_sequence == 3
+    assert {(event.header.server, event.header.service, event.datacenter) for event in dead} == {
+        ("s", "v", "d")
+    }
+    assert dead[0].process == this_process()
 
 
 def test_an_event_is_not_handed_out_once_the_life_closes(clock: Clock) -> None:
