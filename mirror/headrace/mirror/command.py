@@ -59,7 +59,7 @@ def mirror() -> None:
 )
 @json_option
 def status(bootstrap: str, lag_max: int | None, as_json: bool) -> None:
-    """Print every source, topic without a copy, mirror partition and what else is brought; exit 1 while one needs you."""
+    """Print every source, topic without a copy, partition and what else is brought; exit 1 while one needs you."""
     found = run(bootstrap, _status)
     if as_json:
         click.echo(json.dumps(found))
@@ -83,6 +83,7 @@ def _print(found: dict[str, list[dict[str, Any]]]) -> None:
             "begins at",
             "reason",
         ),
+        "aggregates": ("source", "brought into", "partition", "owner", "state", "lag", "reason"),
         "syncs": (
             "source",
             "brought",

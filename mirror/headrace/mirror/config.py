@@ -23,10 +23,20 @@ from headrace.mirror import lineage
 PREFIX = "mirror."
 SOURCES_KEY = "mirror.sources"
 BOOTSTRAP_SUFFIX, TOPICS_SUFFIX, LIMIT_SUFFIX = "bootstrap.servers", "topics", "bytes.per.second"
-GROUPS_SUFFIX, CONFIGS_SUFFIX, START_SUFFIX = "sync.groups", "sync.configs", "start"
-SUFFIXES = (BOOTSTRAP_SUFFIX, TOPICS_SUFFIX, LIMIT_SUFFIX, GROUPS_SUFFIX, CONFIGS_SUFFIX, START_SUFFIX)
+GROUPS_SUFFIX, CONFIGS_SUFFIX, START_SUFFIX, MODE_SUFFIX = "sync.groups", "sync.configs", "start", "mode"
+SUFFIXES = (
+    BOOTSTRAP_SUFFIX,
+    TOPICS_SUFFIX,
+    LIMIT_SUFFIX,
+    GROUPS_SUFFIX,
+    CONFIGS_SUFFIX,
+    START_SUFFIX,
+    MODE_SUFFIX,
+)
 TOPICS_DEFAULT = ".*"
 EARLIEST, LATEST = "earliest", "latest"
+COPY, AGGREGATE = "copy", "aggregate"
+SERVICES_PREFIX = "headrace."
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*")
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+)):([0-9]{1,5})")
 
@@ -80,6 +90,8 @@ class SourceConfig:
     """Whether the copies' configurations follow."""
     start: int | None = None
     """Where new copies begin, as ListOffsets has it: a time in milliseconds, or -1 for the end; None: at the log's start."""
+    is_aggregate: bool = False
+    """Whether its topics go into those of the same names here, together with other sources'; they are copies otherwise."""
 
     @property
     def bootstrap(self) -> str:
@@ -87,12 +99,16 @@ class SourceConfig:
         return ",".join(f"{host}:{port}" for host, port in self.bootstrap_servers)
 
     def matches(self, topic: str) -> bool:
-        """Whether the topic of the source is wanted: the expression must match the whole name, and never an internal one."""
-        return not lineage.is_internal(topic) and self.topics.fullmatch(topic) is not None
+        """Whether the topic of the source is wanted: the expression must match the whole name, and never an internal one.
+
+        Nor, into an aggregate, what headrace's services write of their own datacenter.
+        """
+        is_services = self.is_aggregate and topic.startswith(SERVICES_PREFIX)
+        return not (lineage.is_internal(topic) or is_services) and self.topics.fullmatch(topic) is not None
 
     def target_topic(self, topic: str) -> str:
-        """What the copy is called here."""
-        return f"{self.name}.{topic}"
+        """What the copy, or the aggregate, is called here."""
+        return topic if self.is_aggregate else f"{self.name}.{topic}"
 
     def source_topic(self, target_topic: str) -> str | None:
         """The source's topic that `target_topic` is the copy of, or None when it is no copy from this source."""
@@ -103,9 +119,10 @@ class SourceConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MirrorConfig:
-    """What this broker mirrors; without sources it mirrors nothing."""
+    """What this broker mirrors: `sources` as copies, `aggregates` into topics that sources share; without both, nothing."""
 
     sources: tuple[SourceConfig, ...] = ()
+    aggregates: tuple[SourceConfig, ...] = ()
     tunables: Tunables = field(default_factory=Tunables)
 
     @classmethod
@@ -118,7 +135,12 @@ class MirrorConfig:
             tunables = Tunables(**parse_section(Tunables, own))
         except ConfigurationError as error:
             raise ConfigurationError(PREFIX + error.key, error.value, error.allowed) from None
-        return cls(sources=tuple(_source(name, properties) for name in names), tunables=tunables)
+        found = [_source(name, properties) for name in names]
+        return cls(
+            sources=tuple(source for source in found if not source.is_aggregate),
+            aggregates=tuple(source for source in found if source.is_aggregate),
+            tunables=tunables,
+        )
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -157,7 +179,21 @@ def _source(name: str, properties: Mapping[str, str]) -> SourceConfig:
         sync_groups=None if groups is None else _pattern(keys[GROUPS_SUFFIX], groups),
         sync_configs=_switch(keys[CONFIGS_SUFFIX], properties.get(keys[CONFIGS_SUFFIX], "true")),
         start=_start(keys[START_SUFFIX], properties.get(keys[START_SUFFIX], EARLIEST)),
+        is_aggregate=_is_aggregate(keys, properties),
     )
+
+
+def _is_aggregate(keys: Mapping[str, str], properties: Mapping[str, str]) -> bool:
+    mode = properties.get(keys[MODE_SUFFIX], COPY)
+    if mode not in (COPY, AGGREGATE):
+        raise ConfigurationError(keys[MODE_SUFFIX], mode, f"{COPY} or {AGGREGATE}")
+    for suffix in (GROUPS_SUFFIX, CONFIGS_SUFFIX):
+        if mode == AGGREGATE and keys[suffix] in properties:
+            allowed = (
+                f"nothing beside {keys[MODE_SUFFIX]}={AGGREGATE}, where nothing else than messages is brought"
+            )
+            raise ConfigurationError(keys[suffix], properties[keys[suffix]], allowed)
+    return mode == AGGREGATE
 
 
 def _start(key: str, text: str) -> int | None:

@@ -17,6 +17,10 @@ from headrace.mirror.copier import PAUSED, ROTTEN, Phase
 from headrace.mirror.reports import SILENT_AFTER_MS
 
 if TYPE_CHECKING:
+    from headrace.broker.wire.partitions import PartitionKey
+    from headrace.mirror.aggregate.group import Group
+    from headrace.mirror.aggregate.held import Held
+    from headrace.mirror.copier import Copier
     from headrace.mirror.source import Source
 
 LABELS = ("source", "topic", "partition")
@@ -27,8 +31,15 @@ UNKNOWN = float("nan")
 class MirrorMetrics:
     """A prometheus_client collector, which only reads."""
 
-    def __init__(self, sources: Sequence[Source], findings: Mapping[str, int], clock: Clock) -> None:
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        findings: Mapping[str, int],
+        clock: Clock,
+        groups: Sequence[Group] = (),
+    ) -> None:
         self._sources = sources
+        self._groups = groups
         self._findings = findings
         self._clock = clock
 
@@ -56,7 +67,7 @@ class MirrorMetrics:
         topics = GaugeMetricFamily(
             "headrace_mirror_topics_not_brought", "Topics without a whole copy.", labels=labels
         )
-        for source in list(self._sources):
+        for source in [*self._sources, *(group.source for group in self._groups)]:
             silent_ms = source.silent_ms(now_ms)
             up.add_metric(
                 (source.config.name,), source.answered_ms is not None and silent_ms <= SILENT_AFTER_MS
@@ -97,16 +108,19 @@ class MirrorMetrics:
         )
         size = CounterMetricFamily("headrace_mirror_copied_bytes", "Bytes appended.", labels=LABELS)
         batches = CounterMetricFamily("headrace_mirror_copied_batches", "Batches appended.", labels=LABELS)
-        for source in list(self._sources):
-            for (topic, partition), copier in list(source.copiers.items()):
-                labels = (source.config.name, topic, str(partition))
-                messages, behind_ms = copier.lag_messages(now_ms), copier.lag_ms(now_ms)
-                lag.add_metric(labels, UNKNOWN if messages is None else messages)
-                age.add_metric(labels, UNKNOWN if behind_ms is None else behind_ms / 1000)
-                rotten.add_metric(labels, copier.condition == ROTTEN)
-                size.add_metric(labels, copier.progress.bytes_copied)
-                batches.add_metric(labels, copier.progress.batches_copied)
-                condition = copier.condition
-                for name in CONDITIONS:
-                    state.add_metric((*labels, name), condition == name)
+        brought: list[tuple[str, PartitionKey, Copier | Held]] = [
+            *((of.config.name, key, copier) for of in self._sources for key, copier in of.copiers.items()),
+            *((of.source.config.name, key, held) for of in self._groups for key, held in of.held.items()),
+        ]
+        for name, (topic, partition), copier in brought:
+            labels = (name, topic, str(partition))
+            messages, behind_ms = copier.lag_messages(now_ms), copier.lag_ms(now_ms)
+            lag.add_metric(labels, UNKNOWN if messages is None else messages)
+            age.add_metric(labels, UNKNOWN if behind_ms is None else behind_ms / 1000)
+            rotten.add_metric(labels, copier.condition == ROTTEN)
+            size.add_metric(labels, copier.progress.bytes_copied)
+            batches.add_metric(labels, copier.progress.batches_copied)
+            condition = copier.condition
+            for one in CONDITIONS:
+                state.add_metric((*labels, one), condition == one)
         yield from (lag, age, state, rotten, size, batches)

@@ -3,7 +3,7 @@
 What nobody knows is None or "unknown", never 0 or "copying". A partition's state is the first that holds: stopped, rotten,
 no leader, unknown (its broker does not report), not mirrored (its broker's configuration does not name the source), left
 out (others were chosen), source silent or never reached, paused, not listed (at the source), waiting (its leader there gives
-no answer of use), copying.
+no answer of use), copying. A partition that is brought into an aggregate is as its owner says.
 """
 
 from __future__ import annotations
@@ -16,13 +16,22 @@ from headrace.broker.wire.partitions import PartitionKey
 from headrace.mirror.copier import PAUSED
 from headrace.mirror.findings import CopyFinding
 from headrace.mirror.questions import UNKNOWN
-from headrace.mirror.reports import ANSWERS, LISTED_MAX, STALE_AFTER_MS, Report, SourceReport, SyncReport
+from headrace.mirror.reports import (
+    ANSWERS,
+    LISTED_MAX,
+    STALE_AFTER_MS,
+    AggregateReport,
+    Report,
+    SourceReport,
+    SyncReport,
+)
 from headrace.mirror.state import State, place_of
 
 NO_LEADER = -1
 NOT_MIRRORED, LEFT_OUT = "not mirrored", "left out"
 BROUGHT, FAILS = "brought", "fails"
 IN_ORDER = frozenset({"copying", "not listed", NOT_MIRRORED, LEFT_OUT, PAUSED})
+AGGREGATE_IN_ORDER = frozenset({"copying", "locating"})
 """What a person decided: a topic that was deleted at its source, is left out or paused, a source that is no longer configured."""
 Row = dict[str, Any]
 
@@ -53,7 +62,9 @@ def bootstraps(heard: Heard) -> dict[str, str]:
 
 
 def overview(heard: Heard, source_ends: Mapping[str, Mapping[str, int]], now_ms: int) -> dict[str, list[Row]]:
-    """The rows of the tables `sources`, `topics`, `partitions` and `syncs`; `source_ends` by source and `<topic>-<partition>`."""
+    """The rows of the tables `sources`, `topics`, `partitions`, `aggregates` and `syncs`; `source_ends` by source and
+    `<topic>-<partition>`.
+    """
     reports = [report for _, report in sorted(heard.reports.items())]
     not_brought = {(t.source, t.topic): t.reason for report in reports for t in report.topics}
     return {
@@ -66,6 +77,7 @@ def overview(heard: Heard, source_ends: Mapping[str, Mapping[str, int]], now_ms:
             _partition_row(place, heard, source_ends.get(source_of(place[0]), {}), now_ms)
             for place in _places(heard)
         ],
+        "aggregates": [_aggregate_row(report, told, now_ms) for report, told in _aggregates(reports)],
         "syncs": [_sync_row(report, sync, now_ms) for report, sync in _syncs(reports)],
     }
 
@@ -76,13 +88,15 @@ def is_in_order(found: Mapping[str, Collection[Row]]) -> bool:
         not found["topics"]
         and all(row["state"] == ANSWERS for row in found["sources"])
         and all(row["state"] in IN_ORDER for row in found["partitions"])
+        and all(row["state"] in AGGREGATE_IN_ORDER for row in found["aggregates"])
         and all(row["state"] == BROUGHT for row in found["syncs"])
     )
 
 
 def is_within(found: Mapping[str, Collection[Row]], lag_max: int | None) -> bool:
-    """Whether every copy that is being made is known to be at most that far behind its source."""
-    lags = [row["lag"] for row in found["partitions"] if row["state"] == "copying"]
+    """Whether every copy that is being made, or aggregate, is known to be at most that far behind its source."""
+    rows = [*found["partitions"], *found["aggregates"]]
+    lags = [row["lag"] for row in rows if row["state"] == "copying"]
     return lag_max is None or all(lag is not None and lag <= lag_max for lag in lags)
 
 
@@ -123,6 +137,27 @@ def _syncs(reports: Collection[Report]) -> list[tuple[Report, SyncReport]]:
     for report in sorted(reports, key=lambda report: report.at_ms):
         found |= {(sync.source, sync.what): (report, sync) for sync in report.syncs}
     return [found[key] for key in sorted(found)]
+
+
+def _aggregates(reports: Collection[Report]) -> list[tuple[Report, AggregateReport]]:
+    """Each partition by the newest report of it, which is its owner's."""
+    found: dict[tuple[str, str, int], tuple[Report, AggregateReport]] = {}
+    for report in sorted(reports, key=lambda report: report.at_ms):
+        found |= {(told.source, told.topic, told.partition): (report, told) for told in report.aggregates}
+    return [found[key] for key in sorted(found)]
+
+
+def _aggregate_row(report: Report, told: AggregateReport, now_ms: int) -> Row:
+    silence = _silence(report, now_ms)
+    return {
+        "source": told.source,
+        "topic": told.topic,
+        "partition": told.partition,
+        "owner": report.broker,
+        "state": "unknown" if silence else told.state,
+        "lag": None if silence else told.lag,
+        "reason": silence or told.reason or None,
+    }
 
 
 def _sync_row(report: Report, sync: SyncReport, now_ms: int) -> Row:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from headrace.mirror.aggregate.group import Group
 from headrace.mirror.copier import Copier, Phase
 from headrace.mirror.journal import Journal
 from headrace.mirror.reports import (
     REPORT_INTERVAL_MS,
     SILENT_AFTER_MS,
+    AggregateReport,
     PartitionReport,
     Report,
     TopicReport,
@@ -26,12 +28,15 @@ NOT_READ = "what is known of the copy cannot be read from headrace.mirror, or no
 
 
 class Reporter:
-    """Writes to the journal; `sources` is the list of the mirror, which grows while it starts."""
+    """Writes to the journal; `sources` and `groups` are the lists of the mirror, which grow while it starts."""
 
-    def __init__(self, broker_id: int, journal: Journal, sources: Sequence[Source]) -> None:
+    def __init__(
+        self, broker_id: int, journal: Journal, sources: Sequence[Source], groups: Sequence[Group] = ()
+    ) -> None:
         self._broker_id = broker_id
         self._journal = journal
         self._sources = sources
+        self._groups = groups
         self._told: Report | None = None
 
     def remember(self, source: Source, earlier: Report | None) -> None:
@@ -50,15 +55,33 @@ class Reporter:
             self._told = found
 
     def _report(self, now_ms: int) -> Report:
+        sources = [*self._sources, *(group.source for group in self._groups)]
         topics = [
             TopicReport(source=source.config.name, topic=topic, reason=shortened(reason))
-            for source in self._sources
+            for source in sources
             for topic, reason in sorted(source.not_brought.items())
         ]
         partitions = [found for source in self._sources for found in _waiting(source, now_ms)]
-        reports = tuple(source.report() for source in self._sources)
+        reports = tuple(source.report() for source in sources)
         syncs = tuple(sync for source in self._sources for sync in source.syncs.values())
-        return bounded(self._broker_id, now_ms, reports, topics, partitions, syncs)
+        owned = (found for group in self._groups for found in _owned(group, now_ms))
+        # A report has no room for all: those that need a person come first.
+        aggregates = sorted(owned, key=lambda found: (found.state == Phase.COPYING, -(found.lag or 0)))
+        return bounded(self._broker_id, now_ms, reports, topics, partitions, syncs, aggregates)
+
+
+def _owned(group: Group, now_ms: int) -> Iterable[AggregateReport]:
+    """What this member owns; what does not go on for a while waits, and says for what."""
+    for (topic, partition), held in sorted(group.held.items()):
+        is_waiting = bool(held.reason) and held.condition == Phase.LOCATING
+        yield AggregateReport(
+            source=group.source.config.name,
+            topic=topic,
+            partition=partition,
+            state=WAITING if is_waiting else held.condition,
+            lag=held.lag_messages(now_ms),
+            reason=shortened(held.reason),
+        )
 
 
 def _waiting(source: Source, now_ms: int) -> Iterable[PartitionReport]:

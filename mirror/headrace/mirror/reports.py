@@ -8,6 +8,7 @@ nothing stopped them; `headrace mirror status` shows it. Pure.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -18,6 +19,8 @@ SILENT_AFTER_MS = 15_000
 """A source's metadata is asked for at least every 10 s, and every partition's leader more often than that."""
 LISTED_MAX = 500
 """Topics, and partitions, that one report lists: with the longest names it stays below a message's size."""
+AGGREGATES_MAX = 250
+"""Partitions of aggregates that one report lists."""
 REASON_LENGTH_MAX = 300
 ANSWERS, SILENT, NEVER_REACHED = "answers", "silent", "never reached"
 GROUPS, CONFIGS = "groups", "configs"
@@ -76,6 +79,18 @@ class SyncReport:
     problem: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AggregateReport:
+    """A partition of a source that the broker owns and brings into its namesake here; `lag` is None where nobody knows."""
+
+    source: str
+    topic: str
+    partition: int
+    state: str
+    lag: int | None
+    reason: str
+
+
 def failed(source: str, what: str, before: SyncReport | None, problem: str) -> SyncReport:
     """After a round that failed."""
     return replace(before or SyncReport(source=source, what=what), problem=shortened(problem))
@@ -91,13 +106,15 @@ class Report:
     topics: tuple[TopicReport, ...] = ()
     partitions: tuple[PartitionReport, ...] = ()
     syncs: tuple[SyncReport, ...] = ()
+    aggregates: tuple[AggregateReport, ...] = ()
 
     @property
     def essence(self) -> Report:
         """What makes a new report worth writing before its time."""
         sources = tuple(replace(s, answered_ms=s.answered_ms and 1) for s in self.sources)
         syncs = tuple(replace(s, succeeded_ms=s.succeeded_ms and 1) for s in self.syncs)
-        return replace(self, at_ms=0, sources=sources, syncs=syncs)
+        aggregates = tuple(replace(a, lag=None) for a in self.aggregates)
+        return replace(self, at_ms=0, sources=sources, syncs=syncs, aggregates=aggregates)
 
     def encode(self) -> bytes:
         return json.dumps(asdict(self), separators=(",", ":")).encode()
@@ -110,6 +127,7 @@ def bounded(
     topics: list[TopicReport],
     partitions: list[PartitionReport],
     syncs: tuple[SyncReport, ...] = (),
+    aggregates: Sequence[AggregateReport] = (),
 ) -> Report:
     """A report whose lists are no longer than they may be."""
     return Report(
@@ -119,6 +137,7 @@ def bounded(
         topics=tuple(topics[:LISTED_MAX]),
         partitions=tuple(partitions[:LISTED_MAX]),
         syncs=syncs,
+        aggregates=tuple(aggregates[:AGGREGATES_MAX]),
     )
 
 
@@ -144,6 +163,14 @@ def decode(value: bytes) -> Report:
             ),
             # Earlier versions told of none.
             syncs=tuple(_sync(item) for item in fields.get("syncs", ())),
+            aggregates=tuple(
+                AggregateReport(
+                    partition=int(item["partition"]),
+                    lag=_number(item["lag"]),
+                    **_texts(item, "source", "topic", "state", "reason"),
+                )
+                for item in fields.get("aggregates", ())
+            ),
         )
     except (KeyError, TypeError) as error:
         raise ValueError(f"no report of a broker's mirror: {value[:200]!r}") from error
@@ -151,7 +178,7 @@ def decode(value: bytes) -> Report:
 
 def _sync(fields: Any) -> SyncReport:
     return SyncReport(
-        succeeded_ms=_time(fields["succeeded_ms"]),
+        succeeded_ms=_number(fields["succeeded_ms"]),
         in_step=int(fields["in_step"]),
         left_alone=int(fields["left_alone"]),
         behind=int(fields["behind"]),
@@ -159,13 +186,13 @@ def _sync(fields: Any) -> SyncReport:
     )
 
 
-def _time(value: Any) -> int | None:
+def _number(value: Any) -> int | None:
     return None if value is None else int(value)
 
 
 def _source(fields: Any) -> SourceReport:
     return SourceReport(
-        answered_ms=_time(fields["answered_ms"]),
+        answered_ms=_number(fields["answered_ms"]),
         **_texts(fields, "name", "bootstrap", "problem"),
     )
 

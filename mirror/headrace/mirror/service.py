@@ -18,6 +18,8 @@ from headrace.broker.server.embedding import EmbeddingHost, Partition
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.mirror import lineage, orders
+from headrace.mirror.aggregate import service as aggregates
+from headrace.mirror.aggregate.group import Group
 from headrace.mirror.arrival_log import ArrivalLog
 from headrace.mirror.arrivals import Arrival
 from headrace.mirror.config import MirrorConfig, SourceConfig
@@ -60,7 +62,7 @@ def mirrored_names(properties: Mapping[str, str]) -> Callable[[str], bool]:
 async def start(host: EmbeddingHost) -> None:
     """Mirror until cancelled; returns at once when there is nothing to mirror."""
     config = MirrorConfig.from_properties(host.properties)
-    if not config.sources:
+    if not config.sources and not config.aggregates:
         return
     await shared_topics(host, OWN_TOPICS)
     earlier = await last_report(host)
@@ -77,6 +79,15 @@ async def start(host: EmbeddingHost) -> None:
             for running in mirror.sources:
                 tasks.create_task(mirror.follow(running))
                 tasks.create_task(follow_groups(host, running))
+            tasks.create_task(
+                aggregates.run(
+                    host,
+                    config.aggregates,
+                    mirror.journal,
+                    mirror.aggregates,
+                    lambda source, own: _source(source, config, host, mirror, own),
+                )
+            )
             tasks.create_task(mirror.reconcile_often())
             tasks.create_task(mirror.write_arrivals())
             await reader.run()
@@ -105,6 +116,7 @@ class Mirror:
     def __init__(self, host: EmbeddingHost, journal: Journal, arrival_log: ArrivalLog) -> None:
         self.journal = journal
         self.sources: list[Source] = []
+        self.aggregates: list[Group] = []
         self._host = host
         self._arrivals = arrival_log
         self._arrivals_due = asyncio.Event()
@@ -113,8 +125,8 @@ class Mirror:
         self._targets = Targets(host, journal)
         self._configs = ConfigRounds(host)
         self._leads: dict[tuple[str, PartitionKey], Lead] = {}
-        self._metrics = MirrorMetrics(self.sources, journal.findings_count, host.clock)
-        self._reporter = Reporter(host.broker_id, journal, self.sources)
+        self._metrics = MirrorMetrics(self.sources, journal.findings_count, host.clock, self.aggregates)
+        self._reporter = Reporter(host.broker_id, journal, self.sources, self.aggregates)
         self._end_watch = host.on_change(lambda _: self._changed.set())
         host.registry.register(self._metrics)
 

@@ -24,6 +24,16 @@ def test_a_source_has_addresses_and_topics() -> None:
     assert source.source_topic("dc-west.pageviews") is None
 
 
+def test_a_source_of_aggregates_makes_no_copies() -> None:
+    config = MirrorConfig.from_properties(GOOD | {"mirror.dc-east.mode": "aggregate"})
+    assert config.sources == ()
+    (source,) = config.aggregates
+    assert source.target_topic("pageviews") == "pageviews"
+    assert not source.matches("headrace.monitoring"), "each datacenter's own"
+    assert source.matches("headraces")
+    assert MirrorConfig.from_properties(GOOD | {"mirror.dc-east.mode": "copy"}).aggregates == ()
+
+
 def test_the_expression_is_for_the_whole_name() -> None:
     (source,) = MirrorConfig.from_properties(GOOD | {"mirror.dc-east.topics": "page|views"}).sources
     assert source.matches("views")
@@ -53,6 +63,18 @@ def test_the_expression_is_for_the_whole_name() -> None:
         (
             {"mirror.dc-east.start": "yesterday"},
             "mirror.dc-east.start=yesterday is not allowed: give earliest, latest or a time such as 2026-",
+        ),
+        (
+            {"mirror.dc-east.mode": "merge"},
+            "mirror.dc-east.mode=merge is not allowed: give copy or aggregate",
+        ),
+        (
+            {"mirror.dc-east.mode": "aggregate", "mirror.dc-east.sync.groups": "g"},
+            "mirror.dc-east.sync.groups=g is not allowed: give nothing beside mirror.dc-east.mode=aggregate",
+        ),
+        (
+            {"mirror.dc-east.mode": "aggregate", "mirror.dc-east.sync.configs": "true"},
+            "mirror.dc-east.sync.configs=true is not allowed: give nothing beside",
         ),
         ({"mirror.dc-west.topics": "x"}, "of a datacenter that mirror.sources names"),
     ],

@@ -13,10 +13,12 @@ from headrace.mirror import reports
 from headrace.mirror.findings import Kind
 from headrace.mirror.overview import Heard, bootstraps, is_in_order, is_within, overview
 from headrace.mirror.reports import (
+    AGGREGATES_MAX,
     GROUPS,
     LISTED_MAX,
     SILENT_AFTER_MS,
     STALE_AFTER_MS,
+    AggregateReport,
     PartitionReport,
     Report,
     SourceReport,
@@ -173,10 +175,15 @@ def test_reports_are_read_as_they_were_written_and_fit_a_message() -> None:
     topics = [TopicReport(source="s" * 200, topic="t" * 249, reason=shortened("r" * 999))] * (LISTED_MAX + 1)
     partitions = [PartitionReport(topic="t" * 249, partition=2**31 - 1, state="waiting", reason="r" * 300)]
     syncs = (failed("dc-east", GROUPS, None, "r" * 999),)
-    report = bounded(1, 5, (EAST,), topics, partitions * (LISTED_MAX + 2), syncs)
+    brought = AggregateReport(
+        source="s" * 200, topic="t" * 249, partition=2**31 - 1, state="copying", lag=2**40, reason="r" * 300
+    )
+    aggregates = [brought] * (AGGREGATES_MAX + 1)
+    report = bounded(1, 5, (EAST,), topics, partitions * (LISTED_MAX + 2), syncs, aggregates)
+    assert len(report.aggregates) == AGGREGATES_MAX
     assert (len(report.topics), len(report.partitions)) == (LISTED_MAX, LISTED_MAX)
     assert reports.decode(report.encode()) == report
-    assert len(report.encode()) < 900_000
+    assert len(report.encode()) < 1_000_000
 
 
 @pytest.mark.parametrize("value", [b"{}", b"7", b"", b'{"broker": 1, "at_ms": 1, "sources": [{}]}'])
@@ -228,3 +235,27 @@ def test_a_copy_that_was_left_out_is_in_order_though_its_broker_says_nothing_of_
         "`headrace mirror topics dc-east` chose others",
         True,
     )
+
+
+def test_an_aggregate_is_as_the_newest_owner_says() -> None:
+    old = AggregateReport(source="dc-east", topic="t", partition=0, state="copying", lag=900, reason="")
+    reports = {
+        1: replace(REPORT, broker=1, at_ms=NOW - 9000, aggregates=(old,)),
+        2: replace(REPORT, broker=2, aggregates=(replace(old, lag=3),)),
+    }
+    rows = overview(replace(heard(), reports=reports), {}, NOW)
+    (row,) = rows["aggregates"]
+    assert (row["owner"], row["state"], row["lag"], row["reason"]) == (2, "copying", 3, None)
+    assert is_in_order(rows)
+    assert not is_within(rows, 2)
+
+
+@pytest.mark.parametrize("state", ["stopped", "waiting"])
+def test_an_aggregate_that_does_not_go_on_needs_a_person(state: str) -> None:
+    told = AggregateReport(source="dc-east", topic="t", partition=0, state=state, lag=None, reason="gap: …")
+    rows = overview(replace(heard(), reports={1: replace(REPORT, aggregates=(told,))}), {}, NOW)
+    assert rows["aggregates"][0]["reason"] == "gap: …"
+    assert not is_in_order(rows)
+    late = replace(REPORT, at_ms=NOW - STALE_AFTER_MS - 1, aggregates=(replace(told, state="copying"),))
+    (row,) = overview(replace(heard(), reports={1: late}), {}, NOW)["aggregates"]
+    assert (row["state"], row["lag"]) == ("unknown", None)

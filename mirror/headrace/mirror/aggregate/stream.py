@@ -45,6 +45,7 @@ class Parcel(NamedTuple):
 
     batch: bytearray
     after: Position
+    max_timestamp: int
 
 
 class Stream:
@@ -161,7 +162,7 @@ class Stream:
             )
             return False
         if count and self._is_to_be_sent(header):
-            self.outbox.append(Parcel(rewritten(records, place, self._read), after))
+            self.outbox.append(Parcel(rewritten(records, place, self._read), after, header.max_timestamp))
         self._owed = max(0, self._owed - count)
         self._read = after
         return True

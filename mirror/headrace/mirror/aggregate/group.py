@@ -1,0 +1,239 @@
+"""One source as this broker brings it into aggregates: its topics here, its partitions by Algorithm 1, pullers by leader."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from headrace.broker.errors import ErrorCode
+from headrace.broker.server.embedding import EmbeddingHost, NewTopic
+from headrace.broker.structured_log import get_logger
+from headrace.broker.wire.partitions import PartitionKey
+from headrace.broker.zk.client import ZooKeeperError
+from headrace.mirror import lineage
+from headrace.mirror.aggregate.held import Held
+from headrace.mirror.aggregate.ownership import Claim, Ownership, Release
+from headrace.mirror.aggregate.puller import Puller, write_position
+from headrace.mirror.aggregate.registry import Registry
+from headrace.mirror.aggregate.session import Session
+from headrace.mirror.aggregate.target import Target
+from headrace.mirror.config_sync import COPIED_CONFIGS
+from headrace.mirror.journal import Journal
+from headrace.mirror.pause import Pause
+from headrace.mirror.progress import Progress
+from headrace.mirror.source import Source, SourceTopic
+
+logger = get_logger(__name__)
+TOPIC_TIMEOUT_MS = 10_000
+LOOK_SECONDS = 0.25
+_THERE = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.INVALID_PARTITIONS})
+
+
+class Group:
+    """`held` is what this member owns now; `source` is asked for metadata only, its copiers are nobody's."""
+
+    def __init__(
+        self,
+        host: EmbeddingHost,
+        journal: Journal,
+        source: Source,
+        ownership: Ownership,
+        registry: Registry,
+        session: Session,
+        tasks: asyncio.TaskGroup,
+    ) -> None:
+        self.source = source
+        self.held: dict[PartitionKey, Held] = {}
+        self._host = host
+        self._journal = journal
+        self._tasks = tasks
+        self._ownership = ownership
+        self._members: list[str] = []
+        self._pullers: dict[int, asyncio.Task[None]] = {}
+        self._registry = registry
+        self._session = session
+        self._registered = 0
+        self._news = asyncio.Event()
+
+    async def follow(self) -> None:
+        """Keep up with the source's metadata."""
+        while True:
+            self._obey()
+            if await self.source.refresh():
+                await self._keep_targets()
+                self._place()
+            await self.source.wait_until_due()
+
+    def _obey(self) -> None:
+        """Carry out what a person ordered."""
+        config = self.source.config
+        self.source.choice = self._journal.choice_of(config.name)
+        ordered = self._journal.limit_of(config.name)
+        self.source.limit.change(config.bytes_per_second if ordered is None else ordered)
+
+    # -- topics
+
+    async def _keep_targets(self) -> None:
+        """Have a topic for each of the source's, with no fewer partitions; what cannot be had is told."""
+        found = dict(self.source.unreadable)
+        for topic in self.source.topics.values():
+            reason = self._refusal(topic) if topic.configs else "its configuration is not known yet"
+            reason = reason or await self._have(topic)
+            if reason:
+                found[topic.name] = reason
+        for name in found.keys() - self.source.not_brought.keys():
+            logger.error(
+                "aggregate is not brought", topic=name, source=self.source.config.name, reason=found[name]
+            )
+        self.source.not_brought = found
+
+    def _refusal(self, topic: SourceTopic) -> str:
+        """Why a topic cannot be brought into an aggregate, or nothing."""
+        if topic.clusters:
+            return "it is a mirror's copy at the source: bring it from where it was published"
+        if topic.is_compacted:
+            return "it is compacted: only copies, which keep offsets, can be (mirror.<datacenter>.mode=copy)"
+        overrides = self._host.configurations.of_topic(topic.name)
+        if lineage.clusters_of(overrides):
+            return "the topic of that name here is a mirror's copy, which nothing else is brought into"
+        return ""
+
+    async def _have(self, topic: SourceTopic) -> str:
+        known, count = self._host.metadata.topics(topic.name), len(topic.partitions)
+        if known is None:
+            configs: dict[str, str | None] = {
+                key: topic.configs[key] for key in COPIED_CONFIGS if key in topic.configs
+            }
+            new = NewTopic(name=topic.name, partition_count=count, configs=configs)
+            (result,) = await self._host.topics.create([new], timeout_ms=TOPIC_TIMEOUT_MS)
+        elif len(known) < count:
+            result = await self._host.topics.grow(
+                topic.name, count, None, timeout_ms=TOPIC_TIMEOUT_MS, validate_only=False
+            )
+        else:
+            return ""
+        if result.error in _THERE:
+            return ""
+        return f"it cannot have {count} partitions here: {result.message or result.error.name}"
+
+    # -- partitions
+
+    def _place(self) -> None:
+        """Say what there is to own, and where the source leads what is owned."""
+        topics = {name: t for name, t in self.source.topics.items() if name not in self.source.not_brought}
+        keys = [(name, partition) for name, topic in topics.items() for partition in topic.partitions]
+        self._ownership.partitions_changed(keys)
+        for held in self.held.values():
+            self._locate(held)
+        self._pull()
+        self._news.set()
+
+    def _locate(self, held: Held) -> None:
+        topic = self.source.topics.get(held.key[0])
+        place = None if topic is None else topic.partitions.get(held.key[1])
+        if topic is None or place is None:
+            held.leader = -1
+            return
+        held.topic_id, (held.leader, held.leader_epoch) = topic.topic_id, place
+
+    def _pull(self) -> None:
+        """Have a puller for each broker of the source that leads anything of it."""
+        wanted = {held.leader for held in self.held.values()} & self.source.addresses.keys()
+        for node in wanted:
+            if node not in self._pullers or self._pullers[node].done():
+                puller = Puller(self.source, node, self.held, self._registry, self._session, self._target)
+                self._pullers[node] = self._tasks.create_task(puller.run())
+
+    def _target(self) -> Target:
+        return Target(self._host, self.source.tunables.request_timeout_ms)
+
+    # -- Algorithm 1
+
+    async def own(self) -> None:
+        """Take part in the group, session after session."""
+        self._session.on_lost(self._lose)
+        self._registry.watch_members(self._seen)
+        while True:
+            try:
+                await self._register()
+            except ZooKeeperError as error:
+                logger.warning("member is not registered", source=self.source.config.name, reason=error)
+                await asyncio.sleep(LOOK_SECONDS)
+                continue
+            self._command()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._news.wait()
+            self._news.clear()
+
+    def _lose(self) -> None:
+        """The session is over: all of it may be somebody else's."""
+        self._ownership.session_lost()
+        self._registered = 0
+        for held in self.held.values():
+            held.is_leaving = True
+        self.held.clear()
+        self._news.set()
+
+    def _seen(self, members: list[str]) -> None:
+        self._members = members
+        self._ownership.members_changed(members)
+        self._news.set()
+
+    async def _register(self) -> None:
+        number = self._session.number
+        if self._registered == number:
+            return
+        await self._registry.register()
+        if self._session.number == number:
+            self._registered = number
+            self._ownership.joined(number)
+            self._ownership.members_changed(self._members)
+
+    def _command(self) -> None:
+        for command in self._ownership.commands(self._monotonic_ms()):
+            doing = self._claim(command) if isinstance(command, Claim) else self._release(command)
+            self._tasks.create_task(doing)
+
+    async def _claim(self, claim: Claim) -> None:
+        try:
+            is_owner = await self._registry.claim(claim.key)
+        except ZooKeeperError as error:
+            logger.warning(
+                "partition is not claimed", topic=claim.key[0], partition=claim.key[1], reason=error
+            )
+            is_owner = False
+        if not is_owner:
+            self._ownership.refused(claim, self._monotonic_ms())
+        elif self._ownership.claimed(claim):
+            tunables = self.source.tunables
+            pause = Pause(tunables.retry_backoff_ms, tunables.retry_backoff_max_ms)
+            held = Held(key=claim.key, pause=pause, progress=Progress(began_ms=self._host.clock.now_ms()))
+            self.held[claim.key] = held
+            self._locate(held)
+            self._pull()
+            logger.info(
+                "partition is owned",
+                source=self.source.config.name,
+                topic=claim.key[0],
+                partition=claim.key[1],
+            )
+
+    async def _release(self, release: Release) -> None:
+        """What is under way ends first; a session that ends meanwhile has released all."""
+        held = self.held.pop(release.key)
+        held.is_leaving = True
+        await held.is_idle.wait()
+        try:
+            if not held.is_written:
+                await write_position(self._registry, held, self._monotonic_ms())
+            await self._registry.give_up(release.key)
+        except ZooKeeperError as error:
+            logger.warning(
+                "partition is not released", topic=release.key[0], partition=release.key[1], reason=error
+            )
+        self._ownership.released(release)
+        self._news.set()
+
+    def _monotonic_ms(self) -> int:
+        return self._host.clock.monotonic_ms()

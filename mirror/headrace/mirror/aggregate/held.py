@@ -1,0 +1,75 @@
+"""A partition that this member owns: its stream, once it is known how far it is, and what people are told of it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from headrace.broker.wire.partitions import PartitionKey
+from headrace.mirror.aggregate.position import Position
+from headrace.mirror.aggregate.stream import Phase, Stream
+from headrace.mirror.pause import Pause
+from headrace.mirror.progress import Progress
+from headrace.mirror.state import NO_ID
+
+
+@dataclass(eq=False, kw_only=True)
+class Held:
+    """`is_idle` is set while no round has it; one that is leaving is in no further round. `leader` is -1 without one, `written`
+    is what the offset registry has, `told` the last stop that the log has a line of.
+    """
+
+    key: PartitionKey
+    pause: Pause
+    progress: Progress
+    topic_id: UUID = NO_ID
+    leader: int = -1
+    leader_epoch: int = -1
+    stream: Stream | None = None
+    version: int = 0
+    written_ms: int = 0
+    written: Position | None = None
+    is_leaving: bool = False
+    problem: str = ""
+    told: str = ""
+    is_idle: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.is_idle.set()
+
+    @property
+    def condition(self) -> str:
+        return Phase.LOCATING.value if self.stream is None else self.stream.phase.value
+
+    @property
+    def reason(self) -> str:
+        """Why it does not go on, or nothing."""
+        return self.problem or (self.stream.problem if self.stream is not None else "")
+
+    def lag_messages(self, now_ms: int) -> int | None:
+        """Offsets of the source that are not in the target yet; None when nobody knows."""
+        if self.stream is None or self.stream.phase is Phase.STOPPED:
+            return None
+        return self.progress.lag_messages(self.stream.position.offset, now_ms)
+
+    def lag_ms(self, now_ms: int) -> int | None:
+        if self.stream is None or self.stream.phase is Phase.STOPPED:
+            return None
+        return self.progress.lag_ms(self.stream.position.offset, now_ms)
+
+    def failed(self, reason: str, now_ms: int) -> None:
+        """Something went wrong on the way: it is located anew after a pause."""
+        self.problem = reason
+        self.pause.begin(now_ms)
+        if self.stream is not None:
+            self.stream.refused(reason)
+
+    def begins(self, position: Position, version: int) -> None:
+        """The offset registry has this."""
+        self.stream, self.written, self.version = Stream(position), position, version
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the offset registry says how far it is."""
+        return self.stream is None or self.stream.position == self.written

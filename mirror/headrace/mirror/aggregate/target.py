@@ -1,0 +1,110 @@
+"""This cluster as aggregate mode writes to it: as a client of each partition's leader, which may be another broker.
+
+Every method may raise FAILURES and KafkaErrors; the links are of no use then and are opened anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from headrace.broker.client.asynchronous import AsyncLink
+from headrace.broker.errors import ErrorCode, error_of
+from headrace.broker.server.embedding import EmbeddingHost
+from headrace.broker.wire.api import k00_produce, k22_init_producer_id, k61_describe_producers
+from headrace.broker.wire.client.view import Address
+from headrace.broker.wire.partitions import PartitionKey
+from headrace.mirror.aggregate.position import SEQUENCE_COUNT
+
+PRODUCE_VERSION, INIT_VERSION, DESCRIBE_VERSION = 9, 2, 0
+Outcome = tuple[int, str]
+"""Error code, 0 for none, and what the broker says to it."""
+
+
+class Target:
+    """Has a connection to each leader that it needed; one request at a time on each."""
+
+    def __init__(self, host: EmbeddingHost, timeout_ms: int) -> None:
+        self._host = host
+        self._timeout_ms = timeout_ms
+        self._links: dict[Address, AsyncLink] = {}
+
+    def close(self) -> None:
+        for link in self._links.values():
+            link.close()
+        self._links.clear()
+
+    def leaders(self, keys: Iterable[PartitionKey]) -> dict[Address, list[PartitionKey]]:
+        """By the leader's address; without those that have none."""
+        found: dict[Address, list[PartitionKey]] = {}
+        for key in keys:
+            address = self._host.leader_address(*key)
+            if address is not None:
+                found.setdefault(address, []).append(key)
+        return found
+
+    async def new_producer_id(self, address: Address) -> int:
+        """An id that nobody else has."""
+        message = {"transactional_id": None, "transaction_timeout_ms": self._timeout_ms}
+        answer = await (await self._to(address)).ask(k22_init_producer_id.API, INIT_VERSION, message)
+        if answer["error_code"]:
+            raise error_of(answer["error_code"], "the target gives no producer id")
+        found: int = answer["producer_id"]
+        return found
+
+    async def next_sequences(
+        self, address: Address, producers: Mapping[PartitionKey, int]
+    ) -> dict[PartitionKey, int | Outcome | None]:
+        """What each producer's next sequence number is, None where the leader knows no such producer, or an error."""
+        topics: dict[str, list[int]] = {}
+        for topic, partition in producers:
+            topics.setdefault(topic, []).append(partition)
+        message = {
+            "topics": [{"name": name, "partition_indexes": indexes} for name, indexes in topics.items()]
+        }
+        answer = await (await self._to(address)).ask(k61_describe_producers.API, DESCRIBE_VERSION, message)
+        found: dict[PartitionKey, int | Outcome | None] = {}
+        for topic in answer["topics"]:
+            for partition in topic["partitions"]:
+                key = topic["name"], partition["partition_index"]
+                if partition["error_code"]:
+                    found[key] = partition["error_code"], partition["error_message"] or ""
+                    continue
+                lasts = [
+                    producer["last_sequence"]
+                    for producer in partition["active_producers"]
+                    if producer["producer_id"] == producers.get(key)
+                ]
+                found[key] = (lasts[0] + 1) % SEQUENCE_COUNT if lasts and lasts[0] >= 0 else None
+        return found
+
+    async def produce(
+        self, address: Address, batches: Mapping[PartitionKey, bytearray]
+    ) -> dict[PartitionKey, Outcome]:
+        """What became of each, once all replicas in sync have it."""
+        topics: dict[str, list[dict[str, object]]] = {}
+        for (topic, partition), batch in batches.items():
+            topics.setdefault(topic, []).append({"index": partition, "records": batch})
+        message = {
+            "acks": -1,
+            "timeout_ms": self._timeout_ms // 2,
+            "topic_data": [{"name": name, "partition_data": data} for name, data in topics.items()],
+        }
+        answer = await (await self._to(address)).ask(k00_produce.API, PRODUCE_VERSION, message)
+        return {
+            (topic["name"], partition["index"]): (partition["error_code"], partition["error_message"] or "")
+            for topic in answer["responses"]
+            for partition in topic["partition_responses"]
+        }
+
+    async def _to(self, address: Address) -> AsyncLink:
+        if address not in self._links:
+            client_id = f"headrace-aggregate-{self._host.broker_id}"
+            self._links[address] = await AsyncLink.open(address, client_id, self._timeout_ms)
+        return self._links[address]
+
+
+def sentence(outcome: Outcome) -> str:
+    """Why the target refused."""
+    code, message = outcome
+    name = ErrorCode(code).name if code in ErrorCode._value2member_map_ else str(code)
+    return f"the target says {name}{f': {message}' if message else ''}"

@@ -1,0 +1,196 @@
+"""Two live clusters into one topic of an offline one, whose brokers are killed and stopped beyond their sessions."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from mirror_clusters import Cluster
+from processes import eventually
+from zookeeper_process import ZooKeeperProcess
+
+PARTITIONS = {"dc-east": 4, "dc-west": 2}
+Brought = dict[tuple[str, int], list[int]]
+
+
+@pytest.fixture(scope="module")
+def clusters(
+    tmp_path_factory: pytest.TempPathFactory, zookeeper: ZooKeeperProcess
+) -> Iterator[tuple[dict[str, Cluster], Cluster]]:
+    """The live ones by name, and the offline one: three brokers, each partition on all of them."""
+    home = tmp_path_factory.mktemp("aggregate")
+    live = {name: Cluster(home / name, zookeeper, 1) for name in PARTITIONS}
+    settings = {
+        "mirror.sources": ",".join(live),
+        "mirror.metadata.max.age.ms": "1000",
+        "default.replication.factor": "3",
+        "min.insync.replicas": "2",
+        "offsets.topic.replication.factor": "3",
+    }
+    for name, cluster in live.items():
+        settings[f"mirror.{name}.bootstrap.servers"] = cluster.bootstrap
+        settings[f"mirror.{name}.mode"] = "aggregate"
+    offline = Cluster(home / "offline", zookeeper, 3, settings)
+    yield live, offline
+    for cluster in (offline, *live.values()):
+        cluster.end()
+
+
+def publish(cluster: Cluster, name: str, topic: str, begin: int, seconds: float) -> None:
+    """Numbered messages to each partition in turn, for so long."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "linger.ms": 5, "log_level": 0})
+    number, until = begin, time.monotonic() + seconds
+    while time.monotonic() < until:
+        for partition in range(PARTITIONS[name]):
+            producer.produce(topic, f"{name} {partition} {number}".encode().ljust(200), partition=partition)
+        number += 1
+        producer.poll(0)
+        if number % 10 == 0:
+            time.sleep(0.01)
+    assert producer.flush(60) == 0
+
+
+def brought(cluster: Cluster, topic: str) -> Brought:
+    """(source, its partition) → the numbers of its messages, in the order in which they lie there."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": "test",
+            "enable.partition.eof": True,
+            "log_level": 0,
+        }
+    )
+    found: Brought = defaultdict(list)
+    partitions = list(consumer.list_topics(topic, 10).topics[topic].partitions)
+    consumer.assign([TopicPartition(topic, p, 0) for p in partitions])
+    ended: set[int] = set()
+    while len(ended) < len(partitions):
+        message = consumer.poll(10)
+        assert message is not None, "the topic cannot be read"
+        if message.error() is not None:
+            ended.add(message.partition() or 0)
+            continue
+        name, partition, number = (message.value() or b"").decode().split()
+        assert int(partition) == message.partition()
+        found[name, int(partition)].append(int(number))
+    consumer.close()
+    return found
+
+
+def all_is_there(live: dict[str, Cluster], offline: Cluster, topic: str) -> Brought:
+    """Wait until as many messages came as were published, then compare each."""
+    wanted: Brought = {}
+    for cluster in live.values():
+        wanted |= brought(cluster, topic)
+    count = sum(map(len, wanted.values()))
+
+    def is_there() -> bool:
+        ends = [offline.end_offset(topic, p) for p in range(max(PARTITIONS.values()))]
+        return sum(ends) >= count
+
+    eventually(is_there, timeout_s=120, what=f"{count} messages")
+    time.sleep(2)
+    assert brought(offline, topic) == wanted
+    return wanted
+
+
+def status(offline: Cluster) -> dict[str, Any]:
+    command = [sys.executable, "-m", "headrace.cli", "mirror", "status", "--json"]
+    done = subprocess.run(
+        [*command, "--bootstrap", offline.bootstrap], capture_output=True, text=True, timeout=60, check=False
+    )
+    found: dict[str, Any] = json.loads(done.stdout or '{"aggregates": []}')
+    return found
+
+
+def owners(offline: Cluster) -> dict[tuple[str, str, int], int]:
+    """(source, topic, partition) → the broker that owns it, by what brokers report; those that none answers for have none."""
+    return {
+        (row["source"], row["topic"], row["partition"]): row["owner"] for row in status(offline)["aggregates"]
+    }
+
+
+def is_without(offline: Cluster, number: int) -> bool:
+    """Whether the broker owns nothing any more."""
+    return number not in owners(offline).values()
+
+
+def while_published(live: dict[str, Cluster], topic: str, seconds: float, faults: Callable[[], None]) -> None:
+    publishers = [
+        threading.Thread(target=publish, args=(cluster, name, topic, 0, seconds))
+        for name, cluster in live.items()
+    ]
+    for publisher in publishers:
+        publisher.start()
+    faults()
+    for publisher in publishers:
+        publisher.join()
+
+
+def create(live: dict[str, Cluster], topic: str) -> None:
+    for name, cluster in live.items():
+        cluster.create(topic, PARTITIONS[name])
+
+
+def test_two_sources_are_in_one_topic(clusters: tuple[dict[str, Cluster], Cluster]) -> None:
+    live, offline = clusters
+    create(live, "clicks")
+    while_published(live, "clicks", 2, lambda: None)
+    found = all_is_there(live, offline, "clicks")
+    assert set(found) == {(name, p) for name, count in PARTITIONS.items() for p in range(count)}
+    assert "clicks" in offline.topics
+    assert not any(topic.startswith("dc-") for topic in offline.topics)
+
+    def is_told() -> bool:
+        rows = status(offline)["aggregates"]
+        return len(rows) == 6 and all((row["state"], row["lag"]) == ("copying", 0) for row in rows)
+
+    eventually(is_told, what="owners without lag")
+    assert len(set(owners(offline).values())) == 3
+    assert {row["state"] for row in status(offline)["sources"]} == {"answers"}
+    page = offline.metrics()
+    assert page.count('headrace_mirror_lag_messages{partition="') == 6
+    assert 'headrace_mirror_state{partition="1",source="dc-west",state="copying",topic="clicks"} 1.0' in page
+
+
+def test_kills_neither_lose_nor_repeat_a_message(clusters: tuple[dict[str, Cluster], Cluster]) -> None:
+    live, offline = clusters
+    create(live, "killed")
+
+    def faults() -> None:
+        for number in (0, 1, 2, 0, 1):
+            time.sleep(2.5)
+            offline.kill_and_start(number)
+
+    while_published(live, "killed", 16, faults)
+    all_is_there(live, offline, "killed")
+
+
+def test_a_member_that_is_stopped_beyond_its_session_and_goes_on_repeats_nothing(
+    clusters: tuple[dict[str, Cluster], Cluster],
+) -> None:
+    live, offline = clusters
+    create(live, "stopped")
+
+    def faults() -> None:
+        for number in (0, 1, 2):
+            time.sleep(1)
+            os.kill(offline.brokers[number].process.pid, signal.SIGSTOP)
+            eventually(partial(is_without, offline, number), timeout_s=30, what="other owners")
+            time.sleep(1)
+            os.kill(offline.brokers[number].process.pid, signal.SIGCONT)
+            time.sleep(1)
+
+    while_published(live, "stopped", 22, faults)
+    all_is_there(live, offline, "stopped")
