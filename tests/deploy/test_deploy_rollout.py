@@ -348,11 +348,13 @@ def looking(condition: Callable[[], bool]) -> bool:
     return condition()
 
 
-def texts_of(folder: Path) -> Iterator[str]:
-    """The new contents that a roll-out is having looked at, each in a file that is gone at once."""
+def looked_at(folder: Path) -> set[str]:
+    """The brokers whose new contents a roll-out is having looked at, each in a file that is gone at once."""
+    found = set()
     for file in folder.glob("headrace-*server.properties"):
         with suppress(FileNotFoundError):
-            yield file.read_text()
+            found |= {name for name in BROKERS if name in file.read_text()}
+    return found
 
 
 def interrupt_before_the_restart(deployment: Any, folder: Path, change: str, *arguments: str) -> None:
@@ -361,7 +363,12 @@ def interrupt_before_the_restart(deployment: Any, folder: Path, change: str, *ar
     Supervisor is halted while the new content is looked at, so that the roll-out cannot get beyond writing files.
     """
     supervisord = int((deployment.root / "supervisor" / "supervisord.pid").read_text())
-    file = deployment.root / "config" / "dc-east-broker-1" / "server.properties"
+    first: list[str] = []
+
+    def is_looked_at() -> bool:
+        first.extend(looked_at(folder))
+        return bool(first)
+
     run = subprocess.Popen(
         deployment.command("site.yml", *EASTERN_BROKERS, *arguments),
         cwd=CHECKOUT,
@@ -369,10 +376,11 @@ def interrupt_before_the_restart(deployment: Any, folder: Path, change: str, *ar
         stdout=subprocess.DEVNULL,
     )
     try:
-        # The content that is looked at must be this broker's: halted before its turn, the roll-out would never get there.
-        assert looking(lambda: any("dc-east-broker-1" in text for text in texts_of(folder)))
+        # Halted before a broker's turn, the roll-out would never get there. Which is the first depends on who controls.
+        assert looking(is_looked_at)
         kill(supervisord, signal.SIGSTOP)
-        assert looking(lambda: change in file.read_text())
+        files = [deployment.root / "config" / name / "server.properties" for name in first]
+        assert looking(lambda: any(change in file.read_text() for file in files))
     finally:
         kill_all_of(run)
         kill(supervisord, signal.SIGCONT)
