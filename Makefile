@@ -44,9 +44,9 @@ test-lab: ## roll out, kill, reboot and cut off the small Docker lab (SHORT=1: w
 	@$(PYTHON) scripts/release.py
 	@$(PYTHON) -m pytest tests/deploy/lab -x -m "lab$(if $(SHORT), and not long)" $(if $(MINUTES),--minutes $(MINUTES))
 
-sim: ## simulate replication under SEEDS (1,000) seeds from FROM on, until one fails
+sim: ## simulate replication, mirrors and audit under SEEDS (1,000) seeds from FROM on, until one fails
 	@scripts/setup test
-	@$(PYTHON) scripts/sim.py --seeds $(or $(SEEDS),1000) $(if $(FROM),--from $(FROM))
+	@$(PYTHON) scripts/sim.py --seeds $(or $(SEEDS),1000) $(if $(FROM),--from $(FROM)) $(if $(ONLY),--only $(ONLY))
 
 fuzz: ## send a broker FRAMES (1,000,000) odd frames from SEED, between sessions of an ordinary client
 	@scripts/setup test

@@ -11,15 +11,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 import pytest
+from audit_checks import check, check_aged, check_holes, check_odd, check_told
 from audit_simulation import (
-    HEARD_MS,
     Fault,
     Pipeline,
     build,
-    faults_of,
-    found_faults,
-    found_late,
-    found_overdue,
     run,
     seen_faults,
 )
@@ -31,7 +27,7 @@ from headrace.audit.book import Book
 from headrace.audit.coverage import UNKNOWN_MS, Coverage, Link, Uncounted
 from headrace.audit.latency import HOPS
 from headrace.audit.ledger import Ledger
-from headrace.audit.period import BEGIN_MS, END_MS, Period
+from headrace.audit.period import BEGIN_MS, END_MS
 from headrace.audit.reach import Reach
 from headrace.audit.watermark import Watermarks
 from headrace.audit.windows import EMPTY, Depth, depth, excess, total
@@ -44,31 +40,9 @@ SEEDS_WITH_ODD_PRODUCERS = (3000, 3008, *(seed for seed in range(3001, 3040) if 
 SEEDS_OF_MUTATIONS = range(25)
 
 
-def check(seed: int) -> None:
-    pipeline, ledger, outcome = run(seed)
-    assert found_faults(outcome) == pipeline.expected
-    assert found_late(outcome) == arrived_late(pipeline)
-    kinds = {kind for kind, _, _ in pipeline.expected}
-    assert outcome.verdict == ("loss" if "loss" in kinds else "duplicates" if kinds else "complete")
-    assert sum(counts.produced for counts in outcome.topics.values()) == pipeline.acknowledged
-    assert ledger.latencies.histogram("producer_to_live").max_ms == slowest_acknowledgement(pipeline)
-    assert ledger.latencies.histogram("end_to_end").count == sum(map(len, pipeline.rows.values()))
-
-
 def check_all(seeds: Iterable[int]) -> None:
     for seed in seeds:
         check(seed)
-
-
-def arrived_late(pipeline: Pipeline) -> dict[object, str]:
-    """What came late and has a row: only what arrived can be late."""
-    rows = {(event.stream, event.sequence) for rows in pipeline.rows.values() for _, event in rows}
-    return {key: hop for key, hop in pipeline.late.items() if key in rows}
-
-
-def slowest_acknowledgement(pipeline: Pipeline) -> int:
-    rows = {(event.stream, event.sequence) for rows in pipeline.rows.values() for _, event in rows}
-    return max((delay for key, delay in pipeline.delays.items() if key in rows), default=0)
 
 
 @pytest.mark.parametrize("seed", first_of(12, SEEDS))
@@ -80,15 +54,6 @@ def test_names_exactly_what_was_lost_doubled_and_late(seed: int) -> None:
 def test_finds_nothing_where_nothing_happened(seed: int) -> None:
     _, _, outcome = run(seed, faulty=False)
     assert (outcome.verdict, outcome.findings, outcome.incomplete) == ("complete", [], [])
-
-
-def check_holes(seed: int) -> None:
-    pipeline, _, outcome = run(seed, blind=True)
-    found = found_faults(outcome)
-    for fault, sequences in seen_faults(pipeline).items():
-        assert sequences <= found.get(fault, Counter()), fault
-    if pipeline.holes and not found:
-        assert outcome.verdict == "incomplete"
 
 
 def check_all_holes() -> None:
@@ -110,37 +75,6 @@ def test_the_holes_leave_much_to_be_found() -> None:
 
 def _known(pipeline: Pipeline) -> list[Fault]:
     return [fault for fault, sequences in seen_faults(pipeline).items() if sequences]
-
-
-def check_odd(seed: int) -> None:
-    """Producers send what is older than they promised, and are killed: late by window, and unknown by producer."""
-    pipeline, ledger, outcome = run(seed, odd=True)
-    assert found_faults(outcome) == pipeline.expected
-    assert found_overdue(outcome) == pipeline.overdue
-    open_ones = {
-        (item.datacenter, item.topic, item.producer) for item in outcome.incomplete if "silent" in item.reason
-    }
-    assert open_ones == set(map(tuple, pipeline.killed))
-    begin_ms = min(pipeline.times.values()) + seed % 20 * 1000
-    period = Period(begin_ms, begin_ms + 15_000)
-    part = found_faults(reconcile.reconcile(ledger, HEARD_MS, period=period))
-    for fault, sequences in faults_of(pipeline, period).items():
-        assert sequences <= part.get(fault, Counter()), fault
-    for fault, sequences in part.items():
-        assert sequences <= pipeline.expected[fault], fault
-
-
-def check_aged(seed: int) -> None:
-    """What is settled on the way is found as if it were open, and nothing stays open."""
-    pipeline, ledger, outcome = run(seed, stumbling=False, aged=True)
-    assert found_faults(outcome) == pipeline.expected
-    kinds = {kind for kind, _, _ in pipeline.expected}
-    assert outcome.verdict == ("loss" if "loss" in kinds else "duplicates" if kinds else "complete")
-    assert sum(counts.produced for counts in outcome.topics.values()) == pipeline.acknowledged
-    for key, facts in ledger.facts.topics.items():
-        assert sum(item.live for item in facts.windows.values()) == outcome.topics[key].live
-        assert sum(item.lost for item in facts.windows.values()) == outcome.topics[key].lost
-    assert not any((ledger.streams(), ledger.copies.folded, ledger.accounts, ledger.windows, ledger.waiting))
 
 
 def check_all_aged() -> None:
@@ -176,10 +110,6 @@ def test_a_seed_that_is_settled_fails_without(name: str, monkeypatch: pytest.Mon
     monkeypatch.setattr(owner, attribute, replacement)
     with pytest.raises(AssertionError):
         check_all_aged()
-
-
-def check_told(seed: int) -> None:
-    run(seed, odd=True, told=True)
 
 
 @pytest.mark.parametrize("seed", first_of(5, SEEDS_WITH_ODD_PRODUCERS))
