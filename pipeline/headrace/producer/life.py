@@ -287,11 +287,14 @@ class Life:
         if left is None:
             return
         _log.warning(
-            "server %s, service %s (producer %s, process %d) ended without closing: its last accounts are published now",
+            "server %s, service %s (producer %s, process %d) ended without closing: its last accounts are published now, "
+            "with %d events acknowledged and %d of which nobody knows whether they arrived",
             left.head.server,
             left.head.service,
             left.head.producer,
             left.head.process.pid,
+            left.acknowledged,
+            left.unknown,
         )
         author = Author.of(left.head, left.sequence)
         self._left_over[left] = len(left.accounts)

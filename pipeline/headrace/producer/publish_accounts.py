@@ -71,7 +71,7 @@ def publish_accounts(
         published = _published(client, encoder, found)
     for left in published:
         left.forget()
-    _print([_row(left.head) for left in published], as_json)
+    _print([_row(left) for left in published], as_json)
     if len(published) < len(found):
         raise click.ClickException(
             f"the accounts of {len(found) - len(published)} producers were not delivered, their files are kept: check --bootstrap"
@@ -111,9 +111,17 @@ def _produce(client: KafkaProducer, message: Mapping[str, Any], on_delivery: Any
             client.poll(0.1)
 
 
-def _row(head: Head) -> dict[str, Any]:
-    names = {"server": head.server, "service": head.service, "producer": head.producer}
-    return {**names, **head.process._asdict(), "topics": list(head.topics)}
+def _row(left: LeftBehind) -> dict[str, Any]:
+    head = left.head
+    return {
+        "server": head.server,
+        "service": head.service,
+        "producer": head.producer,
+        **head.process._asdict(),
+        "topics": list(head.topics),
+        "acknowledged": left.acknowledged,
+        "unknown": left.unknown,
+    }
 
 
 def _print(rows: list[dict[str, Any]], as_json: bool) -> None:
@@ -123,7 +131,8 @@ def _print(rows: list[dict[str, Any]], as_json: bool) -> None:
     for row in rows:
         click.echo(
             f"published the last accounts of server {row['server']}, service {row['service']} (producer {row['producer']}, "
-            f"process {row['pid']} on {row['host']})"
+            f"process {row['pid']} on {row['host']}): {row['acknowledged']} events acknowledged, {row['unknown']} of which "
+            "nobody knows whether they arrived"
         )
     if not rows:
         click.echo("no producer that was killed has left anything to publish")

@@ -148,6 +148,19 @@ class LeftBehind:
         self.accounts = accounts
         self._lock = lock
 
+    @property
+    def acknowledged(self) -> int:
+        """Events that no delivered account told of."""
+        return sum(account.count for _, account in self.accounts)
+
+    @property
+    def unknown(self) -> int:
+        """Events of which nobody knows whether they arrived; some of them may be in delivered accounts."""
+        ranges = (entry for _, account in self.accounts for entry in account.undelivered)
+        return sum(
+            entry.last_sequence - entry.first_sequence + 1 for entry in ranges if entry.outcome == "unknown"
+        )
+
     def forget(self) -> None:
         """Remove the file: its accounts are delivered."""
         with contextlib.suppress(OSError):

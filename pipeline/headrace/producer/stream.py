@@ -57,7 +57,16 @@ class Envelope:
 
     def __init__(self, server: str, service: str, producer: str) -> None:
         self._names = {"server": server, "service": service, "producer": producer}
-        self.encoded = b"".join(map(text, self._names.values()))
+        self._encoded = b"".join(map(text, self._names.values()))
+        self._begin = (-1, b"")
+
+    def encoded(self, time_ms: int) -> bytes:
+        """Return the encoding of all fields but the sequence; many events in a row have the same time."""
+        known_ms, found = self._begin
+        if known_ms != time_ms:
+            found = LONGS[time_ms] + self._encoded
+            self._begin = (time_ms, found)
+        return found
 
     def header(self, time_ms: int, sequence: int) -> dict[str, Any]:
         return {"time": time_ms, **self._names, "sequence": sequence}
@@ -115,7 +124,7 @@ class Encoder:
         """Return the message value of an event whose fields have this body."""
         if body is None:
             return self.encode({"header": envelope.header(time_ms, sequence), **fields})
-        return b"".join((self._prefix, LONGS[time_ms], envelope.encoded, LONGS[sequence], body))
+        return self._prefix + envelope.encoded(time_ms) + LONGS[sequence] + body
 
     def encode(self, record: Mapping[str, Any]) -> bytes:
         """Return the message value; raises EventError when the record does not fit the schema."""

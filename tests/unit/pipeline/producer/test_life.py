@@ -131,7 +131,8 @@ def killed_life(folder: Path) -> tuple[str, ...]:
     for sequence in (0, 1):
         stream.on_delivery(sequence, 1_700_000_000_000)(None, None)
         stream.settle()
-    stream.on_accounted(Account(**{**BARE, "acknowledgements": (Acknowledgement(0, 0, 0),)}))
+    account = Account(**{**BARE, "acknowledgements": (Acknowledgement(0, 0, 0),)})
+    life._on_monitoring_delivery(Outgoing(life._author, "t", account), None, None)
     stream.settle()
     assert life._spool is not None
     life._spool.leave()

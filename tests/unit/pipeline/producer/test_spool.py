@@ -49,13 +49,14 @@ def new(folder: Path, **rest: Any) -> Spool:
     return found
 
 
-def test_a_spool_is_its_lifes_until_it_lets_go(tmp_path: Path) -> None:
+def test_a_spool_is_its_lifes_until_it_lets_go(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     folder = tmp_path / "deep" / "folder"
     spool = new(folder)
     (path,) = folder.iterdir()
     assert (path.name, stat.S_IMODE(path.stat().st_mode)) == ("p.spool", 0o640)
     spool.rings["t"].on_sent(0, NOW)
     spool.rings["t"].on_acknowledged(0, NOW + 1)
+    spool.rings["t"].on_sent(1, NOW)
     spool.note_monitoring(9)
     assert left_in(folder) == [], "it is locked"
     spool.leave()
@@ -65,11 +66,13 @@ def test_a_spool_is_its_lifes_until_it_lets_go(tmp_path: Path) -> None:
         ("t", "window", 1),
         ("t", "closing", 0),
     ]
+    assert (left.acknowledged, left.unknown) == (1, 1)
     assert left_in(folder) == [], "one process at a time has it"
     left.leave()
     (left,) = left_in(folder)
     left.forget()
     assert list(folder.iterdir()) == []
+    assert not caplog.records
 
 
 def test_a_life_that_ends_well_leaves_nothing(tmp_path: Path) -> None:
