@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -15,10 +16,13 @@ from functools import partial
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import ConfigResource
 from mirror_clusters import Cluster
 from processes import eventually
 from zookeeper_process import ZooKeeperProcess
+
+from headrace.broker.zk.client import ZooKeeperClient
 
 PARTITIONS = {"dc-east": 4, "dc-west": 2}
 Brought = dict[tuple[str, int], list[int]]
@@ -159,6 +163,9 @@ def test_two_sources_are_in_one_topic(clusters: tuple[dict[str, Cluster], Cluste
     eventually(is_told, what="owners without lag")
     assert len(set(owners(offline).values())) == 3
     assert {row["state"] for row in status(offline)["sources"]} == {"answers"}
+    resource = ConfigResource(ConfigResource.Type.TOPIC, "clicks")
+    configs = offline.admin.describe_configs([resource])[resource].result(10)
+    assert len(configs["headrace.mirror.merged"].value.split(",")) == 2
     page = offline.metrics()
     assert page.count('headrace_mirror_lag_messages{partition="') == 6
     assert 'headrace_mirror_state{partition="1",source="dc-west",state="copying",topic="clicks"} 1.0' in page
@@ -169,11 +176,11 @@ def test_kills_neither_lose_nor_repeat_a_message(clusters: tuple[dict[str, Clust
     create(live, "killed")
 
     def faults() -> None:
-        for number in (0, 1, 2, 0, 1):
+        for number in (0, 1, 2):
             time.sleep(2.5)
             offline.kill_and_start(number)
 
-    while_published(live, "killed", 16, faults)
+    while_published(live, "killed", 10, faults)
     all_is_there(live, offline, "killed")
 
 
@@ -194,3 +201,47 @@ def test_a_member_that_is_stopped_beyond_its_session_and_goes_on_repeats_nothing
 
     while_published(live, "stopped", 22, faults)
     all_is_there(live, offline, "stopped")
+
+
+def test_a_topic_that_was_made_anew_stops_until_its_position_is_taken_away(
+    clusters: tuple[dict[str, Cluster], Cluster],
+) -> None:
+    live, offline = clusters
+    east = live["dc-east"]
+    east.create("anew", 1)
+    east.publish("anew", 100, 0)
+    eventually(lambda: has(offline, "anew", 100), what="the first life's messages")
+    east.admin.delete_topics(["anew"])["anew"].result(20)
+    eventually(lambda: is_created(east, "anew"), what="the second life", every_s=0.5)
+    east.publish("anew", 50, 0)
+
+    def is_stopped() -> bool:
+        rows = [row for row in status(offline)["aggregates"] if row["topic"] == "anew"]
+        return [row["state"] for row in rows] == ["stopped"] and rows[0]["reason"].startswith("recreation: ")
+
+    eventually(is_stopped, what="the stop")
+    assert has(offline, "anew", 100)
+
+    async def take_away() -> None:
+        zookeeper = ZooKeeperClient(offline.zookeeper, session_timeout_ms=6_000, connection_timeout_ms=10_000)
+        await zookeeper.connect()
+        await zookeeper.delete("/consumers/headrace.mirror.dc-east/offsets/anew/0")
+        await zookeeper.close()
+
+    asyncio.run(take_away())
+    eventually(lambda: has(offline, "anew", 150), what="the second life's messages")
+
+
+def has(cluster: Cluster, topic: str, count: int) -> bool:
+    try:
+        return cluster.end_offset(topic, 0) == count
+    except Exception:
+        return False
+
+
+def is_created(cluster: Cluster, topic: str) -> bool:
+    try:
+        cluster.create(topic, 1)
+    except KafkaException:
+        return False
+    return True

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 
-from headrace.broker.config.copies import MIRROR_CLUSTERS
+from headrace.broker.config.copies import MERGED_CLUSTERS, MIRROR_CLUSTERS
 from headrace.mirror.own_topics import OWN_TOPICS
 
 INTERNAL_PREFIX = "__"
@@ -24,6 +24,19 @@ Clusters = tuple[str, ...]
 def clusters_of(configs: Mapping[str, str]) -> Clusters:
     """The clusters that a topic came through; none for a topic of the cluster that holds it."""
     return tuple(cluster for cluster in configs.get(MIRROR_CLUSTERS, "").split(",") if cluster)
+
+
+def merged_of(configs: Mapping[str, str]) -> frozenset[str]:
+    """The clusters whose messages are brought into a topic that sources share."""
+    return frozenset(cluster for cluster in configs.get(MERGED_CLUSTERS, "").split(",") if cluster)
+
+
+def merged(
+    configs: Mapping[str, str], source_cluster: str, source_configs: Mapping[str, str]
+) -> dict[str, str]:
+    """The configuration of such a topic once that source's is brought into it as well; a source without an id has no part."""
+    clusters = {*merged_of(configs), *merged_of(source_configs)} | {source_cluster} - {""}
+    return {MERGED_CLUSTERS: ",".join(sorted(clusters))}
 
 
 def mark(clusters: Clusters, source_cluster: str) -> dict[str, str]:

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from headrace.broker.client.asynchronous import FAILURES, AsyncLink
 from headrace.broker.clock import Clock
-from headrace.broker.config.copies import MIRROR_CLUSTERS
+from headrace.broker.config.copies import MERGED_CLUSTERS, MIRROR_CLUSTERS
 from headrace.broker.errors import ErrorCode, KafkaError, error_of
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.api import k03_metadata, k32_describe_configs
@@ -37,7 +37,7 @@ logger = get_logger(__name__)
 REFRESH_PAUSE_SECONDS = 0.2
 CONFIG_MAX_AGE_MS = 60_000
 TOPIC_RESOURCE = 2
-ASKED_CONFIGS = (*SYNCED_CONFIGS, MIRROR_CLUSTERS)
+ASKED_CONFIGS = (*SYNCED_CONFIGS, MIRROR_CLUSTERS, MERGED_CLUSTERS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,10 @@
-"""The one topic configuration that Apache Kafka has not: which clusters a mirror's copy came through.
+"""The topic configurations that Apache Kafka has not: which clusters a mirror's copy came through, or are merged into a topic.
 
-It lies among a topic's overrides in `/config/topics/<t>`, so that it begins and ends with the topic and every broker
+The first lies among a topic's overrides in `/config/topics/<t>`, so that it begins and ends with the topic and every broker
 learns of it with the rest: absent for a topic of this cluster, the clusters' ids for a copy (the first is where the data
 was published, the last the one that it is copied from), and empty for a copy that was promoted to a topic of this
-cluster. Pure.
+cluster. A topic that sources share has the second: it is this cluster's own, and no such topic is brought back to one of
+those clusters. Pure.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from headrace.broker.config.keys import Key
 from headrace.broker.errors import PolicyViolationError
 
 MIRROR_CLUSTERS = "headrace.mirror.clusters"
+MERGED_CLUSTERS = "headrace.mirror.merged"
 _CLUSTERS = re.compile(r"|[^\s,]{1,249}(,[^\s,]{1,249})*")
 
 OWN_TOPIC_CONFIGS = {
@@ -27,7 +29,13 @@ OWN_TOPIC_CONFIGS = {
         "",
         _CLUSTERS,
         "the ids of clusters, separated by commas, or nothing",
-    )
+    ),
+    MERGED_CLUSTERS: InertConfig(
+        Key(type="LIST", doc="The clusters whose messages a mirror brings into this topic."),
+        "",
+        _CLUSTERS,
+        "the ids of clusters, separated by commas, or nothing",
+    ),
 }
 
 

@@ -1,8 +1,8 @@
 """DescribeConfigs (key 32), versions 0-4: topics, this broker, and what is set for all brokers (the empty name).
 
 Deviations: broker loggers and client metrics are refused with INVALID_REQUEST; keys that have no effect on this broker are
-not listed. Of a mirror's copy `headrace.mirror.clusters` is told, and of a broker its release as `headrace.version`, which
-Kafka has not.
+not listed. Of a mirror's copy `headrace.mirror.clusters` is told, of a topic that sources share `headrace.mirror.merged`, and of
+a broker its release as `headrace.version`, which Kafka has not.
 """
 
 from __future__ import annotations

@@ -5,28 +5,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from headrace.broker.errors import ErrorCode
-from headrace.broker.server.embedding import EmbeddingHost, NewTopic
+from headrace.broker.server.embedding import EmbeddingHost
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.broker.zk.client import ZooKeeperError
-from headrace.mirror import lineage
 from headrace.mirror.aggregate.held import Held
 from headrace.mirror.aggregate.ownership import Claim, Ownership, Release
 from headrace.mirror.aggregate.puller import Puller, write_position
 from headrace.mirror.aggregate.registry import Registry
 from headrace.mirror.aggregate.session import Session
 from headrace.mirror.aggregate.target import Target
-from headrace.mirror.config_sync import COPIED_CONFIGS
+from headrace.mirror.aggregate.topics import keep_in_step
 from headrace.mirror.journal import Journal
 from headrace.mirror.pause import Pause
 from headrace.mirror.progress import Progress
-from headrace.mirror.source import Source, SourceTopic
+from headrace.mirror.source import Source
 
 logger = get_logger(__name__)
-TOPIC_TIMEOUT_MS = 10_000
 LOOK_SECONDS = 0.25
-_THERE = frozenset({ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.INVALID_PARTITIONS})
 
 
 class Group:
@@ -60,7 +56,7 @@ class Group:
         while True:
             self._obey()
             if await self.source.refresh():
-                await self._keep_targets()
+                await keep_in_step(self._host, self.source)
                 self._place()
             await self.source.wait_until_due()
 
@@ -70,51 +66,6 @@ class Group:
         self.source.choice = self._journal.choice_of(config.name)
         ordered = self._journal.limit_of(config.name)
         self.source.limit.change(config.bytes_per_second if ordered is None else ordered)
-
-    # -- topics
-
-    async def _keep_targets(self) -> None:
-        """Have a topic for each of the source's, with no fewer partitions; what cannot be had is told."""
-        found = dict(self.source.unreadable)
-        for topic in self.source.topics.values():
-            reason = self._refusal(topic) if topic.configs else "its configuration is not known yet"
-            reason = reason or await self._have(topic)
-            if reason:
-                found[topic.name] = reason
-        for name in found.keys() - self.source.not_brought.keys():
-            logger.error(
-                "aggregate is not brought", topic=name, source=self.source.config.name, reason=found[name]
-            )
-        self.source.not_brought = found
-
-    def _refusal(self, topic: SourceTopic) -> str:
-        """Why a topic cannot be brought into an aggregate, or nothing."""
-        if topic.clusters:
-            return "it is a mirror's copy at the source: bring it from where it was published"
-        if topic.is_compacted:
-            return "it is compacted: only copies, which keep offsets, can be (mirror.<datacenter>.mode=copy)"
-        overrides = self._host.configurations.of_topic(topic.name)
-        if lineage.clusters_of(overrides):
-            return "the topic of that name here is a mirror's copy, which nothing else is brought into"
-        return ""
-
-    async def _have(self, topic: SourceTopic) -> str:
-        known, count = self._host.metadata.topics(topic.name), len(topic.partitions)
-        if known is None:
-            configs: dict[str, str | None] = {
-                key: topic.configs[key] for key in COPIED_CONFIGS if key in topic.configs
-            }
-            new = NewTopic(name=topic.name, partition_count=count, configs=configs)
-            (result,) = await self._host.topics.create([new], timeout_ms=TOPIC_TIMEOUT_MS)
-        elif len(known) < count:
-            result = await self._host.topics.grow(
-                topic.name, count, None, timeout_ms=TOPIC_TIMEOUT_MS, validate_only=False
-            )
-        else:
-            return ""
-        if result.error in _THERE:
-            return ""
-        return f"it cannot have {count} partitions here: {result.message or result.error.name}"
 
     # -- partitions
 
