@@ -64,7 +64,8 @@ def looked(cluster: Cluster, configs: Mapping[str, str], cluster_id: str = "EAST
         config=config, cluster_id=cluster_id, topics={"clicks": topic}, unreadable={}, not_brought={}
     )
     asyncio.run(keep_in_step(cast("Any", cluster), cast("Source", source)))
-    return source.not_brought
+    found: dict[str, str] = source.not_brought
+    return found
 
 
 def test_a_topic_is_made_and_says_from_its_first_moment_whose_messages_it_has() -> None:
