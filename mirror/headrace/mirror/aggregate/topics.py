@@ -40,6 +40,8 @@ def refusal(host: EmbeddingHost, topic: SourceTopic) -> str:
         return "it is a mirror's copy at the source: bring it from where it was published"
     if topic.is_compacted:
         return "it is compacted: only copies, which keep offsets, can be (mirror.<datacenter>.mode=copy)"
+    if topic.configs.get("message.timestamp.type") == "LogAppendTime":
+        return "its messages have their brokers' times (message.timestamp.type=LogAppendTime), which no client may write"
     if host.cluster_id in lineage.merged_of(topic.configs):
         return "messages of this cluster are brought into it there: they would go round and round"
     if lineage.clusters_of(host.configurations.of_topic(topic.name)):

@@ -87,6 +87,7 @@ def test_one_that_is_there_is_grown_and_marked_with_all_that_is_brought_into_it(
     [
         ({}, {}, "its configuration is not known yet"),
         ({"cleanup.policy": "compact,delete"}, {}, "it is compacted"),
+        ({**DELETE, "message.timestamp.type": "LogAppendTime"}, {}, "its messages have their brokers' times"),
         ({**DELETE, MIRROR_CLUSTERS: "X"}, {}, "it is a mirror's copy at the source"),
         ({**DELETE, MERGED_CLUSTERS: "X,HERE"}, {}, "messages of this cluster are brought into it there"),
         (DELETE, {"clicks": (2, {MIRROR_CLUSTERS: "X"})}, "the topic of that name here is a mirror's copy"),
