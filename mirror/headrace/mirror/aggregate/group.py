@@ -171,8 +171,10 @@ class Group:
             )
 
     async def _release(self, release: Release) -> None:
-        """What is under way ends first; a session that ends meanwhile has released all."""
-        held = self.held.pop(release.key)
+        """What is under way ends first; a session that ended meanwhile has released all."""
+        held = self.held.pop(release.key, None)
+        if held is None:
+            return
         held.is_leaving = True
         await held.is_idle.wait()
         try:
