@@ -50,10 +50,11 @@ def tier_table(report: Mapping[str, Any]) -> Table:
     table.add_column("topic", no_wrap=True)
     for count in _COUNTS:
         table.add_column(count, justify="right", no_wrap=True)
+    unknown = wording.unknown_topics(report)
     for row in report["topics"]:
-        is_unknown = wording.is_unknown(report, row["datacenter"], row["topic"])
+        is_unknown = (row["datacenter"], row["topic"]) in unknown
         table.add_row(f"{row['datacenter']}.{row['topic']}", *_counts(row, is_unknown))
-    is_unknown = any(wording.is_unknown(report, row["datacenter"], row["topic"]) for row in report["topics"])
+    is_unknown = any((row["datacenter"], row["topic"]) in unknown for row in report["topics"])
     table.add_section()
     table.add_row("all", *_counts(report["totals"], is_unknown))
     return table

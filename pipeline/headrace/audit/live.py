@@ -11,21 +11,22 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Any, Final, NamedTuple
 
+from headrace.audit.markup import ROWS_MAX, narrowed_parts, table
 from headrace.audit.page import (
     HEADINGS,
-    ROWS_MAX,
     document,
     findings_table,
     reasons_table,
     section,
     sections,
-    table,
+    tables,
 )
 from headrace.audit.timeline import Minutes
 from headrace.audit.windows import ProducerName
 
 Row = Mapping[str, Any]
 TIERS: Final = ("produced", "live", "offline", "warehouse")
+PLACES: Final = ("topics", "rejected_topics", "header_topics", "off_topics", "partitions")
 STATES: Final = ("open", "accepted")
 KINDS: Final = ("loss", "duplicate", "late", "truncation", "recreation")
 TEXT_LENGTH_MAX: Final = 200
@@ -54,13 +55,16 @@ class Query(NamedTuple):
     def of(cls, parameters: Mapping[str, str]) -> Query:
         return cls(*(parameters.get(name, "")[:TEXT_LENGTH_MAX] for name in cls._fields))
 
+    def takes_place(self, item: Row) -> bool:
+        """Whether what is of a topic is asked for."""
+        return self.datacenter in ("", item["datacenter"]) and self.topic in ("", item["topic"])
+
     def takes(self, item: Row) -> bool:
         """Whether a finding or a reason is asked for; a reason is of no kind."""
         return (
             self.kind in ("", item.get("kind", ""))
             and self.state in ("", "accepted" if item.get("accepted") else "open")
-            and self.datacenter in ("", item["datacenter"])
-            and self.topic in ("", item["topic"])
+            and self.takes_place(item)
             and self.text.casefold() in " ".join(str(value) for value in item.values()).casefold()
         )
 
@@ -109,7 +113,7 @@ def producers_by_place(names: Iterable[ProducerName]) -> dict[ProducerName, int]
 
 
 def parts(view: View, query: Query, *, may_accept: bool = False) -> dict[str, str]:
-    """Return the page's parts by their names, as HTML; only findings and reasons are narrowed."""
+    """Return the page's parts by their names, as HTML; only what is listed is narrowed."""
     trouble = f'<p class="trouble">{escape(view.trouble)}</p>' if view.trouble else ""
     if view.report is None:
         waiting = "The first round reads what there is, which can take a while."
@@ -121,12 +125,27 @@ def parts(view: View, query: Query, *, may_accept: bool = False) -> dict[str, st
     findings = [item for item in view.report["findings"] if query.takes(item)]
     reasons = [item for item in view.report["incomplete"] if query.takes(item)]
     return {
-        **sections(view.report, view.minutes, view.at_ms),
+        **sections(view.report, view.minutes, view.at_ms, narrowed_parts),
+        **_tables(view.report, query),
         "trouble": trouble,
         "findings": _told(findings, view.report["findings"])
         + findings_table(findings, may_accept=may_accept),
         "incomplete": _told(reasons, view.report["incomplete"]) + reasons_table(reasons),
         "producers": _producers(view.producers),
+    }
+
+
+def _tables(report: Row, query: Query) -> dict[str, str]:
+    found = _narrowed(report, query)
+    made = tables(found, narrowed_parts)
+    return {name: _told(found[name], report[name]) + made[name] for name in made}
+
+
+def _narrowed(report: Row, query: Query) -> Row:
+    """Return a report with the topics and partitions alone that are asked for."""
+    return {
+        **report,
+        **{name: [row for row in report[name] if query.takes_place(row)] for name in PLACES},
     }
 
 
@@ -139,7 +158,9 @@ def page(view: View, query: Query, *, may_accept: bool = False) -> str:
         *(_part(name, found[name]) for name in ("trouble", "verdict")),
     ]
     for name in HEADINGS:
-        form = _form(query) if name == "findings" else ""
+        form = (
+            _form(query) if name == "findings" else _place_form(query, name) if name == "partitions" else ""
+        )
         body.append(section(name, form + _part(name, found[name])))
     body.append(_part("footer", found["footer"]))
     body += [DIALOG] if may_accept else []
@@ -175,6 +196,15 @@ def _form(query: Query) -> str:
         f'<label>accepted or not<select name="state">{states}</select></label>{fields}'
         '<button>Filter</button><a href="./#findings">All</a></form>'
     )
+
+
+def _place_form(query: Query, part: str) -> str:
+    """Return a form that narrows all that is of a topic."""
+    fields = "".join(
+        f'<label>{name}<input name="{name}" value="{escape(value)}" maxlength="{TEXT_LENGTH_MAX}"></label>'
+        for name, value in (("datacenter", query.datacenter), ("topic", query.topic))
+    )
+    return f'<form method="get" action="#{part}">{fields}<button>Filter</button><a href="./#{part}">All</a></form>'
 
 
 def _options(values: Sequence[str], chosen: str, otherwise: str) -> str:

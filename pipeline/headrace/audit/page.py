@@ -13,13 +13,13 @@ from typing import Any, Final
 
 from headrace.audit.histogram import Histogram
 from headrace.audit.latency import HOPS, SPANS
+from headrace.audit.markup import ROWS_MAX, Html, Links, moment, more, number, table, whole_parts
 from headrace.audit.plots import latency_plots
 from headrace.audit.report import sentence
 from headrace.audit.timeline import Minutes, timeline
-from headrace.audit.wording import duration, hop_name, is_unknown, skew
+from headrace.audit.topic_tables import partitions, topics
+from headrace.audit.wording import duration, hop_name, skew
 
-ROWS_MAX: Final = 500
-"""Findings and reasons on the page; report.json has more."""
 SKEWS_MAX: Final = 10
 """Pairs of hosts on the page whose clocks differ."""
 TITLES: Final = {
@@ -43,26 +43,27 @@ HEADINGS: Final = {
     "findings": "Findings",
     "incomplete": "Not whole yet",
     "topics": "Topics",
+    "partitions": "The mirror's partitions",
     "producers": "Producers",
 }
 
-REASONS: Final = {"lost": "findings", "duplicated": "findings", "under_way": "topics", "unknown": "topics"}
-"""Where a number of a hop is told in detail."""
+REASONS: Final = {
+    "lost": ("findings", "loss"),
+    "duplicated": ("findings", "duplicate"),
+    "under_way": ("incomplete", ""),
+    "unknown": ("topics", ""),
+}
+"""The part of the page, and the kind of finding, where a number of a hop is told in detail."""
 
 _PRODUCER: Final = ("server", "service", "producer")
 
 Row = Mapping[str, Any]
 
 
-class Html(str):
-    """Text that is HTML already, which a table takes as it is."""
-
-    __slots__ = ()
-
-
 def render(report: Row, histograms: Mapping[str, Histogram], minutes: Minutes, now_ms: int) -> str:
     """Return the page's text."""
-    found = {**sections(report, minutes, now_ms), "findings": findings_table(report["findings"])}
+    found = {**sections(report, minutes, now_ms, whole_parts), **tables(report, whole_parts)}
+    found["findings"] = findings_table(report["findings"])
     found["latency"] += figures(latency_plots(histograms))
     if report["incomplete"]:
         found["incomplete"] = reasons_table(report["incomplete"])
@@ -84,14 +85,18 @@ def document(title: str, head: str, body: str) -> str:
     )
 
 
-def sections(report: Row, minutes: Minutes, now_ms: int) -> dict[str, str]:
+def tables(report: Row, links: Links) -> dict[str, str]:
+    """Return the tables of topics and partitions."""
+    return {"topics": topics(report, links), "partitions": partitions(report["partitions"])}
+
+
+def sections(report: Row, minutes: Minutes, now_ms: int, links: Links) -> dict[str, str]:
     """Return the parts of the page that tell of all that is reported, by their names."""
     return {
         "verdict": _verdict(report),
-        "way": _topology(report),
+        "way": _topology(report, links),
         "time": timeline(minutes, report["findings"], now_ms),
         "latency": _latencies(report),
-        "topics": _topics(report),
         "footer": _footer(report),
     }
 
@@ -115,8 +120,8 @@ def _verdict(report: Row) -> str:
     if still_open != verdict:
         title = ACCEPTED_TITLE if still_open == "complete" else TITLES[still_open]
         label = f"{verdict}; without what is accepted: {still_open}"
-    until = _moment(report["complete_until"])
-    time = f"{_moment(report['since'], 'the beginning')} to {_moment(report['until'])}"
+    until = moment(report["complete_until"])
+    time = f"{moment(report['since'], 'the beginning')} to {moment(report['until'])}"
     return (
         f'<header class="verdict {escape(still_open)}"><p class="label">Verdict: {escape(label)}</p>'
         f"<h1>{title}</h1>"
@@ -125,59 +130,67 @@ def _verdict(report: Row) -> str:
     )
 
 
-def _moment(at: str | None, otherwise: str = "-") -> Html:
-    """Return a time of the report, which a script can write as how long ago."""
-    return Html(f'<time datetime="{escape(at)}">{escape(at)}</time>' if at else otherwise)
-
-
-def _topology(report: Row) -> str:
+def _topology(report: Row, links: Links) -> str:
     """Return a row of stations for each datacenter, with each hop's number between them."""
     datacenters = sorted({row["datacenter"] for row in report["topics"]})
     if not datacenters:
         if report["header_topics"]:
             return '<p class="nothing">All topics are counted by their batch headers: see <a href="#topics">topics</a>.</p>'
         return '<p class="nothing">No producer is known yet.</p>'
-    return "".join(_lane(report, datacenter) for datacenter in datacenters)
+    return "".join(_lane(report, datacenter, links) for datacenter in datacenters)
 
 
-def _lane(report: Row, datacenter: str) -> str:
+def _lane(report: Row, datacenter: str, links: Links) -> str:
     topics = [row for row in report["topics"] if row["datacenter"] == datacenter]
     names = {row["topic"] for row in topics}
     hops = [row for row in report["hops"] if row["datacenter"] == datacenter and row["topic"] in names]
     rates = report.get("events_per_second", {}).get(datacenter, {})
     cells: list[str] = []
-    for number, (tier, title, unit) in enumerate(STATIONS):
-        if number:
-            latency = report["latency_seconds_by_datacenter"].get(datacenter, {}).get(HOPS[number - 1])
-            cells.append(_hop(HOPS[number - 1], hops, sum(row[tier] for row in topics), latency))
+    for at, (tier, title, unit) in enumerate(STATIONS):
+        if at:
+            latency = report["latency_seconds_by_datacenter"].get(datacenter, {}).get(HOPS[at - 1])
+            cells.append(
+                _hop(HOPS[at - 1], hops, sum(row[tier] for row in topics), latency, datacenter, links)
+            )
         count = sum(row[tier] for row in topics)
+        made_of = links("topics", datacenter=datacenter)
         rate = f'<span class="unit">{rates[tier]:,.0f} a second</span>' if tier in rates else ""
         cells.append(
-            f'<div class="station"><span class="title">{title}</span><b><a href="#topics">{count:,}</a></b>'
+            f'<div class="station"><span class="title">{title}</span><b>{number(count, made_of)}</b>'
             f'<span class="unit">{unit}</span>{rate}</div>'
         )
     return f'<div class="lane"><h3>{escape(datacenter)}</h3><div class="way">{"".join(cells)}</div></div>'
 
 
-def _hop(hop: str, rows: Iterable[Row], passed: int, latency: Row | None) -> str:
+def _hop(
+    hop: str, rows: Iterable[Row], passed: int, latency: Row | None, datacenter: str, links: Links
+) -> str:
     mine = [row for row in rows if row["hop"] == hop]
     words = {"lost": "lost", "duplicated": "doubled", "under_way": "on their way", "unknown": "unknown"}
     compacted = sum(row["compacted"] for row in mine)
     counts = {name: sum(row[name] for row in mine) for name in words}
     faults = [
-        f'<span class="{name}"><a href="#{REASONS[name]}">{counts[name]:,} {word}</a></span>'
+        f'<span class="{name}">{number(counts[name], _made_of(name, hop, datacenter, links), word)}</span>'
         for name, word in words.items()
         if counts[name]
     ]
     if not faults and any(row["state"] == "unknown" for row in mine):
         faults = ['<span class="unknown">unknown</span>']
     faults = faults or ['<span class="fine">none lost</span>']
-    faults += [f"<span>{compacted:,} compacted</span>"] if compacted else []
-    median = f'<span class="median">{duration(latency["p50"])}</span>' if latency else ""
+    removed = number(compacted, links("topics", datacenter=datacenter), "compacted")
+    faults += [f"<span>{removed}</span>"] if compacted else []
+    median = f'<a class="median" href="#latency">{duration(latency["p50"])}</a>' if latency else ""
     return (
         f'<div class="hop{" bad" if counts["lost"] or counts["duplicated"] else ""}">{median}'
-        f'<span class="arrow"><b>{passed:,}</b></span>{"".join(faults)}</div>'
+        f'<span class="arrow"><b>{number(passed, links("partitions", datacenter=datacenter))}</b></span>{"".join(faults)}</div>'
     )
+
+
+def _made_of(name: str, hop: str, datacenter: str, links: Links) -> str:
+    """Return where a number of a hop is told in detail."""
+    part, kind = REASONS[name]
+    narrowed = {"kind": kind, "text": hop} if kind else {}
+    return links(part, datacenter=datacenter, **narrowed)
 
 
 def _latencies(report: Row) -> str:
@@ -214,7 +227,7 @@ def findings_table(findings: Sequence[Row], *, may_accept: bool = False) -> str:
             item["producer"] or f"partition {item.get('partition', '-')}",
             _span(item),
             f"{item['count']:,}",
-            _moment(item["window_start"]),
+            moment(item["window_start"]),
             item["to_do"],
             _acceptance(item, may_accept),
         ]
@@ -232,7 +245,7 @@ def findings_table(findings: Sequence[Row], *, may_accept: bool = False) -> str:
         "what to do",
         "accepted",
     ]
-    return table(titles, rows, numbers=(7, 8), kinds=True) + _more(findings)
+    return table(titles, rows, numbers=(7, 8), kinds=True) + more(findings)
 
 
 def _acceptance(item: Row, may_accept: bool) -> Html:
@@ -241,7 +254,7 @@ def _acceptance(item: Row, may_accept: bool) -> Html:
     verb, name = ("reopen", found["id"]) if found else ("accept", item["id"])
     told = "open"
     if found:
-        told = f"{escape(found['by'])}, {_moment(found['at'])}: {escape(found['reason'])}"
+        told = f"{escape(found['by'])}, {moment(found['at'])}: {escape(found['reason'])}"
     button = (
         f'<button type="button" data-{verb}="{escape(name)}">{verb.capitalize()}</button>'
         if may_accept
@@ -262,72 +275,7 @@ def reasons_table(reasons: Sequence[Row]) -> str:
         return '<p class="nothing">None: everything is judged.</p>'
     titles = ["datacenter", "topic", *_PRODUCER, "reason"]
     rows = [[item[title] for title in titles] for item in reasons[:ROWS_MAX]]
-    return table(titles, rows) + _more(reasons)
-
-
-def _topics(report: Row) -> str:
-    names = (
-        "produced",
-        "live",
-        "offline",
-        "warehouse",
-        "lost",
-        "duplicated",
-        "under_way",
-        "compacted",
-        "dead_letters",
-        "no_event",
-    )
-    rows = [
-        [row["datacenter"], row["topic"], *(_count(report, row, name) for name in names)]
-        for row in (*report["topics"], *report["rejected_topics"])
-    ]
-    titles = ["datacenter", "topic", *(name.replace("_", " ") for name in names)]
-    found = table(titles, rows, numbers=range(2, len(titles))) if rows or not report["header_topics"] else ""
-    return found + _header_topics(report["header_topics"]) + _off_topics(report["off_topics"])
-
-
-def _header_topics(rows: Sequence[Row]) -> str:
-    """Return a table of the topics that are counted by their batch headers."""
-    if not rows:
-        return ""
-    names = ("live", "offline", "live_bytes", "lost", "duplicated", "under_way", "aborted", "control_batches")
-    cells = [
-        [
-            row["datacenter"],
-            row["topic"],
-            row["producer_to_live"],
-            *(f"{row[name]:,}" for name in names),
-            row["verdict"],
-        ]
-        for row in rows
-    ]
-    titles = [
-        "datacenter",
-        "topic",
-        "producer to live",
-        *(name.replace("_", " ") for name in names),
-        "verdict",
-    ]
-    text = (
-        "Messages of any client's topics, counted by their batch headers alone: live and offline are compared by partition and "
-        "window. What their producers sent nobody claims."
-    )
-    return f"<h3>By batch headers</h3><p>{text}</p>{table(titles, cells, numbers=range(3, len(titles) - 1))}"
-
-
-def _off_topics(rows: Sequence[Row]) -> str:
-    names = ", ".join(f"{row['topic']} of {row['datacenter']}" for row in rows)
-    return f'<p class="nothing">Not audited: {escape(names)}.</p>' if rows else ""
-
-
-def _count(report: Row, row: Row, name: str) -> str:
-    """Write a number of a topic; no loss that was not looked for, and no row of a topic that is not loaded, is no 0."""
-    if row[name] is None:
-        return "not loaded"
-    if name == "lost" and not row[name] and is_unknown(report, row["datacenter"], row["topic"]):
-        return "unknown"
-    return f"{row[name]:,}"
+    return table(titles, rows) + more(reasons)
 
 
 def _footer(report: Row) -> str:
@@ -338,29 +286,6 @@ def _footer(report: Row) -> str:
         "Each tier is counted from its own log or table, by producer, window and sequence; a number on a hop is what "
         "arrived behind it. Unknown are events that cannot be judged at a hop: no account or no count of the tier before or "
         "behind it speaks of them. Compacted are events that compaction removed before they were counted.</p>"
-        f"<p>Written {_moment(report['generated_at'])} by headrace; the same in full: report.json.</p>"
+        f"<p>Written {moment(report['generated_at'])} by headrace; the same in full: report.json.</p>"
         "</footer>"
     )
-
-
-def _more(rows: Sequence[Row]) -> str:
-    left = len(rows) - ROWS_MAX
-    return f'<p class="nothing">{left:,} more in report.json.</p>' if left > 0 else ""
-
-
-def table(
-    titles: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Iterable[int] = (), kinds: bool = False
-) -> str:
-    """Return a table; `numbers` are columns set to the right, with `kinds` the first one is marked by its text."""
-    right = set(numbers)
-
-    def cell(tag: str, at: int, text: str) -> str:
-        style = ' class="number"' if at in right else ""
-        content = text if isinstance(text, Html) else escape(str(text))
-        if kinds and at == 0 and tag == "td":
-            content = f'<span class="kind {content}">{content}</span>'
-        return f"<{tag}{style}>{content}</{tag}>"
-
-    head = "".join(cell("th", at, title) for at, title in enumerate(titles))
-    body = "".join(f"<tr>{''.join(cell('td', at, text) for at, text in enumerate(row))}</tr>" for row in rows)
-    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'

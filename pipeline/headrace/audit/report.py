@@ -16,6 +16,7 @@ from headrace.audit.latency import HOPS, SPANS, Hop, Latencies
 from headrace.audit.ledger import Ledger
 from headrace.audit.outcome import BatchTopic, Counts, Finding, Incomplete, Outcome, windows
 from headrace.audit.parcels import is_rejected
+from headrace.audit.partitions import PartitionRow, partition_rows
 from headrace.audit.period import BEGIN_MS, END_MS, Period
 from headrace.audit.windows import ProducerName
 from headrace.audit.wording import fault, reason, to_do
@@ -98,6 +99,7 @@ def as_json(outcome: Outcome, ledger: Ledger, now_ms: int) -> dict[str, Any]:
                 outcome.hops.items(), key=lambda item: (*item[0][:2], HOPS.index(item[0][2]))
             )
         ],
+        "partitions": [_partition(row) for row in partition_rows(ledger)[:LISTED_MAX]],
         "late_after_seconds": ledger.late_after_ms / 1000,
         "generated_at": _time(now_ms),
     }
@@ -177,6 +179,11 @@ def _batch_topic(key: tuple[str, str], found: BatchTopic) -> dict[str, Any]:
         "verdict": found.verdict,
         "producer_to_live": UNCLAIMED,
     }
+
+
+def _partition(row: PartitionRow) -> dict[str, Any]:
+    copied_until_ms = row.pop("copied_until_ms")
+    return {**row, "copied_until": _time(copied_until_ms)}
 
 
 def _finding(item: Finding, ledger: Ledger) -> dict[str, Any]:

@@ -124,10 +124,6 @@ def hop_name(hop: str) -> str:
     return hop.replace("_", " ")
 
 
-def is_unknown(report: Row, datacenter: str, topic: str) -> bool:
-    """Whether some hop of a topic could not be judged, so that no loss found there means nothing."""
-    place = (datacenter, topic)
-    return any(
-        row["state"] == "unknown" and (row["datacenter"], row["topic"]) == place
-        for row in report.get("hops", ())
-    )
+def unknown_topics(report: Row) -> set[tuple[str, str]]:
+    """Return the (datacenter, topic) of which some hop could not be judged, so that no loss found there means nothing."""
+    return {(row["datacenter"], row["topic"]) for row in report.get("hops", ()) if row["state"] == "unknown"}

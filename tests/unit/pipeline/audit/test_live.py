@@ -18,13 +18,26 @@ from headrace.audit.ledger import Ledger
 from headrace.audit.live import Query, Rates, View, page, parts, producers_by_place
 from headrace.audit.live_app import Accepting, Board, build_app
 from headrace.audit.reconcile import reconcile
-from headrace.audit.records import MirrorFinding
+from headrace.audit.records import Counted, CounterTier, MirrorFinding
 from headrace.audit.report import as_json
 from headrace.audit.windows import ProducerName
+from headrace.broker.wire.partitions import TopicPartition
 from headrace.registry.listening import Server, listen
 
 NOW = 1_700_000_000_000
 ALL = Query()
+COLUMNS = (
+    "produced",
+    "live",
+    "offline",
+    "warehouse",
+    "lost",
+    "duplicated",
+    "under_way",
+    "compacted",
+    "dead_letters",
+    "no_event",
+)
 
 
 def view(number: int, *topics: str) -> View:
@@ -62,6 +75,66 @@ def test_findings_are_narrowed_to_what_is_asked_for_and_counted() -> None:
         Query(state="accepted"),
     ):
         assert "0 of 2." in parts(found, query)["findings"]
+
+
+def test_partitions_are_told_worst_first_and_numbers_lead_to_what_they_are_made_of() -> None:
+    ledger = Ledger()
+    for topic, copied in (("a", 10), ("b", 4), ("c", None)):
+        ledger.on_count(counted("live", topic, 10))
+        if copied is not None:
+            ledger.on_count(counted("offline", f"dc-east.{topic}", copied))
+    report = as_json(reconcile(ledger, NOW), ledger, NOW)
+    told = [(row["topic"], row["state"], row["lag"], row["copied_until"]) for row in report["partitions"]]
+    assert told == [
+        ("c", "not counted", None, None),
+        ("b", "behind", 6, None),
+        ("a", "in step", 0, "2023-11-14T22:13:20Z"),
+    ]
+    report["topics"] = [
+        {**dict.fromkeys(COLUMNS, 0), "datacenter": "dc-east", "topic": topic, "lost": lost}
+        for topic, lost in (("a", 0), ("b&c", 7))
+    ]
+    found = View(number=1, at_ms=NOW, report=report)
+    table = parts(found, ALL)["topics"]
+    assert table.index("b&amp;c") < table.index("<td>a</td>")
+    assert 'href="./?datacenter=dc-east&amp;topic=b%26c&amp;kind=loss#findings">7</a>' in table
+    narrowed = parts(found, Query(topic="b"))
+    assert "1 of 3." in narrowed["partitions"]
+    assert "<td>c</td>" not in narrowed["partitions"]
+    assert "0 of 2." in narrowed["topics"]
+
+
+@pytest.mark.parametrize(("behind", "state"), [(0, "stopped"), (1, "in step")])
+def test_a_partition_stands_where_nothing_is_counted_behind_a_finding(behind: int, state: str) -> None:
+    ledger = Ledger()
+    finding = MirrorFinding(
+        id="1",
+        kind="gap",
+        datacenter="dc-east",
+        topic="a",
+        partition=0,
+        first_offset=10,
+        last_offset=-1,
+        detected_ms=NOW,
+        reason="<b>gone</b>",
+    )
+    ledger.on_mirror_finding(finding)
+    ledger.on_count(counted("live", "a", 10 + behind))
+    ledger.on_count(counted("offline", "dc-east.a", 10 + behind))
+    (row,) = as_json(reconcile(ledger, NOW), ledger, NOW)["partitions"]
+    assert (row["state"], row["reason"]) == (state, "" if behind else "gap: <b>gone</b>")
+
+
+def counted(tier: CounterTier, topic: str, end: int) -> Counted:
+    return Counted(
+        tier=tier,
+        datacenter="dc-east" if tier == "live" else "offline",
+        partition=TopicPartition(topic, 0),
+        first=0,
+        next=end,
+        tallies=(),
+        at_ms=NOW,
+    )
 
 
 def test_what_a_viewer_asks_for_and_what_producers_are_called_is_escaped() -> None:

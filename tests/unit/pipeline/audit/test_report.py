@@ -120,7 +120,8 @@ def test_the_page_says_unknown_where_nothing_could_be_judged_and_not_loaded_wher
     producer_hop = page.split('class="hop')[1].split("</div>")[0]
     assert "7 unknown" in producer_hop
     assert "none lost" not in producer_hop
-    rejected = page.split("<td>pageviews.rejected</td>")[-1].split("</tr>")[0]
+    topics = page.split('id="topics"')[1]
+    rejected = topics.split("<td>pageviews.rejected</td>")[1].split("</tr>")[0]
     assert ">not loaded<" in rejected
     assert rejected.count(">unknown<") == 1
     assert page.index("server web-1, service shop") < page.index("u-1")
