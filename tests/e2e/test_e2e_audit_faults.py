@@ -142,6 +142,7 @@ def test_names_what_each_hop_lost_and_doubled(world: AuditWorld) -> None:
     assert (totals["produced"], totals["lost"], totals["duplicated"]) == (500, 7, 6)
     assert (totals["live"], totals["offline"], totals["warehouse"]) == (498, 498, 499)
     check_accepted(world, report["findings"][0]["id"])
+    check_recounted(world, report["findings"][0]["window_start"])
 
 
 def test_is_incomplete_until_every_tier_has_it_and_then_complete(world: AuditWorld) -> None:
@@ -467,7 +468,7 @@ def run_script(
         **variables,
     }
     command = ["bash", str(Path(__file__).with_name(name))]
-    return subprocess.run(command, cwd=home, env=environment, check=True, timeout=120, stderr=subprocess.PIPE)
+    return subprocess.run(command, cwd=home, env=environment, check=True, timeout=120, capture_output=True)
 
 
 def check_accepted(world: AuditWorld, finding: str) -> None:
@@ -484,6 +485,15 @@ def check_accepted(world: AuditWorld, finding: str) -> None:
     assert refused.returncode == 1
     assert "no finding has the id unknown" in refused.stderr
     assert len(refused.stderr.splitlines()) == 1
+
+
+def check_recounted(world: AuditWorld, window: str) -> None:
+    """A window is counted again from logs and table, and agrees with the ledger, lost and doubled ones included."""
+    done = run_script("audit_recount.sh", world, world.home, WINDOW=window)
+    told = json.loads(done.stdout)
+    assert [tier["tier"] for tier in told["tiers"]] == ["offline", "live", "warehouse"]
+    assert {tier["verdict"] for tier in told["tiers"]} == {"agrees"}
+    assert all(tier["events"] > 0 for tier in told["tiers"])
 
 
 def check_page(world: AuditWorld, home: Path) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +15,12 @@ from load_helpers import EVENT, create_topic, event, framed, schemas_served
 from processes import DevCluster
 from test_e2e_load_schemas import answer, loader_of, settle_down
 
+from headrace.audit.archive import Archive
+from headrace.audit.facts import Facts, TopicFacts
 from headrace.audit.ledger import Ledger
+from headrace.audit.outcome import Counts, Finding
 from headrace.audit.warehouse import Warehouse
+from headrace.audit.windows import ProducerName, Stream
 from headrace.load import tables
 from headrace.load.defaults import as_properties, read_defaults
 from headrace.load.names import renamed_defaults
@@ -71,6 +79,46 @@ def as_an_older_release_left_it(warehouse: Path) -> None:
             transaction.remove_properties(LAYOUT_PROPERTY)
 
 
+def keep_settled(warehouse: Path) -> None:
+    """Write what an audit settled as it does, batch by batch, so that the small files are merged."""
+    archive, facts = Archive(tables.open_catalog(str(warehouse))), Facts()
+    facts.topics["dc-spark-sql", "pageviews"] = topic = TopicFacts()
+    now_ms = time.time_ns() // 1_000_000
+    for number in range(24):
+        topic.add_window(
+            now_ms + number * 10_000, Counts(live=3, lost=1), {"live_to_offline": Counts(lost=1)}
+        )
+        found = Finding(
+            kind="loss",
+            hop="live_to_offline",
+            stream=Stream("dc-spark-sql", "pageviews", "p"),
+            first_sequence=number,
+            last_sequence=number,
+            count=1,
+            window_start=now_ms,
+        )
+        topic.add_found([found], [])
+        facts.begin_batch()
+        archive.write(facts, {"p": ProducerName("web-1", "shop")})
+        archive.merge(facts)
+    for name in (tables.AUDIT_WINDOWS, tables.AUDIT_FINDINGS):
+        assert (
+            len(list(tables.load_table(tables.open_catalog(str(warehouse)), name).scan().plan_files())) == 1
+        )
+
+
+def run_page(warehouse: Path) -> str:
+    """Run the commands of docs/querying.md about these tables; returns what they print."""
+    script = Path(__file__).with_name("audit_tables.sh")
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {"PATH": path, "HOME": str(warehouse), "WAREHOUSE": str(warehouse)}
+    done = subprocess.run(
+        ["bash", str(script)], env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def counted(warehouse: Path) -> dict[str, int]:
     """How many events the audit finds, in the table and among the dead letters."""
     ledger = Ledger()
@@ -90,11 +138,14 @@ def test_spark_sql_reads_and_changes_the_tables_and_loading_goes_on(
         as_an_older_release_left_it(tmp_path)
         publish(broker.bootstrap, 20, 40)
         settle_down(loader_of(broker.bootstrap, url, tmp_path, TOPIC))
+        keep_settled(tmp_path)
         changed = spark_sql(
             tmp_path,
             [
                 f"SELECT * FROM {PAGEVIEWS} ORDER BY _offset",
                 f"SELECT _offset, _topic_partition, _spec_id, _pos FROM {LETTERS} ORDER BY _offset",
+                "SELECT topic, sum(live), sum(lost_live_to_offline) FROM headrace.warehouse.audit_windows GROUP BY topic",
+                "SELECT kind, server, first_sequence, count FROM headrace.warehouse.audit_findings ORDER BY first_sequence",
                 f"UPDATE {PAGEVIEWS} SET path = '/updated' WHERE _offset = 0",
                 f"MERGE INTO {PAGEVIEWS} t USING (SELECT 1L AS o) s ON t._offset = s.o "
                 "WHEN MATCHED THEN UPDATE SET path = '/merged'",
@@ -117,6 +168,11 @@ def test_spark_sql_reads_and_changes_the_tables_and_loading_goes_on(
         ["25", "0", "0", "0"],
         ["35", "0", "0", "1"],
     ]
+    assert changed[2] == [["pageviews", "72", "24"]]
+    assert changed[3] == [["loss", "web-1", str(number), "1"] for number in range(24)]
+    told = run_page(tmp_path)
+    assert "web-1" in told
+    assert "72" in told
     assert changed[-1] == [["2"]]
     assert (report.lag, report.findings, report.failures) == (0, [], [])
     rows = answer(

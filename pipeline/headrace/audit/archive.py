@@ -1,6 +1,6 @@
 """What is settled, for ever: the tables `warehouse.audit_windows` and `warehouse.audit_findings`, which any engine queries.
 
-Owns their columns and how facts get there. Invariants: a row is only ever appended; each batch of facts is in each table once,
+Owns their columns and how facts get there. Invariants: a row that is there stays; each batch of facts is in each table once,
 whatever dies in between, since its number is committed with its rows and is in the ledger's file before; the tables say up to
 when each topic is settled, so that a ledger that was lost begins behind what they hold. A window has several rows where
 something of it was settled later: its numbers are their sums.
@@ -15,8 +15,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
+from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
+from pyiceberg.types import LongType
 
 from headrace.audit.facts import Batch, Facts, HopCounts, with_scalars
 from headrace.audit.latency import HOPS
@@ -24,13 +27,14 @@ from headrace.audit.ledger import Ledger
 from headrace.audit.outcome import Counts, Finding, Incomplete
 from headrace.audit.period import BEGIN_MS, END_MS, Period
 from headrace.audit.windows import WINDOW_SIZE_MS, ProducerName, Stream
-from headrace.load.tables import AUDIT_FINDINGS, AUDIT_WINDOWS, NAMESPACE, ensure_table
+from headrace.load.tables import AUDIT_BATCH, AUDIT_FINDINGS, AUDIT_WINDOWS, NAMESPACE, ensure_table
 
-BATCH: Final = "headrace.audit-batch"
-"""The number of the last batch in a table."""
 TOPICS: Final = "headrace.audit-topics"
 """Of `audit_windows`: up to when each topic is settled, and the sums of all its windows."""
-SNAPSHOTS_KEPT: Final = timedelta(days=1)
+MERGED_EVERY: Final = 24
+"""Batches between two merges of the small files that they left: with one every ten minutes, four hours."""
+MERGED_ROWS_MAX: Final = 500_000
+"""Rows of the file that small ones are merged into; larger ones stay as they are."""
 CALENDAR_END_MS: Final = 250_000_000_000_000
 """In the year 9892: later times are of no calendar."""
 INCOMPLETE: Final = "incomplete"
@@ -147,13 +151,51 @@ class Archive:
             return
         with table.transaction() as transaction:
             if rows:
-                transaction.append(pa.Table.from_pylist(rows, schema=columns))
-            transaction.set_properties({BATCH: str(batch.number), **properties})
-        table.maintenance.expire_snapshots().older_than(datetime.now(UTC) - SNAPSHOTS_KEPT).commit()
+                told = {AUDIT_BATCH: str(batch.number)}
+                transaction.append(pa.Table.from_pylist(rows, schema=columns), snapshot_properties=told)
+            transaction.set_properties({AUDIT_BATCH: str(batch.number), **properties})
+
+    def merge(self, facts: Facts) -> None:
+        """Make one file of the small ones of each table, when enough batches have left theirs; the rows stay.
+
+        Raises:
+            OSError, CommitFailedException: they are merged later.
+        """
+        if facts.batch % MERGED_EVERY or facts.pending is not None:
+            return
+        for name in (AUDIT_WINDOWS, AUDIT_FINDINGS):
+            table = self._table(name)
+            batches = None if table is None else _small_files(table)
+            if table is None or batches is None:
+                continue
+            chosen = f"batch >= {batches[0]} and batch <= {batches[1]}"
+            rows = table.scan(row_filter=chosen).to_arrow()
+            table.overwrite(
+                rows, overwrite_filter=chosen, snapshot_properties={AUDIT_BATCH: str(facts.batch)}
+            )
 
 
 def _number(table: Table) -> int:
-    return int(table.properties.get(BATCH, "0"))
+    return int(table.properties.get(AUDIT_BATCH, "0"))
+
+
+def _small_files(table: Table) -> tuple[int, int] | None:
+    """Return the first and last batch of the youngest files that together fit into one; None where these are fewer than two."""
+    files = [task.file for task in table.scan().plan_files()]
+    taken: list[DataFile] = []
+    rows = 0
+    for file in sorted(files, key=lambda each: _batch_of(table, each.upper_bounds), reverse=True):
+        rows += file.record_count
+        if rows > MERGED_ROWS_MAX:
+            break
+        taken.append(file)
+    if len(taken) < 2:
+        return None
+    return _batch_of(table, taken[-1].lower_bounds), _batch_of(table, taken[0].upper_bounds)
+
+
+def _batch_of(table: Table, bounds: Mapping[int, bytes]) -> int:
+    return int(from_bytes(LongType(), bounds[table.schema().find_field("batch").field_id]))
 
 
 def _windows_of(period: Period) -> str:

@@ -29,7 +29,7 @@ from headrace.audit.options import (
     bootstrap_option,
     stop_on_signals,
 )
-from headrace.audit.outcome import Outcome
+from headrace.audit.outcome import Outcome, Topic
 from headrace.audit.period import ALWAYS, END_MS, Period
 from headrace.audit.reconcile import reconcile
 from headrace.audit.settling import forget_producers, settle
@@ -123,6 +123,10 @@ class Auditor:
         """Read what is settled of a period."""
         self._archive.read_into(self.ledger, period)
 
+    def rows_of(self, topic: Topic, period: Period) -> int:
+        """Return how many rows of events the topic's table has whose time is in a period."""
+        return self._warehouse.rows_of(topic, period)
+
     def keep(self, directory: Path, *, with_settled: bool) -> None:
         """Save the ledger, then write what is settled to the tables, if that is due; what cannot be written is later."""
         is_due = with_settled and self.ledger.facts.begin_batch()
@@ -132,6 +136,7 @@ class Auditor:
         try:
             self._archive.write(self.ledger.facts, self.ledger.producers)
             forget_producers(self.ledger, [*self.ledger.producers])
+            self._archive.merge(self.ledger.facts)
         except Exception as error:  # what a catalog raises is its own matter
             logger.warning("what is settled is written to the warehouse later", reason=error)
 

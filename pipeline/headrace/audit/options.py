@@ -13,7 +13,10 @@ from headrace.broker.client.blocking_cluster import parse_bootstrap
 RETRY_SECONDS: Final = 1.0
 
 
-def _bootstrap(context: click.Context, parameter: click.Parameter, value: str) -> str:
+def checked_bootstrap(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """Refuse brokers that are not named as they have to be."""
+    if value is None:
+        return None
     try:
         parse_bootstrap(value)
     except ValueError as error:
@@ -25,7 +28,7 @@ bootstrap_option: Final = click.option(
     "--bootstrap",
     required=True,
     metavar="HOST:PORT,…",
-    callback=_bootstrap,
+    callback=checked_bootstrap,
     help="Brokers of the cluster: the counted one, or the offline one.",
 )
 

@@ -8,6 +8,7 @@ after them, so nothing is missed that they speak of.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -30,6 +31,7 @@ from headrace.audit.latency import Rows, SourcePartition
 from headrace.audit.ledger import ForeignLedgerError, Ledger
 from headrace.audit.parcels import PlacedTallies
 from headrace.audit.passings import Passed
+from headrace.audit.period import Period
 from headrace.audit.windows import WINDOW_SIZE_MS, Int64s, Stream, tally
 from headrace.load import history
 from headrace.load.columns import RecordColumns
@@ -104,6 +106,19 @@ class Warehouse:
                 ledger.on_file(DEAD_LETTER, path, _dead_letters(ledger, table, path))
         self._snapshots = {name: table.current_snapshot() for name, table in tables.items()}
         return number
+
+    def rows_of(self, topic: tuple[str, str], period: Period) -> int:
+        """Return how many rows of a topic have an event's time in a period; none where there is no table."""
+        datacenter, name = topic
+        table_name = table_of_topic(f"{datacenter}.{name}")
+        if table_name not in self._event_tables():
+            return 0
+        since, until = (
+            datetime.fromtimestamp(time_ms / 1000, UTC).isoformat()
+            for time_ms in (period.since_ms, period.until_ms)
+        )
+        chosen = f"{DATACENTER} = '{datacenter}' and {TOPIC} = '{name}' and header.time >= '{since}' and header.time < '{until}'"
+        return load_table(self._catalog, table_name).scan(row_filter=chosen).count()
 
     def _is_new(self, ledger: Ledger, name: str, table: Table) -> bool:
         return name not in ledger.files or self._snapshots.get(name) != table.current_snapshot()

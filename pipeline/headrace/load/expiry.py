@@ -15,12 +15,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final, NamedTuple
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import SnapshotRef
@@ -34,8 +35,12 @@ from headrace.load.kept import Kept, NeedsUnknownError, dead_letter_files, may_b
 from headrace.load.leftovers import Run
 from headrace.load.storage import plain, remove
 from headrace.load.tables import (
+    AUDIT_BATCH,
+    AUDIT_FINDINGS,
+    AUDIT_WINDOWS,
     DEAD_LETTER,
     DEAD_LETTER_TABLE,
+    NAMESPACE,
     arrow_schema,
     ensure_history,
     ensure_table,
@@ -96,6 +101,9 @@ class Expiry:
         count = self._expire(table, history.POSITIONS, known)
         self._expire(letters, APPLIED)
         self._expire(known.refresh(), history.ARCHIVED)
+        for audited in (AUDIT_WINDOWS, AUDIT_FINDINGS):
+            with suppress(NoSuchTableError):
+                self._expire(self._catalog.load_table(f"{NAMESPACE}.{audited}"), AUDIT_BATCH)
         return count
 
     def _expire(self, table: Table, own: str, history_table: Table | None = None) -> int:

@@ -56,6 +56,8 @@ DEAD_LETTER: Final = "dead_letter"
 LOAD_HISTORY: Final = "load_history"
 AUDIT_WINDOWS: Final = "audit_windows"
 AUDIT_FINDINGS: Final = "audit_findings"
+AUDIT_BATCH: Final = "headrace.audit-batch"
+"""The number of the last batch of the audit's in these tables, and in a snapshot of theirs."""
 OWN_TABLES: Final = (DEAD_LETTER, LOAD_HISTORY, AUDIT_WINDOWS, AUDIT_FINDINGS)
 CATALOG_FILE: Final = "catalog.db"
 SQLITE_WAIT_SECONDS: Final = 30

@@ -174,3 +174,32 @@ def test_a_ledger_from_before_the_last_batch_is_begun_anew(catalog: Catalog) -> 
     assert not ledger.accounts
     assert ledger.facts.until_ms(DATACENTER, TOPIC) > NOW
     assert Archive(catalog).restored(pipeline.ledger) is pipeline.ledger
+
+
+def test_small_files_become_one_and_no_row_changes(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As often as batches say; a file that is as large as one may be stays."""
+    monkeypatch.setattr("headrace.audit.archive.MERGED_EVERY", 4)
+    monkeypatch.setattr("headrace.audit.archive.MERGED_ROWS_MAX", 6)
+    archive, pipeline, book = Archive(catalog), Pipeline(), Book()
+    sizes: list[list[int]] = []
+    numbers = []
+    for round_number in range(1, 9):
+        producer = f"p{round_number}"
+        pipeline.open(producer)
+        pipeline.send(producer, tiers=("live",))
+        pipeline.close(producer)
+        pipeline.pass_time(SETTLED_AFTER_MS + 2 * STEP_MS)
+        pipeline.ledger.settle(pipeline.now_ms)
+        settle(pipeline.ledger, book, pipeline.now_ms)
+        assert pipeline.ledger.facts.begin_batch()
+        archive.write(pipeline.ledger.facts, {})
+        archive.merge(pipeline.ledger.facts)
+        table = catalog.load_table("warehouse.audit_windows")
+        sizes.append(sorted(task.file.record_count for task in table.scan().plan_files()))
+        numbers.append(sorted(row["batch"] for row in table.scan().to_arrow().to_pylist()))
+    assert numbers == [list(range(1, last + 1)) for last in range(1, 9)]
+    assert sizes[2:4] == [[1, 1, 1], [4]]
+    assert sizes[6:] == [[1, 1, 1, 4], [4, 4]]
+    assert len(rows(catalog, "audit_findings")) == 8
+    archive.read_into(pipeline.ledger, Period(0, pipeline.now_ms))
+    assert len(pipeline.ledger.facts.topics[DATACENTER, TOPIC].findings) == 8
