@@ -1,11 +1,14 @@
-"""The audit's counter on a topic of any client: a full log, counted once by `headrace audit count` from its batch headers.
+"""The audit's counter on a topic of any client, and its ledger in the long run.
+
+The counter: a full log, counted once by `headrace audit count` from its batch headers.
 
 Seconds, CPU and memory are those of the counter's process, from its start to its end; a second run, which finds nothing new,
-says what of seconds and CPU is its start, and is taken off.
+says what of seconds and CPU is its start, and is taken off. The ledger: see `audit_scale`; its seconds are CPU seconds a round.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -18,9 +21,11 @@ import click
 
 from bench.generator import run
 from bench.peers import Peer, headrace
-from bench.runs import RawRun, Workshop
+from bench.runs import HEADRACE, RawRun, Workshop
 
 HEADERS_50 = "audit by batch headers, batch of 50"
+SCALE = "a round of the ledger, 1,000 topics, 10^6 producers a day"
+SCALE_SECONDS_MAX = 3_600
 MESSAGES = 5_000_000
 PARTITIONS = 4
 BATCH = 50
@@ -30,9 +35,10 @@ name = "audit"
 title = "Audit"
 note = (
     f"one counter, {PARTITIONS} partitions, batches of {BATCH}, no compression, checksums checked; CPU and memory are "
-    "the counter's, its start taken off the CPU"
+    "the counter's, its start taken off the CPU; the ledger's seconds are the CPU that a round of ten seconds takes when as many "
+    "producers, of 60 s each in one of five datacenters, end as begin"
 )
-cells = (HEADERS_50,)
+cells = (HEADERS_50, SCALE)
 
 
 class Used(NamedTuple):
@@ -46,15 +52,38 @@ class Used(NamedTuple):
 def expected(cell: str, workshop: Workshop) -> tuple[int, float]:
     """Runs of the cell and about how long they take."""
     rounds = workshop.effort.rounds
-    return rounds, rounds * 25.0
+    return (1, 420.0) if cell == SCALE else (rounds, rounds * 25.0)
 
 
 def measure(wanted: tuple[str, ...], workshop: Workshop) -> Iterator[RawRun]:
     """Run the wanted cells round by round, each with a cluster of its own."""
+    if SCALE in wanted:
+        yield _scale()
     for number in range(workshop.effort.rounds):
         for cell in wanted:
+            if cell == SCALE:
+                continue
             with workshop.folder("audit") as data, headrace(data / "broker") as peer:
                 yield _measure(cell, number, peer, workshop.generator, data)
+
+
+def _scale() -> RawRun:
+    command = [sys.executable, "-m", "bench.audit_scale"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SCALE_SECONDS_MAX, check=False)
+    if done.returncode:
+        raise click.ClickException(f"bench.audit_scale ended with {done.returncode}: {done.stderr[-500:]}")
+    found = json.loads(done.stdout)
+    return RawRun(
+        cell=SCALE,
+        peer=HEADRACE,
+        round=0,
+        messages=0,
+        bytes=0,
+        seconds=found["seconds"],
+        cpu_seconds=found["seconds"],
+        memory_mib=found["memory_mib"],
+        settings={"open producers": found["open_streams"], "producers": found["lives"]},
+    )
 
 
 def _measure(cell: str, number: int, peer: Peer, generator: Path, data: Path) -> RawRun:

@@ -230,6 +230,8 @@ BUDGETS = (
         limit=1_000_000,
         is_floor=True,
     ),
+    Budget(cell=audit_cells.SCALE, figure=seconds, what="CPU seconds a round", limit=1),
+    Budget(cell=audit_cells.SCALE, figure=memory_mib, what="memory (MiB)", limit=2048),
     Budget(cell=audit_cells.HEADERS_50, figure=cpu_us_per_message, what=_CPU, limit=0.05),
     Budget(cell=producer_cells.ACCOUNTED, figure=cpu_us_per_message, what=_CPU, limit=20),
     Budget(cell=producer_cells.ACCOUNTED, figure=cpu_ratio, what="CPU, × the bare client's", limit=12),

@@ -16,7 +16,7 @@ from headrace.audit.judge import Judged, findings_of, judge
 from headrace.audit.latency import HOPS
 from headrace.audit.ledger import Ledger
 from headrace.audit.outcome import Finding
-from headrace.audit.watermark import unresolved_since
+from headrace.audit.watermark import WHOLE, Standing, is_whole, unresolved_since
 from headrace.audit.windows import EMPTY, Stream, excess, within
 
 OVERDUE: Final = "it came after its window had been told to be whole"
@@ -31,6 +31,8 @@ class Entry:
     late: list[Finding]
     unresolved_ms: int
     """The first window of which something is lost or on its way."""
+    standing: Standing | None
+    """Where it is the same at any time."""
 
 
 @dataclass(slots=True)
@@ -70,6 +72,7 @@ class Book:
                 judged,
                 list(late_of(ledger, evidence)),
                 unresolved_since(evidence, judged.unresolved),
+                WHOLE if is_whole(evidence) else None,
             )
         self.touched = len(gathered)
 

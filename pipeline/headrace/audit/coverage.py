@@ -53,6 +53,8 @@ class Coverage:
     """Everything from the first range up to here is counted; -1: nothing."""
     passed: list[Uncounted] = field(default_factory=list)
     """What lies below the base and was not counted."""
+    may_skip: bool = False
+    """Whether a range was ever held that tells of no event."""
     folded_ms: int = BEGIN_MS
     """When the last range below the base was counted."""
     folded_window: int = BEGIN_MS
@@ -72,6 +74,7 @@ class Coverage:
         ):
             return False
         self.held.append(item)
+        self.may_skip |= _tells_nothing(item)
         if item.first == self.position:
             self.chain.append(item)
             self.position = item.next
@@ -128,14 +131,17 @@ class Coverage:
         beyond = [item.first for item in self.held if item.first > self.position]
         return (self.position, min(beyond)) if beyond else None
 
+    @property
+    def has_uncounted(self) -> bool:
+        """Whether `uncounted` may yield anything."""
+        return self.may_skip or bool(self.passed)
+
     def uncounted(self) -> Iterator[Uncounted]:
         """Yield the offsets up to the position of whose events no count tells."""
         yield from self.passed
-        yield from (
-            self._hole(link)
-            for link in self.chain
-            if isinstance(link, Standstill) or link.batches is not None
-        )
+        if not self.may_skip:
+            return
+        yield from (self._hole(link) for link in self.chain if _tells_nothing(link))
 
     def _pass_on(self, hole: Uncounted) -> None:
         """Note a hole that may go on for ever as one."""
@@ -181,6 +187,10 @@ class Coverage:
             chain.append(links[at])
             at = links[at].first
         self.chain = chain[::-1]
+
+
+def _tells_nothing(link: Link) -> bool:
+    return isinstance(link, Standstill) or link.batches is not None
 
 
 def _link_order(item: Link) -> tuple[int, int, int]:

@@ -122,7 +122,7 @@ def gather(ledger: Ledger, streams: Collection[Stream] | None = None) -> list[Ev
         if not producers:
             continue
         past = [tier for tier in TIERS if ledger.reach.has_passed(tier, counter, parcel)]
-        known = {tier: passed if ledger.reach.is_judged(tier, counter, parcel) else unseen for tier in past}
+        known = {tier: passed if ledger.reach.is_whole(tier, counter, parcel) else unseen for tier in past}
         for producer in producers:
             copies = parcel.copies[producer]
             stream = Stream(counter.place.datacenter, counter.place.topic, producer)

@@ -82,8 +82,15 @@ class Counts:
     """Events that compaction removed before they were counted."""
 
     def add(self, other: Counts) -> None:
-        for name in self.__slots__:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.produced += other.produced
+        self.live += other.live
+        self.offline += other.offline
+        self.warehouse += other.warehouse
+        self.lost += other.lost
+        self.duplicated += other.duplicated
+        self.under_way += other.under_way
+        self.unknown += other.unknown
+        self.compacted += other.compacted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,8 +66,10 @@ class Reach:
 
     def is_judged(self, tier: Tier, counter: Counter, parcel: Parcel) -> bool:
         """Whether a tier counted all of a neighbour's parcel, so that what is missing there was lost or doubled."""
-        if not self.has_passed(tier, counter, parcel):
-            return False
+        return self.has_passed(tier, counter, parcel) and self.is_whole(tier, counter, parcel)
+
+    def is_whole(self, tier: Tier, counter: Counter, parcel: Parcel) -> bool:
+        """Whether a tier that has passed a neighbour's parcel counted all of it."""
         if counter.place in self.passings.renewed and "warehouse" in (tier, counter.tier):
             return False
         return not self._has_hole(tier, counter.place, parcel.first, parcel.next)
@@ -106,8 +108,10 @@ class Reach:
     def _holes(self, counter: Counter) -> Iterator[Uncounted]:
         """Yield what a tier never counted, but for rot that the mirror passed over: what is missing of that is lost."""
         coverage = self.coverage.get(counter)
+        if coverage is None or not coverage.has_uncounted:
+            return
         passed_over = self.passed_over.get(counter.place, ())
-        for hole in coverage.uncounted() if coverage is not None else ():
+        for hole in coverage.uncounted():
             if (hole.first, hole.next) not in passed_over:
                 yield hole
 

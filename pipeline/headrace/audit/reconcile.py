@@ -49,7 +49,7 @@ def reconcile(
         if evidence.topic in outcome.off:
             continue
         heard_until_ms = ledger.heard_until.get(evidence.stream.datacenter, 0)
-        standing = standing_of(evidence, heard_until_ms, now_ms, silent_after_ms)
+        standing = entry.standing or standing_of(evidence, heard_until_ms, now_ms, silent_after_ms)
         watermarks.add(evidence, standing, entry.unresolved_ms)
         part = within_period(evidence, period)
         found = entry.judged if part is evidence else judge(part)
@@ -58,9 +58,8 @@ def reconcile(
         _collect(outcome, evidence.topic, found)
         if found is not entry.judged:
             outcome.beyond.add(_left_out(entry.judged.counts, found.counts))
-        outcome.uncounted |= (
-            {(tier, *evidence.topic) for tier in evidence.uncounted} if found.counts != Counts() else set()
-        )
+        if evidence.uncounted and found.counts != Counts():
+            outcome.uncounted |= {(tier, *evidence.topic) for tier in evidence.uncounted}
         outcome.findings += entry.late if part is evidence else late_of(ledger, part)
     _add_facts(outcome, ledger, watermarks)
     add_batches(outcome, ledger)

@@ -53,7 +53,8 @@ def settle(ledger: Ledger, book: Book, now_ms: int, silent_after_ms: int = SILEN
             continue
         found = [book.entries[stream] for stream in ledger.known[topic] if stream in book.entries]
         standings = [
-            standing_of(item.evidence, ledger.heard_until.get(topic[0], 0), now_ms, silent_after_ms)
+            item.standing
+            or standing_of(item.evidence, ledger.heard_until.get(topic[0], 0), now_ms, silent_after_ms)
             for item in found
         ]
         until_ms = min([limit_ms, *map(_floor, found, standings)])

@@ -66,6 +66,11 @@ def standing_of(evidence: Evidence, heard_until_ms: int, now_ms: int, silent_aft
     return Standing(None, windows, reason, f"the producer went silent without closing{beyond}")
 
 
+def is_whole(evidence: Evidence) -> bool:
+    """Whether a producer has closed, and all that it published is accounted for: from then on no time passes for it."""
+    return evidence.accounts.is_closed and _closed(evidence, is_silent=False) is WHOLE
+
+
 def _closed(evidence: Evidence, is_silent: bool) -> Standing:
     accounts = evidence.accounts
     accounted = once(total((evidence.expected, accounts.undelivered)))
