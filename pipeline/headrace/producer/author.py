@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import time
 from dataclasses import dataclass
 from functools import cache
@@ -53,7 +52,7 @@ def this_process() -> ProcessName:
 
 @cache
 def _process(pid: int) -> ProcessName:
-    return ProcessName(socket.gethostname(), pid, _started_ms())
+    return ProcessName(os.uname().nodename, pid, _started_ms())
 
 
 def _started_ms() -> int:
