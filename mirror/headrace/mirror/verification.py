@@ -1,7 +1,7 @@
 """Which offsets of a copy `headrace mirror verify` compares with its source's, and what it says of them. Pure.
 
 What both logs have is compared, up to the high watermarks of the moment when the command began. What lies outside is told:
-not copied yet, deleted by retention on one side, passed over as findings say.
+not copied yet or never, deleted by retention, passed over as findings say.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Verdict:
             "deleted_at_source": None
             if extents is None
             else _above(extents.source_start, extents.copy_start),
-            "deleted_at_copy": None if extents is None else _above(extents.copy_start, extents.source_start),
+            "before_copy": None if extents is None else _above(extents.copy_start, extents.source_start),
             "deleted_meanwhile": 0 if compared is None else compared.deleted_count,
             "passed_over": 0 if compared is None else compared.passed_count,
             "only_at_source": 0 if compared is None else compared.only_at[Side.SOURCE],
@@ -126,7 +126,7 @@ OUTSIDE = {
     "behind": "not copied yet",
     "beyond_source": "beyond the source's end",
     "deleted_at_source": "deleted at the source",
-    "deleted_at_copy": "deleted in the copy",
+    "before_copy": "before the copy begins",
     "deleted_meanwhile": "deleted before they were compared",
     "passed_over": "passed over by findings",
     "only_at_source": "compacted away in the copy",
