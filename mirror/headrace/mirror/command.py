@@ -71,7 +71,7 @@ def status(bootstrap: str, lag_max: int | None, as_json: bool) -> None:
 
 def _print(found: dict[str, list[dict[str, Any]]]) -> None:
     headings = {
-        "sources": ("source", "broker", "at", "state", "answered", "reason"),
+        "sources": ("source", "broker", "at", "state", "answered", "compared", "unchecked", "reason"),
         "topics": ("source", "topic without a whole copy", "reason"),
         "partitions": (
             "topic",
@@ -109,7 +109,7 @@ def _print(found: dict[str, list[dict[str, Any]]]) -> None:
 
 
 def _cell(column: str, value: Any) -> str:
-    if column in ("answered_seconds_ago", "succeeded_seconds_ago"):
+    if column in ("answered_seconds_ago", "succeeded_seconds_ago", "checked_seconds_ago"):
         return "never" if value is None else f"{value:.0f} s ago"
     if column in ("source_end_offset", "lag"):
         return "unknown" if value is None else str(value)

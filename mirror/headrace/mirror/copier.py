@@ -320,6 +320,17 @@ class Copier:
         self._notes.write(replace(self.state, rotten=None, skipped=skipped), loss)
         self._went_well()
 
+    def checked(self, first: int, end: int, difference: tuple[int, str] | None, now_ms: int) -> None:
+        """Compared with its source from `first` up to `end`; `difference` is the first offset that is not the same, and why."""
+        known = self.state.different
+        if difference is not None:
+            offset, reason = difference
+            found = self._finding(Kind.DIFFERENCE, (offset, offset), reason, now_ms)
+            if known is None or known.id != found.id:
+                self._notes.write(replace(self.state, different=found), found)
+        elif known is not None and first <= known.first_offset < end:
+            self._notes.write(replace(self.state, different=None))
+
     # -- appending
 
     def _take(self, records: memoryview, now_ms: int) -> None:

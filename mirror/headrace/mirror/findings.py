@@ -8,10 +8,13 @@ Pure values; where they are kept is `journal`'s matter.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 from zlib import crc32
+
+from headrace.broker.wire.batches import Record
 
 HOP = "live_to_offline"
 
@@ -25,6 +28,7 @@ class Kind(StrEnum):
     FORMAT = "format"  # the source sends batches that this broker cannot keep
     ROT = "rot"  # a batch's checksum is wrong at the source: asked for again and again until it is right or skipped
     VANISHED = "vanished"  # the source no longer lists the partition; copying goes on if it comes back
+    DIFFERENCE = "difference"  # the copy does not hold what the source holds; copying goes on
     LOSS = "loss"  # offsets that were passed over when the partition was resumed, or that were skipped
 
 
@@ -61,6 +65,15 @@ class CopyFinding:
 
     def encode(self) -> bytes:
         return json.dumps(self.as_dict(), separators=(",", ":")).encode()
+
+
+def decoded(records: Iterable[Record], passed_over: Callable[[ValueError], None]) -> Iterator[CopyFinding]:
+    """Those of the topic's records; hears of each that is none."""
+    for record in records:
+        try:
+            yield decode(record.value or b"")
+        except ValueError as error:
+            passed_over(error)
 
 
 def decode(value: bytes | str) -> CopyFinding:

@@ -67,6 +67,12 @@ class MirrorMetrics:
         topics = GaugeMetricFamily(
             "headrace_mirror_topics_not_brought", "Topics without a whole copy.", labels=labels
         )
+        checked = GaugeMetricFamily(
+            "headrace_mirror_verified_timestamp_seconds", "When all copies were last compared.", labels=labels
+        )
+        verified = CounterMetricFamily(
+            "headrace_mirror_verified_bytes", "Bytes of the source compared.", labels=labels
+        )
         for source in [*self._sources, *(group.source for group in self._groups)]:
             silent_ms = source.silent_ms(now_ms)
             up.add_metric(
@@ -74,7 +80,10 @@ class MirrorMetrics:
             )
             silent.add_metric((source.config.name,), silent_ms / 1000)
             topics.add_metric((source.config.name,), len(source.not_brought))
-        yield from (up, silent, topics)
+            at_ms = source.checks.completed_ms
+            checked.add_metric((source.config.name,), UNKNOWN if at_ms is None else at_ms / 1000)
+            verified.add_metric((source.config.name,), source.checks.bytes_compared)
+        yield from (up, silent, topics, checked, verified)
 
     def _of_syncs(self) -> Iterator[Metric]:
         labels = ("source", "what")
@@ -106,6 +115,12 @@ class MirrorMetrics:
         rotten = GaugeMetricFamily(
             "headrace_mirror_rotten", "1 while the source's data is refused.", labels=LABELS
         )
+        different = GaugeMetricFamily(
+            "headrace_mirror_different", "1 while the copy is known not to be its source's.", labels=LABELS
+        )
+        verified = GaugeMetricFamily(
+            "headrace_mirror_verified_offset", "Up to where the copy was last found equal.", labels=LABELS
+        )
         size = CounterMetricFamily("headrace_mirror_copied_bytes", "Bytes appended.", labels=LABELS)
         batches = CounterMetricFamily("headrace_mirror_copied_batches", "Batches appended.", labels=LABELS)
         brought: list[tuple[str, PartitionKey, Copier | Held]] = [
@@ -123,4 +138,9 @@ class MirrorMetrics:
             condition = copier.condition
             for one in CONDITIONS:
                 state.add_metric((*labels, one), condition == one)
-        yield from (lag, age, state, rotten, size, batches)
+        for source in self._sources:
+            for key, copied in source.copiers.items():
+                labels = (source.config.name, key[0], str(key[1]))
+                different.add_metric(labels, copied.state.different is not None)
+                verified.add_metric(labels, source.checks.verified.get(key, UNKNOWN))
+        yield from (lag, age, state, rotten, different, verified, size, batches)

@@ -32,7 +32,7 @@ class Notes:
     def __init__(self, journal: Journal, state: State) -> None:
         self.state = state
         self._journal = journal
-        self._told = {state.rotten.id} if state.rotten else set[str]()
+        self._told = {finding.id for finding in (state.rotten, state.different) if finding is not None}
         self._under_way = 0
 
     @property

@@ -1,9 +1,9 @@
 """What `headrace mirror status` says, from the brokers' states and reports and both clusters' log ends. Pure.
 
 What nobody knows is None or "unknown", never 0 or "copying". A partition's state is the first that holds: stopped, rotten,
-no leader, unknown (its broker does not report), not mirrored (its broker's configuration does not name the source), left
-out (others were chosen), source silent or never reached, paused, not listed (at the source), waiting (its leader there gives
-no answer of use), copying. A partition that is brought into an aggregate is as its owner says.
+different, no leader, unknown (its broker does not report), not mirrored (its broker's configuration does not name the source),
+left out (others were chosen), source silent or never reached, paused, not listed (at the source), waiting (its leader there
+gives no answer of use), copying. A partition that is brought into an aggregate is as its owner says.
 """
 
 from __future__ import annotations
@@ -127,7 +127,11 @@ def _source_row(report: Report, source: SourceReport, now_ms: int) -> Row:
         "bootstrap": source.bootstrap,
         "state": state,
         "answered_seconds_ago": None if answered is None else max(0, now_ms - answered) / 1000,
-        "reason": silence or (None if state == ANSWERS else source.problem or None),
+        "checked_seconds_ago": None
+        if source.checked_ms is None
+        else max(0, now_ms - source.checked_ms) / 1000,
+        "unchecked": source.unchecked,
+        "reason": silence or (source.check_problem if state == ANSWERS else source.problem) or None,
     }
 
 
@@ -218,6 +222,8 @@ def _condition(place: PartitionKey, heard: Heard, found: State | None, now_ms: i
         offsets = offsets_of(found.rotten)
         command = f"headrace mirror skip {place[0]} {place[1]} --offsets {offsets}"
         return "rotten", f"offsets {offsets}: {found.rotten.reason}; `{command}` gives them up"
+    if found is not None and found.different is not None:
+        return "different", f"from offset {found.different.first_offset} on: {found.different.reason}"
     report = heard.reports.get(heard.leaders[place])
     silence = _silence(report, now_ms)
     if report is None or silence:

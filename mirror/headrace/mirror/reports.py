@@ -28,12 +28,19 @@ GROUPS, CONFIGS = "groups", "configs"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceReport:
-    """`answered_ms` is None where the source never answered; `problem` is why it did not answer last, or empty."""
+    """`answered_ms` is None where the source never answered; `problem` is why it did not answer last, or empty.
+
+    `checked_ms` is when the broker's copies were last all compared with the source, None before, `unchecked` how many could not
+    be; `check_problem` is why it does not go on.
+    """
 
     name: str
     bootstrap: str
     answered_ms: int | None
     problem: str
+    checked_ms: int | None = None
+    unchecked: int = 0
+    check_problem: str = ""
 
     def state(self, now_ms: int) -> str:
         """In a word or two: whether the source answers."""
@@ -111,7 +118,9 @@ class Report:
     @property
     def essence(self) -> Report:
         """What makes a new report worth writing before its time."""
-        sources = tuple(replace(s, answered_ms=s.answered_ms and 1) for s in self.sources)
+        sources = tuple(
+            replace(s, answered_ms=s.answered_ms and 1, checked_ms=s.checked_ms and 1) for s in self.sources
+        )
         syncs = tuple(replace(s, succeeded_ms=s.succeeded_ms and 1) for s in self.syncs)
         aggregates = tuple(replace(a, lag=None) for a in self.aggregates)
         return replace(self, at_ms=0, sources=sources, syncs=syncs, aggregates=aggregates)
@@ -193,6 +202,10 @@ def _number(value: Any) -> int | None:
 def _source(fields: Any) -> SourceReport:
     return SourceReport(
         answered_ms=_number(fields["answered_ms"]),
+        # Earlier versions compared nothing.
+        checked_ms=_number(fields.get("checked_ms")),
+        unchecked=int(fields.get("unchecked", 0)),
+        check_problem=str(fields.get("check_problem", "")),
         **_texts(fields, "name", "bootstrap", "problem"),
     )
 

@@ -22,6 +22,7 @@ from headrace.mirror.aggregate import service as aggregates
 from headrace.mirror.aggregate.group import Group
 from headrace.mirror.arrival_log import ArrivalLog
 from headrace.mirror.arrivals import Arrival
+from headrace.mirror.checker import Checker
 from headrace.mirror.config import MirrorConfig, SourceConfig
 from headrace.mirror.config_rounds import ConfigRounds
 from headrace.mirror.copier import Copier
@@ -79,6 +80,7 @@ async def start(host: EmbeddingHost) -> None:
             for running in mirror.sources:
                 tasks.create_task(mirror.follow(running))
                 tasks.create_task(follow_groups(host, running))
+                tasks.create_task(mirror.checker(running).run())
             tasks.create_task(
                 aggregates.run(
                     host,
@@ -140,6 +142,10 @@ class Mirror:
         self._host.registry.unregister(self._metrics)
         for source in self.sources:
             source.forget_link()
+
+    def checker(self, source: Source) -> Checker:
+        """What compares its copies with it."""
+        return Checker(self._host, source, lambda key: self._leads.get((source.config.name, key)))
 
     async def follow(self, source: Source) -> None:
         """Keep up with a source's metadata."""

@@ -25,6 +25,7 @@ from headrace.broker.wire.client.repeated import Repeated
 from headrace.broker.wire.client.view import Address, addresses_of
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.mirror import lineage, orders
+from headrace.mirror.checks import CheckPlan
 from headrace.mirror.config import SourceConfig, Tunables
 from headrace.mirror.config_sync import SYNCED_CONFIGS
 from headrace.mirror.copier import Copier
@@ -65,8 +66,8 @@ class Source:
 
     `answered_ms` is when the source last answered anything, `problem` why it did not answer the last time, `not_brought`
     why a topic of it has no copy, or one with too few partitions, `unreadable` those of them that it does not tell about;
-    both by the copy's name. `syncs` is what else this broker brings of it, `choice` which topics a person chose of those
-    that are configured. `refused` are topics of it that are wanted and
+    both by the copy's name. `checks` is how far its copies are compared with it, `syncs` what else this broker brings of
+    it, `choice` which topics a person chose of those that are configured. `refused` are topics of it that are wanted and
     must not be copied, and why. `own_cluster` is the id of this cluster, `is_here(name)` tells of its topics.
     """
 
@@ -88,6 +89,7 @@ class Source:
         self.client_id = client_id
         self.after_fetch = after_fetch
         self.limit = Limit(config.bytes_per_second)
+        self.checks = CheckPlan(tunables.verify_max_bytes_per_second)
         self.cluster_id = ""
         self.topics: dict[str, SourceTopic] = {}
         self.refused: dict[str, str] = {}
@@ -190,6 +192,9 @@ class Source:
             bootstrap=self.config.bootstrap,
             answered_ms=self.answered_ms,
             problem=self.problem,
+            checked_ms=self.checks.completed_ms,
+            unchecked=self.checks.left_out_count,
+            check_problem=self.checks.problem,
         )
 
     def forget_link(self) -> None:
@@ -302,3 +307,4 @@ class Source:
         for key in keys:
             self.copiers.pop(key, None)
             self.awaited.pop(key, None)
+            self.checks.forget(key)

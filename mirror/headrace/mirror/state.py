@@ -71,6 +71,7 @@ class State:
     `passed_from` is the first offset below it at which the source's messages are known, and told, to be others.
     `start` is how a copy is to begin whose source was not asked yet (see `Survey`), `begins_at` where it begins: nothing before
     that is ever copied, but for what its first batch holds.
+    `different` is where a check found the copy not to be the same as the source, until one finds it to be.
     `rotten` is what the source sends where the copy goes on, and is refused; `skipped` is the last such that was given up.
     """
 
@@ -82,6 +83,7 @@ class State:
     resumed_at: int | None = None
     passed_from: int | None = None
     rotten: CopyFinding | None = None
+    different: CopyFinding | None = None
     skipped: Skip | None = None
     start: int | None = None
     begins_at: int | None = None
@@ -118,6 +120,7 @@ class State:
             "resumed_at": self.resumed_at,
             "passed_from": self.passed_from,
             "rotten": self.rotten.as_dict() if self.rotten else None,
+            "different": self.different.as_dict() if self.different else None,
             "skipped": asdict(self.skipped) if self.skipped else None,
             "start": self.start,
             "begins_at": self.begins_at,
@@ -140,6 +143,7 @@ def decode(value: bytes) -> State:
             resumed_at=_offset_or_none(fields["resumed_at"]),
             passed_from=_offset_or_none(fields.get("passed_from")),
             rotten=findings.from_dict(fields["rotten"]) if fields.get("rotten") else None,
+            different=findings.from_dict(fields["different"]) if fields.get("different") else None,
             skipped=_skip(fields["skipped"]) if fields.get("skipped") else None,
             start=_offset_or_none(fields.get("start")),
             begins_at=_offset_or_none(fields.get("begins_at")),

@@ -71,14 +71,12 @@ async def reports_of(client: ClusterClient) -> dict[int, Report]:
 
 async def findings_of(client: ClusterClient) -> list[CopyFinding]:
     """All findings that there are."""
-    found = []
-    for records in (await client.read(FINDINGS)).values():
-        for record in records:
-            try:
-                found.append(findings.decode(record.value or b""))
-            except ValueError as error:
-                _passed_over(FINDINGS, error)
-    return found
+    by_partition = await client.read(FINDINGS)
+    return [
+        found
+        for records in by_partition.values()
+        for found in findings.decoded(records, lambda error: _passed_over(FINDINGS, error))
+    ]
 
 
 async def bootstrap_of(client: ClusterClient, source: str) -> str:

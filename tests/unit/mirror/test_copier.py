@@ -641,3 +641,20 @@ def test_where_a_copy_begins_is_written_before_anything_is_asked_for() -> None:
     later.survey(0, 130)
     assert later.fetch(batch(100, 129), high_watermark=130).offset == 100
     assert (later.offsets, later.kinds) == ([(100, 129)], [])
+
+
+def test_a_difference_is_told_once_lives_on_and_ends_when_the_copy_is_found_equal_there() -> None:
+    script = Script(end=50)
+    script.locate()
+    for _ in range(2):
+        script.copier.checked(0, 7, (7, "the source has a, the copy b"), 1000)
+    (told,) = script.journal.findings
+    assert (told.kind, told.first_offset, told.last_offset) == (Kind.DIFFERENCE, 7, 7)
+    later = Script(end=50, state=script.journal.states[-1])
+    assert later.copier.state.different == told
+    later.copier.checked(0, 7, (7, "the source has a, the copy b"), 2000)
+    assert later.journal.findings == []
+    later.copier.checked(8, 50, None, 2000)
+    assert later.copier.state.different == told, "where it differs was not compared"
+    later.copier.checked(0, 50, None, 2000)
+    assert later.journal.states[-1].different is None

@@ -58,6 +58,15 @@ def test_a_copy_whose_source_answers_is_copying() -> None:
     assert bootstraps(heard()) == {"dc-east": "east:9092"}
 
 
+def test_a_copy_that_differs_needs_somebody_and_it_is_said_when_all_were_compared_last() -> None:
+    differs = finding(Kind.DIFFERENCE, 7, 7)
+    row, is_good = shown(heard(state=replace(STATE, different=differs)))
+    assert (row["state"], row["reason"], is_good) == ("different", "from offset 7 on: so it is", False)
+    checked = replace(EAST, checked_ms=NOW - 5000, unchecked=2, check_problem="it is away")
+    (source,) = overview(heard(report=replace(REPORT, sources=(checked,))), {}, NOW)["sources"]
+    assert (source["checked_seconds_ago"], source["unchecked"], source["reason"]) == (5, 2, "it is away")
+
+
 def test_what_was_skipped_is_no_lag() -> None:
     skipped = Skip(log_end_offset=90, first_offset=90, last_offset=94)
     assert shown(heard(state=replace(STATE, skipped=skipped)))[0]["lag"] == 5
@@ -149,6 +158,8 @@ def test_a_source_that_was_never_reached_is_named_though_it_has_no_copies() -> N
             "bootstrap": "east:9092",
             "state": "never reached",
             "answered_seconds_ago": None,
+            "checked_seconds_ago": None,
+            "unchecked": 0,
             "reason": "connection refused",
         }
     ]
