@@ -71,6 +71,7 @@ FAULTS: dict[str, dict[str, Value]] = {
     "HeadraceMirrorLags": {f"headrace_mirror_lag_seconds{{{MIRRORED}}}": waits},
     "HeadraceMirrorStopped": {f'headrace_mirror_state{{{MIRRORED},state="stopped"}}': turns(0, 1)},
     "HeadraceMirrorRotten": {f"headrace_mirror_rotten{{{MIRRORED}}}": turns(0, 1)},
+    "HeadraceMirrorDiffers": {f"headrace_mirror_different{{{MIRRORED}}}": turns(0, 1)},
     "HeadraceTopicsNotBrought": {'headrace_mirror_topics_not_brought{source="dc-east"}': turns(0, 1)},
     "HeadraceLoadBehind": {"headrace_load_seconds_since_caught_up": waits},
     "HeadraceLoadStandsStill": {"headrace_load_findings": turns(0, 1)},
