@@ -227,6 +227,8 @@ def check_return(world: AuditWorld, command: list[str], where: list[str], folder
     assert (report["verdict"], report["findings"], report["incomplete"]) == ("complete", [], [])
     totals = report["totals"]
     assert totals["live"] == totals["warehouse"] >= totals["produced"] > 0
+    unknown = int(re.findall(r"and (\d+) of which nobody knows", done.stderr)[0])
+    assert totals["unacknowledged"] == unknown - (totals["live"] - totals["produced"])
 
     left.write_bytes(content)
     publish = [HEADRACE, "publish-accounts", "--json", *where]

@@ -89,6 +89,14 @@ class Evidence:
         seen = once(total((self.live, self.offline, self.warehouse)))
         return excess(seen, total((self.expected, self.accounts.undelivered)))
 
+    @property
+    def nowhere(self) -> Depth:
+        """The events that the producer calls failed or unknown, and that no tier has."""
+        undelivered = once(self.accounts.undelivered)
+        if not undelivered.count:
+            return EMPTY
+        return excess(undelivered, total((self.expected, self.live, self.offline, self.warehouse)))
+
 
 def gather(ledger: Ledger, streams: Collection[Stream] | None = None) -> list[Evidence]:
     """Gather the copies by tier of some streams, or of all that are open, from what is folded and what is not."""

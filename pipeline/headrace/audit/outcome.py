@@ -124,6 +124,8 @@ class Outcome:
     """Faults by datacenter, topic and hop."""
     uncounted: set[tuple[Tier, str, str]] = field(default_factory=set)
     """Tiers of (datacenter, topic) that no counter counts although there are events."""
+    unacknowledged: dict[Topic, int] = field(default_factory=dict)
+    """Events that failed, or whose fate their producers do not know, and that are nowhere; of what is not settled."""
     findings: list[Finding] = field(default_factory=list)
     incomplete: list[Incomplete] = field(default_factory=list)
 

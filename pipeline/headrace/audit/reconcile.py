@@ -56,6 +56,9 @@ def reconcile(
         if standing.unknown and ledger.modes.now(*evidence.topic) == "events":
             outcome.incomplete.append(incomplete_of(evidence.stream, standing.reason, standing.unknown))
         _collect(outcome, evidence.topic, found)
+        nowhere = evidence.nowhere.count
+        if nowhere:
+            outcome.unacknowledged[evidence.topic] = outcome.unacknowledged.get(evidence.topic, 0) + nowhere
         if found is not entry.judged:
             outcome.beyond.add(_left_out(entry.judged.counts, found.counts))
         if evidence.uncounted and found.counts != Counts():

@@ -52,6 +52,7 @@ def as_json(outcome: Outcome, ledger: Ledger, now_ms: int) -> dict[str, Any]:
             "rejected": rejected,
             "under_way": totals.under_way,
             "compacted": totals.compacted,
+            "unacknowledged": sum(outcome.unacknowledged.get(key, 0) for key in outcome.topics),
         },
         "accepted": accepted_sums(outcome, ledger.acceptances)._asdict(),
         "topics": [
@@ -158,6 +159,7 @@ def _topic(key: tuple[str, str], counts: Counts, outcome: Outcome, ledger: Ledge
         "complete_until": _time(outcome.watermarks.get(key)),
         "under_way": counts.under_way,
         "compacted": counts.compacted,
+        "unacknowledged": outcome.unacknowledged.get(key, 0),
         "dead_letters": ledger.dead_letters.get(key, 0),
         "no_event": ledger.foreign.get(("live", datacenter, topic), 0),
     }
@@ -285,7 +287,7 @@ def sentence(report: Mapping[str, Any]) -> str:
                 f"Of {totals['produced']:,} events {totals['compacted']:,} were removed by compaction, as the cleanup.policy of "
                 "their topics says; all others arrived in the warehouse, each exactly once."
             )
-        return f"{arrived}{also}{_copied(report)}{_beyond(report)}".strip()
+        return f"{arrived}{also}{_copied(report)}{_unacknowledged(report)}{_beyond(report)}".strip()
     facts = []
     if totals["lost"]:
         facts.append(f"{totals['lost']:,} events are lost")
@@ -299,7 +301,13 @@ def sentence(report: Mapping[str, Any]) -> str:
     facts += [f"{item['topic']} in {item['datacenter']}: {item['kind']}" for item in _stops(report)[:3]]
     facts += _named(report)
     found = f"{'; '.join(facts)}." if facts else "Not everything could be counted."
-    return f"{found}{_accepted(report)}{_beyond(report)}"
+    return f"{found}{_unacknowledged(report)}{_accepted(report)}{_beyond(report)}"
+
+
+def _unacknowledged(report: Mapping[str, Any]) -> str:
+    """Say how many events nobody acknowledged, which are no loss where they are missing."""
+    count = report["totals"]["unacknowledged"]
+    return f" {count:,} events were not acknowledged to their producers, and are nowhere." if count else ""
 
 
 def _accepted(report: Mapping[str, Any]) -> str:

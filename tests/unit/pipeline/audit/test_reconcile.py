@@ -188,6 +188,19 @@ def test_what_the_producer_does_not_vouch_for_may_be_there_or_not(script: Script
     assert script.outcome().verdict == "complete"
 
 
+def test_what_nobody_vouches_for_and_nobody_has_is_told_of_and_is_no_fault(script: Script) -> None:
+    script.account(0, 1, failed=(2, 3, 4))
+    script.account(0, 1, failed=(2, 3, 4))
+    script.count("live", 0, 3, 0, 1, 3)
+    script.count("offline", 0, 3, 0, 1, 3)
+    script.rows(0, 3, 0, 1, 3)
+    script.barrier(3)
+    report = script.report()
+    assert (report["verdict"], report["totals"]["unacknowledged"]) == ("complete", 2)
+    assert report["topics"][0]["unacknowledged"] == 2
+    assert sentence(report).endswith(" 2 events were not acknowledged to their producers, and are nowhere.")
+
+
 def test_a_loss_and_a_copy_of_one_count_do_not_cancel_out(script: Script) -> None:
     script.account(0, 1, 2)
     script.count("live", 0, 3, 0, 1, 2)
