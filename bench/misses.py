@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bench import audit_cells
 from bench.workloads import CLUSTERED, PRODUCE_50_BY_50
 
 _REPLICATED_50_BY_50 = next(
@@ -9,6 +10,12 @@ _REPLICATED_50_BY_50 = next(
 )
 
 PROFILES = {
+    audit_cells.SCALE: (
+        "some 700 producers are alive at a time here, and each publishes in every round. 54 % of the CPU judges their streams "
+        "(what each tier holds of them is gathered and compared as small numpy arrays), 18 % making facts of what settles, 10 % "
+        "the outcome of all that is open, and the rest taking in counts and accounts (cProfile of a twentieth, 2026-11-23). "
+        "What it would take: sequences that are one run in all tiers, as nearly all are, judged without arrays."
+    ),
     PRODUCE_50_BY_50.name: (
         "of the broker's CPU 54 % is Python (two fifths of it the append, a fifth the reading of requests), 37 % the kernel "
         "(writes to the log 14, receiving 8, answers 7, being preempted by the client's threads 8) and 5 % checksums (perf, "

@@ -7,6 +7,7 @@ const KEY = "headrace-times";
 const NAME_KEY = "headrace-name";
 let events = null;
 let heardAt = 0;
+let has = state.dataset.view; // What the page was made of; it is as old as the page.
 
 function ago(iso) {
   const seconds = Math.round((Date.now() - Date.parse(iso)) / 1000);
@@ -45,7 +46,10 @@ function tell(text, kind) {
 function look() {
   if (events) return;
   tell("Connecting", "");
-  events = new EventSource(`events${location.search}`);
+  const asked = new URLSearchParams(location.search);
+  asked.set("has", has);
+  has = "";
+  events = new EventSource(`events?${asked}`);
   events.addEventListener("parts", (event) => {
     for (const [name, html] of Object.entries(JSON.parse(event.data))) put(name, html);
   });

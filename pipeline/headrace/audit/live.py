@@ -65,7 +65,10 @@ class Query(NamedTuple):
             self.kind in ("", item.get("kind", ""))
             and self.state in ("", "accepted" if item.get("accepted") else "open")
             and self.takes_place(item)
-            and self.text.casefold() in " ".join(str(value) for value in item.values()).casefold()
+            and (
+                not self.text
+                or self.text.casefold() in " ".join(str(value) for value in item.values()).casefold()
+            )
         )
 
 
@@ -80,6 +83,11 @@ class View:
     producers: Mapping[ProducerName, int] = field(default_factory=dict)
     trouble: str = ""
     """Why the last round could not be ended, and the view is one before it."""
+
+
+def name_of(view: View) -> str:
+    """Return what tells a view from every other, also from those of a server before."""
+    return f"{view.number}-{view.at_ms}"
 
 
 class Rates:
@@ -153,7 +161,9 @@ def page(view: View, query: Query, *, may_accept: bool = False) -> str:
     """Return the whole page; its script takes the parts that change from then on."""
     found = parts(view, query, may_accept=may_accept)
     body = [
-        '<div class="bar-of-state"><span id="state" class="state">Without its script this page is made anew every 10 s.</span>'
+        '<div class="bar-of-state"><span id="state" class="state" data-view="'
+        + name_of(view)
+        + '">Without its script this page is made anew every 10 s.</span>'
         '<button type="button" id="times" hidden>Times as how long ago</button><a href="report.json">report.json</a></div>',
         *(_part(name, found[name]) for name in ("trouble", "verdict")),
     ]

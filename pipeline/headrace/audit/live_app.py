@@ -22,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from headrace.audit.live import Query, View, page, parts
+from headrace.audit.live import Query, View, name_of, page, parts
 
 VIEWERS_MAX: Final = 32
 SILENCE_S_MAX: Final = 10.0
@@ -145,8 +145,9 @@ def build_app(board: Board, accepting: Accepting | None = None) -> Starlette:
         if not board.has_room:
             return PlainTextResponse(f"{VIEWERS_MAX} look already; close one of these pages.\n", 503)
         query = Query.of(request.query_params)
+        has = request.query_params.get("has", "")
         return StreamingResponse(
-            _changes(board, query, may_accept=accepting is not None),
+            _changes(board, query, has, may_accept=accepting is not None),
             media_type="text/event-stream",
             headers=HEADERS,
         )
@@ -216,8 +217,8 @@ async def _refusal(request: Request, accepting: Accepting | None, verb: str) -> 
     return (409, why_not) if why_not else None
 
 
-async def _changes(board: Board, query: Query, *, may_accept: bool) -> AsyncIterator[str]:
-    """Yield the parts as they change, for as long as this viewer looks."""
+async def _changes(board: Board, query: Query, has: str, *, may_accept: bool) -> AsyncIterator[str]:
+    """Yield the parts as they change, for as long as this viewer looks; `has` is the view that the viewer's page was made of."""
     sent: dict[str, str] = {}
     with board.looking():
         number = -1
@@ -225,6 +226,8 @@ async def _changes(board: Board, query: Query, *, may_accept: bool) -> AsyncIter
             view = board.view
             if view.number > number:
                 found = await asyncio.to_thread(parts, view, query, may_accept=may_accept)
+                if name_of(view) == has:
+                    sent = found
                 changed = {name: html for name, html in found.items() if sent.get(name) != html}
                 sent, number = found, view.number
                 if changed:

@@ -10,7 +10,7 @@ from html import escape
 from typing import Any, Final, Protocol
 from urllib.parse import urlencode
 
-ROWS_MAX: Final = 500
+ROWS_MAX: Final = 100
 """Findings and reasons on the page; report.json has more."""
 
 Row = Mapping[str, Any]

@@ -224,6 +224,8 @@ def excess(left: Depth, right: Depth) -> Depth:
 
 def once(item: Depth) -> Depth:
     """Return each sequence that is there, once."""
+    if not len(item.edges) or item.copies.max() <= 1:
+        return item
     return _normal(item.edges, np.minimum(item.copies, 1))
 
 
@@ -231,6 +233,8 @@ def within(item: Depth, mask: Depth) -> Depth:
     """Return the copies of those sequences that the mask holds."""
     if not len(item.edges) or not len(mask.edges):
         return EMPTY
+    if len(mask.edges) == 2 and mask.edges[0] <= item.edges[0] and item.edges[-1] <= mask.edges[1]:
+        return item
     edges = np.union1d(item.edges, mask.edges)
     return _normal(edges, np.where(_at(mask, edges) > 0, _at(item, edges), 0))
 
@@ -254,7 +258,8 @@ def _accumulated(edges: Int64s, steps: Int64s) -> Depth:
     order = np.argsort(edges, kind="stable")
     edges = edges[order]
     copies = np.cumsum(steps[order])
-    is_last = np.append(edges[1:] != edges[:-1], True)[: len(edges)]
+    is_last = np.ones(len(edges), dtype=np.bool_)
+    np.not_equal(edges[1:], edges[:-1], out=is_last[:-1])
     return _normal(edges[is_last], copies[is_last])
 
 

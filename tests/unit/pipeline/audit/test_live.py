@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -342,3 +343,18 @@ def test_a_page_that_accepts_nothing_says_so_and_has_no_button() -> None:
         answer = requests.post(f"{address}/accept", json=SAID, headers={"Origin": address}, timeout=20)
     assert answer.status_code == 403
     assert "--allow-accept" in answer.text
+
+
+def test_what_the_page_was_made_of_is_not_sent_once_more() -> None:
+    found = view(1, "orders")
+    with served(lambda board: board.put_up(found)) as (address, board):
+        shown = requests.get(address, timeout=20).text
+        (has,) = re.findall('data-view="([^"]+)"', shown)
+        with requests.get(f"{address}/events?has={has}", stream=True, timeout=20) as answer:
+            lines = answer.iter_lines(decode_unicode=True)
+            assert heard(lines)[0] == "round"
+            board.put_up(view(2, "orders", "clicks"))
+            name, data = heard(lines)
+            assert (name, "clicks" in data, "latency" in json.loads(data)) == ("parts", True, False)
+        with requests.get(f"{address}/events?has=another", stream=True, timeout=20) as answer:
+            assert "latency" in json.loads(heard(answer.iter_lines(decode_unicode=True))[1])
