@@ -97,6 +97,10 @@ class ClusterClient:
         answer: Message = await (await self._to(broker)).ask(api, highest, message)
         return answer
 
+    async def serves(self, broker: int, api: Api) -> bool:
+        """Whether that broker serves this key at all; raises FAILURES and KafkaErrors."""
+        return (await self._to(broker)).version(api, api.versions[1]) >= 0
+
     async def log_starts(self, places: Collection[PartitionKey] | None = None) -> dict[str, int]:
         """`<topic>-<partition>` → log start offset, for each of these, or every, partition that has a leader."""
         return await self._offsets(EARLIEST_TIMESTAMP, places)

@@ -20,7 +20,15 @@ from headrace.broker.client.asynchronous import FAILURES
 from headrace.broker.config.keys import ConfigurationError
 from headrace.broker.errors import KafkaError
 from headrace.broker.moment import now_ms
-from headrace.mirror import config_command, group_offsets, ordering, overview, promotion, topics_command
+from headrace.mirror import (
+    config_command,
+    cut_transactions,
+    group_offsets,
+    ordering,
+    overview,
+    promotion,
+    topics_command,
+)
 from headrace.mirror.cluster_client import ClusterClient
 from headrace.mirror.config import parse_addresses
 from headrace.mirror.group_sync import GroupMove
@@ -282,36 +290,44 @@ async def _ends_of(bootstrap: str) -> dict[str, int]:
 def _promote(bootstrap: str, topics: Sequence[str], timeout: float | None, *, dry_run: bool) -> None:
     """Promote copies: when they are complete, waiting so long for it, or with None as they are; says what they lack then."""
 
-    async def work(client: ClusterClient) -> list[Standing]:
-        await promotion.check(client, topics)
+    async def work(client: ClusterClient) -> int:
+        copies = await promotion.check(client, topics)
 
         async def look() -> list[Standing]:
             known = await folded(client)
             states = newest(known, client)
-            paused = {topic for topic in topics if known.is_paused(topic)}
+            paused = {topic for topic in copies if known.is_paused(topic)}
             source_ends = await _source_ends(
                 {
                     overview.source_of(place): copy.source_bootstrap
                     for place, copy in states.items()
-                    if topic_of(place) in topics
+                    if topic_of(place) in copies
                 }
             )
             ends = await client.log_ends()
-            return promotion.standings(topics, client.leaders, ends, source_ends, states, paused)
+            return promotion.standings(copies, client.leaders, ends, source_ends, states, paused)
 
         found = await look() if timeout is None else await promotion.until_complete(look, timeout)
-        if not dry_run:
-            await promotion.promote(client, topics)
-        return found
+        for one in found:
+            if one.lacks or one.obstacle:
+                lacks = f"lacks {one.lacks}" if one.lacks else "lacks nothing that its source has"
+                obstacle = f" ({one.obstacle})" if one.obstacle else ""
+                click.echo(f"{one.topic}-{one.partition} ends at {one.end}, and {lacks}{obstacle}.")
+        cuts = await cut_transactions.listed(client, topics, lambda cut: cut.topic in copies)
+        for cut in await cut_transactions.counted(client, cuts):
+            click.echo(f"{cut}.")
+        if dry_run:
+            return len(cuts)
+        await promotion.promote(client, copies)
+        return await cut_transactions.end_all(client, topics, cuts)
 
-    found = run(bootstrap, work)
-    for one in found:
-        if one.lacks or one.obstacle:
-            lacks = f"lacks {one.lacks}" if one.lacks else "lacks nothing that its source has"
-            obstacle = f" ({one.obstacle})" if one.obstacle else ""
-            click.echo(f"{one.topic}-{one.partition} ends at {one.end}, and {lacks}{obstacle}.")
+    verb = "would be" if dry_run else "is"
+    count = run(bootstrap, work)
+    if count:
+        click.echo(
+            f"{count:,} transaction{'' if count == 1 else 's'} {verb if dry_run else 'are' if count > 1 else 'is'} aborted."
+        )
     for topic in topics:
-        verb = "would be" if dry_run else "is"
         click.echo(
             f"{topic} {verb} a topic of this cluster{'' if dry_run else ' now'}: clients may write to it."
         )

@@ -1,7 +1,8 @@
 """Making copies topics of this cluster, which its clients write to: with all that the source has, or with what there is.
 
-`promote` waits until the copies lack nothing, `fail_over` does not; either is refused, and changes nothing, where one of the
-topics is no copy. Both set the configuration that marks a copy to nothing; there is no way back but deleting the topic.
+`promote` waits until the copies lack nothing, `failover` does not; either is refused, and changes nothing, where one of the
+topics never was a copy. Both set the configuration that marks a copy to nothing; there is no way back but deleting the
+topic. What was promoted before is passed over, so that an order that was broken off can be given again.
 """
 
 from __future__ import annotations
@@ -66,13 +67,20 @@ def standings(
     return found
 
 
-async def check(client: ClusterClient, topics: Sequence[str]) -> None:
-    """Raises ClickException unless all of these are copies."""
+async def check(client: ClusterClient, topics: Sequence[str]) -> list[str]:
+    """Those of these topics that are copies, and not promoted before; raises ClickException where one never was a copy."""
+    copies = []
     for topic in topics:
-        if not lineage.clusters_of(await _configs(client, topic)):
-            raise click.ClickException(
-                f"{topic} is no copy (it has no configuration {MIRROR_CLUSTERS}); nothing was promoted"
-            )
+        match lineage.standing(await _configs(client, topic), is_remembered=False):
+            case lineage.Standing.COPY:
+                copies.append(topic)
+            case lineage.Standing.FORMER:
+                pass
+            case _:
+                raise click.ClickException(
+                    f"{topic} is no copy (it has no configuration {MIRROR_CLUSTERS}); nothing was promoted"
+                )
+    return copies
 
 
 async def until_complete(

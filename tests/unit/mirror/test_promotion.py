@@ -84,11 +84,13 @@ def test_promoting_gives_up_with_nothing_done(standing: Standing, sentence: str)
     assert "nothing was promoted" in refused.value.message
 
 
-def test_a_topic_that_is_no_copy_is_refused() -> None:
+def test_a_topic_that_never_was_a_copy_is_refused_and_what_was_promoted_passed_over() -> None:
+    clusters = {"dc-east.t": {"headrace.mirror.clusters": "EAST"}, "dc-east.u": {}}
+
     async def topic_configs(topic: str) -> dict[str, str]:
-        return {"headrace.mirror.clusters": "EAST" if topic == "dc-east.t" else ""}
+        return clusters.get(topic, {"headrace.mirror.clusters": ""})
 
     client = cast("Any", SimpleNamespace(topic_configs=topic_configs))
-    asyncio.run(promotion.check(client, ["dc-east.t"]))
+    assert asyncio.run(promotion.check(client, ["dc-east.t", "dc-east.former"])) == ["dc-east.t"]
     with pytest.raises(click.ClickException, match=r"dc-east.u is no copy"):
         asyncio.run(promotion.check(client, ["dc-east.t", "dc-east.u"]))
