@@ -17,13 +17,14 @@ from datetime import UTC, datetime
 
 from headrace.broker.config.keys import ConfigurationError, integer, keys_of, parse_section
 from headrace.broker.wire.client.view import Address
-from headrace.broker.wire.special_values import LATEST_TIMESTAMP
+from headrace.broker.wire.special_values import LATEST_TIMESTAMP, READ_COMMITTED, READ_UNCOMMITTED
 from headrace.mirror import lineage
 
 PREFIX = "mirror."
 SOURCES_KEY = "mirror.sources"
 BOOTSTRAP_SUFFIX, TOPICS_SUFFIX, LIMIT_SUFFIX = "bootstrap.servers", "topics", "bytes.per.second"
 GROUPS_SUFFIX, CONFIGS_SUFFIX, START_SUFFIX, MODE_SUFFIX = "sync.groups", "sync.configs", "start", "mode"
+ISOLATION_SUFFIX = "isolation"
 SUFFIXES = (
     BOOTSTRAP_SUFFIX,
     TOPICS_SUFFIX,
@@ -32,10 +33,12 @@ SUFFIXES = (
     CONFIGS_SUFFIX,
     START_SUFFIX,
     MODE_SUFFIX,
+    ISOLATION_SUFFIX,
 )
 TOPICS_DEFAULT = ".*"
 EARLIEST, LATEST = "earliest", "latest"
 COPY, AGGREGATE = "copy", "aggregate"
+ISOLATIONS = {"read_uncommitted": READ_UNCOMMITTED, "read_committed": READ_COMMITTED}
 SERVICES_PREFIX = "headrace."
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]*")
 _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+)):([0-9]{1,5})")
@@ -96,6 +99,8 @@ class SourceConfig:
     """Where new copies begin, as ListOffsets has it: a time in milliseconds, or -1 for the end; None: at the log's start."""
     is_aggregate: bool = False
     """Whether its topics go into those of the same names here, together with other sources'; they are copies otherwise."""
+    isolation: int = READ_UNCOMMITTED
+    """Whether copies end at the high watermark, or at the last stable offset."""
 
     @property
     def bootstrap(self) -> str:
@@ -184,6 +189,9 @@ def _source(name: str, properties: Mapping[str, str]) -> SourceConfig:
         sync_configs=_switch(keys[CONFIGS_SUFFIX], properties.get(keys[CONFIGS_SUFFIX], "true")),
         start=_start(keys[START_SUFFIX], properties.get(keys[START_SUFFIX], EARLIEST)),
         is_aggregate=_is_aggregate(keys, properties),
+        isolation=_isolation(
+            keys[ISOLATION_SUFFIX], properties.get(keys[ISOLATION_SUFFIX], "read_uncommitted")
+        ),
     )
 
 
@@ -211,6 +219,12 @@ def _start(key: str, text: str) -> int | None:
         allowed = f"{EARLIEST}, {LATEST} or a time such as 2026-01-31T23:59:50Z"
         raise ConfigurationError(key, text, allowed) from None
     return max(0, round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000))
+
+
+def _isolation(key: str, text: str) -> int:
+    if text not in ISOLATIONS:
+        raise ConfigurationError(key, text, " or ".join(ISOLATIONS))
+    return ISOLATIONS[text]
 
 
 def _switch(key: str, text: str) -> bool:

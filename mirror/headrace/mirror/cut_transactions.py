@@ -25,10 +25,10 @@ from headrace.broker.wire.partitions import PartitionKey
 from headrace.mirror.cluster_client import ClusterClient
 
 MARKERS_VERSION, PRODUCERS_VERSION, TRANSACTIONS_VERSION = 1, 0, 0
-COUNTED_BYTES_MAX = 64 * 1024 * 1024
+COUNTED_SIZE_MAX = 64 * 1024 * 1024
 """Behind so many bytes of a partition no more messages are counted."""
 QUIET_LOOKS, LOOK_SECONDS = 2, 1.0
-Place = tuple[str, int, int, int]
+CutPlace = tuple[str, int, int, int]
 UNDER_WAY = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
 
 
@@ -46,7 +46,7 @@ class Cut:
     is_counted: bool = False
 
     @property
-    def place(self) -> Place:
+    def place(self) -> CutPlace:
         """What is the same however often it is looked at."""
         return self.topic, self.partition, self.producer_id, self.first_offset
 
@@ -122,7 +122,7 @@ async def _messages(
     found = dict.fromkeys(cuts, 0)
     start = (await client.log_starts([place])).get(f"{place[0]}-{place[1]}", 0)
     offset, size = max(start, min(cut.first_offset for cut in cuts.values())), 0
-    while size < COUNTED_BYTES_MAX:
+    while size < COUNTED_SIZE_MAX:
         records = await client.fetch(*place, offset)
         if not records:
             return found, True
@@ -162,7 +162,7 @@ async def end_all(
     """
     deadline = time.monotonic() + timeout_seconds
     of_source = {cut.place for cut in known}
-    ended: set[Place] = set()
+    ended: set[CutPlace] = set()
     quiet_looks = 0
     while True:
         try:

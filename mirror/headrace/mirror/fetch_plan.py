@@ -29,6 +29,7 @@ from headrace.broker.wire.client.replica_fetch import (
     WireKey,
 )
 from headrace.broker.wire.partitions import PartitionKey
+from headrace.broker.wire.special_values import READ_UNCOMMITTED
 from headrace.mirror import fetch_wire
 from headrace.mirror.config import Tunables
 from headrace.mirror.fetch_commands import (
@@ -83,12 +84,12 @@ class _Part:
     wire: WireKey | None = None
     located_at: Located | None = None
     lane: int | None = None
-    high_watermark: int = UNKNOWN
+    readable_end: int = UNKNOWN
     is_in_session: bool = False
 
     @property
     def lags(self) -> bool:
-        return self.want is not None and self.want.offset < self.high_watermark
+        return self.want is not None and self.want.offset < self.readable_end
 
 
 @dataclass(slots=True)
@@ -102,9 +103,10 @@ class _Lane:
 
 
 class FetchPlan:
-    """See the module's text; `limit` is the source's, shared by its brokers."""
+    """See the module's text; `limit` is the source's, shared by its brokers, and `isolation` says up to where it is read."""
 
-    def __init__(self, tunables: Tunables, limit: Limit) -> None:
+    def __init__(self, tunables: Tunables, limit: Limit, isolation: int = READ_UNCOMMITTED) -> None:
+        self._isolation = isolation
         self.window = Window(tunables.fetch_response_max_bytes, tunables.fetch_window_max_bytes)
         self._tunables = tunables
         self._limit = limit
@@ -151,12 +153,9 @@ class FetchPlan:
             self._session.failed()
         if has_ids != self._by_ids:
             self._by_ids = has_ids
-            self._name_anew()
-
-    def _name_anew(self) -> None:
-        for part in self._parts.values():
-            self._unask(part)
-            self._due[part] = None
+            for part in self._parts.values():
+                self._unask(part)
+                self._due[part] = None
 
     def closed(self, lane: int) -> None:
         """The connection was closed on command."""
@@ -194,7 +193,7 @@ class FetchPlan:
         if found.error_code:
             part.copier.refused(fetch, found.error_code, now.wall_ms)
             return True
-        part.high_watermark = found.high_watermark
+        part.readable_end = fetch_wire.readable_end(found, self._isolation)
         part.copier.fetched(
             fetch,
             memoryview(b"") if found.records is None else found.records,
@@ -258,7 +257,7 @@ class FetchPlan:
             self._due[part] = None
             answer = found[key]
             if isinstance(answer, Surveyed):
-                part.high_watermark = answer.log_end_offset
+                part.readable_end = answer.log_end_offset
                 part.copier.surveyed(survey, answer, now.wall_ms)
             else:
                 part.copier.refused(survey, answer, now.wall_ms)
@@ -270,9 +269,8 @@ class FetchPlan:
     @property
     def lanes(self) -> int:
         """How many connections there should be: the tail, and as many as are of use for what lags."""
-        count = len(self._lagging)
         wanted = max(self._tunables.num_fetchers, -(-self.window.size // LANE_SIZE))
-        return 1 + max(1, min(count, LANES_MAX, wanted))
+        return 1 + max(1, min(len(self._lagging), LANES_MAX, wanted))
 
     def next(self, lane: int, now: Now) -> Command:
         """What that connection does now; every other command than Wait is answered by an event before the next call."""
@@ -410,6 +408,7 @@ class FetchPlan:
             partition_size_max=self._limit.share(self._tunables.fetch_max_bytes),
             session=(due.session_id, due.epoch),
             forgotten=due.forgotten,
+            isolation_level=self._isolation,
         )
         return self._ask(request)
 
@@ -433,6 +432,7 @@ class FetchPlan:
             min_bytes=self._tunables.fetch_min_bytes,
             size_max=max(size - SIZE_SLACK, partition_size),
             partition_size_max=partition_size,
+            isolation_level=self._isolation,
         )
         return self._ask(request)
 

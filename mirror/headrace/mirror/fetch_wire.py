@@ -21,7 +21,7 @@ from headrace.broker.wire.client.replica_fetch import (
 )
 from headrace.broker.wire.fields import Message
 from headrace.broker.wire.partitions import PartitionKey
-from headrace.broker.wire.special_values import CONSUMER_REPLICA_ID, NO_EPOCH
+from headrace.broker.wire.special_values import CONSUMER_REPLICA_ID, NO_EPOCH, READ_UNCOMMITTED
 from headrace.mirror.questions import UNKNOWN, Fetch
 from headrace.mirror.state import NO_ID
 
@@ -48,6 +48,7 @@ def request(
     partition_size_max: int,
     session: tuple[int, int] = (0, NO_SESSION_EPOCH),
     forgotten: Iterable[WireKey] = (),
+    isolation_level: int = READ_UNCOMMITTED,
 ) -> ReplicaFetchRequest:
     """A consumer's fetch; `session` is its id and epoch."""
     return ReplicaFetchRequest(
@@ -60,7 +61,15 @@ def request(
         *session,
         asked,
         forgotten,
+        isolation_level,
     )
+
+
+def readable_end(found: FetchedPartition, isolation_level: int) -> int:
+    """Where what is read of the partition ends now: what lies behind an open transaction may not be."""
+    if isolation_level == READ_UNCOMMITTED or found.last_stable_offset < 0:
+        return found.high_watermark
+    return min(found.high_watermark, found.last_stable_offset)
 
 
 class SourceFetch:
@@ -102,6 +111,7 @@ def _message(asked: ReplicaFetchRequest) -> Message:
         "max_wait_ms": asked.max_wait_ms,
         "min_bytes": asked.min_bytes,
         "max_bytes": asked.max_bytes,
+        "isolation_level": asked.isolation_level,
         "session_id": asked.session_id,
         "session_epoch": asked.session_epoch,
         "topics": [
@@ -126,6 +136,7 @@ def _answer(answer: dict[str, Any]) -> ReplicaFetchAnswer:
                 found.get("log_start_offset", UNKNOWN),
                 None,
                 found["records"],
+                found.get("last_stable_offset", UNKNOWN),
             ),
         )
         for topic in answer["responses"]

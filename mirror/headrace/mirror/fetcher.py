@@ -60,7 +60,7 @@ class Fetcher:
     def __init__(self, source: FetchedSource, node: int) -> None:
         self._source = source
         self._node = node
-        self._plan = FetchPlan(source.tunables, source.limit)
+        self._plan = FetchPlan(source.tunables, source.limit, source.config.isolation)
         self._news: list[asyncio.Event] = []
         self._more_lanes = asyncio.Event()
 
@@ -156,7 +156,7 @@ class Fetcher:
         self._tell()
 
     async def _survey(self, lane: int, link: AsyncLink, command: AskSurvey) -> None:
-        found = await survey(link, command.asked)
+        found = await survey(link, command.asked, self._source.config.isolation)
         now = self._now()
         self._source.heard(now.wall_ms)
         if self._plan.surveyed(lane, found, now):

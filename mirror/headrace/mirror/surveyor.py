@@ -27,6 +27,7 @@ from headrace.broker.wire.special_values import (
     DEBUGGING_REPLICA_ID,
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
+    READ_UNCOMMITTED,
 )
 from headrace.mirror import fetch_wire
 from headrace.mirror.fetch_wire import IDS_VERSION, NAMES_VERSION, SOURCE_FETCH
@@ -40,12 +41,14 @@ Listed = Mapping[PartitionKey, tuple[int, int]]
 Tails = dict[PartitionKey, BatchHeader]
 
 
-async def survey(link: AsyncLink, asked: Asked) -> dict[PartitionKey, Surveyed | int]:
-    """An answer or an error code for each partition; raises FAILURES."""
+async def survey(
+    link: AsyncLink, asked: Asked, isolation: int = READ_UNCOMMITTED
+) -> dict[PartitionKey, Surveyed | int]:
+    """An answer or an error code for each partition; raises FAILURES. Where copies begin depends on `isolation`."""
     starts = await _list_offsets(link, asked, EARLIEST_TIMESTAMP, CONSUMER_REPLICA_ID)
     # The log's end, not the high watermark, which a new leader may not know yet.
     ends = await _list_offsets(link, asked, LATEST_TIMESTAMP, DEBUGGING_REPLICA_ID)
-    begins = await _begins(link, asked)
+    begins = await _begins(link, asked, isolation)
     epochs = await _epoch_ends(link, asked)
     tails = await _tails(link, asked, starts, ends)
     topic_ids = await _topic_ids(link, asked)
@@ -95,24 +98,26 @@ async def _topic_ids(link: AsyncLink, asked: Asked) -> dict[str, UUID]:
     return {topic["name"]: topic["topic_id"] for topic in answer["topics"]}
 
 
-async def _list_offsets(link: AsyncLink, asked: Asked, timestamp: int, replica_id: int) -> Listed:
+async def _list_offsets(
+    link: AsyncLink, asked: Asked, timestamp: int, replica_id: int, isolation: int = READ_UNCOMMITTED
+) -> Listed:
     """Partition → (error code, offset)."""
     epochs = {key: wanted.leader_epoch for key, wanted in asked.items()}
-    request = list_offsets(epochs, timestamp, replica_id=replica_id)
+    request = list_offsets(epochs, timestamp, replica_id=replica_id, isolation_level=isolation)
     return listed_offsets(await link.ask(k02_list_offsets.API, LIST_OFFSETS_VERSION, request))
 
 
-async def _begins(link: AsyncLink, asked: Asked) -> Listed:
+async def _begins(link: AsyncLink, asked: Asked, isolation: int) -> Listed:
     """Where copies are to begin, for those that ask; at the end where nothing is as young as that."""
     wanted = {key: survey for key, survey in asked.items() if survey.start is not None}
     if not wanted:
         return {}
     # Before the times: what comes meanwhile is not passed over.
-    ends = await _list_offsets(link, wanted, LATEST_TIMESTAMP, CONSUMER_REPLICA_ID)
+    ends = await _list_offsets(link, wanted, LATEST_TIMESTAMP, CONSUMER_REPLICA_ID, isolation)
     found = dict(ends)
     for start in {survey.start or 0 for survey in wanted.values()} - {LATEST_TIMESTAMP}:
         those = {key: survey for key, survey in wanted.items() if survey.start == start}
-        listed = await _list_offsets(link, those, start, CONSUMER_REPLICA_ID)
+        listed = await _list_offsets(link, those, start, CONSUMER_REPLICA_ID, isolation)
         found |= {key: answer for key, answer in listed.items() if answer[0] or answer[1] >= 0}
     return found
 

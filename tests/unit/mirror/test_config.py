@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.broker.config.keys import ConfigurationError
+from headrace.broker.wire.special_values import READ_COMMITTED, READ_UNCOMMITTED
 from headrace.mirror.arrivals import Arrival, decode, encode, missing, recorded_ends
 from headrace.mirror.config import MirrorConfig
 
@@ -61,6 +62,10 @@ def test_the_expression_is_for_the_whole_name() -> None:
         ),
         ({"mirror.sync.groups.interval.ms": "100"}, "from 1000 to 3600000"),
         (
+            {"mirror.dc-east.isolation": "serializable"},
+            "mirror.dc-east.isolation=serializable is not allowed: give read_uncommitted or read_committed",
+        ),
+        (
             {"mirror.dc-east.start": "yesterday"},
             "mirror.dc-east.start=yesterday is not allowed: give earliest, latest or a time such as 2026-",
         ),
@@ -108,6 +113,19 @@ def test_new_copies_begin_where_a_source_says(text: str | None, start: int | Non
     more = {} if text is None else {"mirror.dc-east.start": text}
     (source,) = MirrorConfig.from_properties(GOOD | more).sources
     assert source.start == start
+
+
+@pytest.mark.parametrize(
+    ("more", "isolation"),
+    [
+        ({}, READ_UNCOMMITTED),
+        ({"mirror.dc-east.isolation": "read_uncommitted"}, READ_UNCOMMITTED),
+        ({"mirror.dc-east.isolation": "read_committed"}, READ_COMMITTED),
+    ],
+)
+def test_a_source_is_read_up_to_where_it_says(more: dict[str, str], isolation: int) -> None:
+    (source,) = MirrorConfig.from_properties(GOOD | more).sources
+    assert source.isolation == isolation
 
 
 def test_configurations_follow_unless_they_are_told_not_to() -> None:

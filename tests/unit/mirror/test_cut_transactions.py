@@ -136,7 +136,7 @@ def test_what_a_coordinator_here_has_under_way_is_not_the_sources(cluster: Clust
 def test_messages_of_the_open_transaction_alone_are_counted(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, bytes_max: int, count: int, *, is_whole: bool
 ) -> None:
-    monkeypatch.setattr(cut_transactions, "COUNTED_BYTES_MAX", bytes_max)
+    monkeypatch.setattr(cut_transactions, "COUNTED_SIZE_MAX", bytes_max)
     whose = [(7, False), (7, False), (8, False), (7, False), (7, True), (7, False)]
     for offset, (producer, is_marker) in enumerate(whose):
         cluster.log += encode_batch(

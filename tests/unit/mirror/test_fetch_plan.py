@@ -15,6 +15,7 @@ from headrace.broker.wire.client.replica_fetch import (
     WireKey,
 )
 from headrace.broker.wire.partitions import PartitionKey
+from headrace.broker.wire.special_values import READ_COMMITTED, READ_UNCOMMITTED
 from headrace.mirror import fetch_plan
 from headrace.mirror.config import Tunables
 from headrace.mirror.fetch_commands import AskFetch, AskSurvey, Close, Command, Now, Open, Wait
@@ -73,11 +74,17 @@ class Copy:
 class Script:
     """A plan, the clock, and answers as a source would give them: a byte of records an offset."""
 
-    def __init__(self, *copies: Copy, tunables: Tunables | None = None, limit: int | None = None) -> None:
+    def __init__(
+        self,
+        *copies: Copy,
+        tunables: Tunables | None = None,
+        limit: int | None = None,
+        isolation: int = READ_UNCOMMITTED,
+    ) -> None:
         self.ms = 1_000
         self.delay_ms = 1.0
         self.copies: dict[PartitionKey, Copy] = {("t", number): copy for number, copy in enumerate(copies)}
-        self.plan = FetchPlan(tunables or Tunables(), Limit(limit))
+        self.plan = FetchPlan(tunables or Tunables(), Limit(limit), isolation)
         self.plan.assign(self.copies)
 
     @property
@@ -108,11 +115,12 @@ class Script:
         code: int = 0,
         after_ms: int = 1,
         session: int = SESSION,
+        stable: int = -1,
     ) -> None:
-        """(partition, bytes of records, high watermark)…"""
+        """(partition, bytes of records, high watermark)…, and the last stable offset of all."""
         self.ms += after_ms
         partitions = [
-            (wire(number), FetchedPartition(0, end, 0, None, memoryview(bytes(size))))
+            (wire(number), FetchedPartition(0, end, 0, None, memoryview(bytes(size)), stable))
             for number, size, end in found
         ]
         answer = ReplicaFetchAnswer(code, session, partitions)
@@ -156,6 +164,19 @@ def test_what_lags_leaves_the_session_for_a_lane_and_comes_back() -> None:
     assert script.asked(TAIL) == {0: 5_000}, "also while a lane still asks for it"
     script.answer(1)
     assert isinstance(script.next(1), Wait)
+
+
+def test_what_waits_behind_an_open_transaction_does_not_lag() -> None:
+    script = Script(Copy(), isolation=READ_COMMITTED)
+    assert script.ask(TAIL).isolation_level == READ_COMMITTED
+    script.answer(TAIL, (0, 10, 5_000), stable=10)
+    assert isinstance(script.next(1), Wait), "there is nothing to bring before the transaction ends"
+    assert script.asked(TAIL) == {0: 10}
+    script.answer(TAIL, (0, 10, 5_000), stable=5_000)
+    lagging = script.ask(1)
+    assert (offsets(lagging), lagging.isolation_level) == ({0: 20}, READ_COMMITTED)
+    script.answer(1, (0, 10, 5_000))
+    assert script.asked(1) == {0: 30}, "a source that tells no stable offset has no transactions"
 
 
 def test_lagging_partitions_have_lanes_and_turns_of_their_own() -> None:

@@ -16,6 +16,7 @@ from headrace.broker.errors import ErrorCode
 from headrace.broker.wire import frames
 from headrace.broker.wire.api import APIS
 from headrace.broker.wire.batches import Record, encode_batch, iter_batches
+from headrace.broker.wire.special_values import READ_UNCOMMITTED
 from headrace.mirror.config import Tunables
 from headrace.mirror.copier import Copier
 from headrace.mirror.fetcher import Fetcher
@@ -169,7 +170,7 @@ class World:
             for number, target in enumerate(self.targets)
         }
         self.view = SimpleNamespace(
-            config=SimpleNamespace(name="dc-east"),
+            config=SimpleNamespace(name="dc-east", isolation=READ_UNCOMMITTED),
             tunables=TUNABLES,
             limit=Limit(limit),
             clock=SystemClock(),

@@ -7,7 +7,7 @@ from typing import Any, cast
 from uuid import UUID
 
 from headrace.broker.wire.partitions import PartitionKey
-from headrace.broker.wire.special_values import LATEST_TIMESTAMP
+from headrace.broker.wire.special_values import LATEST_TIMESTAMP, READ_COMMITTED
 from headrace.mirror.questions import Survey
 from headrace.mirror.surveyor import _begins
 
@@ -20,9 +20,11 @@ class Link:
 
     def __init__(self) -> None:
         self.asked: list[int] = []
+        self.isolations: set[int] = set()
 
     async def ask(self, api: Any, version: int, request: Any) -> Any:
         topics = []
+        self.isolations.add(request["isolation_level"])
         for topic in request["topics"]:
             partitions = []
             for asked in topic["partitions"]:
@@ -51,7 +53,8 @@ def begins(starts: dict[PartitionKey, int | None]) -> tuple[dict[PartitionKey, i
         )
         for place, start in starts.items()
     }
-    found = asyncio.run(_begins(cast("Any", link), asked))
+    found = asyncio.run(_begins(cast("Any", link), asked, READ_COMMITTED))
+    assert link.isolations <= {READ_COMMITTED}
     return {place: offset for place, (_, offset) in found.items()}, link.asked
 
 

@@ -185,7 +185,7 @@ class Follower:
 
     def answered(self, found: FetchedPartition, now_ms: int) -> Command | None:
         """What the leader says of the question that was `asked`; no command where nothing is to be done."""
-        error_code, high_watermark, log_start_offset, diverging, records = found
+        error_code, high_watermark, log_start_offset, diverging, records, _ = found
         asked = self.asked
         if asked is None or self.phase is not Phase.FETCHING or asked.offset != self.log.log_end_offset:
             return None

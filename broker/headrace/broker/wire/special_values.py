@@ -14,7 +14,7 @@ CONSUMER_REPLICA_ID = -1
 """Who asks is no broker."""
 DEBUGGING_REPLICA_ID = -2
 """Who asks is no broker, but is told of what lies above the high watermark."""
-READ_COMMITTED = 1
-"""The isolation level that sees nothing of open and aborted transactions (KIP-98)."""
+READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+"""Isolation levels: the latter sees nothing of open and aborted transactions (KIP-98)."""
 LATEST_TIMESTAMP, EARLIEST_TIMESTAMP = -1, -2
 """ListOffsets: the offset after the last message, and that of the first."""

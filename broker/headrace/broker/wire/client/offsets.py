@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from headrace.broker.wire.fields import Message
 from headrace.broker.wire.partitions import PartitionKey
-from headrace.broker.wire.special_values import CONSUMER_REPLICA_ID, NO_EPOCH
+from headrace.broker.wire.special_values import CONSUMER_REPLICA_ID, NO_EPOCH, READ_UNCOMMITTED
 
 LIST_OFFSETS_VERSION = 5
 EPOCH_ENDS_VERSION = 3
@@ -17,7 +17,7 @@ def list_offsets(
     timestamp: int,
     *,
     replica_id: int = CONSUMER_REPLICA_ID,
-    isolation_level: int = 0,
+    isolation_level: int = READ_UNCOMMITTED,
 ) -> Message:
     """A request for one offset of each partition, by the leader epoch that it is believed to be in; -1: any."""
     wanted = (

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from headrace.broker.errors import UnsupportedVersionError
 from headrace.broker.wire.fields import MalformedError
-from headrace.broker.wire.special_values import NO_EPOCH
+from headrace.broker.wire.special_values import NO_EPOCH, READ_UNCOMMITTED
 from headrace.broker.wire.varint import OverlongError, encode_uvarint, read_uvarint
 
 FIRST_VERSION, TOPIC_ID_VERSION, REPLICA_STATE_VERSION, LAST_VERSION = 12, 13, 15, 17
@@ -61,6 +61,7 @@ class ReplicaFetchRequest(NamedTuple):
     session_epoch: int
     asked: Iterable[tuple[WireKey, FetchQuestion]]
     forgotten: Iterable[WireKey]
+    isolation_level: int = READ_UNCOMMITTED
 
 
 class DivergingEpoch(NamedTuple):
@@ -78,6 +79,7 @@ class FetchedPartition(NamedTuple):
     log_start_offset: int
     diverging: DivergingEpoch | None
     records: memoryview | None
+    last_stable_offset: int = -1
 
 
 class ReplicaFetchAnswer(NamedTuple):
@@ -106,7 +108,7 @@ class ReplicaFetch:
             message.max_wait_ms,
             message.min_bytes,
             message.max_bytes,
-            0,
+            message.isolation_level,
             message.session_id,
             message.session_epoch,
         )
@@ -198,7 +200,7 @@ def _read_topic(version: int, view: memoryview, offset: int) -> tuple[bytes, int
 
 
 def _read_partition(view: memoryview, offset: int) -> tuple[int, FetchedPartition, int]:
-    index, error_code, high_watermark, _, log_start_offset = _FOUND_HEAD.unpack_from(view, offset)
+    index, error_code, high_watermark, stable_offset, log_start_offset = _FOUND_HEAD.unpack_from(view, offset)
     aborted_count, offset = read_uvarint(view, offset + _FOUND_HEAD.size)
     for _ in range(aborted_count - 1):
         offset = _pass_tags(view, offset + _ABORTED_SIZE - 1)
@@ -215,7 +217,7 @@ def _read_partition(view: memoryview, offset: int) -> tuple[int, FetchedPartitio
         diverging, offset = _read_tags(view, offset)
     else:
         offset += 1
-    found = (error_code, high_watermark, log_start_offset, diverging, records)
+    found = (error_code, high_watermark, log_start_offset, diverging, records, stable_offset)
     return index, _new_tuple(FetchedPartition, found), offset
 
 

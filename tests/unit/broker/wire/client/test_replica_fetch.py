@@ -19,6 +19,7 @@ from headrace.broker.wire.client.replica_fetch import (
     WireKey,
 )
 from headrace.broker.wire.fields import MalformedError, Message
+from headrace.broker.wire.special_values import READ_COMMITTED, READ_UNCOMMITTED
 
 VERSIONS = range(12, 18)
 EVENTS, CLICKS = UUID(int=7), UUID(int=2**100)
@@ -56,7 +57,10 @@ def test_a_request_is_what_the_table_of_fetch_reads(version: int) -> None:
     assert state["replica_id"] == 3
     assert state["replica_epoch"] == (2**40 if version >= 15 else None)
     head = (read["max_wait_ms"], read["min_bytes"], read["max_bytes"], read["isolation_level"])
-    assert head == (500, 1, 10_000_000, 0)
+    assert head == (500, 1, 10_000_000, READ_UNCOMMITTED)
+    committed = request(version)._replace(isolation_level=READ_COMMITTED)
+    read_again = API.decode_request(version, REPLICA_FETCH.encode_request(version, committed))
+    assert read_again == {**read, "isolation_level": READ_COMMITTED}
     assert (read["session_id"], read["session_epoch"], read["rack_id"]) == (77, 5, "")
     asked = [
         (
@@ -136,10 +140,10 @@ def test_an_answer_that_the_table_of_fetch_wrote_is_read(version: int) -> None:
         0,
         77,
         [
-            (key(version, EVENTS, 0), FetchedPartition(0, 40, 0, None, memoryview(b"r" * 300))),
-            (key(version, EVENTS, 1), FetchedPartition(0, 41, 1, DivergingEpoch(3, 11), memoryview(b""))),
-            (key(version, CLICKS, 5), FetchedPartition(6, 45, 5, None, None)),
-            (key(version, CLICKS, 6), FetchedPartition(0, 46, 6, None, memoryview(b"xyz"))),
+            (key(version, EVENTS, 0), FetchedPartition(0, 40, 0, None, memoryview(b"r" * 300), 40)),
+            (key(version, EVENTS, 1), FetchedPartition(0, 41, 1, DivergingEpoch(3, 11), memoryview(b""), 40)),
+            (key(version, CLICKS, 5), FetchedPartition(6, 45, 5, None, None, 40)),
+            (key(version, CLICKS, 6), FetchedPartition(0, 46, 6, None, memoryview(b"xyz"), 40)),
         ],
     )
 
