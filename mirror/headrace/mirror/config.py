@@ -189,9 +189,7 @@ def _source(name: str, properties: Mapping[str, str]) -> SourceConfig:
         sync_configs=_switch(keys[CONFIGS_SUFFIX], properties.get(keys[CONFIGS_SUFFIX], "true")),
         start=_start(keys[START_SUFFIX], properties.get(keys[START_SUFFIX], EARLIEST)),
         is_aggregate=_is_aggregate(keys, properties),
-        isolation=_isolation(
-            keys[ISOLATION_SUFFIX], properties.get(keys[ISOLATION_SUFFIX], "read_uncommitted")
-        ),
+        isolation=_isolation(keys, properties),
     )
 
 
@@ -221,7 +219,11 @@ def _start(key: str, text: str) -> int | None:
     return max(0, round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000))
 
 
-def _isolation(key: str, text: str) -> int:
+def _isolation(keys: Mapping[str, str], properties: Mapping[str, str]) -> int:
+    key, own = keys[ISOLATION_SUFFIX], properties.get(keys[ISOLATION_SUFFIX])
+    if _is_aggregate(keys, properties) and own not in (None, "read_committed"):
+        raise ConfigurationError(key, str(own), f"read_committed, beside {keys[MODE_SUFFIX]}={AGGREGATE}")
+    text = own or "read_uncommitted"
     if text not in ISOLATIONS:
         raise ConfigurationError(key, text, " or ".join(ISOLATIONS))
     return ISOLATIONS[text]

@@ -66,6 +66,10 @@ def test_the_expression_is_for_the_whole_name() -> None:
             "mirror.dc-east.isolation=serializable is not allowed: give read_uncommitted or read_committed",
         ),
         (
+            {"mirror.dc-east.isolation": "read_uncommitted", "mirror.dc-east.mode": "aggregate"},
+            "mirror.dc-east.isolation=read_uncommitted is not allowed: give read_committed, beside mirror.dc-",
+        ),
+        (
             {"mirror.dc-east.start": "yesterday"},
             "mirror.dc-east.start=yesterday is not allowed: give earliest, latest or a time such as 2026-",
         ),
