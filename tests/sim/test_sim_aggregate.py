@@ -8,6 +8,7 @@ import pytest
 from aggregate_world import AggregateWorld
 from long_runs import first_of
 
+from headrace.broker.wire.batches import BatchHeader
 from headrace.mirror.aggregate import stream as stream_module
 from headrace.mirror.aggregate.committed import Committed
 from headrace.mirror.aggregate.lease import Lease
@@ -79,9 +80,9 @@ def _markers_are_counted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Position, "passed", _passed_with_markers)
 
 
-def _passed_with_markers(self: Position, next_offset: int, leader_epoch: int, count: int) -> Position:
+def _passed_with_markers(self: Position, header: BatchHeader, count: int) -> Position:
     sequence = (self.sequence + max(count, 1)) % SEQUENCE_COUNT
-    return replace(self, offset=next_offset, sequence=sequence, leader_epoch=leader_epoch)
+    return replace(self, offset=header.next_offset, sequence=sequence, leader_epoch=header.leader_epoch)
 
 
 def _sequences_do_not_wrap(patch: pytest.MonkeyPatch) -> None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
+from headrace.broker.wire.batches import LENGTH_END, MAGIC, BatchHeader
 from headrace.broker.wire.special_values import NO_EPOCH
 
 SEQUENCE_COUNT = 2**31
@@ -22,20 +23,47 @@ class MalformedPositionError(ValueError):
     """The bytes hold no position."""
 
 
+class Tail(NamedTuple):
+    """The source's last batch before a position: where it begins, how long it is, its checksum there."""
+
+    base_offset: int
+    size: int
+    crc: int
+
+    @classmethod
+    def of(cls, header: BatchHeader) -> Tail:
+        return cls(header.base_offset, header.size, header.crc)
+
+    @property
+    def header(self) -> BatchHeader:
+        """As far as it is known."""
+        return BatchHeader(
+            self.base_offset, self.size - LENGTH_END, NO_EPOCH, MAGIC, self.crc, 0, 0, -1, -1, -1, -1, -1, 0
+        )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """`producer_id` writes the partition, whoever owns it; `leader_epoch` is that of the source's last batch before `offset`."""
+    """`producer_id` writes the partition, whoever owns it; `leader_epoch` and `tail` are of the source's last batch before
+    `offset`.
+    """
 
     producer_id: int
     topic_id: UUID
     offset: int
     sequence: int = 0
     leader_epoch: int = NO_EPOCH
+    tail: Tail | None = None
 
-    def passed(self, next_offset: int, leader_epoch: int, count: int) -> Position:
+    def passed(self, header: BatchHeader, count: int) -> Position:
         """Behind a batch of which `count` messages are in the target."""
-        sequence = (self.sequence + count) % SEQUENCE_COUNT
-        return replace(self, offset=next_offset, sequence=sequence, leader_epoch=leader_epoch)
+        return replace(
+            self,
+            offset=header.next_offset,
+            sequence=(self.sequence + count) % SEQUENCE_COUNT,
+            leader_epoch=header.leader_epoch,
+            tail=Tail.of(header),
+        )
 
     def ahead(self, next_sequence: int) -> int:
         """How many messages the target has beyond this position; below 0: how many it lacks."""
@@ -51,6 +79,7 @@ class Position:
             "producer_id": self.producer_id,
             "topic_id": str(self.topic_id),
             "leader_epoch": self.leader_epoch,
+            "tail": self.tail,
         }
         return json.dumps(fields, separators=(",", ":")).encode()
 
@@ -67,6 +96,7 @@ def decode(data: bytes) -> Position:
             offset=_count(fields["offset"]),
             sequence=_count(fields["sequence"]) % SEQUENCE_COUNT,
             leader_epoch=int(fields["leader_epoch"]),
+            tail=Tail(*map(_count, fields["tail"])) if fields.get("tail") is not None else None,
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise MalformedPositionError(f"no position: {data[:200]!r} ({error})") from error

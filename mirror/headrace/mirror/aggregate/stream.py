@@ -69,7 +69,7 @@ class Stream:
             leader_epoch=leader_epoch,
             log_end_offset=self.position.offset,
             epoch=known if known != NO_EPOCH else None,
-            tail=None,
+            tail=self.position.tail.header if self.position.tail is not None else None,
         )
 
     def located(self, survey: Survey, found: Surveyed, next_sequence: int | None) -> None:
@@ -154,7 +154,7 @@ class Stream:
         """Take the next batch; False where the target has other batches than the source."""
         header = place.header
         count = header.record_count if is_committed else 0
-        after = self._read.passed(header.next_offset, header.leader_epoch, count)
+        after = self._read.passed(header, count)
         if count > self._owed > 0:
             self._stop(
                 f"truncation: the target has {self._owed} messages where the source's batch at offset "

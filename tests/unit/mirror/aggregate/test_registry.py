@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -80,8 +81,8 @@ def test_the_first_position_stands_and_later_ones_are_written_by_compare_and_set
     async def script(one: Member, other: Member) -> None:
         assert await one.registry.read(KEY) is None
         assert await one.registry.begin(KEY, POSITION) == (POSITION, 0)
-        assert await other.registry.begin(KEY, POSITION.passed(11, 0, 1)) == (POSITION, 0)
-        further = POSITION.passed(20, 0, 10)
+        assert await other.registry.begin(KEY, replace(POSITION, offset=11)) == (POSITION, 0)
+        further = replace(POSITION, offset=20, sequence=20)
         assert await one.registry.write(KEY, further, 0) == 1
         with pytest.raises(ZnodeVersionError):
             await other.registry.write(KEY, POSITION, 0)

@@ -104,6 +104,23 @@ def test_what_cannot_be_gone_on_from_stops_it(stream: Stream, reason: str) -> No
     assert stream.wants() is None
 
 
+def test_a_source_that_wrote_other_messages_within_one_epoch_stops_it() -> None:
+    stream = located(50)
+    ours, theirs = batch(100), batch(100, 9)
+    fetched(stream, ours)
+    stream.acknowledged()
+    stream.refused("not the leader")
+    survey = stream.survey(ID, 6)
+    assert survey.tail is not None
+    assert (survey.tail.base_offset, survey.tail.size) == (100, len(ours))
+    for there, phase in ((ours, Phase.COPYING), (theirs, Phase.STOPPED)):
+        stream.phase = Phase.LOCATING
+        found = Surveyed(log_start_offset=0, log_end_offset=500, tail=read_header(there))
+        stream.located(survey, found, 60)
+        assert stream.phase is phase
+    assert stream.problem.startswith("truncation: ")
+
+
 def test_a_topic_that_was_made_anew_stops_it() -> None:
     stream = Stream(Position(producer_id=9, topic_id=ID, offset=0))
     survey = stream.survey(UUID(int=8), 6)
