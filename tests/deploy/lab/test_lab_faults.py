@@ -107,10 +107,10 @@ def test_a_clock_ten_minutes_off_is_refused_by_name_and_loses_nothing(
     with clock_ahead(rolled_out, 10):
         refused = rolled_out.play("preflight.yml")
         assert refused.returncode != 0
-        # What is certain: what the answer took may be the clock's or not.
+        # What is certain of it: the answers of both hosts took their time.
         told = re.search(rf"The clock of {HOST} is \+([\d.]+) s off", refused.output)
         assert told is not None, refused.output[-3000:]
-        assert 590 < float(told[1]) <= 600.5
+        assert 590 < float(told[1]) < 610
         assert eventually(lambda: in_sync(rolled_out))
         assert traffic.moves()
     assert eventually(lambda: in_sync(rolled_out))

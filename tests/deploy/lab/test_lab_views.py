@@ -140,6 +140,7 @@ def test_a_plan_of_bare_hosts_has_everything_and_comes_true(rolled_out: SmallLab
     """The last one: what is removed here is rolled out again, and empty."""
     remove = ("-e", "headrace_remove_config=true", "-e", "headrace_remove_data=true")
     services = {(host, service) for host in rolled_out.hosts for service in rolled_out.services(host)}
+    release = f"releases/{rolled_out.version()}: headrace "
     assert rolled_out.play("down.yml", *remove).returncode == 0
     planned = plan(rolled_out)
     assert planned.returncode == 2, planned.stdout[-4000:] + planned.stderr[-2000:]
@@ -149,7 +150,7 @@ def test_a_plan_of_bare_hosts_has_everything_and_comes_true(rolled_out: SmallLab
     } == services
     hosts = set(rolled_out.hosts)
     assert installed_on(told, "user: headrace") == hosts
-    assert installed_on(told, f"releases/{rolled_out.version()}: headrace ") == hosts - {"dc-east-haproxy-1"}
+    assert installed_on(told, release) == hosts - {"dc-east-haproxy-1"}
     assert told["failures"] == []
     again = rolled_out.play("site.yml")
     assert again.returncode == 0, again.output[-6000:]
