@@ -18,6 +18,8 @@ from mirror_clusters import Cluster, copied
 from processes import eventually, free_port
 from zookeeper_process import ZooKeeperProcess
 
+from headrace.broker.client.blocking import BlockingLink
+from headrace.broker.wire.api import k22_init_producer_id
 from headrace.broker.wire.batches import decode_records, iter_batches, set_crc
 
 GONE = f"127.0.0.1:{free_port()}"
@@ -302,6 +304,25 @@ def test_a_copy_is_paused_goes_on_and_fails_over_and_a_dry_run_does_nothing(
     done = _mirror("failover", "dc-east.ordered", "--bootstrap", offline.bootstrap)
     assert done.returncode == 0, done.stderr
     eventually(lambda: _refusals(offline, "dc-east.ordered") == [None] * 3, what="the copy's end")
+    # Otherwise its first batch might be taken for one that a producer of the source has sent.
+    assert abs(_producer_id(east) - _producer_id(offline)) > 1_000_000, "a producer has the id of one there"
+
+
+def _producer_id(cluster: Cluster) -> int:
+    """That of a new idempotent producer."""
+    host, port = cluster.bootstrap.split(",")[0].rsplit(":", 1)
+    message = {"transactional_id": None, "transaction_timeout_ms": 60_000}
+    found: list[int] = []
+
+    def is_told() -> bool:
+        with BlockingLink((host, int(port)), "test", 10) as link:
+            answer = link.ask(k22_init_producer_id.API, 4, message)
+        if not answer["error_code"]:
+            found.append(answer["producer_id"])
+        return bool(found)
+
+    eventually(is_told, what="a producer's id")
+    return found[0]
 
 
 def test_a_limit_holds_and_is_changed_while_the_brokers_run(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
+from zlib import crc32
 
 from headrace.broker.errors import UnknownServerError
 from headrace.broker.server.membership import Membership
@@ -21,6 +22,8 @@ from headrace.broker.zk.client import ZnodeVersionError, ZooKeeperClient
 PREFETCH_SHARE = 0.9
 BLOCK_SIZE = 1000
 LAST_PRODUCER_ID = 2**63 - 1
+CLUSTERS_COUNT, IDS_OF_A_CLUSTER = 2**20, 2**32
+"""Together below 2**53, up to which programs that keep numbers as doubles tell ids apart."""
 
 logger = get_logger(__name__)
 
@@ -73,12 +76,25 @@ class ProducerIds:
             self._fetching = False
 
 
-def next_block(newest: bytes, broker_id: int) -> tuple[int, bytes]:
+def begin_of_ids(cluster_id: str) -> int:
+    """Where a cluster's ids begin: each at another place, and none where Apache Kafka's do, at 0.
+
+    A copy of another cluster's log knows that cluster's producers. Once it is promoted, a producer of this cluster with the
+    same id would be taken for one of them, and its first batch for one that is there.
+    """
+    return (crc32(cluster_id.encode()) % CLUSTERS_COUNT + 1) * IDS_OF_A_CLUSTER
+
+
+async def next_block(zookeeper: ZooKeeperClient, newest: bytes, broker_id: int) -> tuple[int, bytes]:
     """The first id of the block after the newest one, and what the znode is to hold when that broker takes it.
 
     Raises MalformedZnodeError, and UnknownServerError when there are no ids left.
     """
-    first = paths.decode_producer_id_block(newest)[1] + 1 if newest else 0
+    if newest:
+        first = paths.decode_producer_id_block(newest)[1] + 1
+    else:
+        cluster = await zookeeper.get(paths.CLUSTER_ID)
+        first = begin_of_ids("" if cluster is None else paths.decode_cluster_id(cluster.data))
     last = first + BLOCK_SIZE - 1
     if last > LAST_PRODUCER_ID:
         raise UnknownServerError("all producer ids were given out")
@@ -99,7 +115,7 @@ class ProducerIdBlocks:
             if znode is None:
                 await self._zookeeper.ensure(paths.PRODUCER_ID_BLOCK)
                 continue
-            first, data = next_block(znode.data, self._membership.broker_id)
+            first, data = await next_block(self._zookeeper, znode.data, self._membership.broker_id)
             try:
                 await self._zookeeper.set(paths.PRODUCER_ID_BLOCK, data, znode.version)
             except ZnodeVersionError:

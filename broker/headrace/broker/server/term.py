@@ -148,7 +148,7 @@ class Term:
                 await self._zookeeper.ensure(paths.PRODUCER_ID_BLOCK)
                 continue
             try:
-                first, data = next_block(znode.data, broker_id)
+                first, data = await next_block(self._zookeeper, znode.data, broker_id)
             except paths.MalformedZnodeError as error:
                 logger.error("no producer ids can be given out: repair the znode", reason=error)
                 raise UnknownServerError(str(error)) from error

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
-from headrace.broker.server.producer_ids import ProducerIds
+from headrace.broker.server.producer_ids import BLOCK_SIZE, ProducerIds, begin_of_ids
 from headrace.broker.waiting.deferred import Deferred
 
 
@@ -58,3 +59,11 @@ def test_one_block_is_fetched_at_a_time() -> None:
     assert [ids.next_id() for _ in range(3)] == [None] * 3
     (work,) = works
     work.close()
+
+
+def test_the_ids_of_two_clusters_are_never_the_same() -> None:
+    """Those of Apache Kafka, from 0 on, neither."""
+    begins = sorted({0, *(begin_of_ids(name) for name in ("a", "b", "Zk7jxQ0uTaC1Yv8nB2dE4g", ""))})
+    assert len(begins) == 5
+    assert all(after - before > BLOCK_SIZE * 1_000_000 for before, after in pairwise(begins))
+    assert begins[-1] < 2**53

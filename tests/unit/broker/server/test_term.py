@@ -14,6 +14,7 @@ from headrace.broker.errors import UnknownServerError
 from headrace.broker.replication.events import StatesWritten, StateWrite
 from headrace.broker.replication.model import PartitionState
 from headrace.broker.server import term
+from headrace.broker.server.producer_ids import begin_of_ids
 from headrace.broker.server.term import ControllerMovedError, Term
 from headrace.broker.zk import paths
 from headrace.broker.zk.client import ZooKeeperClient
@@ -184,10 +185,11 @@ def test_a_transaction_of_the_longest_names_fits_into_a_request_to_zookeeper() -
 def test_blocks_of_producer_ids_follow_each_other_whoever_takes_them() -> None:
     async def script(world: World) -> None:
         writer = await world.begin()
-        assert await writer.allocate_producer_ids(1) == (0, 1000)
-        assert await writer.allocate_producer_ids(2) == (1000, 1000)
+        begin = begin_of_ids("")
+        assert await writer.allocate_producer_ids(1) == (begin, 1000)
+        assert await writer.allocate_producer_ids(2) == (begin + 1000, 1000)
         newest = world.ensemble.znodes[paths.PRODUCER_ID_BLOCK]
-        assert newest.data == paths.encode_producer_id_block(2, 1000, 1999)
+        assert newest.data == paths.encode_producer_id_block(2, begin + 1000, begin + 1999)
         world.ensemble.set(paths.PRODUCER_ID_BLOCK, paths.encode_producer_id_block(9, 7000, 7999), -1)
         assert await writer.allocate_producer_ids(1) == (8000, 1000)
 
