@@ -196,7 +196,8 @@ def test_what_is_down_stays_down_after_a_boot_until_it_is_rolled_out_again(rolle
 
 
 @pytest.mark.long
-def test_the_commands_of_the_page_work(rolled_out: SmallLab, tmp_path: Path) -> None:
+def test_the_commands_of_the_page_work(small_lab: SmallLab, tmp_path: Path) -> None:
+    small_lab.roads("down")
     for entry in CHECKOUT.iterdir():
         (tmp_path / entry.name).symlink_to(entry)
     done = subprocess.run(
