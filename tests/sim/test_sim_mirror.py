@@ -52,7 +52,8 @@ def test_the_seeds_meet_every_kind_of_finding() -> None:
     for world in worlds:
         world.run(STEPS)
     found = {finding.kind for world in worlds for finding in world.findings}
-    assert found == set(Kind) - {Kind.FORMAT}
+    # No source here has batches of other formats, and nobody compares a copy with it.
+    assert found == set(Kind) - {Kind.FORMAT, Kind.DIFFERENCE}
     assert sum(len(world.copied) for world in worlds) > 1_000
     assert sum(len(world.skipped) for world in worlds) > 5
     assert any(arrival.is_estimated for world in worlds for arrival in world.arrivals)
