@@ -523,7 +523,7 @@ def test_the_page_fetches_nothing_and_shows_the_numbers(world: AuditWorld) -> No
     assert report["latency_seconds"]["live_to_offline"] is None
     shown = (world.home / "report" / "report.html").read_text(encoding="utf-8")
     assert producer in shown
-    assert "<b>123</b>" in shown
+    assert '<b><a href="#topics">123</a></b>' in shown
     assert "the clock of web-1 is ahead of the clock of 127.0.0.1" in shown
     assert report["verdict"] == "incomplete"
     assert ">123 unknown<" in shown

@@ -348,7 +348,8 @@ def test_a_copy_is_proved_equal_and_one_message_that_was_changed_is_found_at_its
 ) -> None:
     east, _, offline = clusters
     east.create("proved", 2)
-    east.publish("proved", 600)
+    for partition in range(2):
+        east.publish("proved", 300, partition)
     copied(east, offline, "proved")
     arguments = ("verify", "dc-east.proved", "--json", "--bootstrap", offline.bootstrap)
     done = _mirror(*arguments)
