@@ -1,4 +1,4 @@
-"""A moment as a person writes it on a command line."""
+"""A moment as a person writes it, on a command line or in a configuration."""
 
 from __future__ import annotations
 
@@ -25,14 +25,19 @@ class Moment(click.ParamType[int]):
         if ago:
             return now_ms() - int(ago[1]) * _UNITS_MS[ago[2]]
         try:
-            found = datetime.fromisoformat(value)
+            return moment_ms(value)
         except ValueError:
             self.fail(
                 f"{value!r} is no time: write 2026-01-31T23:59:50Z, or how long ago, such as 90s, 15m, 24h or 7d.",
                 param,
                 ctx,
             )
-        return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def moment_ms(text: str) -> int:
+    """The milliseconds of a time as ISO 8601, UTC where it names no zone; raises ValueError."""
+    found = datetime.fromisoformat(text)
+    return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
 def now_ms() -> int:

@@ -20,7 +20,7 @@ from headrace.broker.wire.client.offsets import LIST_OFFSETS_VERSION, list_offse
 from headrace.broker.wire.client.view import Address
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.broker.wire.special_values import EARLIEST_TIMESTAMP
-from headrace.mirror import fetch_wire, findings, verification
+from headrace.mirror import fetch_wire, verification
 from headrace.mirror.cluster_client import ClusterClient
 from headrace.mirror.comparison import Comparison, Offsets, Side
 from headrace.mirror.copier import Copier
@@ -31,6 +31,7 @@ from headrace.mirror.questions import Fetch, Located
 from headrace.mirror.reports import shortened
 from headrace.mirror.source import Source
 from headrace.mirror.state import NO_ID
+from headrace.mirror.told import findings_of
 
 logger = get_logger(__name__)
 IDLE_SECONDS, RETRY_SECONDS = 1.0, 2.0
@@ -166,14 +167,10 @@ class Checker:
     async def _findings(self) -> verification.PassedOver:
         own = self._host.leader_address(FINDINGS, WRITTEN_PARTITION)
         async with ClusterClient([own] if own else [], self._source.client_id) as client:
-            by_partition = await client.read(FINDINGS)
-        return verification.passed_over(
-            found
-            for records in by_partition.values()
-            for found in findings.decoded(
-                records, lambda error: logger.warning("finding is not readable", reason=error)
+            found = await findings_of(
+                client, lambda error: logger.warning("finding is not readable", reason=error)
             )
-        )
+        return verification.passed_over(found)
 
     # -- reading
 

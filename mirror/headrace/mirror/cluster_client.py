@@ -4,12 +4,12 @@ batches, a small topic's records, one record published.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Mapping, Sequence
 from uuid import UUID
 
 from headrace.broker.client.asynchronous import FAILURES, AsyncLink
 from headrace.broker.errors import ErrorCode, error_of
+from headrace.broker.moment import now_ms
 from headrace.broker.wire.api import (
     k00_produce,
     k01_fetch,
@@ -20,7 +20,7 @@ from headrace.broker.wire.api import (
 )
 from headrace.broker.wire.batches import Record, decode_records, encode_batch, iter_batches
 from headrace.broker.wire.client.offsets import LIST_OFFSETS_VERSION, list_offsets, listed_offsets
-from headrace.broker.wire.client.view import NO_LEADER, Address, ClusterView
+from headrace.broker.wire.client.view import NO_LEADER, Address, ClusterView, by_leader
 from headrace.broker.wire.fields import Message
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.broker.wire.schema import Api
@@ -116,12 +116,8 @@ class ClusterClient:
     async def _offsets(
         self, timestamp: int, places: Collection[PartitionKey] | None = None
     ) -> dict[str, int]:
-        led: dict[int, list[PartitionKey]] = {}
-        for place in self.leaders if places is None else places:
-            led.setdefault(self.leaders.get(place, NO_LEADER), []).append(place)
-        led.pop(NO_LEADER, None)
         found = {}
-        for broker, asked in led.items():
+        for broker, asked in by_leader(self.leaders, self.leaders if places is None else places).items():
             link = await self._to(broker)
             request = list_offsets(dict.fromkeys(asked, NO_EPOCH), timestamp)
             answer = await link.ask(k02_list_offsets.API, LIST_OFFSETS_VERSION, request)
@@ -182,7 +178,7 @@ class ClusterClient:
     async def publish(self, topic: str, partition: int, key: bytes, value: bytes) -> int:
         """Publish one record and wait until it is committed; answers the error code."""
         link = await self._to(await self.leader_of(topic, partition))
-        batch = encode_batch([Record(0, time.time_ns() // 1_000_000, key, value, [])])
+        batch = encode_batch([Record(0, now_ms(), key, value, [])])
         answer = await link.ask(
             k00_produce.API,
             8,

@@ -321,12 +321,12 @@ def _promote(bootstrap: str, topics: Sequence[str], timeout: float | None, *, dr
         await promotion.promote(client, copies)
         return await cut_transactions.end_all(client, topics, cuts)
 
-    verb = "would be" if dry_run else "is"
     count = run(bootstrap, work)
     if count:
-        click.echo(
-            f"{count:,} transaction{'' if count == 1 else 's'} {verb if dry_run else 'are' if count > 1 else 'is'} aborted."
-        )
+        what = f"{count:,} transaction{'' if count == 1 else 's'}"
+        done = "would be" if dry_run else "is" if count == 1 else "are"
+        click.echo(f"{what} {done} aborted.")
+    verb = "would be" if dry_run else "is"
     for topic in topics:
         click.echo(
             f"{topic} {verb} a topic of this cluster{'' if dry_run else ' now'}: clients may write to it."

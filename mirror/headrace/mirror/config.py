@@ -13,9 +13,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from datetime import UTC, datetime
 
 from headrace.broker.config.keys import ConfigurationError, integer, keys_of, parse_section
+from headrace.broker.moment import moment_ms
 from headrace.broker.wire.client.view import Address
 from headrace.broker.wire.special_values import LATEST_TIMESTAMP, READ_COMMITTED, READ_UNCOMMITTED
 from headrace.mirror import lineage
@@ -180,6 +180,7 @@ def _check_keys(own: Mapping[str, str], names: tuple[str, ...]) -> None:
 def _source(name: str, properties: Mapping[str, str]) -> SourceConfig:
     keys = {suffix: f"{PREFIX}{name}.{suffix}" for suffix in SUFFIXES}
     groups = properties.get(keys[GROUPS_SUFFIX])
+    is_aggregate = _is_aggregate(keys, properties)
     return SourceConfig(
         name=name,
         bootstrap_servers=parse_addresses(keys[BOOTSTRAP_SUFFIX], properties.get(keys[BOOTSTRAP_SUFFIX], "")),
@@ -188,8 +189,8 @@ def _source(name: str, properties: Mapping[str, str]) -> SourceConfig:
         sync_groups=None if groups is None else _pattern(keys[GROUPS_SUFFIX], groups),
         sync_configs=_switch(keys[CONFIGS_SUFFIX], properties.get(keys[CONFIGS_SUFFIX], "true")),
         start=_start(keys[START_SUFFIX], properties.get(keys[START_SUFFIX], EARLIEST)),
-        is_aggregate=_is_aggregate(keys, properties),
-        isolation=_isolation(keys, properties),
+        is_aggregate=is_aggregate,
+        isolation=_isolation(keys, properties, is_aggregate=is_aggregate),
     )
 
 
@@ -212,16 +213,15 @@ def _start(key: str, text: str) -> int | None:
     if text == LATEST:
         return LATEST_TIMESTAMP
     try:
-        found = datetime.fromisoformat(text)
+        return max(0, moment_ms(text))
     except ValueError:
         allowed = f"{EARLIEST}, {LATEST} or a time such as 2026-01-31T23:59:50Z"
         raise ConfigurationError(key, text, allowed) from None
-    return max(0, round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000))
 
 
-def _isolation(keys: Mapping[str, str], properties: Mapping[str, str]) -> int:
+def _isolation(keys: Mapping[str, str], properties: Mapping[str, str], *, is_aggregate: bool) -> int:
     key, own = keys[ISOLATION_SUFFIX], properties.get(keys[ISOLATION_SUFFIX])
-    if _is_aggregate(keys, properties) and own not in (None, "read_committed"):
+    if is_aggregate and own not in (None, "read_committed"):
         raise ConfigurationError(key, str(own), f"read_committed, beside {keys[MODE_SUFFIX]}={AGGREGATE}")
     text = own or "read_uncommitted"
     if text not in ISOLATIONS:

@@ -25,6 +25,11 @@ SYNCED_CONFIGS = (
 )
 
 
+def copied(there: Mapping[str, str]) -> dict[str, str]:
+    """What a copy is made with."""
+    return {key: there[key] for key in COPIED_CONFIGS if key in there}
+
+
 def changes(there: Mapping[str, str], here: Mapping[str, str]) -> dict[str, str]:
     """What to set at a copy; both are configurations in effect, defaults included. What a source does not tell stays."""
     return {key: there[key] for key in SYNCED_CONFIGS if key in there and there[key] != here.get(key)}

@@ -19,7 +19,7 @@ from headrace.broker.client.asynchronous import FAILURES
 from headrace.broker.errors import ErrorCode, KafkaError, error_of
 from headrace.broker.wire.api import k27_write_txn_markers, k61_describe_producers, k66_list_transactions
 from headrace.broker.wire.batches import iter_batches
-from headrace.broker.wire.client.view import NO_LEADER
+from headrace.broker.wire.client.view import NO_LEADER, by_leader
 from headrace.broker.wire.fields import Message
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.mirror.cluster_client import ClusterClient
@@ -69,12 +69,9 @@ async def listed(
     Where `is_of_source` does not say so, only those that no coordinator of this cluster has under way. Raises FAILURES and
     KafkaErrors.
     """
-    led: dict[int, list[PartitionKey]] = {}
-    for place, leader in sorted(client.leaders.items()):
-        if place[0] in topics and leader != NO_LEADER:
-            led.setdefault(leader, []).append(place)
+    wanted = sorted(place for place in client.leaders if place[0] in topics)
     found: list[Cut] = []
-    for broker, places in led.items():
+    for broker, places in by_leader(client.leaders, wanted).items():
         asked = [{"name": topic, "partition_indexes": [partition]} for topic, partition in places]
         answer = await client.ask(broker, k61_describe_producers.API, PRODUCERS_VERSION, {"topics": asked})
         for told in answer["topics"]:

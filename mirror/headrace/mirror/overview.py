@@ -30,8 +30,8 @@ from headrace.mirror.state import State, place_of
 NO_LEADER = -1
 NOT_MIRRORED, LEFT_OUT = "not mirrored", "left out"
 BROUGHT, FAILS = "brought", "fails"
-IN_ORDER = frozenset({"copying", "not listed", NOT_MIRRORED, LEFT_OUT, PAUSED})
 AGGREGATE_IN_ORDER = frozenset({"copying", "locating"})
+IN_ORDER = frozenset({"copying", "not listed", NOT_MIRRORED, LEFT_OUT, PAUSED})
 """What a person decided: a topic that was deleted at its source, is left out or paused, a source that is no longer configured."""
 Row = dict[str, Any]
 
@@ -120,19 +120,20 @@ def _places(heard: Heard) -> list[PartitionKey]:
 def _source_row(report: Report, source: SourceReport, now_ms: int) -> Row:
     silence = _silence(report, now_ms)
     state = "unknown" if silence else source.state(now_ms)
-    answered = source.answered_ms
     return {
         "source": source.name,
         "broker": report.broker,
         "bootstrap": source.bootstrap,
         "state": state,
-        "answered_seconds_ago": None if answered is None else max(0, now_ms - answered) / 1000,
-        "checked_seconds_ago": None
-        if source.checked_ms is None
-        else max(0, now_ms - source.checked_ms) / 1000,
+        "answered_seconds_ago": _seconds_ago(source.answered_ms, now_ms),
+        "checked_seconds_ago": _seconds_ago(source.checked_ms, now_ms),
         "unchecked": source.unchecked,
         "reason": silence or (source.check_problem if state == ANSWERS else source.problem) or None,
     }
+
+
+def _seconds_ago(at_ms: int | None, now_ms: int) -> float | None:
+    return None if at_ms is None else max(0, now_ms - at_ms) / 1000
 
 
 def _syncs(reports: Collection[Report]) -> list[tuple[Report, SyncReport]]:
@@ -166,13 +167,12 @@ def _aggregate_row(report: Report, told: AggregateReport, now_ms: int) -> Row:
 
 def _sync_row(report: Report, sync: SyncReport, now_ms: int) -> Row:
     silence = _silence(report, now_ms)
-    succeeded = sync.succeeded_ms
     return {
         "source": sync.source,
         "what": sync.what,
         "broker": report.broker,
         "state": "unknown" if silence else FAILS if sync.problem else BROUGHT,
-        "succeeded_seconds_ago": None if succeeded is None else max(0, now_ms - succeeded) / 1000,
+        "succeeded_seconds_ago": _seconds_ago(sync.succeeded_ms, now_ms),
         "in_step": sync.in_step,
         "left_alone": sync.left_alone,
         "behind": sync.behind,

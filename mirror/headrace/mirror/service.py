@@ -293,8 +293,7 @@ class Mirror:
     def _obey(self, source: Source) -> None:
         """Carry out what a person ordered."""
         now_ms, config = self._host.clock.now_ms(), source.config
-        ordered = self.journal.limit_of(config.name)
-        source.limit.change(config.bytes_per_second if ordered is None else ordered)
+        source.limit_to(self.journal.limit_of(config.name))
         paused = {topic for topic in source.topics if self.journal.is_paused(config.target_topic(topic))}
         for key, copier in source.copiers.items():
             if copier.is_paused != (key[0] in paused):

@@ -197,6 +197,10 @@ class Source:
             check_problem=self.checks.problem,
         )
 
+    def limit_to(self, ordered: int | None) -> None:
+        """Fetch so many bytes a second at most, as a person ordered; None: as it is configured."""
+        self.limit.change(self.config.bytes_per_second if ordered is None else ordered)
+
     def forget_link(self) -> None:
         if self._link is not None:
             self._link.close()

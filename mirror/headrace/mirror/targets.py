@@ -14,7 +14,7 @@ from headrace.broker.errors import ErrorCode, KafkaError
 from headrace.broker.server.embedding import EmbeddingHost, NewTopic, Partition, TopicResult
 from headrace.broker.structured_log import get_logger
 from headrace.mirror import lineage
-from headrace.mirror.config_sync import COPIED_CONFIGS
+from headrace.mirror.config_sync import copied
 from headrace.mirror.journal import Journal
 from headrace.mirror.lineage import Standing
 from headrace.mirror.source import Source, SourceTopic
@@ -94,9 +94,14 @@ class Targets:
         """Have these made, all with one request; why some cannot be."""
         new = []
         for name, topic in topics.items():
-            copied = {key: topic.configs[key] for key in COPIED_CONFIGS if key in topic.configs}
             mark = lineage.mark(topic.clusters, source.cluster_id)
-            new.append(NewTopic(name=name, partition_count=len(topic.partitions), configs={**copied, **mark}))
+            new.append(
+                NewTopic(
+                    name=name,
+                    partition_count=len(topic.partitions),
+                    configs={**copied(topic.configs), **mark},
+                )
+            )
         results = await self._host.topics.create(new, timeout_ms=TOPIC_TIMEOUT_MS)
         reasons = {
             topic.name: _reason("cannot be created", result)

@@ -6,7 +6,7 @@ Like the copiers, a command passes over what it cannot read, with a warning.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import click
@@ -25,6 +25,10 @@ from headrace.mirror.states import States
 
 def _passed_over(topic: str, error: ValueError) -> None:
     click.echo(f"Warning: a record of {topic} is passed over: {error}", err=True)
+
+
+def _finding_passed_over(error: ValueError) -> None:
+    _passed_over(FINDINGS, error)
 
 
 async def states_of(client: ClusterClient) -> dict[str, State]:
@@ -69,14 +73,12 @@ async def reports_of(client: ClusterClient) -> dict[int, Report]:
     return found
 
 
-async def findings_of(client: ClusterClient) -> list[CopyFinding]:
-    """All findings that there are."""
+async def findings_of(
+    client: ClusterClient, passed_over: Callable[[ValueError], None] = _finding_passed_over
+) -> list[CopyFinding]:
+    """All findings that there are; `passed_over` hears of each record that is none."""
     by_partition = await client.read(FINDINGS)
-    return [
-        found
-        for records in by_partition.values()
-        for found in findings.decoded(records, lambda error: _passed_over(FINDINGS, error))
-    ]
+    return [found for records in by_partition.values() for found in findings.decoded(records, passed_over)]
 
 
 async def bootstrap_of(client: ClusterClient, source: str) -> str:

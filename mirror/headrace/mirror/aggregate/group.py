@@ -62,10 +62,9 @@ class Group:
 
     def _obey(self) -> None:
         """Carry out what a person ordered."""
-        config = self.source.config
-        self.source.choice = self._journal.choice_of(config.name)
-        ordered = self._journal.limit_of(config.name)
-        self.source.limit.change(config.bytes_per_second if ordered is None else ordered)
+        name = self.source.config.name
+        self.source.choice = self._journal.choice_of(name)
+        self.source.limit_to(self._journal.limit_of(name))
 
     # -- partitions
 

@@ -27,6 +27,7 @@ from headrace.mirror.aggregate.registry import Registry
 from headrace.mirror.aggregate.session import Session
 from headrace.mirror.aggregate.stream import Phase
 from headrace.mirror.aggregate.target import Outcome, Target, sentence
+from headrace.mirror.fetch_wire import IDS_VERSION, NAMES_VERSION
 from headrace.mirror.questions import Survey, Surveyed
 from headrace.mirror.source import Source
 from headrace.mirror.state import NO_ID
@@ -35,7 +36,6 @@ from headrace.mirror.surveyor import survey
 logger = get_logger(__name__)
 WRITE_MS = 1_000
 """Positions are written so often while they move."""
-IDS_VERSION = 13
 IDLE_SECONDS = 0.2
 NO_LEADER = "the partition has no leader here"
 
@@ -242,7 +242,7 @@ class Puller:
         )
         offsets = {key: held.stream.wants() for key, held in asked.items() if held.stream is not None}
         request = self._request(asked, offsets)
-        answer = await link.ask(k01_fetch.API, IDS_VERSION if by_ids else IDS_VERSION - 1, request)
+        answer = await link.ask(k01_fetch.API, IDS_VERSION if by_ids else NAMES_VERSION, request)
         now_ms = self._now_ms()
         self._source.heard(now_ms)
         if answer.get("error_code"):

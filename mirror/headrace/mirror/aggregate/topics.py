@@ -12,7 +12,7 @@ from headrace.broker.errors import ErrorCode, KafkaError
 from headrace.broker.server.embedding import EmbeddingHost, NewTopic
 from headrace.broker.structured_log import get_logger
 from headrace.mirror import lineage
-from headrace.mirror.config_sync import COPIED_CONFIGS
+from headrace.mirror.config_sync import copied
 from headrace.mirror.source import Source, SourceTopic
 
 logger = get_logger(__name__)
@@ -53,9 +53,8 @@ async def _have(host: EmbeddingHost, source: Source, topic: SourceTopic) -> str:
     """Have the topic with enough partitions, and marked; why it cannot be had, or nothing."""
     known, count = host.metadata.topics(topic.name), len(topic.partitions)
     if known is None:
-        configs = {key: topic.configs[key] for key in COPIED_CONFIGS if key in topic.configs}
-        configs |= lineage.merged({}, source.cluster_id, topic.configs)
-        new = NewTopic(name=topic.name, partition_count=count, configs=dict(configs))
+        merged = lineage.merged({}, source.cluster_id, topic.configs)
+        new = NewTopic(name=topic.name, partition_count=count, configs={**copied(topic.configs), **merged})
         (result,) = await host.topics.create([new], timeout_ms=TIMEOUT_MS)
     elif len(known) < count:
         result = await host.topics.grow(topic.name, count, None, timeout_ms=TIMEOUT_MS, validate_only=False)

@@ -5,7 +5,7 @@ Owns which failure makes what of it stale. A view is only ever what the last ans
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -46,6 +46,17 @@ def is_lost(failure: Exception) -> bool:
 def is_moved(failure: Exception) -> bool:
     """Whether another broker may answer what this one refused."""
     return isinstance(failure, KafkaError) and failure.code in MOVED
+
+
+def by_leader(
+    leaders: Mapping[PartitionKey, int], places: Iterable[PartitionKey]
+) -> dict[int, list[PartitionKey]]:
+    """Those of these partitions that each broker leads; without those that have no leader."""
+    led: dict[int, list[PartitionKey]] = {}
+    for place in places:
+        led.setdefault(leaders.get(place, NO_LEADER), []).append(place)
+    led.pop(NO_LEADER, None)
+    return led
 
 
 def addresses_of(metadata: Mapping[str, Any]) -> dict[int, Address]:
