@@ -8,7 +8,6 @@ from headrace.audit.acceptance_log import AcceptanceLog, NotKeptError
 from headrace.audit.acceptances import Acceptance, to_accept, to_reopen
 from headrace.audit.ledger_commands import OpenAuditor, read_all, reader_options
 from headrace.audit.period import ALWAYS
-from headrace.audit.reconcile import reconcile
 from headrace.broker.moment import now_ms
 
 by_option = click.option("--by", required=True, metavar="NAME", help="Who says so.")
@@ -30,7 +29,7 @@ def accept(
     auditor = opened()
     read_all(auditor)
     auditor.read_settled(ALWAYS)
-    outcome = reconcile(auditor.ledger, now_ms(), silent_after_ms=round(silent_after_seconds * 1000))
+    outcome = auditor.judged(now_ms(), silent_after_seconds)
     try:
         items = to_accept(ids, outcome.findings, auditor.ledger.acceptances, by, reason, now_ms())
     except ValueError as error:

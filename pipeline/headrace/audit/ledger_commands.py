@@ -140,6 +140,12 @@ class Auditor:
         except Exception as error:  # what a catalog raises is its own matter
             logger.warning("what is settled is written to the warehouse later", reason=error)
 
+    def judged(self, now_ms: int, silent_after_seconds: float, period: Period = ALWAYS) -> Outcome:
+        """Judge what is known without telling a watermark: nothing is written, so that anybody who may read may ask."""
+        return reconcile(
+            self.ledger, now_ms, period=period, silent_after_ms=round(silent_after_seconds * 1000)
+        )
+
     def outcome(self, now_ms: int, silent_after_seconds: float, period: Period = ALWAYS) -> Outcome:
         """Judge what is known; its watermarks are kept in the folder first. One that cannot be kept is not told."""
         silent_after_ms = round(silent_after_seconds * 1000)

@@ -193,9 +193,8 @@ def _told(taken: Sequence[Row], known: Sequence[Row]) -> str:
 def _form(query: Query) -> str:
     kinds = _options(("", *KINDS), query.kind, "every kind")
     states = _options(("", *STATES), query.state, "all")
-    fields = "".join(
-        f'<label>{title}<input name="{name}" value="{escape(value)}" maxlength="{TEXT_LENGTH_MAX}"></label>'
-        for name, title, value in (
+    fields = _inputs(
+        (
             ("datacenter", "datacenter", query.datacenter),
             ("topic", "topic", query.topic),
             ("text", "with the text", query.text),
@@ -210,11 +209,18 @@ def _form(query: Query) -> str:
 
 def _place_form(query: Query, part: str) -> str:
     """Return a form that narrows all that is of a topic."""
-    fields = "".join(
-        f'<label>{name}<input name="{name}" value="{escape(value)}" maxlength="{TEXT_LENGTH_MAX}"></label>'
-        for name, value in (("datacenter", query.datacenter), ("topic", query.topic))
+    fields = _inputs(
+        (("datacenter", "datacenter", query.datacenter), ("topic", "topic", query.topic)),
     )
     return f'<form method="get" action="#{part}">{fields}<button>Filter</button><a href="./#{part}">All</a></form>'
+
+
+def _inputs(fields: Iterable[tuple[str, str, str]]) -> str:
+    """Return fields for texts, each by its name, title and value."""
+    return "".join(
+        f'<label>{title}<input name="{name}" value="{escape(value)}" maxlength="{TEXT_LENGTH_MAX}"></label>'
+        for name, title, value in fields
+    )
 
 
 def _options(values: Sequence[str], chosen: str, otherwise: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 import click
@@ -15,7 +14,7 @@ from headrace.audit.ledger_commands import Auditor, OpenAuditor, read_all, reade
 from headrace.audit.options import checked_bootstrap
 from headrace.audit.outcome import Counts, Topic
 from headrace.audit.period import Period
-from headrace.audit.reconcile import reconcile
+from headrace.audit.report import time_text
 from headrace.audit.windows import WINDOW_SIZE_MS
 from headrace.broker.client.blocking_cluster import ConnectionFailedError
 from headrace.broker.errors import KafkaError
@@ -70,8 +69,7 @@ def recount(
     auditor = opened()
     read_all(auditor)
     auditor.read_settled(period)
-    silent_after_ms = round(silent_after_seconds * 1000)
-    outcome = reconcile(auditor.ledger, now_ms(), period=period, silent_after_ms=silent_after_ms)
+    outcome = auditor.judged(now_ms(), silent_after_seconds, period)
     key = split_topic(topic)
     known = outcome.topics.get(key)
     if known is None:
@@ -81,7 +79,7 @@ def recount(
     found = _recounted(auditor, key, known, start_ms, live)
     if as_json:
         rows = [{**item._asdict(), "verdict": item.verdict} for item in found]
-        window = {"since": _time(period.since_ms), "until": _time(period.until_ms)}
+        window = {"since": time_text(period.since_ms), "until": time_text(period.until_ms)}
         click.echo(json.dumps({"topic": topic, **window, "tiers": rows}))
     else:
         _print(topic, period, found)
@@ -125,13 +123,9 @@ def count_window(client: LogClient, topic: str, start_ms: int) -> tuple[int, int
     return events, gone
 
 
-def _time(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def _print(topic: str, period: Period, found: list[Recounted]) -> None:
     console = Console(highlight=False, soft_wrap=True)
-    console.print(f"{topic}, {_time(period.since_ms)} to {_time(period.until_ms)}")
+    console.print(f"{topic}, {time_text(period.since_ms)} to {time_text(period.until_ms)}")
     for item in found:
         console.print(
             f"{item.tier}: {item.events:,} counted now, {item.ledger:,} in the ledger: {item.verdict}"

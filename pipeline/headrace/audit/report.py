@@ -45,7 +45,7 @@ def as_json(outcome: Outcome, ledger: Ledger, now_ms: int) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION,
         "verdict": outcome.verdict,
         "open_verdict": open_verdict(outcome, ledger.acceptances),
-        "complete_until": _time(outcome.complete_until),
+        "complete_until": time_text(outcome.complete_until),
         **_period(outcome.period, now_ms),
         "totals": {
             **_counts(totals),
@@ -102,7 +102,7 @@ def as_json(outcome: Outcome, ledger: Ledger, now_ms: int) -> dict[str, Any]:
         ],
         "partitions": [_partition(row) for row in partition_rows(ledger)[:LISTED_MAX]],
         "late_after_seconds": ledger.late_after_ms / 1000,
-        "generated_at": _time(now_ms),
+        "generated_at": time_text(now_ms),
     }
 
 
@@ -156,7 +156,7 @@ def _topic(key: tuple[str, str], counts: Counts, outcome: Outcome, ledger: Ledge
         "topic": topic,
         **_counts(counts),
         **loaded,
-        "complete_until": _time(outcome.watermarks.get(key)),
+        "complete_until": time_text(outcome.watermarks.get(key)),
         "under_way": counts.under_way,
         "compacted": counts.compacted,
         "unacknowledged": outcome.unacknowledged.get(key, 0),
@@ -185,7 +185,7 @@ def _batch_topic(key: tuple[str, str], found: BatchTopic) -> dict[str, Any]:
 
 def _partition(row: PartitionRow) -> dict[str, Any]:
     copied_until_ms = row.pop("copied_until_ms")
-    return {**row, "copied_until": _time(copied_until_ms)}
+    return {**row, "copied_until": time_text(copied_until_ms)}
 
 
 def _finding(item: Finding, ledger: Ledger) -> dict[str, Any]:
@@ -200,7 +200,7 @@ def _finding(item: Finding, ledger: Ledger) -> dict[str, Any]:
         "first_sequence": item.first_sequence,
         "last_sequence": item.last_sequence,
         "count": item.count,
-        "window_start": _time(item.window_start) if item.window_start >= 0 else None,
+        "window_start": time_text(item.window_start) if item.window_start >= 0 else None,
     }
     if item.partition >= 0:
         fields |= {
@@ -223,13 +223,13 @@ def _acceptance(item: Finding, ledger: Ledger) -> dict[str, Any] | None:
     found = ledger.acceptances.of(item)
     if found is None:
         return None
-    return {"id": found.id, "by": found.by, "reason": found.reason, "at": _time(found.at_ms)}
+    return {"id": found.id, "by": found.by, "reason": found.reason, "at": time_text(found.at_ms)}
 
 
 def _place(producer: str, ledger: Ledger) -> dict[str, Any]:
     """Return where a producer runs; its process where an account has named it."""
     name = ledger.producers.get(producer, _NOBODY)
-    process = {"host": name.host, "pid": name.pid, "process_started": _time(name.started_ms)}
+    process = {"host": name.host, "pid": name.pid, "process_started": time_text(name.started_ms)}
     return {"server": name.server, "service": name.service, **(process if name.host else {})}
 
 
@@ -258,12 +258,12 @@ def _period(period: Period, now_ms: int | None) -> dict[str, str | None]:
     """Return both ends; None where there is none, or `now_ms` for an end to come."""
     until_ms = now_ms if period.until_ms >= END_MS else period.until_ms
     return {
-        "since": _time(period.since_ms if period.since_ms > BEGIN_MS else None),
-        "until": _time(until_ms),
+        "since": time_text(period.since_ms if period.since_ms > BEGIN_MS else None),
+        "until": time_text(until_ms),
     }
 
 
-def _time(time_ms: int | None) -> str | None:
+def time_text(time_ms: int | None) -> str | None:
     """Return a time in whole seconds, rounded down; None where there is none or it is out of all bounds."""
     if time_ms is None or time_ms <= 0:
         return None

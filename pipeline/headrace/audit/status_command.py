@@ -19,7 +19,6 @@ from headrace.audit.ledger_commands import (
 from headrace.audit.outcome import BatchTopic, Counts
 from headrace.audit.period import END_MS, Period
 from headrace.audit.recent import Figures, RecentLatencies
-from headrace.audit.reconcile import reconcile
 from headrace.audit.report import named
 from headrace.broker.moment import Moment, now_ms
 
@@ -62,9 +61,7 @@ def status(
     auditor = opened()
     read_all(auditor)
     auditor.read_settled(period)
-    # Judged without telling a watermark: nothing is written, so that anybody who may read may ask.
-    silent_after_ms = round(silent_after_seconds * 1000)
-    outcome = reconcile(auditor.ledger, now_ms(), period=period, silent_after_ms=silent_after_ms)
+    outcome = auditor.judged(now_ms(), silent_after_seconds, period)
     totals = Counts()
     for counts in outcome.topics.values():
         totals.add(counts)

@@ -21,6 +21,7 @@ from confluent_kafka import Producer as KafkaProducer
 from headrace.events.avro_schemas import MONITORING_TOPIC, schema_text, subject_of
 from headrace.producer.author import Author
 from headrace.producer.client import DEFAULTS
+from headrace.producer.life import now_ms
 from headrace.producer.registration import RegistrationError, register
 from headrace.producer.spool import LeftBehind, folder_of, left_behind
 from headrace.producer.spool_layout import Head
@@ -60,7 +61,7 @@ def publish_accounts(
     def is_wanted(head: Head) -> bool:
         return head.datacenter == datacenter and service in (None, head.service)
 
-    found = list(left_behind(folder_of(spool), is_wanted, _now_ms))
+    found = list(left_behind(folder_of(spool), is_wanted, now_ms))
     published: list[LeftBehind] = []
     if found:
         try:
@@ -95,7 +96,7 @@ def _published(client: KafkaProducer, encoder: Encoder, found: list[LeftBehind])
     for index, left in enumerate(found):
         author = Author.of(left.head, left.sequence)
         for topic, account in left.accounts:
-            message = author.message(encoder, topic, account, _now_ms())
+            message = author.message(encoder, topic, account, now_ms())
             author.sequence += 1
             _produce(client, message, partial(on_delivery, index), deadline)
     client.flush(max(0.0, deadline - time.monotonic()))
@@ -136,7 +137,3 @@ def _print(rows: list[dict[str, Any]], as_json: bool) -> None:
         )
     if not rows:
         click.echo("no producer that was killed has left anything to publish")
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -58,17 +58,37 @@ def boot_id() -> str:
         return ""
 
 
-class Spool:
+class _Locked:
+    """A spool file that this process has locked, until it removes or leaves it."""
+
+    def __init__(self, path: Path, lock: int) -> None:
+        self.path = path
+        self._lock = lock
+
+    def forget(self) -> None:
+        """Remove the file: all of it is in delivered accounts."""
+        with contextlib.suppress(OSError):
+            self.path.unlink(missing_ok=True)
+        self.leave()
+
+    def leave(self) -> None:
+        """Let go of the file, so that another process publishes it. In a process that was forked off: only here."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+class Spool(_Locked):
     """The file of a life in this process."""
 
     def __init__(self, folder: Path, head: Head) -> None:
         """Make it; raises OSError with a reason."""
         folder.mkdir(mode=0o750, parents=True, exist_ok=True)
         _check_folder(folder)
-        self._path = folder / f"{head.producer}{SUFFIX}"
-        unfinished = self._path.with_suffix(_UNFINISHED)
+        path = folder / f"{head.producer}{SUFFIX}"
+        unfinished = path.with_suffix(_UNFINISHED)
         # Two descriptions of the file: the mapping is inherited by a process that is forked off, the lock must not be.
-        self._lock = os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
+        super().__init__(path, os.open(unfinished, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640))
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             layout = layout_of(head)
@@ -79,7 +99,7 @@ class Spool:
                 memory = mmap.mmap(mapped, layout.size)
             finally:
                 os.close(mapped)
-            unfinished.rename(self._path)
+            unfinished.rename(path)
         except BaseException:
             os.close(self._lock)
             unfinished.unlink(missing_ok=True)
@@ -93,18 +113,6 @@ class Spool:
     def note_monitoring(self, next_sequence: int) -> None:
         """Note the number of the life's next monitoring event."""
         self._state[0] = next_sequence
-
-    def forget(self) -> None:
-        """Remove the file: all of it is in delivered accounts."""
-        with contextlib.suppress(OSError):
-            self._path.unlink(missing_ok=True)
-        self.leave()
-
-    def leave(self) -> None:
-        """Let go of the file, so that another process publishes it. In a process that was forked off: only here."""
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
 
 
 def new_spool(folder: Path | None, head: Head) -> Spool | None:
@@ -137,16 +145,15 @@ def _files(folder: Path, suffix: str) -> list[Path]:
         return []
 
 
-class LeftBehind:
+class LeftBehind(_Locked):
     """The file of a life whose process is gone, locked by this one, and the accounts that end it."""
 
     def __init__(self, path: Path, lock: int, head: Head, sequence: int, accounts: list[tuple[str, Account]]):
-        self.path = path
+        super().__init__(path, lock)
         self.head = head
         self.sequence = sequence
         """Of its next monitoring event."""
         self.accounts = accounts
-        self._lock = lock
 
     @property
     def acknowledged(self) -> int:
@@ -160,17 +167,6 @@ class LeftBehind:
         return sum(
             entry.last_sequence - entry.first_sequence + 1 for entry in ranges if entry.outcome == "unknown"
         )
-
-    def forget(self) -> None:
-        """Remove the file: its accounts are delivered."""
-        with contextlib.suppress(OSError):
-            self.path.unlink(missing_ok=True)
-        self.leave()
-
-    def leave(self) -> None:
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
 
 
 def left_behind(
