@@ -30,6 +30,7 @@ from demo.rollout import CHECKOUT, Datacenter, Rollout, Topology, program
 from demo.verdict import TIERS, print_verdict
 from headrace.load.options import make_folder
 from headrace.producer.replay import NothingToReplayError, require_page_view
+from headrace.producer.spool import VARIABLE as SPOOL_VARIABLE
 
 SAMPLE: Final = CHECKOUT / "examples" / "access.log"
 EVENTS_DEFAULT: Final = 10_000
@@ -159,8 +160,12 @@ def start_replay(datacenter: Datacenter, settings: Settings, output: Path) -> Re
     command += ["--events", str(settings.events), "--rate", str(settings.rate)]
     command += ["--datacenter", datacenter.name]
     command += ["--bootstrap", datacenter.bootstrap, "--registry", datacenter.registry_url]
+    # Nothing comes after a replay that would publish what a killed one has left.
+    environment = {**os.environ, SPOOL_VARIABLE: ""}
     with result.open("wb") as stdout, log.open("wb") as stderr:
-        process = subprocess.Popen(command, stdout=stdout, stderr=stderr, start_new_session=True)
+        process = subprocess.Popen(
+            command, stdout=stdout, stderr=stderr, start_new_session=True, env=environment
+        )
     return Replay(datacenter=datacenter, process=process, result=result, log=log)
 
 

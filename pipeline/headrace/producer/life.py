@@ -15,7 +15,7 @@ import logging
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -27,8 +27,8 @@ from headrace.events.avro_schemas import MONITORING_TOPIC
 from headrace.events.monitoring import Account, WindowLedger
 from headrace.producer.author import Author, this_process
 from headrace.producer.checks import EventError, checked_key, checked_time
-from headrace.producer.spool import LeftBehind, boot_id, left_behind, new_spool
-from headrace.producer.spool_layout import Head, Ring, slots_for
+from headrace.producer.spool import LeftBehind, boot_id, left_behind, new_spool, of_cluster
+from headrace.producer.spool_layout import Head, Ring, cluster_number, slots_for
 from headrace.producer.stream import Encoder, Envelope, Stream, interrupted
 
 _log = logging.getLogger("headrace.producer")
@@ -52,6 +52,7 @@ ACCOUNTS_SECONDS_MAX: Final = 30.0
 """Bound of that part."""
 
 _POLL_SECONDS: Final = 0.1
+_REACH_SECONDS_MAX: Final = 0.5
 _PAUSE_SECONDS: Final = 0.002
 
 
@@ -118,15 +119,18 @@ class Life:
         self._author = Author(producer_id, *settings[:3], this_process())
         self._envelope = Envelope(settings.server, settings.service, producer_id)
         self._monitoring_encoder = settings.monitoring_encoder
-        head = settings.head(self._author)
-        self._spool = new_spool(settings.spool_folder, head)
-        self._left = left_behind(settings.spool_folder, partial(_is_before, head), now_ms)
+        self._head = settings.head(self._author)
+        self._spool_folder = settings.spool_folder
+        self._spool = new_spool(settings.spool_folder, self._head)
+        self._left: Iterator[LeftBehind] = iter(())
         self._left_over: Counter[LeftBehind] = Counter()
         """How many accounts of lives that were left behind are not delivered yet."""
         self.streams = settings.streams(producer_id, self._spool.rings if self._spool else {})
         self._wait_seconds_max = float(settings.client_config["delivery.timeout.ms"]) / 1000
         self._opening_deadline = time.monotonic() + self._wait_seconds_max
         self._client = KafkaProducer(dict(settings.client_config))
+        self._is_reached = False
+        """Whether the client has said which cluster it is connected to."""
         self._unpublished: deque[Outgoing] = deque()
         self.monitoring_failures = 0
         self.is_closed = False
@@ -245,7 +249,8 @@ class Life:
         for stream in self.streams.values():
             self._put(stream, [stream.opened(now_ms())])
         while not self.is_closed:
-            self._publish()
+            if self._reach(_REACH_SECONDS_MAX):
+                self._publish()
             self._client.poll(_POLL_SECONDS)
             due_ms = now_ms() - ACCOUNTING_DELAY_MS
             for stream in self.streams.values():
@@ -254,11 +259,27 @@ class Life:
             if self.is_opened:
                 self._put_left(next(self._left, None))
 
+    def _reach(self, seconds: float) -> bool:
+        """Ask which cluster this is, once: the spool has to say so before anything leaves, and so do those left behind."""
+        if not self._is_reached:
+            try:
+                cluster_id = self._client.list_topics(MONITORING_TOPIC, timeout=seconds).cluster_id
+            except KafkaException:
+                return False
+            cluster = cluster_number(cluster_id or "")
+            if self._spool is not None:
+                self._spool.note_cluster(cluster)
+            found = left_behind(self._spool_folder, partial(_is_before, self._head), now_ms)
+            self._left = of_cluster(found, cluster, self._head.bootstrap)
+            self._is_reached = True
+        return True
+
     def _finish(self) -> None:
         """Wait for the outcomes, give up those that do not come in time, and publish the last accounts."""
         begin = time.monotonic()
         deadline = self._deadline or begin
         reserve = min((deadline - begin) * ACCOUNTS_SHARE, ACCOUNTS_SECONDS_MAX)
+        self._reach(min(_REACH_SECONDS_MAX, reserve))
         self._await_senders(min(begin + SENDERS_SECONDS_MAX, deadline - reserve))
         self._flush(deadline - reserve)
         if len(self._client):
@@ -334,8 +355,9 @@ class Life:
 
     def _publish_all(self, deadline: float) -> None:
         under_way = 0
-        while (self._unpublished or under_way) and time.monotonic() < deadline:
-            self._publish()
+        while (self._unpublished or under_way) and (rest := deadline - time.monotonic()) > 0:
+            if self._reach(min(_REACH_SECONDS_MAX, rest)):
+                self._publish()
             under_way = self._client.flush(min(_POLL_SECONDS, max(0.0, deadline - time.monotonic())))
         self._is_over = True
         if len(self._client):

@@ -23,11 +23,12 @@ from headrace.producer.author import Author
 from headrace.producer.client import DEFAULTS
 from headrace.producer.life import now_ms
 from headrace.producer.registration import RegistrationError, register
-from headrace.producer.spool import LeftBehind, folder_of, left_behind
-from headrace.producer.spool_layout import Head
+from headrace.producer.spool import LeftBehind, folder_of, left_behind, of_cluster
+from headrace.producer.spool_layout import Head, cluster_number
 from headrace.producer.stream import Encoder
 
 PUBLISH_SECONDS_MAX: Final = 130.0
+REACH_SECONDS_MAX: Final = 30.0
 REGISTRY_SECONDS_MAX: Final = 30.0
 
 
@@ -52,7 +53,8 @@ def publish_accounts(
 ) -> None:
     """Publish the last accounts of producers on this host that were killed, and remove their spool files.
 
-    Producers that live are left alone. Exit 1 when some of what was found could not be published; it is kept then.
+    Producers that live are left alone, and so are those that published to another cluster. Exit 1 when some of what was found
+    could not be published; it is kept then.
     """
     logging.basicConfig(
         stream=sys.stderr, level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s"
@@ -62,6 +64,7 @@ def publish_accounts(
         return head.datacenter == datacenter and service in (None, head.service)
 
     found = list(left_behind(folder_of(spool), is_wanted, now_ms))
+    ours: list[LeftBehind] = []
     published: list[LeftBehind] = []
     if found:
         try:
@@ -69,13 +72,14 @@ def publish_accounts(
             client = KafkaProducer({**DEFAULTS, "bootstrap.servers": bootstrap})
         except (RegistrationError, KafkaException) as error:
             raise click.ClickException(f"{error}.") from error
-        published = _published(client, encoder, found)
+        ours = list(of_cluster(found, _cluster_of(client, bootstrap), bootstrap))
+        published = _published(client, encoder, ours)
     for left in published:
         left.forget()
     _print([_row(left) for left in published], as_json)
-    if len(published) < len(found):
+    if len(published) < len(ours):
         raise click.ClickException(
-            f"the accounts of {len(found) - len(published)} producers were not delivered, their files are kept: check --bootstrap"
+            f"the accounts of {len(ours) - len(published)} producers were not delivered, their files are kept: check --bootstrap"
         )
 
 
@@ -83,6 +87,16 @@ def _encoder(registry: str) -> Encoder:
     text = schema_text("monitoring_event")
     subject = subject_of(MONITORING_TOPIC)
     return Encoder(text, register(registry, subject, text, seconds_max=REGISTRY_SECONDS_MAX))
+
+
+def _cluster_of(client: KafkaProducer, bootstrap: str) -> int:
+    try:
+        found = client.list_topics(MONITORING_TOPIC, timeout=REACH_SECONDS_MAX)
+    except KafkaException as error:
+        raise click.ClickException(
+            f"none of {bootstrap} answers ({error.args[0].str()}), nothing is published: check --bootstrap"
+        ) from error
+    return cluster_number(found.cluster_id or "")
 
 
 def _published(client: KafkaProducer, encoder: Encoder, found: list[LeftBehind]) -> list[LeftBehind]:

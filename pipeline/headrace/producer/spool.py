@@ -14,20 +14,21 @@ import logging
 import mmap
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from headrace.events.monitoring import Account
 from headrace.producer.spool_layout import (
     FILE_SIZE_MAX,
     HEAD_SIZE_MAX,
+    NO_CLUSTER,
     DamagedError,
     Head,
+    Rest,
     Ring,
-    accounts_of,
     layout_of,
     read_head,
+    rest_of,
 )
 
 _log = logging.getLogger("headrace.producer")
@@ -105,7 +106,7 @@ class Spool(_Locked):
             unfinished.unlink(missing_ok=True)
             raise
         numbers = memoryview(memory).cast("q")
-        self._state = numbers[layout.state : layout.state + 1]
+        self._state = numbers[layout.state : layout.state + 2]
         self.rings: Mapping[str, Ring] = {
             topic: Ring(numbers, layout, index) for index, topic in enumerate(head.topics)
         }
@@ -113,6 +114,10 @@ class Spool(_Locked):
     def note_monitoring(self, next_sequence: int) -> None:
         """Note the number of the life's next monitoring event."""
         self._state[0] = next_sequence
+
+    def note_cluster(self, cluster: int) -> None:
+        """Note the cluster, before anything is sent to it."""
+        self._state[1] = cluster
 
 
 def new_spool(folder: Path | None, head: Head) -> Spool | None:
@@ -148,12 +153,10 @@ def _files(folder: Path, suffix: str) -> list[Path]:
 class LeftBehind(_Locked):
     """The file of a life whose process is gone, locked by this one, and the accounts that end it."""
 
-    def __init__(self, path: Path, lock: int, head: Head, sequence: int, accounts: list[tuple[str, Account]]):
+    def __init__(self, path: Path, lock: int, head: Head, rest: Rest) -> None:
         super().__init__(path, lock)
         self.head = head
-        self.sequence = sequence
-        """Of its next monitoring event."""
-        self.accounts = accounts
+        self.sequence, self.cluster, self.accounts = rest
 
     @property
     def acknowledged(self) -> int:
@@ -192,7 +195,7 @@ def left_behind(
 
 
 def _opened(path: Path, is_wanted: Callable[[Head], bool], now_ms: Callable[[], int]) -> LeftBehind | None:
-    """Return a dead life that is wanted; None for others, and for one that is gone meanwhile."""
+    """Return a dead life that is wanted; None for others, and for one of which nothing can be told any more."""
     try:
         lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:
@@ -223,12 +226,30 @@ def _opened(path: Path, is_wanted: Callable[[Head], bool], now_ms: Callable[[], 
             path.unlink(missing_ok=True)
             return None
         with os.fdopen(os.dup(lock), "rb") as file:
-            sequence, accounts = accounts_of(head, file.read(FILE_SIZE_MAX), now_ms())
+            rest = rest_of(head, file.read(FILE_SIZE_MAX), now_ms())
+        if rest.cluster == NO_CLUSTER:
+            path.unlink(missing_ok=True)
+            return None
         is_kept = True
-        return LeftBehind(path, lock, head, sequence, accounts)
+        return LeftBehind(path, lock, head, rest)
     finally:
         if not is_kept:
             os.close(lock)
+
+
+def of_cluster(found: Iterable[LeftBehind], cluster: int, bootstrap: str) -> Iterator[LeftBehind]:
+    """Yield the lives whose cluster it is; the log names the others, whose sequences would be lost ones for the audit there."""
+    for left in found:
+        if left.cluster == cluster:
+            yield left
+        else:
+            _log.warning(
+                "spool file %s is left alone: it is about another cluster than the one that is at %s now; publish it by "
+                "`headrace publish-accounts` with the brokers of that one, or delete it where that is gone",
+                left.path,
+                bootstrap,
+            )
+            left.leave()
 
 
 def _remove_unfinished(folder: Path) -> None:

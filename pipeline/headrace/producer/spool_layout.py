@@ -1,7 +1,8 @@
 """What a spool file holds: of one producer's life, the sequences that no delivered account tells of yet. Pure.
 
     head     one line of JSON, padded to pages: whose life it is
-    state    64-bit numbers: the next monitoring event; by topic the next sequence, and the first in no delivered account
+    state    64-bit numbers: the next monitoring event; the cluster; by topic the next sequence, and the first in no delivered
+             account
     rings    by topic two arrays of slots, one a sequence: its event's time, then what became of it
 
 A sequence has the slot `sequence % slots` of both arrays. A slot is one number, written in one go: the value above 16 bits
@@ -11,6 +12,7 @@ with another's; a sequence that another one took the slot of has no outcome eith
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -19,7 +21,7 @@ from typing import Final, NamedTuple
 from headrace.events.monitoring import Account, Outcome, ProcessName, Undelivered, WindowLedger
 from headrace.producer.checks import TIME_MS_MAX, TIME_MS_MIN
 
-FORMAT: Final = "headrace-spool-1"
+FORMAT: Final = "headrace-spool-2"
 PAGE_SIZE: Final = 4096
 SLOTS_MAX: Final = 1 << 16
 """Sequences of a topic that a spool can tell of: the last ones."""
@@ -28,6 +30,11 @@ RINGS_SIZE_MAX: Final = 16 << 20
 HEAD_SIZE_MAX: Final = 1 << 20
 FILE_SIZE_MAX: Final = HEAD_SIZE_MAX + 2 * RINGS_SIZE_MAX
 
+NO_CLUSTER: Final = 0
+"""Of a life whose client has not reached its cluster: nothing of it has left the process."""
+
+_FIRST_TOPIC: Final = 2
+"""Numbers of the state before those of topics."""
 _SLOT_SIZE: Final = 16
 _LAP_BITS: Final = 16
 _LAPS: Final = 1 << _LAP_BITS
@@ -83,7 +90,7 @@ class Ring:
         begin = layout.rings + index * 2 * layout.slots
         self._times = numbers[begin : begin + layout.slots]
         self._outcomes = numbers[begin + layout.slots : begin + 2 * layout.slots]
-        state = layout.state + 1 + 2 * index
+        state = layout.state + _FIRST_TOPIC + 2 * index
         self._state = numbers[state : state + 2]
         self._mask = layout.slots - 1
         self._shift = layout.slots.bit_length() - 1
@@ -116,6 +123,11 @@ class NoRing:
     def note(self, next_sequence: int, accounted: int) -> None: ...
 
 
+def cluster_number(cluster_id: str) -> int:
+    """Return what tells a cluster from others in a spool: 63 bits of its id's SHA-256, never `NO_CLUSTER`."""
+    return int.from_bytes(hashlib.sha256(cluster_id.encode()).digest()[:8], "big") >> 1 or 1
+
+
 def slots_for(topics: int) -> int:
     """Return how many slots each of so many topics has: a power of two."""
     slots = SLOTS_MAX
@@ -126,7 +138,7 @@ def slots_for(topics: int) -> int:
 
 def layout_of(head: Head) -> Layout:
     head_size = len(head.encode())
-    state_size = _pages(8 + 16 * len(head.topics))
+    state_size = _pages(8 * _FIRST_TOPIC + 16 * len(head.topics))
     return Layout(head_size // 8, (head_size + state_size) // 8, head.slots, len(head.topics))
 
 
@@ -148,8 +160,16 @@ def read_head(content: bytes) -> Head:
     return head
 
 
-def accounts_of(head: Head, content: bytes, now_ms: int) -> tuple[int, list[tuple[str, Account]]]:
-    """Return the next monitoring event of a life that is over, and its last accounts with their topics.
+class Rest(NamedTuple):
+    """What is left of a life that is over: its next monitoring event, its cluster, and its last accounts with their topics."""
+
+    sequence: int
+    cluster: int
+    accounts: list[tuple[str, Account]]
+
+
+def rest_of(head: Head, content: bytes, now_ms: int) -> Rest:
+    """Return what the file with this head and content says.
 
     Raises DamagedError.
     """
@@ -162,7 +182,7 @@ def accounts_of(head: Head, content: bytes, now_ms: int) -> tuple[int, list[tupl
         for index, topic in enumerate(head.topics)
         for account in _accounts(head, numbers, layout, index, now_ms)
     ]
-    return numbers[layout.state], found
+    return Rest(numbers[layout.state], numbers[layout.state + 1], found)
 
 
 class _Slot(NamedTuple):
@@ -173,7 +193,7 @@ class _Slot(NamedTuple):
 
 
 def _accounts(head: Head, numbers: memoryview, layout: Layout, index: int, now_ms: int) -> Iterator[Account]:
-    state = layout.state + 1 + 2 * index
+    state = layout.state + _FIRST_TOPIC + 2 * index
     noted, accounted = numbers[state], numbers[state + 1]
     if not 0 <= accounted <= noted:
         raise DamagedError(f"it says that {accounted} of {noted} sequences are accounted for")

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 from fastavro import schemaless_reader
 
 from headrace.events.avro_schemas import MONITORING_TOPIC, parsed_schema, schema_text
@@ -43,6 +43,7 @@ class Client:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.is_reachable = False
+        self.cluster_id = "here"
         self.events: list[MonitoringEvent] = []
         self.kept: list[Callable[[KafkaError | None, Any], None]] = []
         self.purged: list[Callable[[KafkaError | None, Any], None]] = []
@@ -57,6 +58,12 @@ class Client:
             on_delivery(None, None)
         else:
             self.kept.append(on_delivery)
+
+    def list_topics(self, _: str, *, timeout: float) -> SimpleNamespace:
+        if not self.is_reachable:
+            self.clock.sleep(timeout)
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+        return SimpleNamespace(cluster_id=self.cluster_id)
 
     def flush(self, seconds: float) -> int:
         purged, self.purged = self.purged, []
@@ -121,9 +128,13 @@ def test_no_event_leaves_before_the_opening_heartbeat_was_acknowledged(clock: Cl
     assert len(life._client) == 1
 
 
-def killed_life(folder: Path) -> tuple[str, ...]:
+def killed_life(folder: Path, cluster_id: str = "here") -> tuple[str, ...]:
     """Leave the spool of a life of which two events were acknowledged, one of them in a delivered account."""
     life = new_life("dead", folder)
+    client: Any = life._client
+    client.is_reachable, client.cluster_id = True, cluster_id
+    assert life._reach(1)
+    client.is_reachable = False
     stream = life.streams["t"]
     stream.is_announced = True
     for _ in range(3):
@@ -180,6 +191,20 @@ def test_a_life_publishes_what_one_that_was_killed_left_and_removes_it_then(
         ("s", "v", "d")
     }
     assert dead[0].process == this_process()
+
+
+def test_what_was_told_to_another_cluster_is_not_told_to_this_one(
+    clock: Clock, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    killed_life(tmp_path, "elsewhere")
+    life = new_life("q", tmp_path)
+    client: Any = life._client
+    client.is_reachable = True
+    life.start_closing(clock.now + 10)
+    life._finish()
+    assert [path.name for path in tmp_path.iterdir()] == ["dead.spool"]
+    assert {event.header.producer for event in client.events} == {"q"}
+    assert "it is about another cluster" in caplog.text
 
 
 def test_an_event_is_not_handed_out_once_the_life_closes(clock: Clock) -> None:

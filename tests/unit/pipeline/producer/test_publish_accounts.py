@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
 from click.testing import CliRunner, Result
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 from headrace.events.monitoring import ProcessName
 from headrace.producer import publish_accounts as command
 from headrace.producer.spool import Spool, boot_id
-from headrace.producer.spool_layout import Head
+from headrace.producer.spool_layout import Head, cluster_number
 
 NOW = 1_700_000_000_000
 HEAD = Head(
@@ -36,8 +37,14 @@ class Client:
 
     error: KafkaError | None = None
     topics: ClassVar[list[str]] = []
+    is_reachable = True
 
     def __init__(self, _: object) -> None: ...
+
+    def list_topics(self, _: str, *, timeout: float) -> SimpleNamespace:
+        if not self.is_reachable:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+        return SimpleNamespace(cluster_id="here")
 
     def produce(self, topic: str, *, on_delivery: Any, **_: Any) -> None:
         self.topics.append(topic)
@@ -70,8 +77,9 @@ def run(folder: Path, *rest: str) -> Result:
     return CliRunner().invoke(command.publish_accounts, [*where, *rest])
 
 
-def left(folder: Path, **rest: Any) -> None:
+def left(folder: Path, cluster: str = "here", **rest: Any) -> None:
     spool = Spool(folder, replace(HEAD, **rest))
+    spool.note_cluster(cluster_number(cluster))
     spool.rings["t"].on_sent(0, NOW)
     spool.leave()
 
@@ -93,6 +101,25 @@ def test_what_is_published_is_removed_and_others_are_left_alone(tmp_path: Path, 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["q.spool", "r.spool"]
     assert "(producer r, process 4711 on host-1): 0 events acknowledged, 1 of which" in run(tmp_path).stdout
     assert run(tmp_path).stdout == "no producer that was killed has left anything to publish\n"
+
+
+def test_what_was_told_to_another_cluster_is_kept(tmp_path: Path, client: type[Client]) -> None:
+    left(tmp_path, "elsewhere")
+    done = run(tmp_path)
+    assert (done.exit_code, done.stdout) == (0, "no producer that was killed has left anything to publish\n")
+    assert client.topics == []
+    assert [path.name for path in tmp_path.iterdir()] == ["p.spool"]
+
+
+def test_brokers_that_do_not_answer_are_named(
+    tmp_path: Path, client: type[Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left(tmp_path)
+    monkeypatch.setattr(client, "is_reachable", False)
+    done = run(tmp_path)
+    assert done.exit_code == 1
+    assert "none of x:1 answers" in done.output
+    assert [path.name for path in tmp_path.iterdir()] == ["p.spool"]
 
 
 def test_what_is_not_delivered_is_kept(tmp_path: Path, client: type[Client]) -> None:

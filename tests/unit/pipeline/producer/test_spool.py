@@ -21,10 +21,12 @@ from headrace.producer.spool import (
     folder_of,
     left_behind,
     new_spool,
+    of_cluster,
 )
-from headrace.producer.spool_layout import Head
+from headrace.producer.spool_layout import Head, cluster_number
 
 NOW = 1_700_000_000_000
+HERE = cluster_number("here")
 HEAD = Head(
     producer="p",
     server="web-1",
@@ -46,6 +48,7 @@ def left_in(folder: Path) -> list[LeftBehind]:
 def new(folder: Path, **rest: Any) -> Spool:
     found = new_spool(folder, replace(HEAD, **rest))
     assert found is not None
+    found.note_cluster(HERE)
     return found
 
 
@@ -61,7 +64,7 @@ def test_a_spool_is_its_lifes_until_it_lets_go(tmp_path: Path, caplog: pytest.Lo
     assert left_in(folder) == [], "it is locked"
     spool.leave()
     (left,) = left_in(folder)
-    assert (left.head, left.sequence) == (HEAD, 9)
+    assert (left.head, left.sequence, left.cluster) == (HEAD, 9, HERE)
     assert [(topic, account.kind, account.count) for topic, account in left.accounts] == [
         ("t", "window", 1),
         ("t", "closing", 0),
@@ -103,6 +106,32 @@ def test_lives_of_others_are_left_alone(tmp_path: Path) -> None:
         new(tmp_path, producer=producer, service=service).leave()
     found = list(left_behind(tmp_path, lambda head: head.service == "till", lambda: NOW))
     assert [left.head.producer for left in found] == ["q"]
+
+
+def test_a_life_of_another_cluster_is_named_and_left_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    new(tmp_path, producer="p").leave()
+    elsewhere = new(tmp_path, producer="q")
+    elsewhere.note_cluster(cluster_number("elsewhere"))
+    elsewhere.leave()
+    (left,) = of_cluster(left_in(tmp_path), HERE, "x:1")
+    assert left.head.producer == "p"
+    (record,) = caplog.records
+    assert (
+        "q.spool is left alone: it is about another cluster than the one that is at x:1"
+        in record.getMessage()
+    )
+    assert len(left_in(tmp_path)) == 1, "it was let go of"
+
+
+def test_a_life_that_has_reached_no_cluster_leaves_nothing(tmp_path: Path) -> None:
+    spool = new_spool(tmp_path, HEAD)
+    assert spool is not None
+    spool.rings["t"].on_sent(0, NOW)
+    spool.leave()
+    assert left_in(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_what_is_foreign_or_damaged_is_named_and_left_alone(

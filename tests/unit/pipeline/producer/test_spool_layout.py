@@ -18,9 +18,9 @@ from headrace.producer.spool_layout import (
     DamagedError,
     Head,
     Ring,
-    accounts_of,
     layout_of,
     read_head,
+    rest_of,
     slots_for,
 )
 
@@ -51,7 +51,7 @@ class File:
         self.ring, self.other = (Ring(numbers, layout, index) for index in range(2))
 
     def accounts(self, topic: str = "t") -> list[Account]:
-        _, found = accounts_of(self.head, bytes(self.content), NOW + 60_000)
+        found = rest_of(self.head, bytes(self.content), NOW + 60_000).accounts
         return [account for of, account in found if of == topic]
 
 
@@ -188,4 +188,4 @@ def test_a_damaged_spool_is_refused(damage: str) -> None:
     else:
         content = content[:-8]
     with pytest.raises(DamagedError):
-        accounts_of(HEAD, bytes(content), NOW)
+        rest_of(HEAD, bytes(content), NOW)
