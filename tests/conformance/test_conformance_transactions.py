@@ -5,6 +5,7 @@ Neither broker is asked by a transactional producer: both follow a script with t
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from processes import eventually
@@ -156,6 +157,8 @@ def test_open_and_aborted_transactions_and_the_markers_that_end_them(pair: Pair)
             session.ask(WRITE_TXN_MARKERS, 0, {"markers": [marker(name, THIRD, commit=False)]}, note="abort")
             ask_readers(partition, "aborted")
             session.ask(WRITE_TXN_MARKERS, 1, {"markers": [marker(name, FIRST, commit=True)]}, note="commit")
+            # Which of two markers is the later one is asked below, in milliseconds.
+            time.sleep(0.005)
             session.ask(WRITE_TXN_MARKERS, 1, {"markers": [marker(name, FIRST, commit=False)]}, note="again")
             session.ask(WRITE_TXN_MARKERS, 1, {"markers": []}, note="nothing")
             ask_readers(partition, "ended")

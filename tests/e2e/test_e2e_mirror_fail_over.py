@@ -25,7 +25,7 @@ def clusters(tmp_path: Path, zookeeper: ZooKeeperProcess) -> Iterator[tuple[Clus
     east = Cluster(tmp_path / "east", zookeeper, 1, {"log.retention.check.interval.ms": "300"})
     east.create("late", 1, segment_bytes="20000", retention_bytes="30000")
     east.publish("late", 1000)
-    eventually(lambda: len(east.batches("late")[0]) < 10, what="retention")
+    eventually(lambda: east.log_start("late") > 0, what="retention")
     offline = Cluster(
         tmp_path / "offline",
         zookeeper,
