@@ -52,7 +52,7 @@ ACCOUNTS_SECONDS_MAX: Final = 30.0
 """Bound of that part."""
 
 _POLL_SECONDS: Final = 0.1
-_REACH_SECONDS_MAX: Final = 0.5
+_REACH_SECONDS: Final = 0.5
 _PAUSE_SECONDS: Final = 0.002
 
 
@@ -249,7 +249,7 @@ class Life:
         for stream in self.streams.values():
             self._put(stream, [stream.opened(now_ms())])
         while not self.is_closed:
-            if self._reach(_REACH_SECONDS_MAX):
+            if self._reach(_REACH_SECONDS):
                 self._publish()
             self._client.poll(_POLL_SECONDS)
             due_ms = now_ms() - ACCOUNTING_DELAY_MS
@@ -279,7 +279,7 @@ class Life:
         begin = time.monotonic()
         deadline = self._deadline or begin
         reserve = min((deadline - begin) * ACCOUNTS_SHARE, ACCOUNTS_SECONDS_MAX)
-        self._reach(min(_REACH_SECONDS_MAX, reserve))
+        self._reach(min(_REACH_SECONDS, reserve))
         self._await_senders(min(begin + SENDERS_SECONDS_MAX, deadline - reserve))
         self._flush(deadline - reserve)
         if len(self._client):
@@ -356,7 +356,7 @@ class Life:
     def _publish_all(self, deadline: float) -> None:
         under_way = 0
         while (self._unpublished or under_way) and (rest := deadline - time.monotonic()) > 0:
-            if self._reach(min(_REACH_SECONDS_MAX, rest)):
+            if self._reach(min(_REACH_SECONDS, rest)):
                 self._publish()
             under_way = self._client.flush(min(_POLL_SECONDS, max(0.0, deadline - time.monotonic())))
         self._is_over = True
