@@ -299,8 +299,9 @@ class Life:
             (future,) = described.values()
             try:
                 return bool(future.result()["max.message.bytes"].value == "54321")
-            except KafkaException:
+            except KafkaException as error:
                 # A broker serves before the controller has told it of the topics.
+                print(f"the configuration is not described: {error}")
                 return False
 
         eventually(is_known, what="the changed configuration")
