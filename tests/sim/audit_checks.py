@@ -7,6 +7,7 @@ from collections import Counter
 from audit_simulation import (
     HEARD_MS,
     Pipeline,
+    accept_losses,
     faults_of,
     found_faults,
     found_late,
@@ -16,7 +17,9 @@ from audit_simulation import (
 )
 
 from headrace.audit import reconcile
+from headrace.audit.ledger import Ledger
 from headrace.audit.period import Period
+from headrace.audit.windows import Stream
 
 
 def check(seed: int) -> None:
@@ -67,11 +70,37 @@ def check_aged(seed: int) -> None:
     for key, facts in ledger.facts.topics.items():
         assert sum(item.live for item in facts.windows.values()) == outcome.topics[key].live
         assert sum(item.lost for item in facts.windows.values()) == outcome.topics[key].lost
+    for stream, at in known_losses(pipeline):
+        until_ms = outcome.watermarks[stream.datacenter, stream.topic]
+        assert until_ms <= pipeline.times[stream, at], f"{stream} {at} is lost below {until_ms}"
+    check_accepted(pipeline, ledger)
     assert not any((ledger.streams(), ledger.copies.folded, ledger.accounts, ledger.windows, ledger.waiting))
 
 
+def known_losses(pipeline: Pipeline) -> set[tuple[Stream, int]]:
+    """Return the lost events that are accounted for."""
+    return {
+        (stream, at)
+        for (kind, _, stream), found in pipeline.expected.items()
+        if kind == "loss"
+        for at in found
+    } & pipeline.accounted
+
+
 def check_told(seed: int) -> None:
-    run(seed, odd=True, told=True)
+    pipeline, ledger, _ = run(seed, odd=True, told=True)
+    check_accepted(pipeline, ledger)
+
+
+def check_accepted(pipeline: Pipeline, ledger: Ledger) -> None:
+    """Once all losses are accepted, none holds the watermark of its topic, nor does an acceptance change a verdict."""
+    before = reconcile.reconcile(ledger, HEARD_MS)
+    accept_losses(pipeline, ledger)
+    outcome = reconcile.reconcile(ledger, HEARD_MS)
+    assert (outcome.verdict, outcome.findings) == (before.verdict, before.findings)
+    for stream, at in pipeline.accepted & pipeline.accounted:
+        until_ms = outcome.watermarks[stream.datacenter, stream.topic]
+        assert pipeline.times[stream, at] < until_ms, f"{stream} {at} is accepted and holds {until_ms}"
 
 
 def arrived_late(pipeline: Pipeline) -> dict[object, str]:

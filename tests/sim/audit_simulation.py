@@ -14,10 +14,12 @@ from collections import Counter as Multiset
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import product
+from random import Random
 
 import numpy as np
 
 from headrace.audit import records, state
+from headrace.audit.acceptances import accepted
 from headrace.audit.accounts import CLOCK_SKEW_MS
 from headrace.audit.book import Book
 from headrace.audit.evidence import gather
@@ -81,6 +83,9 @@ class Pipeline:
     acknowledged: int = 0
     holes: dict[tuple[CounterTier, SourcePartition], tuple[int, int]] = field(default_factory=dict)
     """Offsets [first, next) of a partition that no counter of a tier will ever count."""
+    accepted: set[tuple[Stream, int]] = field(default_factory=set)
+    person: Random = field(default_factory=lambda: Random(0))
+    """Who accepts losses; all else is the same without it."""
     touched: set[tuple[Hop, Event]] = field(default_factory=set)
     """At each hop an event has one fate: of two copies, one lost and one doubled would be nothing at all."""
 
@@ -573,12 +578,11 @@ def _event(pipeline: Pipeline, stream: Stream, sequence: int) -> Event:
 
 
 def check_watermarks(pipeline: Pipeline, ledger: Ledger, before: dict[tuple[str, str], int]) -> None:
-    """No watermark goes back; where one goes on, all below it of those heard of is whole, unless it is late or lost."""
+    """No watermark goes back; where one goes on, all below it of those heard of is whole, late, or an accepted loss."""
     outcome = reconcile(ledger, HEARD_MS)
     for key, until_ms in before.items():
         assert outcome.watermarks[key] >= until_ms, f"the watermark of {key} went back"
-    faulty = {(stream, at) for (_, _, stream), found in pipeline.expected.items() for at in found}
-    vouched = pipeline.accounted - faulty - pipeline.overdue
+    vouched = pipeline.accounted - pipeline.overdue - pipeline.accepted
     for evidence in gather(ledger):
         until_ms = outcome.watermarks.get(evidence.topic, 0)
         if not evidence.accounts.heard_at or until_ms <= before.get(evidence.topic, 0):
@@ -590,6 +594,16 @@ def check_watermarks(pipeline: Pipeline, ledger: Ledger, before: dict[tuple[str,
                 assert at in known, f"{stream} {at} is not whole below {until_ms}"
     before.update(outcome.watermarks)
     ledger.promise(outcome.watermarks)
+
+
+def accept_losses(pipeline: Pipeline, ledger: Ledger, chance: float = 1.0) -> None:
+    """Let a person accept some of the losses that are found."""
+    losses = [item for item in reconcile(ledger, HEARD_MS).findings if item.kind == "loss"]
+    for item in losses:
+        if ledger.acceptances.of(item) is None and pipeline.person.random() < chance:
+            ledger.acceptances.take(accepted(item, by="ada", reason="disk lost", at_ms=HEARD_MS))
+            lost = range(item.first_sequence, item.last_sequence + 1)
+            pipeline.accepted.update((item.stream, at) for at in lost)
 
 
 def found_overdue(outcome: Outcome) -> set[tuple[Stream, int]]:
@@ -642,6 +656,7 @@ def run(
             surplus = sequences - pipeline.expected.get(fault, Multiset())
             assert not surplus, f"seed {seed}: {fault} found too early or wrongly: {surplus}"
         if told:
+            accept_losses(pipeline, ledger, 0.3)
             check_watermarks(pipeline, ledger, watermarks)
 
     ledger = telling.told(Ledger(LATE_MS), check)

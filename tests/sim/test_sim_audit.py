@@ -22,14 +22,16 @@ from audit_simulation import (
 from long_runs import first_of
 
 from headrace.audit import judge, reconcile, settling
+from headrace.audit.acceptances import Acceptances
 from headrace.audit.accounts import Accounts
 from headrace.audit.book import Book
 from headrace.audit.coverage import UNKNOWN_MS, Coverage, Link, Uncounted
+from headrace.audit.facts import TopicFacts
 from headrace.audit.latency import HOPS
 from headrace.audit.ledger import Ledger
 from headrace.audit.period import BEGIN_MS, END_MS
 from headrace.audit.reach import Reach
-from headrace.audit.watermark import Watermarks
+from headrace.audit.watermark import Held, Watermarks
 from headrace.audit.windows import EMPTY, Depth, depth, excess, total
 
 SEEDS = range(200)
@@ -202,9 +204,14 @@ MUTATIONS_OF_WATERMARKS: dict[str, tuple[object, str, Callable[..., object], Cal
     "what is on its way holds no watermark": (
         Watermarks,
         "add",
-        lambda self, evidence, standing, _, add=Watermarks.add: add(self, evidence, standing, END_MS),
+        lambda self, evidence, standing, held, add=Watermarks.add: add(
+            self, evidence, standing, Held(END_MS, held.losses)
+        ),
         check_all_told,
     ),
+    "a loss holds no watermark": (Acceptances, "covers", lambda *_: True, check_all_told),
+    "an accepted loss holds the watermark": (Acceptances, "covers", lambda *_: False, check_all_told),
+    "a settled loss holds no watermark": (TopicFacts, "hold", lambda *_: None, check_all_aged),
     "nothing is overdue": (Accounts, "_note_overdue", lambda *_: None, check_all_odd),
     "what an account tells again is overdue": (
         Accounts,

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
-from headrace.audit.outcome import Finding, Outcome, Topic, Verdict, verdict_of, verdicts
+from headrace.audit.outcome import Finding, Loss, Outcome, Topic, Verdict, verdict_of, verdicts
 
 ACCEPTANCES_TOPIC: Final = "headrace.acceptances"
 ID_LENGTH: Final = 12
@@ -162,14 +162,15 @@ class Acceptances:
 
     def of(self, item: Finding) -> Acceptance | None:
         """Return what covers a finding, the first one where several do together; None: it is open."""
-        found = self._index().get(where_of(item))
-        if not found:
-            return None
-        first, last = range_of(item)
+        found = self._index().get(where_of(item), [])
         if item.first_sequence < 0:
             found = [each for each in found if item.window_start <= max(each.at_ms, each.window_start)]
-        covering = _covering(found, first, last)
-        return covering[0] if covering and item.count <= sum(each.count for each in covering) else None
+        return _first_covering(found, *range_of(item), item.count)
+
+    def covers(self, topic: Topic, loss: Loss) -> bool:
+        """Whether a loss is accepted."""
+        found = self._index().get(Where(_LOST, loss.hop, *topic, loss.producer, -1), [])
+        return _first_covering(found, loss.first, loss.last, loss.copies) is not None
 
     def within(self, item: Finding) -> list[Acceptance]:
         """Return those in force that an acceptance of this finding makes needless."""
@@ -198,6 +199,12 @@ class Acceptances:
                 index.setdefault(item.where, []).append(item)
             self._by_where = index
         return index
+
+
+def _first_covering(found: Iterable[Acceptance], first: int, last: int, count: int) -> Acceptance | None:
+    """Return the first of those that cover a range with so many copies together; None: they do not."""
+    covering = _covering(found, first, last)
+    return covering[0] if covering and count <= sum(each.count for each in covering) else None
 
 
 def _covering(found: Iterable[Acceptance], first: int, last: int) -> list[Acceptance]:

@@ -16,7 +16,7 @@ from headrace.audit.judge import Judged, findings_of, judge
 from headrace.audit.latency import HOPS
 from headrace.audit.ledger import Ledger
 from headrace.audit.outcome import Finding
-from headrace.audit.watermark import WHOLE, Standing, is_whole, unresolved_since
+from headrace.audit.watermark import WHOLE, Held, Standing, held_by, is_whole
 from headrace.audit.windows import EMPTY, Stream, excess, within
 
 OVERDUE: Final = "it came after its window had been told to be whole"
@@ -29,8 +29,7 @@ class Entry:
     evidence: Evidence
     judged: Judged
     late: list[Finding]
-    unresolved_ms: int
-    """The first window of which something is lost or on its way."""
+    held: Held
     standing: Standing | None
     """Where it is the same at any time."""
 
@@ -71,7 +70,7 @@ class Book:
                 evidence,
                 judged,
                 list(late_of(ledger, evidence)),
-                unresolved_since(evidence, judged.unresolved),
+                held_by(evidence, judged),
                 WHOLE if is_whole(evidence) else None,
             )
         self.touched = len(gathered)

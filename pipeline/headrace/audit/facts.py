@@ -7,12 +7,12 @@ by one, older ones in the sums alone. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from headrace.audit.latency import HOPS, Hop
-from headrace.audit.outcome import Counts, Finding, Incomplete
+from headrace.audit.outcome import Counts, Finding, Incomplete, Loss
 from headrace.audit.period import ALWAYS, END_MS, Period
 from headrace.audit.windows import WINDOW_SIZE_MS, Depth, Stream, depth_from_json
 
@@ -23,6 +23,8 @@ WINDOWS_MAX: Final = 8_640
 """Windows of a topic that are kept one by one: those of a day."""
 FOUND_MAX: Final = 10_000
 """Findings, and reasons, of a topic that are kept one by one."""
+LOSSES_MAX: Final = 1_000
+"""Losses of a topic that hold the watermark until they are accepted; further ones hold it whatever is accepted."""
 GONE_MAX: Final = 10_000
 """Streams that are remembered by their sequences after all of them were settled."""
 
@@ -39,8 +41,10 @@ class TopicFacts:
     """By window and hop, where something was lost, doubled, unknown or compacted."""
     findings: list[Finding] = field(default_factory=list)
     incomplete: list[Incomplete] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)
+    """Those that hold the watermark until they are accepted."""
     unresolved_ms: int = END_MS
-    """The first window of which something is lost."""
+    """The first window of which something is lost that is not among these."""
     complete_until: int = 0
     """The latest promise of a producer that is gone."""
     unwritten: dict[int, tuple[Counts, HopCounts]] = field(default_factory=dict)
@@ -71,6 +75,16 @@ class TopicFacts:
             del self.windows[oldest]
             for hop in HOPS:
                 self.hop_faults.pop((oldest, hop), None)
+
+    def hold(self, since_ms: int, losses: Iterable[Loss], is_accepted: Callable[[Loss], bool]) -> None:
+        """Let losses hold the watermark; where they are too many, those that are accepted are forgotten first."""
+        self.unresolved_ms = min(self.unresolved_ms, since_ms)
+        self.losses += losses
+        if len(self.losses) > LOSSES_MAX:
+            self.losses = [item for item in self.losses if not is_accepted(item)]
+        for item in self.losses[LOSSES_MAX:]:
+            self.unresolved_ms = min(self.unresolved_ms, item.since_ms)
+        del self.losses[LOSSES_MAX:]
 
     def forget_written(self) -> None:
         """Forget what is in the tables: the windows, and what was found of those that ended a day before the last ones."""
@@ -219,7 +233,10 @@ def scalars(facts: TopicFacts) -> dict[str, Any]:
         "until_ms": facts.until_ms,
         "counts": _values(facts.counts),
         "hops": _hop_values(facts.hops),
-        "unresolved_ms": facts.unresolved_ms,
+        # A release that does not know the losses one by one is held by all of them.
+        "unresolved_ms": min([facts.unresolved_ms, *(item.since_ms for item in facts.losses)]),
+        "beyond_losses_ms": facts.unresolved_ms,
+        "losses": facts.losses,
         "complete_until": facts.complete_until,
     }
 
@@ -230,7 +247,8 @@ def with_scalars(fields: Any) -> TopicFacts:
         until_ms=fields["until_ms"],
         counts=Counts(*fields["counts"]),
         hops={hop: Counts(*fields["hops"][hop]) for hop in HOPS},
-        unresolved_ms=fields["unresolved_ms"],
+        losses=[Loss(*item) for item in fields.get("losses", ())],
+        unresolved_ms=fields.get("beyond_losses_ms", fields["unresolved_ms"]),
         complete_until=fields["complete_until"],
     )
 

@@ -37,8 +37,7 @@ class Judged:
     findings: list[Finding] = field(default_factory=list)
     incomplete: list[Incomplete] = field(default_factory=list)
     hops: dict[Hop, Counts] = field(default_factory=lambda: {hop: Counts() for hop in HOPS})
-    unresolved: list[Depth] = field(default_factory=list)
-    """What is lost or under way."""
+    lost: dict[Hop, Depth] = field(default_factory=dict)
     under_way: list[Depth] = field(default_factory=list)
 
     @property
@@ -152,7 +151,7 @@ def _judge_hop(judged: Judged, evidence: Evidence, hop: _Hop) -> None:
     is_counted = target not in evidence.uncounted
     judged.hops[hop.name].under_way = waiting.count if is_counted else 0
     judged.hops[hop.name].unknown = unknown.count + early.count + (0 if is_counted else waiting.count)
-    judged.unresolved += [hop.lost, waiting, early]
+    judged.lost[hop.name] = hop.lost
     judged.under_way += [waiting, early]
     advice = "" if is_counted else _uncounted(evidence.stream, target)
     reasons = (

@@ -134,6 +134,18 @@ class Outcome:
         return self.watermarks.get(OVERALL)
 
 
+class Loss(NamedTuple):
+    """A run of lost sequences, which holds the watermark until it is accepted."""
+
+    hop: Hop
+    producer: str
+    first: int
+    last: int
+    copies: int
+    since_ms: int
+    """Its first window."""
+
+
 class WindowVerdict(NamedTuple):
     """Windows of one topic that follow one another and are not complete."""
 

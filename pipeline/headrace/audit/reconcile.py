@@ -38,7 +38,7 @@ def reconcile(
     With a book only what changed since its last use is judged.
     """
     outcome = Outcome(period=period, off=ledger.modes.off())
-    watermarks = Watermarks()
+    watermarks = Watermarks(ledger.acceptances)
     if book is None:
         book = Book()
         book.read(ledger)
@@ -50,7 +50,7 @@ def reconcile(
             continue
         heard_until_ms = ledger.heard_until.get(evidence.stream.datacenter, 0)
         standing = entry.standing or standing_of(evidence, heard_until_ms, now_ms, silent_after_ms)
-        watermarks.add(evidence, standing, entry.unresolved_ms)
+        watermarks.add(evidence, standing, entry.held)
         part = within_period(evidence, period)
         found = entry.judged if part is evidence else judge(part)
         if standing.unknown and ledger.modes.now(*evidence.topic) == "events":

@@ -24,7 +24,7 @@ from headrace.audit.latency import HOPS
 from headrace.audit.ledger import HELD_MS, Ledger
 from headrace.audit.outcome import Counts
 from headrace.audit.period import END_MS
-from headrace.audit.watermark import SILENT_AFTER_MS, Standing, standing_of, unresolved_since
+from headrace.audit.watermark import SILENT_AFTER_MS, Standing, held_by, standing_of
 from headrace.audit.windows import (
     WINDOW_SIZE_MS,
     Depth,
@@ -102,7 +102,7 @@ def _settle_windows(ledger: Ledger, facts: TopicFacts, entry: Entry, until_ms: i
     facts.add_found((*judged.findings, *late_of(ledger, part)), judged.incomplete)
     for start, counts, hops in _by_window(part, judged, found, until_ms):
         facts.add_window(start, counts, hops)
-    facts.unresolved_ms = min(facts.unresolved_ms, unresolved_since(part, judged.unresolved))
+    facts.hold(*held_by(part, judged), lambda loss: ledger.acceptances.covers(part.topic, loss))
     _remove(ledger, evidence.stream, found, until_ms, size_ms)
 
 

@@ -6,7 +6,8 @@ Owns when a producer holds the watermark back, and which windows nobody can vouc
 - one that is silent for the stated time holds it no longer: it goes on, and the producer's last windows are unknown. The
   silence is measured by the clock of the counter in the producer's own datacenter, up to which accounts are read, so that
   a mirror or an auditor that is behind takes nobody for silent;
-- what is lost or on its way holds it at its window, but for what came after the watermark of that window.
+- what is lost or on its way holds it at its window, but for what came after the watermark of that window, and for losses
+  that a person has accepted.
 Pure.
 """
 
@@ -16,14 +17,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+import numpy as np
+
+from headrace.audit.acceptances import Acceptances
 from headrace.audit.evidence import Evidence
 from headrace.audit.facts import TopicFacts
-from headrace.audit.outcome import OVERALL
+from headrace.audit.judge import Judged
+from headrace.audit.outcome import OVERALL, Loss, Topic
 from headrace.audit.period import BEGIN_MS, END_MS, Period
-from headrace.audit.windows import Depth, excess, once, total, within
+from headrace.audit.windows import Depth, depth, excess, once, runs_in, total, within
 
 SILENT_AFTER_MS: Final = 300_000
 """Longer than a client tries to deliver an account (`delivery.timeout.ms`, two minutes)."""
+
+LOSSES_MAX: Final = 1_000
+"""Lost runs of a stream and hop that are accepted one by one; further ones hold the watermark whatever is accepted."""
 
 
 class Standing(NamedTuple):
@@ -88,10 +96,31 @@ def _closed(evidence: Evidence, is_silent: bool) -> Standing:
     return WHOLE
 
 
-def unresolved_since(evidence: Evidence, unresolved: Iterable[Depth]) -> int:
-    """Return the first window of which something is lost or on its way, but for what is overdue there; `END_MS`: none."""
-    held = total(excess(found, within(found, evidence.overdue)) for found in unresolved)
-    return evidence.span(held).since_ms if held.count else END_MS
+class Held(NamedTuple):
+    """Where a stream holds the watermark by what is not in all tiers, but for what is overdue there."""
+
+    since_ms: int
+    """The first window of which something is on its way, or lost beyond `losses`; `END_MS`: none."""
+    losses: tuple[Loss, ...]
+
+
+def held_by(evidence: Evidence, judged: Judged) -> Held:
+    """Return what is lost or on its way."""
+    losses: list[Loss] = []
+    others = [_not_overdue(evidence, found) for found in judged.under_way]
+    for hop, lost in judged.lost.items():
+        found = _not_overdue(evidence, lost)
+        others.append(depth(runs_in(found)[LOSSES_MAX:]))
+        for run in found.runs()[:LOSSES_MAX]:
+            since_ms = evidence.span(depth(np.array([run[:2]], dtype=np.int64))).since_ms
+            producer = evidence.stream.producer_name
+            losses.append(Loss(hop, producer, run.first, run.last, run.total, since_ms))
+    rest = total(others)
+    return Held(evidence.span(rest).since_ms if rest.count else END_MS, tuple(losses))
+
+
+def _not_overdue(evidence: Evidence, found: Depth) -> Depth:
+    return excess(found, within(found, evidence.overdue))
 
 
 @dataclass(slots=True)
@@ -105,24 +134,31 @@ class _Topic:
 class Watermarks:
     """Those of all topics, from their streams one after the other."""
 
+    accepted: Acceptances = field(default_factory=Acceptances)
     topics: dict[tuple[str, str], _Topic] = field(default_factory=dict)
 
-    def add(self, evidence: Evidence, standing: Standing, unresolved_ms: int) -> None:
-        """Take a stream, with the first window of which something is lost or on its way."""
+    def add(self, evidence: Evidence, standing: Standing, held: Held) -> None:
+        """Take a stream, with what of it is lost or on its way."""
         topic = self.topics.setdefault(evidence.topic, _Topic())
         topic.latest = max(topic.latest, evidence.accounts.complete_until)
         topic.is_counted &= not evidence.uncounted
         if standing.bound_ms is not None:
             topic.bounds.append(standing.bound_ms)
-        if unresolved_ms < END_MS:
-            topic.bounds.append(unresolved_ms)
+        self._hold(evidence.topic, held.since_ms, held.losses)
 
     def add_facts(self, key: tuple[str, str], facts: TopicFacts) -> None:
         """Take what is settled of a topic."""
         topic = self.topics.setdefault(key, _Topic())
         topic.latest = max(topic.latest, facts.complete_until)
-        if facts.unresolved_ms < END_MS:
-            topic.bounds.append(facts.unresolved_ms)
+        self._hold(key, facts.unresolved_ms, facts.losses)
+
+    def _hold(self, key: Topic, since_ms: int, losses: Iterable[Loss]) -> None:
+        """Hold a topic at a window, and at the first loss that nobody has accepted."""
+        by_window = sorted(losses, key=lambda loss: loss.since_ms)
+        open_loss = next((loss for loss in by_window if not self.accepted.covers(key, loss)), None)
+        since_ms = min(since_ms, END_MS if open_loss is None else open_loss.since_ms)
+        if since_ms < END_MS:
+            self.topics[key].bounds.append(since_ms)
 
     def found(self) -> dict[tuple[str, str], int]:
         """Return the watermark of each topic and of all that are counted; nothing where there is none yet."""

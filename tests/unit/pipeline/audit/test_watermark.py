@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from audit_pipeline import ACCOUNTS, DATACENTER, NOW, TOPIC, WINDOW_MS, Pipeline
 
-from headrace.audit.outcome import Incomplete, Outcome
-from headrace.audit.period import Period
+from headrace.audit import facts, state
+from headrace.audit.acceptances import accepted
+from headrace.audit.book import Book
+from headrace.audit.facts import TopicFacts
+from headrace.audit.outcome import Finding, Incomplete, Loss, Outcome
+from headrace.audit.period import END_MS, Period
+from headrace.audit.settling import SETTLED_AFTER_MS, STEP_MS, settle
 from headrace.audit.watermark import SILENT_AFTER_MS
 from headrace.broker.wire.partitions import TopicPartition
 
@@ -155,6 +162,75 @@ def test_what_one_topic_lost_holds_that_topic_and_the_overall_watermark(pipeline
     watermarks = pipeline.outcome().watermarks
     assert watermarks[PLACE] == watermarks["", ""] == NOW + WINDOW_MS
     assert watermarks[DATACENTER, "other"] > NOW + 4 * WINDOW_MS
+
+
+def accept(pipeline: Pipeline, *items: Finding) -> None:
+    for item in items:
+        pipeline.ledger.acceptances.take(accepted(item, by="ada", reason="disk lost", at_ms=NOW))
+
+
+def losses_in(pipeline: Pipeline, *windows: int) -> list[Finding]:
+    """Let an event be lost in each of these windows; a loss a window."""
+    pipeline.open("p")
+    for window in range(10):
+        pipeline.send("p", tiers=("live",) if window in windows else ("live", "offline", "warehouse"))
+        pipeline.pass_time(WINDOW_MS)
+    return [item for item in pipeline.outcome().findings if item.kind == "loss"]
+
+
+def test_the_watermark_goes_on_behind_a_loss_that_is_accepted(pipeline: Pipeline) -> None:
+    first, second = losses_in(pipeline, 2, 5)
+    assert pipeline.outcome().complete_until == NOW + 2 * WINDOW_MS
+    accept(pipeline, second)
+    assert pipeline.outcome().complete_until == NOW + 2 * WINDOW_MS
+    accept(pipeline, first)
+    outcome = pipeline.outcome()
+    assert outcome.complete_until == NOW + 9 * WINDOW_MS
+    assert outcome.verdict == "loss"
+
+
+def test_a_loss_that_has_grown_holds_the_watermark(pipeline: Pipeline) -> None:
+    pipeline.open("p")
+    pipeline.send("p", tiers=("live",))
+    accept(pipeline, *pipeline.outcome().findings)
+    pipeline.send("p", tiers=("live",))
+    pipeline.pass_time(3 * WINDOW_MS)
+    assert pipeline.outcome().complete_until == NOW
+
+
+@pytest.mark.parametrize("is_saved", [False, True])
+def test_a_settled_loss_holds_the_watermark_until_it_is_accepted(pipeline: Pipeline, is_saved: bool) -> None:
+    first, second = losses_in(pipeline, 2, 5)
+    for _ in range(2):
+        pipeline.pass_time(SETTLED_AFTER_MS + 2 * STEP_MS)
+        pipeline.ledger.settle(pipeline.now_ms)
+        settle(pipeline.ledger, Book(), pipeline.now_ms)
+    if is_saved:
+        pipeline.ledger = state.from_json(json.loads(json.dumps(state.as_json(pipeline.ledger))))
+    (facts,) = pipeline.ledger.facts.topics.values()
+    assert len(facts.losses) == 2
+    assert pipeline.outcome().complete_until == NOW + 2 * WINDOW_MS
+    accept(pipeline, first)
+    assert pipeline.outcome().complete_until == NOW + 5 * WINDOW_MS
+    accept(pipeline, second)
+    assert (pipeline.outcome().complete_until or 0) > NOW + SETTLED_AFTER_MS
+
+
+def test_of_too_many_settled_losses_the_accepted_ones_make_room_and_others_hold(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(facts, "LOSSES_MAX", 2)
+    found = TopicFacts()
+    losses = [Loss("live_to_offline", "p", at, at, 1, at * WINDOW_MS) for at in range(5)]
+    found.hold(END_MS, losses[:3], lambda loss: loss.first == 0)
+    assert (found.losses, found.unresolved_ms) == (losses[1:3], END_MS)
+    found.hold(END_MS, losses[3:], lambda loss: False)
+    assert (found.losses, found.unresolved_ms) == (losses[1:3], 3 * WINDOW_MS)
+    scalars = json.loads(json.dumps(facts.scalars(found)))
+    assert scalars["unresolved_ms"] == WINDOW_MS
+    assert facts.with_scalars(scalars) == found
+    of_before = {name: scalars[name] for name in scalars if "losses" not in name}
+    assert facts.with_scalars(of_before).unresolved_ms == WINDOW_MS
 
 
 def late(outcome: Outcome) -> list[tuple[int, int, int]]:
