@@ -5,8 +5,6 @@ Of its end it says the last batch, which is compared with the source's, and when
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Protocol
 
 from headrace.broker.errors import KafkaError, NotLeaderOrFollowerError
@@ -105,9 +103,9 @@ def last_batch(own_log: PartitionLog) -> BatchHeader | None:
     return header if header.next_offset == end else None
 
 
-def changed_ms(directory: str) -> int:
+def changed_ms(log: PartitionLog) -> int:
     """When a log was last written to."""
     try:
-        return max(int(os.stat(path).st_mtime * 1000) for path in Path(directory).glob("*.log"))
-    except (OSError, ValueError) as error:
-        raise KafkaError(f"{directory} has no log file: {error}") from error
+        return log.body.segments.active.modified_ms()
+    except OSError as error:
+        raise KafkaError(f"{log.directory} has no log file: {error}") from error

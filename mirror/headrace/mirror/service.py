@@ -247,7 +247,7 @@ class Mirror:
         """Have the copy's state, then go on with it."""
         self._leads[source.config.name, key] = lead
         source.awaited[key] = self._host.clock.now_ms()
-        self._arrivals.take_over(lead, changed_ms(lead.partition.log.directory))
+        self._arrivals.take_over(lead, changed_ms(lead.partition.log))
         self._arrivals_due.set()
 
         def ready(state: State) -> None:

@@ -60,7 +60,7 @@ def mirror_of(
 @pytest.fixture(autouse=True)
 def unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Logs without files changed last at no time."""
-    monkeypatch.setattr(service, "changed_ms", lambda directory: 0)
+    monkeypatch.setattr(service, "changed_ms", lambda log: 0)
 
 
 def states_of(mirror: Mirror) -> SharedTopic:

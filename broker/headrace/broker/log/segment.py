@@ -247,7 +247,11 @@ class Segment:
     def retention_timestamp_ms(self) -> int:
         """What retention by time compares: the largest timestamp, or the file's age when its batches have none."""
         timestamp_ms, _ = self.largest_timestamp
-        return timestamp_ms if timestamp_ms >= 0 else self._files.modified_ms(self.path(names.LOG_SUFFIX))
+        return timestamp_ms if timestamp_ms >= 0 else self.modified_ms()
+
+    def modified_ms(self) -> int:
+        """When the file of batches was last written to, says the file system."""
+        return self._files.modified_ms(self.path(names.LOG_SUFFIX))
 
     def from_timestamp(self, timestamp_ms: int, from_offset: int) -> Iterator[Place]:
         """The batches at or above `from_offset` that hold a timestamp of at least `timestamp_ms`, in offset order."""
