@@ -1,8 +1,8 @@
 """`make sim`: the simulations under other seeds than the tests', until one fails.
 
 python scripts/sim.py --seeds N [--from SEED] [--only NAME] runs the machines of replication, mirrors, mirrors whose leaders fail
-over and aggregating mirrors with N seeds each, and what costs more a seed with a share of them. A seed that fails is printed with
-what happened in it, and how to replay it; exit 1 then.
+over and aggregating mirrors with N seeds each, and what costs more a seed (whole brokers, audits, a cluster that mirrors
+another one) with a share of them. A seed that fails is printed with what happened in it, and how to replay it; exit 1 then.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import broker_simulation  # noqa: E402
 import machine_simulation  # noqa: E402
 import mirror_fail_over  # noqa: E402
 import mirror_world  # noqa: E402
+import mirrored_clusters  # noqa: E402
 
 STEPS = 250
 TOLD_EVERY_SECONDS = 10.0
@@ -63,6 +64,7 @@ SIMULATIONS: dict[str, tuple[Simulate, int]] = {
     "fail-overs": (_mirrors_that_fail_over, 1),
     "aggregates": (_aggregates, 1),
     "audits": (_audits, 5),
+    "clusters": (mirrored_clusters.simulate, 10),
 }
 """By name: what a seed runs, and of how many seeds one does, by what it costs."""
 

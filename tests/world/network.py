@@ -321,6 +321,16 @@ class SimulatedLink:
                 raise
         return link
 
+    async def __aenter__(self) -> SimulatedLink:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def version(self, api: Spoken[Any, Any], highest: int) -> int:
+        """As `AsyncLink.version`."""
+        return self._exchange.version(api, highest)
+
     async def ask(self, api: Spoken[Q, A], highest: int, message: Q, /) -> A:
         answer: A = await self._carry(self._exchange.request(api, highest, message))
         return answer

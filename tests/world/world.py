@@ -22,7 +22,7 @@ TICK_SECONDS = 0.1
 
 
 class World:
-    """`nodes` by broker id, none of them started."""
+    """`nodes` by broker id from `first_id` on, none of them started. Two clusters may share a `network`."""
 
     def __init__(
         self,
@@ -31,18 +31,21 @@ class World:
         broker_count: int,
         settings: Mapping[str, str] | None = None,
         break_chance: float = 0.01,
+        *,
+        first_id: int = 0,
+        network: Network | None = None,
     ) -> None:
         self.loop = loop
         self.random = random.Random(seed)
         # What the broker draws itself.
         random.seed(seed)
         self.ensemble = Ensemble(loop, self.random)
-        self.network = Network(loop, self.random, break_chance)
+        self.network = network or Network(loop, self.random, break_chance)
         loop.job_seconds = self.network.delay
         self.history = History()
         self.nodes = {
             number: Node(loop, self.ensemble, self.network, number, settings, leads=self._leads)
-            for number in range(broker_count)
+            for number in range(first_id, first_id + broker_count)
         }
         self.stories: list[str] = []
         loop.set_exception_handler(_pass_over_the_dead)

@@ -1,0 +1,67 @@
+"""A whole live cluster and a whole offline one that mirrors it, under faults: see `mirrored_clusters`.
+
+CLUSTER_SEEDS=7 python -m pytest -m "" tests/sim/test_sim_mirrored_clusters.py replays one; CLUSTER_SEEDS=0-999 tries a thousand.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from long_runs import first_of
+from mirror_mutations import epochs_are_noted_after_the_append
+from mirrored_clusters import COPY, simulate
+
+from headrace.mirror.journal import Journal
+
+FIRST, _, LAST = os.environ.get("CLUSTER_SEEDS", "0-99").partition("-")
+SEEDS = range(int(FIRST), int(LAST or FIRST) + 1)
+
+
+@pytest.mark.parametrize("seed", first_of(1, SEEDS))
+def test_copies_become_what_their_sources_are_whatever_fails_at_either_end(seed: int) -> None:
+    simulate(seed)
+
+
+def test_the_schedules_hit_both_clusters_while_much_is_copied() -> None:
+    happened: dict[str, Counter[str]] = {"east": Counter(), "offline": Counter()}
+    copied = 0
+    for seed in range(1, 4):
+        clusters = simulate(seed)
+        happened["east"] += clusters.east.history.happened
+        happened["offline"] += clusters.offline.history.happened
+        copied += sum(
+            len(next(iter(replicas.values())).values)
+            for (topic, _), replicas in clusters.offline.history.replicas.items()
+            if topic == COPY
+        )
+    assert copied > 300
+    for cluster in happened.values():
+        assert len(cluster.keys() & {"kill", "restart", "pause", "isolate", "cut", "expire", "alone"}) >= 3
+
+
+def _states_are_read_without_a_claim_before(patch: pytest.MonkeyPatch) -> None:
+    when_read = Journal._when_read
+
+    def unread(self: Journal, offset: int, go_on: Callable[[], None]) -> None:
+        when_read(self, -1 if "claimed" in go_on.__qualname__ else offset, go_on)
+
+    patch.setattr(Journal, "_when_read", unread)
+
+
+@pytest.mark.parametrize(
+    ("switch_off", "seed"),
+    [
+        pytest.param(_states_are_read_without_a_claim_before, 0),
+        pytest.param(epochs_are_noted_after_the_append, 32, marks=pytest.mark.long),
+    ],
+)
+def test_a_seed_fails_with_a_rule_off(
+    switch_off: Callable[[Any], None], seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    switch_off(monkeypatch)
+    with pytest.raises(AssertionError):
+        simulate(seed)
