@@ -14,6 +14,7 @@ from bench import (
     broker_cells,
     budgets,
     catching_up_cells,
+    flows,
     load_cells,
     mirror_cells,
     mirror_distance_cells,
@@ -196,6 +197,7 @@ def test_a_cell_that_ran_replaces_its_raw_runs_and_leaves_the_others_alone(
 
 def test_without_jars_headrace_is_measured_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADRACE_KAFKA_JARS", str(tmp_path))
+    monkeypatch.setattr(flows, "WARM_UP_SECONDS", dict.fromkeys(flows.WARM_UP_SECONDS, 0.1))
     effort = ["--pairs", "1", "--seconds", "0.2", "--warm-up", "0"]
     outcome = CliRunner().invoke(bench, ["--cell", BATCH_50, "--docs", str(tmp_path), *effort])
     assert outcome.exit_code == 0, outcome.output

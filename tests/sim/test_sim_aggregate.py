@@ -18,7 +18,7 @@ from headrace.mirror.aggregate.stream import Stream
 
 SEEDS = 1200
 STEPS = 250
-BLOCKS = 6
+BLOCKS = 12
 MISSED_WITHIN = 120
 
 

@@ -19,7 +19,7 @@ from headrace.broker.server.term import ControllerMovedError, Term
 from headrace.broker.zk import paths
 from headrace.broker.zk.client import ZooKeeperClient
 
-SEEDS, SEEDS_OF_THREE, BLOCK = 90, 50, 25
+SEEDS, SEEDS_OF_THREE, BLOCK = 90, 48, 12
 
 
 def test_two_brokers_become_whole_again_from_all_that_the_schedules_are_for() -> None:

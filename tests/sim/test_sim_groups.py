@@ -16,7 +16,7 @@ from headrace.broker.groups.events import CommitOffsets
 from headrace.broker.groups.group import Group
 from headrace.broker.groups.records import encode_offset_key, encode_offset_value
 
-SEEDS, BLOCK = 240, 40
+SEEDS, BLOCK = 240, 20
 MUTATION_SEEDS = 60
 
 

@@ -14,8 +14,9 @@ from headrace.registry.catalog import Catalog
 from headrace.registry.turns import Turns
 from headrace.registry.writer import Writer
 
-SEEDS, BLOCK = 40, 20
-MUTATION_SEEDS = 40
+SEEDS, BLOCK = 40, 10
+MUTATION_SEEDS = (14, *range(40))
+"""Few but the first show that nobody waits for a turn."""
 
 
 def run(seed: int) -> World:
@@ -46,7 +47,7 @@ def test_answers_are_kept_through_all_that_the_schedules_are_for() -> None:
         "the cleaner comes by",
     ):
         assert happening in stories
-    assert sum(len(world.known) for world in worlds) > 1000
+    assert sum(len(world.known) for world in worlds) > 500
     assert sum(world.refused for world in worlds) > 100
 
 
@@ -86,9 +87,9 @@ def test_without_a_rule_some_seed_fails(
     break_rule: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     break_rule(monkeypatch)
-    for seed in range(MUTATION_SEEDS):
+    for seed in MUTATION_SEEDS:
         try:
             World(seed).run()
         except AssertionError:
             return
-    pytest.fail(f"none of {MUTATION_SEEDS} seeds fails")
+    pytest.fail("no seed fails")
