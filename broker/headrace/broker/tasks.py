@@ -7,7 +7,7 @@ when they are gone; nothing outlives the group.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable
 from concurrent.futures import Executor
 from typing import Any, TypeVar, cast
 
@@ -39,6 +39,14 @@ def outcome(work: Generator[None, None, T]) -> T:
             next(work)
         except StopIteration as end:
             return cast("T", end.value)
+
+
+async def paced(items: Iterable[T], at_once: int) -> AsyncIterator[T]:
+    """The items, `at_once` of them before others have the loop."""
+    for count, item in enumerate(items):
+        if count and count % at_once == 0:
+            await asyncio.sleep(0)
+        yield item
 
 
 class Tasks:

@@ -68,6 +68,8 @@ class AsyncLink:
         answer = None
         async with asyncio.timeout(self._timeout_ms / 1000):
             await loop.sock_sendall(self._sock, request)
+            # Neither call lets go of the loop where the other side is quick: who asks again and again would keep it.
+            await asyncio.sleep(0)
             while answer is None:
                 self._be_woken_for(min(exchange.missing, PIECE_SIZE))
                 answer = exchange.received(await loop.sock_recv_into(self._sock, exchange.writable()))

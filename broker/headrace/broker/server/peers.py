@@ -131,6 +131,8 @@ class Peer:
                     pending.answered(response)
             except Exception as error:
                 logger.failure("request to a peer failed", error, broker=self._broker_id, key=pending.api.key)
+            # A call to the broker itself may be over without ever letting go of the loop.
+            await asyncio.sleep(0)
 
     async def _until_answered(self, pending: _Pending) -> Message:
         pause = PAUSE_SECONDS_MIN

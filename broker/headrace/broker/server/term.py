@@ -20,6 +20,7 @@ from headrace.broker.replication import events
 from headrace.broker.replication.model import PartitionState, ReplicaAssignment, TopicAssignment
 from headrace.broker.server.producer_ids import BLOCK_SIZE, next_block
 from headrace.broker.structured_log import get_logger
+from headrace.broker.tasks import paced
 from headrace.broker.wire.fields import ZERO_UUID
 from headrace.broker.wire.partitions import PartitionKey
 from headrace.broker.zk import paths
@@ -40,7 +41,7 @@ from headrace.broker.zk.reads import read_states, understood
 logger = get_logger(__name__)
 OPERATIONS_PER_TRANSACTION_MAX = 100
 """A request to ZooKeeper has 1 MiB at most (`jute.maxbuffer`), an operation with the longest of names some 700 bytes."""
-OPERATIONS_IN_FLIGHT_MAX = 2_000
+OPERATIONS_IN_FLIGHT_MAX = 500
 MADE_AT_ONCE = 100
 """Operations before others have their turn: half a millisecond."""
 
@@ -165,7 +166,7 @@ class Term:
         while pending:
             outcomes = await self._perform_each(await _operations(pending))
             failed: dict[PartitionKey, tuple[events.StateWrite, ZooKeeperError]] = {}
-            for write, outcome in zip(pending, outcomes, strict=True):
+            async for write, outcome in paced(zip(pending, outcomes, strict=True), MADE_AT_ONCE):
                 key = (write.topic, write.partition)
                 if isinstance(outcome, ZooKeeperError):
                     failed[key] = write, outcome
@@ -231,12 +232,7 @@ class Term:
 
 async def _operations(writes: Sequence[events.StateWrite]) -> list[Operation]:
     """Made some at a time, for others wait meanwhile."""
-    found: list[Operation] = []
-    for write in writes:
-        if found and len(found) % MADE_AT_ONCE == 0:
-            await asyncio.sleep(0)
-        found.append(_operation(write))
-    return found
+    return [_operation(write) async for write in paced(writes, MADE_AT_ONCE)]
 
 
 def _operation(write: events.StateWrite) -> Operation:

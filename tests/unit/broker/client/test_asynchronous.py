@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 from typing import Any
 
@@ -81,6 +82,33 @@ def test_answers_large_and_small_follow_each_other_over_one_buffer() -> None:
     with scripted_broker(serve) as broker:
         asyncio.run(run(broker.address))
     assert broker.keys == [API_VERSIONS, *[1, 3] * 3]
+
+
+def test_who_asks_again_and_again_of_a_quick_broker_lets_others_have_the_loop() -> None:
+    turns = 0
+
+    async def run(address: tuple[str, int]) -> None:
+        loop = asyncio.get_running_loop()
+
+        async def received(sock: socket.socket, buffer: memoryview) -> int:
+            """The answer is there already whenever it is looked for."""
+            select.select([sock], [], [], 5)
+            return sock.recv_into(buffer)
+
+        def turn() -> None:
+            nonlocal turns
+            turns += 1
+            loop.call_soon(turn)
+
+        async with await AsyncLink.open(address, "test", 5_000, negotiates=False) as link:
+            loop.sock_recv_into = received  # type: ignore[method-assign, assignment]
+            turn()
+            for asked in range(1, 6):
+                await link.ask(k03_metadata.API, 12, {"topics": None})
+                assert turns > asked
+
+    with scripted_broker(serve) as broker:
+        asyncio.run(run(broker.address))
 
 
 def test_with_fixed_versions_nobody_is_asked_for_them() -> None:

@@ -70,6 +70,38 @@ def test_an_answer_that_nobody_understands_holds_up_none() -> None:
     assert with_peer([{}, {}, {}], refuse) == [0, 1, 2]
 
 
+def test_others_have_the_loop_between_requests_to_the_broker_itself() -> None:
+    turns = 0
+    seen = []
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def local(api: Api, message: Message) -> Message:
+        seen.append(turns)
+        return {}
+
+    async def script() -> Any:
+        tasks, over = Tasks(), asyncio.Event()
+
+        def told(_: Message) -> None:
+            if len(seen) == 3:
+                over.set()
+
+        tasks.start("others", others())
+        peers = Peers(1, local, tasks, timeout_ms=1000, on_overflow=lambda broker_id: None)
+        for number in range(3):
+            peers.send(1, OWN, APIS[6], 8, {"number": number}, told)
+        await over.wait()
+        await tasks.stop()
+
+    asyncio.run(script())
+    assert len(set(seen)) == 3
+
+
 def endpoint_of(address: tuple[str, int]) -> Endpoint:
     return Endpoint(listener="PLAINTEXT", security_protocol="PLAINTEXT", host=address[0], port=address[1])
 
