@@ -25,8 +25,7 @@ from unittest.mock import patch
 from group_clients import GROUP, PARTITION_COUNT, Client
 from group_coordinator import Coordinator
 
-from headrace.broker.coordinators.decision import Timer
-from headrace.broker.coordinators.records import Record
+from headrace.broker.coordinators.decision import Decision, Timer
 from headrace.broker.coordinators.runtime import Host, Runtime
 from headrace.broker.groups.events import SessionExpired
 from headrace.broker.groups.machine import Shard
@@ -153,11 +152,11 @@ def _without(mutation: Mutation) -> Iterator[None]:
     append, set_timer = Runtime._append, Runtime._set_timer
 
     def apply_and_append(
-        runtime: Runtime[Shard], journal: PartitionJournal, records: list[Record], now_ms: int
+        runtime: Runtime[Shard], journal: PartitionJournal, decision: Decision[Any], now_ms: int
     ) -> None:
-        for record in records:
+        for record in decision.records:
             runtime._hosts[journal.index].shard.apply(record)
-        append(runtime, journal, records, now_ms)
+        append(runtime, journal, decision, now_ms)
 
     def commit_at_once(journal: PartitionJournal, told: Callable[[bool], None], timeout_ms: int) -> None:
         told(True)

@@ -20,10 +20,10 @@ from broker_simulation import simulate
 from faulty_files import Inode
 from long_runs import first_of
 
+from headrace.broker.coordinators.loader import LogLoader
 from headrace.broker.groups import offsets
 from headrace.broker.groups.decision import Turn
 from headrace.broker.groups.events import CommitOffsets
-from headrace.broker.groups.loader import GroupLoader
 from headrace.broker.log.epochs import LeaderEpochs
 from headrace.broker.log.producers import ProducerStates
 from headrace.broker.log.results import EpochEndOffset
@@ -96,7 +96,7 @@ def simulate_all(seeds: Iterable[int], factor: int = 1) -> None:
         ),
         pytest.param(ProducerStates, "check", lambda *_: None, "a write is doubled", id="repeated"),
         pytest.param(Partitions, "leader_and_isr", _no_answer_with_a_deed, "not whole after", id="deaf"),
-        pytest.param(GroupLoader, "_apply", lambda *_: None, "a committed offset went back", id="forgotten"),
+        pytest.param(LogLoader, "_apply", lambda *_: None, "a committed offset went back", id="forgotten"),
         pytest.param(
             offsets,
             "commit",

@@ -6,7 +6,7 @@ A decision is a proposal: nothing of it has happened when it is made. Knows noth
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from headrace.broker.coordinators.records import Record
 
@@ -33,16 +33,26 @@ class Timer(Generic[Event]):
     event: Event | None = None
 
 
+class ProducerEpoch(NamedTuple):
+    """A life of a producer."""
+
+    producer_id: int
+    epoch: int
+
+
 @dataclass(slots=True, kw_only=True)
 class Decision(Generic[Event]):
     """What a decision asks for: append `records` in one batch, adopt it, apply the records, set timers, send replies.
 
-    What a kind of coordinator keeps beside its records is in fields of its own, for its shard's `adopt`.
+    `orders` are what the kind has the broker do, once everything appended so far is committed; `producer` is the one in whose
+    transaction the records are. What a kind keeps beside its records is in fields of its own, for its shard's `adopt`.
     """
 
     records: list[Record] = field(default_factory=list)
     replies: list[Reply] = field(default_factory=list)
     timers: list[Timer[Event]] = field(default_factory=list)
+    orders: list[Any] = field(default_factory=list)
+    producer: ProducerEpoch | None = None
 
     def reply(self, to: int, answer: Any) -> None:
         self.replies.append(Reply(to=to, answer=answer))

@@ -113,6 +113,10 @@ class Journal(Protocol):
         """Raises KafkaError when it is refused."""
         ...
 
+    def append_in_transaction(self, batch: bytearray, now_ms: int) -> None:
+        """The same, for a batch in a producer's transaction."""
+        ...
+
     def when_committed(self, told: Callable[[bool], None], timeout_ms: int) -> None:
         """Call `told(True)` once all that has been appended is committed, at once when it is, or `told(False)` when
         `timeout_ms` are over.

@@ -8,12 +8,15 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
+from headrace.broker.wire.special_values import NO_PRODUCER_ID
+
 
 class Record(NamedTuple):
-    """One record to append: `value` None deletes the key."""
+    """One record to append: `value` None deletes the key; `producer_id` is the one in whose open transaction it is."""
 
     key: bytes
     value: bytes | None
+    producer_id: int = NO_PRODUCER_ID
 
 
 class RecordFormatError(ValueError):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import Any, Generic, Protocol
 
 from headrace.broker.clock import Clock
-from headrace.broker.coordinators.decision import Reply, Timer, TimerKey
+from headrace.broker.coordinators.decision import Decision, ProducerEpoch, Reply, Timer, TimerKey
 from headrace.broker.coordinators.kind import Journal, Kind, Loader, ShardType
 from headrace.broker.coordinators.records import Record, partition_for
 from headrace.broker.coordinators.timers import TimerQueue
@@ -27,6 +27,8 @@ TIMERS_SLICE_COUNT = 20
 LOAD_RETRY_MS, LOAD_RETRY_MS_MAX = 1_000, 60_000
 
 Answered = Callable[[Any], None]
+Perform = Callable[[Journal, Any], None]
+"""Does an order of a decision, for the shard of that journal."""
 
 logger = get_logger(__name__)
 
@@ -70,9 +72,16 @@ class Runtime(Generic[ShardType]):
     """All shards of a kind whose partitions this broker leads."""
 
     def __init__(
-        self, kind: Kind[ShardType], *, clock: Clock, metadata: TopicTable, scheduler: Scheduler
+        self,
+        kind: Kind[ShardType],
+        *,
+        clock: Clock,
+        metadata: TopicTable,
+        scheduler: Scheduler,
+        perform: Perform | None = None,
     ) -> None:
         self._kind = kind
+        self._perform = perform
         self._clock = clock
         self._metadata = metadata
         self._scheduler = scheduler
@@ -113,7 +122,11 @@ class Runtime(Generic[ShardType]):
 
     def tell(self, key: str, event: Any) -> None:
         """An event for the key's shard, if that is here and loaded."""
-        host = self._hosts.get(self.partition_for(key))
+        self.tell_partition(self.partition_for(key), event)
+
+    def tell_partition(self, index: int, event: Any) -> None:
+        """An event for the shard of a partition, if that is here and loaded."""
+        host = self._hosts.get(index)
         if host is not None and host.loader is None:
             self._decide(host, event)
 
@@ -152,7 +165,7 @@ class Runtime(Generic[ShardType]):
         decision = host.shard.decide(event, now_ms, token)
         if decision.records:
             try:
-                self._append(host.journal, decision.records, now_ms)
+                self._append(host.journal, decision, now_ms)
             except KafkaError as error:
                 logger.warning(
                     f"{self._kind.name} records refused",
@@ -166,21 +179,34 @@ class Runtime(Generic[ShardType]):
             host.shard.apply(record)
         for timer in decision.timers:
             self._set_timer(host, timer, now_ms)
+        if decision.orders:
+            self._perform_when_committed(host, decision.orders)
         if decision.replies:
             self._reply_when_committed(host, decision.replies)
 
-    def _append(self, journal: Journal, records: Sequence[Record], now_ms: int) -> None:
+    def _append(self, journal: Journal, decision: Decision[Any], now_ms: int) -> None:
+        records, producer = decision.records, decision.producer
+        if producer is not None:
+            journal.append_in_transaction(_encoded(records, now_ms, self._kind.codec, producer), now_ms)
+            return
         tombstones = all(record.value is None for record in records)
         size = TOMBSTONES_BATCH_COUNT_MAX if tombstones else len(records)
         for first in range(0, len(records), size):
-            batch = batches.encode_batch(
-                [
-                    batches.Record(0, now_ms, record.key, record.value, [])
-                    for record in records[first : first + size]
-                ],
-                codec=self._kind.codec,
-            )
-            journal.append(batch, now_ms)
+            journal.append(_encoded(records[first : first + size], now_ms, self._kind.codec), now_ms)
+
+    def _perform_when_committed(self, host: Host[ShardType], orders: Sequence[Any]) -> None:
+        """However long that takes, as long as the shard is here."""
+
+        def told(is_committed: bool) -> None:
+            if self._hosts.get(host.index) is not host or self._perform is None:
+                return
+            if not is_committed:
+                self._scheduler.call_soon(self._perform_when_committed, host, orders)
+                return
+            for order in orders:
+                self._perform(host.journal, order)
+
+        host.journal.when_committed(told, self._kind.reply_timeout_ms)
 
     def _reply_when_committed(self, host: Host[ShardType], replies: list[Reply]) -> None:
         def told(is_committed: bool) -> None:
@@ -299,6 +325,23 @@ class Runtime(Generic[ShardType]):
             if host is not None:
                 self._decide(host, event)
         self._arm()
+
+
+def _encoded(
+    records: Sequence[Record], now_ms: int, codec: int, producer: ProducerEpoch | None = None
+) -> bytearray:
+    stored = [batches.Record(0, now_ms, record.key, record.value, []) for record in records]
+    if producer is None:
+        return batches.encode_batch(stored, codec=codec)
+    # Coordinators number nothing: Kafka's own begin at 0 each time.
+    return batches.encode_batch(
+        stored,
+        codec=codec,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        base_sequence=0,
+        transactional=True,
+    )
 
 
 def _nothing() -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from headrace.broker.config.sections import Groups
 from headrace.broker.coordinators.decision import Decision
-from headrace.broker.groups.events import Event
+from headrace.broker.groups.events import Event, TransactionEnded
 from headrace.broker.groups.group import Group
 
 
@@ -14,11 +14,12 @@ from headrace.broker.groups.group import Group
 class GroupDecision(Decision[Event]):
     """`groups` are groups as they will be in what no record keeps, by id; None for one that is to be forgotten.
 
-    With `may_resize` their members may take more or less memory than before; assignments are weighed when their record is
-    applied.
+    `ended` is a transaction whose marker is in the log. With `may_resize` the groups' members may take more or
+    less memory than before; assignments are weighed when their record is applied.
     """
 
     groups: dict[str, Group | None] = field(default_factory=dict)
+    ended: TransactionEnded | None = None
     may_resize: bool = False
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from headrace.broker.coordinators.decision import ProducerEpoch
 from headrace.broker.errors import ErrorCode
 from headrace.broker.groups.records import OffsetValue
 from headrace.broker.wire.partitions import TopicPartition
@@ -182,21 +183,26 @@ class LeaveGroup(Request[LeaveAnswer]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitOffsets(Request[Mapping[TopicPartition, ErrorCode]]):
-    """A member, or a consumer without a group (generation -1), stores offsets."""
+    """A member, or a consumer without a group (generation -1), stores offsets; with `producer` in its transaction."""
 
     group_id: str
     generation: int
     member_id: str
     offsets: Mapping[TopicPartition, OffsetValue]
     instance_id: str | None = None
+    producer: ProducerEpoch | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchOffsets(Request[FetchAnswer]):
-    """Somebody asks for committed offsets; `partitions` None means all of them."""
+    """Somebody asks for committed offsets; `partitions` None means all of them.
+
+    With `requires_stable` those that a transaction may yet change are not told (KIP-447).
+    """
 
     group_id: str
     partitions: tuple[TopicPartition, ...] | None
+    requires_stable: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,6 +225,14 @@ class DeleteOffsets(Request[DeleteOffsetsAnswer]):
 
     group_id: str
     partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionEnded:
+    """A marker of a producer is in the log: what it committed in its transaction holds, or is void."""
+
+    producer_id: int
+    is_commit: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,4 +303,4 @@ GroupEvent = (
     | OffsetRetentionDue
     | TopicsDeleted
 )
-Event = GroupEvent | ShardLoaded
+Event = GroupEvent | ShardLoaded | TransactionEnded

@@ -16,6 +16,7 @@ from enum import Enum
 from headrace.broker.coordinators.records import java_hash
 from headrace.broker.groups.events import DescribedMember
 from headrace.broker.groups.memory import MEMBER_SIZE
+from headrace.broker.groups.pending import PendingOffsets
 from headrace.broker.groups.records import GroupValue, MemberValue, OffsetValue
 from headrace.broker.wire.partitions import TopicPartition
 
@@ -103,6 +104,7 @@ class Group:
     members: dict[str, Member] = field(default_factory=dict)
     static_members: dict[str, str] = field(default_factory=dict)
     offsets: dict[TopicPartition, OffsetValue] = field(default_factory=dict)
+    pending_offsets: PendingOffsets = field(default_factory=PendingOffsets)
     pending_members: dict[str, None] = field(default_factory=dict)
     pending_syncs: dict[str, None] = field(default_factory=dict)
     new_member_added: bool = False
@@ -144,6 +146,29 @@ class Group:
         """Bytes that members, and clients that were told to become one, take in memory, about."""
         pending = sum(MEMBER_SIZE + len(member_id) for member_id in self.pending_members)
         return pending + sum(m.size_unassigned + len(m.assignment) for m in self.members.values())
+
+    @property
+    def has_offsets(self) -> bool:
+        """Whether anything is committed, or will be when a transaction is."""
+        return bool(self.offsets or self.pending_offsets)
+
+    def commit(self, partition: TopicPartition, value: OffsetValue) -> None:
+        """A stored offset; what transactions stored before it does not count any more."""
+        self.offsets[partition] = value
+        self.pending_offsets.supersede(partition)
+
+    def commit_in_transaction(self, producer_id: int, partition: TopicPartition, value: OffsetValue) -> None:
+        """An offset that holds once the producer's transaction is committed."""
+        self.pending_offsets.add(producer_id, partition, value)
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """The producer's offsets hold, or are void."""
+        self.offsets.update(self.pending_offsets.take(producer_id, is_commit=is_commit))
+
+    def forget_offset(self, partition: TopicPartition) -> None:
+        """A tombstone of a stored offset: what transactions stored before it is void, too."""
+        self.offsets.pop(partition, None)
+        self.pending_offsets.forget(partition)
 
     def draft(self) -> Group:
         """A copy to change: nothing shows here. The offsets are the same ones, as only a record changes them."""

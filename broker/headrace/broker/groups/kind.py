@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace.broker.config.sections import Groups
+from headrace.broker.coordinators.loader import LogLoader
 from headrace.broker.coordinators.topics import offsets_topic
 from headrace.broker.errors import ErrorCode
 from headrace.broker.groups.events import Request, ShardLoaded
-from headrace.broker.groups.loader import GroupLoader
 from headrace.broker.groups.machine import Shard
 from headrace.broker.groups.memory import MembersMemory
 from headrace.broker.groups.refusals import refusal
@@ -38,8 +38,8 @@ class GroupKind:
     def shard(self) -> Shard:
         return Shard(self._config, self._memory)
 
-    def loader(self, log: PartitionLog, shard: Shard) -> GroupLoader:
-        return GroupLoader(log, shard)
+    def loader(self, log: PartitionLog, shard: Shard) -> LogLoader:
+        return LogLoader(self.name, log, shard)
 
     def loaded(self) -> ShardLoaded:
         return ShardLoaded()

@@ -41,6 +41,7 @@ from headrace.broker.groups.events import (
     SyncExpired,
     SyncGroup,
     TopicsDeleted,
+    TransactionEnded,
 )
 from headrace.broker.groups.group import Group, size_of
 from headrace.broker.groups.joining import join
@@ -54,6 +55,7 @@ from headrace.broker.groups.records import (
 )
 from headrace.broker.groups.refusals import group_not_stored, offsets_not_stored, refusal
 from headrace.broker.wire.partitions import TopicPartition
+from headrace.broker.wire.special_values import NO_PRODUCER_ID
 
 # Each group costs about 1 KB; Kafka sets no bound. Beyond it, groups that exist go on and new ones are
 # refused.
@@ -68,6 +70,8 @@ class Shard:
         self.groups: dict[str, Group] = {}
         self._memory = memory or MembersMemory()
         self._sizes: dict[str, int] = {}
+        # Where producers have offsets pending, by their id.
+        self._groups_of: dict[int, set[str]] = {}
 
     def __len__(self) -> int:
         return len(self.groups)
@@ -77,6 +81,9 @@ class Shard:
         turn = Turn(now_ms=now_ms, token=token, config=self.config)
         if isinstance(event, ShardLoaded):
             self._loaded(turn)
+            return turn.decision
+        if isinstance(event, TransactionEnded):
+            turn.decision.ended = event
             return turn.decision
         self._decide(self.groups.get(event.group_id), event, turn)
         if _looks_through_offsets(event) and not turn.decision.records:
@@ -116,6 +123,15 @@ class Shard:
                 self.groups[group_id] = group
             if decision.may_resize:
                 self._weigh(group_id)
+        if decision.ended is not None:
+            self.end_transaction(decision.ended.producer_id, is_commit=decision.ended.is_commit)
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """A marker of the producer is in the log: what it committed holds now, or is void."""
+        for group_id in self._groups_of.pop(producer_id, ()):
+            group = self.groups.get(group_id)
+            if group is not None:
+                group.end_transaction(producer_id, is_commit=is_commit)
 
     def release(self) -> None:
         """Give back what the members took: the shard is not used any more."""
@@ -177,7 +193,7 @@ class Shard:
         """
         key = decode_key(record.key)
         if isinstance(key, OffsetKey):
-            self._apply_offset(key, record.value)
+            self._apply_offset(key, record)
         elif isinstance(key, GroupKey):
             self._apply_group(key.group_id, record.value)
 
@@ -196,16 +212,20 @@ class Shard:
         tokens = [token for member in members for token in (member.joining, member.syncing)]
         return [token for token in tokens if token is not None]
 
-    def _apply_offset(self, key: OffsetKey, value: bytes | None) -> None:
+    def _apply_offset(self, key: OffsetKey, record: Record) -> None:
         partition = TopicPartition(key.topic, key.partition)
-        if value is not None:
-            offset = decode_offset_value(value)
+        if record.value is not None:
+            offset = decode_offset_value(record.value)
             group = self.groups.get(key.group_id)
             if group is None:
                 group = self.groups[key.group_id] = Group(group_id=key.group_id)
-            group.offsets[partition] = offset
+            if record.producer_id == NO_PRODUCER_ID:
+                group.commit(partition, offset)
+            else:
+                group.commit_in_transaction(record.producer_id, partition, offset)
+                self._groups_of.setdefault(record.producer_id, set()).add(key.group_id)
         elif key.group_id in self.groups:
-            self.groups[key.group_id].offsets.pop(partition, None)
+            self.groups[key.group_id].forget_offset(partition)
             self._drop_if_useless(key.group_id)
 
     def _apply_group(self, group_id: str, value: bytes | None) -> None:
@@ -214,7 +234,7 @@ class Shard:
             group.restore(decode_group_value(value))
         elif group_id in self.groups:
             self.groups[group_id].forget_membership()
-            if not self.groups[group_id].offsets:
+            if not self.groups[group_id].has_offsets:
                 del self.groups[group_id]
         self._weigh(group_id)
 
@@ -229,14 +249,14 @@ class Shard:
     def _forget_if_useless(self, group_id: str, decision: GroupDecision) -> None:
         """As `_drop_if_useless`, for the group that the decision leaves."""
         group = decision.groups.get(group_id) or self.groups.get(group_id)
-        if group is not None and group.generation == 0 and offsets.is_useless(group, len(group.offsets)):
+        if group is not None and group.generation == 0 and offsets.is_useless(group):
             decision.groups[group_id] = None
             decision.may_resize = True
 
     def _drop_if_useless(self, group_id: str) -> None:
         """A group that no record keeps ends without one."""
         group = self.groups.get(group_id)
-        if group is not None and group.generation == 0 and offsets.is_useless(group, len(group.offsets)):
+        if group is not None and group.generation == 0 and offsets.is_useless(group):
             del self.groups[group_id]
             self._weigh(group_id)
 
@@ -289,7 +309,7 @@ class Shard:
         if group is None and len(self.groups) >= GROUPS_COUNT_MAX:
             turn.answer(dict.fromkeys(event.offsets, ErrorCode.POLICY_VIOLATION))
             return
-        if group is None and event.generation <= NO_GENERATION:
+        if group is None and (event.generation <= NO_GENERATION or event.producer is not None):
             group = turn.draft(Group(group_id=event.group_id))
         offsets.commit(group, event, turn)
 

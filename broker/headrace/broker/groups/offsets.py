@@ -2,7 +2,7 @@
 
 The rules of Apache Kafka 3.9's GroupCoordinator.scala (doCommitOffsets, handleDeleteOffsets) and
 GroupMetadata.scala (removeExpiredOffsets, KIP-211). Offsets change only when a record is applied; nothing
-here touches members. Transactional offset commits (pending until their marker) are not here yet.
+here touches members. What is committed in a transaction is pending until its marker (KIP-447).
 """
 
 from __future__ import annotations
@@ -33,12 +33,16 @@ from headrace.broker.groups.records import (
     encode_offset_value,
 )
 from headrace.broker.wire.partitions import TopicPartition
+from headrace.broker.wire.special_values import NO_PRODUCER_ID
 
 MINUTE_MS = 60_000
+UNSTABLE = FetchedOffset(error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
 
 def commit_error(group: Group | None, event: CommitOffsets) -> ErrorCode:
     """Whether this commit may be stored at all."""
+    if event.producer is not None:
+        return _error_in_transaction(group, event)
     simple = event.generation <= NO_GENERATION
     if group is None:
         return ErrorCode.NONE if simple else ErrorCode.ILLEGAL_GENERATION
@@ -54,17 +58,30 @@ def commit_error(group: Group | None, event: CommitOffsets) -> ErrorCode:
     return ErrorCode.REBALANCE_IN_PROGRESS if group.is_completing else ErrorCode.NONE
 
 
+def _error_in_transaction(group: Group | None, event: CommitOffsets) -> ErrorCode:
+    """Producers before KIP-447 tell nothing of the member for which they commit."""
+    assert group is not None, "the first commit makes it"
+    simple = event.generation <= NO_GENERATION
+    if simple and (group.is_empty or (event.member_id == UNKNOWN_MEMBER_ID and event.instance_id is None)):
+        return ErrorCode.NONE
+    error = validate_member(group, event.member_id, event.instance_id)
+    if error is ErrorCode.NONE and event.generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    return error
+
+
 def commit(group: Group | None, event: CommitOffsets, turn: Turn) -> None:
     """Decide an OffsetCommit request; each partition is stored or refused for its own metadata."""
     error = commit_error(group, event)
     if error is not ErrorCode.NONE:
         turn.answer(dict.fromkeys(event.offsets, error))
         return
-    if group is not None and not group.is_empty:
+    turn.decision.producer = event.producer
+    if group is not None and not group.is_empty and event.producer is None:
         expect_heartbeat(group, group.members[event.member_id], turn)
     answer: dict[TopicPartition, ErrorCode] = {}
     for partition, value in event.offsets.items():
-        record = _commit_record(event.group_id, partition, value, turn.config.offset_metadata_max_bytes)
+        record = _commit_record(event, partition, value, turn.config.offset_metadata_max_bytes)
         answer[partition] = ErrorCode.OFFSET_METADATA_TOO_LARGE if record is None else ErrorCode.NONE
         if record is not None:
             turn.decision.records.append(record)
@@ -72,12 +89,14 @@ def commit(group: Group | None, event: CommitOffsets, turn: Turn) -> None:
 
 
 def _commit_record(
-    group_id: str, partition: TopicPartition, value: OffsetValue, metadata_size_max: int
+    event: CommitOffsets, partition: TopicPartition, value: OffsetValue, metadata_size_max: int
 ) -> Record | None:
     if length_in_java(value.metadata) > metadata_size_max:
         return None
+    producer_id = NO_PRODUCER_ID if event.producer is None else event.producer.producer_id
     try:
-        return Record(encode_offset_key(group_id, *partition), encode_offset_value(value))
+        key = encode_offset_key(event.group_id, *partition)
+        return Record(key, encode_offset_value(value), producer_id)
     except RecordFormatError:
         return None
 
@@ -89,9 +108,18 @@ def length_in_java(text: str) -> int:
 
 def fetch(group: Group | None, event: FetchOffsets) -> FetchAnswer:
     """The committed offsets asked for; -1 where there is none."""
-    stored = {} if group is None else group.offsets
+    if group is None:
+        return FetchAnswer(offsets=dict.fromkeys(event.partitions or (), FetchedOffset()))
+    stored, pending = group.offsets, group.pending_offsets
     wanted: Iterable[TopicPartition] = stored if event.partitions is None else event.partitions
-    return FetchAnswer(offsets={partition: _fetched(stored.get(partition)) for partition in wanted})
+    return FetchAnswer(
+        offsets={
+            partition: UNSTABLE
+            if event.requires_stable and pending.has(partition)
+            else _fetched(stored.get(partition))
+            for partition in wanted
+        }
+    )
 
 
 def _fetched(value: OffsetValue | None) -> FetchedOffset:
@@ -172,10 +200,11 @@ def _remove(group: Group, partitions: list[TopicPartition], turn: Turn) -> None:
     stored = [partition for partition in partitions if partition in group.offsets]
     for partition in stored:
         turn.decision.records.append(Record(encode_offset_key(group.group_id, *partition), None))
-    if is_useless(group, offsets_count=len(group.offsets) - len(stored)) and group.generation > 0:
+    rest = len(group.offsets) - len(stored)
+    if group.is_empty and not rest and not group.pending_offsets.outlive(stored) and group.generation > 0:
         turn.decision.records.append(Record(encode_group_key(group.group_id), None))
 
 
-def is_useless(group: Group, offsets_count: int) -> bool:
+def is_useless(group: Group) -> bool:
     """Nobody is in the group and no offset is left; who was only told an id learns that the group is unknown."""
-    return group.is_empty and offsets_count == 0
+    return group.is_empty and not group.has_offsets

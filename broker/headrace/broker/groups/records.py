@@ -14,8 +14,16 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from headrace.broker.coordinators.records import RecordFormatError
+from headrace.broker.coordinators.stored import (
+    INT16,
+    INT32,
+    INT64,
+    FieldReader,
+    nullable_string,
+    sized,
+    string,
+)
 
-_INT16, _INT32, _INT64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
 _KEY_START = struct.Struct(">hh")  # version, size of the group id
 _VALUE_START = struct.Struct(">hqih")  # version, offset, leader epoch, size of the metadata
 
@@ -71,89 +79,19 @@ class GroupValue:
     members: tuple[MemberValue, ...]
 
 
-def _string(text: str) -> bytes:
-    data = text.encode()
-    if len(data) > 32_767:
-        raise RecordFormatError(f"a string of {len(data)} bytes does not fit a record")
-    return struct.pack(">h", len(data)) + data
-
-
-def _nullable_string(text: str | None) -> bytes:
-    return b"\xff\xff" if text is None else _string(text)
-
-
-def _bytes(data: bytes) -> bytes:
-    return struct.pack(">i", len(data)) + data
-
-
-class _Reader:
-    """Reads fields one after the other; `flexible` switches to compact lengths and skips tagged fields."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = bytes(data)
-        self.position = 0
-        self.flexible = False
-
-    def take(self, size: int) -> bytes:
-        if size < 0 or self.position + size > len(self.data):
-            raise RecordFormatError("a stored record ends in the middle of a field")
-        self.position += size
-        return self.data[self.position - size : self.position]
-
-    def number(self, layout: struct.Struct) -> int:
-        try:
-            value: int = layout.unpack_from(self.data, self.position)[0]
-        except struct.error as error:
-            raise RecordFormatError("a stored record ends in the middle of a field") from error
-        self.position += layout.size
-        return value
-
-    def varint(self) -> int:
-        value, shift = 0, 0
-        while shift < 35:
-            byte = self.take(1)[0]
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-            shift += 7
-        raise RecordFormatError("a stored record holds a length of more than five bytes")
-
-    def nullable_string(self) -> str | None:
-        size = self.varint() - 1 if self.flexible else self.number(_INT16)
-        return None if size < 0 else self.take(size).decode()
-
-    def string(self) -> str:
-        text = self.nullable_string()
-        if text is None:
-            raise RecordFormatError("a stored record holds null where a string must be")
-        return text
-
-    def bytes_field(self) -> bytes:
-        return self.take(self.varint() - 1 if self.flexible else self.number(_INT32))
-
-    def count(self) -> int:
-        return self.varint() - 1 if self.flexible else self.number(_INT32)
-
-    def skip_tagged_fields(self) -> None:
-        if self.flexible:
-            for _ in range(self.varint()):
-                self.varint()
-                self.take(self.varint())
-
-
 def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
     """OffsetCommitKey version 1."""
-    return b"\x00\x01" + _string(group_id) + _string(topic) + struct.pack(">i", partition)
+    return b"\x00\x01" + string(group_id) + string(topic) + struct.pack(">i", partition)
 
 
 def encode_group_key(group_id: str) -> bytes:
     """GroupMetadataKey version 2."""
-    return b"\x00\x02" + _string(group_id)
+    return b"\x00\x02" + string(group_id)
 
 
 def encode_offset_value(value: OffsetValue) -> bytes:
     """OffsetCommitValue version 3, or version 1 (which has no leader epoch) when an expiry is stored."""
-    metadata = _string(value.metadata)
+    metadata = string(value.metadata)
     if value.expire_timestamp_ms != -1:
         times = struct.pack(">qq", value.commit_timestamp_ms, value.expire_timestamp_ms)
         return struct.pack(">hq", 1, value.offset) + metadata + times
@@ -168,21 +106,21 @@ def encode_group_value(value: GroupValue) -> bytes:
     """GroupMetadataValue version 3."""
     parts = [
         b"\x00\x03",
-        _string(value.protocol_type),
+        string(value.protocol_type),
         struct.pack(">i", value.generation),
-        _nullable_string(value.protocol),
-        _nullable_string(value.leader),
+        nullable_string(value.protocol),
+        nullable_string(value.leader),
         struct.pack(">qi", value.state_timestamp_ms, len(value.members)),
     ]
     for member in value.members:
         parts += [
-            _string(member.member_id),
-            _nullable_string(member.instance_id),
-            _string(member.client_id),
-            _string(member.client_host),
+            string(member.member_id),
+            nullable_string(member.instance_id),
+            string(member.client_id),
+            string(member.client_host),
             struct.pack(">ii", member.rebalance_timeout_ms, member.session_timeout_ms),
-            _bytes(member.subscription),
-            _bytes(member.assignment),
+            sized(member.subscription),
+            sized(member.assignment),
         ]
     return b"".join(parts)
 
@@ -192,10 +130,10 @@ def decode_key(data: bytes) -> OffsetKey | GroupKey | None:
     found = _plain_offset_key(data)
     if found is not None:
         return found
-    reader = _Reader(data)
-    version = reader.number(_INT16)
+    reader = FieldReader(data)
+    version = reader.number(INT16)
     if version in (0, 1):
-        return OffsetKey(reader.string(), reader.string(), reader.number(_INT32))
+        return OffsetKey(reader.string(), reader.string(), reader.number(INT32))
     if version == 2:
         return GroupKey(reader.string())
     return None
@@ -206,9 +144,9 @@ def _plain_offset_key(data: bytes) -> OffsetKey | None:
     try:
         version, group_size = _KEY_START.unpack_from(data)
         group_end = _KEY_START.size + group_size
-        (topic_size,) = _INT16.unpack_from(data, group_end)
+        (topic_size,) = INT16.unpack_from(data, group_end)
         topic_end = group_end + 2 + topic_size
-        (partition,) = _INT32.unpack_from(data, topic_end)
+        (partition,) = INT32.unpack_from(data, topic_end)
     except struct.error:
         return None
     if version != 1 or group_size < 0 or topic_size < 0:
@@ -222,16 +160,16 @@ def decode_offset_value(data: bytes) -> OffsetValue:
     found = _plain_offset_value(data)
     if found is not None:
         return found
-    reader = _Reader(data)
-    version = reader.number(_INT16)
+    reader = FieldReader(data)
+    version = reader.number(INT16)
     if not 0 <= version <= 4:
         raise RecordFormatError(f"a committed offset has the unknown version {version}")
     reader.flexible = version >= 4
-    offset = reader.number(_INT64)
-    leader_epoch = reader.number(_INT32) if version >= 3 else -1
+    offset = reader.number(INT64)
+    leader_epoch = reader.number(INT32) if version >= 3 else -1
     metadata = reader.string()
-    commit_timestamp_ms = reader.number(_INT64)
-    expire_timestamp_ms = reader.number(_INT64) if version == 1 else -1
+    commit_timestamp_ms = reader.number(INT64)
+    expire_timestamp_ms = reader.number(INT64) if version == 1 else -1
     return OffsetValue(
         offset=offset,
         leader_epoch=leader_epoch,
@@ -246,7 +184,7 @@ def _plain_offset_value(data: bytes) -> OffsetValue | None:
     try:
         version, offset, leader_epoch, size = _VALUE_START.unpack_from(data)
         end = _VALUE_START.size + size
-        (commit_timestamp_ms,) = _INT64.unpack_from(data, end)
+        (commit_timestamp_ms,) = INT64.unpack_from(data, end)
     except struct.error:
         return None
     if version != 3 or size < 0:
@@ -255,12 +193,12 @@ def _plain_offset_value(data: bytes) -> OffsetValue | None:
     return OffsetValue(offset, leader_epoch, metadata, commit_timestamp_ms)
 
 
-def _decode_member(reader: _Reader, version: int) -> MemberValue:
+def _decode_member(reader: FieldReader, version: int) -> MemberValue:
     member_id = reader.string()
     instance_id = reader.nullable_string() if version >= 3 else None
     client_id, client_host = reader.string(), reader.string()
-    rebalance_timeout_ms = reader.number(_INT32) if version >= 1 else -1
-    session_timeout_ms = reader.number(_INT32)
+    rebalance_timeout_ms = reader.number(INT32) if version >= 1 else -1
+    session_timeout_ms = reader.number(INT32)
     subscription, assignment = reader.bytes_field(), reader.bytes_field()
     reader.skip_tagged_fields()
     return MemberValue(
@@ -277,15 +215,15 @@ def _decode_member(reader: _Reader, version: int) -> MemberValue:
 
 def decode_group_value(data: bytes) -> GroupValue:
     """Any GroupMetadataValue, versions 0 to 4."""
-    reader = _Reader(data)
-    version = reader.number(_INT16)
+    reader = FieldReader(data)
+    version = reader.number(INT16)
     if not 0 <= version <= 4:
         raise RecordFormatError(f"a group's metadata has the unknown version {version}")
     reader.flexible = version >= 4
     protocol_type = reader.string()
-    generation = reader.number(_INT32)
+    generation = reader.number(INT32)
     protocol, leader = reader.nullable_string(), reader.nullable_string()
-    state_timestamp_ms = reader.number(_INT64) if version >= 2 else -1
+    state_timestamp_ms = reader.number(INT64) if version >= 2 else -1
     members = tuple(_decode_member(reader, version) for _ in range(reader.count()))
     return GroupValue(
         protocol_type=protocol_type,

@@ -1,8 +1,8 @@
 """OffsetFetch (key 9), versions 0-9; version 0 reads offsets from ZooKeeper, below `/consumers`.
 
-Deviations: in version 0 a group whose name is no znode's gets INVALID_GROUP_ID. `require_stable` holds for every
-fetch: an answer waits until what was committed before it is replicated; UNSTABLE_OFFSET_COMMIT comes with
-transactions. A request for no group at all is answered with none; Kafka never answers it.
+Deviations: in version 0 a group whose name is no znode's gets INVALID_GROUP_ID. An answer always
+waits until what was committed before it is replicated, as with `require_stable`. A request for no group at all is answered with
+none; Kafka never answers it.
 """
 
 from __future__ import annotations
@@ -27,15 +27,18 @@ VERSIONS = (0, 9)
 def handle(broker: Services, call: Call, request: dict[str, Any]) -> Deferred[dict[str, Any]] | Listed:
     if call.header.version == 0:
         return broker.later("fetch-from-zookeeper", _read(broker, request))
+    stable: bool = request.get("require_stable", False)
     if call.header.version >= 8:
         return Listed(
             "groups",
             (
-                _ask(broker, group["group_id"], group["topics"]).map(partial(_group, group["group_id"]))
+                _ask(broker, group["group_id"], group["topics"], stable).map(
+                    partial(_group, group["group_id"])
+                )
                 for group in request["groups"]
             ),
         )
-    answer = _ask(broker, request["group_id"], request["topics"])
+    answer = _ask(broker, request["group_id"], request["topics"], stable)
     return answer.map(lambda found: _single(call.header.version, request, found))
 
 
@@ -63,9 +66,11 @@ def _partitions(topics: list[dict[str, Any]]) -> tuple[TopicPartition, ...]:
     return tuple(TopicPartition(t["name"], index) for t in topics for index in t["partition_indexes"])
 
 
-def _ask(broker: Services, group_id: str, topics: list[dict[str, Any]] | None) -> Deferred[FetchAnswer]:
+def _ask(
+    broker: Services, group_id: str, topics: list[dict[str, Any]] | None, stable: bool
+) -> Deferred[FetchAnswer]:
     partitions = None if topics is None else _partitions(topics)
-    return broker.groups.ask(FetchOffsets(group_id=group_id, partitions=partitions))
+    return broker.groups.ask(FetchOffsets(group_id=group_id, partitions=partitions, requires_stable=stable))
 
 
 def _group(group_id: str, answer: FetchAnswer) -> dict[str, Any]:

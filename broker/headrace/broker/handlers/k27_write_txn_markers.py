@@ -1,9 +1,8 @@
 """WriteTxnMarkers (key 27), versions 0-1: ends transactions of producers in partitions that this broker leads, each with a
 control batch; answered once all replicas in sync have them.
 
-Deviations: a mirror's copy takes none: POLICY_VIOLATION. Internal topics take none, as offsets are not committed in
-transactions yet: UNKNOWN_TOPIC_OR_PARTITION. A producer id or epoch below 0 gets UNKNOWN_SERVER_ERROR for its own marker
-alone.
+Deviations: a mirror's copy takes none: POLICY_VIOLATION. A producer id or epoch below 0 gets UNKNOWN_SERVER_ERROR for its
+own marker alone.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from headrace.broker.coordinators.topics import INTERNAL_TOPICS
+from headrace.broker.coordinators.topics import OFFSETS_TOPIC
 from headrace.broker.errors import ErrorCode, KafkaError, UnknownTopicOrPartitionError, error_of
 from headrace.broker.handlers.call import Call
 from headrace.broker.handlers.produce.append import note_append, refusal
@@ -30,8 +29,13 @@ ALL = -1
 def handle(
     broker: Services, call: Call, request: dict[str, Any]
 ) -> dict[str, Any] | Deferred[dict[str, Any]]:
+    return write(broker, request["markers"])
+
+
+def write(broker: Services, markers: Sequence[dict[str, Any]]) -> dict[str, Any] | Deferred[dict[str, Any]]:
+    """Write what this broker leads; the response."""
     producers, outcomes = [], []
-    for marker in request["markers"]:
+    for marker in markers:
         for topic in marker["topics"]:
             for index in topic["partition_indexes"]:
                 producers.append(marker["producer_id"])
@@ -52,7 +56,7 @@ def _write(broker: Services, wanted: dict[str, Any], topic: str, index: int) -> 
     try:
         if wanted["producer_id"] < 0 or wanted["producer_epoch"] < 0:
             raise error_of(ErrorCode.UNKNOWN_SERVER_ERROR, "a marker needs a producer's id and epoch")
-        if partition is None or topic in INTERNAL_TOPICS:
+        if partition is None:
             raise UnknownTopicOrPartitionError(f"no transaction can be ended in {topic}-{index} here")
         committed_before = partition.log.high_watermark
         marker = Marker(COMMIT if wanted["transaction_result"] else ABORT, wanted["coordinator_epoch"])
@@ -62,6 +66,10 @@ def _write(broker: Services, wanted: dict[str, Any], topic: str, index: int) -> 
     except KafkaError as error:
         return refusal(broker, topic, index, partition, error)
     note_append(broker, topic, partition, 1, MARKER_SIZE, committed_before)
+    if topic == OFFSETS_TOPIC:
+        broker.groups.transaction_ended(
+            index, wanted["producer_id"], is_commit=bool(wanted["transaction_result"])
+        )
     return Outcome(topic, index, partition, result, leadership=partition.leadership)
 
 

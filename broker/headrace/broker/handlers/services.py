@@ -225,6 +225,10 @@ class Groups(Protocol):
 
     def overviews(self) -> tuple[ErrorCode, list[GroupOverview]]: ...
 
+    def transaction_ended(self, partition: int, producer_id: int, /, *, is_commit: bool) -> None:
+        """A marker of the producer is in that partition of `__consumer_offsets`."""
+        ...
+
 
 class ProducerIds(Protocol):
     def next_id(self) -> int | None:

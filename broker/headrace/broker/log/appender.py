@@ -130,19 +130,36 @@ class Appender:
         Raises MessageTooLargeError, RecordListTooLargeError, InvalidProducerEpochError,
         TransactionCoordinatorFencedError, StorageError; the log is then as it was.
         """
-        log = self._log
-        body = log.body
         records = memoryview(encode_marker(producer_id, producer_epoch, marker, now_ms))
         header = read_header(records)
-        check_sizes(header.size, header.size, log.config)
-        body.producers.check_marker(header, marker)
+        check_sizes(header.size, header.size, self._log.config)
+        self._log.body.producers.check_marker(header, marker)
+        return self._append_own(records, header, leader_epoch, now_ms)
+
+    def append_in_transaction(self, records: memoryview, *, leader_epoch: int, now_ms: int) -> AppendResult:
+        """Append what a coordinator keeps in a producer's transaction: the producer has not numbered it.
+
+        Raises MessageTooLargeError, RecordListTooLargeError, InvalidProducerEpochError, StorageError; the log is then as
+        it was.
+        """
+        header = read_header(records)
+        check_sizes(header.size, header.size, self._log.config)
+        self._log.body.producers.check_epoch(header)
+        return self._append_own(records, header, leader_epoch, now_ms)
+
+    def _append_own(
+        self, records: memoryview, header: BatchHeader, leader_epoch: int, now_ms: int
+    ) -> AppendResult:
+        """One batch of this broker's own making."""
+        log, body = self._log, self._log.body
         if log.is_stamping:
             header = stamp_append_time(records, 0, header, now_ms)
         offset = log.log_end_offset
+        end_offset = offset + header.last_offset_delta
         limits = body.segments.limits
-        if body.segments.active.must_roll(header.size, offset, header.max_timestamp, now_ms, limits):
+        if body.segments.active.must_roll(header.size, end_offset, header.max_timestamp, now_ms, limits):
             with body.storage_errors():
-                body.roll(offset, offset, log.config, now_ms)
+                body.roll(offset, end_offset, log.config, now_ms)
         set_base_offset_and_epoch(records, 0, offset, leader_epoch)
         outcomes: list[AppendResult | KafkaError] = []
         run = [Placed(records, 0, header, offset)]

@@ -196,6 +196,13 @@ class Partition:
         self._advance()
         return result
 
+    def append_in_transaction(self, records: memoryview, *, now_ms: int) -> AppendResult:
+        """Append a coordinator's own batch, which is in a producer's transaction, as the leader; raises as `append` does."""
+        self._check_may_append(-1)
+        result = self.appender.append_in_transaction(records, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        self._advance()
+        return result
+
     def _check_may_append(self, required_acks: int) -> None:
         if not self.is_leader:
             raise NotLeaderOrFollowerError(f"this broker does not lead {self.topic}-{self.partition}")

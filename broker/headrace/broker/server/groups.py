@@ -23,6 +23,7 @@ from headrace.broker.groups.events import (
     OffsetRetentionDue,
     Request,
     TopicsDeleted,
+    TransactionEnded,
 )
 from headrace.broker.groups.kind import GroupKind
 from headrace.broker.groups.machine import Shard
@@ -105,6 +106,11 @@ class GroupCoordinator:
         deferred.on_cancel(self._runtime.ask(group_id, request, deferred.complete))
         return deferred
 
+    def transaction_ended(self, partition: int, producer_id: int, *, is_commit: bool) -> None:
+        """A marker of the producer is in that partition of `__consumer_offsets`."""
+        event = TransactionEnded(producer_id=producer_id, is_commit=is_commit)
+        self._runtime.tell_partition(partition, event)
+
     def overviews(self) -> tuple[ErrorCode, list[GroupOverview]]:
         """Every group here; COORDINATOR_LOAD_IN_PROGRESS while any shard is still loading."""
         groups = [overview for shard in self._runtime.shards() for overview in shard.overviews()]
@@ -161,5 +167,7 @@ class GroupCoordinator:
 
 def _is_valid_id(request: Request[Any], group_id: str) -> bool:
     """Whether a group may have this id; the oldest clients commit, and are served, under an empty one."""
-    may_be_empty = isinstance(request, CommitOffsets | FetchOffsets | DescribeGroup | DeleteGroup)
+    may_be_empty = isinstance(request, FetchOffsets | DescribeGroup | DeleteGroup) or (
+        isinstance(request, CommitOffsets) and request.producer is None
+    )
     return (bool(group_id) or may_be_empty) and len(group_id.encode()) <= GROUP_ID_SIZE_MAX

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headrace.broker.clock import Clock
 from headrace.broker.errors import StorageError
 from headrace.broker.handlers.refused_writes import RefusedWrites
+from headrace.broker.log.results import AppendResult
 from headrace.broker.replication.partition import Partition
 from headrace.broker.waiting.parking import Waiting
 
@@ -42,9 +44,16 @@ class PartitionJournal:
 
     def append(self, batch: bytearray, now_ms: int) -> None:
         """Raises KafkaError when it is refused."""
+        self._append(partial(self.partition.append, memoryview(batch), required_acks=-1, now_ms=now_ms))
+
+    def append_in_transaction(self, batch: bytearray, now_ms: int) -> None:
+        """Raises KafkaError when it is refused."""
+        self._append(partial(self.partition.append_in_transaction, memoryview(batch), now_ms=now_ms))
+
+    def _append(self, append: Callable[[], AppendResult]) -> None:
         directory, committed_before = self.partition.log.directory, self.partition.high_watermark
         try:
-            self.partition.append(memoryview(batch), required_acks=-1, now_ms=now_ms)
+            append()
         except StorageError as error:
             self.refused_writes.refused(directory, error, self.clock.monotonic_ms())
             raise

@@ -70,6 +70,9 @@ class Book:
             raise NotEnoughReplicasError("too few")
         self.batches.append(bytes(batch))
 
+    def append_in_transaction(self, batch: bytearray, now_ms: int) -> None:
+        self.append(batch, now_ms)
+
     def when_committed(self, told: Callable[[bool], None], timeout_ms: int) -> None:
         self.waiting.append(told)
 

@@ -14,11 +14,10 @@ from timed_loop import Loop
 
 from headrace.broker.config.sections import Groups
 from headrace.broker.config.topics import LogConfig
-from headrace.broker.coordinators import runtime
+from headrace.broker.coordinators import loader, runtime
 from headrace.broker.coordinators.records import Record
 from headrace.broker.coordinators.topics import OFFSETS_TOPIC
 from headrace.broker.errors import ErrorCode, StorageError
-from headrace.broker.groups import loader
 from headrace.broker.groups.events import (
     CommitOffsets,
     DescribeGroup,

@@ -1,41 +1,50 @@
-"""Replays one `__consumer_offsets` partition into a shard, a bounded slice at a time.
+"""Replays one partition of a coordinator's topic into a shard, a bounded slice at a time.
 
-Invariants: records are applied in offset order up to the log end of the moment of the last slice; a
-transaction's offsets are applied at its commit marker (Kafka's own producers write such), never after an
-abort. A batch with a bad checksum or a record that no Kafka writes is skipped and counted, as one bad record
-must not take a coordinator down; so is the rest of a segment behind bytes that are no batch, where Apache Kafka gives up.
+Invariants: records are applied in offset order up to the log end of the moment of the last slice, those of transactions
+as such, and a marker ends its producer's transaction. A batch with a bad checksum or a record that no Kafka writes is
+skipped and counted, as one bad record must not take a coordinator down; so is the rest of a segment behind bytes that are no
+batch, where Apache Kafka gives up.
 """
 
 from __future__ import annotations
 
-import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from headrace.broker.coordinators.records import Record, RecordFormatError
 from headrace.broker.errors import CorruptMessageError, KafkaError
-from headrace.broker.groups.machine import Shard
+from headrace.broker.log.producers import COMMIT, read_marker
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire import batches
 from headrace.broker.wire.batches import BatchHeader
+from headrace.broker.wire.special_values import NO_PRODUCER_ID
 
 if TYPE_CHECKING:
     from headrace.broker.log.partition_log import PartitionLog
 
 # Less than 10 ms of Python a slice, whatever `offsets.load.buffer.size` would allow a broker with threads.
 SLICE_SIZE = 128 * 1024
-COMMIT_MARKER = 1
 
 logger = get_logger(__name__)
 
 
-class GroupLoader:
-    """The position in one partition's replay."""
+class Replayed(Protocol):
+    """A shard, as far as a replay needs it."""
 
-    def __init__(self, partition_log: PartitionLog, shard: Shard) -> None:
+    def apply(self, record: Record) -> None: ...
+
+    def end_transaction(self, producer_id: int, *, is_commit: bool) -> None:
+        """A marker of that producer is in the log."""
+        ...
+
+
+class LogLoader:
+    """The position in one partition's replay; `name` is what the shard keeps, for log lines."""
+
+    def __init__(self, name: str, partition_log: PartitionLog, shard: Replayed) -> None:
+        self._name = name
         self._log = partition_log
         self._shard = shard
         self._offset = partition_log.log_start_offset
-        self._open_transactions: dict[int, list[Record]] = {}
         self.record_count = 0
         self.skipped_count = 0
 
@@ -72,23 +81,15 @@ class GroupLoader:
             self._skip(header.base_offset, error)
             return
         if header.is_control:
-            self._end_transaction(header.producer_id, records)
+            marker = read_marker(data, position, header)
+            if marker is not None:
+                self._shard.end_transaction(header.producer_id, is_commit=marker.kind == COMMIT)
             return
+        producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
         for record in records:
             if record.offset < self._offset or record.key is None:
                 continue
-            stored = Record(record.key, record.value)
-            if header.is_transactional:
-                self._open_transactions.setdefault(header.producer_id, []).append(stored)
-            else:
-                self._apply(stored, record.offset)
-
-    def _end_transaction(self, producer_id: int, records: list[batches.Record]) -> None:
-        pending = self._open_transactions.pop(producer_id, [])
-        key = records[0].key if records else None
-        if key is not None and len(key) >= 4 and struct.unpack_from(">h", key, 2)[0] == COMMIT_MARKER:
-            for record in pending:
-                self._apply(record, records[0].offset)
+            self._apply(Record(record.key, record.value, producer_id), record.offset)
 
     def _apply(self, record: Record, offset: int) -> None:
         try:
@@ -99,4 +100,6 @@ class GroupLoader:
 
     def _skip(self, offset: int, error: Exception) -> None:
         self.skipped_count += 1
-        logger.error("group record skipped", partition=self._log.partition, offset=offset, reason=str(error))
+        logger.error(
+            f"{self._name} record skipped", partition=self._log.partition, offset=offset, reason=str(error)
+        )

@@ -1,0 +1,268 @@
+"""Markers on their way to the leaders of partitions: those that this broker leads first, then one connection a broker.
+
+Invariants: a marker is sent again until its partition's leader has it, the partition is gone, or a leader says that another
+coordinator or another epoch of the producer took over; a broker has one request at a time, which takes all that waits for it,
+whatever transactions it is of. Must not know what follows once markers are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from headrace.broker.coordinators.runtime import Scheduler
+from headrace.broker.coordinators.topics import TRANSACTIONS_TOPIC
+from headrace.broker.errors import ErrorCode
+from headrace.broker.replication.model import Endpoint, PartitionMetadata
+from headrace.broker.server.peers import Connect, PeerLink
+from headrace.broker.structured_log import get_logger
+from headrace.broker.txn.events import SendMarkers
+from headrace.broker.waiting.deferred import Deferred
+from headrace.broker.wire.api import k27_write_txn_markers
+from headrace.broker.wire.fields import Message
+from headrace.broker.wire.partitions import TopicPartition
+
+VERSION = 1
+RETRY_MS = 200
+# A request names at most so many transactions.
+MARKERS_COUNT_MAX = 1_000
+
+_FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
+# No transaction has anything in such a partition.
+_SETTLED = (ErrorCode.NONE, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.POLICY_VIOLATION)
+
+logger = get_logger(__name__)
+
+Written = Callable[[SendMarkers, frozenset[TopicPartition]], None]
+WriteLocal = Callable[[list[Message]], Message | Deferred[Message]]
+
+
+class Leaders(Protocol):
+    """What is known of leaders."""
+
+    def topics(self, name: str) -> object | None: ...
+
+    def partition(self, topic: str, partition: int) -> PartitionMetadata | None: ...
+
+    def endpoint(self, broker_id: int, listener: str) -> Endpoint | None: ...
+
+
+class TaskStarter(Protocol):
+    def start(self, name: str, work: Coroutine[Any, Any, Any]) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sending:
+    """An order, by the coordinator that is the leader of that partition in that epoch."""
+
+    index: int
+    coordinator_epoch: int
+    order: SendMarkers
+
+
+class MarkerSender:
+    """`written(order, partitions)` is told of markers that are there; `write_local(markers)` answers as a leader does."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        metadata: Leaders,
+        *,
+        listener: str,
+        timeout_ms: int,
+        connect: Connect,
+        tasks: TaskStarter,
+        scheduler: Scheduler,
+        written: Written,
+    ) -> None:
+        self._broker_id = broker_id
+        self._metadata = metadata
+        self._listener = listener
+        self._timeout_ms = timeout_ms
+        self._connect = connect
+        self._tasks = tasks
+        self._scheduler = scheduler
+        self.write_local: WriteLocal = _nothing_led
+        self._written = written
+        self._sendings: dict[str, Sending] = {}
+        self._queues: dict[int, dict[Sending, set[TopicPartition]]] = {}
+        self._links: dict[int, tuple[Endpoint, PeerLink]] = {}
+        self._asked: set[int] = set()
+
+    def send(self, index: int, coordinator_epoch: int, order: SendMarkers) -> None:
+        """Have the markers of a transaction written; a later order for the same transactional id takes its place."""
+        sending = self._sendings[order.transactional_id] = Sending(index, coordinator_epoch, order)
+        if order.partitions:
+            self._route(sending, order.partitions)
+        else:
+            self._done(sending, ())
+
+    def forget(self, index: int) -> None:
+        """Another broker coordinates the transactions of that partition, or nobody."""
+        self._sendings = {key: sending for key, sending in self._sendings.items() if sending.index != index}
+
+    def close(self) -> None:
+        """Send nothing more."""
+        self._sendings.clear()
+        for _, link in self._links.values():
+            link.close()
+
+    def _is_wanted(self, sending: Sending) -> bool:
+        return self._sendings.get(sending.order.transactional_id) is sending
+
+    def _route(self, sending: Sending, partitions: Iterable[TopicPartition]) -> None:
+        """To the queues of the partitions' leaders; what has none waits."""
+        if not self._is_wanted(sending):
+            return
+        gone, leaderless, leaders = set(), set(), set()
+        for partition in partitions:
+            known = self._metadata.partition(*partition)
+            if known is None and self._metadata.topics(TRANSACTIONS_TOPIC) is not None:
+                gone.add(partition)
+            elif known is None or known.leader < 0:
+                leaderless.add(partition)
+            else:
+                leaders.add(known.leader)
+                self._queues.setdefault(known.leader, {}).setdefault(sending, set()).add(partition)
+        if leaderless:
+            self._retry(sending, leaderless)
+        if gone:
+            logger.info(
+                "markers of deleted partitions left out",
+                transactional_id=sending.order.transactional_id,
+                partitions=len(gone),
+            )
+            self._done(sending, gone)
+        for leader in sorted(leaders, key=lambda broker_id: broker_id != self._broker_id):
+            self._pump(leader)
+
+    def _retry(self, sending: Sending, partitions: Iterable[TopicPartition]) -> None:
+        self._scheduler.call_later(RETRY_MS / 1000, self._route, sending, frozenset(partitions))
+
+    def _done(self, sending: Sending, partitions: Iterable[TopicPartition]) -> None:
+        if self._is_wanted(sending):
+            self._written(sending.order, frozenset(partitions))
+
+    def _pump(self, broker_id: int) -> None:
+        """Send what waits for a broker, if it has no request to answer."""
+        if broker_id in self._asked:
+            return
+        batch = self._batch(broker_id)
+        if not batch:
+            return
+        if broker_id != self._broker_id:
+            self._asked.add(broker_id)
+            self._tasks.start(f"markers-{broker_id}", self._ask(broker_id, batch))
+            return
+        answer = self.write_local(_markers(batch))
+        if isinstance(answer, Deferred):
+            answer.then(lambda message: self._settle(batch, message), lambda _: self._retry_all(batch))
+        else:
+            self._settle(batch, answer)
+
+    def _batch(self, broker_id: int) -> dict[Sending, set[TopicPartition]]:
+        queue = self._queues.get(broker_id, {})
+        batch: dict[Sending, set[TopicPartition]] = {}
+        while queue and len(batch) < MARKERS_COUNT_MAX:
+            sending = next(iter(queue))
+            partitions = queue.pop(sending)
+            if self._is_wanted(sending):
+                batch[sending] = partitions
+        return batch
+
+    async def _ask(self, broker_id: int, batch: dict[Sending, set[TopicPartition]]) -> None:
+        try:
+            link = self._link(broker_id)
+            if link is None:
+                self._retry_all(batch)
+                return
+            self._settle(
+                batch, await link.ask(k27_write_txn_markers.API, VERSION, {"markers": _markers(batch)})
+            )
+        except OSError as error:
+            logger.warning("markers not sent", broker=broker_id, reason=repr(error))
+            self._retry_all(batch)
+        finally:
+            self._asked.discard(broker_id)
+            if self._queues.get(broker_id):
+                self._scheduler.call_soon(self._pump, broker_id)
+
+    def _link(self, broker_id: int) -> PeerLink | None:
+        """The connection to a broker where it is now; None while nobody knows where that is."""
+        endpoint = self._metadata.endpoint(broker_id, self._listener)
+        if endpoint is None:
+            return None
+        known = self._links.get(broker_id)
+        if known is not None and known[0] == endpoint:
+            return known[1]
+        if known is not None:
+            known[1].close()
+        name = f"headrace-transactions-{self._broker_id}"
+        link = PeerLink(endpoint, name, self._timeout_ms, self._connect)
+        self._links[broker_id] = (endpoint, link)
+        return link
+
+    def _retry_all(self, batch: dict[Sending, set[TopicPartition]]) -> None:
+        for sending, partitions in batch.items():
+            self._retry(sending, partitions)
+
+    def _settle(self, batch: dict[Sending, set[TopicPartition]], answer: Message) -> None:
+        """Tell of what is written, and send again what is not."""
+        errors = {
+            (marker["producer_id"], TopicPartition(topic["name"], partition["partition_index"])): ErrorCode(
+                partition["error_code"]
+            )
+            for marker in answer["markers"]
+            for topic in marker["topics"]
+            for partition in topic["partitions"]
+        }
+        for sending, partitions in batch.items():
+            producer_id = sending.order.producer.producer_id
+            found = {p: errors.get((producer_id, p), ErrorCode.UNKNOWN_SERVER_ERROR) for p in partitions}
+            if any(error in _FENCED for error in found.values()):
+                self._give_up(sending, found)
+                continue
+            settled = [p for p, error in found.items() if error in _SETTLED]
+            if settled:
+                self._done(sending, settled)
+            rest = [p for p, error in found.items() if error not in _SETTLED]
+            if rest:
+                self._retry(sending, rest)
+
+    def _give_up(self, sending: Sending, found: dict[TopicPartition, ErrorCode]) -> None:
+        """Another coordinator, or another epoch of the producer, took over: this order is void."""
+        if self._is_wanted(sending):
+            del self._sendings[sending.order.transactional_id]
+            partition, error = next((p, e) for p, e in found.items() if e in _FENCED)
+            logger.warning(
+                "markers refused",
+                transactional_id=sending.order.transactional_id,
+                partition=f"{partition.topic}-{partition.partition}",
+                error=error.name,
+            )
+
+
+def _nothing_led(markers: list[Message]) -> Message:
+    """Before the broker leads anything: all of it is sent again."""
+    return {"markers": []}
+
+
+def _markers(batch: dict[Sending, set[TopicPartition]]) -> list[Message]:
+    return [
+        {
+            "producer_id": sending.order.producer.producer_id,
+            "producer_epoch": sending.order.producer.epoch,
+            "transaction_result": sending.order.is_commit,
+            "topics": _topics(partitions),
+            "coordinator_epoch": sending.coordinator_epoch,
+        }
+        for sending, partitions in batch.items()
+    ]
+
+
+def _topics(partitions: Iterable[TopicPartition]) -> list[Message]:
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(partitions):
+        topics.setdefault(topic, []).append(index)
+    return [{"name": name, "partition_indexes": indexes} for name, indexes in topics.items()]
