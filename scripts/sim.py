@@ -18,6 +18,7 @@ TESTS = Path(__file__).parents[1] / "tests"
 sys.path[:0] = [str(TESTS / "world"), str(TESTS / "sim")]
 
 import aggregate_world  # noqa: E402
+import audit_aggregates  # noqa: E402
 import audit_checks  # noqa: E402
 import broker_simulation  # noqa: E402
 import machine_simulation  # noqa: E402
@@ -53,6 +54,7 @@ def _audits(seed: int) -> object:
         audit_checks.check_odd,
         audit_checks.check_aged,
         audit_checks.check_told,
+        audit_aggregates.check_aggregates,
     )
     return checks[seed % len(checks)](seed)
 

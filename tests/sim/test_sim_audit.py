@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 
 import pytest
+from audit_aggregates import check_aggregates
 from audit_checks import check, check_aged, check_holes, check_odd, check_told
 from audit_simulation import (
     Fault,
@@ -21,9 +22,10 @@ from audit_simulation import (
 )
 from long_runs import first_of
 
-from headrace.audit import judge, reconcile, settling
+from headrace.audit import aggregate_judge, judge, reconcile, settling
 from headrace.audit.acceptances import Acceptances
 from headrace.audit.accounts import Accounts
+from headrace.audit.aggregates import AggregateLedger
 from headrace.audit.book import Book
 from headrace.audit.coverage import UNKNOWN_MS, Coverage, Link, Uncounted
 from headrace.audit.facts import TopicFacts
@@ -228,3 +230,36 @@ def test_a_seed_with_odd_producers_fails_without(name: str, monkeypatch: pytest.
     monkeypatch.setattr(owner, attribute, replacement)
     with pytest.raises(AssertionError):
         check_all_seeds()
+
+
+@pytest.mark.parametrize("seed", first_of(4, SEEDS))
+def test_names_what_an_aggregate_lacks_and_what_it_has_twice(seed: int) -> None:
+    check_aggregates(seed)
+
+
+def check_all_aggregates() -> None:
+    for seed in SEEDS_OF_MUTATIONS:
+        check_aggregates(seed)
+
+
+MUTATIONS_OF_AGGREGATES: dict[str, tuple[object, str, Callable[..., object]]] = {
+    "all of a source counts as arrived": (
+        aggregate_judge,
+        "_seen",
+        lambda parcels, arrived: [*range(len(parcels))],
+    ),
+    "only counts are compared in aggregates": (aggregate_judge, "excess", compare_counts_only),
+    "a copy is no double while the live log may have it, too": (
+        AggregateLedger,
+        "_source",
+        lambda self, place, live, _, source=AggregateLedger._source: source(self, place, live, {}),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MUTATIONS_OF_AGGREGATES)
+def test_a_seed_of_aggregates_fails_without(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, attribute, replacement = MUTATIONS_OF_AGGREGATES[name]
+    monkeypatch.setattr(owner, attribute, replacement)
+    with pytest.raises(AssertionError):
+        check_all_aggregates()

@@ -270,7 +270,12 @@ class AcceptedSums(NamedTuple):
 
 def accepted_sums(outcome: Outcome, acceptances: Acceptances) -> AcceptedSums:
     items = [item for item in outcome.findings if acceptances.of(item) is not None]
-    events = [item for item in items if item.first_sequence >= 0 or item.stream[:2] in outcome.batches]
+    events = [
+        item
+        for item in items
+        if (item.first_sequence >= 0 and item.hop != "live_to_aggregate")
+        or item.stream[:2] in outcome.batches
+    ]
     lost, doubled = (sum(item.count for item in events if item.kind == kind) for kind in (_LOST, _DOUBLED))
     return AcceptedSums(len(items), lost, doubled)
 

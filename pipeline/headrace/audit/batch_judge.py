@@ -7,8 +7,8 @@ Owns the rules, for one partition. A copy has the same batches at the same offse
 - where none is missing, equal sums in each window are a complete copy. Other sums (compaction, batches that were written anew)
   say nothing of what was lost: the block is not comparable, nor is one that a cluster did not count whole. Of a topic that
   compacts, nothing is called lost;
-- sequences of idempotent producers that break off or come again in the live log are told as they are there; what producers
-  sent otherwise nobody claims.
+- sequences of idempotent producers that break off or come again in the live log, or in an aggregate, are told as they are there;
+  what producers sent otherwise nobody claims.
 Pure.
 """
 
@@ -104,7 +104,7 @@ def counted_alone(place: SourcePartition, log: BatchLog, *, is_live: bool) -> Ba
         for window, sums in windows.items():
             found = WindowSums(live=sums) if is_live else WindowSums(offline=sums)
             judged.windows.setdefault(window, WindowSums()).add(found)
-    judged.findings += sequence_findings(place, log.faults) if is_live else []
+    judged.findings += sequence_findings(place, log.faults) if is_live or not place.datacenter else []
     return judged
 
 
@@ -249,7 +249,8 @@ def _sequence_finding(place: SourcePartition, fault: SequenceFault) -> Finding:
     where = "there once more" if fault.is_repeat else "missing before this batch"
     return Finding(
         kind="duplicate" if fault.is_repeat else "loss",
-        hop="producer_to_live",
+        # Those of an aggregate count the messages of one partition of a source, whose producer id that is.
+        hop="producer_to_live" if place.datacenter else "live_to_aggregate",
         stream=Stream(place.datacenter, place.topic, ""),
         first_sequence=-1,
         last_sequence=-1,

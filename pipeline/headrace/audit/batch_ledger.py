@@ -86,7 +86,7 @@ class BatchLedger:
             log.take(link)
         place = counter.place
         facts = self.facts.setdefault(place[:2], BatchFacts())
-        if counter.tier == "live":
+        if counter.tier == "live" or not place.datacenter:
             facts.take(BatchJudged(findings=sequence_findings(place, log.faults)))
         log.faults.clear()
         log.forget_producers()
@@ -105,6 +105,8 @@ class BatchLedger:
 
     def uncounted(self, topic: Topic) -> list[str]:
         """Return the clusters in which nobody counts a topic by its headers."""
+        if not topic[0]:
+            return []  # An aggregate is in one cluster alone.
         tiers = {counter.tier for counter in self.counters if counter.place[:2] == topic}
         return [tier for tier in ("live", "offline") if tier not in tiers]
 

@@ -26,7 +26,7 @@ class Choice(NamedTuple):
         """Return the chosen names that nothing of an outcome goes by."""
         topics = {
             name
-            for datacenter, topic in (*outcome.topics, *outcome.batches)
+            for datacenter, topic in (*outcome.topics, *outcome.batches, *outcome.aggregates)
             for name in (topic, f"{datacenter}.{topic}")
         }
         producers = {name for producer, place in names.items() for name in (producer, *place[:3])}
@@ -42,6 +42,7 @@ def chosen(outcome: Outcome, choice: Choice, names: Mapping[str, ProducerName]) 
         outcome,
         topics={key: counts for key, counts in outcome.topics.items() if choice.has_topic(*key)},
         batches={key: found for key, found in outcome.batches.items() if choice.has_topic(*key)},
+        aggregates={key: found for key, found in outcome.aggregates.items() if choice.has_topic(*key)},
         off={key for key in outcome.off if choice.has_topic(*key)},
         hops={key: counts for key, counts in outcome.hops.items() if choice.has_topic(*key[:2])},
         uncounted={item for item in outcome.uncounted if choice.has_topic(*item[1:])},

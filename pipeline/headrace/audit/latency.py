@@ -21,8 +21,9 @@ from headrace.audit.histogram import OBSERVED_MS_MAX, Histogram
 from headrace.audit.recent import RecentLatencies
 from headrace.audit.windows import EMPTY, Depth, Int64s, Stream, depth, runs_of, total
 
-Hop = Literal["producer_to_live", "live_to_offline", "offline_to_warehouse"]
+Hop = Literal["producer_to_live", "live_to_offline", "offline_to_warehouse", "live_to_aggregate"]
 HOPS: Final[tuple[Hop, ...]] = ("producer_to_live", "live_to_offline", "offline_to_warehouse")
+"""Those of the way to the warehouse."""
 SPANS: Final = (*HOPS, "end_to_end")
 Station = Literal["producer", "mirror", "load"]
 STATIONS: Final[Mapping[str, tuple[Station, Station]]] = {

@@ -17,6 +17,7 @@ import numpy as np
 
 from headrace.audit.acceptances import Acceptances
 from headrace.audit.accounts import Accounts
+from headrace.audit.aggregates import AggregateLedger
 from headrace.audit.batch_ledger import BatchLedger
 from headrace.audit.changes import Changes
 from headrace.audit.copies import Copies
@@ -40,6 +41,7 @@ from headrace.audit.records import Arrival, Barrier, Counted, CountRecord, Mirro
 from headrace.audit.windows import (
     AGAIN,
     EMPTY,
+    RUNS_OF_WINDOW_MAX,
     WINDOW_SIZE_MS,
     Depth,
     Int64s,
@@ -69,8 +71,6 @@ WINDOWS_MAX: Final = 10_000
 PROBLEMS_MAX: Final = 100
 SKIPS_MAX: Final = 100
 """Skipped ranges of a partition and tier whose reasons are remembered."""
-RUNS_OF_WINDOW_MAX: Final = 8
-"""Runs of sequences that are remembered of a window; beyond it those are joined that lie nearest."""
 
 
 class ForeignLedgerError(Exception):
@@ -98,6 +98,7 @@ class Ledger:
     reach: Reach = field(default_factory=Reach)
     copies: Copies = field(init=False)
     batches: BatchLedger = field(default_factory=BatchLedger)
+    aggregates: AggregateLedger = field(default_factory=AggregateLedger)
     modes: ModesOverTime = field(default_factory=ModesOverTime)
     facts: Facts = field(default_factory=Facts)
     rebuilt: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -183,6 +184,7 @@ class Ledger:
         self.reach.note(counter.place)
         self.changes.note(counter.place)
         self.batches.note(counter, record)
+        self.aggregates.note(counter)
         self.copies.held.add(counter)
         self.standstills.pop(counter, None)
         if isinstance(record, Standstill):
@@ -332,6 +334,7 @@ class Ledger:
         self.unheard = [barrier for barrier in self.unheard if not self._hear(barrier)]
         self._settle_accounts()
         self.copies.settle(self.changes.taken_places(), now_ms - HELD_MS)
+        self.aggregates.settle(self.reach.whole_at, now_ms - HELD_MS)
         self.latencies.join(now_ms)
 
     def _settle_accounts(self) -> None:
@@ -439,7 +442,7 @@ class Ledger:
         self.latencies.on_producer(producer, name.server)
 
     def _note_windows(self, place: SourcePartition, tallies: Iterable[Tally]) -> None:
-        for item in tallies:
+        for item in tallies if place.datacenter else ():
             stream = Stream(place.datacenter, place.topic, item.producer)
             runs = item.runs
             settled = self.settled_of(stream)
@@ -471,6 +474,8 @@ class Ledger:
         self, place: SourcePartition, tallies: Iterable[Tally], *, with_further: bool = True
     ) -> dict[str, Depth]:
         """Return each producer's copies; further ones of what is settled are those of a stream of their own."""
+        if not place.datacenter:
+            return {}  # Of an aggregate, which `aggregates` compares.
         found = copies_of(tallies)
         for producer, copies in list(found.items()):
             further = within(copies, self.settled_of(Stream(place.datacenter, place.topic, producer)))
@@ -484,6 +489,7 @@ class Ledger:
 
     def _folded(self, counter: Counter, links: list[Link]) -> None:
         self.batches.on_folded(counter, links)
+        self.aggregates.on_folded(counter, links)
 
     def _is_known(self, datacenter: str, topic: str, time_ms: int) -> bool:
         """Whether a time's window was settled before the ledger was lost."""

@@ -106,6 +106,14 @@ class BatchTopic:
 
 
 @dataclass(slots=True, kw_only=True)
+class AggregateTopic:
+    """What of a datacenter's topic is in the aggregate of that name; `counts.offline` are the aggregate's."""
+
+    counts: Counts
+    verdict: Verdict
+
+
+@dataclass(slots=True, kw_only=True)
 class Outcome:
     """What the audit says of a period."""
 
@@ -118,6 +126,7 @@ class Outcome:
     topics: dict[tuple[str, str], Counts] = field(default_factory=dict)
     batches: dict[Topic, BatchTopic] = field(default_factory=dict)
     """The topics that are counted by their batch headers."""
+    aggregates: dict[Topic, AggregateTopic] = field(default_factory=dict)
     off: set[Topic] = field(default_factory=set)
     """The topics that are not audited now: nothing here is about them."""
     hops: dict[tuple[str, str, Hop], Counts] = field(default_factory=dict)

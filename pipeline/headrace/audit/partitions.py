@@ -33,7 +33,8 @@ def partition_rows(ledger: Ledger) -> list[PartitionRow]:
     live counter's time up to which the copy has all that it had counted.
     """
     stops = dict(_stops(ledger))
-    places = [place for found in ledger.reach.places.values() for place in found]
+    # An aggregate's partition has no offsets in common with those that it is made of.
+    places = [place for found in ledger.reach.places.values() for place in found if place.datacenter]
     rows = [_row(ledger, place, stops.get(place)) for place in places]
     rows.sort(key=lambda row: (RANKS[row["state"]], -(row["lag"] or 0), -(row["load_lag"] or 0), *_name(row)))
     return rows

@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
+from headrace.audit.aggregate_outcome import add_aggregates
 from headrace.audit.batch_outcome import add_batches
 from headrace.audit.book import Book, late_of
 from headrace.audit.evidence import within_period
 from headrace.audit.judge import Judged, incomplete_of, judge
-from headrace.audit.latency import HOPS
+from headrace.audit.latency import HOPS, Hop
 from headrace.audit.ledger import Ledger
 from headrace.audit.outcome import Counts, Finding, Incomplete, Kind, Outcome, Topic, verdict_of, verdicts
 from headrace.audit.parcels import Counter
@@ -66,7 +67,8 @@ def reconcile(
         outcome.findings += entry.late if part is evidence else late_of(ledger, part)
     _add_facts(outcome, ledger, watermarks)
     add_batches(outcome, ledger)
-    outcome.findings.sort(key=lambda found: (_ORDER.index(found.kind), HOPS.index(found.hop)))
+    add_aggregates(outcome, ledger)
+    outcome.findings.sort(key=lambda found: (_ORDER.index(found.kind), _HOPS.index(found.hop)))
     _add_mirror_findings(outcome, ledger)
     _add_passings(outcome, ledger)
     outcome.incomplete += _not_counted(ledger)
@@ -87,6 +89,7 @@ def reconcile(
 
 
 _ORDER: Final[tuple[Kind, ...]] = ("loss", "duplicate", "late", "truncation", "recreation")
+_HOPS: Final[tuple[Hop, ...]] = (*HOPS, "live_to_aggregate")
 _MIRROR_KINDS: Final[Mapping[str, Kind]] = {
     "truncation": "truncation",
     "recreation": "recreation",

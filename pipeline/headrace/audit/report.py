@@ -14,7 +14,7 @@ from headrace.audit.acceptances import accepted_sums, id_of, open_verdict
 from headrace.audit.judge import ENDS
 from headrace.audit.latency import HOPS, SPANS, Hop, Latencies
 from headrace.audit.ledger import Ledger
-from headrace.audit.outcome import BatchTopic, Counts, Finding, Incomplete, Outcome, windows
+from headrace.audit.outcome import AggregateTopic, BatchTopic, Counts, Finding, Incomplete, Outcome, windows
 from headrace.audit.parcels import is_rejected
 from headrace.audit.partitions import PartitionRow, partition_rows
 from headrace.audit.period import BEGIN_MS, END_MS, Period
@@ -66,6 +66,7 @@ def as_json(outcome: Outcome, ledger: Ledger, now_ms: int) -> dict[str, Any]:
             if is_rejected(key[1])
         ],
         "header_topics": [_batch_topic(key, found) for key, found in sorted(outcome.batches.items())],
+        "aggregate_topics": [_aggregate(key, found) for key, found in sorted(outcome.aggregates.items())],
         "off_topics": [
             {"datacenter": datacenter, "topic": topic} for datacenter, topic in sorted(outcome.off)
         ],
@@ -180,6 +181,21 @@ def _batch_topic(key: tuple[str, str], found: BatchTopic) -> dict[str, Any]:
         "under_way": found.under_way,
         "verdict": found.verdict,
         "producer_to_live": UNCLAIMED,
+    }
+
+
+def _aggregate(key: tuple[str, str], found: AggregateTopic) -> dict[str, Any]:
+    counts = found.counts
+    return {
+        "datacenter": key[0],
+        "topic": key[1],
+        "live": counts.live,
+        "aggregate": counts.offline,
+        "lost": counts.lost,
+        "duplicated": counts.duplicated,
+        "under_way": counts.under_way,
+        "unknown": counts.unknown,
+        "verdict": found.verdict,
     }
 
 

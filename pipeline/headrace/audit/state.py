@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from headrace.audit import acceptances, batch_ledger, promises, records
+from headrace.audit import acceptances, aggregates, batch_ledger, promises, records
 from headrace.audit.accounts import Accounts, OpenAccount
 from headrace.audit.clocks import Hosts, Skews
 from headrace.audit.coverage import Coverage, Uncounted
@@ -78,6 +78,7 @@ def as_json(ledger: Ledger) -> dict[str, Any]:
             [tier, *stream, value.as_json()] for (tier, stream), value in ledger.copies.folded.items()
         ],
         "facts": as_fields(ledger.facts),
+        "aggregates": aggregates.as_fields(ledger.aggregates),
         "batches": batch_ledger.as_fields(ledger.batches),
         "modes": _pairs(ledger.modes.changes),
         "recounted": _pairs(ledger.recounted),
@@ -187,6 +188,7 @@ def from_json(fields: Any) -> Ledger:
     ledger.problems = {sentence: Period(*period) for sentence, *period in fields["problems"]}
     ledger.latencies = _to_latencies(fields["latencies"], ledger.late_after_ms)
     ledger.facts = from_fields(fields.get("facts"))
+    ledger.aggregates = aggregates.from_fields(fields.get("aggregates"))
     ledger.batches = batch_ledger.from_fields(fields.get("batches"))
     ledger.modes.changes = {
         (datacenter, topic): [(since_ms, mode) for since_ms, mode in changes]

@@ -55,7 +55,12 @@ def topics(report: Row, links: Links) -> str:
     found = ""
     if rows or not report["header_topics"]:
         found = table(titles, cells, numbers=range(2, len(titles))) + more(rows)
-    return found + _header_topics(report["header_topics"], links) + _off_topics(report["off_topics"])
+    return (
+        found
+        + _header_topics(report["header_topics"], links)
+        + _aggregates(report["aggregate_topics"], links)
+        + _off_topics(report["off_topics"])
+    )
 
 
 def _worst_first(rows: Sequence[Row]) -> list[Row]:
@@ -101,6 +106,21 @@ def _header_topics(rows: Sequence[Row], links: Links) -> str:
     )
     found = table(titles, cells, numbers=range(3, len(titles) - 1)) + more(rows)
     return f"<h3>By batch headers</h3><p>{text}</p>{found}"
+
+
+def _aggregates(rows: Sequence[Row], links: Links) -> str:
+    """Return a table of the datacenters' topics that arrive in a topic that they share."""
+    if not rows:
+        return ""
+    names = ("live", "aggregate", "lost", "duplicated", "under_way", "unknown")
+    cells = [
+        [row["datacenter"], row["topic"], *(_count(row, name, (), links) for name in names), row["verdict"]]
+        for row in _worst_first(rows)[:ROWS_MAX]
+    ]
+    titles = ["datacenter", "topic", *(name.replace("_", " ") for name in names), "verdict"]
+    text = "Topics of the offline cluster that several datacenters share: what each of them has, and what of it arrived there."
+    found = table(titles, cells, numbers=range(2, len(titles) - 1)) + more(rows)
+    return f"<h3>Aggregates</h3><p>{text}</p>{found}"
 
 
 def _off_topics(rows: Sequence[Row]) -> str:

@@ -18,6 +18,8 @@ from headrace.events.fingerprint_columns import fingerprint_sum
 
 Key = TypeVar("Key")
 Int64s = npt.NDArray[np.int64]
+RUNS_OF_WINDOW_MAX: Final = 8
+"""Runs of sequences that are remembered of a window; beyond it those are joined that lie nearest."""
 WINDOW_SIZE_MS: Final = 10_000
 SEQUENCES_OF_RUNS_MAX: Final = 50_000_000
 """Bound of the sequences that the runs of one record may claim, so that a forged one costs no memory."""

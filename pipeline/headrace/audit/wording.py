@@ -67,6 +67,16 @@ _TO_DO: Mapping[tuple[str, str], str] = {
     ): "look at the load's log and at what a person let it pass over; while the offline cluster "
     "still has these events, load them from there",
     (
+        "loss",
+        "live_to_aggregate",
+    ): "look at the aggregates of `headrace mirror status`; while the live cluster still has these events, publish them "
+    "again from there",
+    (
+        "duplicate",
+        "live_to_aggregate",
+    ): "read the aggregate by producer and sequence, each once; was it brought again after its znode below `offsets` was "
+    "deleted, or a day after its last message?",
+    (
         "duplicate",
         "producer_to_live",
     ): "let this producer be idempotent, and read the table by datacenter, topic, producer and "

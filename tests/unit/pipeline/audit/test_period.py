@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headrace.audit.ledger import RUNS_OF_WINDOW_MAX
 from headrace.audit.period import ALWAYS, BEGIN_MS, END_MS, Period, WindowTable, sequences_of
-from headrace.audit.windows import Int64s, depth, joined
+from headrace.audit.windows import RUNS_OF_WINDOW_MAX, Int64s, depth, joined
 
 WINDOWS = {0: [(0, 4), (9, 9)], 10: [(5, 8)], 20: [(10, 12)]}
 
