@@ -179,10 +179,12 @@ class Acceptances:
         return [each for each in found if first <= each.first and each.last <= last]
 
     def sums(self) -> dict[Topic, tuple[int, int]]:
-        """Return how many lost and doubled events are accepted, by topic; what is known by offsets alone may be no event."""
+        """Return how many lost and doubled events are accepted, by topic, on the way to the warehouse; what is known by
+        offsets alone may be no event.
+        """
         found: dict[Topic, tuple[int, int]] = {}
         for item in self.in_force():
-            if item.partition < 0 and item.kind in (_LOST, _DOUBLED):
+            if item.partition < 0 and item.hop != "live_to_aggregate" and item.kind in (_LOST, _DOUBLED):
                 lost, doubled = found.get((item.datacenter, item.topic), (0, 0))
                 is_lost = item.kind == _LOST
                 found[item.datacenter, item.topic] = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -142,12 +143,19 @@ class AuditMetrics:
 
     def observe(self, outcome: Outcome, ledger: Ledger, now_ms: int) -> None:
         accepted = ledger.acceptances.sums()
-        for key, counts in outcome.topics.items():
+        aggregates = dict(_aggregate_faults(outcome, ledger.acceptances))
+        for key, found in outcome.topics.items():
+            counts, known = replace(found), accepted.get(key, (0, 0))
+            if key in aggregates:
+                further, of_these = aggregates[key]
+                counts.lost += further[0]
+                counts.duplicated += further[1]
+                known = (known[0] + of_these[0], known[1] + of_these[1])
             for name in Counts.__slots__:
                 gauge = self._counts.get(name)
                 if gauge is not None and (name != "warehouse" or not is_rejected(key[1])):
                     gauge.labels(*key).set(getattr(counts, name))
-            self._observe_open(key, counts, accepted.get(key, (0, 0)))
+            self._observe_open(key, counts, known)
         self._observe_batches(outcome, ledger.acceptances)
         self._complete_until.set((outcome.complete_until or 0) / 1000)
         for key in outcome.topics:
@@ -181,6 +189,23 @@ class AuditMetrics:
                 self._counts[name].labels(*key).set(getattr(found, name))
             lost, duplicated = accepted[key]
             self._observe_open(key, found, (lost, duplicated))
+
+
+def _aggregate_faults(
+    outcome: Outcome, acceptances: Acceptances
+) -> Iterator[tuple[Topic, tuple[tuple[int, int], tuple[int, int]]]]:
+    """Yield what of each topic is lost and doubled in its aggregate, and how much of that is accepted."""
+    accepted = {key: [0, 0] for key in outcome.aggregates}
+    for item in outcome.findings:
+        if (
+            item.hop == "live_to_aggregate"
+            and item.stream[:2] in accepted
+            and acceptances.of(item) is not None
+        ):
+            accepted[item.stream[:2]][FAULTS.index(item.kind)] += item.count
+    for key, found in outcome.aggregates.items():
+        lost, doubled = found.counts.lost, found.counts.duplicated
+        yield key, ((lost, doubled), (min(lost, accepted[key][0]), min(doubled, accepted[key][1])))
 
 
 def skews_by_hop(skews: Skews) -> dict[tuple[str, str], tuple[int, int]]:

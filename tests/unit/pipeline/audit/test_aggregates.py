@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from headrace.audit import report, state
+from headrace.audit.acceptances import accepted
 from headrace.audit.ledger import Ledger
 from headrace.audit.markup import whole_parts
+from headrace.audit.metrics import AuditMetrics
 from headrace.audit.outcome import Outcome
 from headrace.audit.page import tables
 from headrace.audit.period import ALWAYS, Period
@@ -224,3 +227,25 @@ def test_an_aggregate_is_no_topic_of_the_other_tiers_and_is_told_apart(clusters:
     assert (row["datacenter"], row["live"], row["aggregate"], row["unknown"]) == (EAST, 20, 19, 1)
     shown = tables(told, whole_parts)["topics"]
     assert "Aggregates" in shown
+
+
+def test_alerts_hear_of_what_an_aggregate_lacks_until_it_is_accepted(
+    clusters: Clusters, tmp_path: Path
+) -> None:
+    three_ranges(clusters)
+    clusters.arrive(*of(WEST, *range(15)), *of(EAST, *range(5), 5, 8, 9, *range(10, 15)))
+    outcome, acceptances = clusters.outcome(), clusters.ledger.acceptances
+    outcome.topics[EAST, TOPIC].lost = 1
+    metrics = AuditMetrics(tmp_path)
+
+    def told() -> list[float | None]:
+        metrics.observe(outcome, clusters.ledger, clusters.now_ms)
+        labels = {"datacenter": EAST, "topic": TOPIC}
+        names = ("headrace_audit_lost", "headrace_audit_open_lost")
+        return [metrics.registry.get_sample_value(name, labels) for name in names]
+
+    assert told() == [3, 3]
+    (item,) = [item for item in outcome.findings if item.kind == "loss"]
+    acceptances.take(accepted(item, by="ada", reason="known", at_ms=clusters.now_ms))
+    assert told() == [3, 1]
+    assert acceptances.sums() == {}
