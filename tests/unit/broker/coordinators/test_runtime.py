@@ -8,15 +8,19 @@ from typing import Any
 
 from timed_loop import Loop
 
-from headrace.broker.coordinators.decision import Decision
+from headrace.broker.coordinators.decision import Decision, ProducerEpoch
 from headrace.broker.coordinators.records import Record
 from headrace.broker.coordinators.runtime import Runtime
 from headrace.broker.coordinators.topics import StateTopic
 from headrace.broker.errors import ErrorCode, NotEnoughReplicasError
+from headrace.broker.wire.batches import read_header
 
 
 class Sums:
-    """A shard: an event (key, number) is stored and answered with the key's sum; "later" adds 100 after a second."""
+    """A shard: an event (key, number) is stored and answered with the key's sum; "later" adds 100 after a second.
+
+    "order" orders its number, and "in transaction" is stored in the transaction of the producer with that id.
+    """
 
     def __init__(self) -> None:
         self.sums: dict[str, int] = {}
@@ -33,6 +37,10 @@ class Sums:
             decision.reply(token, self.sums.get(key, 0) + number)
         if key == "later" and number != 100:
             decision.set_timer(("add", key, ""), now_ms + 1_000, (key, 100))
+        if key == "order":
+            decision.orders.append(number)
+        if key == "in transaction":
+            decision.producer = ProducerEpoch(number, 3)
         return decision
 
     def append_failed(
@@ -71,6 +79,7 @@ class Book:
         self.batches.append(bytes(batch))
 
     def append_in_transaction(self, batch: bytearray, now_ms: int) -> None:
+        assert read_header(batch).is_transactional
         self.append(batch, now_ms)
 
     def when_committed(self, told: Callable[[bool], None], timeout_ms: int) -> None:
@@ -118,8 +127,13 @@ class World:
 
     def __init__(self) -> None:
         self.loop, self.book = Loop(), Book()
+        self.performed: list[tuple[int, Any]] = []
         self.runtime: Runtime[Sums] = Runtime(
-            SumsKind(), clock=self.loop, metadata=NoTopics(), scheduler=self.loop
+            SumsKind(),
+            clock=self.loop,
+            metadata=NoTopics(),
+            scheduler=self.loop,
+            perform=lambda journal, order: self.performed.append((journal.index, order)),
         )
         self.runtime.lead(self.book)
 
@@ -187,3 +201,34 @@ def test_the_same_journal_goes_on_and_another_begins_anew() -> None:
     assert shard.released
     world.loop.run()
     assert world.sums == {"starts": 1}
+
+
+def test_an_order_is_performed_once_what_it_rests_on_is_committed_however_long_that_takes() -> None:
+    world = World()
+    world.loop.run()
+    world.book.tell(True)
+    world.ask("order", 7)
+    assert not world.performed
+    world.book.tell(False)
+    world.loop.run()
+    assert not world.performed
+    world.book.tell(True)
+    assert world.performed == [(0, 7)]
+
+
+def test_a_shard_that_is_gone_orders_nothing() -> None:
+    world = World()
+    world.loop.run()
+    world.ask("order", 7)
+    world.runtime.resign(0)
+    world.book.tell(True)
+    assert not world.performed
+
+
+def test_a_decision_may_be_stored_in_a_producers_transaction() -> None:
+    world = World()
+    world.loop.run()
+    world.ask("in transaction", 9)
+    header = read_header(world.book.batches[-1])
+    assert header.is_transactional
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (9, 3, 0)

@@ -199,6 +199,30 @@ def test_markers_of_who_was_replaced_are_refused(tmp_path: Path) -> None:
     assert log.log_end_offset == 2
 
 
+def test_what_a_coordinator_keeps_in_a_transaction_is_not_numbered_by_its_producer(tmp_path: Path) -> None:
+    log, _ = open_log(tmp_path)
+    appender = Appender(log)
+
+    def append(epoch: int) -> int:
+        batch = encode_batch(
+            [Record(0, NOW_MS, b"k", b"v", []), Record(0, NOW_MS, b"l", b"v", [])],
+            producer_id=9,
+            producer_epoch=epoch,
+            base_sequence=0,
+            transactional=True,
+        )
+        return appender.append_in_transaction(memoryview(batch), leader_epoch=0, now_ms=NOW_MS).base_offset
+
+    assert [append(4), append(4)] == [0, 2], "the second is no repetition of the first"
+    log.advance_high_watermark(4)
+    assert log.last_stable_offset == 0
+    with pytest.raises(InvalidProducerEpochError):
+        append(3)
+    appender.append_marker(9, 4, Marker(COMMIT, 5), leader_epoch=0, now_ms=NOW_MS)
+    log.advance_high_watermark(5)
+    assert (log.log_end_offset, log.last_stable_offset) == (5, 5)
+
+
 # -- the index
 
 
