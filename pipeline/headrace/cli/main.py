@@ -7,7 +7,6 @@ without Spark, a front end without the broker) can use its own commands and gets
 from __future__ import annotations
 
 import importlib
-from importlib.metadata import version
 
 import click
 
@@ -71,7 +70,7 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(version("headrace"), prog_name="headrace")
+@click.version_option(package_name="headrace", prog_name="headrace")
 def main() -> None:
     """Carry log events from several live datacenters into one warehouse and prove that none was lost.
 
