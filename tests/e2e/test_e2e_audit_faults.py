@@ -292,7 +292,7 @@ def test_restarts_leave_no_finding(mirrored_world: AuditWorld, tmp_path: Path) -
             report = world.report()
             return bool(report["totals"]["warehouse"] == 900 and report["verdict"] == "complete")
 
-        eventually(arrived, timeout_s=180, what="a complete report")
+        eventually(arrived, timeout_s=180, what="a complete report", every_s=2)
         for listener in listeners.values():
             assert page(listener, "/ready").startswith('{"ready": true')
             assert re.search(
