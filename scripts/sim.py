@@ -23,6 +23,7 @@ import audit_checks  # noqa: E402
 import broker_simulation  # noqa: E402
 import machine_simulation  # noqa: E402
 import mirror_fail_over  # noqa: E402
+import mirror_restores  # noqa: E402
 import mirror_world  # noqa: E402
 import mirrored_clusters  # noqa: E402
 
@@ -41,6 +42,7 @@ def _mirrors(seed: int) -> None:
 
 def _mirrors_that_fail_over(seed: int) -> None:
     mirror_fail_over.FailOverWorld(seed).run(STEPS)
+    mirror_restores.RestoreWorld(seed).run(STEPS)
 
 
 def _aggregates(seed: int) -> None:

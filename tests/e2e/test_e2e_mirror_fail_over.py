@@ -1,15 +1,19 @@
-"""An offline cluster of three brokers whose copies are replicated: any of them may be lost while it copies."""
+"""An offline cluster of three brokers whose copies are replicated: any of them may be lost while it copies, or restores."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import ConfigResource
 from mirror_clusters import Cluster, copied
 from processes import eventually
 from zookeeper_process import ZooKeeperProcess
+
+from headrace.broker.wire.batches import iter_batches
 
 REPLICATED = {
     "default.replication.factor": "3",
@@ -19,9 +23,12 @@ REPLICATED = {
 }
 
 
-@pytest.fixture
-def clusters(tmp_path: Path, zookeeper: ZooKeeperProcess) -> Iterator[tuple[Cluster, Cluster]]:
+@pytest.fixture(scope="module")
+def clusters(
+    tmp_path_factory: pytest.TempPathFactory, zookeeper: ZooKeeperProcess
+) -> Iterator[tuple[Cluster, Cluster]]:
     """(dc-east with one broker, whose topic `late` begins above offset 0, offline with three)."""
+    tmp_path = tmp_path_factory.mktemp("fail_over")
     east = Cluster(tmp_path / "east", zookeeper, 1, {"log.retention.check.interval.ms": "300"})
     east.create("late", 1, segment_bytes="20000", retention_bytes="30000")
     east.publish("late", 1000)
@@ -64,8 +71,94 @@ def test_a_copy_goes_on_with_its_next_leader_and_knows_what_the_last_one_knew(
     assert offline.records("headrace.findings") == []
     offline.start(lost)
     in_sync(offline)
-    offline.brokers[leader_of(offline, "dc-east.late")].kill()
+    lost = leader_of(offline, "dc-east.late")
+    offline.brokers[lost].kill()
     copied(east, offline, "late")
+    offline.start(lost)
+
+
+def test_a_promoted_copy_is_restored_though_its_leader_is_killed_in_the_middle(
+    clusters: tuple[Cluster, Cluster],
+) -> None:
+    east, offline = clusters
+    east.create("returning", 2)
+    for partition in (0, 1):
+        east.publish("returning", 1000, partition)
+    copied(east, offline, "returning")
+    in_sync(offline)
+    diverge(east, offline, 500)
+    said = mirror("restore", "dc-east.returning", "dc-east.late", "--bootstrap", offline.bootstrap)
+    for words in (
+        "dc-east.returning-0 has 500 messages of its own (offsets 1000 to 1499) behind what its source has up to offset "
+        "1000; 300 of the source's follow there.",
+        "dc-east.late is a copy: there is nothing to restore.",
+        "dc-east.returning would be a copy again, with --yes.",
+    ):
+        assert words in said
+    ended = offline.batches("dc-east.returning")
+    restored_with_a_kill(east, offline)
+    assert all(
+        ended[partition][-1] not in offline.batches("dc-east.returning")[partition] for partition in (0, 1)
+    )
+
+
+def diverge(east: Cluster, offline: Cluster, own: int) -> None:
+    """Make the copy of `returning` the offline cluster's, and have clients write on both sides."""
+    mirror("failover", "dc-east.returning", "--bootstrap", offline.bootstrap)
+    for partition in (0, 1):
+        offline.publish("dc-east.returning", own, partition)
+        east.publish("returning", 300, partition)
+
+
+def restored_with_a_kill(east: Cluster, offline: Cluster) -> None:
+    """Kill the leader of a partition once the copy is one again, and have it back; every replica ends as the source."""
+    restore = mirror_process("restore", "dc-east.returning", "--yes", "--bootstrap", offline.bootstrap)
+    eventually(lambda: is_copy(offline, "dc-east.returning"), what="the mark")
+    lost = leader_of(offline, "dc-east.returning")
+    offline.brokers[lost].kill()
+    told, problem = restore.communicate(timeout=100)
+    assert restore.returncode == 0, told + problem
+    assert "dc-east.returning is a copy again." in told
+    copied(east, offline, "returning")
+    offline.start(lost)
+    in_sync(offline)
+    eventually(
+        lambda: all(len(replicas(offline, partition)) == 1 for partition in (0, 1)),
+        what="the same log on every replica",
+    )
+    east.publish("returning", 100)
+    copied(east, offline, "returning")
+
+
+def replicas(offline: Cluster, partition: int) -> set[tuple[tuple[int, int, int], ...]]:
+    """The logs that the brokers have of that partition of the copy: offsets and checksums of batches."""
+    folder = f"dc-east.returning-{partition}"
+    return {
+        tuple(
+            (header.base_offset, header.last_offset, header.crc)
+            for path in sorted((broker / "logs" / folder).glob("*.log"))
+            for _, header in iter_batches(path.read_bytes())
+        )
+        for broker in offline.home.glob("broker-*")
+    }
+
+
+def is_copy(cluster: Cluster, topic: str) -> bool:
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    found = cluster.admin.describe_configs([resource])[resource].result(20)
+    return bool(found["headrace.mirror.clusters"].value)
+
+
+def mirror_process(*arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "headrace.cli", "mirror", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def mirror(*arguments: str) -> str:
+    process = mirror_process(*arguments)
+    told, problem = process.communicate(timeout=100)
+    assert process.returncode == 0, problem
+    return told
 
 
 def leader_of(cluster: Cluster, topic: str) -> int:

@@ -88,6 +88,11 @@ class ClusterClient:
         return self._view.topic_ids
 
     @property
+    def cluster_id(self) -> str:
+        """The cluster's id; nothing of one that does not tell it."""
+        return self._view.cluster_id or ""
+
+    @property
     def brokers(self) -> list[int]:
         """The ids of those that are alive."""
         return sorted(self._view.addresses)
@@ -150,20 +155,20 @@ class ClusterClient:
                 break
         return found
 
-    async def fetch(self, topic: str, partition: int, offset: int) -> memoryview:
-        """Batches from an offset on, up to the high watermark: the first whole, however large, others up to FETCH_BYTES.
+    async def fetch(self, topic: str, partition: int, offset: int, size_max: int = FETCH_BYTES) -> memoryview:
+        """Batches from an offset on, up to the high watermark: the first whole, however large, others up to so many bytes.
 
         Valid until this broker is asked again. Raises KafkaErrors.
         """
         link = await self._to(await self.leader_of(topic, partition))
-        wanted = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": FETCH_BYTES}
+        wanted = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": size_max}
         answer = await link.ask(
             k01_fetch.API,
             FETCH_VERSION,
             {
                 "max_wait_ms": 0,
                 "min_bytes": 0,
-                "max_bytes": FETCH_BYTES,
+                "max_bytes": size_max,
                 "session_epoch": -1,
                 "topics": [{"topic": topic, "partitions": [wanted]}],
                 "forgotten_topics_data": [],

@@ -36,6 +36,7 @@ from headrace.mirror.options import bootstrap_option, dry_run_option, groups_opt
 from headrace.mirror.ordering import Offsets
 from headrace.mirror.promotion import Standing
 from headrace.mirror.rehearse_command import rehearse
+from headrace.mirror.restore_command import restore
 from headrace.mirror.told import folded, newest, reports_of, source_client, topic_of
 from headrace.mirror.verify_command import verify
 
@@ -192,7 +193,7 @@ def promote(topics: tuple[str, ...], timeout: float, bootstrap: str, dry_run: bo
 
     \b
     Stop the producers at the source first: what they write after this is lost to the copy.
-    Clients may write to the topics then, and the mirror leaves them alone. There is no undo.
+    Clients may write to the topics then, and the mirror leaves them alone. `headrace mirror restore` goes back.
     """
     _promote(bootstrap, topics, None if dry_run else timeout, dry_run=dry_run)
 
@@ -205,7 +206,7 @@ def failover(topics: tuple[str, ...], bootstrap: str, dry_run: bool) -> None:
     """Make copies topics of this cluster as they are, without their source; says what they lack.
 
     \b
-    Clients may write to the topics then, and the mirror leaves them alone. There is no undo.
+    Clients may write to the topics then, and the mirror leaves them alone. `headrace mirror restore` goes back.
     """
     _promote(bootstrap, topics, None, dry_run=dry_run)
 
@@ -249,6 +250,7 @@ def sync_groups(source: str, pattern: re.Pattern[str], bootstrap: str, dry_run: 
 
 mirror.add_command(config_command.sync_configs)
 mirror.add_command(rehearse)
+mirror.add_command(restore)
 mirror.add_command(verify)
 mirror.add_command(topics_command.topics)
 

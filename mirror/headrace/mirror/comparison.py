@@ -99,7 +99,7 @@ class Comparison:
             ours, theirs = source.head, copy.head
             if ours is None or theirs is None or (isinstance(ours, Nothing) and isinstance(theirs, Nothing)):
                 return
-            if isinstance(ours, Batch) and isinstance(theirs, Batch) and _is_same(ours, theirs):
+            if isinstance(ours, Batch) and isinstance(theirs, Batch) and is_same(ours, theirs):
                 self.bytes_compared += ours.header.size
                 source.advance()
                 copy.advance()
@@ -202,8 +202,8 @@ class _Cursor:
         return Batch(header, self._records[position : position + header.size])
 
 
-def _is_same(ours: Batch, theirs: Batch) -> bool:
-    """All but the leader epoch; a copy of the bytes is compared ten times as fast as views are."""
+def is_same(ours: Batch, theirs: Batch) -> bool:
+    """Whether all is but the leader epoch; a copy of the bytes is compared ten times as fast as views are."""
     a, b = ours.data, theirs.data
     return (
         ours.header.crc == theirs.header.crc

@@ -71,7 +71,7 @@ async def committed(client: ClusterClient, coordinator: int, group: str) -> dict
     }
 
 
-async def _state_of(client: ClusterClient, coordinator: int, group: str) -> str:
+async def state_of(client: ClusterClient, coordinator: int, group: str) -> str:
     """The group's state; raises KafkaErrors."""
     message = {"groups": [group], "include_authorized_operations": False}
     answer = await client.ask(coordinator, k15_describe_groups.API, 4, message)
@@ -141,7 +141,7 @@ async def look(
             found.append(GroupLook(group=group, committed=offsets))
             continue
         coordinator = await _coordinator(here, group)
-        state = await _state_of(here, coordinator, group)
+        state = await state_of(here, coordinator, group)
         known = await committed(here, coordinator, group)
         found.append(GroupLook(group=group, committed=offsets, state=state, here=known, reads_copied=True))
     return copies, found

@@ -26,7 +26,18 @@ from headrace.mirror.findings import CopyFinding
 from headrace.mirror.lead import Lead
 from headrace.mirror.own_topics import STATES, WRITTEN_PARTITION
 from headrace.mirror.reports import Report
-from headrace.mirror.state import LEADER, Claim, SkipOrder, State, Term, key_of, place_of, state_key
+from headrace.mirror.state import (
+    LEADER,
+    RESTORE,
+    Claim,
+    RestoreOrder,
+    SkipOrder,
+    State,
+    Term,
+    key_of,
+    place_of,
+    state_key,
+)
 from headrace.mirror.states import RecordKey, States
 
 logger = get_logger(__name__)
@@ -198,6 +209,22 @@ class Journal:
     def skip_of(self, partition: Partition) -> SkipOrder | None:
         """The rot that was told to be passed over last, if any."""
         return self._states.skip_of(place_of(partition.topic, partition.partition))
+
+    def restore_of(self, lead: Lead) -> RestoreOrder | None:
+        """How the copy is to be restored, as long as it is not."""
+        if not self._states.restores_count:
+            return None
+        return self._states.restore_of(lead.place, lead.partition.topic_id)
+
+    def restored(self, lead: Lead, state: State, done: Callable[[], None]) -> None:
+        """The copy is what was ordered, also for whoever leads it next: write its state, then remove the order; `done` then."""
+
+        def written() -> None:
+            self._states_topic.append(
+                [(key_of(lead.place, RESTORE), None)], lambda offset: self._when_read(offset, done)
+            )
+
+        self.write(lead, state, (), written)
 
     def is_paused(self, topic: str) -> bool:
         """Whether the copy of this name was told to pause."""

@@ -93,10 +93,11 @@ def _skip_order(found: State, place: str, offsets: Offsets) -> SkipOrder:
 async def _order(client: ClusterClient, topic: str, partition: int, order: str, value: bytes) -> None:
     """Tell the broker that leads a copy; every one looks every second."""
     await client.leader_of(topic, partition)
-    await _publish(client, state.key_of(state.place_of(topic, partition), order), order, value)
+    await publish(client, state.key_of(state.place_of(topic, partition), order), order, value)
 
 
-async def _publish(client: ClusterClient, key: bytes, order: str, value: bytes) -> None:
+async def publish(client: ClusterClient, key: bytes, order: str, value: bytes) -> None:
+    """Write a record of `headrace.mirror`; raises ClickException."""
     code = await client.publish(STATES, WRITTEN_PARTITION, key, value)
     if code:
         raise click.ClickException(f"the {order} was not accepted: {ErrorCode(code).name}; try again")
@@ -118,7 +119,7 @@ async def pause(client: ClusterClient, topics: Sequence[str], *, is_paused: bool
             continue
         if not dry_run:
             value = orders.encode_pause(is_paused=is_paused)
-            await _publish(client, orders.key_of(topic, orders.PAUSE), orders.PAUSE, value)
+            await publish(client, orders.key_of(topic, orders.PAUSE), orders.PAUSE, value)
         verb = "would be" if dry_run else "is"
         what = f"`headrace mirror resume {topic}` lets it go on" if is_paused else "it goes on where it was"
         said.append(f"{topic} {verb} {'paused' if is_paused else 'resumed'}; {what}.")
@@ -127,11 +128,11 @@ async def pause(client: ClusterClient, topics: Sequence[str], *, is_paused: bool
 
 async def choose(client: ClusterClient, source: str, pattern: str | None) -> None:
     value = orders.encode_topics(pattern)
-    await _publish(client, orders.key_of(source, orders.TOPICS), f"choice of {orders.TOPICS}", value)
+    await publish(client, orders.key_of(source, orders.TOPICS), f"choice of {orders.TOPICS}", value)
 
 
 async def limit(client: ClusterClient, source: str, bytes_per_second: int | None, *, dry_run: bool) -> None:
     await bootstrap_of(client, source)
     if not dry_run:
         value = orders.encode_limit(bytes_per_second)
-        await _publish(client, orders.key_of(source, orders.LIMIT), orders.LIMIT, value)
+        await publish(client, orders.key_of(source, orders.LIMIT), orders.LIMIT, value)

@@ -3,6 +3,7 @@
     <target topic>/pause     whether the topic's copy is paused
     <source>/limit           what this broker may fetch of the source a second, whatever its configuration says
     <source>/topics          which of the topics that are configured are copied
+    <target topic>/promoted  what it was a copy of when it was promoted: no order, but what `restore` has to know
 
 The last record of a key counts, so they hold until another one comes, restarts included.
 """
@@ -11,8 +12,10 @@ from __future__ import annotations
 
 import json
 import re
+from typing import NamedTuple
+from uuid import UUID
 
-PAUSE, LIMIT, TOPICS = "pause", "limit", "topics"
+PAUSE, LIMIT, TOPICS, PROMOTED = "pause", "limit", "topics", "promoted"
 SEPARATOR = "/"
 
 
@@ -67,3 +70,23 @@ def decode_topics(value: bytes) -> re.Pattern[str] | None:
 def chooses(pattern: re.Pattern[str] | None, topic: str) -> bool:
     """Whether a topic of the source is copied, as far as the order goes."""
     return pattern is None or pattern.fullmatch(topic) is not None
+
+
+class Promoted(NamedTuple):
+    """The cluster that a promoted topic was copied from last, and its topic's id; "" and zero where it told none."""
+
+    cluster: str
+    source_id: UUID
+
+
+def encode_promoted(found: Promoted) -> bytes:
+    return json.dumps({"cluster": found.cluster, "source_id": str(found.source_id)}).encode()
+
+
+def decode_promoted(value: bytes) -> Promoted:
+    """Raises ValueError for what says nothing of a promotion."""
+    try:
+        fields = json.loads(value)
+        return Promoted(str(fields["cluster"]), UUID(fields["source_id"]))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"nothing of a promotion: {value[:200]!r}") from error

@@ -1,8 +1,8 @@
 """Making copies topics of this cluster, which its clients write to: with all that the source has, or with what there is.
 
 `promote` waits until the copies lack nothing, `failover` does not; either is refused, and changes nothing, where one of the
-topics never was a copy. Both set the configuration that marks a copy to nothing; there is no way back but deleting the
-topic. What was promoted before is passed over, so that an order that was broken off can be given again.
+topics never was a copy. Both write down what it was a copy of, then set the configuration that marks a copy to nothing;
+`restore` goes back. What was promoted before is passed over, so that an order that was broken off can be given again.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ import click
 
 from headrace.broker.config.copies import MIRROR_CLUSTERS
 from headrace.broker.errors import KafkaError
-from headrace.mirror import lineage
+from headrace.mirror import lineage, ordering, orders
 from headrace.mirror.cluster_client import ClusterClient
 from headrace.mirror.overview import source_of
-from headrace.mirror.state import State
+from headrace.mirror.state import NO_ID, State
+from headrace.mirror.told import folded, newest, topic_of
 
 LOOK_SECONDS = 0.5
 Ends = Mapping[str, int]
@@ -116,7 +117,14 @@ async def until_complete(
 
 async def promote(client: ClusterClient, topics: Sequence[str]) -> None:
     """End these copies; raises ClickException."""
+    states = newest(await folded(client), client)
     for topic in topics:
+        clusters = lineage.clusters_of(await _configs(client, topic))
+        ids = (state.source_id for place, state in states.items() if topic_of(place) == topic)
+        source_id = next((one for one in ids if one != NO_ID), NO_ID)
+        known = orders.Promoted(clusters[-1] if clusters else "", source_id)
+        key = orders.key_of(topic, orders.PROMOTED)
+        await ordering.publish(client, key, orders.PROMOTED, orders.encode_promoted(known))
         try:
             await client.set_topic_configs(topic, {MIRROR_CLUSTERS: ""})
         except KafkaError as error:

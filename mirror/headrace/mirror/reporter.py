@@ -89,12 +89,13 @@ def _waiting(source: Source, now_ms: int) -> Iterable[PartitionReport]:
     if source.silent_ms(now_ms) > SILENT_AFTER_MS:
         return
     for (topic, partition), since_ms in sorted(source.awaited.items()):
-        if now_ms - since_ms > SILENT_AFTER_MS:
+        restoring = source.restoring.get((topic, partition))
+        if restoring is not None or now_ms - since_ms > SILENT_AFTER_MS:
             yield PartitionReport(
                 topic=source.config.target_topic(topic),
                 partition=partition,
                 state=WAITING,
-                reason=NOT_READ,
+                reason=NOT_READ if restoring is None else restoring.problem,
             )
     waiting = {
         key: copier

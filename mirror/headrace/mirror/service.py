@@ -35,6 +35,8 @@ from headrace.mirror.metrics import MirrorMetrics
 from headrace.mirror.own_topics import ARRIVALS, FINDINGS, OWN_TOPICS, SOURCES, STATES
 from headrace.mirror.reporter import Reporter
 from headrace.mirror.reports import Report
+from headrace.mirror.restorer import Restorer
+from headrace.mirror.restoring import Restoring
 from headrace.mirror.shared_reader import StateReader, last_report, recorded_ends
 from headrace.mirror.shared_topic import SharedTopic, shared_topics
 from headrace.mirror.source import Source
@@ -92,6 +94,7 @@ async def start(host: EmbeddingHost) -> None:
             )
             tasks.create_task(mirror.reconcile_often())
             tasks.create_task(mirror.write_arrivals())
+            tasks.create_task(mirror.restorer.run())
             await reader.run()
         finally:
             mirror.close()
@@ -126,6 +129,7 @@ class Mirror:
         self._is_changed = True
         self._targets = Targets(host, journal)
         self._configs = ConfigRounds(host)
+        self.restorer = Restorer(host, journal)
         self._leads: dict[tuple[str, PartitionKey], Lead] = {}
         self._metrics = MirrorMetrics(self.sources, journal.findings_count, host.clock, self.aggregates)
         self._reporter = Reporter(host.broker_id, journal, self.sources, self.aggregates)
@@ -214,7 +218,10 @@ class Mirror:
         led = self._led_copies(source)
         name = source.config.name
         known = {key: lead for (of, key), lead in self._leads.items() if of == name}
-        gone = [key for key, lead in known.items() if led.get(key) != lead]
+        # Of a copy that was promoted and is to be restored this broker may have missed the former.
+        gone = [
+            key for key, lead in known.items() if led.get(key) != lead or self._is_to_restore(source, key)
+        ]
         source.forget(gone)
         for key in gone:
             # Whoever holds a partition holds the files of its log open, deleted or not.
@@ -224,6 +231,11 @@ class Mirror:
         if gone:
             source.assign()
         self._obey(source)
+
+    def _is_to_restore(self, source: Source, key: PartitionKey) -> bool:
+        """Whether a copy that is copied to was ordered to be restored first."""
+        lead = self._leads[source.config.name, key]
+        return key in source.copiers and self.journal.restore_of(lead) is not None
 
     def _led_copies(self, source: Source) -> dict[PartitionKey, Lead]:
         led: dict[PartitionKey, Lead] = {}
@@ -244,17 +256,29 @@ class Mirror:
         return lineage.standing(configs, is_remembered=False) is Standing.FORMER
 
     def _take_over(self, source: Source, key: PartitionKey, lead: Lead) -> None:
-        """Have the copy's state, then go on with it."""
+        """Have the copy's state, restore it where that is ordered, then go on with it."""
         self._leads[source.config.name, key] = lead
         source.awaited[key] = self._host.clock.now_ms()
-        self._arrivals.take_over(lead, changed_ms(lead.partition.log))
-        self._arrivals_due.set()
 
-        def ready(state: State) -> None:
-            if self._leads.get((source.config.name, key)) == lead and lead.holds:
+        def holds() -> bool:
+            return self._leads.get((source.config.name, key)) == lead and lead.holds
+
+        def copy(state: State) -> None:
+            if holds():
                 del source.awaited[key]
+                source.restoring.pop(key, None)
+                self._arrivals.take_over(lead, changed_ms(lead.partition.log))
+                self._arrivals_due.set()
                 source.copiers[key] = self._copier(source, key, lead, state)
                 source.refresh_soon()
+
+        def ready(state: State) -> None:
+            order = self.journal.restore_of(lead)
+            if order is None:
+                copy(state)
+            elif holds():
+                source.restoring[key] = restoring = Restoring(order, lead.partition)
+                self.restorer.begin(lead, restoring, state, copy)
 
         self.journal.take_over(lead, source.config.bootstrap, ready, start=source.config.start)
 

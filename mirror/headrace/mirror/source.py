@@ -32,6 +32,7 @@ from headrace.mirror.copier import Copier
 from headrace.mirror.fetcher import Fetcher
 from headrace.mirror.questions import Located
 from headrace.mirror.reports import SourceReport, SyncReport, shortened
+from headrace.mirror.restoring import Restoring
 from headrace.mirror.window import Limit
 
 logger = get_logger(__name__)
@@ -62,7 +63,7 @@ class SourceTopic:
 
 class Source:
     """`topics` is the newest metadata, `copiers` what this broker copies (partition of the source → copier), `awaited` what it
-    will copy once the state is there, and since when.
+    will copy once the state is there, and since when, `restoring` those of them that are restored first.
 
     `answered_ms` is when the source last answered anything, `problem` why it did not answer the last time, `not_brought`
     why a topic of it has no copy, or one with too few partitions, `unreadable` those of them that it does not tell about;
@@ -95,6 +96,7 @@ class Source:
         self.refused: dict[str, str] = {}
         self.copiers: dict[PartitionKey, Copier] = {}
         self.awaited: dict[PartitionKey, int] = {}
+        self.restoring: dict[PartitionKey, Restoring] = {}
         self.addresses: dict[int, Address] = {}
         self.is_known = False
         self.began_ms = clock.now_ms()
@@ -311,4 +313,5 @@ class Source:
         for key in keys:
             self.copiers.pop(key, None)
             self.awaited.pop(key, None)
+            self.restoring.pop(key, None)
             self.checks.forget(key)

@@ -9,6 +9,7 @@ it, so the topic is a compacted one.
                                        for each, so that what a deposed one writes late takes nothing of its successor's place
     <place>/resume, <place>/skip       orders. The command writes them: they name the stop or the rot that they end, so that
                                        one read twice or late ends no other
+    <place>/restore                    an order, which the leader that has carried it out removes
     <place>                            the state as earlier versions wrote it, to whichever partition their broker led
 
 Pure values.
@@ -26,7 +27,7 @@ from headrace.mirror.findings import CopyFinding
 from headrace.mirror.questions import UNKNOWN
 
 EPOCHS_MAX = 64
-RESUME, SKIP, LEADER = "resume", "skip", "leader"
+RESUME, SKIP, RESTORE, LEADER = "resume", "skip", "restore", "leader"
 SEPARATOR = "/"
 """In no topic's name."""
 Term = tuple[int, int]
@@ -57,6 +58,21 @@ class SkipOrder:
         is_end = rotten.last_offset == self.last_offset
         is_chosen = rotten.last_offset == UNKNOWN and self.last_offset >= rotten.first_offset
         return stop_id(rotten) == self.rot and (is_end or is_chosen)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreOrder:
+    """Cut what was a copy back to `end_offset`, where it has all that its source had, and nothing else; then copy on.
+
+    `target_id` and `source_id` are the topics' ids. The source's batch that ends there begins at `epoch_start`, in its leader
+    epoch `epoch`; -1 where they have nothing in common.
+    """
+
+    target_id: UUID
+    source_id: UUID
+    end_offset: int
+    epoch: int = UNKNOWN
+    epoch_start: int = UNKNOWN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +125,17 @@ class State:
         """Batches from `start_offset` on are of `epoch`."""
         kept = tuple(entry for entry in self.epochs if entry[1] < start_offset)
         return replace(self, epochs=(*kept, (epoch, start_offset))[-EPOCHS_MAX:])
+
+    def restored(self, order: RestoreOrder) -> State:
+        """The state of a copy that was cut as ordered: it knows where its end is the source's, and nothing else."""
+        epochs = () if order.epoch < 0 else ((order.epoch, order.epoch_start),)
+        return State(
+            target_id=self.target_id,
+            source_id=order.source_id,
+            source_bootstrap=self.source_bootstrap,
+            epochs=epochs,
+            term=self.term,
+        )
 
     def encode(self) -> bytes:
         fields: dict[str, Any] = {
@@ -231,6 +258,27 @@ def decode_skip(value: bytes) -> SkipOrder:
         return SkipOrder(rot=str(fields["rot"]), last_offset=int(fields["last_offset"]))
     except (KeyError, TypeError) as error:
         raise ValueError(f"no skip: {value[:200]!r}") from error
+
+
+def encode_restore(order: RestoreOrder) -> bytes:
+    """The value of a restore record."""
+    ids = {"target_id": str(order.target_id), "source_id": str(order.source_id)}
+    return json.dumps(asdict(order) | ids).encode()
+
+
+def decode_restore(value: bytes) -> RestoreOrder:
+    """Raises ValueError for what is no order to restore."""
+    try:
+        fields = json.loads(value)
+        return RestoreOrder(
+            target_id=UUID(fields["target_id"]),
+            source_id=UUID(fields["source_id"]),
+            end_offset=int(fields["end_offset"]),
+            epoch=int(fields["epoch"]),
+            epoch_start=int(fields["epoch_start"]),
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"no order to restore: {value[:200]!r}") from error
 
 
 def stop_id(found: CopyFinding) -> str:

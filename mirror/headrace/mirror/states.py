@@ -14,8 +14,20 @@ from uuid import UUID
 
 from headrace.broker.wire.batches import Record
 from headrace.mirror import orders, state
-from headrace.mirror.orders import LIMIT, PAUSE, TOPICS
-from headrace.mirror.state import LEADER, NO_TERM, RESUME, SEPARATOR, SKIP, SkipOrder, State, Term
+from headrace.mirror.orders import LIMIT, PAUSE, PROMOTED, TOPICS, Promoted
+from headrace.mirror.own_topics import WRITTEN_PARTITION
+from headrace.mirror.state import (
+    LEADER,
+    NO_TERM,
+    RESTORE,
+    RESUME,
+    SEPARATOR,
+    SKIP,
+    RestoreOrder,
+    SkipOrder,
+    State,
+    Term,
+)
 
 
 class RecordKey(NamedTuple):
@@ -33,6 +45,7 @@ class _Copy:
     claimed: dict[UUID, Term] = field(default_factory=dict)
     resume: str | None = None
     skip: SkipOrder | None = None
+    promoted: Promoted | None = None
     is_paused: bool = False
     limit: int | None = None
     topics: re.Pattern[str] | None = None
@@ -43,6 +56,7 @@ class States:
 
     def __init__(self) -> None:
         self._copies: dict[bytes, _Copy] = {}
+        self._restores: dict[bytes, RestoreOrder] = {}
 
     def take(self, partition: int, record: Record) -> None:
         """The next record of a partition; raises ValueError for one that says nothing."""
@@ -53,25 +67,37 @@ class States:
         copy = self._copies.setdefault(place, _Copy())
         if record.value is None:
             copy.states.pop(RecordKey(partition, key), None)
+            if what.decode() == RESTORE:
+                self._restores.pop(place, None)
             return
         match what.decode():
-            case x if x == RESUME:
-                copy.resume = state.decode_resume(record.value)
-            case x if x == SKIP:
-                copy.skip = state.decode_skip(record.value)
-            case x if x == PAUSE:
-                copy.is_paused = orders.decode_pause(record.value)
-            case x if x == LIMIT:
-                copy.limit = orders.decode_limit(record.value)
-            case x if x == TOPICS:
-                copy.topics = orders.decode_topics(record.value)
             case x if x == LEADER:
                 claim = state.decode_claim(record.value)
                 self._claimed(copy, claim.target_id, (claim.leader_epoch, record.offset))
+            case x if x == RESTORE:
+                self._restores[place] = state.decode_restore(record.value)
             case text if not text or text.count(SEPARATOR) == 2:
                 self._take_state(
                     copy, RecordKey(partition, key), record.timestamp_ms, state.decode(record.value)
                 )
+            case order:
+                self._take_order(copy, order, record.value)
+
+    @staticmethod
+    def _take_order(copy: _Copy, order: str, value: bytes) -> None:
+        match order:
+            case x if x == RESUME:
+                copy.resume = state.decode_resume(value)
+            case x if x == SKIP:
+                copy.skip = state.decode_skip(value)
+            case x if x == PAUSE:
+                copy.is_paused = orders.decode_pause(value)
+            case x if x == LIMIT:
+                copy.limit = orders.decode_limit(value)
+            case x if x == TOPICS:
+                copy.topics = orders.decode_topics(value)
+            case x if x == PROMOTED:
+                copy.promoted = orders.decode_promoted(value)
             case unknown:
                 raise ValueError(f"{unknown!r} is nothing that this version knows")
 
@@ -91,6 +117,8 @@ class States:
         for copy in self._copies.values():
             copy.states = {key: found for key, found in copy.states.items() if key.partition != partition}
             copy.claimed.clear()
+        if partition == WRITTEN_PARTITION:
+            self._restores.clear()
 
     def places(self) -> list[bytes]:
         return list(self._copies)
@@ -138,6 +166,21 @@ class States:
         """The rot that was told to be passed over last, if any."""
         copy = self._copies.get(place)
         return None if copy is None else copy.skip
+
+    def restore_of(self, place: bytes, target_id: UUID) -> RestoreOrder | None:
+        """How the topic of this id is to be restored, as long as it is not."""
+        order = self._restores.get(place)
+        return order if order is not None and order.target_id == target_id else None
+
+    @property
+    def restores_count(self) -> int:
+        """How many orders to restore are not carried out, or not known to be."""
+        return len(self._restores)
+
+    def promoted_of(self, topic: str) -> Promoted | None:
+        """What this topic was a copy of when it was promoted last."""
+        copy = self._copies.get(topic.encode())
+        return None if copy is None else copy.promoted
 
     def is_paused(self, topic: str) -> bool:
         """Whether the copy of this name was told to pause."""

@@ -13,7 +13,7 @@ from mirror_kit import LedPartition, SharedTopic, finding, lead
 from headrace.mirror.findings import CopyFinding, Kind
 from headrace.mirror.journal import CopyJournal, Journal
 from headrace.mirror.reports import Report, decode
-from headrace.mirror.state import Claim, State, key_of, state_key
+from headrace.mirror.state import RESTORE, Claim, RestoreOrder, State, encode_restore, key_of, state_key
 from headrace.mirror.state import decode as decode_state
 
 ID = UUID(int=9)
@@ -252,3 +252,45 @@ def test_the_newest_report_waits_for_the_one_that_is_being_written() -> None:
     cluster.reports.is_away = False
     cluster.reports.commit()
     assert [decode(value or b"").at_ms for _, value in cluster.reports.pairs] == [1, 3]
+
+
+def test_an_order_to_restore_holds_until_it_is_carried_out() -> None:
+    cluster = Cluster()
+    journal = cluster.journal()
+    key, order = key_of(PLACE, RESTORE), RestoreOrder(target_id=ID, source_id=UUID(int=3), end_offset=7)
+    led = lead(LedPartition())
+    assert journal.restore_of(led) is None
+    cluster.states.append([(key, encode_restore(order))])
+    assert journal.restore_of(led) == order
+    other = LedPartition()
+    other.topic_id = UUID(int=10)
+    assert journal.restore_of(lead(other)) is None, "it was for an earlier topic of the name"
+    (state,) = taken_over(journal, 1)
+    done: list[str] = []
+    journal.restored(led, state.restored(order), lambda: done.append("copied to"))
+    assert (done, journal.restore_of(led)) == (["copied to"], None)
+    assert cluster.state(1) == replace(
+        State(target_id=ID), source_id=UUID(int=3), source_bootstrap="east:9092", term=state.term
+    )
+    assert cluster.states.pairs[-1] == (key, None)
+
+
+def test_a_deposed_leader_ends_no_order() -> None:
+    cluster = Cluster()
+    journal = cluster.journal()
+    order = RestoreOrder(target_id=ID, source_id=UUID(int=3), end_offset=7)
+    cluster.states.append([(key_of(PLACE, RESTORE), encode_restore(order))])
+    (state,) = taken_over(journal, 1)
+    taken_over(cluster.journal(), 2)
+    journal.restored(lead(LedPartition(), 1), state, lambda: pytest.fail("it is another leader's"))
+    assert journal.restore_of(lead(LedPartition(), 2)) == order
+
+
+def test_orders_to_restore_are_read_again_with_the_rest() -> None:
+    cluster = Cluster()
+    journal = cluster.journal()
+    order = RestoreOrder(target_id=ID, source_id=UUID(int=3), end_offset=7)
+    cluster.states.append([(key_of(PLACE, RESTORE), encode_restore(order))])
+    cluster.states.records.clear()
+    journal.reread(0)
+    assert journal.restore_of(lead(LedPartition())) is None

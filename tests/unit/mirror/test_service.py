@@ -15,15 +15,18 @@ import pytest
 from mirror_kit import LedPartition, SharedTopic
 from prometheus_client import CollectorRegistry
 
+from headrace.broker.errors import StorageError
 from headrace.mirror import service
 from headrace.mirror.arrival_log import ArrivalLog
 from headrace.mirror.config import SourceConfig, Tunables
 from headrace.mirror.journal import Journal
 from headrace.mirror.orders import encode_topics
 from headrace.mirror.reports import Report
+from headrace.mirror.restorer import RETRY_SECONDS
+from headrace.mirror.restoring import NEEDS_CUT
 from headrace.mirror.service import Mirror
 from headrace.mirror.source import Source
-from headrace.mirror.state import State, state_key
+from headrace.mirror.state import RESTORE, RestoreOrder, State, encode_restore, key_of, state_key
 from headrace.mirror.targets import Targets
 
 
@@ -195,3 +198,78 @@ def test_a_new_copy_is_to_start_where_its_source_says_and_one_that_is_known_is_n
         "new": -1,
         "known": None,
     }
+
+
+ORDER = RestoreOrder(target_id=UUID(int=9), source_id=UUID(int=3), end_offset=7, epoch=2, epoch_start=5)
+
+
+def restore_it(mirror: Mirror) -> None:
+    key = key_of(b"dc-east.events-0", RESTORE)
+    mirror.journal._states_topic.append([(key, encode_restore(ORDER))])
+
+
+def of_a_restore(partition: LedPartition, mirror: Mirror) -> list[int]:
+    """Have the partition be cut at once; the offsets at which it was."""
+    cuts: list[int] = []
+
+    async def cut(partition: LedPartition, offset: int, *, leader_epoch: int) -> None:
+        assert leader_epoch == partition.leader_epoch
+        cuts.append(offset)
+        partition.log.log_end_offset = offset
+
+    mirror.restorer._host = cast("Any", SimpleNamespace(cut_mirrored=cut))
+    partition.leads_since_its_last_message, partition.is_on_all_in_sync = False, False  # type: ignore[attr-defined]
+    return cuts
+
+
+def test_a_copy_is_restored_before_it_is_copied_to() -> None:
+    (partition,) = led = [LedPartition("dc-east.events", end=10)]
+    mirror, source = mirror_of(led)
+    cuts = of_a_restore(partition, mirror)
+    restore_it(mirror)
+    mirror._reconcile(source)
+    steps = []
+    for facts in ({}, {"leads_since_its_last_message": True}, {"is_on_all_in_sync": True}):
+        for name, value in facts.items():
+            setattr(partition, name, value)
+        asyncio.run(mirror.restorer.step())
+        steps.append((list(cuts), len(source.copiers), len(source.awaited), len(source.restoring)))
+    assert steps == [([], 0, 1, 1), ([7], 0, 1, 1), ([7], 1, 0, 0)]
+    state = source.copiers["events", 0].state
+    assert (state.epochs, state.source_id) == (((2, 5),), UUID(int=3))
+    assert mirror._arrivals.unrecorded == {b"dc-east.events-0"}
+    asyncio.run(mirror.restorer.step())
+    assert cuts == [7]
+
+
+def test_a_copy_that_is_copied_to_is_restored_when_that_is_ordered() -> None:
+    (partition,) = led = [LedPartition("dc-east.events", end=10)]
+    mirror, source = mirror_of(led)
+    of_a_restore(partition, mirror)
+    mirror._reconcile(source)
+    assert source.copiers
+    restore_it(mirror)
+    mirror._reconcile(source)
+    assert (source.copiers, list(source.restoring)) == ({}, [("events", 0)])
+
+
+def test_a_restore_ends_with_its_leadership_and_goes_on_after_a_failure() -> None:
+    (partition,) = led = [LedPartition("dc-east.events", end=10)]
+    mirror, source = mirror_of(led)
+    of_a_restore(partition, mirror)
+    restore_it(mirror)
+    mirror._reconcile(source)
+
+    async def fail(*_: object, leader_epoch: int) -> None:
+        raise StorageError("the disk is full")
+
+    mirror.restorer._host = cast("Any", SimpleNamespace(cut_mirrored=fail))
+    partition.leads_since_its_last_message = True  # type: ignore[attr-defined]
+    assert asyncio.run(mirror.restorer.step()) == RETRY_SECONDS
+    assert source.restoring["events", 0].problem == NEEDS_CUT
+    partition.leader_epoch = 2
+    mirror._reconcile(source)
+    cuts = of_a_restore(partition, mirror)
+    partition.leads_since_its_last_message = partition.is_on_all_in_sync = True  # type: ignore[attr-defined]
+    asyncio.run(mirror.restorer.step())
+    assert (cuts, len(source.copiers)) == ([7], 1)

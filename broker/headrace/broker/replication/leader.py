@@ -74,6 +74,12 @@ class Progress:
         self.leader_end_offset = leader_end_offset
         self.fetched_ms = self.caught_up_ms = since_ms
 
+    def cut(self, end_offset: int) -> None:
+        """The leader cut its log there: who was at that offset or beyond may have what was cut, or be about to get it."""
+        if self.end_offset >= end_offset:
+            self.end_offset = UNKNOWN_OFFSET
+        self.leader_end_offset = min(self.leader_end_offset, end_offset)
+
     def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_ms_max: int) -> bool:
         """Whether it has everything, or had within the time that it may lag."""
         return self.end_offset == leader_end_offset or now_ms - self.caught_up_ms <= lag_ms_max
@@ -194,6 +200,20 @@ class Leadership:
         proposal = self._proposal((*self.isr, replica), joining=(replica,))
         self.maximal_isr = proposal.isr
         return proposal
+
+    def cut(self, end_offset: int) -> None:
+        """This leader cut its log there, below what was committed: nobody is known to be there before it asks again."""
+        self.epoch_start_offset = min(self.epoch_start_offset, end_offset)
+        for progress in self.followers.values():
+            progress.cut(end_offset)
+
+    def in_sync_have(self, end_offset: int) -> bool:
+        """Whether whoever may lead next has all up to this end of the log, and asked for what comes there."""
+        return all(
+            progress.end_offset >= end_offset
+            for replica, progress in self.followers.items()
+            if replica in self.maximal_isr
+        )
 
     def all_have(self, end_offset: int, now_ms: int) -> bool:
         """Whether every follower is in the ISR and has all up to this end of the log, as it then has until now."""

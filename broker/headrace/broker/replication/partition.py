@@ -218,6 +218,26 @@ class Partition:
         """Something was appended to the log by another road (a mirror's copier): move the high watermark."""
         self._advance()
 
+    def cut(self, end_before: int) -> None:
+        """The log that is led here was cut, below what was committed: its leader epoch begins anew, so followers part from it.
+
+        Raises StorageError when the log cannot begin the epoch; to be called again then.
+        """
+        end_offset = self.log.log_end_offset
+        if self.leadership is not None and end_offset < end_before:
+            self.leadership.cut(end_offset)
+        self.log.assign_epoch(self.leader_epoch)
+
+    @property
+    def leads_since_its_last_message(self) -> bool:
+        """Whether nothing was appended in this leader epoch, so that the epochs tell the log from one that was cut in it."""
+        return len(self.replicas) == 1 or self.log.epoch_at(self.log.log_end_offset - 1) < self.leader_epoch
+
+    @property
+    def is_on_all_in_sync(self) -> bool:
+        """Whether whoever may lead next ends where this leader's log does, as far as it asked since that was cut."""
+        return self.leadership is not None and self.leadership.in_sync_have(self.log.log_end_offset)
+
     def synced(self) -> None:
         """The log is on the disk up to its recovery point: move the high watermark."""
         self._advance()

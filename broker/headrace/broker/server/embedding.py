@@ -21,6 +21,7 @@ from headrace.broker.clock import Clock
 from headrace.broker.errors import NotEnoughReplicasError, NotLeaderOrFollowerError, PolicyViolationError
 from headrace.broker.replication.partition import Partition
 from headrace.broker.replication.topic_requests import NewTopic, TopicResult
+from headrace.broker.server.replica_logs import in_threads
 from headrace.broker.structured_log import get_logger
 from headrace.broker.wire.client.view import Address
 
@@ -114,6 +115,14 @@ class EmbeddingHost(Protocol):
         """Have the empty log of a led partition begin at `offset`, and its followers with it; raises StorageError."""
         ...
 
+    async def cut_mirrored(self, partition: Partition, offset: int, *, leader_epoch: int) -> None:
+        """Have the log of a copy that is led here end at `offset`, below what is committed, and its followers' with it.
+
+        Nothing of it may be of this leader epoch. Raises NotLeaderOrFollowerError outside of that epoch,
+        PolicyViolationError for a topic that is no copy, StorageError.
+        """
+        ...
+
 
 class BrokerHost:
     """The broker behind `EmbeddingHost`."""
@@ -166,13 +175,17 @@ class BrokerHost:
         for callback in list(self._callbacks):
             callback(partition)
 
-    def append_mirrored(self, partition: Partition, records: memoryview) -> AppendResult:
+    @staticmethod
+    def _check_copy(partition: Partition) -> None:
         if not partition.is_leader:
             raise NotLeaderOrFollowerError(
                 f"this broker does not lead {partition.topic}-{partition.partition}"
             )
         if not partition.log.is_mirror_copy:
             raise PolicyViolationError(f"{partition.topic} is no mirror's copy any more: clients write to it")
+
+    def append_mirrored(self, partition: Partition, records: memoryview) -> AppendResult:
+        self._check_copy(partition)
         if partition.is_under_min_isr:
             raise NotEnoughReplicasError(
                 f"{partition.topic}-{partition.partition} has fewer replicas in sync than min.insync.replicas asks for"
@@ -191,6 +204,25 @@ class BrokerHost:
         self._partitions.logs.truncate_at_once(partition.log, offset, empties=True)
         # The log has forgotten all epochs, and followers ask for this one's begin.
         partition.log.assign_epoch(partition.leader_epoch)
+        self._waiting.wake_both(partition.topic, partition.partition)
+
+    async def cut_mirrored(self, partition: Partition, offset: int, *, leader_epoch: int) -> None:
+        logs = self._partitions.logs
+        async with self._partitions.changing:
+            self._check_copy(partition)
+            if partition.leader_epoch != leader_epoch:
+                raise NotLeaderOrFollowerError(
+                    f"{partition.topic}-{partition.partition} is led in epoch {partition.leader_epoch} by now"
+                )
+            end_before = partition.log.log_end_offset
+            truncation = logs.truncation(partition.log, offset)
+            if truncation is not None:
+                try:
+                    await in_threads(logs.lowering_jobs([truncation]))
+                    await in_threads([truncation.run])
+                finally:
+                    truncation.end()
+            partition.cut(end_before)
         self._waiting.wake_both(partition.topic, partition.partition)
 
 

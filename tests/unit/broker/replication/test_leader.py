@@ -330,3 +330,30 @@ def test_the_low_watermark_is_that_of_live_replicas() -> None:
     assert script.leadership.low_watermark(50) == 40
     script.dead.add(2)
     assert script.leadership.low_watermark(50) == 45
+
+
+def test_after_a_cut_nobody_is_known_to_be_there_before_it_asks_again() -> None:
+    script = Script()
+    script.append(10)
+    for replica, offset in ((2, 10), (3, 4)):
+        script.fetch(replica, offset)
+    script.end = script.watermark = 6
+    script.leadership.cut(6)
+    assert not script.leadership.in_sync_have(6)
+    assert script.append(8) == 6, "what the follower had at 6 and beyond was cut"
+    script.fetch(2, 6)
+    assert not script.leadership.in_sync_have(6), "one is on its way yet"
+    script.fetch(3, 6)
+    assert script.leadership.in_sync_have(6)
+    script.fetch(2, 8)
+    script.fetch(3, 8)
+    assert script.watermark == 8
+
+
+def test_who_is_out_of_sync_is_not_waited_for_and_joins_where_the_log_was_cut() -> None:
+    script = Script(isr=(1, 2), end=10, watermark=10)
+    script.end = script.watermark = 6
+    script.leadership.cut(6)
+    script.fetch(2, 6)
+    assert script.leadership.in_sync_have(6)
+    assert script.fetch(3, 6) is not None, "the epoch began behind the cut"

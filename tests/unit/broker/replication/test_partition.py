@@ -17,6 +17,7 @@ from headrace.broker.errors import (
     NotLeaderOrFollowerError,
     UnknownLeaderEpochError,
 )
+from headrace.broker.log.truncation import truncate_to
 from headrace.broker.replication.model import PartitionState
 from headrace.broker.replication.partition import Partition
 from headrace.broker.wire.batches import set_base_offset_and_epoch
@@ -280,3 +281,34 @@ def test_a_lost_tail_is_made_up_for_by_following(
     replica.log.lost_end = 9
     replica.leader_said(high_watermark, 0)
     assert (replica.log.lost_end is None) is is_whole
+
+
+def facts(replica: Replica) -> tuple[bool, bool]:
+    """Whether its log may be cut, and whether whoever may lead next has all of it."""
+    return replica.leads_since_its_last_message, replica.is_on_all_in_sync
+
+
+def test_a_log_that_is_cut_begins_its_leader_epoch_there(replica: Replica) -> None:
+    replica.follow(told(epoch=3, isr=(1, 2)))
+    for _ in range(2):
+        replica.produce(5)
+    assert facts(replica) == (False, False)
+    replica.follow(told(epoch=4, isr=(1, 2)))
+    assert facts(replica) == (True, False)
+    replica.follower_fetched(2, 10)
+    assert facts(replica) == (True, True)
+    truncate_to(replica.log, 5)
+    replica.cut(10)
+    assert (replica.log.epoch_at(4), replica.log.epoch_end_offset(3).end_offset) == (3, 5)
+    assert (replica.high_watermark, facts(replica)) == (5, (True, False))
+    replica.follower_fetched(2, 5)
+    replica.cut(5)
+    assert facts(replica) == (True, True), "nothing was cut: who rests there does not ask again"
+    replica.produce(5)
+    assert facts(replica) == (False, False)
+
+
+def test_a_replica_without_followers_may_be_cut_in_the_epoch_that_wrote(replica: Replica) -> None:
+    replica.follow(told(epoch=3, isr=(1,), replicas=(1,)))
+    replica.produce(5)
+    assert facts(replica) == (True, True)

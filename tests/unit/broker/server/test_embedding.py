@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -124,3 +125,47 @@ def test_a_leader_has_an_address_while_it_is_alive() -> None:
     host = World().host
     assert [host.leader_address("t", number) for number in range(4)] == [("h1", 9092), None, None, None]
     assert host.internal_replication_factor == 3
+
+
+def cut_at(offset: int, world: World, partition: Partition, *, leader_epoch: int = 4) -> list[str]:
+    """Cut a log that ends at 10; what was done, in order."""
+    done: list[str] = []
+    partition.log.log_end_offset = 10
+    partition.cut = lambda before: done.append(f"epoch {before}>{partition.log.log_end_offset}")  # type: ignore[attr-defined]
+
+    def end() -> None:
+        done.append("end")
+        partition.log.log_end_offset = offset
+
+    truncation = SimpleNamespace(run=lambda: done.append("run"), end=end)
+    logs = SimpleNamespace(
+        truncation=lambda log, offset: truncation if offset < log.log_end_offset else None,
+        lowering_jobs=lambda found: [lambda: done.append("lower")],
+    )
+    world.host._partitions = cast("Any", SimpleNamespace(logs=logs, changing=asyncio.Lock()))
+    asyncio.run(world.host.cut_mirrored(cast("Any", partition), offset, leader_epoch=leader_epoch))
+    return done
+
+
+def test_a_copys_log_is_cut_in_threads_and_its_followers_are_told() -> None:
+    world, partition = World(), Partition()
+    assert cut_at(7, world, partition) == ["lower", "run", "end", "epoch 10>7"]
+    assert world.woken == ["both"]
+    assert cut_at(10, world, partition) == ["epoch 10>10"], "again, where nothing is left to cut"
+
+
+@pytest.mark.parametrize(
+    ("other", "leader_epoch", "error"),
+    [
+        ({"is_leader": False}, 4, NotLeaderOrFollowerError),
+        ({"is_mirror_copy": False}, 4, PolicyViolationError),
+        ({}, 3, NotLeaderOrFollowerError),
+    ],
+)
+def test_a_log_is_not_cut_that_is_no_copy_or_led_otherwise(
+    other: dict[str, Any], leader_epoch: int, error: type[Exception]
+) -> None:
+    world = World()
+    with pytest.raises(error):
+        cut_at(7, world, Partition(**other), leader_epoch=leader_epoch)
+    assert world.woken == []
