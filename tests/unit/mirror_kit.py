@@ -8,7 +8,8 @@ from typing import Any, cast
 from uuid import UUID
 
 from headrace.broker.log.results import AppendResult
-from headrace.broker.wire.batches import BatchHeader, Record, iter_batches
+from headrace.broker.wire.batches import BatchHeader, Record, encode_batch, iter_batches, read_header
+from headrace.mirror.difference import Batch
 from headrace.mirror.findings import CopyFinding, Kind
 from headrace.mirror.journal import Journal, Pair
 from headrace.mirror.lead import Lead
@@ -125,3 +126,22 @@ class LedPartition:
 def lead(partition: LedPartition, epoch: int | None = None) -> Lead:
     """Its present leadership, or that of another epoch."""
     return Lead(cast("Any", partition), partition.leader_epoch if epoch is None else epoch)
+
+
+def batch(at: int, size: int, text: bytes = b"same", epoch: int = 0) -> Batch:
+    """One batch of so many messages."""
+    records = [Record(0, 1, None, text, []) for _ in range(size)]
+    data = encode_batch(records, base_offset=at, leader_epoch=epoch)
+    return Batch(read_header(data), memoryview(data))
+
+
+def log(*batches: tuple[int, bytes], begin: int = 0, epoch: int = 0) -> list[Batch]:
+    """Batches of (size, text), one behind the other."""
+    found: list[Batch] = []
+    for size, text in batches:
+        found.append(batch(found[-1].header.next_offset if found else begin, size, text, epoch))
+    return found
+
+
+SHARED = [(number % 3 + 1, b"%d" % number) for number in range(500)]
+"""Batches that two logs have in common."""

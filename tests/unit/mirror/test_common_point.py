@@ -5,24 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from mirror_kit import SHARED, batch, log
 
-from headrace.broker.wire.batches import Record, encode_batch, read_header
 from headrace.mirror.common_point import CommonPoint
 from headrace.mirror.difference import Batch
-
-
-def batch(at: int, size: int, text: bytes = b"same", epoch: int = 0) -> Batch:
-    records = [Record(0, 1, None, text, []) for _ in range(size)]
-    data = encode_batch(records, base_offset=at, leader_epoch=epoch)
-    return Batch(read_header(data), memoryview(data))
-
-
-def log(*batches: tuple[int, bytes], begin: int = 0, epoch: int = 0) -> list[Batch]:
-    """Batches of (size, text), one behind the other."""
-    found: list[Batch] = []
-    for size, text in batches:
-        found.append(batch(found[-1].header.next_offset if found else begin, size, text, epoch))
-    return found
 
 
 def at(side: Sequence[Batch], offset: int) -> Batch | None:
@@ -37,9 +23,6 @@ def point_of(source: Sequence[Batch], copy: Sequence[Batch], first: int = 0) -> 
         point.served(at(source, wanted), at(copy, wanted))
         asked += 1
     return point, asked
-
-
-SHARED = [(number % 3 + 1, b"%d" % number) for number in range(500)]
 
 
 @pytest.mark.parametrize("shared", [0, 1, 2, 250, 499, 500])
