@@ -139,7 +139,9 @@ class RestoringBroker(Broker):
 
 
 class RestoreWorld(FailOverWorld):
-    """One seed's life; `own` are the batches that clients wrote here, `restores` how often it was made a copy again."""
+    """One seed's life; `own` are the batches that clients wrote here, `restores` how often it was made a copy again, `following`
+    is the share of steps in which a follower comes to fetch.
+    """
 
     broker_type = RestoringBroker
     may_copy_again = True
@@ -151,6 +153,7 @@ class RestoreWorld(FailOverWorld):
         self._rounds = 0
         super().__init__(seed)
         self.is_quiet = True
+        self.following = self.random.choice((0.05, 0.2, 1.0))
         self.source.is_compacted = False
 
     def _step(self) -> None:
@@ -165,6 +168,8 @@ class RestoreWorld(FailOverWorld):
             self._restore()
         elif self._is_ordered and choice < 0.2:
             self._renew()
+        elif choice > 0.95:
+            self._fail_over()
         super()._step()
 
     def _turn(self, broker: Broker) -> None:
@@ -173,6 +178,10 @@ class RestoreWorld(FailOverWorld):
             if broker.is_up and self.random.random() < share:
                 broker.survive(task)
         super()._turn(broker)
+
+    def _replicate(self, broker: Broker) -> None:
+        if self.is_calm or self.random.random() < self.following:
+            super()._replicate(broker)
 
     @property
     def _leader(self) -> RestoringBroker | None:

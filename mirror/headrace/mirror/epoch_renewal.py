@@ -22,7 +22,8 @@ Replicas = Mapping[PartitionKey, list[int]]
 async def renew(client: ClusterClient, places: Collection[PartitionKey]) -> str:
     """Do so for those of these that have followers; why it was not done, or nothing. Raises FAILURES and KafkaErrors."""
     topics = [{"name": topic} for topic in sorted({topic for topic, _ in places})]
-    found = await client.ask(client.brokers[0], k03_metadata.API, METADATA_VERSION, {"topics": topics})
+    named = {"topics": topics, "allow_auto_topic_creation": False}
+    found = await client.ask(client.brokers[0], k03_metadata.API, METADATA_VERSION, named)
     controller = found["controller_id"]
     replicas = {
         (topic["name"], partition["partition_index"]): partition["replica_nodes"]
