@@ -106,7 +106,11 @@ class RestoringBroker(Broker):
         truncate_to(self.log, offset)
 
     def _truncate(self, leader: Broker) -> None:
-        """Cut what differs from the leader's log, by the leader epochs of batches; at each fetch, as followers do."""
+        """Cut what differs from the leader's log, where the epochs show that something does; at each fetch, as followers do."""
+        latest = self.log.latest_epoch
+        known = leader.log.epoch_end_offset(latest)
+        if latest == known.leader_epoch and self.log.log_end_offset <= known.end_offset:
+            return
         for own, other in zip_longest(self.headers(), leader.headers()):
             if own is None:
                 break

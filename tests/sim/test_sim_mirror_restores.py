@@ -15,7 +15,7 @@ from headrace.mirror.journal import Journal
 from headrace.mirror.restoring import Restoring
 
 STEPS = 250
-SEEDS = 120
+SEEDS = 240
 
 
 @pytest.mark.parametrize("block", first_of(1, range(4)))
@@ -23,9 +23,9 @@ def test_what_was_restored_is_its_source_and_nothing_else(block: int) -> None:
     worlds = [RestoreWorld(seed) for seed in range(block, SEEDS, 4)]
     for world in worlds:
         world.run(STEPS)
-    assert sum(world.restores for world in worlds) > 20
-    assert sum(world.own_count for world in worlds) > 50
-    assert sum(world.fail_overs for world in worlds) > 30
+    assert sum(world.restores for world in worlds) > 40
+    assert sum(world.own_count for world in worlds) > 100
+    assert sum(world.fail_overs for world in worlds) > 60
 
 
 def _the_source_is_copied_before_all_in_sync_are_cut(patch: pytest.MonkeyPatch) -> None:
