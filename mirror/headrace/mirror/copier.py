@@ -200,7 +200,7 @@ class Copier:
             self.phase is phase
             and not self.is_paused
             and found is not None
-            and not self._notes.is_writing
+            and not self.obstacle
             and (request.topic_id, request.leader_epoch) == (found.topic_id, found.leader_epoch)
         )
 

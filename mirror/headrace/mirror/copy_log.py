@@ -31,7 +31,7 @@ class Target(Protocol):
 
     @property
     def has_enough_in_sync(self) -> bool:
-        """Whether `min.insync.replicas` replicas are in sync; otherwise it takes nothing."""
+        """Whether `min.insync.replicas` replicas are in sync, of what is a copy; otherwise it takes nothing."""
         ...
 
     def append(self, records: memoryview) -> AppendResult:
@@ -70,7 +70,8 @@ class LedTarget:
 
     @property
     def has_enough_in_sync(self) -> bool:
-        return not self._partition.is_under_min_isr
+        # Clients write to it once it was promoted, which the mirror looks for every few seconds only.
+        return self._log.is_mirror_copy and not self._partition.is_under_min_isr
 
     def append(self, records: memoryview) -> AppendResult:
         self._check()

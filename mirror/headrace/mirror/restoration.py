@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 from collections.abc import Collection, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -241,21 +240,22 @@ async def order(here: ClusterClient, found: Plan) -> None:
 
 async def until_done(here: ClusterClient, topics: Collection[str], timeout_seconds: float) -> None:
     """Wait until the brokers have carried the orders of these topics out, and see that they can."""
-    deadline, renew_at = time.monotonic() + timeout_seconds, 0.0
+    now = asyncio.get_running_loop().time
+    deadline, renew_at = now() + timeout_seconds, now()
     while True:
         left, problem = [next(iter(topics))], ""
         try:
             await here.refresh()
             places = _left(here, await folded(here), topics)
             left = sorted({topic for topic, _ in places})
-            if left and time.monotonic() >= renew_at:
-                renew_at = time.monotonic() + RENEW_SECONDS
+            if left and now() >= renew_at:
+                renew_at = now() + RENEW_SECONDS
                 problem = await renew(here, places)
         except (*FAILURES, KafkaError) as error:
             problem = str(error) or type(error).__name__
         if not left:
             return
-        if time.monotonic() >= deadline:
+        if now() >= deadline:
             raise click.ClickException(
                 f"{left[0]} is not restored yet after {timeout_seconds:g} s{f' ({problem})' if problem else ''}: "
                 "`headrace mirror status` says what its partitions wait for; give the same order again"

@@ -19,7 +19,10 @@ def test_a_target_takes_nothing_once_its_leadership_is_over_or_too_few_are_in_sy
     target = LedTarget(cast("Any", host), lead(partition))
     target.append(memoryview(b""))
     partition.is_under_min_isr = True
-    assert not target.has_enough_in_sync
+    facts = [target.has_enough_in_sync]
+    partition.is_under_min_isr, partition.log.is_mirror_copy = False, False
+    facts.append(target.has_enough_in_sync)
+    assert facts == [False, False], "clients write to what is no copy any more"
     partition.log.log_end_offset = 7
     for partition.high_watermark in (6, 7):
         assert target.is_committed is (partition.high_watermark == 7)
