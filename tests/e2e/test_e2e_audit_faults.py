@@ -141,8 +141,9 @@ def test_names_what_each_hop_lost_and_doubled(world: AuditWorld) -> None:
     totals = report["totals"]
     assert (totals["produced"], totals["lost"], totals["duplicated"]) == (500, 7, 6)
     assert (totals["live"], totals["offline"], totals["warehouse"]) == (498, 498, 499)
-    check_accepted(world, report["findings"][0]["id"])
+    check_accepted(world, report)
     check_recounted(world, report["findings"][0]["window_start"])
+    check_reloaded(world, report)
 
 
 def test_is_incomplete_until_every_tier_has_it_and_then_complete(world: AuditWorld) -> None:
@@ -473,12 +474,14 @@ def run_script(
     return subprocess.run(command, cwd=home, env=environment, check=True, timeout=120, capture_output=True)
 
 
-def check_accepted(world: AuditWorld, finding: str) -> None:
-    """One of the findings is accepted, for as long as nobody takes that back."""
-    run_script("audit_accept.sh", world, world.home, FINDING=finding)
+def check_accepted(world: AuditWorld, before: dict[str, Any]) -> None:
+    """All losses are accepted, for as long as nobody takes that back; they no longer hold the watermark."""
+    losses = {item["id"] for item in before["findings"] if item["kind"] == "loss"}
+    run_script("audit_accept.sh", world, world.home, FINDING=" ".join(losses))
     told = json.loads((world.home / "accepted" / "report.json").read_text())
-    assert {item["id"] for item in told["findings"] if item["accepted"]} == {finding}
-    assert (told["verdict"], told["open_verdict"], told["totals"]["lost"]) == ("loss", "loss", 7)
+    assert {item["id"] for item in told["findings"] if item["accepted"]} == losses
+    assert (told["verdict"], told["open_verdict"], told["totals"]["lost"]) == ("loss", "duplicates", 7)
+    assert told["complete_until"] > before["complete_until"]
     shown = (world.home / "accepted" / "report.html").read_text()
     assert "the disk of broker 2 is lost" in shown
     assert not any(item["accepted"] for item in world.report()["findings"])
@@ -496,6 +499,24 @@ def check_recounted(world: AuditWorld, window: str) -> None:
     assert [tier["tier"] for tier in told["tiers"]] == ["offline", "live", "warehouse"]
     assert {tier["verdict"] for tier in told["tiers"]} == {"agrees"}
     assert all(tier["events"] > 0 for tier in told["tiers"])
+
+
+def check_reloaded(world: AuditWorld, before: dict[str, Any]) -> None:
+    """Windows whose rows are wrong are loaded again from the offline log, in one commit, and a dry run changes nothing."""
+    at_fault = [item for item in before["findings"] if item["hop"] == "offline_to_warehouse"]
+    variables = {"REGISTRY": world.registry.url}
+    told: list[dict[str, Any]] = []
+    for window in sorted({item["window_start"] for item in at_fault}):
+        done = run_script("audit_reload.sh", world, world.home, WINDOW=window, **variables)
+        dry, real = map(json.loads, done.stdout.splitlines())
+        assert {**dry, "dry_run": False} == real
+        told.append(real)
+    assert (sum(item["added"] for item in told), sum(item["removed"] for item in told)) == (1, 2)
+    report = world.report()
+    assert {item["id"] for item in before["findings"]} - {item["id"] for item in report["findings"]} == {
+        item["id"] for item in at_fault
+    }
+    assert report["totals"]["warehouse"] == report["totals"]["offline"]
 
 
 def check_page(world: AuditWorld, home: Path) -> None:

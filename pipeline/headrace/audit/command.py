@@ -14,6 +14,7 @@ COMMANDS = {
     "accept": "headrace.audit.accept_command",
     "count": "headrace.audit.count_command",
     "recount": "headrace.audit.recount_command",
+    "reload": "headrace.audit.reload_command",
     "reopen": "headrace.audit.accept_command",
     "report": "headrace.audit.ledger_commands",
     "serve": "headrace.audit.serve_command",
