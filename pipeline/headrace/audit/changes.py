@@ -34,12 +34,12 @@ class Changes:
         return found
 
     def taken(
-        self, parcels: OpenParcels, streams: Callable[[tuple[str, str]], set[Stream]]
+        self, judged_anew: OpenParcels, streams: Callable[[tuple[str, str]], set[Stream]]
     ) -> set[Stream] | None:
         """Return the streams that changed since this was last asked; None: all may have."""
         is_all, found = self.is_all, self.streams
         if not is_all:
-            for counter, parcel in parcels(self.judged_places):
+            for counter, parcel in judged_anew(self.judged_places):
                 found |= {
                     Stream(counter.place.datacenter, counter.place.topic, producer)
                     for producer in parcel.copies

@@ -12,12 +12,12 @@ from itertools import permutations
 from typing import Final, TypeGuard
 
 from headrace.audit.changes import Changes
-from headrace.audit.coverage import Link
+from headrace.audit.coverage import Coverage, Link
 from headrace.audit.latency import SourcePartition
-from headrace.audit.parcels import TIERS, Counter, Parcel, Tier, joined_parcel, neighbours
+from headrace.audit.parcels import COUNTED_TIERS, TIERS, Counter, Parcel, Tier, joined_parcel, neighbours
 from headrace.audit.reach import Reach
 from headrace.audit.records import Counted
-from headrace.audit.windows import EMPTY, Depth, Stream, Tally, remove_from, total
+from headrace.audit.windows import EMPTY, Depth, Stream, Tally, once, remove_from, total
 
 BACKLOG_MAX: Final = 128
 """Parcels of a partition and tier; beyond it neighbouring ones are joined."""
@@ -41,6 +41,8 @@ class Copies:
     """Those with ranges that are held."""
     _parcels: dict[Counter, dict[tuple[int, int], Parcel]] = field(default_factory=dict)
     """Of the ranges that are held, by their offsets."""
+    _judged: dict[SourcePartition, int] = field(default_factory=dict)
+    """Up to where all tiers were counted when parcels were last judged."""
 
     def settle(self, changed: set[SourcePartition], before_ms: int) -> None:
         """Fold what all neighbours are past, where something changed or ranges were counted before a time."""
@@ -87,6 +89,39 @@ class Copies:
             self._parcels[counter] = found
             yield from ((counter, parcel) for parcel in found.values())
 
+    def judged_anew(self, places: Iterable[SourcePartition]) -> Iterator[tuple[Counter, Parcel]]:
+        """Yield of the open parcels of some partitions those that mean something else than when this was last asked.
+
+        A parcel below the positions of all tiers means what it meant, unless offsets there were never counted.
+        """
+        for place in places:
+            judged = self._judged_until(place)
+            self._judged[place] = min(self.reach.position(tier, place) for tier in TIERS)
+            for coverage in self._coverages(place):
+                coverage.is_relinked = False
+            for counter, parcel in self.open_parcels([place]):
+                if parcel.next > judged:
+                    yield counter, parcel
+
+    def moving(self, places: Iterable[SourcePartition]) -> dict[str, Depth]:
+        """Return by producer what of some partitions is counted in a tier, and not folded."""
+        found: dict[str, list[Depth]] = {}
+        for _, parcel in self.open_parcels(places):
+            for producer, copies in parcel.copies.items():
+                found.setdefault(producer, []).append(copies)
+        return {producer: once(total(copies)) for producer, copies in found.items()}
+
+    def _judged_until(self, place: SourcePartition) -> int:
+        """Return below which offset parcels were judged, and what was counted there cannot mean something else since."""
+        has_doubts = any(coverage.may_skip or coverage.is_relinked for coverage in self._coverages(place))
+        if has_doubts or place in self.reach.passed_over or place in self.reach.passings.renewed:
+            return -1
+        return self._judged.get(place, -1)
+
+    def _coverages(self, place: SourcePartition) -> Iterator[Coverage]:
+        found = (self.reach.coverage.get(Counter(tier, place)) for tier in COUNTED_TIERS)
+        return (coverage for coverage in found if coverage is not None)
+
     def _fold(self, counter: Counter, before_ms: int) -> None:
         coverage = self.reach.coverage.get(counter)
         if coverage is None:
@@ -108,16 +143,19 @@ class Copies:
     def _settle_backlog(self, counter: Counter, parcels: list[Parcel]) -> list[Parcel]:
         """Fold what all neighbours have passed; of a long rest, neighbouring parcels become one."""
         rest: list[Parcel] = []
+        judged = self._judged_until(counter.place)
         for parcel in parcels:
             tiers = neighbours(counter)
             if all(self.reach.has_passed(tier, counter, parcel) for tier in tiers):
                 unjudged = [tier for tier in tiers if not self.reach.is_judged(tier, counter, parcel)]
+                is_judged = parcel.next <= judged
                 if counter.tier == "offline":
                     self.reach.passings.settle(counter.place, parcel.first, parcel.next, parcel.copies)
                 for producer, copies in parcel.copies.items():
                     stream = Stream(counter.place.datacenter, counter.place.topic, producer)
                     key = (counter.tier, stream)
-                    self.changes.streams.add(stream)
+                    if not is_judged:
+                        self.changes.streams.add(stream)
                     self.folded[key] = total((self.folded.get(key, EMPTY), copies))
                     for tier in unjudged:
                         pair = (counter.tier, tier, stream)

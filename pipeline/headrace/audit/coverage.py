@@ -55,6 +55,8 @@ class Coverage:
     """What lies below the base and was not counted."""
     may_skip: bool = False
     """Whether a range was ever held that tells of no event."""
+    is_relinked: bool = False
+    """Whether the chain may have other links than before; whoever follows it clears this."""
     folded_ms: int = BEGIN_MS
     """When the last range below the base was counted."""
     folded_window: int = BEGIN_MS
@@ -169,6 +171,7 @@ class Coverage:
 
     def _link(self) -> None:
         """Find the chain from the base that reaches furthest, and skips least on the way."""
+        self.is_relinked = True
         skipped: dict[int, int] = {self.base: 0}
         links: dict[int, Link] = {}
         for item in sorted(self.held, key=_link_order):

@@ -42,8 +42,6 @@ class Evidence:
     """The warehouse is past these."""
     warehouse_loaded: Depth = EMPTY
     """Offline is past these."""
-    moving: Depth = EMPTY
-    """What is counted in some tier that not all neighbours are known to be past for good."""
     unseen: Mapping[tuple[Tier, Tier], Depth] = field(default_factory=dict)
     """What of a tier may lie in offsets that a neighbour, which is past them, never counted."""
     passed_over: tuple[tuple[Passed, Depth], ...] = ()
@@ -105,7 +103,6 @@ def gather(ledger: Ledger, streams: Collection[Stream] | None = None) -> list[Ev
     everything: dict[tuple[Tier, Stream], list[Depth]] = {}
     passed: dict[tuple[Tier, Tier, Stream], list[Depth]] = {}
     unseen: dict[tuple[Tier, Tier, Stream], list[Depth]] = {}
-    moving: dict[Stream, list[Depth]] = {}
     for tier, stream in product(TIERS, wanted):
         folded = ledger.copies.folded.get((tier, stream))
         if folded is None:
@@ -135,7 +132,6 @@ def gather(ledger: Ledger, streams: Collection[Stream] | None = None) -> list[Ev
             copies = parcel.copies[producer]
             stream = Stream(counter.place.datacenter, counter.place.topic, producer)
             everything.setdefault((counter.tier, stream), []).append(copies)
-            moving.setdefault(stream, []).append(copies)
             if counter.tier == "offline":
                 for index in passings.over(counter.place, parcel.first, parcel.next):
                     over.setdefault((index, stream), []).append(copies)
@@ -148,7 +144,6 @@ def gather(ledger: Ledger, streams: Collection[Stream] | None = None) -> list[Ev
         replace(
             _evidence_of(stream, ledger, everything, passed, unseen),
             passed_over=tuple(passed_over.get(stream, ())),
-            moving=once(total(moving.get(stream, ()))),
         )
         for stream in sorted(wanted)
         if stream in ledger.accounts or any((tier, stream) in everything for tier in TIERS)

@@ -283,6 +283,7 @@ class Ledger:
             if not is_again:
                 tallies = tuple(item for item in tallies if self._is_open(place, item))
             copies = self._copies_of(place, tallies, with_further=is_again)
+            self.changes.streams |= {Stream(place.datacenter, place.topic, producer) for producer in copies}
             parcel = Parcel(first=first, next=following, copies=copies)
             self.copies.backlog.setdefault(Counter("warehouse", place), []).append(parcel)
             self._note_windows(place, tallies)
@@ -360,7 +361,7 @@ class Ledger:
         """Return the streams whose evidence may differ from when this was last asked; None: of all."""
         self.changes.streams |= self.latencies.newly_late
         self.latencies.newly_late.clear()
-        return self.changes.taken(self.copies.open_parcels, lambda topic: self.known.get(topic, set()))
+        return self.changes.taken(self.copies.judged_anew, lambda topic: self.known.get(topic, set()))
 
     def streams(self) -> set[Stream]:
         """Return the streams of which something is open."""

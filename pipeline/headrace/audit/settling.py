@@ -23,9 +23,10 @@ from headrace.audit.judge import Judged, incomplete_of, judge
 from headrace.audit.latency import HOPS
 from headrace.audit.ledger import HELD_MS, Ledger
 from headrace.audit.outcome import Counts
-from headrace.audit.period import END_MS
+from headrace.audit.period import BEGIN_MS, END_MS
 from headrace.audit.watermark import SILENT_AFTER_MS, Standing, held_by, standing_of
 from headrace.audit.windows import (
+    EMPTY,
     WINDOW_SIZE_MS,
     Depth,
     Stream,
@@ -57,16 +58,18 @@ def settle(ledger: Ledger, book: Book, now_ms: int, silent_after_ms: int = SILEN
             or standing_of(item.evidence, ledger.heard_until.get(topic[0], 0), now_ms, silent_after_ms)
             for item in found
         ]
-        until_ms = min([limit_ms, *map(_floor, found, standings)])
+        unfolded = ledger.copies.moving(ledger.reach.places.get(topic, ()))
+        moving = [unfolded.get(item.evidence.stream.producer, EMPTY) for item in found]
+        until_ms = min([limit_ms, *map(_floor, found, standings, moving)])
         until_ms -= until_ms % WINDOW_SIZE_MS
         if until_ms - ledger.facts.until_ms(*topic) < STEP_MS:
             continue
         facts = ledger.facts.topics.setdefault(topic, TopicFacts())
         facts.until_ms = until_ms
-        for entry, standing in zip(found, standings, strict=True):
+        for entry, standing, rest in zip(found, standings, moving, strict=True):
             touched += 1
             _settle_windows(ledger, facts, entry, until_ms)
-            if _is_over(ledger, entry, standing, limit_ms):
+            if not rest.count and _is_over(ledger, entry, standing, limit_ms):
                 _settle_stream(ledger, facts, entry.evidence.stream, standing)
                 book.entries.pop(entry.evidence.stream, None)
                 dropped.add(entry.evidence.stream.producer_name)
@@ -74,13 +77,13 @@ def settle(ledger: Ledger, book: Book, now_ms: int, silent_after_ms: int = SILEN
     return touched
 
 
-def _floor(entry: Entry, standing: Standing) -> int:
-    """Return the first window of a stream that is not settled."""
+def _floor(entry: Entry, standing: Standing, unfolded: Depth) -> int:
+    """Return the first window of a stream that is not settled; `unfolded` is not known to be passed by all neighbours."""
     evidence = entry.evidence
     found = [item.window_start for item in evidence.accounts.open]
     if standing.bound_ms is not None:
         found.append(standing.bound_ms)
-    moving = total((evidence.moving, *entry.judged.under_way))
+    moving = total((unfolded, *entry.judged.under_way))
     if moving.count:
         found.append(evidence.span(moving).since_ms)
     return min(found, default=END_MS)
@@ -90,6 +93,8 @@ def _settle_windows(ledger: Ledger, facts: TopicFacts, entry: Entry, until_ms: i
     """Make facts of the windows of a stream that end no later, and take them out of the ledger."""
     evidence = entry.evidence
     size_ms = evidence.window_size_ms
+    if min(evidence.windows, default=BEGIN_MS) + size_ms > until_ms:
+        return
     later = [runs for start, runs in evidence.windows.items() if start + size_ms > until_ms]
     # A sequence that may be in several windows is settled with the last of them.
     kept = depth(np.concatenate([np.empty((0, 2), dtype=np.int64), *later]))
@@ -138,7 +143,6 @@ def _is_over(ledger: Ledger, entry: Entry, standing: Standing, limit_ms: int) ->
     return (
         standing.bound_ms is None
         and heard_ms <= limit_ms
-        and not entry.evidence.moving.count
         and not (accounts is not None and accounts.open)
         and not ledger.windows.get(stream)
     )

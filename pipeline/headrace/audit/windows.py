@@ -7,8 +7,10 @@ number of events. Pure: numpy, no I/O, no clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from operator import mul, sub
 from typing import Any, Final, NamedTuple, TypeVar
 
 import numpy as np
@@ -150,17 +152,32 @@ def tally(
     return tallies
 
 
+Column = tuple[int, ...] | Int64s
+SMALL_MAX: Final = 32
+"""Steps up to which plain numbers are quicker than arrays; most streams have two."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Depth:
-    """Copies of each sequence: `copies[i]` of those from `edges[i]` up to before `edges[i + 1]`, none outside."""
+    """Copies of each sequence: `copies[i]` of those from `edges[i]` up to before `edges[i + 1]`, none outside.
 
-    edges: Int64s
-    copies: Int64s
+    Each step changes something. Both are tuples up to `SMALL_MAX` steps, and arrays beyond.
+    """
+
+    edges: Column
+    copies: Column
+
+    @property
+    def is_small(self) -> bool:
+        return type(self.edges) is tuple
 
     @property
     def count(self) -> int:
         """All copies together."""
-        return int(np.dot(self.copies[:-1], np.diff(self.edges))) if len(self.edges) else 0
+        if self.is_small:
+            lengths = map(sub, self.edges[1:], self.edges)
+            return sum(map(mul, self.copies, lengths))
+        return int(np.dot(self.copies[:-1], np.diff(self.edges)))
 
     @property
     def first(self) -> int:
@@ -169,13 +186,18 @@ class Depth:
 
     def runs(self) -> list[Run]:
         """Return maximal runs with equal numbers of copies, in ascending order."""
+        edges, copies = self._lists()
         return [
-            Run(int(self.edges[at]), int(self.edges[at + 1]) - 1, int(self.copies[at]))
-            for at in np.flatnonzero(self.copies)
+            Run(*item)
+            for item in zip(edges, [edge - 1 for edge in edges[1:]], copies, strict=False)
+            if item[2]
         ]
 
     def as_json(self) -> list[list[int]]:
-        return [self.edges.tolist(), self.copies.tolist()]
+        return [*self._lists()]
+
+    def _lists(self) -> tuple[list[int], list[int]]:
+        return np.asarray(self.edges).tolist(), np.asarray(self.copies).tolist()
 
 
 def runs_in(found: Depth) -> Int64s:
@@ -185,16 +207,22 @@ def runs_in(found: Depth) -> Int64s:
 
 def depth_from_json(fields: Any) -> Depth:
     edges, copies = fields
-    return Depth(np.array(edges, dtype=np.int64), np.array(copies, dtype=np.int64))
+    return _made(edges, copies)
 
 
-EMPTY: Final = Depth(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+EMPTY: Final = Depth((), ())
 
 
 def depth(runs: Int64s) -> Depth:
     """Return how often the runs hold each sequence."""
-    steps = np.repeat(np.array([1, -1], dtype=np.int64), len(runs))
-    return _accumulated(np.concatenate((runs[:, 0], runs[:, 1] + 1)), steps)
+    if 2 * len(runs) <= SMALL_MAX:
+        steps: dict[int, int] = {}
+        for first, last in runs.tolist():
+            steps[first] = steps.get(first, 0) + 1
+            steps[last + 1] = steps.get(last + 1, 0) - 1
+        return _stepped(steps)
+    changes = np.repeat(np.array([1, -1], dtype=np.int64), len(runs))
+    return _accumulated(np.concatenate((runs[:, 0], runs[:, 1] + 1)), changes)
 
 
 def total(depths: Iterable[Depth]) -> Depth:
@@ -202,13 +230,25 @@ def total(depths: Iterable[Depth]) -> Depth:
     members = [item for item in depths if len(item.edges)]
     if len(members) <= 1:
         return members[0] if members else EMPTY
+    if all(item.is_small for item in members):
+        steps: dict[int, int] = {}
+        for item in members:
+            before = 0
+            for edge, copies in zip(item.edges, item.copies, strict=True):
+                steps[edge] = steps.get(edge, 0) + copies - before
+                before = copies
+        return _stepped(steps)
+    columns = [_arrays(item) for item in members]
     return _accumulated(
-        np.concatenate([item.edges for item in members]), np.concatenate([_steps(item) for item in members])
+        np.concatenate([edges for edges, _ in columns]),
+        np.concatenate([_changes(copies) for _, copies in columns]),
     )
 
 
 def is_same(left: Depth, right: Depth) -> bool:
     """Whether both hold the same sequences as often."""
+    if left.is_small and right.is_small:
+        return left.edges == right.edges and left.copies == right.copies
     return np.array_equal(left.edges, right.edges) and np.array_equal(left.copies, right.copies)
 
 
@@ -218,17 +258,23 @@ def excess(left: Depth, right: Depth) -> Depth:
         return left
     if is_same(left, right):
         return EMPTY
-    difference = _accumulated(
-        np.concatenate((left.edges, right.edges)), np.concatenate((_steps(left), -_steps(right)))
+    if left.is_small and right.is_small:
+        return _merged(left, right, lambda ours, theirs: ours - theirs if ours > theirs else 0)
+    (edges, copies), (further, less) = _arrays(left), _arrays(right)
+    difference = _arrays(
+        _accumulated(np.concatenate((edges, further)), np.concatenate((_changes(copies), -_changes(less))))
     )
-    return _normal(difference.edges, np.maximum(difference.copies, 0))
+    return _normal(difference[0], np.maximum(difference[1], 0))
 
 
 def once(item: Depth) -> Depth:
     """Return each sequence that is there, once."""
-    if not len(item.edges) or item.copies.max() <= 1:
-        return item
-    return _normal(item.edges, np.minimum(item.copies, 1))
+    if item.is_small:
+        if max(item.copies, default=0) <= 1:
+            return item
+        return _stepped_to(zip(item.edges, (min(copies, 1) for copies in item.copies), strict=True))
+    edges, copies = _arrays(item)
+    return item if copies.max() <= 1 else _normal(edges, np.minimum(copies, 1))
 
 
 def within(item: Depth, mask: Depth) -> Depth:
@@ -237,6 +283,8 @@ def within(item: Depth, mask: Depth) -> Depth:
         return EMPTY
     if len(mask.edges) == 2 and mask.edges[0] <= item.edges[0] and item.edges[-1] <= mask.edges[1]:
         return item
+    if item.is_small and mask.is_small:
+        return _merged(item, mask, lambda copies, held: copies if held else 0)
     edges = np.union1d(item.edges, mask.edges)
     return _normal(edges, np.where(_at(mask, edges) > 0, _at(item, edges), 0))
 
@@ -246,14 +294,51 @@ def without(item: Depth, mask: Depth) -> Depth:
     return excess(item, within(item, mask))
 
 
+def _made(edges: Sequence[int], copies: Sequence[int]) -> Depth:
+    if len(edges) <= SMALL_MAX:
+        return Depth(tuple(edges), tuple(copies))
+    return Depth(np.array(edges, dtype=np.int64), np.array(copies, dtype=np.int64))
+
+
+def _stepped(steps: Mapping[int, int]) -> Depth:
+    """Return the depth that changes by so much at these edges."""
+    edges = sorted(steps)
+    return _stepped_to(zip(edges, accumulate(map(steps.__getitem__, edges)), strict=True))
+
+
+def _stepped_to(levels: Iterable[tuple[int, int]]) -> Depth:
+    """Return the depth that has so many copies from each of these ascending edges on."""
+    edges: list[int] = []
+    found: list[int] = []
+    before = 0
+    for edge, copies in levels:
+        if copies != before:
+            edges.append(edge)
+            found.append(copies)
+            before = copies
+    return _made(edges, found)
+
+
+def _merged(left: Depth, right: Depth, rule: Callable[[int, int], int]) -> Depth:
+    """Return what a rule makes of the copies of both, edge by edge."""
+    ours, theirs = (dict(zip(item.edges, item.copies, strict=True)) for item in (left, right))
+    levels: list[tuple[int, int]] = []
+    here = there = 0
+    for edge in sorted(ours.keys() | theirs.keys()):
+        here, there = ours.get(edge, here), theirs.get(edge, there)
+        levels.append((edge, rule(here, there)))
+    return _stepped_to(levels)
+
+
+def _arrays(item: Depth) -> tuple[Int64s, Int64s]:
+    return np.asarray(item.edges, dtype=np.int64), np.asarray(item.copies, dtype=np.int64)
+
+
 def _at(item: Depth, sequences: Int64s) -> Int64s:
     """Return the copies of each sequence."""
-    found = np.searchsorted(item.edges, sequences, side="right")
-    return np.concatenate((np.zeros(1, dtype=np.int64), item.copies))[found]
-
-
-def _steps(item: Depth) -> Int64s:
-    return _changes(item.copies)
+    edges, copies = _arrays(item)
+    found = np.searchsorted(edges, sequences, side="right")
+    return np.concatenate((np.zeros(1, dtype=np.int64), copies))[found]
 
 
 def _accumulated(edges: Int64s, steps: Int64s) -> Depth:
@@ -268,7 +353,8 @@ def _accumulated(edges: Int64s, steps: Int64s) -> Depth:
 def _normal(edges: Int64s, copies: Int64s) -> Depth:
     """Leave out the edges at which nothing changes."""
     changes = _changes(copies) != 0
-    return Depth(edges[changes], copies[changes])
+    edges, copies = edges[changes], copies[changes]
+    return _made(edges.tolist(), copies.tolist()) if len(edges) <= SMALL_MAX else Depth(edges, copies)
 
 
 def _changes(copies: Int64s) -> Int64s:
