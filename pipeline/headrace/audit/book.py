@@ -17,7 +17,7 @@ from headrace.audit.latency import HOPS
 from headrace.audit.ledger import Ledger
 from headrace.audit.outcome import Finding
 from headrace.audit.watermark import WHOLE, Held, Standing, held_by, is_whole
-from headrace.audit.windows import EMPTY, Stream, excess, within
+from headrace.audit.windows import Stream, excess, within
 
 OVERDUE: Final = "it came after its window had been told to be whole"
 
@@ -81,8 +81,10 @@ def late_of(ledger: Ledger, evidence: Evidence) -> Iterable[Finding]:
     overdue = evidence.overdue
     yield from findings_of("late", HOPS[0], evidence, overdue, OVERDUE)
     for hop in HOPS:
-        late = evidence.of_period(ledger.latencies.late.get((hop, evidence.stream), EMPTY))
-        yield from findings_of("late", hop, evidence, excess(late, within(late, overdue)))
+        known = ledger.latencies.late.get((hop, evidence.stream))
+        if known is not None:
+            late = evidence.of_period(known)
+            yield from findings_of("late", hop, evidence, excess(late, within(late, overdue)))
 
 
 def _with_compaction(ledger: Ledger, gathered: list[Evidence]) -> list[Evidence]:

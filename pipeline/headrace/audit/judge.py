@@ -74,25 +74,32 @@ def judge(evidence: Evidence) -> Judged:
             ahead=further,
             doubled=further,
             unseen=accounts.unjudged,
-        ),
-        _Hop(
-            "live_to_offline",
-            missing=excess(live, offline),
-            lost=excess(evidence.live_passed, offline),
-            ahead=excess(offline, live),
-            doubled=excess(evidence.offline_mirrored, live),
-            unseen=_unseen(evidence, "live", "offline"),
-        ),
-        _Hop(
-            "offline_to_warehouse",
-            missing=excess(offline, warehouse),
-            lost=excess(evidence.offline_passed, warehouse),
-            ahead=excess(warehouse, offline),
-            doubled=excess(evidence.warehouse_loaded, offline),
-            unseen=_unseen(evidence, "offline", "warehouse"),
-        ),
+        )
     ]
-    for hop in hops if evidence.is_loaded else hops[:2]:
+    # Between tiers that are the same nothing is to be judged.
+    if not is_same(live, offline):
+        hops.append(
+            _Hop(
+                "live_to_offline",
+                missing=excess(live, offline),
+                lost=excess(evidence.live_passed, offline),
+                ahead=excess(offline, live),
+                doubled=excess(evidence.offline_mirrored, live),
+                unseen=_unseen(evidence, "live", "offline"),
+            )
+        )
+    if evidence.is_loaded and not is_same(offline, warehouse):
+        hops.append(
+            _Hop(
+                "offline_to_warehouse",
+                missing=excess(offline, warehouse),
+                lost=excess(evidence.offline_passed, warehouse),
+                ahead=excess(warehouse, offline),
+                doubled=excess(evidence.warehouse_loaded, offline),
+                unseen=_unseen(evidence, "offline", "warehouse"),
+            )
+        )
+    for hop in hops:
         _judge_hop(judged, evidence, _excused(hop, evidence.compacted))
     judged.hops["producer_to_live"].unknown += evidence.beyond_accounts.count
     return judged
@@ -193,9 +200,9 @@ def _passed_over(evidence: Evidence, lost: Depth) -> tuple[list[Finding], Depth]
 
 
 def findings_of(kind: Kind, hop: Hop, evidence: Evidence, found: Depth, reason: str = "") -> list[Finding]:
-    runs = found.runs()[:FINDINGS_MAX]
-    if not runs:
+    if not found.count:
         return []
+    runs = found.runs()[:FINDINGS_MAX]
     table = evidence.table
     reason = reason or (AGAIN_REASON if evidence.stream.is_again else "")
     # What came late for its window is the odd one among the sequences around it.

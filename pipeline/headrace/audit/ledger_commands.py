@@ -47,6 +47,8 @@ from headrace.load.rounds import Rounds
 from headrace.load.tables import WarehouseError, is_present, open_present
 
 SAVE_SECONDS: Final = 15.0
+SAVE_PAUSES: Final = 20
+"""After the ledger was saved it is not for so many times as long: what is not saved is read again."""
 ARCHIVE_SECONDS: Final = 600.0
 """What is settled goes to the tables so often: each time makes a file of each."""
 READ_FAILURES: Final = (ConnectionFailedError, KafkaError, WarehouseError, OSError)
@@ -268,7 +270,7 @@ def watch(
     auditor = open_auditor(bootstrap, warehouse, catalog_properties, directory, late_after_seconds)
     logger.info("watching")
     saved = archived = time.monotonic()
-    changed = 0
+    changed, save_seconds = 0, SAVE_SECONDS
     while not stop.is_set():
         begun = time.monotonic()
         try:
@@ -284,10 +286,11 @@ def watch(
             metrics.observe(outcome, auditor.ledger, now_ms())
             metrics.observe_reading(auditor.records, auditor.files, auditor.lag, len(auditor.ledger.unread))
         rounds.ended(time.monotonic() - begun, auditor.hindrance)
-        if changed and time.monotonic() - saved >= SAVE_SECONDS:
-            is_due = time.monotonic() - archived >= ARCHIVE_SECONDS
+        if changed and (begun := time.monotonic()) - saved >= save_seconds:
+            is_due = begun - archived >= ARCHIVE_SECONDS
             auditor.keep(directory, with_settled=is_due)
             saved, changed = time.monotonic(), 0
+            save_seconds = max(SAVE_SECONDS, SAVE_PAUSES * (saved - begun))
             archived = saved if is_due else archived
         stop.wait(interval)
     auditor.keep(directory, with_settled=True)

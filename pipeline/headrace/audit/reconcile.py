@@ -10,7 +10,7 @@ Pure: the ledger in, values out.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Final
+from typing import Final, TypeVar
 
 from headrace.audit.aggregate_outcome import add_aggregates
 from headrace.audit.batch_outcome import add_batches
@@ -24,6 +24,8 @@ from headrace.audit.parcels import Counter
 from headrace.audit.period import ALWAYS, BEGIN_MS, END_MS, Period
 from headrace.audit.watermark import SILENT_AFTER_MS, Watermarks, standing_of
 from headrace.audit.windows import Stream
+
+Key = TypeVar("Key")
 
 
 def reconcile(
@@ -45,27 +47,9 @@ def reconcile(
         book.read(ledger)
     else:
         book.follow(ledger)
-    for _, entry in sorted(book.entries.items(), key=lambda item: item[0]):
-        evidence = entry.evidence
-        if evidence.topic in outcome.off:
-            continue
-        heard_until_ms = ledger.heard_until.get(evidence.stream.datacenter, 0)
-        standing = entry.standing or standing_of(evidence, heard_until_ms, now_ms, silent_after_ms)
-        watermarks.add(evidence, standing, entry.held)
-        part = within_period(evidence, period)
-        found = entry.judged if part is evidence else judge(part)
-        if standing.unknown and ledger.modes.now(*evidence.topic) == "events":
-            outcome.incomplete.append(incomplete_of(evidence.stream, standing.reason, standing.unknown))
-        _collect(outcome, evidence.topic, found)
-        nowhere = evidence.nowhere.count
-        if nowhere:
-            outcome.unacknowledged[evidence.topic] = outcome.unacknowledged.get(evidence.topic, 0) + nowhere
-        if found is not entry.judged:
-            outcome.beyond.add(_left_out(entry.judged.counts, found.counts))
-        if evidence.uncounted and found.counts != Counts():
-            outcome.uncounted |= {(tier, *evidence.topic) for tier in evidence.uncounted}
-        outcome.findings += entry.late if part is evidence else late_of(ledger, part)
+    _add_open(outcome, ledger, book, watermarks, now_ms, silent_after_ms)
     _add_facts(outcome, ledger, watermarks)
+    outcome.topics = dict(sorted(outcome.topics.items()))
     add_batches(outcome, ledger)
     add_aggregates(outcome, ledger)
     outcome.findings.sort(key=lambda found: (_ORDER.index(found.kind), _HOPS.index(found.hop)))
@@ -129,11 +113,49 @@ def _told(ledger: Ledger, found: dict[tuple[str, str], int]) -> dict[tuple[str, 
 
 
 def _collect(outcome: Outcome, topic: tuple[str, str], judged: Judged) -> None:
-    outcome.topics.setdefault(topic, Counts()).add(judged.counts)
+    _of(outcome.topics, topic).add(judged.counts)
     for hop, counts in judged.hops.items():
-        outcome.hops.setdefault((*topic, hop), Counts()).add(counts)
-    outcome.findings += judged.findings
-    outcome.incomplete += judged.incomplete
+        _of(outcome.hops, (*topic, hop)).add(counts)
+
+
+def _of(known: dict[Key, Counts], key: Key) -> Counts:
+    found = known.get(key)
+    if found is None:
+        found = known[key] = Counts()
+    return found
+
+
+def _add_open(
+    outcome: Outcome, ledger: Ledger, book: Book, watermarks: Watermarks, now_ms: int, silent_after_ms: int
+) -> None:
+    """Add what is open of the period, as it was judged."""
+    said: list[tuple[Stream, list[Finding], list[Incomplete]]] = []
+    for entry in book.entries.values():
+        evidence = entry.evidence
+        if evidence.topic in outcome.off:
+            continue
+        heard_until_ms = ledger.heard_until.get(evidence.stream.datacenter, 0)
+        standing = entry.standing or standing_of(evidence, heard_until_ms, now_ms, silent_after_ms)
+        watermarks.add(evidence, standing, entry.held)
+        part = within_period(evidence, outcome.period)
+        found = entry.judged if part is evidence else judge(part)
+        incomplete = found.incomplete
+        if standing.unknown and ledger.modes.now(*evidence.topic) == "events":
+            incomplete = [incomplete_of(evidence.stream, standing.reason, standing.unknown), *incomplete]
+        late = entry.late if part is evidence else list(late_of(ledger, part))
+        if incomplete or found.findings or late:
+            said.append((evidence.stream, [*found.findings, *late], incomplete))
+        _collect(outcome, evidence.topic, found)
+        nowhere = evidence.nowhere.count
+        if nowhere:
+            outcome.unacknowledged[evidence.topic] = outcome.unacknowledged.get(evidence.topic, 0) + nowhere
+        if found is not entry.judged:
+            outcome.beyond.add(_left_out(entry.judged.counts, found.counts))
+        if evidence.uncounted and found.counts != Counts():
+            outcome.uncounted |= {(tier, *evidence.topic) for tier in evidence.uncounted}
+    for _, findings, incomplete in sorted(said, key=lambda item: item[0]):
+        outcome.findings += findings
+        outcome.incomplete += incomplete
 
 
 def _add_facts(outcome: Outcome, ledger: Ledger, watermarks: Watermarks) -> None:
@@ -144,14 +166,15 @@ def _add_facts(outcome: Outcome, ledger: Ledger, watermarks: Watermarks) -> None
             continue
         watermarks.add_facts(topic, facts)
         counts, hops = facts.of_period(period)
-        outcome.topics.setdefault(topic, Counts()).add(counts)
+        _of(outcome.topics, topic).add(counts)
         if counts is not facts.counts:
             outcome.beyond.add(_left_out(facts.counts, counts))
         for hop, found in hops.items():
-            outcome.hops.setdefault((*topic, hop), Counts()).add(found)
-        outcome.findings += [
-            item for item in facts.findings if period.overlaps(item.window_start, item.window_end)
-        ]
+            _of(outcome.hops, (*topic, hop)).add(found)
+        if facts.findings:
+            outcome.findings += [
+                item for item in facts.findings if period.overlaps(item.window_start, item.window_end)
+            ]
         outcome.incomplete += facts.incomplete
 
 

@@ -174,9 +174,10 @@ class Depth:
     @property
     def count(self) -> int:
         """All copies together."""
+        if not len(self.edges):
+            return 0
         if self.is_small:
-            lengths = map(sub, self.edges[1:], self.edges)
-            return sum(map(mul, self.copies, lengths))
+            return sum(map(mul, self.copies, map(sub, self.edges[1:], self.edges)))
         return int(np.dot(self.copies[:-1], np.diff(self.edges)))
 
     @property

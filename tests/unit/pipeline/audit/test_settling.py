@@ -115,6 +115,24 @@ def test_a_round_touches_what_changed_and_nothing_that_is_settled(rounds: Rounds
     assert counted(rounds.round())[:4] == (304, 304, 304, 304)
 
 
+def test_what_is_open_is_judged_again_only_where_something_new_is_known_of_it(rounds: Rounds) -> None:
+    pipeline = rounds.pipeline
+    for number in range(20):
+        rounds.live_once(f"done-{number}")
+        if number >= 18:
+            rounds.round()
+    rounds.live_once("new")
+    pipeline.ledger.settle(pipeline.now_ms)
+    rounds.book.follow(pipeline.ledger)
+    assert rounds.book.touched == 1
+    # Counted ranges of all of them are folded.
+    pipeline.now_ms += SETTLED_AFTER_MS
+    pipeline.ledger.settle(pipeline.now_ms)
+    assert len(pipeline.ledger.copies.folded) == 3 * 21
+    rounds.book.follow(pipeline.ledger)
+    assert rounds.book.touched == 0
+
+
 def test_a_further_copy_is_a_finding_of_the_window_in_which_it_came(rounds: Rounds) -> None:
     pipeline = rounds.pipeline
     rounds.live_once("p")
