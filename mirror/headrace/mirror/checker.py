@@ -95,6 +95,7 @@ class Checker:
         if turn is None:
             return IDLE_SECONDS
         before = self._plan.bytes_compared
+        self._plan.follow(self._source.bytes_copied, self._host.clock.monotonic_ms())
         try:
             if not await self._read_on(turn):
                 await self._conclude(turn)

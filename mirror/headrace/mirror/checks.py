@@ -5,7 +5,8 @@
 
 A pass is one turn of each partition, by name; it is over when each that is there has had its turn. What was never compared has
 a turn between two passes, too. Invariant: a step reads of the source what the rate allows in `STEP_SECONDS`, or one batch, and
-lasts as long as the rate asks for.
+lasts as long as the rate asks for. A rate that is not set is a share of what is copied, so that comparing takes a share of the
+processor time that copying does, and `BYTES_PER_SECOND_MIN` where little is.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ from headrace.broker.wire.partitions import PartitionKey
 
 STEP_BYTES, STEP_SECONDS = 1024 * 1024, 4
 """The most that a step reads, and lasts: few large ones cost less than many small ones."""
+COPIED_SHARE = 1 / 100
+"""Of what is copied so much is compared: a byte costs what it costs to copy, where batches are large up to twice that."""
+BYTES_PER_SECOND_MIN = 64 * 1024
+BY_WHAT_IS_COPIED = -1
 PASS_MS_MIN = 60_000
 """From the begin of one pass to that of the next: what there is little of is not compared over and over."""
 
@@ -26,7 +31,8 @@ class CheckPlan:
     """
 
     def __init__(self, bytes_per_second: int) -> None:
-        self.bytes_per_second = bytes_per_second
+        self.is_following = bytes_per_second == BY_WHAT_IS_COPIED
+        self.bytes_per_second = BYTES_PER_SECOND_MIN if self.is_following else bytes_per_second
         self.bytes_compared = 0
         self.completed_ms: int | None = None
         self.left_out_count = 0
@@ -36,6 +42,16 @@ class CheckPlan:
         self._left_out = 0
         self._began_ms: int | None = None
         self._is_under_way = False
+        self._copied: tuple[int, int] | None = None
+
+    def follow(self, bytes_copied: int, now_ms: int) -> None:
+        """So much was copied by now, since whenever: what was copied since the last time says how fast to compare."""
+        if not self.is_following:
+            return
+        before, self._copied = self._copied, (bytes_copied, now_ms)
+        if before is not None and now_ms > before[1]:
+            rate = 1000 * (bytes_copied - before[0]) / (now_ms - before[1])
+            self.bytes_per_second = max(BYTES_PER_SECOND_MIN, int(rate * COPIED_SHARE))
 
     @property
     def size(self) -> int:

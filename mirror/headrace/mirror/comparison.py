@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
+from struct import Struct
 
 from headrace.broker.errors import CorruptMessageError, KafkaError
-from headrace.broker.wire.batches import LENGTH_END, MAGIC_AT, BatchHeader, iter_batches
+from headrace.broker.wire.batches import HEADER_SIZE, LENGTH_END, MAGIC, MAGIC_AT, BatchHeader, iter_batches
 from headrace.mirror.difference import (
     Batch,
     Difference,
@@ -29,6 +30,8 @@ from headrace.mirror.difference import (
     records_of_both,
 )
 
+_EXTENT = Struct(">qi4s7xi")
+"""Base offset, length, leader epoch and last offset delta of a batch."""
 Offsets = tuple[int, int]
 """First and last, both included."""
 _NO_BATCH = CorruptMessageError(
@@ -95,6 +98,7 @@ class Comparison:
     def _go_on(self) -> None:
         """Compare for as long as both sides are known."""
         source, copy = self._cursors[Side.SOURCE], self._cursors[Side.COPY]
+        self.bytes_compared += _go_past_same(source, copy)
         while self.difference is None:
             ours, theirs = source.head, copy.head
             if ours is None or theirs is None or (isinstance(ours, Nothing) and isinstance(theirs, Nothing)):
@@ -158,8 +162,9 @@ class _Cursor:
     def __init__(self, offset: int, end: int) -> None:
         self.offset = offset
         self.head: Served | None = None
-        self._end = end
+        self.end = end
         self._records = memoryview(b"")
+        self._position = 0
         self._batches: Iterator[tuple[int, BatchHeader]] = iter(())
         self._look()
 
@@ -176,6 +181,18 @@ class _Cursor:
         self.offset = self.head.header.next_offset
         self._look()
 
+    @property
+    def rest(self) -> memoryview:
+        """What was served from the head on."""
+        return self._records[self._position :]
+
+    def go_past(self, size: int, next_offset: int) -> None:
+        """So many bytes from the head on are done with, which end where a batch does."""
+        self._records = self.rest[size:]
+        self._batches = iter_batches(self._records)
+        self.offset = next_offset
+        self._look()
+
     def jump(self, offset: int) -> None:
         """Nothing below that offset is looked at any more."""
         if offset > self.offset:
@@ -184,8 +201,8 @@ class _Cursor:
 
     def _look(self) -> None:
         self.head = None
-        if self.offset >= self._end:
-            self.head = Nothing(next_offset=self._end)
+        if self.offset >= self.end:
+            self.head = Nothing(next_offset=self.end)
             return
         try:
             for position, header in self._batches:
@@ -196,10 +213,35 @@ class _Cursor:
             self.head = Unreadable(offset=self.offset, reason=str(error))
 
     def _at(self, position: int, header: BatchHeader) -> Served:
-        if header.base_offset >= self._end:
-            self.offset = self._end
-            return Nothing(next_offset=self._end)
+        if header.base_offset >= self.end:
+            self.offset = self.end
+            return Nothing(next_offset=self.end)
+        self._position = position
         return Batch(header, self._records[position : position + header.size])
+
+
+def _go_past_same(source: _Cursor, copy: _Cursor) -> int:
+    """Go past all batches that both sides have served where those are the same, which costs little a batch; how many bytes.
+
+    Where anything but leader epochs differs nothing is gone past: that is for the one by one.
+    """
+    if not (isinstance(source.head, Batch) and isinstance(copy.head, Batch)):
+        return 0
+    ours, theirs = source.rest, bytearray(copy.rest)
+    size, next_offset, limit = 0, source.offset, min(len(ours), len(theirs))
+    while limit - size >= HEADER_SIZE and ours[size + MAGIC_AT] == MAGIC:
+        base_offset, length, epoch, last_offset_delta = _EXTENT.unpack_from(ours, size)
+        if base_offset >= source.end or not HEADER_SIZE <= length + LENGTH_END <= limit - size:
+            break
+        theirs[size + LENGTH_END : size + MAGIC_AT] = epoch
+        size += length + LENGTH_END
+        next_offset = max(next_offset, base_offset + last_offset_delta + 1)
+    del theirs[size:]
+    if not size or theirs != ours[:size]:
+        return 0
+    for cursor in (source, copy):
+        cursor.go_past(size, next_offset)
+    return size
 
 
 def is_same(ours: Batch, theirs: Batch) -> bool:

@@ -75,9 +75,11 @@ class Tunables:
     sync_groups_interval_ms: int = integer(
         60_000, "Groups' offsets are brought so often.", low=1_000, high=3_600_000
     )
-    # A byte costs to compare what it costs to copy: half a millisecond a second, 2 % of what copying 13 MB/s takes.
     verify_max_bytes_per_second: int = integer(
-        256 * 1024, "How fast copies are compared with each source; 0: not at all.", low=0, high=1024**3
+        -1,
+        "How fast copies are compared with each source; 0: not at all; -1: a hundredth of what is copied, and at least 64 KiB.",
+        low=-1,
+        high=1024**3,
     )
     retry_backoff_ms: int = integer(100, "Pause after the first failure.", low=1, high=10_000)
     retry_backoff_max_ms: int = integer(5_000, "Longest pause between retries.", low=1, high=60_000)

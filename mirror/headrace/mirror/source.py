@@ -199,6 +199,11 @@ class Source:
             check_problem=self.checks.problem,
         )
 
+    @property
+    def bytes_copied(self) -> int:
+        """By the copiers that it has."""
+        return sum(copier.progress.bytes_copied for copier in self.copiers.values())
+
     def limit_to(self, ordered: int | None) -> None:
         """Fetch so many bytes a second at most, as a person ordered; None: as it is configured."""
         self.limit.change(self.config.bytes_per_second if ordered is None else ordered)

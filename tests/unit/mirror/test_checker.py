@@ -106,8 +106,9 @@ class World:
             client_id="test",
             tunables=Tunables(),
             limit=Limit(None),
+            bytes_copied=0,
         )
-        clock = SimpleNamespace(now_ms=lambda: self.now_ms)
+        clock = SimpleNamespace(now_ms=lambda: self.now_ms, monotonic_ms=lambda: self.now_ms)
         configurations = SimpleNamespace(of_topic=lambda _: {})
         host = SimpleNamespace(clock=clock, configurations=configurations)
         lead = Lead(cast("Any", self.partition), 3)

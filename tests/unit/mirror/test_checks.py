@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.mirror.checks import PASS_MS_MIN, STEP_BYTES, CheckPlan
+from headrace.mirror.checks import BY_WHAT_IS_COPIED, BYTES_PER_SECOND_MIN, PASS_MS_MIN, STEP_BYTES, CheckPlan
 
 A, B, C = ("t", 0), ("t", 1), ("u", 0)
 
@@ -55,3 +55,22 @@ def test_a_step_lasts_as_long_as_the_rate_asks_for() -> None:
     assert (slow.size, fast.size) == (4000, STEP_BYTES)
     assert [slow.pause_seconds(size) for size in (0, 4000, 5000)] == [4.0, 4.0, 5.0]
     assert fast.pause_seconds(0) == 0.1
+
+
+def test_a_rate_that_is_not_set_is_a_share_of_what_is_copied() -> None:
+    plan, fixed = CheckPlan(BY_WHAT_IS_COPIED), CheckPlan(1000)
+    rates = []
+    for bytes_copied, now_ms in (
+        (0, 0),
+        (80_000_000, 4_000),
+        (80_000_000, 8_000),
+        (5, 9_000),
+        (500_000_005, 9_000),
+    ):
+        plan.follow(bytes_copied, now_ms)
+        fixed.follow(bytes_copied, now_ms)
+        rates.append(plan.bytes_per_second)
+    assert rates == [BYTES_PER_SECOND_MIN, 200_000, *[BYTES_PER_SECOND_MIN] * 3]
+    assert fixed.bytes_per_second == 1000
+    plan.follow(900_000_005, 10_000)
+    assert (plan.bytes_per_second, plan.size) == (4_000_000, STEP_BYTES)
