@@ -153,7 +153,7 @@ def tally(
 
 
 Column = tuple[int, ...] | Int64s
-SMALL_MAX: Final = 32
+SMALL_STEPS: Final = 32
 """Steps up to which plain numbers are quicker than arrays; most streams have two."""
 
 
@@ -161,7 +161,7 @@ SMALL_MAX: Final = 32
 class Depth:
     """Copies of each sequence: `copies[i]` of those from `edges[i]` up to before `edges[i + 1]`, none outside.
 
-    Each step changes something. Both are tuples up to `SMALL_MAX` steps, and arrays beyond.
+    Each step changes something. Both are tuples up to `SMALL_STEPS` steps, and arrays beyond.
     """
 
     edges: Column
@@ -216,7 +216,7 @@ EMPTY: Final = Depth((), ())
 
 def depth(runs: Int64s) -> Depth:
     """Return how often the runs hold each sequence."""
-    if 2 * len(runs) <= SMALL_MAX:
+    if 2 * len(runs) <= SMALL_STEPS:
         steps: dict[int, int] = {}
         for first, last in runs.tolist():
             steps[first] = steps.get(first, 0) + 1
@@ -296,7 +296,7 @@ def without(item: Depth, mask: Depth) -> Depth:
 
 
 def _made(edges: Sequence[int], copies: Sequence[int]) -> Depth:
-    if len(edges) <= SMALL_MAX:
+    if len(edges) <= SMALL_STEPS:
         return Depth(tuple(edges), tuple(copies))
     return Depth(np.array(edges, dtype=np.int64), np.array(copies, dtype=np.int64))
 
@@ -355,7 +355,7 @@ def _normal(edges: Int64s, copies: Int64s) -> Depth:
     """Leave out the edges at which nothing changes."""
     changes = _changes(copies) != 0
     edges, copies = edges[changes], copies[changes]
-    return _made(edges.tolist(), copies.tolist()) if len(edges) <= SMALL_MAX else Depth(edges, copies)
+    return _made(edges.tolist(), copies.tolist()) if len(edges) <= SMALL_STEPS else Depth(edges, copies)
 
 
 def _changes(copies: Int64s) -> Int64s:
