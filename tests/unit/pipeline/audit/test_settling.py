@@ -133,6 +133,20 @@ def test_what_is_open_is_judged_again_only_where_something_new_is_known_of_it(ro
     assert rounds.book.touched == 0
 
 
+def test_what_a_tier_turns_out_not_to_have_is_judged_again(rounds: Rounds) -> None:
+    pipeline = rounds.pipeline
+    for name in ("p", "r"):
+        rounds.live_once(name)
+        rounds.round()
+    found = tallies_of("q", pipeline.now_ms, 0)
+    pipeline.ledger.on_count(pipeline._counted("live", TOPIC, pipeline.offsets[TOPIC], found))
+    assert rounds.round().topics[DATACENTER, TOPIC].lost == 0
+    pipeline.ledger.on_count(pipeline._counted("offline", TOPIC, pipeline.offsets[TOPIC], ()))
+    outcome = rounds.round()
+    assert outcome.topics[DATACENTER, TOPIC].lost == 1
+    assert [(item.kind, item.hop) for item in outcome.findings] == [("loss", "live_to_offline")]
+
+
 def test_a_further_copy_is_a_finding_of_the_window_in_which_it_came(rounds: Rounds) -> None:
     pipeline = rounds.pipeline
     rounds.live_once("p")
